@@ -39,10 +39,11 @@ fn check(cases: &[Case], gpu: Gpu, precision: Precision) {
         let examples = Examples::new(network);
         let batch = examples.batch();
         let params = network.init(3);
-        let mut expected = vec![0.0; params.len()];
-        let mut cpu = network.workspace(EXAMPLES, 1);
-        let loss = network.loss_and_grad(&mut cpu, &params, &batch, &mut expected);
         for max_batch in [EXAMPLES, 3] {
+            // In the same parts: each has batch statistics of its own.
+            let mut expected = vec![0.0; params.len()];
+            let mut cpu = network.workspace(max_batch, 1);
+            let loss = network.loss_and_grad(&mut cpu, &params, &batch, &mut expected);
             let what = format!("{what}, {precision:?}, {max_batch} at a time");
             let mut workspace = network
                 .workspace_on(&device, max_batch, 1)

@@ -6,6 +6,7 @@
 use super::product::Kind;
 use super::queue::Address;
 use crate::model::Block;
+use std::ops::Range;
 
 /// Numbers that each block's beginning is a multiple of.
 const ALIGNMENT: usize = 64;
@@ -60,6 +61,27 @@ impl Arenas {
 
     pub(crate) fn gradient(&self, place: usize) -> Address {
         self.gradients + 4 * self.aligned(place) as u64
+    }
+
+    /// Neighbouring blocks that no arena has a gap between, and that are alike in what `of` says of them, as one range of places.
+    pub(crate) fn runs<'a, K: PartialEq>(
+        &self,
+        blocks: impl Iterator<Item = &'a Block>,
+        of: impl Fn(&Block) -> K,
+    ) -> Vec<(Range<usize>, K)> {
+        let mut runs: Vec<(Range<usize>, K)> = Vec::new();
+        for block in blocks {
+            let (place, key) = (block.offset, of(block));
+            if let Some((run, last)) = runs.last_mut() {
+                let apart = self.aligned(place) - self.aligned(run.start);
+                if *last == key && run.end == place && apart == run.len() {
+                    run.end += block.len;
+                    continue;
+                }
+            }
+            runs.push((block.range(), key));
+        }
+        runs
     }
 
     /// In aligned arenas, of the parameter at `place` of the table.

@@ -2,12 +2,13 @@
 
 use super::product::Kind;
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     include_str!("kernels/head.cu"),
     include_str!("kernels/elementwise.cu"),
     include_str!("kernels/columns.cu"),
     include_str!("kernels/normalise.cu"),
     include_str!("kernels/window.cu"),
+    include_str!("kernels/pooling.cu"),
     include_str!("kernels/sequence.cu"),
     include_str!("kernels/loss.cu"),
     include_str!("kernels/update.cu"),

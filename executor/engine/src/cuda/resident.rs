@@ -197,9 +197,7 @@ impl<'a> Resident<'a> {
             factors,
             arenas: &session.arenas,
         };
-        for block in self.network.blocks() {
-            update::update(&mut *session.queue, &places, &self.optimizer, block);
-        }
-        session.lay_out(self.network);
+        let (queue, blocks) = (&mut *session.queue, self.network.blocks());
+        update::update_all(queue, &places, &self.optimizer, blocks);
     }
 }

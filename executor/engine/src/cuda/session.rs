@@ -2,7 +2,7 @@
 
 use super::arenas::Arenas;
 use super::error::DeviceError;
-use super::operation::Pass;
+use super::operation::{Pass, pack_blocks};
 use super::product::Kind;
 use super::queue::{Address, Queue, THREADS, int};
 use super::regions::{Region, Regions};
@@ -10,7 +10,7 @@ use crate::layer::matrix::Write;
 use crate::loss::{Loss, StepLoss};
 use crate::model::network::Network;
 use crate::model::slots::{Slots, Step, Target};
-use crate::model::{Batch, Input, Role, Targets};
+use crate::model::{Batch, Block, Input, Role, Targets};
 use std::ops::Range;
 
 /// Values that every row of scores begins at a multiple of.
@@ -211,16 +211,18 @@ impl Session {
 
     /// Makes the copies of parameters that products read.
     pub(super) fn lay_out(&mut self, network: &Network) {
-        for block in network.blocks() {
-            if block.role == Role::Statistic {
+        let blocks = network.blocks().iter();
+        let is_statistic = |block: &Block| block.role == Role::Statistic;
+        for (run, is_statistic) in self.arenas.runs(blocks, is_statistic) {
+            if is_statistic {
                 continue;
             }
             let arguments = [
-                self.arenas.parameter(block.offset).into(),
-                self.arenas.weight(block.offset).into(),
-                int(block.len),
+                self.arenas.parameter(run.start).into(),
+                self.arenas.weight(run.start).into(),
+                int(run.len()),
             ];
-            let blocks = block.len.div_ceil(THREADS);
+            let blocks = pack_blocks(run.len());
             self.queue.launch("cast_in", blocks, THREADS, &arguments);
         }
     }
@@ -265,7 +267,7 @@ impl Session {
                 self.at(self.regions.input).into(),
                 int(numbers),
             ];
-            let blocks = numbers.div_ceil(THREADS);
+            let blocks = pack_blocks(numbers);
             self.queue.launch("cast_in", blocks, THREADS, &arguments);
         }
     }
@@ -380,7 +382,7 @@ impl Session {
                 let (sum, part) = (self.regions.slots[sum], self.regions.slots[aside]);
                 let count = examples * len;
                 let arguments = [self.at(sum).into(), self.at(part).into(), int(count)];
-                let blocks = count.div_ceil(THREADS);
+                let blocks = pack_blocks(count);
                 self.queue.launch("add_to", blocks, THREADS, &arguments);
             }
         }
@@ -397,12 +399,17 @@ impl Session {
         let targets = self.at(self.regions.targets);
         let parts = match network.loss {
             Loss::CrossEntropy { classes } => {
-                let (rows, threads) = (count / classes, if classes > 64 { 256 } else { 32 });
+                let threads = match classes {
+                    ..=64 => 32,
+                    ..=4096 => 256,
+                    _ => 512,
+                };
+                let (rows, stride) = (count / classes, self.scores_stride.unwrap_or(classes));
                 let arguments = [
                     output.into(),
                     targets.into(),
                     int(classes),
-                    int(self.scores_stride.unwrap_or(classes)),
+                    int(stride),
                     d.into(),
                     losses.into(),
                     rights.into(),
@@ -438,16 +445,15 @@ impl Session {
     /// Brings a range's gradients into the table's order and starts them on their way to the host.
     fn collect(&mut self, network: &Network, range: Range<usize>) {
         let leaving = self.at(self.regions.leaving);
-        for block in network.blocks() {
-            if block.offset < range.start || block.offset >= range.end {
-                continue;
-            }
+        let blocks = network.blocks().iter();
+        let blocks = blocks.filter(|block| range.contains(&block.offset));
+        for (run, ()) in self.arenas.runs(blocks, |_| ()) {
             let arguments = [
-                self.arenas.gradient(block.offset).into(),
-                (leaving + 4 * block.offset as u64).into(),
-                int(block.len),
+                self.arenas.gradient(run.start).into(),
+                (leaving + 4 * run.start as u64).into(),
+                int(run.len()),
             ];
-            let blocks = block.len.div_ceil(THREADS);
+            let blocks = pack_blocks(run.len());
             self.queue
                 .launch("copy_numbers", blocks, THREADS, &arguments);
         }

@@ -1,10 +1,12 @@
-//! Update rules on a device: one kernel for each tensor, told the step's numbers through memory, so that a recorded step can be repeated.
+//! Update rules on a device: one kernel for each run of tensors that lie together, told the step's numbers through memory, so that a recorded step can be repeated.
 
 use super::arenas::Arenas;
+use super::operation::pack_blocks;
 use super::queue::{Address, Argument, Queue, THREADS, int};
 use super::regions::{FACTORS, NORM_BLOCKS};
 use crate::model::{Block, Role};
 use crate::optimizer::{Optimizer, Rule};
+use std::ops::Range;
 
 /// Where an update finds what it needs.
 pub(super) struct Places<'a> {
@@ -77,84 +79,111 @@ pub(super) fn factors(optimizer: &Optimizer, step: u64, grad_scale: f32) -> [f32
     told
 }
 
-/// Updates a tensor from its gradient.
-pub(super) fn update(
+/// Updates all tensors from their gradients, and the copies of them that products read.
+pub(super) fn update_all(
     queue: &mut dyn Queue,
     places: &Places<'_>,
     optimizer: &Optimizer,
-    block: &Block,
+    blocks: &[Block],
 ) {
-    let p = places.arenas.parameter(block.offset);
-    let g = places.arenas.gradient(block.offset);
+    // Statistics follow a rule of their own, and LARS measures each weight by itself.
+    let is_lars = matches!(optimizer.rule, Rule::Lars { .. });
+    let of = |block: &Block| match block.role {
+        Role::Statistic => (Role::Statistic, 0),
+        Role::Weight if is_lars => (Role::Weight, block.offset),
+        Role::Weight | Role::Bias => (Role::Bias, 0),
+    };
+    for (run, (role, _)) in places.arenas.runs(blocks.iter(), of) {
+        update(queue, places, optimizer, &run, role);
+    }
+}
+
+/// Updates a run of tensors; only LARS asks whether they are weights or others.
+fn update(
+    queue: &mut dyn Queue,
+    places: &Places<'_>,
+    optimizer: &Optimizer,
+    run: &Range<usize>,
+    role: Role,
+) {
+    let p = places.arenas.parameter(run.start);
+    let g = places.arenas.gradient(run.start);
     let [first, second] = [0, places.parameters].map(|plane| {
-        let numbers = plane + block.offset;
+        let numbers = plane + run.start;
         Argument::from(places.state + 4 * numbers as u64)
     });
-    let (count, told) = (int(block.len), Argument::from(places.factors));
+    let (count, told) = (int(run.len()), Argument::from(places.factors));
     let (parameter, gradient) = (Argument::from(p), Argument::from(g));
-    let blocks = block.len.div_ceil(THREADS);
+    let weight = Argument::from(places.arenas.weight(run.start));
+    let blocks = pack_blocks(run.len());
     let launch = |queue: &mut dyn Queue, kernel, arguments: &[Argument]| {
         queue.launch(kernel, blocks, THREADS, arguments);
     };
-    if block.role == Role::Statistic {
+    if role == Role::Statistic {
         return launch(queue, "follow", &[parameter, gradient, count, told]);
     }
     match optimizer.rule {
         Rule::Sgd { momentum: 0.0, .. } => {
             let none = Argument::from(0_u64);
-            launch(queue, "sgd", &[parameter, gradient, count, told, none]);
+            let arguments = [parameter, gradient, weight, count, told, none];
+            launch(queue, "sgd", &arguments);
         }
         Rule::Sgd { nesterov, .. } => {
             let nesterov = nesterov.into();
-            let arguments = [parameter, gradient, first, count, told, nesterov];
+            let arguments = [parameter, gradient, first, weight, count, told, nesterov];
             launch(queue, "momentum", &arguments);
         }
         Rule::Lars {
             momentum, trust, ..
         } => {
-            let ratio = trust_ratio(queue, places, block, [p, g], trust);
+            let ratio = match role {
+                Role::Weight => trust_ratio(queue, places, run.len(), [p, g], trust),
+                // Null counts as 1.
+                _ => Argument::from(0_u64),
+            };
             match momentum == 0.0 {
-                true => launch(queue, "sgd", &[parameter, gradient, count, told, ratio]),
+                true => {
+                    let arguments = [parameter, gradient, weight, count, told, ratio];
+                    launch(queue, "sgd", &arguments);
+                }
                 false => {
-                    let arguments = [parameter, gradient, first, count, told, ratio];
+                    let arguments = [parameter, gradient, first, weight, count, told, ratio];
                     launch(queue, "lars", &arguments);
                 }
             }
         }
         Rule::AdaGrad { .. } => {
-            launch(queue, "adagrad", &[parameter, gradient, first, count, told]);
+            let arguments = [parameter, gradient, first, weight, count, told];
+            launch(queue, "adagrad", &arguments);
         }
         Rule::RmsProp { momentum, .. } => {
             let velocity = match momentum == 0.0 {
                 true => Argument::from(0_u64),
                 false => second,
             };
-            let arguments = [parameter, gradient, first, velocity, count, told];
+            let arguments = [parameter, gradient, first, velocity, weight, count, told];
             launch(queue, "rmsprop", &arguments);
         }
         Rule::Adam { .. } => {
-            let arguments = [parameter, gradient, first, second, count, told];
+            let arguments = [parameter, gradient, first, second, weight, count, told];
             launch(queue, "adam", &arguments);
         }
     }
 }
 
-/// Where LARS' factor of a tensor will lie; null, which counts as 1, of biases and scales.
+/// Where LARS' factor of a tensor of `len` numbers will lie.
 fn trust_ratio(
     queue: &mut dyn Queue,
     places: &Places<'_>,
-    block: &Block,
+    len: usize,
     [p, g]: [Address; 2],
     coefficient: f64,
 ) -> Argument {
-    if block.role != Role::Weight {
-        return Argument::from(0_u64);
-    }
     let of_g = places.norms + 8 * NORM_BLOCKS as u64;
     let sums = of_g + 8 * NORM_BLOCKS as u64;
     let ratio = sums + 16;
-    let blocks = block.len.div_ceil(THREADS).min(NORM_BLOCKS);
-    let (parts, len) = (places.norms.into(), int(block.len));
+    let blocks = len.div_ceil(THREADS).min(NORM_BLOCKS);
+    let (parts, len) = (places.norms.into(), int(len));
     let arguments = [p.into(), g.into(), len, parts, of_g.into()];
     queue.launch("squares", blocks, THREADS, &arguments);
     let arguments = [parts, of_g.into(), int(blocks), sums.into()];

@@ -92,9 +92,14 @@ fn conv(conv: Conv) -> Layer {
 pub fn dense_layers_and_losses() -> Vec<Case> {
     let row = Input::Row { columns: 13 };
     let many = Goal::Classify { classes: 90 };
+    let classes = |classes| Goal::Classify { classes };
     vec![
         list("dense", row, &[dense(9), dense(70)], CLASSIFY),
         list("many classes", row, &[dense(9)], many),
+        // Rows that begin anywhere, of more scores than a block has threads.
+        list("43 classes", row, &[dense(72)], classes(43)),
+        list("301 classes", row, &[dense(9)], classes(301)),
+        list("4100 classes", row, &[dense(3)], classes(4100)),
         list("distance", row, &[dense(9)], Goal::Regress),
         list("answers", row, &[dense(9)], Goal::Answer),
     ]
@@ -224,6 +229,25 @@ pub fn pooling_and_what_changes_images() -> Vec<Case> {
             CLASSIFY,
         ));
     }
+    // Channels that are moved eight at a time, more of them than a block takes, and more rows than are added up by one.
+    let before = conv(Conv::new(72, Windows::square(3).same()));
+    let wide = [
+        Layer::MaxPool(oblong),
+        Layer::AveragePool(oblong),
+        Layer::BatchNorm { relu: true },
+    ];
+    for layer in wide {
+        let what = format!("{layer:?} of 72 channels");
+        let through = [before.clone(), layer];
+        all.push(list(&what, image(3, 30, 2), &through, CLASSIFY));
+    }
+    for relu in [false, true] {
+        let what = format!("BatchNorm of many rows, {relu}");
+        // Without a bias, whose gradient would be noise alone.
+        let before = conv(Conv::new(8, Windows::square(1)).without_bias());
+        let through = [before, Layer::BatchNorm { relu }, Layer::GlobalAveragePool];
+        all.push(list(&what, image(17, 18, 2), &through, CLASSIFY));
+    }
     all
 }
 
@@ -265,6 +289,21 @@ pub fn sequences() -> Vec<Case> {
             Layer::Positions,
             Layer::Attention { heads },
         ];
+        all.push(list(&what, tokens, &through, predict));
+    }
+    // Eights of columns: few of them, and more than a warp or a block takes at once.
+    for (width, length) in [(40, 80), (264, 3)] {
+        let tokens = Input::Tokens {
+            length,
+            vocabulary: 11,
+        };
+        let bias = true;
+        let through = [
+            Layer::Embedding { width },
+            Layer::LayerNorm,
+            Layer::Project { width: 16, bias },
+        ];
+        let what = format!("LayerNorm of {width} by {length}");
         all.push(list(&what, tokens, &through, predict));
     }
     for tied in [false, true] {

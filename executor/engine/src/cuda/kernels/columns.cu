@@ -1,88 +1,179 @@
 // Sums over rows, per column: gradients of biases and tables, and what normalisation needs.
 //
-// In two kernels: blocks of 32 columns by 8 rows sum a chunk of rows each into `partial` (chunks × columns), then a thread per column
-// adds the chunks up in order. So the order depends on shapes alone.
+// In two kernels: blocks sum a chunk of rows each into `partial` (chunks × columns), then the chunks are put together. A block has 8
+// threads of 8 columns each beside one another and 32 rows of them, or 32 threads of a column each and 8 rows. All orders depend on
+// shapes alone.
 
-// A thread's column and rows: starts at chunk · rows_per_chunk + its row, in steps of 8.
-struct place { int column, row, chunk; i64 begin, end; };
+// A thread's columns and rows: the first of `N` columns, and every `ROWS`th row from `row` on.
+template <int N>
+struct place {
+    enum { GROUPS = N == 1 ? 32 : 8, ROWS = 256 / GROUPS, COLUMNS = GROUPS * N };
+    int chunk, column;
+    i64 row, begin, end;
+    bool is_in;
+    // The column of the block that the thread leaves sums of.
+    int left;
+    bool leaves;
+};
 
-static __device__ __forceinline__ place column_place(i64 rows, int columns, int rows_per_chunk) {
-    int tiles = (columns + 31) / 32;
-    place at;
-    at.chunk = blockIdx.x / tiles;
-    at.column = (blockIdx.x % tiles) * 32 + threadIdx.x % 32;
-    at.row = threadIdx.x / 32;
+template <int N>
+static __device__ __forceinline__ place<N> own_place(i64 rows, int columns, int rows_per_chunk) {
+    typedef place<N> here;
+    int tiles = (columns + here::COLUMNS - 1) / here::COLUMNS, thread = (int)threadIdx.x;
+    int tile = (int)blockIdx.x % tiles * here::COLUMNS;
+    here at;
+    at.chunk = (int)blockIdx.x / tiles;
+    at.column = tile + thread % here::GROUPS * N;
+    at.is_in = at.column < columns;
     at.begin = (i64)at.chunk * rows_per_chunk;
     at.end = at.begin + rows_per_chunk < rows ? at.begin + rows_per_chunk : rows;
+    at.row = at.begin + thread / here::GROUPS;
+    at.left = tile + thread;
+    at.leaves = thread < here::COLUMNS && at.left < columns;
     return at;
 }
 
-// Over the 8 rows of a block; the sum comes out in the first.
-static __device__ float sum_rows(float x) {
-    __shared__ float sums[256];
+// Over a block's rows: the sum of the block's column t for thread t.
+template <int N>
+static __device__ float sum_rows(const pack<N>& x) {
+    typedef place<N> here;
+    __shared__ float sums[256 * N], parts[256];
+    int thread = (int)threadIdx.x, column = thread % here::COLUMNS;
     __syncthreads();
-    sums[threadIdx.x] = x;
+#pragma unroll
+    for (int k = 0; k < N; k++) sums[thread * N + k] = x.at[k];
     __syncthreads();
-    float sum = 0.0f;
-    for (int row = 0; row < 8; row++) sum += sums[row * 32 + threadIdx.x % 32];
+    float part = 0.0f, sum = 0.0f;
+    for (int row = thread / here::COLUMNS; row < here::ROWS; row += 256 / here::COLUMNS) part += sums[row * here::COLUMNS + column];
+    parts[thread] = part;
+    __syncthreads();
+    for (int row = 0; row < 256 / here::COLUMNS; row++) sum += parts[row * here::COLUMNS + column];
     return sum;
 }
 
-extern "C" __global__ void sum_columns(const val* x, i64 stride, i64 rows, int columns, int rows_per_chunk, float* partial) {
-    place at = column_place(rows, columns, rows_per_chunk);
-    float sum = 0.0f;
-    if (at.column < columns)
-        for (i64 row = at.begin + at.row; row < at.end; row += 8) sum += get(x[row * stride + at.column]);
-    sum = sum_rows(sum);
-    if (at.row == 0 && at.column < columns) partial[(i64)at.chunk * columns + at.column] = sum;
+// Numbers that all rows have in common, from anywhere.
+template <int N>
+static __device__ __forceinline__ pack<N> constants(const float* x) {
+    if (N > 1 && is_aligned(x)) return load<N>(x);
+    pack<N> numbers;
+#pragma unroll
+    for (int k = 0; k < N; k++) numbers.at[k] = x[k];
+    return numbers;
 }
 
-extern "C" __global__ void finish_columns(const float* partial, int chunks, i64 columns, float* sum, int add) {
-    i64 column = global_index();
-    if (column >= columns) return;
+template <int N>
+static __device__ __forceinline__ void sum_columns_by(const val* x, i64 stride, i64 rows, int columns, int rows_per_chunk, float* partial) {
+    place<N> at = own_place<N>(rows, columns, rows_per_chunk);
+    pack<N> sum = {};
+    if (at.is_in) {
+#pragma unroll 4
+        for (i64 row = at.row; row < at.end; row += place<N>::ROWS) {
+            pack<N> more = load<N>(x + row * stride + at.column);
+#pragma unroll
+            for (int k = 0; k < N; k++) sum.at[k] += more.at[k];
+        }
+    }
+    float all = sum_rows<N>(sum);
+    if (at.leaves) partial[(i64)at.chunk * columns + at.left] = all;
+}
+
+extern "C" __global__ void sum_columns(const val* x, i64 stride, i64 rows, int columns, int rows_per_chunk, float* partial, int is_wide) {
+    if (is_wide) sum_columns_by<PACK>(x, stride, rows, columns, rows_per_chunk, partial);
+    else sum_columns_by<1>(x, stride, rows, columns, rows_per_chunk, partial);
+}
+
+// The first `split` columns go to `sum`, the others to `rest`. Few chunks are added up by a thread per column, many by a block for
+// eight columns, each of whose threads takes every 32nd chunk.
+extern "C" __global__ void finish_columns(const float* partial, int chunks, i64 columns, i64 split, float* sum, float* rest, int add, int are_few) {
+    __shared__ float sums[256];
+    int thread = (int)threadIdx.x;
+    i64 column = are_few ? global_index() : (i64)blockIdx.x * 8 + thread % 8;
+    int first = are_few ? 0 : thread / 8, step = are_few ? 1 : 32;
     float total = 0.0f;
-    for (int chunk = 0; chunk < chunks; chunk++) total += partial[chunk * columns + column];
-    sum[column] = add ? sum[column] + total : total;
+    if (column < columns) {
+#pragma unroll 4
+        for (int chunk = first; chunk < chunks; chunk += step) total += partial[chunk * columns + column];
+    }
+    if (!are_few) {
+        sums[thread] = total;
+        for (int half = 128; half >= 8; half /= 2) {
+            __syncthreads();
+            if (thread < half) sums[thread] += sums[thread + half];
+        }
+        total = sums[thread];
+    }
+    if (column >= columns || first > 0) return;
+    float* to = column < split ? sum + column : rest + (column - split);
+    *to = add ? *to + total : total;
 }
 
 // Mean and sum of squares around it of each chunk's columns. Numbers are taken from the chunk's first row, so that the squares lose
 // nothing by cancellation.
-extern "C" __global__ void column_moments(const val* x, i64 rows, int columns, int rows_per_chunk, float* means, float* spreads) {
-    place at = column_place(rows, columns, rows_per_chunk);
-    bool is_in = at.column < columns;
-    float from = is_in ? get(x[at.begin * columns + at.column]) : 0.0f, sum = 0.0f, squares = 0.0f;
-    if (is_in)
-        for (i64 row = at.begin + at.row; row < at.end; row += 8) {
-            float delta = get(x[row * columns + at.column]) - from;
-            sum += delta;
-            squares += delta * delta;
+template <int N>
+static __device__ __forceinline__ void column_moments_by(const val* x, i64 rows, int columns, int rows_per_chunk, float* means, float* spreads) {
+    place<N> at = own_place<N>(rows, columns, rows_per_chunk);
+    pack<N> sum = {}, squares = {};
+    if (at.is_in) {
+        pack<N> from = load<N>(x + at.begin * columns + at.column);
+#pragma unroll 4
+        for (i64 row = at.row; row < at.end; row += place<N>::ROWS) {
+            pack<N> numbers = load<N>(x + row * columns + at.column);
+#pragma unroll
+            for (int k = 0; k < N; k++) {
+                float delta = numbers.at[k] - from.at[k];
+                sum.at[k] += delta;
+                squares.at[k] += delta * delta;
+            }
         }
-    sum = sum_rows(sum);
-    squares = sum_rows(squares);
-    if (at.row == 0 && is_in) {
+    }
+    float along = sum_rows<N>(sum), across = sum_rows<N>(squares);
+    if (at.leaves) {
         float count = (float)(at.end - at.begin);
-        float spread = squares - sum * (sum / count);
-        means[(i64)at.chunk * columns + at.column] = from + sum / count;
-        spreads[(i64)at.chunk * columns + at.column] = spread < 0.0f ? 0.0f : spread;
+        float spread = across - along * (along / count);
+        means[(i64)at.chunk * columns + at.left] = get(x[at.begin * columns + at.left]) + along / count;
+        spreads[(i64)at.chunk * columns + at.left] = spread < 0.0f ? 0.0f : spread;
     }
 }
 
-// Puts chunks together (Chan, Golub and LeVeque, 1979). Leaves mean, 1 / deviation and biased variance, a row of each.
+extern "C" __global__ void column_moments(const val* x, i64 rows, int columns, int rows_per_chunk, float* means, float* spreads, int is_wide) {
+    if (is_wide) column_moments_by<PACK>(x, rows, columns, rows_per_chunk, means, spreads);
+    else column_moments_by<1>(x, rows, columns, rows_per_chunk, means, spreads);
+}
+
+struct moments { float count, mean, spread; };
+
+// Of two sets of numbers together (Chan, Golub and LeVeque, 1979); either may be empty.
+static __device__ __forceinline__ moments together(moments a, moments b) {
+    moments sum;
+    sum.count = a.count + b.count;
+    float share = sum.count > 0.0f ? b.count / sum.count : 0.0f, delta = b.mean - a.mean;
+    sum.mean = a.mean + delta * share;
+    sum.spread = a.spread + b.spread + delta * delta * (a.count * share);
+    return sum;
+}
+
+// Puts chunks together, a block for eight columns: each thread takes every 32nd, then threads by a tree. Leaves mean, 1 / deviation and
+// biased variance, a row of each.
 extern "C" __global__ void finish_moments(const float* means, const float* spreads, int chunks, int rows_per_chunk, i64 rows, int columns, float* statistics) {
-    int column = (int)global_index();
-    if (column >= columns) return;
-    float mean = 0.0f, spread = 0.0f, seen = 0.0f;
-    for (int chunk = 0; chunk < chunks; chunk++) {
-        i64 left = rows - (i64)chunk * rows_per_chunk;
-        float more = (float)(left < rows_per_chunk ? left : rows_per_chunk);
-        float share = more / (seen + more);
-        float delta = means[(i64)chunk * columns + column] - mean;
-        mean += delta * share;
-        spread += spreads[(i64)chunk * columns + column] + delta * delta * (seen * share);
-        seen += more;
+    __shared__ moments parts[256];
+    int thread = (int)threadIdx.x, column = (int)blockIdx.x * 8 + thread % 8;
+    moments own = {};
+    if (column < columns) {
+#pragma unroll 4
+        for (int chunk = thread / 8; chunk < chunks; chunk += 32) {
+            i64 left = rows - (i64)chunk * rows_per_chunk, at = (i64)chunk * columns + column;
+            own = together(own, {(float)(left < rows_per_chunk ? left : rows_per_chunk), means[at], spreads[at]});
+        }
     }
-    float variance = spread / seen;
-    statistics[column] = mean;
+    parts[thread] = own;
+    for (int half = 128; half >= 8; half /= 2) {
+        __syncthreads();
+        if (thread < half) parts[thread] = together(parts[thread], parts[thread + half]);
+    }
+    if (thread >= 8 || column >= columns) return;
+    own = parts[thread];
+    float variance = own.spread / own.count;
+    statistics[column] = own.mean;
     statistics[columns + column] = 1.0f / sqrtf(variance + 1e-5f);
     statistics[2 * columns + column] = variance;
 }

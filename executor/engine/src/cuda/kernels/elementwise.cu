@@ -1,13 +1,120 @@
-// One number at a time: casts, activations, sums of two values, dropout, what brings rows and columns elsewhere.
+// One number at a time: casts, activations, sums of two values, dropout, what brings rows and columns elsewhere. And how any kernel
+// moves many of them: eight per thread, which are sixteen bytes of bf16 and twice as many of f32.
+
+enum { PACK = 8 };
+
+template <int N>
+struct pack { float at[N]; };
+
+#ifdef BF16
+static __device__ __forceinline__ float get(float x) { return x; }
+static __device__ __forceinline__ void put(val* y, float x) { *y = as_val(x); }
+#endif
+static __device__ __forceinline__ void put(float* y, float x) { *y = x; }
+
+// Sixteen bytes at a time.
+static __device__ __forceinline__ pack<PACK> load_wide(const float* x) {
+    const wide words[2] = {((const wide*)x)[0], ((const wide*)x)[1]};
+    pack<PACK> numbers;
+#pragma unroll
+    for (int k = 0; k < PACK; k++) numbers.at[k] = __uint_as_float(words[k / 4].word[k % 4]);
+    return numbers;
+}
+
+static __device__ __forceinline__ void store_wide(float* y, const pack<PACK>& numbers) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        wide words;
+#pragma unroll
+        for (int k = 0; k < 4; k++) words.word[k] = __float_as_uint(numbers.at[4 * half + k]);
+        ((wide*)y)[half] = words;
+    }
+}
+
+#ifdef BF16
+static __device__ __forceinline__ pack<PACK> load_wide(const val* x) {
+    const wide words = *(const wide*)x;
+    pack<PACK> numbers;
+#pragma unroll
+    for (int k = 0; k < PACK / 2; k++) {
+        numbers.at[2 * k] = __uint_as_float(words.word[k] << 16);
+        numbers.at[2 * k + 1] = __uint_as_float(words.word[k] & 0xffff0000u);
+    }
+    return numbers;
+}
+
+static __device__ __forceinline__ void store_wide(val* y, const pack<PACK>& numbers) {
+    wide words;
+#pragma unroll
+    for (int k = 0; k < PACK / 2; k++)
+        words.word[k] = (unsigned)as_val(numbers.at[2 * k]).bits | (unsigned)as_val(numbers.at[2 * k + 1]).bits << 16;
+    *(wide*)y = words;
+}
+#endif
+
+// Eight numbers from where sixteen bytes may be read, or one.
+template <int N, typename T>
+static __device__ __forceinline__ pack<N> load(const T* x) {
+    if constexpr (N == PACK) {
+        return load_wide(x);
+    } else {
+        pack<N> numbers;
+        for (int k = 0; k < N; k++) numbers.at[k] = get(x[k]);
+        return numbers;
+    }
+}
+
+template <int N, typename T>
+static __device__ __forceinline__ void store(T* y, const pack<N>& numbers) {
+    if constexpr (N == PACK) {
+        store_wide(y, numbers);
+    } else {
+        for (int k = 0; k < N; k++) put(y + k, numbers.at[k]);
+    }
+}
+
+static __device__ __forceinline__ bool is_aligned(const void* at) { return (u64)at % 16 == 0; }
+
+// A thread's part of `count` numbers: eight, or what is left of them.
+struct portion { i64 first; int count; bool is_wide; };
+
+// Of arrays that are read and written there, null ones among them.
+template <typename... T>
+static __device__ __forceinline__ portion own_portion(i64 count, T*... arrays) {
+    portion own;
+    own.first = global_index() * PACK;
+    i64 left = count - own.first;
+    own.count = left < 0 ? 0 : left < PACK ? (int)left : (int)PACK;
+    own.is_wide = own.count == PACK && (is_aligned(arrays) && ...);
+    return own;
+}
+
+// What is past the end is 0.
+template <typename T>
+static __device__ __forceinline__ pack<PACK> take(const T* x, const portion& own) {
+    if (own.is_wide) return load_wide(x + own.first);
+    pack<PACK> numbers;
+#pragma unroll
+    for (int k = 0; k < PACK; k++) numbers.at[k] = k < own.count ? get(x[own.first + k]) : 0.0f;
+    return numbers;
+}
+
+template <typename T>
+static __device__ __forceinline__ void leave(T* y, const portion& own, const pack<PACK>& numbers) {
+    if (own.is_wide) return store_wide(y + own.first, numbers);
+#pragma unroll
+    for (int k = 0; k < PACK; k++)
+        if (k < own.count) put(y + own.first + k, numbers.at[k]);
+}
 
 extern "C" __global__ void cast_in(const float* x, val* y, i64 count) {
-    i64 i = global_index();
-    if (i < count) y[i] = as_val(x[i]);
+    portion own = own_portion(count, x, y);
+    leave(y, own, take(x, own));
 }
 
 extern "C" __global__ void copy_numbers(const float* x, float* y, i64 count) {
-    i64 i = global_index();
-    if (i < count) y[i] = x[i];
+    portion own = own_portion(count, x, y);
+    leave(y, own, take(x, own));
 }
 
 // In place, after a product that has not done it itself. Without a bias `bias` is null.
@@ -21,27 +128,64 @@ extern "C" __global__ void bias_relu(val* x, const val* bias, i64 count, int col
 }
 
 extern "C" __global__ void sum_two(const val* a, const val* b, val* y, i64 count, int relu) {
-    i64 i = global_index();
-    if (i >= count) return;
-    float sum = get(a[i]) + get(b[i]);
-    y[i] = as_val(relu ? rectify(sum) : sum);
+    portion own = own_portion(count, a, b, y);
+    pack<PACK> sum = take(a, own), more = take(b, own);
+#pragma unroll
+    for (int k = 0; k < PACK; k++) {
+        sum.at[k] += more.at[k];
+        if (relu) sum.at[k] = rectify(sum.at[k]);
+    }
+    leave(y, own, sum);
 }
 
 extern "C" __global__ void add_to(val* sum, const val* part, i64 count) {
-    i64 i = global_index();
-    if (i < count) sum[i] = as_val(get(sum[i]) + get(part[i]));
+    portion own = own_portion(count, sum, part);
+    pack<PACK> numbers = take(sum, own), more = take(part, own);
+#pragma unroll
+    for (int k = 0; k < PACK; k++) numbers.at[k] += more.at[k];
+    leave(sum, own, numbers);
+}
+
+// What is left of a gradient past a ReLU that gave `y`.
+static __device__ __forceinline__ pack<PACK> masked(pack<PACK> d, const pack<PACK>& y) {
+#pragma unroll
+    for (int k = 0; k < PACK; k++) d.at[k] = y.at[k] > 0.0f ? d.at[k] : 0.0f;
+    return d;
 }
 
 // Back through a ReLU, in place.
 extern "C" __global__ void mask(val* d, const val* y, i64 count) {
-    i64 i = global_index();
-    if (i < count && !(get(y[i]) > 0.0f)) d[i] = as_val(0.0f);
+    portion own = own_portion(count, d, y);
+    leave(d, own, masked(take(d, own), take(y, own)));
+}
+
+// Back through a sum of two and its ReLU, if it has one: `y` is null without. So are those of the two that want no gradient.
+extern "C" __global__ void d_sum_two(const val* d, const val* y, val* d_a, val* d_b, i64 count) {
+    portion own = own_portion(count, d, y, d_a, d_b);
+    pack<PACK> numbers = take(d, own);
+    if (y) numbers = masked(numbers, take(y, own));
+    if (d_a) leave(d_a, own, numbers);
+    if (d_b) leave(d_b, own, numbers);
 }
 
 // The same row of `len` numbers is added to each.
 extern "C" __global__ void add_row(const val* x, const float* row, val* y, i64 count, i64 len) {
-    i64 i = global_index();
-    if (i < count) y[i] = as_val(get(x[i]) + row[i % len]);
+    portion own = own_portion(count, x, y);
+    if (own.count == 0) return;
+    pack<PACK> numbers = take(x, own);
+    i64 place = own.first % len;
+    if (len % PACK == 0 && is_aligned(row)) {
+        pack<PACK> more = load_wide(row + place);
+#pragma unroll
+        for (int k = 0; k < PACK; k++) numbers.at[k] += more.at[k];
+    } else {
+#pragma unroll
+        for (int k = 0; k < PACK; k++) {
+            numbers.at[k] += row[place];
+            place = place + 1 < len ? place + 1 : 0;
+        }
+    }
+    leave(y, own, numbers);
 }
 
 enum { RELU, LEAKY, GELU, GELU_TANH, SIGMOID, TANH, SILU };
@@ -50,30 +194,33 @@ static __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f +
 
 static __device__ __forceinline__ float normal(float x) { return 0.5f + 0.5f * erff(x * 0.70710678f); }
 
-static __device__ __forceinline__ float bent(float x) { return tanhf(0.7978846f * (x + 0.044715f * x * x * x)); }
+// (1 + tanh z) / 2 of GELU's approximation is a sigmoid of 2 z.
+static __device__ __forceinline__ float bent(float x) { return sigmoid(1.5957691f * (x + 0.044715f * x * x * x)); }
 
-static __device__ float activation(int function, float slope, float x) {
-    switch (function) {
+template <int FUNCTION>
+static __device__ __forceinline__ float activation(float slope, float x) {
+    switch (FUNCTION) {
         case RELU: return rectify(x);
         case LEAKY: return x < 0.0f ? slope * x : x;
         case GELU: return x * normal(x);
-        case GELU_TANH: return 0.5f * x * (1.0f + bent(x));
+        case GELU_TANH: return x * bent(x);
         case SIGMOID: return sigmoid(x);
         case TANH: return tanhf(x);
         default: return x * sigmoid(x);
     }
 }
 
-static __device__ float d_activation(int function, float slope, float x) {
-    switch (function) {
+template <int FUNCTION>
+static __device__ __forceinline__ float d_activation(float slope, float x) {
+    switch (FUNCTION) {
         case RELU: return x > 0.0f ? 1.0f : 0.0f;
         case LEAKY: return x > 0.0f ? 1.0f : slope;
         case GELU: return normal(x) + x * (0.5f * 0.7978846f * expf(-0.5f * x * x));
         case GELU_TANH: {
-            float t = bent(x), incline = 1.0f - t * t;
-            // Where the slope of tanh is 0 its argument's may be infinite.
-            float bend = incline == 0.0f ? 0.0f : 0.5f * x * incline * 0.7978846f * (1.0f + 3.0f * 0.044715f * x * x);
-            return 0.5f * (1.0f + t) + bend;
+            float s = bent(x), incline = s * (1.0f - s);
+            // Where the sigmoid's slope is 0 its argument's may be infinite.
+            float bend = incline == 0.0f ? 0.0f : x * incline * 1.5957691f * (1.0f + 3.0f * 0.044715f * x * x);
+            return s + bend;
         }
         case SIGMOID: { float s = sigmoid(x); return s * (1.0f - s); }
         case TANH: { float t = tanhf(x); return 1.0f - t * t; }
@@ -81,14 +228,46 @@ static __device__ float d_activation(int function, float slope, float x) {
     }
 }
 
+template <int FUNCTION>
+static __device__ __forceinline__ void activate_all(pack<PACK>& x, float slope) {
+#pragma unroll
+    for (int k = 0; k < PACK; k++) x.at[k] = activation<FUNCTION>(slope, x.at[k]);
+}
+
 extern "C" __global__ void activate(const val* x, val* y, i64 count, int function, float slope) {
-    i64 i = global_index();
-    if (i < count) y[i] = as_val(activation(function, slope, get(x[i])));
+    portion own = own_portion(count, x, y);
+    pack<PACK> numbers = take(x, own);
+    switch (function) {
+        case RELU: activate_all<RELU>(numbers, slope); break;
+        case LEAKY: activate_all<LEAKY>(numbers, slope); break;
+        case GELU: activate_all<GELU>(numbers, slope); break;
+        case GELU_TANH: activate_all<GELU_TANH>(numbers, slope); break;
+        case SIGMOID: activate_all<SIGMOID>(numbers, slope); break;
+        case TANH: activate_all<TANH>(numbers, slope); break;
+        default: activate_all<SILU>(numbers, slope);
+    }
+    leave(y, own, numbers);
+}
+
+template <int FUNCTION>
+static __device__ __forceinline__ void d_activate_all(pack<PACK>& d, const pack<PACK>& x, float slope) {
+#pragma unroll
+    for (int k = 0; k < PACK; k++) d.at[k] *= d_activation<FUNCTION>(slope, x.at[k]);
 }
 
 extern "C" __global__ void d_activate(const val* x, const val* d_y, val* d_x, i64 count, int function, float slope) {
-    i64 i = global_index();
-    if (i < count) d_x[i] = as_val(get(d_y[i]) * d_activation(function, slope, get(x[i])));
+    portion own = own_portion(count, x, d_y, d_x);
+    pack<PACK> numbers = take(x, own), d = take(d_y, own);
+    switch (function) {
+        case RELU: d_activate_all<RELU>(d, numbers, slope); break;
+        case LEAKY: d_activate_all<LEAKY>(d, numbers, slope); break;
+        case GELU: d_activate_all<GELU>(d, numbers, slope); break;
+        case GELU_TANH: d_activate_all<GELU_TANH>(d, numbers, slope); break;
+        case SIGMOID: d_activate_all<SIGMOID>(d, numbers, slope); break;
+        case TANH: d_activate_all<TANH>(d, numbers, slope); break;
+        default: d_activate_all<SILU>(d, numbers, slope);
+    }
+    leave(d_x, own, d);
 }
 
 // `columns` columns of rows of one stride to rows of another.
@@ -106,14 +285,25 @@ static __device__ u64 mix(u64 x) {
 
 // The draws of the CPU's dropout. `draw` holds the step's key and the first example's place in the batch of all workers.
 extern "C" __global__ void dropout(const val* x, val* y, i64 count, i64 numbers, const u64* draw, u64 operation, u64 limit, float factor) {
-    i64 i = global_index();
-    if (i >= count) return;
-    u64 example = mix(mix(draw[0] ^ mix(operation)) ^ (draw[1] + (u64)(i / numbers)));
-    unsigned hash = (unsigned)(i % numbers) + (unsigned)example;
-    hash = (hash ^ (hash >> 16)) * 0x7feb352du;
-    hash = (hash ^ (hash >> 15) ^ (unsigned)(example >> 32)) * 0x846ca68bu;
-    hash ^= hash >> 16;
-    y[i] = as_val((u64)hash >= limit ? get(x[i]) * factor : 0.0f);
+    portion own = own_portion(count, x, y);
+    if (own.count == 0) return;
+    pack<PACK> values = take(x, own);
+    u64 key = mix(draw[0] ^ mix(operation)), example = draw[1] + (u64)(own.first / numbers);
+    i64 place = own.first % numbers;
+    u64 drawn = mix(key ^ example);
+#pragma unroll
+    for (int k = 0; k < PACK; k++) {
+        unsigned hash = (unsigned)place + (unsigned)drawn;
+        hash = (hash ^ (hash >> 16)) * 0x7feb352du;
+        hash = (hash ^ (hash >> 15) ^ (unsigned)(drawn >> 32)) * 0x846ca68bu;
+        hash ^= hash >> 16;
+        values.at[k] = (u64)hash >= limit ? values.at[k] * factor : 0.0f;
+        if (++place == numbers) {
+            place = 0;
+            drawn = mix(key ^ ++example);
+        }
+    }
+    leave(y, own, values);
 }
 
 extern "C" __global__ void upsample(const val* x, val* y, i64 count, int width, int channels, int factor) {

@@ -1,32 +1,76 @@
 // Losses. Each block leaves its part of the sum and of what was right; `total` adds them in order.
 
-// A block per row of scores. `d` is null in evaluation.
+// A block per row of `classes` scores, rows `stride` apart; what lies between two rows becomes 0 in `d`, which is null in evaluation.
+//
+// A row is looked at twice: for the largest score and the sum of exponentials around it together, and to leave the gradient. Its eights
+// begin where sixteen bytes may be moved; the few before them and after them go to a thread each.
 extern "C" __global__ void cross_entropy(const val* scores, const unsigned* labels, int classes, i64 stride, val* d, double* losses, double* rights) {
-    i64 first = (i64)blockIdx.x * stride;
-    const val* row = scores + first;
-    int label = (int)labels[blockIdx.x];
-    float most = minus_infinity(), sum = 0.0f, beaten = 0.0f;
-    for (int i = threadIdx.x; i < classes; i += blockDim.x) {
+    const val* row = scores + blockIdx.x * stride;
+    val* to = d ? d + blockIdx.x * stride : d;
+    int label = (int)labels[blockIdx.x], thread = (int)threadIdx.x, threads = (int)blockDim.x;
+    int past = (int)((u64)row % 16 / sizeof(val)), head = past ? 16 / (int)sizeof(val) - past : 0;
+    // Without a common beginning, or of short rows, every number counts as before the eights.
+    if (classes <= threads || (d && ((u64)row ^ (u64)to) % 16) || head > classes) head = classes;
+    int packs = (classes - head) / PACK, tail = head + packs * PACK;
+    // The largest of a thread's scores and where it was first, and the sum of exponentials around it.
+    float most = minus_infinity(), sum = 0.0f;
+    int place = classes;
+    for (int i = thread; i < head; i += threads) {
         float score = get(row[i]);
-        most = score > most ? score : most;
+        if (score > most) {
+            sum *= expf(most - score);
+            most = score;
+            place = i;
+        }
+        sum += expf(score - (most > minus_infinity() ? most : 0.0f));
     }
-    most = block_max(most);
-    for (int i = threadIdx.x; i < classes; i += blockDim.x) {
+#pragma unroll 2
+    for (int i = thread; i < packs; i += threads) {
+        pack<PACK> few = load_wide(row + head + i * PACK);
+        float more = few.at[0];
+#pragma unroll
+        for (int k = 1; k < PACK; k++) more = few.at[k] > more || more != more ? few.at[k] : more;
+        if (more > most) {
+            sum *= expf(most - more);
+            most = more;
+            // From the last to the first, so that the first of equals stays.
+#pragma unroll
+            for (int k = PACK - 1; k >= 0; k--)
+                if (few.at[k] == more) place = head + i * PACK + k;
+        }
+        float from = most > minus_infinity() ? most : 0.0f;
+#pragma unroll
+        for (int k = 0; k < PACK; k++) sum += expf(few.at[k] - from);
+    }
+    for (int i = tail + thread; i < classes; i += threads) {
         float score = get(row[i]);
-        sum += expf(score - most);
-        // Ties go to the lower class.
-        if (i < label && !(score < most)) beaten = 1.0f;
+        if (score > most) {
+            sum *= expf(most - score);
+            most = score;
+            place = i;
+        }
+        sum += expf(score - (most > minus_infinity() ? most : 0.0f));
     }
-    sum = block_sum(sum);
-    beaten = block_sum(beaten);
-    float own = get(row[label]);
-    if (threadIdx.x == 0) {
-        losses[blockIdx.x] = log((double)sum) - (double)(own - most);
-        rights[blockIdx.x] = own == most && beaten == 0.0f && sum == sum ? 1.0 : 0.0;
+    float all = block_max(most);
+    sum = block_sum(sum * expf(most - all));
+    // Ties go to the lower class.
+    float beaten = block_sum(most == all && place < label ? 1.0f : 0.0f), own = get(row[label]);
+    if (thread == 0) {
+        losses[blockIdx.x] = log((double)sum) - (double)(own - all);
+        rights[blockIdx.x] = own == all && beaten == 0.0f && sum == sum ? 1.0 : 0.0;
     }
-    if (d)
-        for (int i = threadIdx.x; i < classes; i += blockDim.x)
-            d[first + i] = as_val(expf(get(row[i]) - most) / sum - (i == label ? 1.0f : 0.0f));
+    if (!d) return;
+    float share = 1.0f / sum;
+    for (int i = thread; i < head; i += threads) to[i] = as_val(expf(get(row[i]) - all) * share - (i == label ? 1.0f : 0.0f));
+    for (int i = thread; i < packs; i += threads) {
+        int first = head + i * PACK;
+        pack<PACK> few = load_wide(row + first);
+#pragma unroll
+        for (int k = 0; k < PACK; k++) few.at[k] = expf(few.at[k] - all) * share - (first + k == label ? 1.0f : 0.0f);
+        store_wide(to + first, few);
+    }
+    for (int i = tail + thread; i < classes; i += threads) to[i] = as_val(expf(get(row[i]) - all) * share - (i == label ? 1.0f : 0.0f));
+    for (i64 i = classes + thread; i < stride; i += threads) to[i] = as_val(0.0f);
 }
 
 // Sums of a block's numbers by a tree in one fixed order.

@@ -7,59 +7,101 @@ struct told {
 
 // Statistics move by what the step says of them.
 extern "C" __global__ void follow(float* p, const float* g, i64 count, const told* f) {
-    i64 i = global_index();
-    if (i < count) p[i] -= f->grad_scale * g[i];
+    portion own = own_portion(count, p, g);
+    pack<PACK> at = take(p, own), d = take(g, own);
+#pragma unroll
+    for (int k = 0; k < PACK; k++) at.at[k] -= f->grad_scale * d.at[k];
+    leave(p, own, at);
 }
 
-extern "C" __global__ void sgd(float* p, const float* g, i64 count, const told* f, const float* trust) {
-    i64 i = global_index();
-    if (i < count) p[i] -= f->lr * (trust ? *trust : 1.0f) * (f->grad_scale * g[i] + f->weight_decay * p[i]);
+// The others leave the new parameters as values too, where the next step's products read them (`w`).
+
+extern "C" __global__ void sgd(float* p, const float* g, val* w, i64 count, const told* f, const float* trust) {
+    portion own = own_portion(count, p, g, w);
+    pack<PACK> at = take(p, own), d = take(g, own);
+    float lr = f->lr * (trust ? *trust : 1.0f);
+#pragma unroll
+    for (int k = 0; k < PACK; k++) at.at[k] -= lr * (f->grad_scale * d.at[k] + f->weight_decay * at.at[k]);
+    leave(p, own, at);
+    leave(w, own, at);
 }
 
-extern "C" __global__ void momentum(float* p, const float* g, float* v, i64 count, const told* f, int nesterov) {
-    i64 i = global_index();
-    if (i >= count) return;
-    float step = f->grad_scale * g[i] + f->weight_decay * p[i];
-    v[i] = f->momentum * v[i] + step;
-    p[i] -= f->lr * (nesterov ? step + f->momentum * v[i] : v[i]);
-}
-
-extern "C" __global__ void lars(float* p, const float* g, float* v, i64 count, const told* f, const float* trust) {
-    i64 i = global_index();
-    if (i >= count) return;
-    v[i] = f->momentum * v[i] + f->lr * (trust ? *trust : 1.0f) * (f->grad_scale * g[i] + f->weight_decay * p[i]);
-    p[i] -= v[i];
-}
-
-extern "C" __global__ void adagrad(float* p, const float* g, float* s, i64 count, const told* f) {
-    i64 i = global_index();
-    if (i >= count) return;
-    float step = f->grad_scale * g[i] + f->weight_decay * p[i];
-    s[i] += step * step;
-    p[i] -= f->lr * step / (sqrtf(s[i]) + f->eps);
-}
-
-extern "C" __global__ void rmsprop(float* p, const float* g, float* s, float* v, i64 count, const told* f) {
-    i64 i = global_index();
-    if (i >= count) return;
-    float step = f->grad_scale * g[i] + f->weight_decay * p[i];
-    s[i] = f->rho * s[i] + f->new_square * (step * step);
-    float change = step / (sqrtf(s[i]) + f->eps);
-    if (v) {
-        v[i] = f->momentum * v[i] + change;
-        change = v[i];
+extern "C" __global__ void momentum(float* p, const float* g, float* v, val* w, i64 count, const told* f, int nesterov) {
+    portion own = own_portion(count, p, g, v, w);
+    pack<PACK> at = take(p, own), d = take(g, own), speed = take(v, own);
+#pragma unroll
+    for (int k = 0; k < PACK; k++) {
+        float step = f->grad_scale * d.at[k] + f->weight_decay * at.at[k];
+        speed.at[k] = f->momentum * speed.at[k] + step;
+        at.at[k] -= f->lr * (nesterov ? step + f->momentum * speed.at[k] : speed.at[k]);
     }
-    p[i] -= f->lr * change;
+    leave(v, own, speed);
+    leave(p, own, at);
+    leave(w, own, at);
+}
+
+extern "C" __global__ void lars(float* p, const float* g, float* v, val* w, i64 count, const told* f, const float* trust) {
+    portion own = own_portion(count, p, g, v, w);
+    pack<PACK> at = take(p, own), d = take(g, own), speed = take(v, own);
+    float lr = f->lr * (trust ? *trust : 1.0f);
+#pragma unroll
+    for (int k = 0; k < PACK; k++) {
+        speed.at[k] = f->momentum * speed.at[k] + lr * (f->grad_scale * d.at[k] + f->weight_decay * at.at[k]);
+        at.at[k] -= speed.at[k];
+    }
+    leave(v, own, speed);
+    leave(p, own, at);
+    leave(w, own, at);
+}
+
+extern "C" __global__ void adagrad(float* p, const float* g, float* s, val* w, i64 count, const told* f) {
+    portion own = own_portion(count, p, g, s, w);
+    pack<PACK> at = take(p, own), d = take(g, own), seen = take(s, own);
+#pragma unroll
+    for (int k = 0; k < PACK; k++) {
+        float step = f->grad_scale * d.at[k] + f->weight_decay * at.at[k];
+        seen.at[k] += step * step;
+        at.at[k] -= f->lr * step / (sqrtf(seen.at[k]) + f->eps);
+    }
+    leave(s, own, seen);
+    leave(p, own, at);
+    leave(w, own, at);
+}
+
+// Without momentum `v` is null.
+extern "C" __global__ void rmsprop(float* p, const float* g, float* s, float* v, val* w, i64 count, const told* f) {
+    portion own = own_portion(count, p, g, s, v, w);
+    pack<PACK> at = take(p, own), d = take(g, own), seen = take(s, own), speed = {};
+    if (v) speed = take(v, own);
+#pragma unroll
+    for (int k = 0; k < PACK; k++) {
+        float step = f->grad_scale * d.at[k] + f->weight_decay * at.at[k];
+        seen.at[k] = f->rho * seen.at[k] + f->new_square * (step * step);
+        float change = step / (sqrtf(seen.at[k]) + f->eps);
+        speed.at[k] = f->momentum * speed.at[k] + change;
+        at.at[k] -= f->lr * (v ? speed.at[k] : change);
+    }
+    leave(s, own, seen);
+    if (v) leave(v, own, speed);
+    leave(p, own, at);
+    leave(w, own, at);
 }
 
 // Bias corrections are folded into the rate and into epsilon by the host.
-extern "C" __global__ void adam(float* p, const float* g, float* m, float* v, i64 count, const told* f) {
-    i64 i = global_index();
-    if (i >= count) return;
-    float step = f->grad_scale * g[i] + f->weight_decay * p[i];
-    m[i] = f->beta1 * m[i] + f->new1 * step;
-    v[i] = f->beta2 * v[i] + f->new2 * (step * step);
-    p[i] = f->keep * p[i] - f->lr * m[i] / (sqrtf(v[i]) + f->eps);
+extern "C" __global__ void adam(float* p, const float* g, float* m, float* v, val* w, i64 count, const told* f) {
+    portion own = own_portion(count, p, g, m, v, w);
+    pack<PACK> at = take(p, own), d = take(g, own), mean = take(m, own), square = take(v, own);
+#pragma unroll
+    for (int k = 0; k < PACK; k++) {
+        float step = f->grad_scale * d.at[k] + f->weight_decay * at.at[k];
+        mean.at[k] = f->beta1 * mean.at[k] + f->new1 * step;
+        square.at[k] = f->beta2 * square.at[k] + f->new2 * (step * step);
+        at.at[k] = f->keep * at.at[k] - f->lr * mean.at[k] / (sqrtf(square.at[k]) + f->eps);
+    }
+    leave(m, own, mean);
+    leave(v, own, square);
+    leave(p, own, at);
+    leave(w, own, at);
 }
 
 // Of a tensor and its gradient, each block's sums of squares.

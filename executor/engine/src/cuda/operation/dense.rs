@@ -132,7 +132,7 @@ impl DeviceKernel for Positions {
             int(count),
             int(len),
         ];
-        pass.each("add_row", count, &arguments);
+        pass.packs("add_row", count, &arguments);
     }
 
     fn backward(&self, pass: &mut Pass<'_>) {

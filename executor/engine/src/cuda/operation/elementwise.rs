@@ -30,7 +30,7 @@ impl DeviceKernel for Activate {
         let count = pass.examples * self.numbers;
         let [number, slope] = function(self.function);
         let (x, y) = (pass.inputs[0].into(), pass.output.into());
-        pass.each("activate", count, &[x, y, int(count), number, slope]);
+        pass.packs("activate", count, &[x, y, int(count), number, slope]);
     }
 
     fn backward(&self, pass: &mut Pass<'_>) {
@@ -39,7 +39,7 @@ impl DeviceKernel for Activate {
         let [number, slope] = function(self.function);
         let (x, d_y) = (pass.inputs[0].into(), pass.d_output.into());
         let arguments = [x, d_y, d_x.into(), int(count), number, slope];
-        pass.each("d_activate", count, &arguments);
+        pass.packs("d_activate", count, &arguments);
     }
 }
 
@@ -48,18 +48,19 @@ impl DeviceKernel for Residual {
         let count = pass.examples * self.numbers;
         let (a, b) = (pass.inputs[0].into(), pass.inputs[1].into());
         let arguments = [a, b, pass.output.into(), int(count), self.relu.into()];
-        pass.each("sum_two", count, &arguments);
+        pass.packs("sum_two", count, &arguments);
     }
 
     fn backward(&self, pass: &mut Pass<'_>) {
         let count = pass.examples * self.numbers;
-        if self.relu {
-            pass.mask(count);
+        let y = if self.relu { pass.output } else { 0 };
+        let [a, b] = [0, 1].map(|input| pass.d_inputs[input].unwrap_or(0));
+        if [a, b] == [0, 0] {
+            return;
         }
-        for d_input in pass.d_inputs.iter().flatten() {
-            let bytes = pass.bytes(count) as usize;
-            pass.queue.copy(pass.d_output, *d_input, bytes);
-        }
+        let d = pass.d_output.into();
+        let arguments = [d, y.into(), a.into(), b.into(), int(count)];
+        pass.packs("d_sum_two", count, &arguments);
     }
 }
 
@@ -149,7 +150,7 @@ impl Dropout {
             u64::from(limit).into(),
             (1.0 / (1.0 - self.share)).into(),
         ];
-        pass.each("dropout", count, &arguments);
+        pass.packs("dropout", count, &arguments);
     }
 }
 

@@ -9,7 +9,7 @@ mod pass;
 mod pooling;
 mod recurrent;
 
-pub(super) use pass::{Pass, areas_len};
+pub(super) use pass::{Pass, areas_len, pack_blocks};
 
 use super::product::Kind;
 use super::queue::Queue;

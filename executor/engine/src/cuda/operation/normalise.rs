@@ -1,10 +1,11 @@
 //! Batch and layer normalisation.
 
 use super::DeviceKernel;
-use super::pass::{Pass, areas_len, chunks, partial_len};
-use crate::cuda::queue::{Address, int};
+use super::pass::{Pass, areas_len, chunks, is_wide, partial_len, row_blocks};
+use crate::cuda::queue::{Address, THREADS, int};
 use crate::layer::batch_norm::BatchNorm;
 use crate::layer::layer_norm::LayerNorm;
+use crate::layer::matrix::Write;
 
 impl DeviceKernel for BatchNorm {
     /// Mean, 1 / deviation and variance of the batch.
@@ -18,96 +19,120 @@ impl DeviceKernel for BatchNorm {
 
     fn forward(&self, pass: &mut Pass<'_>) {
         let [means, spreads, statistics, _] = Pass::areas(pass.scratch, self.rooms());
-        let (x, count, channels) = (pass.inputs[0], pass.input_len(0), self.channels);
-        let rows = count / channels;
-        let (number, per_chunk) = chunks(rows);
+        let (x, channels) = (pass.inputs[0], self.channels);
+        let shape = [pass.rows(channels), channels];
+        let ([rows, columns], wide) = (shape.map(int), is_wide(channels, &[x, pass.output]));
         let statistics = match pass.is_training {
             true => {
-                let shape = [int(rows), int(channels), int(per_chunk)];
-                let [a, b, c] = shape;
-                let arguments = [x.into(), a, b, c, means.into(), spreads.into()];
-                pass.tiles("column_moments", rows, channels, &arguments);
+                let (number, per_chunk) = chunks(shape[0]);
+                let (means, spreads, per_chunk) = (means.into(), spreads.into(), int(per_chunk));
                 let arguments = [
-                    means.into(),
-                    spreads.into(),
+                    x.into(),
+                    rows,
+                    columns,
+                    per_chunk,
+                    means,
+                    spreads,
+                    wide.into(),
+                ];
+                pass.tiles("column_moments", shape, wide, &arguments);
+                let arguments = [
+                    means,
+                    spreads,
                     int(number),
-                    c,
-                    a,
-                    b,
+                    per_chunk,
+                    rows,
+                    columns,
                     pass.kept.into(),
                 ];
-                pass.each("finish_moments", channels, &arguments);
+                let blocks = channels.div_ceil(8);
+                pass.queue
+                    .launch("finish_moments", blocks, THREADS, &arguments);
                 pass.kept
             }
             false => {
                 let arguments = [
                     pass.parameter(self.mean.start).into(),
                     pass.parameter(self.variance.start).into(),
-                    int(channels),
+                    columns,
                     statistics.into(),
                 ];
                 pass.each("running_statistics", channels, &arguments);
                 statistics
             }
         };
+        let (blocks, per_block) = row_blocks(shape, wide);
         let arguments = [
             x.into(),
             pass.output.into(),
             statistics.into(),
             pass.parameter(self.scale.start).into(),
             pass.parameter(self.shift.start).into(),
-            int(count),
-            int(channels),
+            rows,
+            columns,
+            int(per_block),
             self.relu.into(),
+            wide.into(),
         ];
-        pass.each("batch_norm", count, &arguments);
+        pass.queue.launch("batch_norm", blocks, THREADS, &arguments);
     }
 
     fn backward(&self, pass: &mut Pass<'_>) {
-        let [shifts, scales, d_shift, d_scale] = Pass::areas(pass.scratch, self.rooms());
-        let (x, count, channels) = (pass.inputs[0], pass.input_len(0), self.channels);
-        let rows = count / channels;
-        let y = if self.relu { pass.output } else { 0 };
+        let [partial, _, _, sums] = Pass::areas(pass.scratch, self.rooms());
+        let (x, d, channels) = (pass.inputs[0], pass.d_output, self.channels);
+        let shape = [pass.rows(channels), channels];
+        let ([rows, columns], wide) = (shape.map(int), is_wide(channels, &[x, d]));
+        let (scale, shift) = (
+            pass.parameter(self.scale.start).into(),
+            pass.parameter(self.shift.start).into(),
+        );
         let arguments = [
             x.into(),
-            y.into(),
-            pass.d_output.into(),
+            d.into(),
             pass.kept.into(),
-            int(rows),
-            int(channels),
-            int(chunks(rows).1),
-            shifts.into(),
-            scales.into(),
+            scale,
+            shift,
+            rows,
+            columns,
+            int(chunks(shape[0]).1),
+            self.relu.into(),
+            partial.into(),
+            wide.into(),
         ];
-        pass.tiles("batch_norm_sums", rows, channels, &arguments);
-        let overwrite = crate::layer::matrix::Write::Overwrite;
-        pass.finish_columns(shifts, rows, channels, d_shift, overwrite);
-        pass.finish_columns(scales, rows, channels, d_scale, overwrite);
+        pass.tiles("batch_norm_sums", shape, wide, &arguments);
+        let [d_shift, d_scale] = [sums, sums + 4 * channels as u64];
+        let (both, to) = ([channels; 2], [d_shift, d_scale]);
+        pass.finish_two(partial, shape[0], both, to, Write::Overwrite);
         if let Some(d_x) = pass.d_inputs[0] {
+            let wide = wide && is_wide(channels, &[d_x]);
+            let (blocks, per_block) = row_blocks(shape, wide);
             let arguments = [
                 x.into(),
-                y.into(),
-                pass.d_output.into(),
+                d.into(),
                 d_x.into(),
                 pass.kept.into(),
-                pass.parameter(self.scale.start).into(),
-                d_shift.into(),
-                d_scale.into(),
-                int(count),
-                int(channels),
-                (1.0 / rows as f32).into(),
+                scale,
+                shift,
+                sums.into(),
+                rows,
+                columns,
+                int(per_block),
+                (1.0 / shape[0] as f32).into(),
+                self.relu.into(),
+                wide.into(),
             ];
-            pass.each("d_batch_norm", count, &arguments);
+            pass.queue
+                .launch("d_batch_norm", blocks, THREADS, &arguments);
         }
-        self.gradients(pass, rows, d_shift, d_scale);
+        self.gradients(pass, shape[0], d_shift, d_scale);
     }
 }
 
 impl BatchNorm {
-    /// Two quantities per chunk, and two per channel; evaluation's statistics take the third.
+    /// Two quantities per chunk, which the way back puts into one area; evaluation's statistics; two sums per channel.
     fn rooms(&self) -> [usize; 4] {
         let partial = partial_len(self.channels);
-        [partial, partial, 12 * self.channels, 4 * self.channels]
+        [partial, partial, 12 * self.channels, 8 * self.channels]
     }
 
     fn gradients(&self, pass: &mut Pass<'_>, rows: usize, d_shift: Address, d_scale: Address) {
@@ -125,7 +150,7 @@ impl BatchNorm {
             pass.gradient(self.shift.start).into(),
             pass.gradient(self.mean.start).into(),
             pass.gradient(self.variance.start).into(),
-            (pass.write == crate::layer::matrix::Write::Add).into(),
+            (pass.write == Write::Add).into(),
         ];
         pass.each("batch_norm_grads", self.channels, &arguments);
     }
@@ -137,12 +162,14 @@ impl DeviceKernel for LayerNorm {
         examples * self.rows * 8
     }
 
+    /// Of each chunk two quantities.
     fn scratch(&self, _examples: usize, _size: usize) -> usize {
-        areas_len(&self.rooms())
+        partial_len(2 * self.width)
     }
 
     fn forward(&self, pass: &mut Pass<'_>) {
         let rows = pass.examples * self.rows;
+        let wide = is_wide(self.width, &[pass.inputs[0], pass.output]);
         let arguments = [
             pass.inputs[0].into(),
             pass.output.into(),
@@ -151,48 +178,41 @@ impl DeviceKernel for LayerNorm {
             int(rows),
             int(self.width),
             pass.kept.into(),
+            wide.into(),
         ];
         pass.warps("layer_norm", rows, &arguments);
     }
 
     fn backward(&self, pass: &mut Pass<'_>) {
-        let [shifts, scales] = Pass::areas(pass.scratch, self.rooms());
-        let rows = pass.examples * self.rows;
+        let (x, d, partial) = (pass.inputs[0], pass.d_output, pass.scratch);
+        let shape = [pass.examples * self.rows, self.width];
+        let (rows, wide) = (shape[0], is_wide(self.width, &[x, d]));
         let arguments = [
-            pass.inputs[0].into(),
-            pass.d_output.into(),
+            x.into(),
+            d.into(),
             pass.kept.into(),
             int(rows),
             int(self.width),
             int(chunks(rows).1),
-            shifts.into(),
-            scales.into(),
+            partial.into(),
+            wide.into(),
         ];
-        pass.tiles("layer_norm_sums", rows, self.width, &arguments);
-        let (write, shift, scale) = (
-            pass.write,
-            pass.gradient(self.shift.start),
-            pass.gradient(self.scale.start),
-        );
-        pass.finish_columns(shifts, rows, self.width, shift, write);
-        pass.finish_columns(scales, rows, self.width, scale, write);
+        pass.tiles("layer_norm_sums", shape, wide, &arguments);
+        let to = [&self.shift, &self.scale].map(|block| pass.gradient(block.start));
+        pass.finish_two(partial, rows, [self.width; 2], to, pass.write);
         if let Some(d_x) = pass.d_inputs[0] {
+            let wide = wide && is_wide(self.width, &[d_x]);
             let arguments = [
-                pass.inputs[0].into(),
-                pass.d_output.into(),
+                x.into(),
+                d.into(),
                 d_x.into(),
                 pass.parameter(self.scale.start).into(),
                 int(rows),
                 int(self.width),
                 pass.kept.into(),
+                wide.into(),
             ];
             pass.warps("d_layer_norm", rows, &arguments);
         }
-    }
-}
-
-impl LayerNorm {
-    fn rooms(&self) -> [usize; 2] {
-        [partial_len(self.width); 2]
     }
 }

@@ -6,8 +6,17 @@ use crate::cuda::queue::{Address, Argument, Queue, THREADS, int};
 use crate::layer::matrix::Write;
 
 /// Chunks that a sum over rows is made of at most, and rows of one at least: enough blocks for a large GPU, and few to add up.
-const CHUNKS: usize = 256;
+const CHUNKS: usize = 512;
 const MIN_ROWS: usize = 64;
+
+/// Numbers that one thread takes of many (`PACK` of the kernels).
+pub(super) const PACK: usize = 8;
+
+/// Columns of a block of the kernels that keep to columns, without and with wide moves.
+const TILES: [usize; 2] = [32, 64];
+
+/// Up to so many chunks are added up by one thread per column; more by a block for every eight columns.
+const FEW_CHUNKS: usize = 8;
 
 /// Operands of a pass over one operation.
 pub(in crate::cuda) struct Pass<'a> {
@@ -35,6 +44,11 @@ pub(in crate::cuda) struct Pass<'a> {
     pub(in crate::cuda) scratch: Address,
 }
 
+/// Blocks of kernels that move `count` numbers, [`PACK`] per thread.
+pub(in crate::cuda) fn pack_blocks(count: usize) -> usize {
+    count.div_ceil(PACK).div_ceil(THREADS)
+}
+
 /// Bytes of areas one after another, each on its own 256 bytes.
 pub(in crate::cuda) fn areas_len(lens: &[usize]) -> usize {
     lens.iter().map(|len| len.next_multiple_of(256)).sum()
@@ -43,6 +57,19 @@ pub(in crate::cuda) fn areas_len(lens: &[usize]) -> usize {
 /// Most bytes for the partial sums of one quantity over any number of rows.
 pub(super) fn partial_len(columns: usize) -> usize {
     CHUNKS * columns * 4
+}
+
+/// Whether rows of `width` values from these addresses on can be moved [`PACK`] at a time.
+pub(super) fn is_wide(width: usize, rows: &[Address]) -> bool {
+    width.is_multiple_of(PACK) && rows.iter().all(|at| at.is_multiple_of(16))
+}
+
+/// Blocks that change rows one by one while each thread keeps to its columns, and rows of each.
+pub(super) fn row_blocks([rows, columns]: [usize; 2], is_wide: bool) -> (usize, usize) {
+    // Enough blocks for a large GPU, of rows enough to make up for what threads first read of their columns.
+    let tiles = columns.div_ceil(TILES[usize::from(is_wide)]);
+    let per_block = (rows * tiles / 2048).next_multiple_of(128).clamp(128, 1024);
+    (rows.div_ceil(per_block) * tiles, per_block)
 }
 
 /// Chunks, and rows per chunk.
@@ -101,20 +128,26 @@ impl Pass<'_> {
             .launch(kernel, count.div_ceil(THREADS), THREADS, arguments);
     }
 
+    /// A thread for every [`PACK`] of `count` numbers.
+    pub(super) fn packs(&mut self, kernel: &'static str, count: usize, arguments: &[Argument]) {
+        self.queue
+            .launch(kernel, pack_blocks(count), THREADS, arguments);
+    }
+
     /// A warp for each of `rows`.
     pub(super) fn warps(&mut self, kernel: &'static str, rows: usize, arguments: &[Argument]) {
         self.each(kernel, rows * 32, arguments);
     }
 
-    /// Blocks of 32 columns for each chunk of rows.
+    /// Blocks of columns for each chunk of rows.
     pub(super) fn tiles(
         &mut self,
         kernel: &'static str,
-        rows: usize,
-        columns: usize,
+        [rows, columns]: [usize; 2],
+        is_wide: bool,
         arguments: &[Argument],
     ) {
-        let blocks = chunks(rows).0 * columns.div_ceil(32);
+        let blocks = chunks(rows).0 * columns.div_ceil(TILES[usize::from(is_wide)]);
         self.queue.launch(kernel, blocks, THREADS, arguments);
     }
 
@@ -127,14 +160,33 @@ impl Pass<'_> {
         sum: Address,
         write: Write,
     ) {
+        self.finish_two(partial, rows, [columns, 0], [sum, 0], write);
+    }
+
+    /// Adds up partial sums of `rows` rows, in each chunk those of a first quantity's columns before those of a second one's.
+    pub(super) fn finish_two(
+        &mut self,
+        partial: Address,
+        rows: usize,
+        [first, second]: [usize; 2],
+        [sum, rest]: [Address; 2],
+        write: Write,
+    ) {
+        let (number, columns) = (chunks(rows).0, first + second);
+        let are_few = number <= FEW_CHUNKS;
         let arguments = [
             partial.into(),
-            int(chunks(rows).0),
+            int(number),
             int(columns),
+            int(first),
             sum.into(),
+            rest.into(),
             (write == Write::Add).into(),
+            are_few.into(),
         ];
-        self.each("finish_columns", columns, &arguments);
+        let blocks = columns.div_ceil(if are_few { THREADS } else { 8 });
+        self.queue
+            .launch("finish_columns", blocks, THREADS, &arguments);
     }
 
     /// The sums over `rows` rows of `stride` values from `x` on, of the first `columns`, to a gradient. `partial` has room for
@@ -148,23 +200,24 @@ impl Pass<'_> {
         sum: Address,
         write: Write,
     ) {
-        let per_chunk = chunks(rows).1;
+        let is_wide = is_wide(columns, &[x]) && is_wide(stride, &[]);
         let arguments = [
             x.into(),
             int(stride),
             int(rows),
             int(columns),
-            int(per_chunk),
+            int(chunks(rows).1),
             partial.into(),
+            is_wide.into(),
         ];
-        self.tiles("sum_columns", rows, columns, &arguments);
+        self.tiles("sum_columns", [rows, columns], is_wide, &arguments);
         self.finish_columns(partial, rows, columns, sum, write);
     }
 
     /// In place back through a ReLU.
     pub(super) fn mask(&mut self, count: usize) {
         let arguments = [self.d_output.into(), self.output.into(), int(count)];
-        self.each("mask", count, &arguments);
+        self.packs("mask", count, &arguments);
     }
 
     /// A product that overwrites or adds to a gradient of parameters.

@@ -1,78 +1,66 @@
 //! Max and average pooling.
 
 use super::DeviceKernel;
-use super::pass::Pass;
-use crate::cuda::queue::int;
+use super::pass::{PACK, Pass, is_wide};
+use crate::cuda::queue::{Address, Argument, THREADS, int};
 use crate::layer::average_pool::AveragePool;
 use crate::layer::max_pool::MaxPool;
 use crate::layer::window::Window;
 
-fn outputs(window: &Window, channels: usize) -> usize {
-    let [height, width] = window.output();
-    height * width * channels
+/// Blocks for each line of images of `[lines, columns]`, a thread for every position's [`PACK`] channels or for each of them; `places`
+/// are what a kernel reads and writes by channels.
+fn lines(
+    pass: &mut Pass<'_>,
+    kernel: &'static str,
+    (window, channels): (&Window, usize),
+    [lines, columns]: [usize; 2],
+    places: &[Address],
+) {
+    let wide = is_wide(channels, places);
+    let items = columns * channels / if wide { PACK } else { 1 };
+    let threads = items.next_multiple_of(32).min(THREADS);
+    let blocks = pass.examples * lines * items.div_ceil(threads);
+    let mut arguments: Vec<Argument> = places.iter().map(|&at| at.into()).collect();
+    arguments.extend([window.into(), int(channels), wide.into()]);
+    pass.queue.launch(kernel, blocks, threads, &arguments);
 }
 
 impl DeviceKernel for MaxPool {
     /// Which position of each window was the largest.
     fn kept(&self, examples: usize, _size: usize) -> usize {
-        examples * outputs(&self.window, self.channels)
+        let [height, width] = self.window.output();
+        examples * height * width * self.channels
     }
 
     fn forward(&self, pass: &mut Pass<'_>) {
-        let total = pass.examples * outputs(&self.window, self.channels);
-        let arguments = [
-            pass.inputs[0].into(),
-            pass.output.into(),
-            pass.kept.into(),
-            (&self.window).into(),
-            int(self.channels),
-            int(total),
-        ];
-        pass.each("max_pool", total, &arguments);
+        let (shape, places) = (
+            (&self.window, self.channels),
+            [pass.inputs[0], pass.output, pass.kept],
+        );
+        lines(pass, "max_pool", shape, self.window.output(), &places);
     }
 
     fn backward(&self, pass: &mut Pass<'_>) {
-        let Some(d_input) = pass.d_inputs[0] else {
-            return;
-        };
-        let total = pass.input_len(0);
-        let arguments = [
-            pass.d_output.into(),
-            pass.kept.into(),
-            d_input.into(),
-            (&self.window).into(),
-            int(self.channels),
-            int(total),
-        ];
-        pass.each("d_max_pool", total, &arguments);
+        if let Some(d_input) = pass.d_inputs[0] {
+            let (shape, places) = (
+                (&self.window, self.channels),
+                [pass.d_output, pass.kept, d_input],
+            );
+            lines(pass, "d_max_pool", shape, self.window.image, &places);
+        }
     }
 }
 
 impl DeviceKernel for AveragePool {
     fn forward(&self, pass: &mut Pass<'_>) {
-        let total = pass.examples * outputs(&self.window, self.channels);
-        let arguments = [
-            pass.inputs[0].into(),
-            pass.output.into(),
-            (&self.window).into(),
-            int(self.channels),
-            int(total),
-        ];
-        pass.each("average_pool", total, &arguments);
+        let (shape, places) = ((&self.window, self.channels), [pass.inputs[0], pass.output]);
+        lines(pass, "average_pool", shape, self.window.output(), &places);
     }
 
     fn backward(&self, pass: &mut Pass<'_>) {
-        let Some(d_input) = pass.d_inputs[0] else {
-            return;
-        };
-        let total = pass.input_len(0);
-        let arguments = [
-            pass.d_output.into(),
-            d_input.into(),
-            (&self.window).into(),
-            int(self.channels),
-            int(total),
-        ];
-        pass.each("d_average_pool", total, &arguments);
+        if let Some(d_input) = pass.d_inputs[0] {
+            let (shape, places) = ((&self.window, self.channels), [pass.d_output, d_input]);
+            lines(pass, "d_average_pool", shape, self.window.image, &places);
+        }
     }
 }

@@ -17,6 +17,8 @@ static RUNNING: Mutex<()> = Mutex::new(());
 /// Those whose threads wait for one another.
 const COOPERATIVE: &[&str] = &[
     "sum_columns",
+    "finish_columns",
+    "finish_moments",
     "column_moments",
     "batch_norm_sums",
     "layer_norm_sums",

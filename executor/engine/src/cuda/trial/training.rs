@@ -10,7 +10,7 @@ use crate::model::zoo::{Goal, Layer, layers};
 use crate::model::{Conv, InputShape, Network, Role, Windows};
 use crate::optimizer::{Decay, Optimizer, Rule, Schedule};
 
-/// Weights, biases and statistics.
+/// Weights, biases and statistics, some with gaps between them where they are aligned and some without.
 fn network() -> Network {
     let input = InputShape {
         height: 5,
@@ -22,7 +22,7 @@ fn network() -> Network {
         Layer::Conv(Conv::new(6, Windows::square(3).same()).without_bias()),
         Layer::BatchNorm { relu: true },
         Layer::Dense {
-            width: 9,
+            width: 64,
             relu: true,
         },
     ];
