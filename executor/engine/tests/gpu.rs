@@ -38,7 +38,7 @@ fn check(cases: &[Case], gpu: Gpu, precision: Precision) {
     for (what, network) in cases {
         let examples = Examples::new(network);
         let batch = examples.batch();
-        let params = network.init(3);
+        let params = devices::parameters(network);
         for max_batch in [EXAMPLES, 3] {
             // In the same parts: each has batch statistics of its own.
             let mut expected = vec![0.0; params.len()];

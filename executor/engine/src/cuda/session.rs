@@ -401,7 +401,7 @@ impl Session {
             Loss::CrossEntropy { classes } => {
                 let threads = match classes {
                     ..=64 => 32,
-                    ..=4096 => 256,
+                    65..=4096 => 256,
                     _ => 512,
                 };
                 let (rows, stride) = (count / classes, self.scores_stride.unwrap_or(classes));

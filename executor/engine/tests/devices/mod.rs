@@ -3,7 +3,7 @@
 
 use super::engine::model::zoo::{self, Goal, Gpt, Layer, layers};
 use super::engine::model::{
-    Activation, Batch, Conv, Draw, Input, InputShape, Network, Targets, Windows,
+    Activation, Batch, Conv, Draw, Input, InputShape, Network, Role, Targets, Windows,
 };
 
 /// Of every batch.
@@ -38,6 +38,19 @@ fn numbers(len: usize) -> Vec<f32> {
         (state >> 8) as f32 / (1 << 23) as f32 - 1.0
     };
     (0..len).map(|_| next()).collect()
+}
+
+/// As a network begins, but with no scale of 1 and no shift or bias of 0.
+pub fn parameters(network: &Network) -> Vec<f32> {
+    let mut params = network.init(3);
+    for block in network.blocks() {
+        if block.role != Role::Weight {
+            let params = &mut params[block.range()];
+            let more = numbers(params.len());
+            params.iter_mut().zip(more).for_each(|(p, x)| *p += 0.1 * x);
+        }
+    }
+    params
 }
 
 impl Examples {

@@ -3,6 +3,7 @@
 #[path = "../../../tests/devices/mod.rs"]
 mod devices;
 mod emulator;
+mod losses;
 mod networks;
 mod training;
 
@@ -70,7 +71,7 @@ fn compare(what: &str, network: &Network, batch: &Batch<'_>, how: How) {
         Kind::F32 => [2e-5, 2e-5],
         Kind::Bf16 => [0.2, 0.03],
     };
-    let params = network.init(3);
+    let params = devices::parameters(network);
     let mut expected = vec![0.0; params.len()];
     let mut workspace = network.workspace(max_batch, 1);
     let loss = network.loss_and_grad(&mut workspace, &params, batch, &mut expected);
