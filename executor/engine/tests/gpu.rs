@@ -171,7 +171,8 @@ fn training_stays_on_the_gpu() {
         let expected =
             network.loss_and_grad(&mut workspace, &params, &examples.batch(), &mut grads);
         optimizer.update(step, &mut params, &grads, &mut state, scale);
-        let found = resident.step(&examples.batch(), scale).expect("a step");
+        resident.lay(&examples.batch());
+        let found = resident.step(scale).expect("a step");
         let apart = (found.loss_sum - expected.loss_sum).abs() / expected.loss_sum;
         assert!(apart < 1e-3, "step {step}: {found:?}, not {expected:?}");
     }

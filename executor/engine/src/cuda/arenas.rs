@@ -27,12 +27,14 @@ pub(crate) struct Arenas {
 }
 
 impl Arenas {
-    /// Addresses are to be set.
-    pub(crate) fn new(blocks: &[Block], kind: Kind) -> Self {
+    /// Addresses are to be set. `more` asks for so many numbers behind the block at a place.
+    pub(crate) fn new(blocks: &[Block], kind: Kind, more: Option<(usize, usize)>) -> Self {
         let mut len = 0;
         let places = blocks.iter().map(|block| {
             let place = [block.offset, len];
-            len += block.len.next_multiple_of(ALIGNMENT);
+            let more = more.filter(|(place, _)| *place == block.offset);
+            let more = more.map_or(0, |(_, numbers)| numbers);
+            len += (block.len + more).next_multiple_of(ALIGNMENT);
             place
         });
         let places = places.collect();

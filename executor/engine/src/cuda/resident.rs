@@ -21,6 +21,8 @@ pub struct Resident<'a> {
     optimizer: Optimizer,
     session: Session,
     step: u64,
+    /// Examples of the batch in pinned memory.
+    laid: usize,
     /// Examples of the steps made last, and how many steps had as many.
     warm: (usize, usize),
     /// Of the step that is written down.
@@ -64,25 +66,36 @@ impl<'a> Resident<'a> {
             optimizer,
             session,
             step: 0,
+            laid: 0,
             warm: (0, 0),
             recorded: None,
             saved: None,
         })
     }
 
-    /// One step on a batch of at most as many examples as there is room for: gradients as sums over them, times `grad_scale`.
+    /// Puts a batch of at most as many examples as there is room for into pinned memory, where the steps from now on find it. While a step
+    /// is under way the memory is in use.
+    ///
+    /// # Panics
+    /// When the batch is empty or too large, on a token that is not in the vocabulary, or on a class that is none.
+    pub fn lay(&mut self, batch: &Batch<'_>) {
+        let examples = batch.inputs.len() / self.network.input().len();
+        let is_in = (1..=self.session.max_batch).contains(&examples);
+        assert!(is_in, "a step of 1 to {} examples", self.session.max_batch);
+        self.session.fill_batch(self.network, batch);
+        self.laid = examples;
+    }
+
+    /// One step on the batch that was laid last: gradients as sums over its examples, times `grad_scale`.
     ///
     /// # Errors
     /// What the GPU complained of; it can make no step any more.
     ///
     /// # Panics
-    /// When the batch is empty or too large, or while the memory is given back.
-    pub fn step(&mut self, batch: &Batch<'_>, grad_scale: f32) -> Result<StepLoss, DeviceError> {
-        let numbers = batch.inputs.len();
-        let examples = numbers / self.network.input().len();
-        let is_in = (1..=self.session.max_batch).contains(&examples);
-        assert!(is_in, "a step of 1 to {} examples", self.session.max_batch);
-        self.session.fill_batch(self.network, batch);
+    /// When no batch was laid, or while the memory is given back.
+    pub fn step(&mut self, grad_scale: f32) -> Result<StepLoss, DeviceError> {
+        let examples = self.laid;
+        assert!(examples > 0, "a step needs a batch");
         let told = update::factors(&self.optimizer, self.step, grad_scale);
         let told = bytemuck::cast_slice(&told);
         self.session.host.factors.copy_from_slice(told);
@@ -90,12 +103,12 @@ impl<'a> Resident<'a> {
             self.session.queue.replay();
         } else if self.session.queue.can_record() && self.warm == (examples, WARM_UP) {
             self.session.queue.record();
-            self.ask(batch);
+            self.ask(examples);
             self.session.queue.recorded();
             self.recorded = Some(examples);
             self.session.queue.replay();
         } else {
-            self.ask(batch);
+            self.ask(examples);
             let steps = if self.warm.0 == examples {
                 self.warm.1
             } else {
@@ -184,12 +197,12 @@ impl<'a> Resident<'a> {
     }
 
     /// Asks for all of a step, from the batch in pinned memory to the parameters' copies for the next step.
-    fn ask(&mut self, batch: &Batch<'_>) {
+    fn ask(&mut self, examples: usize) {
         let session = &mut self.session;
         let factors = session.at(session.regions.factors);
-        session.upload_batch(self.network, batch.inputs.len());
+        session.upload_batch(self.network, examples);
         session.queue.upload(session.host.factors, factors);
-        session.pass(self.network, batch, Write::Overwrite, &mut |_, _| {});
+        session.pass(self.network, examples, Write::Overwrite, &mut |_, _| {});
         let places = Places {
             state: session.at(session.regions.state),
             parameters: self.network.parameter_count(),

@@ -27,8 +27,7 @@ pub(crate) struct Session {
     pub(super) arenas: Arenas,
     pub(super) regions: Regions,
     slots: Slots,
-    /// Numbers from one row of scores to the next, where that is more than there are classes.
-    scores_stride: Option<usize>,
+    padded: Option<Padded>,
     /// `None` while the memory is given back.
     pub(super) base: Option<Address>,
     pub(super) host: Host,
@@ -68,12 +67,13 @@ impl Session {
         state: usize,
     ) -> Result<Self, DeviceError> {
         assert!(max_batch > 0, "a session holds at least one example");
-        let (scores_stride, mut lens) = (scores_stride(network), network.lens.clone());
-        if let (Some(stride), Some(len)) = (scores_stride, lens.last_mut()) {
-            *len = network.targets() * stride;
+        let (padded, mut lens) = (Padded::of(network), network.lens.clone());
+        if let (Some(padded), Some(len)) = (padded, lens.last_mut()) {
+            *len = network.targets() * padded.stride;
         }
         let slots = Slots::plan(&network.nodes, &lens);
-        let arenas = Arenas::new(network.blocks(), kind);
+        let zeros = padded.and_then(|padded| padded.zeros);
+        let arenas = Arenas::new(network.blocks(), kind, zeros);
         let places = (&slots, lens.as_slice());
         let regions = Regions::plan(
             &mut *queue,
@@ -99,7 +99,7 @@ impl Session {
             arenas,
             regions,
             slots,
-            scores_stride,
+            padded,
             base: None,
             host,
         };
@@ -127,7 +127,8 @@ impl Session {
             let is_last = parts.peek().is_none();
             let mut ranges = Vec::new();
             self.send_batch(network, &part);
-            self.pass(network, &part, write, &mut |session, range| {
+            let examples = part.inputs.len() / network.input().len();
+            self.pass(network, examples, write, &mut |session, range| {
                 if is_last {
                     session.collect(network, range.clone());
                     ranges.push(range);
@@ -192,6 +193,11 @@ impl Session {
             self.arenas.weights = self.regions.weights.at(base);
             self.arenas.gradients = self.regions.gradients.at(base);
             self.base = Some(base);
+            if self.padded.is_some_and(|padded| padded.zeros.is_some()) {
+                // What lies behind the weight with a row for each class.
+                let weights = self.regions.weights;
+                self.queue.zero(weights.at(base), weights.bytes);
+            }
         }
         Ok(())
     }
@@ -233,7 +239,7 @@ impl Session {
     /// On a token that is not in the vocabulary, or targets that are no class; data sets are checked when they are read.
     pub(super) fn send_batch(&mut self, network: &Network, batch: &Batch<'_>) {
         self.fill_batch(network, batch);
-        self.upload_batch(network, batch.inputs.len());
+        self.upload_batch(network, batch.inputs.len() / network.input().len());
     }
 
     /// Lays the batch into pinned memory.
@@ -251,10 +257,10 @@ impl Session {
         self.host.draw.copy_from_slice(bytemuck::bytes_of(&draw));
     }
 
-    /// Sends what [`Self::fill_batch`] has laid out, of so many numbers of input.
-    pub(super) fn upload_batch(&mut self, network: &Network, numbers: usize) {
+    /// Sends so many examples that [`Self::fill_batch`] has laid out.
+    pub(super) fn upload_batch(&mut self, network: &Network, examples: usize) {
         let arriving = self.at(self.regions.arriving);
-        let examples = numbers / network.input().len();
+        let numbers = examples * network.input().len();
         let targets = 4 * examples * network.targets();
         let (to, draw) = (self.at(self.regions.targets), self.at(self.regions.draw));
         self.queue
@@ -281,11 +287,10 @@ impl Session {
     pub(super) fn pass(
         &mut self,
         network: &Network,
-        part: &Batch<'_>,
+        examples: usize,
         write: Write,
         done: &mut dyn FnMut(&mut Self, Range<usize>),
     ) {
-        let examples = part.inputs.len() / network.input().len();
         self.forward(network, examples, true);
         self.loss(network, examples, true);
         for (index, node) in network.nodes.iter().enumerate().rev() {
@@ -311,7 +316,7 @@ impl Session {
 
     fn output_stride(&self, network: &Network, index: usize) -> Option<usize> {
         let is_last = index + 1 == network.nodes.len();
-        self.scores_stride.filter(|_| is_last)
+        self.padded.filter(|_| is_last).map(|padded| padded.stride)
     }
 
     fn forward(&mut self, network: &Network, examples: usize, is_training: bool) {
@@ -404,7 +409,8 @@ impl Session {
                     65..=4096 => 256,
                     _ => 512,
                 };
-                let (rows, stride) = (count / classes, self.scores_stride.unwrap_or(classes));
+                let stride = self.padded.map_or(classes, |padded| padded.stride);
+                let rows = count / classes;
                 let arguments = [
                     output.into(),
                     targets.into(),
@@ -482,15 +488,27 @@ impl Drop for Session {
     }
 }
 
-/// Products want rows that begin on 16 bytes, which those of 50,257 scores, say, do not: then scores lie further apart than there are classes.
-fn scores_stride(network: &Network) -> Option<usize> {
-    let last = network.nodes.last()?.op.on_device();
-    match network.loss {
-        Loss::CrossEntropy { classes } if last.row() == Some(classes) => {
-            let stride = classes.next_multiple_of(ALIGNMENT);
-            (stride > classes).then_some(stride)
-        }
-        _ => None,
+/// Scores whose rows lie further apart than there are classes: products want rows that begin on 16 bytes and have whole eights of numbers,
+/// which 50,257 scores, say, are not.
+#[derive(Debug, Clone, Copy)]
+struct Padded {
+    /// Numbers from one row to the next.
+    stride: usize,
+    /// Of the weight that has a row for each class, if that is how it lies: its place, and how many zeros behind it make up the rest.
+    zeros: Option<(usize, usize)>,
+}
+
+impl Padded {
+    fn of(network: &Network) -> Option<Self> {
+        let Loss::CrossEntropy { classes } = network.loss else {
+            return None;
+        };
+        let row = network.nodes.last()?.op.on_device().row()?;
+        let stride = classes.next_multiple_of(ALIGNMENT);
+        let zeros = row
+            .by_rows
+            .map(|(place, width)| (place, (stride - classes) * width));
+        (row.numbers == classes && stride > classes).then_some(Self { stride, zeros })
     }
 }
 

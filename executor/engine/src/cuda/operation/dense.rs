@@ -1,7 +1,7 @@
 //! Dense layers and embeddings.
 
-use super::DeviceKernel;
 use super::pass::{Pass, chunks, partial_len};
+use super::{DeviceKernel, Row};
 use crate::cuda::product::Product;
 use crate::cuda::queue::{THREADS, int};
 use crate::layer::Dense;
@@ -15,8 +15,11 @@ impl DeviceKernel for Dense {
         partial_len(self.bias.len())
     }
 
-    fn row(&self) -> Option<usize> {
-        (!self.relu).then_some(self.outputs)
+    fn row(&self) -> Option<Row> {
+        (!self.relu).then_some(Row {
+            numbers: self.outputs,
+            by_rows: self.has_rows().then_some((self.weight.start, self.inputs)),
+        })
     }
 
     fn forward(&self, pass: &mut Pass<'_>) {
@@ -27,7 +30,7 @@ impl DeviceKernel for Dense {
             true => pass.values(weight, self.inputs).transposed(),
         };
         let product = Product::new(
-            [rows, self.outputs, self.inputs],
+            [rows, self.columns(pass), self.inputs],
             pass.values(pass.inputs[0], self.inputs),
             weight,
             pass.values(pass.output, self.stride(pass)),
@@ -76,7 +79,7 @@ impl DeviceKernel for Dense {
                 true => pass.values(weight, self.inputs),
             };
             let out = pass.values(d_input, self.inputs);
-            let shape = [rows, self.inputs, self.outputs];
+            let shape = [rows, self.inputs, self.columns(pass)];
             pass.queue
                 .multiply(&Product::new(shape, d_output, weight, out));
         }
@@ -84,6 +87,19 @@ impl DeviceKernel for Dense {
 }
 
 impl Dense {
+    /// Whether the weight has a row for each output, and nothing else a number for each.
+    fn has_rows(&self) -> bool {
+        self.tied && self.bias.is_empty()
+    }
+
+    /// Of the output in products. Zeros behind the weight make zeros behind the scores, and the loss leaves zeros behind their gradients.
+    fn columns(&self, pass: &Pass<'_>) -> usize {
+        match self.has_rows() {
+            true => self.stride(pass),
+            false => self.outputs,
+        }
+    }
+
     fn stride(&self, pass: &Pass<'_>) -> usize {
         pass.output_stride.unwrap_or(self.outputs)
     }

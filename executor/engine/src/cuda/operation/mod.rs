@@ -15,6 +15,14 @@ use super::product::Kind;
 use super::queue::Queue;
 use crate::layer::Op;
 
+/// A row of an output.
+pub(super) struct Row {
+    pub(super) numbers: usize,
+    /// Of the weight, if it has a row for each of them: its place, and numbers of a row. Zeros then follow it, as many as make up whole rows
+    /// for [`Pass::output_stride`].
+    pub(super) by_rows: Option<(usize, usize)>,
+}
+
 /// One operation on a device.
 pub(super) trait DeviceKernel {
     /// Bytes between the forward and the backward pass of so many examples, of values of `size` bytes.
@@ -32,8 +40,8 @@ pub(super) trait DeviceKernel {
         self.scratch(examples, kind.size())
     }
 
-    /// Numbers of an output's row, where its rows may lie further apart than that ([`Pass::output_stride`]).
-    fn row(&self) -> Option<usize> {
+    /// What a row of the output is, where rows may lie further apart than that ([`Pass::output_stride`]).
+    fn row(&self) -> Option<Row> {
         None
     }
 

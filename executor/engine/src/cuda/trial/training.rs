@@ -128,7 +128,8 @@ fn every_update_rule_is_the_cpus_and_outlives_giving_memory_back() {
                 resident.suspend().expect("nothing to do");
                 resident.resume().expect("resumed");
             }
-            let loss = resident.step(&examples.batch(), scale).expect("a step");
+            resident.lay(&examples.batch());
+            let loss = resident.step(scale).expect("a step");
             assert!(loss.loss_sum.is_finite());
         }
         assert_eq!(resident.steps(), 5);
