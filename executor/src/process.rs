@@ -68,6 +68,15 @@ pub fn stat(pid: i32) -> Option<Stat> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// Whether a process is a shell at the moment, going by the program's file.
+#[must_use]
+pub fn is_shell(pid: i32) -> bool {
+    const SHELLS: [&str; 8] = ["sh", "bash", "dash", "ash", "busybox", "zsh", "ksh", "fish"];
+    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let name = program.file_name().unwrap_or_default();
+    SHELLS.iter().any(|shell| name == *shell)
+}
+
 /// Memory of a process that is in RAM, what it shares with others included; 0 of one that is gone.
 #[must_use]
 pub fn resident_bytes(pid: i32) -> u64 {

@@ -2,8 +2,8 @@
 //! (`cuCheckpointProcess...`).
 //!
 //! It is a process of its own that does so for the shim (`muster-executor driver`), one for each time: the driver's calls can take long
-//! or hang, and a shim that waits for one would keep no lease. Whoever is killed in the middle is followed by one that mends. This has run
-//! on no GPU yet, but against a stand-in of the library (`executor/tests/node/stand_in.c`).
+//! or hang, and a shim that waits for one would keep no lease. Whoever is killed in the middle is followed by one that mends. CI runs it
+//! against a stand-in of the library (`executor/tests/node/stand_in.c`), and a machine with a GPU against the driver (`executor/tests/node/gpu.rs`).
 
 mod library;
 mod lost;

@@ -213,8 +213,7 @@ pub(super) fn kill_all(task: &Task) {
     kill_rest(task);
 }
 
-/// An order and the end of the lease stop the task in the same way: SIGTERM to its whole group, as a shell in front of a program does not
-/// pass it on; then, after the grace, SIGKILL.
+/// An order and the end of the lease stop the task in the same way: SIGTERM to its program, then, after the grace, SIGKILL to all of it.
 fn advance(
     phase: Phase,
     task: &Task,
@@ -228,7 +227,7 @@ fn advance(
             let is_lease = lease.is_expired(now_ms);
             if is_lease || signals.stop.load(Ordering::Relaxed) {
                 orders.tell();
-                signal_group(task, Signal::TERM);
+                tell_to_stop(task);
                 return Phase::Stopping {
                     told_at_ms: now_ms,
                     kill_at_ms: now_ms + orders.grace_ms,
@@ -283,14 +282,26 @@ fn kill_rest(task: &Task) {
     }
 }
 
-fn kill_group(task: &Task) {
-    signal_group(task, Signal::KILL);
+/// SIGTERM to the task's process and, where that is a shell, which does not pass it on, to what the shell has started. Other processes of a
+/// program are the program's to tell: the workers of PyTorch's data loader, say, die of it, and take with them what would have
+/// written the checkpoint.
+fn tell_to_stop(task: &Task) {
+    let all = process::descendants(own_id().pid);
+    let mut told = vec![task.id];
+    while let Some(id) = told.pop() {
+        // Looked at before it is told, as it may be gone afterwards.
+        if process::is_shell(id.pid) {
+            let children = all.iter().filter(|stat| stat.parent == id.pid);
+            told.extend(children.map(|stat| stat.id));
+        }
+        let _ = id.signal(Signal::TERM);
+    }
 }
 
 /// The task leads its group, and its number is not free before we have reaped it.
-fn signal_group(task: &Task, signal: Signal) {
+fn kill_group(task: &Task) {
     if let Some(group) = Pid::from_raw(task.id.pid) {
-        let _ = kill_process_group(group, signal);
+        let _ = kill_process_group(group, Signal::KILL);
     }
 }
 

@@ -162,6 +162,45 @@ fn a_stop_is_a_stop_however_the_program_ends() {
     site.finish();
 }
 
+/// A program with a process of its own that does not outlive SIGTERM, as a data loader's; told to stop, it looks whether that still lives.
+const WITH_A_HELPER: &str = r#"
+import signal, subprocess, sys, time
+helper = subprocess.Popen(["sleep", "600"])
+def stop(*_):
+    time.sleep(0.3)
+    print("kept its helper" if helper.poll() is None else "lost its helper", flush=True)
+    sys.exit(3)
+signal.signal(signal.SIGTERM, stop)
+print("up", flush=True)
+while True:
+    time.sleep(0.02)
+"#;
+
+#[test]
+fn a_stop_is_told_to_the_program_and_not_to_its_helpers() {
+    // By itself, and behind two shells that wait for it.
+    for argv in [
+        json!(["python3", "-c", WITH_A_HELPER]),
+        json!([
+            "sh",
+            "-c",
+            "sh -c 'python3 -c \"$0\"; true' \"$0\"; true",
+            WITH_A_HELPER
+        ]),
+    ] {
+        let site = Site::started(10_000, &[]);
+        let mut tasks = [site.command(0, json!({ "argv": argv }))];
+        site.scheduler.assign(1, &tasks);
+        introduce(&site, &mut tasks);
+        let [task] = tasks;
+        site.until_log_has(&task, "up");
+        site.scheduler.assign(99, &[task.stopped()]);
+        assert_eq!(site.until_gone(&task), Outcome::stopped());
+        site.until_log_has(&task, "kept its helper");
+        site.finish();
+    }
+}
+
 #[test]
 fn what_cannot_be_started_says_which_field_is_to_blame() {
     let site = Site::started(10_000, &[]);
