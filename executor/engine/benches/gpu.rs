@@ -190,6 +190,9 @@ fn main() {
     }
     let (name, convolutions) = (gpu.name(), gpu.convolutions());
     println!("{name}, bf16, {convolutions}; milliseconds per step, medians");
+    let limits = gpu.limits().expect("what the GPU reaches");
+    let (products, copies) = (limits.products / 1e12, limits.copies / 1e12);
+    println!("products of 8192 × 8192 reach {products:.0} TFLOP/s, copies {copies:.2} TB/s");
     for model in models() {
         if !asked.is_empty() && !asked.iter().any(|name| name == model.name) {
             continue;
@@ -208,7 +211,11 @@ fn main() {
         let [left, back] = [own.suspensions, own.resumptions].map(median);
         let own = median(own.steps);
         let rate = model.operations / own / 1e9;
-        print!("{:11} ours {own:8.2} ({rate:.0} TFLOP/s)", model.name);
+        let share = 100.0 * rate / products;
+        print!(
+            "{:11} ours {own:8.2} ({rate:.0} TFLOP/s, {share:.0} %)",
+            model.name
+        );
         for (how, times) in ["eager", "compiled"].into_iter().zip(peers) {
             if !times.is_empty() {
                 let theirs = median(times);

@@ -17,6 +17,7 @@ mod dnn;
 mod error;
 mod kernels;
 mod library;
+mod limits;
 mod operation;
 mod product;
 mod queue;
@@ -30,5 +31,6 @@ mod update;
 
 pub use device::{Choice, Device, Gpu, Precision};
 pub use error::DeviceError;
+pub use limits::Limits;
 pub use resident::Resident;
 pub(crate) use session::Session;

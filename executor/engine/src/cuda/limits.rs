@@ -1,0 +1,81 @@
+//! What a GPU reaches at most, measured: the limits that a bench holds a step against. Nothing that trains asks for them.
+
+use super::device::Gpu;
+use super::error::DeviceError;
+use super::operation::pack_blocks;
+use super::product::{Operand, Product};
+use super::queue::{Address, Queue, THREADS, int};
+use crate::clock;
+
+/// Rows and columns of the matrices: enough to fill the largest GPU many times.
+const SIDE: usize = 8192;
+/// Bytes that are copied at a time: several times what the largest cache holds.
+const COPIED: usize = 1 << 29;
+const REPETITIONS: usize = 20;
+
+/// Of one GPU, in a session's precision.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Floating-point operations per second in products of 8192 × 8192 random numbers.
+    pub products: f64,
+    /// Bytes read and written per second by copies from its memory to its memory.
+    pub copies: f64,
+}
+
+impl Gpu {
+    /// Takes a second or so, and up to 2 GiB of the GPU's memory meanwhile.
+    ///
+    /// # Errors
+    /// What the GPU complained of.
+    pub fn limits(&self) -> Result<Limits, DeviceError> {
+        let (mut stream, kind) = (self.stream()?, self.kind());
+        let queue: &mut dyn Queue = &mut stream;
+        let matrix = SIDE * SIDE * kind.size();
+        let [left, right, out] = [
+            queue.allocate(matrix)?,
+            queue.allocate(matrix)?,
+            queue.allocate(matrix)?,
+        ];
+        // Zeros are multiplied faster than other numbers are.
+        let numbers = queue.pin(4 * SIDE * SIDE)?;
+        let mut state = 1_u32;
+        for number in numbers.chunks_exact_mut(4) {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let number_of = (state >> 8) as f32 / 8_388_608.0 - 1.0;
+            number.copy_from_slice(&number_of.to_ne_bytes());
+        }
+        let arriving = queue.allocate(numbers.len())?;
+        queue.upload(numbers, arriving);
+        for to in [left, right] {
+            let arguments = [arriving.into(), to.into(), int(SIDE * SIDE)];
+            queue.launch("cast_in", pack_blocks(SIDE * SIDE), THREADS, &arguments);
+        }
+        let operand = |at: Address| Operand::new(at, kind, SIDE);
+        let [left, right, out] = [left, right, out].map(operand);
+        let product = Product::new([SIDE; 3], left, right, out);
+        let seconds = timed(queue, |queue| queue.multiply(&product))?;
+        let products = 2.0 * (SIDE as f64).powi(3) / seconds;
+        for at in [left.at, right.at, out.at, arriving] {
+            queue.free(at);
+        }
+        let [from, to] = [queue.allocate(COPIED)?, queue.allocate(COPIED)?];
+        queue.zero(from, COPIED);
+        let seconds = timed(queue, |queue| queue.copy(from, to, COPIED))?;
+        Ok(Limits {
+            products,
+            copies: 2.0 * COPIED as f64 / seconds,
+        })
+    }
+}
+
+/// Seconds that one of many in a row takes, once it has been done before.
+fn timed(queue: &mut dyn Queue, ask: impl Fn(&mut dyn Queue)) -> Result<f64, DeviceError> {
+    ask(queue);
+    queue.finish()?;
+    let began = clock::now();
+    for _ in 0..REPETITIONS {
+        ask(queue);
+    }
+    queue.finish()?;
+    Ok(began.elapsed().as_secs_f64() / REPETITIONS as f64)
+}
