@@ -397,11 +397,7 @@ fn who_can_never_start_makes_nobodys_slices_shorter() {
             course.run(10 * QUANTUM_MS);
             course.suspended
         };
-        eprintln!(
-            "B {workers} {quota:?}: {} {}",
-            suspended(true),
-            suspended(false)
-        );
+        assert_eq!(suspended(true), suspended(false), "{quota:?}");
     }
 }
 
