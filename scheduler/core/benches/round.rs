@@ -1,10 +1,12 @@
 //! Time of one round: a full queue planned from nothing, a busy cluster in which nothing changes, and one in which a job arrives.
-//! Each with the explanations, and without them (`decide`): those are trial rounds for the jobs in front of the queue.
+//! Each with the explanations, and without them (`decide`): those are trial rounds for the jobs in front of the queue. And a full cluster on
+//! which jobs take turns, with what those are told who wait for theirs, and without it.
 
 #[path = "../tests/scene/mod.rs"]
 mod scene;
 
 use muster_core::policies::name::PolicyName;
+use muster_core::policy::Slicing;
 use muster_core::snapshot::{Snapshot, SpeedPoint};
 use muster_core::{apply, plan, policy::Policy};
 use scene::Scene;
@@ -159,6 +161,83 @@ mod explained {
     fn busy_cluster(bencher: divan::Bencher<'_, '_>, size: Size) {
         let snapshot = busy(size);
         let policy = policy(PolicyName::Muster, 16);
+        bencher.bench(|| plan(divan::black_box(&snapshot), &policy));
+    }
+}
+
+mod turns {
+    use super::*;
+    use muster_model::spec::Range;
+
+    /// As many as turns are foreseen for.
+    const JOBS: u32 = 64;
+
+    /// Nodes of eight GPUs, and jobs of equal size that hold all of them; the others wait.
+    #[derive(Debug, Clone, Copy)]
+    struct Full(u32, u32);
+
+    impl std::fmt::Display for Full {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            let Self(nodes, run) = self;
+            write!(f, "{} GPUs, {run} of {JOBS} jobs run", nodes * 8)
+        }
+    }
+
+    const FULL: [Full; 4] = [Full(8, 32), Full(8, 8), Full(64, 32), Full(64, 8)];
+
+    fn turning(explained_jobs: u32) -> Policy {
+        let slicing = Slicing {
+            quantum_ms: 60_000,
+            suspended_per_gpu: 3,
+        };
+        Policy {
+            slicing: Some(slicing),
+            ..policy(PolicyName::Muster, explained_jobs)
+        }
+    }
+
+    /// Slices end one after the other, and what those are told who wait is what they were told before.
+    fn full(Full(nodes, run): Full, jobs: u32, explained_jobs: u32) -> Snapshot {
+        let mut scene = Scene::cluster(nodes, 8);
+        scene.policy = turning(explained_jobs);
+        let workers = nodes * 8 / run;
+        for number in 0..jobs {
+            if number == run {
+                scene.settle();
+                let now_ms = scene.snapshot.now_ms;
+                for (place, job) in (0_i64..).zip(&mut scene.snapshot.jobs) {
+                    job.running_ms = Some(now_ms - place * 50_000 / i64::from(run));
+                }
+            }
+            let job = scene.job(&format!("j{number}")).workers(workers, workers).0;
+            (job.ps_shards, job.progress.max_steps) = (Range::NONE, Some(10_000_000));
+        }
+        scene.settle();
+        scene.later(1_000);
+        round(&mut scene);
+        scene.snapshot.sort();
+        scene.snapshot
+    }
+
+    #[divan::bench(args = FULL, max_time = 4)]
+    fn decided(bencher: divan::Bencher<'_, '_>, full: Full) {
+        let snapshot = self::full(full, JOBS, 0);
+        let policy = turning(0);
+        bencher.bench(|| plan(divan::black_box(&snapshot), &policy));
+    }
+
+    /// One job more, and no turn is foreseen.
+    #[divan::bench(args = FULL, max_time = 4)]
+    fn explained(bencher: divan::Bencher<'_, '_>, full: Full) {
+        let snapshot = self::full(full, JOBS + 1, 16);
+        let policy = turning(16);
+        bencher.bench(|| plan(divan::black_box(&snapshot), &policy));
+    }
+
+    #[divan::bench(args = FULL, max_time = 4)]
+    fn foreseen(bencher: divan::Bencher<'_, '_>, full: Full) {
+        let snapshot = self::full(full, JOBS, 16);
+        let policy = turning(16);
         bencher.bench(|| plan(divan::black_box(&snapshot), &policy));
     }
 }

@@ -117,6 +117,29 @@ fn behind_who_takes_no_turns_nobody_is_told_of_a_turn() {
     assert_eq!(told(scene.find("b")), None, "nobody stands still for it");
 }
 
+/// What it gives up is there for others from then on.
+#[test]
+fn behind_a_job_that_shrinks_the_next_is_told_its_turn() {
+    let mut scene = turning(1, 2, PolicyName::Optimus);
+    let job = submit(&mut scene, "elastic", 1);
+    (job.workers.max, job.in_place) = (2, true);
+    scene.settle();
+    assert_eq!(scene.workers("elastic"), 2);
+    scene.later(2 * QUANTUM_MS);
+    submit(&mut scene, "b", 1);
+    submit(&mut scene, "c", 1);
+    scene.round();
+    assert!(
+        !scene.find("elastic").leaving.is_empty(),
+        "it shrinks for b"
+    );
+    assert!(
+        told(scene.find("c")).is_some(),
+        "{:?}",
+        scene.find("c").waiting
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 

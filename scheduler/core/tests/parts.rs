@@ -69,15 +69,16 @@ fn a_gang_is_on_parts_of_one_kind_one_for_each_task() {
 }
 
 #[test]
-fn who_needs_two_where_all_are_parts_is_told_what_would_help() {
-    for &share in PolicyName::ALL {
+fn who_needs_more_than_one_where_all_are_parts_is_told_what_would_help() {
+    let shares = PolicyName::ALL.iter();
+    for (&share, gpus) in shares.flat_map(|share| [(share, 2), (share, 4)]) {
         let mut scene = cluster(share, &[(7, SMALL)]);
-        scene.job("two").gpus(2).ps_shards(0, 0);
+        scene.job("wide").gpus(gpus).ps_shards(0, 0);
         scene.round();
-        assert_eq!(scene.phase("two"), JobPhase::Queued, "{share:?}");
-        let told = told(&mut scene, "two");
+        assert_eq!(scene.phase("wide"), JobPhase::Queued, "{share:?}");
+        let told = told(&mut scene, "wide");
         let expected = Wait::NoMatchingNodes {
-            needed_gpus_per_worker: 2,
+            needed_gpus_per_worker: gpus,
             largest_node_gpus: 1,
             parts: true,
         };

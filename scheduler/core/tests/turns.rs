@@ -341,6 +341,113 @@ fn nobody_is_given_a_turn_that_somebody_more_urgent_takes_in_the_same_round() {
     }
 }
 
+/// A course with a second tenant, of this quota.
+fn beside_who_never_starts(nodes: u32, gpus: u32, share: PolicyName, quota: Option<u32>) -> Course {
+    let mut course = Course::new(nodes, gpus, share);
+    course.snapshot.tenants.push(muster_core::snapshot::Tenant {
+        id: tenant(1),
+        name: "t1".to_owned(),
+        gpu_quota: quota,
+        weight: 1.0,
+    });
+    course
+}
+
+/// A job of high priority of that tenant.
+fn submit_who_never_starts(course: &mut Course, workers: u32) {
+    let never = course.submit("never", workers);
+    (never.priority, never.tenant) = (50, tenant(1));
+}
+
+/// More than a cluster of two GPUs has, and more than its tenant may hold of it.
+const NEVER: [(u32, Option<u32>); 2] = [(3, None), (2, Some(1))];
+
+#[test]
+fn who_can_never_start_lets_newcomers_overtake_nobody_who_stands_still() {
+    for (workers, quota) in NEVER {
+        for share in [PolicyName::Fifo, PolicyName::Muster] {
+            let mut course = beside_who_never_starts(1, 2, share, quota);
+            course.submit("old", 2);
+            course.run(2 * QUANTUM_MS);
+            submit_who_never_starts(&mut course, workers);
+            for number in 0..20 {
+                course.submit(&format!("new-{number}"), 1);
+                course.run(QUANTUM_MS / 2);
+            }
+            let since_ms = course.worked("old") - 2 * QUANTUM_MS;
+            assert!(
+                since_ms > 2 * QUANTUM_MS,
+                "{share:?}: its turns came again: {since_ms}"
+            );
+        }
+    }
+}
+
+#[test]
+fn who_can_never_start_makes_nobodys_slices_shorter() {
+    for (workers, quota) in NEVER {
+        let suspended = |is_there: bool| {
+            let mut course = beside_who_never_starts(1, 2, PolicyName::Fifo, quota);
+            for number in 0..4 {
+                course.submit(&format!("j{number}"), 1);
+            }
+            if is_there {
+                submit_who_never_starts(&mut course, workers);
+            }
+            course.run(10 * QUANTUM_MS);
+            course.suspended
+        };
+        assert_eq!(suspended(true), suspended(false), "{quota:?}");
+    }
+}
+
+#[test]
+fn many_who_can_never_start_hold_up_nobody_behind_them() {
+    for (workers, quota) in NEVER {
+        let mut course = beside_who_never_starts(1, 2, PolicyName::Fifo, quota);
+        for _ in 0..70 {
+            submit_who_never_starts(&mut course, workers);
+        }
+        course.submit("a", 2);
+        course.submit("b", 2);
+        course.run(8 * QUANTUM_MS);
+        let (a, b) = (course.worked("a"), course.worked("b"));
+        assert!((a - b).abs() <= 2 * QUANTUM_MS, "{quota:?}: {a} and {b}");
+    }
+}
+
+#[test]
+fn who_can_never_start_keeps_nobody_from_going_elsewhere() {
+    for (workers, quota) in NEVER {
+        let mut course = beside_who_never_starts(2, 1, PolicyName::Fifo, quota);
+        course.submit("a", 1);
+        course.submit("b", 1);
+        course.submit("c", 1);
+        course.run(3 * QUANTUM_MS / 2);
+        let still = course
+            .snapshot
+            .jobs
+            .iter()
+            .find(|job| job.state == JobState::Suspended);
+        let still = still.expect("three on two GPUs").name.clone();
+        let node = course.find(&still).tasks[0].node;
+        submit_who_never_starts(&mut course, workers);
+        for name in ["a", "b", "c"] {
+            let there = course.find(name);
+            if there.name != still {
+                match there.tasks[0].node == node {
+                    true => there.exclusive = true,
+                    false => there.intent = Intent::Cancel,
+                }
+            }
+        }
+        let before = course.worked(&still);
+        course.run(4 * QUANTUM_MS);
+        let worked_ms = course.worked(&still) - before;
+        assert!(worked_ms > 2 * QUANTUM_MS, "{quota:?}: {worked_ms}");
+    }
+}
+
 /// A program without checkpoints would begin anew.
 #[test]
 fn nobody_who_can_stand_still_is_stopped_for_a_shorter_job() {

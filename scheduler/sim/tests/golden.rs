@@ -267,3 +267,20 @@ fn what_does_not_fit_the_memory_is_never_packed() {
     let fits = simulate(&fits, &packing(30)).expect("plans obey the rules");
     assert_eq!(trials(&fits).0.len(), 1, "{fits}");
 }
+
+#[test]
+fn who_failed_beside_another_is_never_packed_again() {
+    let mut scenario = on_one_gpu(300, [(0.4, 4), (0.3, 3)]);
+    scenario.incidents = vec![Incident {
+        at_ms: 150_000,
+        what: What::TaskFails { job: 0 },
+    }];
+    let outcome = simulate(&scenario, &packing(30)).expect("plans obey the rules");
+    let together = trials(&outcome).0;
+    assert!(together.iter().all(|&at_s| at_s < 150), "{outcome}");
+    assert_eq!(together.len(), 1, "{outcome}");
+    assert!(
+        outcome.mean_jct_ms().is_some_and(|ms| ms > 450_000.0),
+        "{outcome}"
+    );
+}

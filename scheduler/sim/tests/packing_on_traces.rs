@@ -10,10 +10,10 @@ use muster_sim::measure::Summary;
 use muster_sim::peers::{Cluster, NodeGroup};
 use muster_sim::trace::{Work, Workload, read};
 
-/// From the 3,000th job on, those of one GPU that ran for ten minutes to four hours.
-fn sample(all: &Workload, jobs: usize) -> Workload {
+/// From this job on, those of one GPU that ran for ten minutes to four hours.
+fn sample(all: &Workload, from: usize, jobs: usize) -> Workload {
     let is_meant = |work: Work| matches!(work, Work::Seconds { seconds } if (600.0..=14_400.0).contains(&seconds));
-    let kept = all.jobs.iter().skip(3_000);
+    let kept = all.jobs.iter().skip(from);
     let kept = kept.filter(|job| job.gpus == 1 && is_meant(job.work));
     let mut jobs: Vec<_> = kept.take(jobs).cloned().collect();
     let times = jobs.iter().map(|job| job.submitted_s);
@@ -25,13 +25,14 @@ fn sample(all: &Workload, jobs: usize) -> Workload {
     }
 }
 
-#[test]
-fn packing_shortens_what_turns_take() {
-    let Some(file) = traces::part("clusters/philly_2017-09_2017-10.csv") else {
-        return;
-    };
+fn philly() -> Option<Workload> {
+    let file = traces::part("clusters/philly_2017-09_2017-10.csv")?;
     let text = std::fs::read_to_string(&file).unwrap();
-    let workload = sample(&read("philly", "philly", &text).unwrap(), 100);
+    Some(read("philly", "philly", &text).unwrap())
+}
+
+/// In turns alone, and with packing, on two nodes of four GPUs.
+fn turns_and_packed(workload: &Workload) -> [Summary; 2] {
     let cluster = Cluster {
         groups: vec![NodeGroup {
             kind: None,
@@ -39,7 +40,7 @@ fn packing_shortens_what_turns_take() {
             gpus: 4,
         }],
     };
-    let summary = |packs: bool| {
+    [false, true].map(|packs| {
         let terms = Terms {
             policy: PolicyName::Muster,
             is_elastic: false,
@@ -50,15 +51,59 @@ fn packing_shortens_what_turns_take() {
             packs,
             until_s: Terms::UNTIL_S,
         };
-        let done = run(None, &workload, &cluster, &terms, &mut || 0.0, &mut |_| {}).unwrap();
-        Summary::of(&done, "live")
-    };
-    let (turns, packed) = (summary(false), summary(true));
-    assert_eq!((turns.unfinished, packed.unfinished), (0, 0));
-    eprintln!(
-        "mean {:.0} s in turns, {:.0} s packed; the last ends after {:.0} and {:.0} s",
-        turns.avg_jct_s, packed.avg_jct_s, turns.makespan_s, packed.makespan_s
-    );
+        let done = run(None, workload, &cluster, &terms, &mut || 0.0, &mut |_| {}).unwrap();
+        let summary = Summary::of(&done, "live");
+        assert_eq!(summary.unfinished, 0);
+        eprintln!(
+            "packed {packs}: mean {:.0} s, the last ends after {:.0} s, {:.1} GPU-hours",
+            summary.avg_jct_s, summary.makespan_s, summary.gpu_hours
+        );
+        summary
+    })
+}
+
+#[test]
+fn packing_shortens_what_turns_take() {
+    let Some(all) = philly() else { return };
+    let [turns, packed] = turns_and_packed(&sample(&all, 3_000, 100));
     assert!(packed.avg_jct_s < 0.9 * turns.avg_jct_s);
     assert!(packed.makespan_s < turns.makespan_s);
+    assert!(packed.gpu_hours < 0.95 * turns.gpu_hours);
+}
+
+/// All are there from the beginning, so that no GPU is idle: what fewer GPU-hours do the same work is what packing brings.
+fn on_a_full_cluster(all: &Workload, from: usize) -> [Summary; 2] {
+    let mut workload = sample(all, from, 100);
+    workload
+        .jobs
+        .iter_mut()
+        .for_each(|job| job.submitted_s = 0.0);
+    let summaries = turns_and_packed(&workload);
+    let [turns, packed] = &summaries;
+    assert!(packed.avg_jct_s < 0.95 * turns.avg_jct_s, "from {from}");
+    assert!(packed.makespan_s < 0.9 * turns.makespan_s, "from {from}");
+    summaries
+}
+
+#[test]
+fn a_full_cluster_does_a_fifth_more_with_packing() {
+    let Some(all) = philly() else { return };
+    let [turns, packed] = on_a_full_cluster(&all, 16_000);
+    assert!(turns.gpu_hours > 1.2 * packed.gpu_hours);
+}
+
+/// Five samples, as docs/policies.md has them.
+#[test]
+#[ignore = "takes minutes in a debug build"]
+fn full_clusters_do_a_quarter_more_with_packing() {
+    let Some(all) = philly() else { return };
+    let mut gpu_hours = [0.0; 2];
+    for from in (0..5).map(|number| number * 8_000) {
+        let summaries = on_a_full_cluster(&all, from);
+        for (sum, summary) in gpu_hours.iter_mut().zip(&summaries) {
+            *sum += summary.gpu_hours;
+        }
+    }
+    let [turns, packed] = gpu_hours;
+    assert!(turns > 1.25 * packed, "{turns} and {packed} GPU-hours");
 }

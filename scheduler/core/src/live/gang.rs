@@ -49,6 +49,16 @@ impl Shape {
         !self.power_of_two || workers.is_power_of_two()
     }
 
+    /// The smallest gang alone.
+    pub(crate) fn least(&self) -> Self {
+        let only = |min: u32| Range { min, max: min };
+        Self {
+            workers: only(self.workers.min),
+            ps_shards: only(self.ps_shards.min),
+            ..*self
+        }
+    }
+
     pub(crate) fn min_gpus(&self) -> u32 {
         self.gpus(self.workers.min)
     }

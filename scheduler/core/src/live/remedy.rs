@@ -176,8 +176,10 @@ impl Remedies<'_, '_> {
         if matches!(why, Wait::TopologyPlacementFailed { short: Some(_), .. }) {
             return Vec::new();
         }
-        let sizes = self.world.empty.iter().map(|node| node.gpus(When::Now));
-        let (cluster, largest) = (sizes.clone().sum::<u32>(), sizes.max().unwrap_or(0));
+        let nodes = || self.world.empty.iter();
+        let cluster = nodes().map(|node| node.gpus(When::Now)).sum::<u32>();
+        let of_a_task = nodes().map(|node| node.gpus_of_a_task(When::Now));
+        let largest = of_a_task.max().unwrap_or(0);
         let quota = self.world.quota(live).unwrap_or(u32::MAX);
         let (least, per_worker) = (live.shape.min_gpus(), live.shape.worker.gpus);
         let mut candidates = self.closed();

@@ -1,4 +1,4 @@
-use super::{LiveError, Terms, run, sample};
+use super::{LiveError, Terms, gpu_use, run, sample};
 use crate::peers::{Cluster, NodeGroup};
 use crate::run::{Run, Span};
 use crate::trace::{Workload, read};
@@ -134,4 +134,56 @@ fn jobs_that_leave_gpus_idle_end_sooner_packed_than_in_turns() {
     // In turns five share a GPU for two and a half hours.
     assert!((7_200.0..9_100.0).contains(&turns_s), "{turns_s}");
     assert!(packed_s < 0.9 * turns_s, "{packed_s} beside {turns_s}");
+}
+
+/// A guest is on a GPU that its host pays for, until that one has ended.
+#[test]
+fn a_gpu_that_two_share_is_held_once() {
+    // The guest is the first of them, whether it ends before its host or after it.
+    for lengths_s in [[600, 900], [900, 600]] {
+        held_once(lengths_s);
+    }
+}
+
+fn held_once(lengths_s: [u32; 2]) {
+    let light = |name: &String| gpu_use::drawn(name).busy < 0.5;
+    let mut names = (0..).map(|number| format!("job-{number}")).filter(light);
+    let rows: Vec<String> = lengths_s
+        .map(|seconds| format!("{},x,0,1,{seconds},ok", names.next().expect("half of them")))
+        .into();
+    let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+    let cluster = Cluster {
+        groups: vec![NodeGroup {
+            kind: None,
+            nodes: 1,
+            gpus: 1,
+        }],
+    };
+    let terms = Terms {
+        policy: PolicyName::Fifo,
+        is_elastic: false,
+        slicing: Some(Slicing {
+            quantum_ms: 60_000,
+            suspended_per_gpu: 3,
+        }),
+        packs: true,
+        until_s: Terms::UNTIL_S,
+    };
+    let run = run(
+        None,
+        &trace(&rows),
+        &cluster,
+        &terms,
+        &mut || 0.0,
+        &mut |_| {},
+    );
+    let run = run.expect("it runs");
+    // In turns it would be the sum of both.
+    assert!(run.end_s < 1_350.0, "they shared it: {}", run.end_s);
+    let mut spans = run.spans.clone();
+    spans.sort_by(|a, b| a.from_s.total_cmp(&b.from_s));
+    let apart = |pair: &[Span]| pair[0].to_s <= pair[1].from_s;
+    assert!(spans.windows(2).all(apart), "{spans:?}");
+    let held_s: f64 = spans.iter().map(|span| span.to_s - span.from_s).sum();
+    assert!((run.end_s - held_s).abs() < 15.0, "{spans:?}");
 }

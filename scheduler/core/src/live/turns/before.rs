@@ -1,8 +1,8 @@
 //! Before the policy: who has waited long enough gets its GPUs, or keeps what of them is free.
 
 use super::{
-    CONSIDERED, Gpus, count, go_on, home, needs, overlaps, queued, quota_has_room, standing_by_gpu,
-    standing_still, vacate,
+    CONSIDERED, Gpus, could_run, count, go_on, home, needs, overlaps, queued, quota_has_room,
+    standing_by_gpu, standing_still, vacate,
 };
 use crate::live::free::{FreeNode, When};
 use crate::live::gang;
@@ -67,13 +67,14 @@ pub(crate) fn before(world: &mut World<'_>) {
     }
 }
 
-/// The highest priority in the queue.
+/// The highest priority in the queue of a job that could ever run.
 fn urgent(world: &World<'_>) -> Option<i32> {
-    let queued = world
-        .jobs
-        .iter()
-        .filter(|live| live.standing == Standing::Queued && live.job.intent == Intent::Run);
-    queued.map(|live| live.job.priority).max()
+    let jobs = world.jobs.iter().enumerate();
+    let queued = jobs.filter(|(index, live)| {
+        let waits = live.standing == Standing::Queued && live.job.intent == Intent::Run;
+        waits && could_run(world, *index)
+    });
+    queued.map(|(_, live)| live.job.priority).max()
 }
 
 /// Whether somebody holds GPUs of a job that stands still, and takes no turns: it could only wait for that one's end.

@@ -11,8 +11,10 @@ mod before;
 mod turning;
 
 use super::free::{FreeNode, bits, first_bits};
+use super::gang::Shape;
 use super::packing;
 use super::pass::Rest;
+use super::place;
 use super::standing::Standing;
 use super::world::{LiveJob, World};
 use crate::plan::Action;
@@ -58,6 +60,35 @@ fn standing_by_gpu(world: &World<'_>) -> BTreeMap<(u32, u32), u32> {
         }
     }
     standing
+}
+
+/// Whether a job fits on the cluster if nobody else were there: who waits for what never comes is in nobody's way. The empty cluster tells,
+/// and not what others leave, which every plan changes.
+fn could_run(world: &World<'_>, index: usize) -> bool {
+    let all = || {
+        let mut known: Vec<(Shape, bool)> = Vec::new();
+        let mut could_run = |live: &LiveJob<'_>| {
+            let (quota, least) = (world.quota(live), live.shape.least());
+            if quota.is_some_and(|quota| least.min_gpus() > quota) {
+                return false;
+            }
+            let same = known.iter().find(|(shape, _)| *shape == least);
+            match same {
+                Some(&(_, fits)) => fits,
+                // Each look is one at all nodes.
+                None if known.len() == CONSIDERED => true,
+                None => {
+                    let fits = place::fits_empty(world, &least);
+                    known.push((least, fits));
+                    fits
+                }
+            }
+        };
+        let jobs = world.jobs.iter();
+        jobs.map(|live| live.standing != Standing::Queued || could_run(live))
+            .collect()
+    };
+    world.could_run.get_or_init(all)[index]
 }
 
 /// GPUs that a job must hold to be at work.
@@ -138,6 +169,7 @@ fn queued(world: &World<'_>, slicing: Slicing) -> Vec<Waiter> {
     jobs.filter(|(_, live)| live.standing == Standing::Queued)
         .filter(|(_, live)| takes_turns(live.job))
         .filter(|(_, live)| live.job.intent == Intent::Run)
+        .filter(|(index, _)| could_run(world, *index))
         .map(|(index, live)| {
             // Who came into the queue in this very round waits from now on.
             let since_ms = match live.job.state {

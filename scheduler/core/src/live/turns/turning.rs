@@ -1,8 +1,8 @@
 //! After the policy: those whose slice is over make room for who waits.
 
 use super::{
-    CONSIDERED, Gpus, Waiter, each, home, needs, overlaps, queued, standing_by_gpu, standing_still,
-    takes_turns, vacate,
+    CONSIDERED, Gpus, Waiter, could_run, each, home, needs, overlaps, queued, standing_by_gpu,
+    standing_still, takes_turns, vacate,
 };
 use crate::live::free::{FreeNode, When};
 use crate::live::gang;
@@ -371,7 +371,11 @@ impl Weights {
             taking_turns: vec![0; world.problem.tenants.len()],
             heaviest: f64::MIN_POSITIVE,
         };
-        let members = || world.jobs.iter().filter(|live| takes_part(live));
+        let members = || {
+            let jobs = world.jobs.iter().enumerate();
+            let jobs = jobs.filter(|(index, live)| takes_part(live) && could_run(world, *index));
+            jobs.map(|(_, live)| live)
+        };
         for live in members() {
             weights.taking_turns[live.tenant as usize] += 1;
         }

@@ -20,6 +20,7 @@ use crate::problem::{self, Problem};
 use crate::snapshot::{Job, Node, Snapshot, Task};
 use muster_model::id::{StudyId, TenantId};
 use muster_model::spec::Range;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<'a> World<'a> {
@@ -51,6 +52,7 @@ impl<'a> World<'a> {
             studies: studies(snapshot),
             members: Vec::new(),
             held: Vec::new(),
+            could_run: OnceCell::new(),
             reserved: None,
             journal: None,
             moves: Vec::new(),

@@ -24,6 +24,7 @@ pub(crate) use dense::dense_node;
 use muster_model::id::{StudyId, TaskId};
 use muster_model::job::JobState;
 use muster_model::task::Role;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 pub(crate) struct World<'a> {
@@ -45,6 +46,8 @@ pub(crate) struct World<'a> {
     pub members: Vec<usize>,
     /// GPUs that every tenant's jobs hold now, those of stopping tasks included.
     pub held: Vec<u32>,
+    /// Whether each job would fit if nobody else were there, once somebody has asked.
+    pub could_run: OnceCell<Vec<bool>>,
     /// Free GPUs that are kept for the first of those who wait for their turn.
     pub reserved: Option<(usize, BTreeMap<u32, u64>)>,
     /// What was changed since a trial began: the jobs as they were.
