@@ -3,26 +3,30 @@
 
 use super::device::Gpu;
 use super::error::DeviceError;
-use super::queue::Address;
+use super::product::Kind;
+use super::queue::{Address, Queue};
 use super::session::Session;
 use super::update::{self, Places};
 use crate::layer::matrix::Write;
 use crate::loss::StepLoss;
 use crate::model::{Batch, Network};
 use crate::optimizer::Optimizer;
+use std::ops::Deref;
 
 /// Steps before one is written down: cuBLASLt chooses its algorithms, and the driver loads kernels, when they are first used.
 const WARM_UP: usize = 2;
 
 /// A network in training on one GPU.
 #[derive(Debug)]
-pub struct Resident<'a> {
-    network: &'a Network,
+pub struct Resident {
+    network: Network,
     optimizer: Optimizer,
     session: Session,
     step: u64,
-    /// Examples of the batch in pinned memory.
+    /// Examples of the batch in pinned memory; 0: there is none.
     laid: usize,
+    /// Whether a step was begun that nobody has waited for.
+    is_under_way: bool,
     /// Examples of the steps made last, and how many steps had as many.
     warm: (usize, usize),
     /// Of the step that is written down.
@@ -31,26 +35,38 @@ pub struct Resident<'a> {
     saved: Option<&'static mut [u8]>,
 }
 
-impl<'a> Resident<'a> {
+impl Resident {
     /// With these parameters, an optimizer's state of zeros, and room for batches of up to `max_batch`.
     ///
     /// # Errors
     /// When the GPU has no room or refuses the kernels.
     pub fn new(
         gpu: &Gpu,
-        network: &'a Network,
+        network: &Network,
         optimizer: Optimizer,
         max_batch: usize,
         params: &[f32],
     ) -> Result<Self, DeviceError> {
-        let (queue, state) = (Box::new(gpu.stream()?), optimizer.state_len_per_param());
-        let session = Session::new(network, queue, gpu.kind(), max_batch, state)?;
+        let queue = (Box::new(gpu.stream()?) as Box<dyn Queue>, gpu.kind());
+        Self::on(queue, network, optimizer, max_batch, params)
+    }
+
+    /// The same on a device's queue.
+    pub(crate) fn on(
+        (queue, kind): (Box<dyn Queue>, Kind),
+        network: &Network,
+        optimizer: Optimizer,
+        max_batch: usize,
+        params: &[f32],
+    ) -> Result<Self, DeviceError> {
+        let state = optimizer.state_len_per_param();
+        let session = Session::new(network, queue, kind, max_batch, state)?;
         Self::with(session, network, optimizer, params)
     }
 
     pub(super) fn with(
         mut session: Session,
-        network: &'a Network,
+        network: &Network,
         optimizer: Optimizer,
         params: &[f32],
     ) -> Result<Self, DeviceError> {
@@ -62,15 +78,89 @@ impl<'a> Resident<'a> {
         }
         session.queue.finish()?;
         Ok(Self {
-            network,
+            network: network.clone(),
             optimizer,
             session,
             step: 0,
             laid: 0,
+            is_under_way: false,
             warm: (0, 0),
             recorded: None,
             saved: None,
         })
+    }
+
+    /// Goes on from these parameters and this state, plane by plane as the update rule keeps it, after `step` updates.
+    ///
+    /// # Errors
+    /// What the GPU complained of.
+    ///
+    /// # Panics
+    /// When the state is another rule's, or while the memory is given back.
+    pub fn fill<P: Deref<Target = [f32]>>(
+        &mut self,
+        step: u64,
+        parameters: &[f32],
+        state: &[P],
+    ) -> Result<(), DeviceError> {
+        let planes = self.optimizer.state_len_per_param();
+        assert_eq!(state.len(), planes, "the state of this update rule");
+        let session = &mut self.session;
+        session.queue.finish()?;
+        let mut to = session.at(session.regions.state);
+        for plane in state {
+            let plane: &[f32] = plane;
+            session
+                .host
+                .parameters
+                .copy_from_slice(bytemuck::cast_slice(plane));
+            session.queue.upload(session.host.parameters, to);
+            // The next one goes through the same memory.
+            session.queue.finish()?;
+            to += session.host.parameters.len() as u64;
+        }
+        session.send_parameters(&self.network, parameters);
+        session.queue.finish()?;
+        self.step = step;
+        Ok(())
+    }
+
+    /// Parameters and state as they are now, also while the memory is given back.
+    ///
+    /// # Errors
+    /// What the GPU complained of.
+    ///
+    /// # Panics
+    /// When there is not room for just as many numbers.
+    pub fn read(
+        &mut self,
+        parameters: &mut [f32],
+        state: &mut [Vec<f32>],
+    ) -> Result<(), DeviceError> {
+        let planes = self.optimizer.state_len_per_param();
+        assert_eq!(state.len(), planes, "the state of this update rule");
+        let planes = std::iter::once(parameters).chain(state.iter_mut().map(Vec::as_mut_slice));
+        let session = &mut self.session;
+        let Some(base) = session.base else {
+            let saved = self.saved.as_ref().expect("what is suspended is kept");
+            let parts = saved.chunks_exact(session.regions.parameters.bytes);
+            for (plane, part) in planes.zip(parts) {
+                bytemuck::cast_slice_mut(plane).copy_from_slice(part);
+            }
+            return Ok(());
+        };
+        session.queue.finish()?;
+        let [parameters, state] = [session.regions.parameters, session.regions.state];
+        for (number, plane) in planes.enumerate() {
+            let from = match number.checked_sub(1) {
+                None => parameters.at(base),
+                Some(plane) => state.at(base) + (plane * parameters.bytes) as u64,
+            };
+            session.queue.download(from, session.host.parameters);
+            session.queue.finish()?;
+            bytemuck::cast_slice_mut(plane).copy_from_slice(session.host.parameters);
+        }
+        Ok(())
     }
 
     /// Puts a batch of at most as many examples as there is room for into pinned memory, where the steps from now on find it. While a step
@@ -80,9 +170,10 @@ impl<'a> Resident<'a> {
     /// When the batch is empty or too large, on a token that is not in the vocabulary, or on a class that is none.
     pub fn lay(&mut self, batch: &Batch<'_>) {
         let examples = batch.inputs.len() / self.network.input().len();
+        assert!(!self.is_under_way, "the step under way reads it");
         let is_in = (1..=self.session.max_batch).contains(&examples);
         assert!(is_in, "a step of 1 to {} examples", self.session.max_batch);
-        self.session.fill_batch(self.network, batch);
+        self.session.fill_batch(&self.network, batch);
         self.laid = examples;
     }
 
@@ -94,8 +185,18 @@ impl<'a> Resident<'a> {
     /// # Panics
     /// When no batch was laid, or while the memory is given back.
     pub fn step(&mut self, grad_scale: f32) -> Result<StepLoss, DeviceError> {
+        self.begin(grad_scale);
+        self.wait()
+    }
+
+    /// Asks for that step and returns at once; [`Self::wait`] is next.
+    ///
+    /// # Panics
+    /// As [`Self::step`].
+    pub fn begin(&mut self, grad_scale: f32) {
         let examples = self.laid;
         assert!(examples > 0, "a step needs a batch");
+        assert!(!self.is_under_way, "one step at a time");
         let told = update::factors(&self.optimizer, self.step, grad_scale);
         let told = bytemuck::cast_slice(&told);
         self.session.host.factors.copy_from_slice(told);
@@ -116,8 +217,44 @@ impl<'a> Resident<'a> {
             };
             self.warm = (examples, steps + 1);
         }
+        self.session.ask_loss();
         self.step += 1;
-        self.session.receive_loss()
+        self.is_under_way = true;
+    }
+
+    /// Waits for the step that was begun.
+    ///
+    /// # Errors
+    /// What the GPU complained of; it can make no step any more.
+    ///
+    /// # Panics
+    /// When none was begun.
+    pub fn wait(&mut self) -> Result<StepLoss, DeviceError> {
+        assert!(self.is_under_way, "a step was begun");
+        self.is_under_way = false;
+        self.session.await_loss()
+    }
+
+    /// Forward only, over parts of at most as many examples as there is room for, with the parameters as they are. What was laid is gone.
+    ///
+    /// # Errors
+    /// What the GPU complained of.
+    ///
+    /// # Panics
+    /// As [`Self::lay`], and while the memory is given back.
+    pub fn evaluate<'a>(
+        &mut self,
+        parts: impl Iterator<Item = Batch<'a>>,
+    ) -> Result<StepLoss, DeviceError> {
+        assert!(!self.is_under_way, "a step reads what is laid");
+        self.laid = 0;
+        self.session.evaluate_here(&self.network, parts)
+    }
+
+    /// Examples that a step takes at most.
+    #[must_use]
+    pub fn max_batch(&self) -> usize {
+        self.session.max_batch
     }
 
     /// Steps made.
@@ -187,7 +324,7 @@ impl<'a> Resident<'a> {
         if state.bytes > 0 {
             session.queue.upload(second, to[1]);
         }
-        session.lay_out(self.network);
+        session.lay_out(&self.network);
         session.queue.finish()
     }
 
@@ -200,9 +337,9 @@ impl<'a> Resident<'a> {
     fn ask(&mut self, examples: usize) {
         let session = &mut self.session;
         let factors = session.at(session.regions.factors);
-        session.upload_batch(self.network, examples);
+        session.upload_batch(&self.network, examples);
         session.queue.upload(session.host.factors, factors);
-        session.pass(self.network, examples, Write::Overwrite, &mut |_, _| {});
+        session.pass(&self.network, examples, Write::Overwrite, &mut |_, _| {});
         let places = Places {
             state: session.at(session.regions.state),
             parameters: self.network.parameter_count(),

@@ -157,6 +157,18 @@ impl Session {
         parts: impl Iterator<Item = Batch<'a>>,
     ) -> Result<StepLoss, DeviceError> {
         self.send_parameters(network, params);
+        self.evaluate_here(network, parts)
+    }
+
+    /// The same with the parameters that are on the device.
+    ///
+    /// # Errors
+    /// What the device complained of.
+    pub(super) fn evaluate_here<'a>(
+        &mut self,
+        network: &Network,
+        parts: impl Iterator<Item = Batch<'a>>,
+    ) -> Result<StepLoss, DeviceError> {
         let mut total = StepLoss::default();
         for part in parts {
             self.send_batch(network, &part);
@@ -467,10 +479,19 @@ impl Session {
         self.queue.download(leaving + 4 * range.start as u64, to);
     }
 
-    /// Waits for everything.
     pub(super) fn receive_loss(&mut self) -> Result<StepLoss, DeviceError> {
+        self.ask_loss();
+        self.await_loss()
+    }
+
+    /// Starts the loss on its way to the host.
+    pub(super) fn ask_loss(&mut self) {
         let from = self.at(self.regions.totals);
         self.queue.download(from, self.host.totals);
+    }
+
+    /// Waits for everything.
+    pub(super) fn await_loss(&mut self) -> Result<StepLoss, DeviceError> {
         self.queue.finish()?;
         let [loss_sum, correct]: [f64; 2] = bytemuck::pod_read_unaligned(self.host.totals);
         Ok(StepLoss {
