@@ -50,6 +50,9 @@ pub enum Device {
     Emulated,
 }
 
+/// What passes on a device ask, and the kind of values between operations.
+pub(crate) type Way = (Box<dyn Queue>, Kind);
+
 /// A GPU with what computing on it needs.
 #[derive(Clone)]
 pub struct Gpu {
@@ -83,11 +86,11 @@ impl Device {
         }
     }
 
-    /// What passes ask, and the kind of values between operations; `None` on the CPU.
+    /// Where passes go; `None` on the CPU.
     ///
     /// # Errors
     /// When the compiler or the GPU refuses.
-    pub(crate) fn queue(&self) -> Result<Option<(Box<dyn Queue>, Kind)>, DeviceError> {
+    pub(crate) fn queue(&self) -> Result<Option<Way>, DeviceError> {
         Ok(match self {
             Self::Cpu => None,
             Self::Cuda(gpu) => Some((Box::new(gpu.stream()?), gpu.kind())),

@@ -1,10 +1,9 @@
 //! Training that stays on a GPU: parameters and an optimizer's state lie there, and a step is written down once (a CUDA graph) and then
 //! repeated, so that the host only lays the next batch into pinned memory.
 
-use super::device::Gpu;
+use super::device::{Gpu, Way};
 use super::error::DeviceError;
-use super::product::Kind;
-use super::queue::{Address, Queue};
+use super::queue::Address;
 use super::session::Session;
 use super::update::{self, Places};
 use crate::layer::matrix::Write;
@@ -23,8 +22,10 @@ pub struct Resident {
     optimizer: Optimizer,
     session: Session,
     step: u64,
-    /// Examples of the batch in pinned memory; 0: there is none.
-    laid: usize,
+    /// Examples of the batch in pinned memory, and in which of two places it is; 0 examples: there is none.
+    laid: (usize, usize),
+    /// The place that the step under way, or the last one, reads.
+    begun: usize,
     /// Whether a step was begun that nobody has waited for.
     is_under_way: bool,
     /// Examples of the steps made last, and how many steps had as many.
@@ -47,13 +48,13 @@ impl Resident {
         max_batch: usize,
         params: &[f32],
     ) -> Result<Self, DeviceError> {
-        let queue = (Box::new(gpu.stream()?) as Box<dyn Queue>, gpu.kind());
-        Self::on(queue, network, optimizer, max_batch, params)
+        let way: Way = (Box::new(gpu.stream()?), gpu.kind());
+        Self::on(way, network, optimizer, max_batch, params)
     }
 
     /// The same on a device's queue.
     pub(crate) fn on(
-        (queue, kind): (Box<dyn Queue>, Kind),
+        (queue, kind): Way,
         network: &Network,
         optimizer: Optimizer,
         max_batch: usize,
@@ -77,12 +78,14 @@ impl Resident {
             session.queue.zero(at, state.bytes);
         }
         session.queue.finish()?;
+        session.pin_batch()?;
         Ok(Self {
             network: network.clone(),
             optimizer,
             session,
             step: 0,
-            laid: 0,
+            laid: (0, 0),
+            begun: 0,
             is_under_way: false,
             warm: (0, 0),
             recorded: None,
@@ -163,18 +166,24 @@ impl Resident {
         Ok(())
     }
 
-    /// Puts a batch of at most as many examples as there is room for into pinned memory, where the steps from now on find it. While a step
-    /// is under way the memory is in use.
+    /// Puts a batch of at most as many examples as there is room for into pinned memory, where the steps that begin from now on find it; one
+    /// that is under way reads another place.
     ///
     /// # Panics
     /// When the batch is empty or too large, on a token that is not in the vocabulary, or on a class that is none.
     pub fn lay(&mut self, batch: &Batch<'_>) {
         let examples = batch.inputs.len() / self.network.input().len();
-        assert!(!self.is_under_way, "the step under way reads it");
         let is_in = (1..=self.session.max_batch).contains(&examples);
         assert!(is_in, "a step of 1 to {} examples", self.session.max_batch);
-        self.session.fill_batch(&self.network, batch);
-        self.laid = examples;
+        let place = 1 - self.begun;
+        self.session.fill_batch(&self.network, batch, place);
+        self.laid = (examples, place);
+    }
+
+    /// Whether a batch is laid.
+    #[must_use]
+    pub fn has_batch(&self) -> bool {
+        self.laid.0 > 0
     }
 
     /// One step on the batch that was laid last: gradients as sums over its examples, times `grad_scale`.
@@ -194,9 +203,12 @@ impl Resident {
     /// # Panics
     /// As [`Self::step`].
     pub fn begin(&mut self, grad_scale: f32) {
-        let examples = self.laid;
+        let (examples, place) = self.laid;
         assert!(examples > 0, "a step needs a batch");
         assert!(!self.is_under_way, "one step at a time");
+        self.begun = place;
+        // Apart from what is written down, which knows one place only.
+        self.session.upload_batch(&self.network, examples, place);
         let told = update::factors(&self.optimizer, self.step, grad_scale);
         let told = bytemuck::cast_slice(&told);
         self.session.host.factors.copy_from_slice(told);
@@ -247,7 +259,7 @@ impl Resident {
         parts: impl Iterator<Item = Batch<'a>>,
     ) -> Result<StepLoss, DeviceError> {
         assert!(!self.is_under_way, "a step reads what is laid");
-        self.laid = 0;
+        self.laid.0 = 0;
         self.session.evaluate_here(&self.network, parts)
     }
 
@@ -333,11 +345,11 @@ impl Resident {
         &self.session
     }
 
-    /// Asks for all of a step, from the batch in pinned memory to the parameters' copies for the next step.
+    /// Asks for all of a step, from the batch on the device to the parameters' copies for the next step.
     fn ask(&mut self, examples: usize) {
         let session = &mut self.session;
         let factors = session.at(session.regions.factors);
-        session.upload_batch(&self.network, examples);
+        session.cast_batch(&self.network, examples);
         session.queue.upload(session.host.factors, factors);
         session.pass(&self.network, examples, Write::Overwrite, &mut |_, _| {});
         let places = Places {

@@ -269,10 +269,11 @@ impl Model {
     /// # Errors
     /// What the device complained of.
     pub fn give_memory(&mut self) -> Result<(), WorkerError> {
-        Ok(match &mut self.room {
-            Room::Passes(workspace) => workspace.give_memory()?,
-            Room::Whole(resident) => resident.suspend()?,
-        })
+        let done = match &mut self.room {
+            Room::Passes(workspace) => workspace.give_memory(),
+            Room::Whole(resident) => resident.suspend(),
+        };
+        Ok(done?)
     }
 
     /// Takes it again.
@@ -280,10 +281,11 @@ impl Model {
     /// # Errors
     /// When the device has no room.
     pub fn take_memory(&mut self) -> Result<(), WorkerError> {
-        Ok(match &mut self.room {
-            Room::Passes(workspace) => workspace.take_memory()?,
-            Room::Whole(resident) => resident.resume()?,
-        })
+        let done = match &mut self.room {
+            Room::Passes(workspace) => workspace.take_memory(),
+            Room::Whole(resident) => resident.resume(),
+        };
+        Ok(done?)
     }
 
     /// Examples that go through the network at once.
@@ -299,7 +301,7 @@ impl Model {
         }
     }
 
-    /// Does `step` where all of training stays on the device; the examples of the one after are loaded meanwhile. `scale` makes means of
+    /// Does `step` where all of training stays on the device; the examples of the one after are loaded and laid meanwhile. `scale` makes means of
     /// gradients' sums.
     ///
     /// # Errors
@@ -309,14 +311,15 @@ impl Model {
             panic!("training does not stay on a device");
         };
         let (began, train) = (clock::now(), &self.data.train);
-        let batch = match self.loaded.take() == Some(step) {
-            true => self.batches.loaded(step),
-            false => self.batches.load(train, step),
-        };
-        resident.lay(&batch);
+        // Else they were laid while the device was at the step before, unless an evaluation has come between.
+        if self.loaded.take() != Some(step) {
+            resident.lay(&self.batches.load(train, step));
+        } else if !resident.has_batch() {
+            resident.lay(&self.batches.loaded(step));
+        }
         let laid = clock::now();
         resident.begin(scale);
-        self.batches.load(train, step + 1);
+        resident.lay(&self.batches.load(train, step + 1));
         self.loaded = Some(step + 1);
         let (loss_sum, correct) = by_example(&self.network, resident.wait()?);
         let stats = StepStats {
