@@ -7,6 +7,7 @@ use super::error::DeviceError;
 use super::kernels;
 use super::library::Library;
 use super::product::Kind;
+use super::queue::Queue;
 use super::stream::Stream;
 use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, DriverError};
@@ -44,7 +45,13 @@ pub enum Device {
     #[default]
     Cpu,
     Cuda(Gpu),
+    /// The one that tests have in place of a GPU, in f32.
+    #[cfg(test)]
+    Emulated,
 }
+
+/// What passes on a device ask, and the kind of values between operations.
+pub(crate) type Way = (Box<dyn Queue>, Kind);
 
 /// A GPU with what computing on it needs.
 #[derive(Clone)]
@@ -78,6 +85,27 @@ impl Device {
             },
         }
     }
+
+    /// Where passes go; `None` on the CPU.
+    ///
+    /// # Errors
+    /// When the compiler or the GPU refuses.
+    pub(crate) fn queue(&self) -> Result<Option<Way>, DeviceError> {
+        Ok(match self {
+            Self::Cpu => None,
+            Self::Cuda(gpu) => Some((Box::new(gpu.stream()?), gpu.kind())),
+            #[cfg(test)]
+            Self::Emulated => {
+                let queue = super::trial::Emulator::new(Kind::F32);
+                Some((Box::new(queue), Kind::F32))
+            }
+        })
+    }
+
+    /// Whether passes run on the host.
+    pub(crate) fn is_cpu(&self) -> bool {
+        matches!(self, Self::Cpu)
+    }
 }
 
 impl fmt::Display for Device {
@@ -91,6 +119,8 @@ impl fmt::Display for Device {
                 gpu.precision,
                 gpu.convolutions()
             ),
+            #[cfg(test)]
+            Self::Emulated => f.write_str("an emulated GPU"),
         }
     }
 }

@@ -4,7 +4,8 @@
 //! there. The same list of operations as on the CPU is carried out on arenas of the same layout: [`operation`] asks a [`queue`] for
 //! kernels and products, and the queue is a GPU's stream or, in tests, an emulator that runs the same kernels on the CPU.
 //!
-//! Workers exchange gradients, so theirs leave the device in every step; [`Resident`] keeps a whole training on it.
+//! Workers that exchange gradients let theirs leave the device in every step; [`Resident`] keeps a whole training on it, for one that has nobody
+//! to exchange with.
 //!
 //! It knows no worker, file or job.
 

@@ -1,7 +1,7 @@
 //! Training that stays on a GPU: parameters and an optimizer's state lie there, and a step is written down once (a CUDA graph) and then
 //! repeated, so that the host only lays the next batch into pinned memory.
 
-use super::device::Gpu;
+use super::device::{Gpu, Way};
 use super::error::DeviceError;
 use super::queue::Address;
 use super::session::Session;
@@ -10,19 +10,24 @@ use crate::layer::matrix::Write;
 use crate::loss::StepLoss;
 use crate::model::{Batch, Network};
 use crate::optimizer::Optimizer;
+use std::ops::Deref;
 
 /// Steps before one is written down: cuBLASLt chooses its algorithms, and the driver loads kernels, when they are first used.
 const WARM_UP: usize = 2;
 
 /// A network in training on one GPU.
 #[derive(Debug)]
-pub struct Resident<'a> {
-    network: &'a Network,
+pub struct Resident {
+    network: Network,
     optimizer: Optimizer,
     session: Session,
     step: u64,
-    /// Examples of the batch in pinned memory.
-    laid: usize,
+    /// Examples of the batch in pinned memory, and in which of two places it is; 0 examples: there is none.
+    laid: (usize, usize),
+    /// The place that the step under way, or the last one, reads.
+    begun: usize,
+    /// Whether a step was begun that nobody has waited for.
+    is_under_way: bool,
     /// Examples of the steps made last, and how many steps had as many.
     warm: (usize, usize),
     /// Of the step that is written down.
@@ -31,26 +36,38 @@ pub struct Resident<'a> {
     saved: Option<&'static mut [u8]>,
 }
 
-impl<'a> Resident<'a> {
+impl Resident {
     /// With these parameters, an optimizer's state of zeros, and room for batches of up to `max_batch`.
     ///
     /// # Errors
     /// When the GPU has no room or refuses the kernels.
     pub fn new(
         gpu: &Gpu,
-        network: &'a Network,
+        network: &Network,
         optimizer: Optimizer,
         max_batch: usize,
         params: &[f32],
     ) -> Result<Self, DeviceError> {
-        let (queue, state) = (Box::new(gpu.stream()?), optimizer.state_len_per_param());
-        let session = Session::new(network, queue, gpu.kind(), max_batch, state)?;
+        let way: Way = (Box::new(gpu.stream()?), gpu.kind());
+        Self::on(way, network, optimizer, max_batch, params)
+    }
+
+    /// The same on a device's queue.
+    pub(crate) fn on(
+        (queue, kind): Way,
+        network: &Network,
+        optimizer: Optimizer,
+        max_batch: usize,
+        params: &[f32],
+    ) -> Result<Self, DeviceError> {
+        let state = optimizer.state_len_per_param();
+        let session = Session::new(network, queue, kind, max_batch, state)?;
         Self::with(session, network, optimizer, params)
     }
 
     pub(super) fn with(
         mut session: Session,
-        network: &'a Network,
+        network: &Network,
         optimizer: Optimizer,
         params: &[f32],
     ) -> Result<Self, DeviceError> {
@@ -61,20 +78,96 @@ impl<'a> Resident<'a> {
             session.queue.zero(at, state.bytes);
         }
         session.queue.finish()?;
+        session.pin_batch()?;
         Ok(Self {
-            network,
+            network: network.clone(),
             optimizer,
             session,
             step: 0,
-            laid: 0,
+            laid: (0, 0),
+            begun: 0,
+            is_under_way: false,
             warm: (0, 0),
             recorded: None,
             saved: None,
         })
     }
 
-    /// Puts a batch of at most as many examples as there is room for into pinned memory, where the steps from now on find it. While a step
-    /// is under way the memory is in use.
+    /// Goes on from these parameters and this state, plane by plane as the update rule keeps it, after `step` updates.
+    ///
+    /// # Errors
+    /// What the GPU complained of.
+    ///
+    /// # Panics
+    /// When the state is another rule's, or while the memory is given back.
+    pub fn fill<P: Deref<Target = [f32]>>(
+        &mut self,
+        step: u64,
+        parameters: &[f32],
+        state: &[P],
+    ) -> Result<(), DeviceError> {
+        let planes = self.optimizer.state_len_per_param();
+        assert_eq!(state.len(), planes, "the state of this update rule");
+        let session = &mut self.session;
+        session.queue.finish()?;
+        let mut to = session.at(session.regions.state);
+        for plane in state {
+            let plane: &[f32] = plane;
+            session
+                .host
+                .parameters
+                .copy_from_slice(bytemuck::cast_slice(plane));
+            session.queue.upload(session.host.parameters, to);
+            // The next one goes through the same memory.
+            session.queue.finish()?;
+            to += session.host.parameters.len() as u64;
+        }
+        session.send_parameters(&self.network, parameters);
+        session.queue.finish()?;
+        self.step = step;
+        Ok(())
+    }
+
+    /// Parameters and state as they are now, also while the memory is given back.
+    ///
+    /// # Errors
+    /// What the GPU complained of.
+    ///
+    /// # Panics
+    /// When there is not room for just as many numbers.
+    pub fn read(
+        &mut self,
+        parameters: &mut [f32],
+        state: &mut [Vec<f32>],
+    ) -> Result<(), DeviceError> {
+        let planes = self.optimizer.state_len_per_param();
+        assert_eq!(state.len(), planes, "the state of this update rule");
+        let planes = std::iter::once(parameters).chain(state.iter_mut().map(Vec::as_mut_slice));
+        let session = &mut self.session;
+        let Some(base) = session.base else {
+            let saved = self.saved.as_ref().expect("what is suspended is kept");
+            let parts = saved.chunks_exact(session.regions.parameters.bytes);
+            for (plane, part) in planes.zip(parts) {
+                bytemuck::cast_slice_mut(plane).copy_from_slice(part);
+            }
+            return Ok(());
+        };
+        session.queue.finish()?;
+        let [parameters, state] = [session.regions.parameters, session.regions.state];
+        for (number, plane) in planes.enumerate() {
+            let from = match number.checked_sub(1) {
+                None => parameters.at(base),
+                Some(plane) => state.at(base) + (plane * parameters.bytes) as u64,
+            };
+            session.queue.download(from, session.host.parameters);
+            session.queue.finish()?;
+            bytemuck::cast_slice_mut(plane).copy_from_slice(session.host.parameters);
+        }
+        Ok(())
+    }
+
+    /// Puts a batch of at most as many examples as there is room for into pinned memory, where the steps that begin from now on find it; one
+    /// that is under way reads another place.
     ///
     /// # Panics
     /// When the batch is empty or too large, on a token that is not in the vocabulary, or on a class that is none.
@@ -82,8 +175,15 @@ impl<'a> Resident<'a> {
         let examples = batch.inputs.len() / self.network.input().len();
         let is_in = (1..=self.session.max_batch).contains(&examples);
         assert!(is_in, "a step of 1 to {} examples", self.session.max_batch);
-        self.session.fill_batch(self.network, batch);
-        self.laid = examples;
+        let place = 1 - self.begun;
+        self.session.fill_batch(&self.network, batch, place);
+        self.laid = (examples, place);
+    }
+
+    /// Whether a batch is laid.
+    #[must_use]
+    pub fn has_batch(&self) -> bool {
+        self.laid.0 > 0
     }
 
     /// One step on the batch that was laid last: gradients as sums over its examples, times `grad_scale`.
@@ -94,8 +194,21 @@ impl<'a> Resident<'a> {
     /// # Panics
     /// When no batch was laid, or while the memory is given back.
     pub fn step(&mut self, grad_scale: f32) -> Result<StepLoss, DeviceError> {
-        let examples = self.laid;
+        self.begin(grad_scale);
+        self.wait()
+    }
+
+    /// Asks for that step and returns at once; [`Self::wait`] is next.
+    ///
+    /// # Panics
+    /// As [`Self::step`].
+    pub fn begin(&mut self, grad_scale: f32) {
+        let (examples, place) = self.laid;
         assert!(examples > 0, "a step needs a batch");
+        assert!(!self.is_under_way, "one step at a time");
+        self.begun = place;
+        // Apart from what is written down, which knows one place only.
+        self.session.upload_batch(&self.network, examples, place);
         let told = update::factors(&self.optimizer, self.step, grad_scale);
         let told = bytemuck::cast_slice(&told);
         self.session.host.factors.copy_from_slice(told);
@@ -116,8 +229,44 @@ impl<'a> Resident<'a> {
             };
             self.warm = (examples, steps + 1);
         }
+        self.session.ask_loss();
         self.step += 1;
-        self.session.receive_loss()
+        self.is_under_way = true;
+    }
+
+    /// Waits for the step that was begun.
+    ///
+    /// # Errors
+    /// What the GPU complained of; it can make no step any more.
+    ///
+    /// # Panics
+    /// When none was begun.
+    pub fn wait(&mut self) -> Result<StepLoss, DeviceError> {
+        assert!(self.is_under_way, "a step was begun");
+        self.is_under_way = false;
+        self.session.await_loss()
+    }
+
+    /// Forward only, over parts of at most as many examples as there is room for, with the parameters as they are. What was laid is gone.
+    ///
+    /// # Errors
+    /// What the GPU complained of.
+    ///
+    /// # Panics
+    /// As [`Self::lay`], and while the memory is given back.
+    pub fn evaluate<'a>(
+        &mut self,
+        parts: impl Iterator<Item = Batch<'a>>,
+    ) -> Result<StepLoss, DeviceError> {
+        assert!(!self.is_under_way, "a step reads what is laid");
+        self.laid.0 = 0;
+        self.session.evaluate_here(&self.network, parts)
+    }
+
+    /// Examples that a step takes at most.
+    #[must_use]
+    pub fn max_batch(&self) -> usize {
+        self.session.max_batch
     }
 
     /// Steps made.
@@ -187,7 +336,7 @@ impl<'a> Resident<'a> {
         if state.bytes > 0 {
             session.queue.upload(second, to[1]);
         }
-        session.lay_out(self.network);
+        session.lay_out(&self.network);
         session.queue.finish()
     }
 
@@ -196,13 +345,13 @@ impl<'a> Resident<'a> {
         &self.session
     }
 
-    /// Asks for all of a step, from the batch in pinned memory to the parameters' copies for the next step.
+    /// Asks for all of a step, from the batch on the device to the parameters' copies for the next step.
     fn ask(&mut self, examples: usize) {
         let session = &mut self.session;
         let factors = session.at(session.regions.factors);
-        session.upload_batch(self.network, examples);
+        session.cast_batch(&self.network, examples);
         session.queue.upload(session.host.factors, factors);
-        session.pass(self.network, examples, Write::Overwrite, &mut |_, _| {});
+        session.pass(&self.network, examples, Write::Overwrite, &mut |_, _| {});
         let places = Places {
             state: session.at(session.regions.state),
             parameters: self.network.parameter_count(),

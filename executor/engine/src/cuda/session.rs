@@ -37,11 +37,27 @@ pub(crate) struct Session {
 pub(super) struct Host {
     pub(super) parameters: &'static mut [u8],
     pub(super) gradients: &'static mut [u8],
+    /// One, or several that take turns.
+    batches: Vec<Laid>,
+    totals: &'static mut [u8],
+    pub(super) factors: &'static mut [u8],
+}
+
+/// A batch on its way to the device.
+struct Laid {
     inputs: &'static mut [u8],
     targets: &'static mut [u8],
     draw: &'static mut [u8],
-    totals: &'static mut [u8],
-    pub(super) factors: &'static mut [u8],
+}
+
+impl Laid {
+    fn pin(queue: &mut dyn Queue, regions: &Regions) -> Result<Self, DeviceError> {
+        Ok(Self {
+            inputs: queue.pin(regions.arriving.bytes)?,
+            targets: queue.pin(regions.targets.bytes)?,
+            draw: queue.pin(regions.draw.bytes)?,
+        })
+    }
 }
 
 impl std::fmt::Debug for Session {
@@ -86,9 +102,7 @@ impl Session {
         let host = Host {
             parameters: queue.pin(regions.parameters.bytes)?,
             gradients: queue.pin(regions.leaving.bytes)?,
-            inputs: queue.pin(regions.arriving.bytes)?,
-            targets: queue.pin(regions.targets.bytes)?,
-            draw: queue.pin(regions.draw.bytes)?,
+            batches: vec![Laid::pin(&mut *queue, &regions)?],
             totals: queue.pin(regions.totals.bytes)?,
             factors: queue.pin(regions.factors.bytes)?,
         };
@@ -105,6 +119,16 @@ impl Session {
         };
         session.take_memory()?;
         Ok(session)
+    }
+
+    /// Makes room for one batch more that [`Self::fill_batch`] can lay out.
+    ///
+    /// # Errors
+    /// When the machine does not grant it.
+    pub(super) fn pin_batch(&mut self) -> Result<(), DeviceError> {
+        let batch = Laid::pin(&mut *self.queue, &self.regions)?;
+        self.host.batches.push(batch);
+        Ok(())
     }
 
     /// Forward and backward over the parts of a batch, as [`Network::loss_and_grad_telling`] does on the CPU.
@@ -157,6 +181,18 @@ impl Session {
         parts: impl Iterator<Item = Batch<'a>>,
     ) -> Result<StepLoss, DeviceError> {
         self.send_parameters(network, params);
+        self.evaluate_here(network, parts)
+    }
+
+    /// The same with the parameters that are on the device.
+    ///
+    /// # Errors
+    /// What the device complained of.
+    pub(super) fn evaluate_here<'a>(
+        &mut self,
+        network: &Network,
+        parts: impl Iterator<Item = Batch<'a>>,
+    ) -> Result<StepLoss, DeviceError> {
         let mut total = StepLoss::default();
         for part in parts {
             self.send_batch(network, &part);
@@ -238,38 +274,46 @@ impl Session {
     /// # Panics
     /// On a token that is not in the vocabulary, or targets that are no class; data sets are checked when they are read.
     pub(super) fn send_batch(&mut self, network: &Network, batch: &Batch<'_>) {
-        self.fill_batch(network, batch);
-        self.upload_batch(network, batch.inputs.len() / network.input().len());
+        self.fill_batch(network, batch, 0);
+        let examples = batch.inputs.len() / network.input().len();
+        self.upload_batch(network, examples, 0);
+        self.cast_batch(network, examples);
     }
 
-    /// Lays the batch into pinned memory.
-    pub(super) fn fill_batch(&mut self, network: &Network, batch: &Batch<'_>) {
+    /// Lays the batch into the pinned memory of that number.
+    pub(super) fn fill_batch(&mut self, network: &Network, batch: &Batch<'_>, number: usize) {
         check(network, batch);
+        let laid = &mut self.host.batches[number];
         let inputs = bytemuck::cast_slice(batch.inputs);
-        self.host.inputs[..inputs.len()].copy_from_slice(inputs);
+        laid.inputs[..inputs.len()].copy_from_slice(inputs);
         let targets: &[u8] = match batch.targets {
             Targets::Classes(classes) => bytemuck::cast_slice(classes),
             Targets::Values(values) => bytemuck::cast_slice(values),
         };
-        self.host.targets[..targets.len()].copy_from_slice(targets);
+        laid.targets[..targets.len()].copy_from_slice(targets);
         let draw = batch.draw;
         let draw = [draw.seed.rotate_left(32) ^ draw.step, draw.first];
-        self.host.draw.copy_from_slice(bytemuck::bytes_of(&draw));
+        laid.draw.copy_from_slice(bytemuck::bytes_of(&draw));
     }
 
-    /// Sends so many examples that [`Self::fill_batch`] has laid out.
-    pub(super) fn upload_batch(&mut self, network: &Network, examples: usize) {
+    /// Sends so many examples that [`Self::fill_batch`] has laid out there.
+    pub(super) fn upload_batch(&mut self, network: &Network, examples: usize, number: usize) {
         let arriving = self.at(self.regions.arriving);
         let numbers = examples * network.input().len();
         let targets = 4 * examples * network.targets();
         let (to, draw) = (self.at(self.regions.targets), self.at(self.regions.draw));
-        self.queue
-            .upload(&self.host.inputs[..4 * numbers], arriving);
-        self.queue.upload(&self.host.targets[..targets], to);
-        self.queue.upload(self.host.draw, draw);
+        let laid = &self.host.batches[number];
+        self.queue.upload(&laid.inputs[..4 * numbers], arriving);
+        self.queue.upload(&laid.targets[..targets], to);
+        self.queue.upload(laid.draw, draw);
+    }
+
+    /// Makes values of inputs that have been sent.
+    pub(super) fn cast_batch(&mut self, network: &Network, examples: usize) {
         if self.is_cast(network) {
+            let numbers = examples * network.input().len();
             let arguments = [
-                arriving.into(),
+                self.at(self.regions.arriving).into(),
                 self.at(self.regions.input).into(),
                 int(numbers),
             ];
@@ -467,10 +511,19 @@ impl Session {
         self.queue.download(leaving + 4 * range.start as u64, to);
     }
 
-    /// Waits for everything.
     pub(super) fn receive_loss(&mut self) -> Result<StepLoss, DeviceError> {
+        self.ask_loss();
+        self.await_loss()
+    }
+
+    /// Starts the loss on its way to the host.
+    pub(super) fn ask_loss(&mut self) {
         let from = self.at(self.regions.totals);
         self.queue.download(from, self.host.totals);
+    }
+
+    /// Waits for everything.
+    pub(super) fn await_loss(&mut self) -> Result<StepLoss, DeviceError> {
         self.queue.finish()?;
         let [loss_sum, correct]: [f64; 2] = bytemuck::pod_read_unaligned(self.host.totals);
         Ok(StepLoss {

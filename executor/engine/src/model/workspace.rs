@@ -101,11 +101,10 @@ impl Network {
         max_batch: usize,
         threads: usize,
     ) -> Result<Workspace, DeviceError> {
-        match device {
-            Device::Cpu => Ok(self.workspace(max_batch, threads)),
-            Device::Cuda(gpu) => {
-                let queue = Box::new(gpu.stream()?);
-                let session = Session::new(self, queue, gpu.kind(), max_batch, 0)?;
+        match device.queue()? {
+            None => Ok(self.workspace(max_batch, threads)),
+            Some((queue, kind)) => {
+                let session = Session::new(self, queue, kind, max_batch, 0)?;
                 Ok(Workspace {
                     max_batch,
                     place: Place::Cuda(Box::new(session)),

@@ -274,7 +274,7 @@ impl<'a> Chief<'a> {
     /// Stops before the end, told so or because a worker has left: keeps the work in a checkpoint if all of it is of one version.
     pub fn leave(
         mut self,
-        model: &Model,
+        model: &mut Model,
         mut exchange: Box<dyn Exchange + '_>,
         lost: bool,
     ) -> Result<Ending, Trouble> {
@@ -349,7 +349,7 @@ impl<'a> Chief<'a> {
     }
 
     fn evaluate(&mut self, model: &mut Model) -> Result<(), WorkerError> {
-        let (loss, accuracy) = model.evaluate();
+        let (loss, accuracy) = model.evaluate()?;
         let evaluation = Evaluation {
             step: self.step,
             epoch: self.position(self.step).epochs(),

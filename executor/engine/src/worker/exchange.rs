@@ -39,7 +39,7 @@ pub(super) trait Exchange {
     ///
     /// # Errors
     /// [`Trouble`].
-    fn snapshot(&mut self, model: &Model, into: Contents) -> Result<Snapshot, Trouble>;
+    fn snapshot(&mut self, model: &mut Model, into: Contents) -> Result<Snapshot, Trouble>;
 
     /// Chief: training is over. Nobody else takes part any more, and the model holds everybody's final parameters.
     ///

@@ -2,11 +2,12 @@
 //! fills the shards, reports progress, evaluates, writes checkpoints and decides when training is over.
 //!
 //! The loop is in [`train`]; the chief's duties are in [`chief`]; the loop knows of the others only what [`exchange`] says, and
-//! [`servers`] is that exchange by PS shards, to which [`shards`] speaks as to one; [`peers`] is it without them, and [`hogwild`] among the
-//! threads of one worker.
+//! [`servers`] is that exchange by PS shards, to which [`shards`] speaks as to one; [`peers`] is it without them, [`hogwild`] among the
+//! threads of one worker, and [`alone`] that of one that has nobody to exchange with and leaves everything on its GPU.
 //!
 //! A worker must never know of nodes, plans or tenants' quotas.
 
+mod alone;
 mod batches;
 mod chief;
 mod error;

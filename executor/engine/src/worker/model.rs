@@ -1,12 +1,13 @@
 //! The computing part of a worker: its network, its examples, and one pass over its part of a step.
 
+use super::alone;
 use super::batches::{self, Batches, Buffers};
 use super::error::WorkerError;
 use super::pacer::Pacer;
 use super::progress::StepTimes;
 use super::train::Surroundings;
 use crate::clock;
-use crate::cuda::Device;
+use crate::cuda::{Device, Resident};
 use crate::data::Dataset;
 use crate::document;
 use crate::log;
@@ -28,16 +29,71 @@ pub(super) struct Model {
     pub network: Network,
     pub data: Dataset,
     pub batches: Batches,
-    workspace: Workspace,
+    room: Room,
     device: Device,
     threads: usize,
     /// In so many at least a worker's part of a batch is computed.
     passes: usize,
     /// The step whose pass has gone forward already, in the workspace and on the batch that are there.
     begun: Option<u64>,
+    /// The step whose examples were loaded last, while the device was at the one before.
+    loaded: Option<u64>,
+    /// Those to compute with, but where training stays on the device: then its own are newer.
     pub parameters: Vec<f32>,
     /// Is told when its part of a step begins and ends.
     pub pacer: Pacer,
+}
+
+/// What a worker's passes go through.
+enum Room {
+    /// Gradients come out of it, and parameters are sent to it.
+    Passes(Workspace),
+    /// All of training stays on the device.
+    Whole(Box<Resident>),
+}
+
+impl Room {
+    fn of(
+        launch: &TaskLaunch,
+        network: &Network,
+        (examples, largest_pass): (usize, usize),
+        around: &Surroundings<'_>,
+    ) -> Result<Self, WorkerError> {
+        if !around.device.is_cpu() {
+            let why_not = alone::why_not(launch, largest_pass < examples);
+            match why_not {
+                None => log::line("all of a step stays on the GPU"),
+                Some(why) => log::line(format_args!(
+                    "gradients leave the GPU in every step, because {why}"
+                )),
+            }
+            if why_not.is_none()
+                && let Some(queue) = around.device.queue()?
+            {
+                let optimizer = document::optimizer(launch.spec.engine());
+                // What training starts from is not known yet.
+                let parameters = pages::zeros(network.parameter_count());
+                let resident = Resident::on(queue, network, optimizer, largest_pass, &parameters)?;
+                return Ok(Self::Whole(Box::new(resident)));
+            }
+        }
+        let workspace = network.workspace_on(around.device, largest_pass, around.threads)?;
+        Ok(Self::Passes(workspace))
+    }
+
+    fn workspace(&mut self) -> &mut Workspace {
+        match self {
+            Self::Passes(workspace) => workspace,
+            Self::Whole(_) => panic!("gradients stay on the device"),
+        }
+    }
+
+    fn max_batch(&self) -> usize {
+        match self {
+            Self::Passes(workspace) => workspace.max_batch(),
+            Self::Whole(resident) => resident.max_batch(),
+        }
+    }
 }
 
 /// Examples that go through the network at once, when so many are to be computed in at least so many passes.
@@ -103,11 +159,12 @@ impl Model {
             batches.examples(),
         ));
         Ok(Self {
-            workspace: network.workspace_on(around.device, largest_pass, around.threads)?,
+            room: Room::of(launch, &network, (batches.examples(), largest_pass), around)?,
             device: around.device.clone(),
             threads: around.threads,
             passes,
             begun: None,
+            loaded: None,
             parameters: pages::zeros(network.parameter_count()),
             pacer: Pacer::default(),
             network,
@@ -127,11 +184,12 @@ impl Model {
             Buffers::new(network, data, examples)
         });
         let largest_pass = largest_pass(self.batches.examples(), self.passes);
-        let room = self.workspace.max_batch();
+        let room = self.room.max_batch();
         if largest_pass > room || self.passes > 1 && largest_pass < room {
             // The old one goes first: a device may not hold both.
-            self.workspace = network.workspace(1, 1);
-            self.workspace = network.workspace_on(&self.device, largest_pass, self.threads)?;
+            self.room = Room::Passes(network.workspace(1, 1));
+            let workspace = network.workspace_on(&self.device, largest_pass, self.threads)?;
+            self.room = Room::Passes(workspace);
         }
         Ok(())
     }
@@ -154,7 +212,7 @@ impl Model {
         let loaded = clock::now();
         let loss = self.network.loss_and_grad_after(
             is_begun,
-            &mut self.workspace,
+            self.room.workspace(),
             &self.parameters,
             &batch,
             gradients,
@@ -184,14 +242,14 @@ impl Model {
         fetch: &mut (dyn FnMut(Range<usize>, &mut [f32]) -> bool + Send),
     ) {
         self.begun = None;
-        if matches!(self.device, Device::Cuda(_)) {
+        if !self.device.is_cpu() {
             // It needs all of them at once.
             return;
         }
         let pacer = &self.pacer;
         pacer.doing(Doing::Working);
         let batch = self.batches.load(&self.data.train, step);
-        let (workspace, parameters) = (&mut self.workspace, &mut self.parameters);
+        let (workspace, parameters) = (self.room.workspace(), &mut self.parameters);
         // Who waits for parameters holds nobody up.
         let mut wait = |range: Range<usize>, parameters: &mut [f32]| {
             pacer.doing(Doing::Waiting);
@@ -211,7 +269,11 @@ impl Model {
     /// # Errors
     /// What the device complained of.
     pub fn give_memory(&mut self) -> Result<(), WorkerError> {
-        Ok(self.workspace.give_memory()?)
+        let done = match &mut self.room {
+            Room::Passes(workspace) => workspace.give_memory(),
+            Room::Whole(resident) => resident.suspend(),
+        };
+        Ok(done?)
     }
 
     /// Takes it again.
@@ -219,31 +281,84 @@ impl Model {
     /// # Errors
     /// When the device has no room.
     pub fn take_memory(&mut self) -> Result<(), WorkerError> {
-        Ok(self.workspace.take_memory()?)
+        let done = match &mut self.room {
+            Room::Passes(workspace) => workspace.take_memory(),
+            Room::Whole(resident) => resident.resume(),
+        };
+        Ok(done?)
     }
 
     /// Examples that go through the network at once.
     pub fn largest_pass(&self) -> usize {
-        self.workspace.max_batch()
+        self.room.max_batch()
+    }
+
+    /// What trains on the device, where all of training stays there.
+    pub fn resident(&mut self) -> Option<&mut Resident> {
+        match &mut self.room {
+            Room::Passes(_) => None,
+            Room::Whole(resident) => Some(resident),
+        }
+    }
+
+    /// Does `step` where all of training stays on the device; the examples of the one after are loaded and laid meanwhile. `scale` makes means of
+    /// gradients' sums.
+    ///
+    /// # Errors
+    /// What the device complained of.
+    pub fn train(&mut self, step: u64, scale: f32) -> Result<(StepStats, StepTimes), WorkerError> {
+        let Room::Whole(resident) = &mut self.room else {
+            panic!("training does not stay on a device");
+        };
+        let (began, train) = (clock::now(), &self.data.train);
+        // Else they were laid while the device was at the step before, unless an evaluation has come between.
+        if self.loaded.take() != Some(step) {
+            resident.lay(&self.batches.load(train, step));
+        } else if !resident.has_batch() {
+            resident.lay(&self.batches.loaded(step));
+        }
+        let laid = clock::now();
+        resident.begin(scale);
+        resident.lay(&self.batches.load(train, step + 1));
+        self.loaded = Some(step + 1);
+        let (loss_sum, correct) = by_example(&self.network, resident.wait()?);
+        let stats = StepStats {
+            loss_sum,
+            correct: correct.round() as u64,
+            examples: self.batches.examples() as u64,
+            ..StepStats::default()
+        };
+        let times = StepTimes {
+            data: laid - began,
+            compute: laid.elapsed(),
+            exchange: Duration::ZERO,
+        };
+        Ok((stats, times))
     }
 
     /// One pass over the test split with the present parameters: mean loss and share classified rightly.
-    pub fn evaluate(&mut self) -> (f64, f64) {
+    ///
+    /// # Errors
+    /// What the device complained of, where all of training stays on it.
+    pub fn evaluate(&mut self) -> Result<(f64, f64), WorkerError> {
         self.begun = None;
-        let part = self.workspace.max_batch();
+        let part = self.room.max_batch();
         let mut buffers = Buffers::new(&self.network, &self.data, part);
         let indices: Vec<u32> = (0..self.data.test.len() as u32).collect();
         let (mut loss_sum, mut correct) = (0.0, 0.0);
         for indices in indices.chunks(part) {
             let batch = buffers.load(&self.data.test, indices, Draw::default());
-            let loss = self
-                .network
-                .evaluate(&mut self.workspace, &self.parameters, &batch);
+            let loss = match &mut self.room {
+                Room::Passes(workspace) => {
+                    self.network.evaluate(workspace, &self.parameters, &batch)
+                }
+                Room::Whole(resident) => resident.evaluate(std::iter::once(batch))?,
+            };
             let (loss, right) = by_example(&self.network, loss);
             loss_sum += loss;
             correct += right;
         }
         let examples = self.data.test.len().max(1) as f64;
-        (loss_sum / examples, correct / examples)
+        Ok((loss_sum / examples, correct / examples))
     }
 }

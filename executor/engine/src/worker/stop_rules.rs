@@ -1,7 +1,7 @@
 //! When training is over: the `stop` part of the job document as a pure function.
 
 use muster_model::progress::Evaluation;
-use muster_model::spec::{Metric, Stop};
+use muster_model::spec::{JobSpec, Metric, Stop};
 
 /// How far training has come.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +34,23 @@ pub fn reached(stop: &Stop, standing: Standing<'_>) -> Option<String> {
             let minutes = stop.wall_minutes?;
             (standing.trained_s >= minutes * 60.0).then(|| format!("trained for {minutes} minutes"))
         })
+}
+
+/// Where a worker that does several steps at a time from `step` on looks up at the latest: at the next step that training ends with, is
+/// evaluated at, or is kept of.
+#[must_use]
+pub fn stops_before(spec: &JobSpec, steps_per_epoch: u64, step: u64) -> u64 {
+    let (evaluate, checkpoint) = (&spec.evaluate, &spec.checkpoint);
+    let every = [
+        Some(steps_per_epoch),
+        evaluate.every_steps,
+        checkpoint.every_steps,
+        checkpoint.keep_every_steps,
+    ];
+    let next = |every: u64| (step / every.max(1) + 1) * every.max(1);
+    let ends = every.into_iter().flatten().map(next);
+    let last = spec.stop.steps.filter(|&last| last > step);
+    ends.chain(last).min().unwrap_or(step + 1)
 }
 
 fn target(stop: &Stop, standing: Standing<'_>) -> Option<String> {

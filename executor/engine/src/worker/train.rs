@@ -1,6 +1,7 @@
 //! The training loop of every worker.
 
 use super::Reporter;
+use super::alone::Alone;
 use super::chief::Chief;
 use super::error::WorkerError;
 use super::exchange::{Answer, Exchange, Trouble};
@@ -13,7 +14,6 @@ use super::turns::Turns;
 use crate::checkpoint::Depot;
 use crate::cuda::Device;
 use crate::log;
-use crate::model::Network;
 use crate::stop::StopFlag;
 use muster_model::assignment::{Peers, TaskLaunch, TaskReport};
 use muster_model::export::GRAPH_FILE;
@@ -81,7 +81,7 @@ pub fn run(
     });
     let depots = (&depot, origin.transpose()?);
     let start = resume::start(launch, depots, &model, around.reporter)?;
-    let exchange = match join(launch, rank, &model.network, around)? {
+    let exchange = match join(launch, rank, &mut model, around)? {
         Ok(exchange) => exchange,
         Err(ending) => {
             if ending == Ending::Interrupted {
@@ -104,9 +104,13 @@ pub fn run(
 fn join<'a>(
     launch: &'a TaskLaunch,
     rank: u32,
-    network: &Network,
+    model: &mut Model,
     around: &'a Surroundings<'a>,
 ) -> Result<Result<Box<dyn Exchange + 'a>, Ending>, WorkerError> {
+    if model.resident().is_some() {
+        return Ok(Ok(Box::new(Alone::join(launch, around))));
+    }
+    let network = &model.network;
     if let Some(threads) = launch.spec.engine().hogwild_threads {
         let hogwild = Hogwild::join(launch, threads, network, around)?;
         return Ok(Ok(Box::new(hogwild)));
@@ -193,7 +197,7 @@ fn come_in<'a>(
     let is_in = AtomicBool::new(false);
     thread::scope(|scope| {
         let watcher = scope.spawn(|| turns.wait_outside(&is_in));
-        let joined = join(launch, rank, &model.network, around).map_err(Trouble::from);
+        let joined = join(launch, rank, model, around).map_err(Trouble::from);
         let joined = joined.and_then(|joined| {
             Ok(match joined {
                 Ok(mut exchange) => {

@@ -12,7 +12,7 @@ use super::product::Kind;
 use super::session::Session;
 use crate as engine;
 use crate::model::{Batch, Network};
-use emulator::Emulator;
+pub(crate) use emulator::Emulator;
 
 /// How a case is tried: what values are, how many examples there are at a time, and what the queue convolves by itself.
 #[derive(Debug, Clone, Copy)]

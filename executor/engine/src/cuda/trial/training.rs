@@ -70,8 +70,8 @@ fn rules() -> Vec<Rule> {
     rules
 }
 
-/// Five steps on the CPU, tensor by tensor.
-fn train(network: &Network, optimizer: &Optimizer, scale: f32) -> Vec<f32> {
+/// Five steps on the CPU, tensor by tensor: parameters, and the state's planes.
+fn train(network: &Network, optimizer: &Optimizer, scale: f32) -> (Vec<f32>, Vec<Vec<f32>>) {
     let examples = Examples::new(network);
     let mut params = network.init(3);
     let mut grads = vec![0.0; params.len()];
@@ -98,7 +98,20 @@ fn train(network: &Network, optimizer: &Optimizer, scale: f32) -> Vec<f32> {
             }
         }
     }
-    params
+    let plane = |number: usize| {
+        let blocks = network.blocks().iter().zip(&states);
+        let parts = blocks.map(|(block, state)| &state[number * block.len..][..block.len]);
+        parts.collect::<Vec<_>>().concat()
+    };
+    let planes = (0..planes).map(plane).collect();
+    (params, planes)
+}
+
+fn resident(network: &Network, optimizer: &Optimizer, params: &[f32]) -> Resident {
+    let queue = Box::new(Emulator::new(Kind::F32));
+    let planes = optimizer.state_len_per_param();
+    let session = Session::new(network, queue, Kind::F32, 7, planes).expect("room");
+    Resident::with(session, network, optimizer.clone(), params).expect("room")
 }
 
 #[test]
@@ -114,13 +127,9 @@ fn every_update_rule_is_the_cpus_and_outlives_giving_memory_back() {
     for rule in rules() {
         let optimizer = Optimizer { rule, schedule };
         let scale = 1.0 / 7.0;
-        let expected = train(&network, &optimizer, scale);
-        let queue = Box::new(Emulator::new(Kind::F32));
-        let planes = optimizer.state_len_per_param();
-        let session = Session::new(&network, queue, Kind::F32, 7, planes).expect("room");
+        let (expected, planes) = train(&network, &optimizer, scale);
         let params = network.init(3);
-        let mut resident =
-            Resident::with(session, &network, optimizer.clone(), &params).expect("room");
+        let mut resident = resident(&network, &optimizer, &params);
         let examples = Examples::new(&network);
         for step in 0..5 {
             if step == 3 {
@@ -134,7 +143,15 @@ fn every_update_rule_is_the_cpus_and_outlives_giving_memory_back() {
         }
         assert_eq!(resident.steps(), 5);
         assert_gaps(resident.session());
-        let found = resident.parameters().expect("parameters");
+        let mut found = resident.parameters().expect("parameters");
+        let mut state = vec![vec![0.0; found.len()]; planes.len()];
+        resident.read(&mut found, &mut state).expect("a state");
+        for (expected, found) in planes.iter().zip(&state) {
+            let size = norm(expected.iter().map(|x| f64::from(*x)));
+            let differences = expected.iter().zip(found);
+            let apart = norm(differences.map(|(e, f)| f64::from(*e) - f64::from(*f)));
+            assert!(apart < 2e-3 * size, "{rule:?}: {apart} of {size} off");
+        }
         for block in network.blocks() {
             let (expected, before) = (&expected[block.range()], &params[block.range()]);
             let of = |a: &[f32], b: &[f32]| {
@@ -145,5 +162,56 @@ fn every_update_rule_is_the_cpus_and_outlives_giving_memory_back() {
             let share = apart / moved;
             assert!(share < 2e-3, "{rule:?}: {} is {share} off", block.name);
         }
+    }
+}
+
+/// What is read, on the device or while its memory is given back, is what another goes on from to the same bits; and evaluating between two
+/// steps changes none.
+#[test]
+fn a_state_is_read_and_gone_on_from() {
+    let network = network();
+    let examples = Examples::new(&network);
+    let scale = 1.0 / 7.0;
+    for rule in rules() {
+        let optimizer = Optimizer::new(rule);
+        let params = network.init(3);
+        let planes = optimizer.state_len_per_param();
+        let train = |resident: &mut Resident, steps: usize| {
+            for _ in 0..steps {
+                resident.lay(&examples.batch());
+                resident.step(scale).expect("a step");
+            }
+        };
+        let read = |resident: &mut Resident| {
+            let mut all = vec![vec![f32::NAN; params.len()]; 1 + planes];
+            let (parameters, state) = all.split_first_mut().expect("parameters");
+            resident.read(parameters, state).expect("a state");
+            all
+        };
+        let mut straight = resident(&network, &optimizer, &params);
+        train(&mut straight, 4);
+
+        let mut first = resident(&network, &optimizer, &params);
+        train(&mut first, 2);
+        let evaluate = |resident: &mut Resident| {
+            let parts = network.parts_of(3, &examples.batch());
+            resident.evaluate(parts).expect("a loss")
+        };
+        let loss = evaluate(&mut first);
+        let kept = read(&mut first);
+        first.suspend().expect("suspended");
+        assert_eq!(read(&mut first), kept, "{rule:?}");
+
+        let mut second = resident(&network, &optimizer, &network.init(4));
+        train(&mut second, 1);
+        second.fill(2, &kept[0], &kept[1..]).expect("filled");
+        assert_eq!(evaluate(&mut second), loss);
+        let mut workspace = network.workspace(3, 1);
+        let expected = network.evaluate(&mut workspace, &kept[0], &examples.batch());
+        assert!((loss.loss_sum - expected.loss_sum).abs() < 1e-4 * expected.loss_sum);
+        train(&mut second, 2);
+        assert_eq!(second.steps(), 4);
+        assert_eq!(read(&mut second), read(&mut straight), "{rule:?}");
+        assert_gaps(second.session());
     }
 }

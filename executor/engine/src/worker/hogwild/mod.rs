@@ -13,10 +13,10 @@ use super::model::Model;
 use super::progress::StepTimes;
 use super::resume::Start;
 use super::shards::Snapshot;
+use super::stop_rules;
 use super::train::Surroundings;
 use crate::checkpoint::{Contents, Layout};
 use crate::clock;
-use crate::cuda::Device;
 use crate::document;
 use crate::log;
 use crate::model::Network;
@@ -62,7 +62,7 @@ impl<'a> Hogwild<'a> {
         network: &Network,
         around: &'a Surroundings<'a>,
     ) -> Result<Self, WorkerError> {
-        if !matches!(around.device, Device::Cpu) {
+        if !around.device.is_cpu() {
             return Err(WorkerError::NotOnTheCpu {
                 threads,
                 device: around.device.to_string(),
@@ -85,21 +85,6 @@ impl<'a> Hogwild<'a> {
             hold: 0,
         })
     }
-
-    /// Where the threads stop at the latest: at the next step that training ends with, is evaluated at, or is kept of.
-    fn stops_before(&self, model: &Model, step: u64) -> u64 {
-        let (evaluate, checkpoint) = (&self.spec.evaluate, &self.spec.checkpoint);
-        let every = [
-            Some(model.batches.steps_per_epoch()),
-            evaluate.every_steps,
-            checkpoint.every_steps,
-            checkpoint.keep_every_steps,
-        ];
-        let next = |every: u64| (step / every.max(1) + 1) * every.max(1);
-        let ends = every.into_iter().flatten().map(next);
-        let last = self.spec.stop.steps.filter(|&last| last > step);
-        ends.chain(last).min().unwrap_or(step + 1)
-    }
 }
 
 impl Exchange for Hogwild<'_> {
@@ -117,7 +102,7 @@ impl Exchange for Hogwild<'_> {
     }
 
     fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble> {
-        let until = self.stops_before(model, step);
+        let until = stop_rules::stops_before(self.spec, model.batches.steps_per_epoch(), step);
         let field = Field {
             network: &model.network,
             train: &model.data.train,
@@ -170,7 +155,7 @@ impl Exchange for Hogwild<'_> {
         Ok((Answer::Parameters { step: done, stats }, times))
     }
 
-    fn snapshot(&mut self, model: &Model, mut into: Contents) -> Result<Snapshot, Trouble> {
+    fn snapshot(&mut self, model: &mut Model, mut into: Contents) -> Result<Snapshot, Trouble> {
         into.fit(model.parameters.len(), 0);
         into.parameters.copy_from_slice(&model.parameters);
         Ok(Snapshot {

@@ -263,7 +263,7 @@ impl Exchange for AllReduce<'_> {
         Ok((answer, times))
     }
 
-    fn snapshot(&mut self, model: &Model, mut into: Contents) -> Result<Snapshot, Trouble> {
+    fn snapshot(&mut self, model: &mut Model, mut into: Contents) -> Result<Snapshot, Trouble> {
         self.replica.copy(&model.parameters, &mut into);
         if let Some(averaging) = &self.averaging {
             if averaging.keeps_centre() {

@@ -334,7 +334,7 @@ impl Exchange for Servers<'_> {
         Ok((reply.into(), times))
     }
 
-    fn snapshot(&mut self, _: &Model, into: Contents) -> Result<Snapshot, Trouble> {
+    fn snapshot(&mut self, _: &mut Model, into: Contents) -> Result<Snapshot, Trouble> {
         let counted = self.push_what_waits()?;
         let usual = self
             .chief

@@ -1,0 +1,169 @@
+//! A worker that is its job's only one for good, on a GPU: there is nobody to exchange with, so parameters and the optimizer's state stay on the
+//! device, as do gradients, and a step is one request to it. They come to the host to be kept, and when training ends.
+
+#[cfg(test)]
+mod trial;
+
+use super::error::WorkerError;
+use super::exchange::{Answer, Exchange, Trouble};
+use super::model::Model;
+use super::progress::StepTimes;
+use super::resume::Start;
+use super::shards::Snapshot;
+use super::stop_rules;
+use super::train::Surroundings;
+use crate::checkpoint::{Contents, Layout};
+use crate::clock;
+use crate::cuda::Resident;
+use crate::document;
+use crate::wire::hello::StepStats;
+use muster_model::assignment::TaskLaunch;
+use muster_model::pace::Doing;
+use muster_model::spec::{BatchRule, JobSpec, Topology};
+use std::time::Duration;
+
+/// So long the device is given step after step: looking up costs little beside it, and nobody who wants the GPU waits for long.
+const ROUND: Duration = Duration::from_millis(20);
+
+/// What keeps a worker with a GPU from leaving everything there, if anything does.
+pub(super) fn why_not(launch: &TaskLaunch, is_cut: bool) -> Option<&'static str> {
+    let (spec, engine) = (&launch.spec, launch.spec.engine());
+    let (exchange, workers) = (&spec.exchange, spec.scale.workers);
+    let reasons = [
+        (
+            (workers.min, workers.max, launch.workers) != (1, 1, 1),
+            "scale.workers is not 1 to 1",
+        ),
+        (
+            exchange.topology != Topology::AllReduce,
+            "exchange.topology is not all_reduce",
+        ),
+        (
+            exchange.averaging.is_some(),
+            "exchange.averaging is asked for",
+        ),
+        (
+            exchange.compression.codecs().is_some(),
+            "exchange.compression is asked for",
+        ),
+        (
+            engine.hogwild_threads.is_some(),
+            "engine.hogwild_threads is asked for",
+        ),
+        (
+            engine.batch_rule != BatchRule::Constant,
+            "engine.batch_rule is not constant",
+        ),
+        (engine.clip_norm.is_some(), "engine.clip_norm is asked for"),
+        (is_cut, "a step's examples go through the network in parts"),
+    ];
+    let reason = reasons.into_iter().find(|(holds, _)| *holds);
+    reason.map(|(_, why)| why)
+}
+
+/// A worker without others.
+pub(super) struct Alone<'a> {
+    around: &'a Surroundings<'a>,
+    spec: &'a JobSpec,
+    /// Of the optimizer's state.
+    planes: usize,
+    /// 1 over the targets of a step.
+    scale: f32,
+    /// That comes next.
+    step: u64,
+    /// The turn to name with the next steps; 0: none.
+    hold: u64,
+}
+
+impl<'a> Alone<'a> {
+    /// As the launch's only worker, with a model whose training stays on its device.
+    pub fn join(launch: &'a TaskLaunch, around: &'a Surroundings<'a>) -> Self {
+        let engine = launch.spec.engine();
+        Self {
+            around,
+            spec: &launch.spec,
+            planes: document::optimizer(engine).state_len_per_param(),
+            scale: 1.0 / engine.targets_per_step() as f32,
+            step: 0,
+            hold: 0,
+        }
+    }
+}
+
+/// Of a model that this exchange was chosen for.
+fn resident(model: &mut Model) -> &mut Resident {
+    model.resident().expect("training stays on the device")
+}
+
+impl Exchange for Alone<'_> {
+    fn begin(&mut self, model: &mut Model, start: &Start) -> Result<(), Trouble> {
+        let contents = &start.contents;
+        resident(model).fill(start.updates, &contents.parameters, &contents.state)?;
+        self.step = start.step;
+        Ok(())
+    }
+
+    fn receive(&mut self, _: &mut Model) -> Result<Answer, Trouble> {
+        // There is one worker, the chief.
+        Ok(Answer::Interrupted { lost: false })
+    }
+
+    fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble> {
+        let steps_per_epoch = model.batches.steps_per_epoch();
+        let until = stop_rules::stops_before(self.spec, steps_per_epoch, step);
+        let began = clock::now();
+        let mut times = StepTimes::default();
+        let mut stats = StepStats {
+            hold: self.hold,
+            ..StepStats::default()
+        };
+        self.step = step;
+        model.pacer.doing(Doing::Working);
+        while self.step < until {
+            let (counted, took) = model.train(self.step, self.scale)?;
+            if !counted.loss_sum.is_finite() {
+                return Err(WorkerError::Diverged { step: self.step }.into());
+            }
+            stats.add(counted);
+            times.data += took.data;
+            times.compute += took.compute;
+            self.step += 1;
+            if began.elapsed() >= ROUND || self.around.stop.is_set() {
+                break;
+            }
+        }
+        model.pacer.doing(Doing::Waiting);
+        let steps = u32::try_from(self.step - step).unwrap_or(u32::MAX).max(1);
+        times.data /= steps;
+        times.compute /= steps;
+        let step = self.step;
+        Ok((Answer::Parameters { step, stats }, times))
+    }
+
+    fn snapshot(&mut self, model: &mut Model, mut into: Contents) -> Result<Snapshot, Trouble> {
+        into.fit(model.parameters.len(), self.planes);
+        let resident = resident(model);
+        resident.read(&mut into.parameters, &mut into.state)?;
+        Ok(Snapshot {
+            versions: vec![self.step],
+            updates: resident.steps(),
+            counted: StepStats::default(),
+            contents: into,
+        })
+    }
+
+    fn hold(&mut self, turn: u64) {
+        self.hold = turn;
+    }
+
+    fn layout(&self) -> Layout {
+        Layout {
+            workers: 1,
+            ps_shards: 0,
+        }
+    }
+
+    fn done(self: Box<Self>) {}
+
+    fn goodbye(self: Box<Self>) {}
+}
