@@ -16,8 +16,9 @@ use crate::checkpoint::{Contents, Layout};
 use crate::clock;
 use crate::cuda::Resident;
 use crate::document;
+use crate::log;
 use crate::wire::hello::StepStats;
-use muster_model::assignment::TaskLaunch;
+use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::pace::Doing;
 use muster_model::spec::{BatchRule, JobSpec, Topology};
 use std::time::Duration;
@@ -64,6 +65,7 @@ pub(super) fn why_not(launch: &TaskLaunch, is_cut: bool) -> Option<&'static str>
 /// A worker without others.
 pub(super) struct Alone<'a> {
     around: &'a Surroundings<'a>,
+    launch: &'a TaskLaunch,
     spec: &'a JobSpec,
     /// Of the optimizer's state.
     planes: usize,
@@ -81,12 +83,19 @@ impl<'a> Alone<'a> {
         let engine = launch.spec.engine();
         Self {
             around,
+            launch,
             spec: &launch.spec,
             planes: document::optimizer(engine).state_len_per_param(),
             scale: 1.0 / engine.targets_per_step() as f32,
             step: 0,
             hold: 0,
         }
+    }
+
+    /// Whether the job has been given more workers since: its owner may change its size while it runs.
+    fn has_company(&self) -> bool {
+        let more = |peers: Peers| peers.revision > self.launch.revision && peers.workers.len() > 1;
+        (self.around.peers)().is_some_and(more)
     }
 }
 
@@ -109,6 +118,13 @@ impl Exchange for Alone<'_> {
     }
 
     fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble> {
+        if self.has_company() {
+            // From the checkpoint that is now written all of them begin, this one with gradients that leave the GPU.
+            log::line(
+                "the job has more workers now, who cannot join one that leaves everything on its GPU",
+            );
+            return Ok((Answer::Interrupted { lost: false }, StepTimes::default()));
+        }
         let steps_per_epoch = model.batches.steps_per_epoch();
         let until = stop_rules::stops_before(self.spec, steps_per_epoch, step);
         let began = clock::now();

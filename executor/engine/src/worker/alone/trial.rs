@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use uuid::Uuid;
@@ -32,6 +32,8 @@ enum Outside {
     Stop,
     /// Stops it while others have the GPU.
     StopInTurn,
+    /// Gives the job a second worker after the second evaluation.
+    Company,
 }
 
 /// Keeps reports, and acts on them.
@@ -39,6 +41,7 @@ struct Told {
     outside: Outside,
     reports: Mutex<Vec<TaskReport>>,
     turn: Arc<AtomicU64>,
+    has_company: Arc<AtomicBool>,
     stop: StopFlag,
 }
 
@@ -52,6 +55,9 @@ impl Reporter for Told {
             (Outside::StopInTurn, TaskReport::Suspended { .. }) => self.stop.set(),
             (Outside::Stop, TaskReport::Evaluated { evaluation }) if evaluation.step == 6 => {
                 self.stop.set();
+            }
+            (Outside::Company, TaskReport::Evaluated { evaluation }) if evaluation.step == 6 => {
+                self.has_company.store(true, Ordering::Relaxed);
             }
             _ => {}
         }
@@ -82,22 +88,30 @@ impl Job {
     ) -> Result<(Ending, Vec<TaskReport>), WorkerError> {
         launch.revision = revision;
         let turn = Arc::new(AtomicU64::new(0));
+        let has_company = Arc::new(AtomicBool::new(false));
         let stop = StopFlag::new(Duration::from_secs(20));
         let told = Told {
             outside,
             reports: Mutex::default(),
             turn: Arc::clone(&turn),
+            has_company: Arc::clone(&has_company),
             stop: stop.clone(),
         };
         let folder = self.root.path().join("task");
         fs::create_dir_all(&folder).unwrap();
+        let worker = Peer {
+            task_id: launch.task_id,
+            node_id: NodeId(Uuid::from_u128(1)),
+            address: None,
+        };
         let peers = Peers {
             revision,
-            workers: vec![Peer {
-                task_id: launch.task_id,
-                node_id: NodeId(Uuid::from_u128(1)),
-                address: None,
-            }],
+            workers: vec![worker.clone()],
+            ..Peers::default()
+        };
+        let company = Peers {
+            revision: revision + 1,
+            workers: vec![worker.clone(), worker],
             ..Peers::default()
         };
         let ending = run(
@@ -109,9 +123,13 @@ impl Job {
                 reporter: &told,
                 stop,
                 peers: Arc::new(move || {
+                    let known = match has_company.load(Ordering::Relaxed) {
+                        true => &company,
+                        false => &peers,
+                    };
                     Some(Peers {
                         turn: turn.load(Ordering::Relaxed),
-                        ..peers.clone()
+                        ..known.clone()
                     })
                 }),
                 listen_host: "127.0.0.1",
@@ -283,7 +301,8 @@ fn a_job_that_stays_on_the_device_learns_what_the_cpus_does() {
     }
 }
 
-/// Stopped in the middle, stopped while others have the GPU, or standing still for a turn: the bits are those of never having been.
+/// Stopped in the middle, stopped while others have the GPU, left because others are to join, or standing still for a turn: the bits are those of
+/// never having been.
 #[test]
 fn stopped_and_resumed_it_comes_to_the_same_bits() {
     let launch = launch(&json!({}));
@@ -302,7 +321,7 @@ fn stopped_and_resumed_it_comes_to_the_same_bits() {
     assert!(reports.iter().any(went_on), "{reports:?}");
     assert_same("in turns", &turning.kept(&launch).1, &expected);
 
-    for outside in [Outside::Stop, Outside::StopInTurn] {
+    for outside in [Outside::Stop, Outside::StopInTurn, Outside::Company] {
         let job = Job::new();
         let (ending, reports) = job.run(launch.clone(), 1, device, outside).unwrap();
         assert_eq!(ending, Ending::Interrupted, "{reports:?}");
