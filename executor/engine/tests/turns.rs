@@ -250,7 +250,7 @@ fn a_hundred_turns_give_the_gpu_back() {
     // 5.8 million parameters: they, what products read of them and their gradients twice are 93 MB.
     const MIB: u64 = 80;
     let long = json!({
-        "engine": { "model": { "kind": "mlp", "hidden": [2048, 2048] } }, "stop": { "steps": 1000 }
+        "engine": { "model": { "kind": "mlp", "hidden": [2048, 2048] } }, "stop": { "steps": 500 }
     });
     let launch = Launch::new(1, 1, 1, job(long));
     let before = gpu_mib();
