@@ -5,9 +5,14 @@ pub(super) fn targets(losses: &[f64]) -> Vec<f64> {
     let mut sorted = losses.to_vec();
     sorted.sort_by(f64::total_cmp);
     let median = sorted[sorted.len() / 2];
-    // Diverged trials are bad enough at a thousand times the middle half's width.
-    let width = (sorted[sorted.len() * 3 / 4] - sorted[sorted.len() / 4]).max(1e-12);
-    let most = median + 1000.0 * width;
+    // How bad bad trials are says nothing of where good ones lie, and where training diverges it is a cliff that no smooth process follows.
+    let width = sorted[sorted.len() * 3 / 4] - sorted[sorted.len() / 4];
+    // Where most are equal, whoever is worse is not made equal too.
+    let most = if width > 0.0 {
+        median + width
+    } else {
+        f64::INFINITY
+    };
     let capped: Vec<f64> = losses.iter().map(|l| l.min(most)).collect();
     let scaled = standardise(&capped);
     let mut best = (f64::MIN, 1.0);
@@ -54,4 +59,25 @@ fn likelihood(scaled: &[f64], power: f64) -> f64 {
     let variance = warped.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
     let jacobian: f64 = scaled.iter().map(|x| x.signum() * x.abs().ln_1p()).sum();
     -0.5 * count * variance.max(1e-300).ln() + (power - 1.0) * jacobian
+}
+
+#[cfg(test)]
+mod tests {
+    use super::targets;
+
+    /// Where learning rates diverge is a cliff: its height must not make what lies at its foot look alike.
+    #[test]
+    fn how_bad_bad_trials_are_takes_nothing_from_the_good_ones() {
+        let with = |bad: f64| {
+            let mut losses: Vec<f64> = (0..12).map(|i| 0.20 + 0.01 * f64::from(i)).collect();
+            losses.extend([bad; 4]);
+            targets(&losses)
+        };
+        let [near, far] = [0.5, 5000.0].map(with);
+        assert_eq!(near, far, "of the bad ones only that they are bad counts");
+        let between = |targets: &[f64]| targets[11] - targets[0];
+        assert!(between(&far) > 1.0, "the good ones lie apart: {far:?}");
+        let alike = targets(&[0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.9]);
+        assert!(alike[7] > alike[0], "who is worse stays worse: {alike:?}");
+    }
 }
