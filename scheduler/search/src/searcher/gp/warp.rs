@@ -70,7 +70,7 @@ mod tests {
     fn how_bad_bad_trials_are_takes_nothing_from_the_good_ones() {
         let with = |bad: f64| {
             let mut losses: Vec<f64> = (0..12).map(|i| 0.20 + 0.01 * f64::from(i)).collect();
-            losses.extend([bad; 4]);
+            losses.extend([bad; 3]);
             targets(&losses)
         };
         let [near, far] = [0.5, 5000.0].map(with);
