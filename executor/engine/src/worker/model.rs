@@ -120,6 +120,17 @@ pub(super) fn by_example(network: &Network, loss: StepLoss) -> (f64, f64) {
     (loss_sum, loss.correct as f64 / targets)
 }
 
+/// What others are told of so many examples' pass.
+fn counts(network: &Network, loss: StepLoss, examples: usize) -> StepStats {
+    let (loss_sum, correct) = by_example(network, loss);
+    StepStats {
+        loss_sum,
+        correct: correct.round() as u64,
+        examples: examples as u64,
+        ..StepStats::default()
+    }
+}
+
 impl Model {
     /// Reads the data set and makes room, as worker `rank` of the launch's.
     ///
@@ -218,13 +229,7 @@ impl Model {
             gradients,
             ready,
         );
-        let (loss_sum, correct) = by_example(&self.network, loss);
-        let stats = StepStats {
-            loss_sum,
-            correct: correct.round() as u64,
-            examples: self.batches.examples() as u64,
-            ..StepStats::default()
-        };
+        let stats = counts(&self.network, loss, self.batches.examples());
         let times = StepTimes {
             data: loaded - began,
             compute: loaded.elapsed(),
@@ -321,13 +326,8 @@ impl Model {
         resident.begin(scale);
         resident.lay(&self.batches.load(train, step + 1));
         self.loaded = Some(step + 1);
-        let (loss_sum, correct) = by_example(&self.network, resident.wait()?);
-        let stats = StepStats {
-            loss_sum,
-            correct: correct.round() as u64,
-            examples: self.batches.examples() as u64,
-            ..StepStats::default()
-        };
+        let loss = resident.wait()?;
+        let stats = counts(&self.network, loss, self.batches.examples());
         let times = StepTimes {
             data: laid - began,
             compute: laid.elapsed(),
