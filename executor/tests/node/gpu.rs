@@ -123,7 +123,7 @@ impl Training {
     fn start(site: &Site, gib: u32, kind: &'static str) -> Self {
         let (lines, kept) = (site.path().join("lines"), site.path().join("kept.pt"));
         let mut environment = json!({ "LINES": lines, "GIB": gib.to_string(), "KIND": kind });
-        // A loader's processes end at once when their whole group is told to, which is an error to whoever waits for their next batch.
+        // Ranks would write over each other's; that a loader's processes do not get in the way of a stop is shown in `command.rs`.
         if kind == "alone" {
             environment["KEPT"] = json!(kept);
         }
