@@ -120,6 +120,41 @@ fn an_heir_answers_the_last_step_of_the_view_before() {
     assert_eq!(after, [expected.clone(), expected]);
 }
 
+/// The same, where a worker's gradients are on their way to the heir, under the view that it is in, and the next one comes meanwhile.
+#[test]
+fn a_push_that_the_next_view_overtakes_on_the_way_to_an_heir_has_its_answer() {
+    let ring = Ring::start(2, BSP);
+    let mut workers = ring.joined();
+    both(&mut workers, 0);
+    let addresses = ring.addresses(0);
+    workers[0]
+        .change(2, all(), &addresses, 2, Vec::new())
+        .unwrap();
+    for relay in &ring.first {
+        relay.mute();
+    }
+    let [chief, other] = &mut workers;
+    let after = thread::scope(|scope| {
+        let leading = scope.spawn(|| step(chief, 0, 1));
+        let late = scope.spawn(|| step(other, 1, 1));
+        for relay in &ring.first {
+            relay.wait_for_an_answer();
+        }
+        ring.others[0].slow_down_next();
+        ring.first[1].cut();
+        ring.others[0].wait_for_a_hold();
+        ring.first[0].cut();
+        let led = leading.join().unwrap();
+        ring.others[0].let_through();
+        [led, late.join().unwrap()]
+    });
+    let (expected, _) = reference(2, 0..2);
+    assert_eq!(after, [expected.clone(), expected]);
+    let after = both(&mut workers, 2);
+    let (expected, _) = reference(2, 0..3);
+    assert_eq!(after, [expected.clone(), expected]);
+}
+
 /// The chief asks whether a newcomer waits when it finds that a shard is lost: the heir answers.
 #[test]
 fn a_shard_that_is_lost_while_somebody_is_awaited_has_an_heir() {

@@ -1,12 +1,12 @@
 //! A worker's gradients come in: whether they are of this view and this step, and where they go.
 
 use super::exchange::{Exchange, moved};
-use super::state::Phase;
+use super::state::{Phase, State};
 use super::words::{Answer, Push, Refusal, Seat};
 use crate::assign::load;
 use crate::squeeze::Squeeze;
 use muster_model::spec::Consistency;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 /// Numbers of a push, and how it is encoded, if it is.
 pub type Expected = (usize, Option<Arc<Squeeze>>);
@@ -25,7 +25,7 @@ impl Exchange {
                 let view = state.view.as_ref().ok_or(Refusal::NotInitialised)?;
                 return Ok(Some((load(view.pieces(self.me)), state.squeeze.clone())));
             }
-            if state.number() > number && number > 0 && (self.backup() > 0 || self.is_heir()) {
+            if state.number() > number && number > 0 && self.may_have_missed() {
                 return Ok(None);
             }
             if state.number() > number || number == 0 {
@@ -63,8 +63,9 @@ impl Exchange {
                 Phase::Ready => {}
             }
             let present = state.number();
-            if number < present && (self.backup() > 0 || (self.is_heir() && !self.is_bsp())) {
-                return Ok(moved(&state, push.gradients));
+            if number < present && self.may_have_missed() {
+                // The next view has come while the gradients did.
+                return Ok(self.too_late(state, seat, clock, push.gradients));
             }
             if number != present {
                 return Err(Refusal::StaleView {
@@ -131,15 +132,30 @@ impl Exchange {
         self.answer_stale(self.lock(), seat, buffer)
     }
 
-    /// What a worker is told whose gradients of `clock` were computed under a view that is over. An heir has had them where every step
-    /// waits for all, or the view would not be over; they have no answer yet.
+    /// What a worker is told whose gradients of `clock` were computed under a view that is over.
     #[must_use]
     pub fn missed(&self, seat: Seat, clock: u64) -> Answer {
-        let state = self.lock();
+        self.too_late(self.lock(), seat, clock, Vec::new())
+    }
+
+    /// Whether a worker may push under a view that is over and be right to: steps do not wait for everyone, or what it was told of the
+    /// next view went down with the shard that this one goes on as.
+    fn may_have_missed(&self) -> bool {
+        self.backup() > 0 || self.is_heir()
+    }
+
+    /// An heir has had such gradients where every step waits for all, or the view would not be over; they have no answer yet.
+    fn too_late(
+        &self,
+        state: MutexGuard<'_, State>,
+        seat: Seat,
+        clock: u64,
+        buffer: Vec<f32>,
+    ) -> Answer {
         let has_them = self.is_bsp() && self.backup() == 0 && state.version > clock;
         match self.is_heir() && has_them {
             true => self.answer_bsp(state, seat, None, clock),
-            false => moved(&state, Vec::new()),
+            false => moved(&state, buffer),
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +17,9 @@ const MUTE: u8 = 1;
 /// Nothing passes, and nobody gets in.
 const CUT: u8 = 2;
 
+/// No greeting is as long, and every push of these tests is longer.
+const LONG: usize = 16 << 10;
+
 #[derive(Debug, Default)]
 struct Wire {
     mode: AtomicU8,
@@ -25,6 +28,9 @@ struct Wire {
     /// How many came in, and their ends.
     visits: AtomicU64,
     guests: Mutex<Vec<TcpStream>>,
+    /// Whoever comes in next has the last byte of anything long held back.
+    slows_next: AtomicBool,
+    holds_back: AtomicBool,
 }
 
 /// Listens, and passes on whatever comes to one address.
@@ -74,6 +80,24 @@ impl Relay {
         }
     }
 
+    /// Whoever comes in next does not get anything long through to its last byte, until [`Self::let_through`].
+    pub fn slow_down_next(&self) {
+        self.wire.slows_next.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits until something is held back.
+    pub fn wait_for_a_hold(&self) {
+        let began = Instant::now();
+        while !self.wire.holds_back.load(Ordering::SeqCst) {
+            assert!(began.elapsed() < PATIENCE, "nothing long came");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    pub fn let_through(&self) {
+        self.wire.holds_back.store(false, Ordering::SeqCst);
+    }
+
     /// Everyone who came in sees the connection closed, and nobody comes in any more. The other end notices nothing.
     pub fn cut(&self) {
         self.wire.mode.store(CUT, Ordering::SeqCst);
@@ -94,11 +118,23 @@ impl Wire {
         let there = (guest.try_clone().unwrap(), host.try_clone().unwrap());
         let back = (host, guest);
         let (wire, wire_back) = (Arc::clone(self), Arc::clone(self));
-        thread::spawn(move || wire.pass(there, false));
-        thread::spawn(move || wire_back.pass(back, true));
+        let is_slow = self.slows_next.swap(false, Ordering::SeqCst);
+        thread::spawn(move || wire.pass(there, false, is_slow));
+        thread::spawn(move || wire_back.pass(back, true, false));
     }
 
-    fn pass(&self, (mut from, mut to): (TcpStream, TcpStream), answers: bool) {
+    /// Everything but the last byte, which goes when the test says so.
+    fn hold_back(&self, to: &mut TcpStream, bytes: &[u8]) -> std::io::Result<()> {
+        let (last, others) = bytes.split_last().unwrap();
+        to.write_all(others)?;
+        self.holds_back.store(true, Ordering::SeqCst);
+        while self.holds_back.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        to.write_all(&[*last])
+    }
+
+    fn pass(&self, (mut from, mut to): (TcpStream, TcpStream), answers: bool, mut is_slow: bool) {
         let mut bytes = vec![0; 64 << 10];
         loop {
             let count = from.read(&mut bytes).unwrap_or(0);
@@ -111,6 +147,12 @@ impl Wire {
                 return;
             }
             match (mode, answers) {
+                (OPEN, _) | (MUTE, false) if is_slow && count > LONG => {
+                    is_slow = false;
+                    if self.hold_back(&mut to, &bytes[..count]).is_err() {
+                        return;
+                    }
+                }
                 (OPEN, _) | (MUTE, false) => {
                     if to.write_all(&bytes[..count]).is_err() {
                         return;
