@@ -22,6 +22,9 @@ const LEASE_MS: u32 = 4_000;
 /// Where no node is lost on purpose: beside an API server and its store, or with many processes on two cores, an executor may be silent for
 /// longer, and its tasks would start again.
 const CALM_LEASE_MS: u32 = 15_000;
+/// Longer than a dead scheduler stays away, as in earnest (`muster up` waits up to five seconds before it starts one again that dies again
+/// and again): else its nodes are lost with it, and their tasks begin again.
+pub const OUTLASTS_A_SCHEDULER_MS: u32 = 20_000;
 /// The daemon's own: longer than most stories' jobs wait.
 const QUANTUM_MS: u32 = 60_000;
 

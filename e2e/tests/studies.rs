@@ -2,7 +2,7 @@
 //! again in the middle, after which everything is as if it never had been.
 
 use muster_client::ClientError;
-use muster_e2e::cluster::{Cluster, Options, PATIENCE};
+use muster_e2e::cluster::{Cluster, OUTLASTS_A_SCHEDULER_MS, Options, PATIENCE};
 use muster_e2e::story::no_gpu_was_held_twice;
 use muster_e2e::study::{created, finished, sequence, trials};
 use muster_model::id::JobId;
@@ -41,7 +41,7 @@ fn document(name: &str) -> Value {
 
 #[tokio::test]
 async fn a_study_whose_scheduler_is_killed_again_and_again_is_the_same() {
-    let mut cluster = Cluster::start(NODES).await;
+    let mut cluster = Cluster::start_leasing(NODES, OUTLASTS_A_SCHEDULER_MS).await;
     bad_documents_are_refused_by_field(&cluster).await;
     let calm = created(&cluster, &document("calm")).await;
     let calm = finished(&cluster, calm, PATIENCE, |_| {}).await;

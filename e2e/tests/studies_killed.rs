@@ -1,7 +1,7 @@
 //! Sixty small trainings of a study whose scheduler is killed fifty times: the sequence of trials, promotions and the best result are
 //! those of an undisturbed run, and no rung is trained twice. It takes minutes, so `make bench-kills` runs it.
 
-use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::cluster::{Cluster, OUTLASTS_A_SCHEDULER_MS, Options};
 use muster_e2e::story::no_gpu_was_held_twice;
 use muster_e2e::study::{created, finished, sequence, trials};
 use muster_model::id::JobId;
@@ -13,9 +13,6 @@ use std::time::Duration;
 const NODES: Options = Options { nodes: 2, slots: 2 };
 const TRIALS: u32 = 60;
 const KILLS: u32 = 50;
-/// Longer than a dead scheduler stays away, as in earnest: else its nodes are lost with it, and their tasks begin again.
-const LEASE_MS: u32 = 20_000;
-/// `muster up` waits up to five seconds before it starts a daemon again that dies again and again.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// Trainings of a fraction of a second an epoch.
@@ -98,7 +95,7 @@ impl Killer {
 #[tokio::test]
 #[ignore = "takes minutes: make bench-kills"]
 async fn sixty_trials_and_fifty_kills_come_to_what_they_come_to_undisturbed() {
-    let mut cluster = Cluster::start_leasing(NODES, LEASE_MS).await;
+    let mut cluster = Cluster::start_leasing(NODES, OUTLASTS_A_SCHEDULER_MS).await;
     let calm = created(&cluster, &document("calm")).await;
     let calm = finished(&cluster, calm, PATIENCE, |_| {}).await;
     let hit = created(&cluster, &document("hit")).await;
