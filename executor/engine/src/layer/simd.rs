@@ -1,9 +1,9 @@
-//! Compiles a loop twice, for the baseline instruction set and for AVX2, and picks by what the processor has.
+//! Compiles a loop three times, for the baseline instruction set, for AVX2 and for AVX-512, and picks by what the processor has.
 //!
-//! The compiler never contracts a multiplication and an addition by itself, so both give the same bits. Explicit intrinsics were
+//! The compiler never contracts a multiplication and an addition by itself, so all give the same bits. Explicit intrinsics were
 //! rejected: these loops are short and the compiler vectorises them well once it may use wide registers.
 
-/// Wraps function items so that their bodies exist in both versions. Only for loops over slices, where the check, one load and
+/// Wraps function items so that their bodies exist in every version. Only for loops over slices, where the check, one load and
 /// one branch, vanishes.
 macro_rules! vectorised {
     ($($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block)*) => {$(
@@ -14,9 +14,21 @@ macro_rules! vectorised {
 
             #[cfg(target_arch = "x86_64")]
             {
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+                fn avx512($($arg: $ty),*) $(-> $ret)? {
+                    portable($($arg),*)
+                }
                 #[target_feature(enable = "avx2")]
                 fn avx2($($arg: $ty),*) $(-> $ret)? {
                     portable($($arg),*)
+                }
+                // No processor has these without the foundation.
+                if std::arch::is_x86_feature_detected!("avx512bw")
+                    && std::arch::is_x86_feature_detected!("avx512dq")
+                    && std::arch::is_x86_feature_detected!("avx512vl")
+                {
+                    // SAFETY: the processor has these parts of AVX-512, as just checked.
+                    return unsafe { avx512($($arg),*) };
                 }
                 if std::arch::is_x86_feature_detected!("avx2") {
                     // SAFETY: the processor has AVX2, as just checked.
