@@ -1,5 +1,6 @@
 //! Matrix products on slices: the one place that calls `gemm`.
 
+use super::math;
 use super::simd::vectorised;
 use gemm::{Parallelism, gemm};
 use std::cell::Cell;
@@ -123,11 +124,16 @@ pub(crate) fn multiply_columns(
     if rhs.col_stride != 1 && n > 1 && m > 1 {
         // `gemm` packs a transposed right-hand side number by number, in 3 ns each; moving whole registers takes a tenth.
         let mut room = TRANSPOSED.take();
-        room.resize(room.len().max(k * n), 0.0);
-        let copy = &mut room[..k * n];
-        transpose(rhs.data, rhs.col_stride, n, k, copy);
-        let rhs = Matrix::new(copy, k, n);
-        multiply_columns(out, [stride, first], write, lhs, rhs, threads);
+        let is_worth_turning = m >= LEAST_TURNED && m * (k + 2 * n) < k * n;
+        match is_worth_turning {
+            true => multiply_turned(out, [stride, first], write, lhs, rhs, threads, &mut room),
+            false => {
+                let copy = at_least(&mut room, k * n);
+                transpose(rhs.data, rhs.col_stride, n, k, copy);
+                let rhs = Matrix::new(copy, k, n);
+                multiply_columns(out, [stride, first], write, lhs, rhs, threads);
+            }
+        }
         TRANSPOSED.set(room);
         return;
     }
@@ -161,6 +167,49 @@ pub(crate) fn multiply_columns(
             parallelism,
         );
     }
+}
+
+/// Rows of a result that fill enough of a micro-kernel's registers when they are its columns.
+const LEAST_TURNED: usize = 32;
+
+/// As [`multiply_columns`] of a transposed right-hand side that is larger than the other two matrices: its transpose, which lies as `gemm`
+/// likes it, times the left-hand side's is the result's. `room` is for the small matrices, turned.
+fn multiply_turned(
+    out: &mut [f32],
+    [stride, first]: [usize; 2],
+    write: Write,
+    lhs: Matrix<'_>,
+    rhs: Matrix<'_>,
+    threads: usize,
+    room: &mut Vec<f32>,
+) {
+    let (m, n, k) = (lhs.rows, rhs.cols, lhs.cols);
+    let room = at_least(room, m * (k + 2 * n));
+    let (turned, room) = room.split_at_mut(m * k);
+    let (product, result) = room.split_at_mut(m * n);
+    // Rows of `lhs` may lie far apart, or its columns may be rows already.
+    if lhs.row_stride == 1 {
+        for (row, line) in turned.chunks_exact_mut(m).enumerate() {
+            line.copy_from_slice(&lhs.data[row * lhs.col_stride..][..m]);
+        }
+    } else {
+        transpose(lhs.data, lhs.row_stride, m, k, turned);
+    }
+    let turned = Matrix::new(turned, k, m);
+    multiply(product, Write::Overwrite, rhs.transposed(), turned, threads);
+    transpose(product, m, n, m, result);
+    for (to, from) in out.chunks_exact_mut(stride).zip(result.chunks_exact(n)) {
+        let to = &mut to[first..first + n];
+        match write {
+            Write::Overwrite => to.copy_from_slice(from),
+            Write::Add => math::add(to, from),
+        }
+    }
+}
+
+fn at_least(room: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    room.resize(room.len().max(len), 0.0);
+    &mut room[..len]
 }
 
 /// Columns of a right-hand side that lie together in [`Strips`].
@@ -235,25 +284,41 @@ pub(crate) fn multiply_strips(
     }
 }
 
+/// Rows and columns of what [`transpose`] turns at a time: 16 KiB, half of the first-level cache.
+const TILE: usize = 64;
+
 vectorised! {
-    /// `out` is columns × rows; row `i` of `data` begins at `i · stride`. By blocks that fit into registers.
+    /// `out` is columns × rows; row `i` of `data` begins at `i · stride`. By blocks that fit into registers, and tiles of them without gaps,
+    /// as lines of a matrix that is as wide as a power of two would drive each other out of the cache.
     pub(crate) fn transpose(data: &[f32], stride: usize, rows: usize, columns: usize, out: &mut [f32]) {
         const SIDE: usize = 8;
+        let mut tile = [0.0; TILE * TILE];
         let (whole_rows, whole_columns) = (rows - rows % SIDE, columns - columns % SIDE);
-        for row in (0..whole_rows).step_by(SIDE) {
-            for column in (0..whole_columns).step_by(SIDE) {
-                let mut block = [[0.0; SIDE]; SIDE];
-                for (i, line) in block.iter_mut().enumerate() {
-                    line.copy_from_slice(&data[(row + i) * stride + column..][..SIDE]);
-                }
-                let mut turned = [[0.0; SIDE]; SIDE];
-                for i in 0..SIDE {
-                    for j in 0..SIDE {
-                        turned[j][i] = block[i][j];
+        for first_row in (0..whole_rows).step_by(TILE) {
+            let height = TILE.min(whole_rows - first_row);
+            for first_column in (0..whole_columns).step_by(TILE) {
+                let width = TILE.min(whole_columns - first_column);
+                for row in (0..height).step_by(SIDE) {
+                    for column in (0..width).step_by(SIDE) {
+                        let mut block = [[0.0; SIDE]; SIDE];
+                        for (i, line) in block.iter_mut().enumerate() {
+                            let at = (first_row + row + i) * stride + first_column + column;
+                            line.copy_from_slice(&data[at..][..SIDE]);
+                        }
+                        let mut turned = [[0.0; SIDE]; SIDE];
+                        for i in 0..SIDE {
+                            for j in 0..SIDE {
+                                turned[j][i] = block[i][j];
+                            }
+                        }
+                        for (j, line) in turned.iter().enumerate() {
+                            tile[(column + j) * TILE + row..][..SIDE].copy_from_slice(line);
+                        }
                     }
                 }
-                for (j, line) in turned.iter().enumerate() {
-                    out[(column + j) * rows + row..][..SIDE].copy_from_slice(line);
+                for column in 0..width {
+                    let at = (first_column + column) * rows + first_row;
+                    out[at..][..height].copy_from_slice(&tile[column * TILE..][..height]);
                 }
             }
         }
@@ -298,6 +363,39 @@ mod tests {
     }
 
     #[test]
+    fn a_wide_transposed_right_hand_side_is_the_definition_in_whole_and_in_columns() {
+        // So that it is larger than the other two.
+        let (m, n, k) = (LEAST_TURNED + 3, 300, 203);
+        assert!(m * (k + 2 * n) < n * k);
+        let a: Vec<f32> = (0..m * k).map(|i| (i * 37 % 11) as f32 - 5.0).collect();
+        let a_transposed: Vec<f32> = (0..k * m).map(|i| a[(i % m) * k + i / m]).collect();
+        let b: Vec<f32> = (0..n * k).map(|i| (i * 53 % 13) as f32 - 6.0).collect();
+        let expected =
+            |i: usize, j: usize| -> f32 { (0..k).map(|at| a[i * k + at] * b[j * k + at]).sum() };
+        for lhs in [
+            Matrix::new(&a, m, k),
+            Matrix::new(&a_transposed, k, m).transposed(),
+        ] {
+            let rhs = Matrix::new(&b, n, k).transposed();
+            let (stride, first) = (n + 7, 4);
+            let mut out = vec![1.0; m * stride];
+            multiply_columns(&mut out, [stride, first], Write::Overwrite, lhs, rhs, 1);
+            multiply_columns(&mut out, [stride, first], Write::Add, lhs, rhs, 2);
+            for (at, value) in out.iter().enumerate() {
+                let (i, j) = (at / stride, at % stride);
+                let is_inside = (first..first + n).contains(&j);
+                // Whole numbers, whose sums are exact.
+                let wanted = if is_inside {
+                    2.0 * expected(i, j - first)
+                } else {
+                    1.0
+                };
+                assert!(*value == wanted, "{i}, {j}: {value}, not {wanted}");
+            }
+        }
+    }
+
+    #[test]
     fn a_product_of_columns_leaves_the_others() {
         // Columns 1 and 2 of 2×4 times columns 0 and 1 of 2×3, into columns 1 and 2 of 2×3.
         let a: Vec<f32> = (0..8).map(|i| i as f32).collect();
@@ -325,8 +423,14 @@ mod tests {
 
     #[test]
     fn transposing_moves_every_number() {
-        for (rows, columns, stride) in [(1, 1, 1), (8, 8, 8), (9, 17, 20), (3, 30, 30), (40, 7, 9)]
-        {
+        for (rows, columns, stride) in [
+            (1, 1, 1),
+            (8, 8, 8),
+            (9, 17, 20),
+            (3, 30, 30),
+            (40, 7, 9),
+            (150, 203, 210),
+        ] {
             let data: Vec<f32> = (0..rows * stride).map(|i| i as f32).collect();
             let mut out = vec![f32::NAN; rows * columns];
             transpose(&data, stride, rows, columns, &mut out);
