@@ -7,8 +7,8 @@ use super::{Circle, Sum, pieces};
 use crate::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
 use std::ops::Range;
 
-/// Floats of one piece of a segment, 1 MiB.
-const PIECE: usize = 256 << 10;
+/// Floats of one piece of a segment, 256 KiB: what has come goes on while it is in the cache still, also where tasks share cores.
+const PIECE: usize = 64 << 10;
 
 /// Which of the two rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
