@@ -1,6 +1,7 @@
 //! One TCP connection: frames out by vectored writes straight from the arenas, frames in straight into them.
 
 use super::frame::{FrameError, HEADER_BYTES, Header, Kind};
+use super::loopback::unbrake;
 use crate::clock;
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -67,7 +68,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Takes over a fresh socket: no Nagle delay, keepalive and user timeout so that a vanished machine is noticed.
+    /// Takes over a fresh socket: no Nagle delay, keepalive and user timeout so that a vanished machine is noticed, and no pacing within this one.
     ///
     /// # Errors
     /// [`WireError::Io`] when the socket refuses its options.
@@ -83,6 +84,7 @@ impl Connection {
             socket.set_tcp_user_timeout(Some(PEER_SILENCE))
         };
         setup().map_err(WireError::io("set up a connection"))?;
+        unbrake(&stream);
         Ok(Self { stream })
     }
 

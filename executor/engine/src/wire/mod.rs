@@ -16,6 +16,7 @@ mod connection;
 mod frame;
 mod greet;
 pub mod hello;
+mod loopback;
 pub mod view;
 
 pub use connection::{Connection, WireError};
