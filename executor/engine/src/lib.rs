@@ -21,6 +21,7 @@ pub mod collective;
 pub mod compress;
 pub mod document;
 pub mod fabric;
+pub mod pages;
 pub mod shard;
 pub mod squeeze;
 pub mod stop;
@@ -30,4 +31,3 @@ pub mod worker;
 
 mod clock;
 mod log;
-mod pages;

@@ -1,5 +1,6 @@
-//! Memory for arenas: in huge pages where the kernel gives them, whose translations the processor keeps while it goes over an arena.
+//! Memory for arenas and what is sent of them: in huge pages where the kernel gives them, whose translations the processor keeps while it goes over an arena.
 
+use bytemuck::Pod;
 use rustix::mm::{Advice, madvise};
 
 /// Of a huge page, on x86-64 and on most others.
@@ -7,8 +8,8 @@ const HUGE: usize = 2 << 20;
 
 /// Zeros; untouched, they take no memory.
 #[must_use]
-pub fn zeros(len: usize) -> Vec<f32> {
-    let mut values = vec![0.0; len];
+pub fn zeros<T: Pod>(len: usize) -> Vec<T> {
+    let mut values = vec![T::zeroed(); len];
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
     let first = bytes.as_ptr().align_offset(HUGE);
     let whole = bytes.len().saturating_sub(first) / HUGE * HUGE;
@@ -19,4 +20,12 @@ pub fn zeros(len: usize) -> Vec<f32> {
         let _ = unsafe { madvise(start.cast(), whole, Advice::LinuxHugepage) };
     }
     values
+}
+
+/// Makes `values` so many numbers, whatever they are, for somebody to write.
+pub fn resize<T: Pod>(values: &mut Vec<T>, len: usize) {
+    match values.capacity() < len {
+        true => *values = zeros(len),
+        false => values.resize(len, T::zeroed()),
+    }
 }

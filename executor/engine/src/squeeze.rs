@@ -13,6 +13,7 @@ use crate::compress::{
     Norm, Plan, PlanError, Rounding, build,
 };
 use crate::model::Block;
+use crate::pages;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -93,7 +94,7 @@ impl Squeeze {
         feedback: &mut Feedback,
         out: &mut Vec<u8>,
     ) {
-        out.resize(self.max_push_bytes(), 0);
+        pages::resize(out, self.max_push_bytes());
         let mut written = 0;
         for (part, planned) in self.parts.iter().zip(self.push.blocks()) {
             let state = feedback.state(part.global.clone());
@@ -135,7 +136,7 @@ impl Squeeze {
         known: &mut [f32],
         out: &mut Vec<u8>,
     ) {
-        out.resize(self.max_pull_bytes(), 0);
+        pages::resize(out, self.max_pull_bytes());
         let mut written = 0;
         let mut scratch = Vec::new();
         for (part, planned) in self.parts.iter().zip(self.push.blocks()) {

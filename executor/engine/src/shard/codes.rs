@@ -4,8 +4,10 @@ use super::exchange::Exchange;
 use super::state::State;
 use super::step::NOISE_EVERY;
 use super::tensors::Factors;
+use super::words::Push;
 use crate::optimizer::Rule;
 use crate::squeeze::{Salt, Squeeze};
+use muster_model::id::TaskId;
 use std::sync::Arc;
 
 impl Exchange {
@@ -15,6 +17,11 @@ impl Exchange {
         let whole = self.clips || self.is_replicated;
         let whole = whole || matches!(self.recipe.optimizer.rule, Rule::Lars { .. });
         self.answers_encoded() && !whole && squeeze.is_fixed()
+    }
+
+    /// Memory for codes that are kept.
+    pub(super) fn spare_codes(&self) -> Vec<u8> {
+        self.lock().spare_codes.pop().unwrap_or_default()
     }
 
     /// Whether the step that is complete can be applied from codes: all have sent some, of the present layout. Not where the gradients' noise
@@ -39,17 +46,24 @@ impl Exchange {
             ..Factors::default()
         };
         let squeeze = state.squeeze.clone().expect("pushes are encoded by it");
-        let codes = pushes.iter().filter_map(|(_, push)| push.codes.as_ref());
-        let codes: Vec<&[u8]> = codes.map(|codes| codes.bytes.as_slice()).collect();
+        let (codes, pushes): (Vec<Vec<u8>>, Vec<(TaskId, Push)>) = pushes
+            .into_iter()
+            .filter_map(|(task, mut push)| {
+                let codes = push.codes.take()?;
+                Some((codes.bytes, (task, push)))
+            })
+            .unzip();
         let salt = Salt {
             seed: self.recipe.seed,
             step: state.updates,
         };
-        let mut deltas = Vec::new();
+        let mut deltas = state.take_deltas();
         let mut tensors = state.tensors.write().expect("no update has panicked");
         let update = (state.updates, factors);
-        tensors.update_encoded((&squeeze, salt), &codes, update, &mut deltas);
+        let all: Vec<&[u8]> = codes.iter().map(Vec::as_slice).collect();
+        tensors.update_encoded((&squeeze, salt), &all, update, &mut deltas);
         drop(tensors);
+        state.spare_codes = codes;
         state.deltas = Some(Arc::new(deltas));
         state.completed();
         let (first, buffer) = self.give_back(state, pushes);

@@ -9,6 +9,7 @@ use super::room::Broken;
 use super::tensors::{Factors, Tensors};
 use super::words::Refusal;
 use crate::assign::{Piece, load};
+use crate::pages;
 use crate::wire::view::Shipped;
 use crate::wire::{Connection, Header, Kind, WireError};
 use muster_model::id::TaskId;
@@ -78,10 +79,8 @@ impl Copies {
                     // Read before anything is refused: an owner in the middle of a long sum would find the line dead, and take
                     // itself for one without a copy where it is to learn that it is another.
                     let most = recipe.parameters();
-                    sum.resize(
-                        most.min(header.payload_bytes as usize / size_of::<f32>()),
-                        0.0,
-                    );
+                    let numbers = header.payload_bytes as usize / size_of::<f32>();
+                    pages::resize(&mut sum, most.min(numbers));
                     connection.receive_payload(header, &mut [&mut sum])?;
                     self.go_on(owner, connection, shipped, &mut sum)?;
                 }

@@ -5,6 +5,7 @@ use super::outbox::Outbox;
 use super::parts::Pushed;
 use super::room::Broken;
 use super::words::{Answer, Codes, Push, Seat};
+use crate::pages;
 use crate::parts;
 use crate::wire::hello::{AnswerHead, PartHead, PushHead, decode_task, decode_u64};
 use crate::wire::view::Handover;
@@ -30,19 +31,22 @@ pub(super) fn receive_push(
     let mut kept = None;
     match (header.kind, squeeze) {
         (Kind::Codes, Some(squeeze)) => {
+            if codes.capacity() == 0 {
+                *codes = exchange.spare_codes();
+            }
             connection.receive_bytes(header, squeeze.max_push_bytes(), codes)?;
             if exchange.keeps_codes(&squeeze) && codes.len() == squeeze.max_push_bytes() {
                 let bytes = std::mem::take(codes);
                 kept = Some(Codes { squeeze, bytes });
             } else {
-                gradients.resize(parameters, 0.0);
+                pages::resize(&mut gradients, parameters);
                 squeeze
                     .decode_push(codes, &mut gradients)
                     .map_err(|_| WireError::Malformed("encoded push"))?;
             }
         }
         (Kind::Push, None) => {
-            gradients.resize(parameters, 0.0);
+            pages::resize(&mut gradients, parameters);
             connection.receive_payload(header, &mut [&mut gradients])?;
         }
         (got, _) => return Err(WireError::Unexpected { got }.into()),

@@ -116,6 +116,8 @@ pub(super) struct State {
     pub squeeze: Option<Arc<Squeeze>>,
     /// The answer of the step that was completed last, where answers are encoded.
     pub deltas: Option<Arc<Vec<u8>>>,
+    /// Memory of codes that are applied.
+    pub spare_codes: Vec<Vec<u8>>,
     /// Of completed steps under BSP, of applied pushes otherwise; the chief takes it with each answer.
     pub stats: StepStats,
     /// The turn in which all stand still after the step that was completed last.
@@ -157,6 +159,7 @@ impl State {
             tensors: Arc::new(RwLock::new(tensors)),
             squeeze: None,
             deltas: None,
+            spare_codes: Vec::new(),
             stats: StepStats::default(),
             hold: 0,
             moving: None,
@@ -212,6 +215,12 @@ impl State {
                 in_order: false,
                 never_came: true,
             })
+    }
+
+    /// Memory for an answer: that of the one before, where nobody is sent it any more.
+    pub fn take_deltas(&mut self) -> Vec<u8> {
+        let before = self.deltas.take();
+        before.and_then(Arc::into_inner).unwrap_or_default()
     }
 
     /// BSP: some worker has departed without having pushed the present step.

@@ -220,12 +220,12 @@ impl Exchange {
             let tensors = state.tensors.read().expect("no update has panicked");
             state.noise.whole = tensors.square_norm(&sum.1, factors.scale);
         }
-        if let Some(squeeze) = state.squeeze.as_ref().filter(|_| self.answers_encoded()) {
+        if let Some(squeeze) = state.squeeze.clone().filter(|_| self.answers_encoded()) {
             let salt = Salt {
                 seed: self.recipe.seed,
                 step: state.updates,
             };
-            let mut deltas = Vec::new();
+            let mut deltas = state.take_deltas();
             let mut tensors = state.tensors.write().expect("no update has panicked");
             let (parameters, known) = tensors.parameters_and_known();
             squeeze.encode_pull(salt, parameters, known, &mut deltas);

@@ -1,6 +1,7 @@
 //! What the exchange is given and what it answers.
 
 use super::tensors::Tensors;
+use crate::pages;
 use crate::squeeze::Squeeze;
 use crate::wire::hello::{NoisePart, StepStats};
 use crate::wire::view::{Departed, View};
@@ -29,7 +30,7 @@ impl Push {
     /// Decodes what has come encoded.
     pub fn decode(&mut self, parameters: usize) {
         if let Some(Codes { squeeze, bytes }) = self.codes.take() {
-            self.gradients.resize(parameters, 0.0);
+            pages::resize(&mut self.gradients, parameters);
             let decoded = squeeze.decode_push(&bytes, &mut self.gradients);
             decoded.expect("codes of the right length");
         }

@@ -3,6 +3,7 @@
 use super::frame::{FrameError, HEADER_BYTES, Header, Kind};
 use super::loopback::unbrake;
 use crate::clock;
+use crate::pages;
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
@@ -186,7 +187,7 @@ impl Connection {
                 expected: limit as u64,
             });
         }
-        out.resize(header.payload_bytes as usize, 0);
+        pages::resize(out, header.payload_bytes as usize);
         self.stream
             .read_exact(out)
             .map_err(WireError::io("read a payload"))

@@ -6,6 +6,7 @@
 
 use super::chunk::{Rules, share};
 use super::{CHUNK, Factors, Tensors};
+use crate::pages;
 use crate::squeeze::{Salt, Squeeze, Stretch};
 
 /// Fewer stretches than this are not worth starting a thread for.
@@ -49,7 +50,7 @@ impl Tensors {
         out: &mut Vec<u8>,
     ) {
         assert!(!self.looks_at_whole_tensors(), "a stretch is no tensor");
-        out.resize(squeeze.max_pull_bytes(), 0);
+        pages::resize(out, squeeze.max_pull_bytes());
         let rules = Rules {
             optimizer: &self.optimizer,
             segments: &self.segments,
