@@ -51,8 +51,8 @@ pub(super) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
     }
 }
 
-/// Asks for the cache line of number `index`, if there is one. For places that are jumped to; runs are best left to the processor,
-/// which does them better by itself.
+/// Asks for the cache line of number `index`, if there is one. For places that are jumped to, and for what comes after a pass over the
+/// cache; runs are best left to the processor, which does them better by itself.
 #[inline(always)]
 pub(super) fn prefetch(values: &[f32], index: usize) {
     #[cfg(target_arch = "x86_64")]
