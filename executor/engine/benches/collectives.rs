@@ -9,6 +9,8 @@
 
 use muster_engine::collective::{self, Algorithm, all_reduce_arena};
 use muster_engine::fabric::{Arena, Credentials, Fabric, Member, Options, Port, View};
+use muster_engine::pages;
+use muster_engine::wire::Connection;
 use muster_model::id::{JobId, TaskId};
 use std::collections::BTreeMap;
 use std::fs;
@@ -222,7 +224,8 @@ fn member(side: &str) {
         .find(|(name, _)| *name == side)
         .expect("a side");
     if *side == Side::Copy {
-        let (from, mut to) = (vec![1.0f32; floats], vec![0.0f32; floats]);
+        let (mut from, mut to): (Vec<f32>, Vec<f32>) = (pages::zeros(floats), pages::zeros(floats));
+        from.fill(1.0);
         for _ in 0..rounds {
             let began = Instant::now();
             to.copy_from_slice(std::hint::black_box(&from));
@@ -252,8 +255,8 @@ fn member(side: &str) {
     };
     let mut fabric = Fabric::join(&port, view, &options).expect("the view");
     let mut arena = Arena::new(floats).expect("an arena");
-    let mut private = vec![0.0f32; floats];
-    let mut own = vec![1.0f32; floats];
+    let mut private: Vec<f32> = pages::zeros(floats);
+    let mut own: Vec<f32> = pages::zeros(floats);
     if !matches!(side, Side::Rings(_)) {
         fabric.share(&arena).expect("the arena is shared");
     }
@@ -311,7 +314,9 @@ fn bare_ring(meeting: &Path, rank: usize, ranks: usize, floats: usize, rounds: u
     };
     let (mut before, _) = listener.accept().expect("the rank before");
     for stream in [&next, &before] {
-        stream.set_nodelay(true).expect("no delay");
+        // The data plane's options, which belong to the socket and stay when the duplicate goes.
+        let duplicate = stream.try_clone().expect("a descriptor");
+        drop(Connection::new(duplicate).expect("options"));
     }
     let bytes = floats * 4 / ranks * 2 * (ranks - 1);
     let (sent, mut got) = (vec![1u8; bytes], vec![0u8; bytes]);

@@ -1,12 +1,14 @@
 //! What compressing 100 MB of gradients costs on one thread, as a share of what copying them costs in the same run.
 //!
 //! The sides take turns, so that a noisy machine disturbs all alike, and medians of the thread's own CPU time are compared. Each
-//! codec with error feedback keeps its state from round to round, as in training; the gradients alternate between two sets.
+//! codec with error feedback keeps its state from round to round, as in training; the gradients alternate between two sets. Gradients, state and
+//! the copy lie in huge pages, as an arena does.
 
 use muster_engine::compress::{
     Codec, Correction, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane, Qsgd, Rounding, Scale,
     Selection, Sparse, State, TernGrad, decode, encode, max_encoded_bytes,
 };
+use muster_engine::pages;
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 
@@ -21,7 +23,7 @@ fn main() {
         .into_iter()
         .map(|(name, target, codec)| Side::new(name, target, codec))
         .collect();
-    let mut copy = vec![1.0f32; LEN];
+    let mut copy = pages::zeros(LEN);
     let mut copies = Vec::new();
     for round in 0..ROUNDS {
         let gradients = &gradients[round % 2];
@@ -146,7 +148,7 @@ struct Side {
 impl Side {
     fn new(name: &'static str, target: &'static str, codec: Box<dyn Codec>) -> Self {
         let plane = |plane| match codec.planes().contains(&plane) {
-            true => vec![0.0; LEN],
+            true => pages::zeros(LEN),
             false => Vec::new(),
         };
         Self {
@@ -154,7 +156,7 @@ impl Side {
             target,
             residual: plane(Plane::Residual),
             velocity: plane(Plane::Velocity),
-            out: vec![0; max_encoded_bytes(&*codec, LEN)],
+            out: pages::zeros(max_encoded_bytes(&*codec, LEN)),
             codec,
             bytes: 0,
             encode: Vec::new(),
@@ -218,11 +220,11 @@ fn gradients(seed: u64) -> Vec<f32> {
             .wrapping_add(1_442_695_040_888_963_407);
         (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
     };
-    (0..LEN)
-        .map(|index| {
-            let scale = 0.01 / (1.0 + (index >> 20) as f32);
-            let normal = draw() + draw() + draw() + draw();
-            scale * normal * (0.3 + normal * normal)
-        })
-        .collect()
+    let mut gradients = pages::zeros(LEN);
+    for (index, gradient) in gradients.iter_mut().enumerate() {
+        let scale = 0.01 / (1.0 + (index >> 20) as f32);
+        let normal = draw() + draw() + draw() + draw();
+        *gradient = scale * normal * (0.3 + normal * normal);
+    }
+    gradients
 }

@@ -21,8 +21,10 @@ use muster_engine::data::{GlobalBatches, slice};
 use muster_engine::document;
 use muster_engine::model::Batch;
 use muster_engine::optimizer::Optimizer;
+use muster_engine::pages;
 use muster_engine::shard::{Exchange, Identity, Recipe, Shard};
 use muster_engine::stop::StopFlag;
+use muster_engine::wire::Connection;
 use muster_engine::wire::hello::{Guest, Hello, StepStats};
 use muster_engine::worker::{self, Address, Reply, Reporter, Shards, Surroundings, first_view};
 use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
@@ -46,7 +48,7 @@ const SHARD: TaskId = TaskId(Uuid::from_u128(2));
 
 fn main() {
     if std::env::args().any(|argument| argument == "codecs") {
-        println!("{}", compressed_rows().join("\n"));
+        say_compressed(&compressed_rows());
         return;
     }
     if std::env::args().any(|argument| argument == "limited") {
@@ -65,12 +67,7 @@ fn main() {
     ];
     let compressed = compressed_rows();
     say_limited(&limited::rows());
-    println!("\npush + pull, 2 workers and 2 shards over loopback, {PAIRS_MB} MB each way, SGD");
-    println!(
-        "{:>10} {:>12} {:>14} {:>14} {:>10}",
-        "codec", "ms a step", "GB/s a worker", "times plain", "CPU ms"
-    );
-    println!("{}", compressed.join("\n"));
+    say_compressed(&compressed);
     println!("\npush + pull, one worker and one shard over loopback");
     println!(
         "{:>10} {:>12} {:>12} {:>12} {:>7} {:>7} {:>8}",
@@ -84,6 +81,15 @@ fn main() {
         "model", "bare ex/s", "worker ex/s", "ratio"
     );
     println!("{}", training.join("\n"));
+}
+
+fn say_compressed(rows: &[String]) {
+    println!("\npush + pull, 2 workers and 2 shards, {PAIRS_MB} MB each way, SGD");
+    println!(
+        "{:>12} {:>10} {:>12} {:>14} {:>14} {:>10}",
+        "wire MB/s", "codec", "ms a step", "GB/s a worker", "times plain", "CPU ms"
+    );
+    println!("{}", rows.join("\n"));
 }
 
 fn say_limited(rows: &[String]) {
@@ -148,8 +154,16 @@ fn exchange_row(megabytes: usize) -> String {
     )
 }
 
-/// Steps of two workers with two shards, each a thread with its connections, plain and encoded by turns.
+/// Over a wire of 1 Gbit/s each way for each worker, and over loopback itself.
 fn compressed_rows() -> Vec<String> {
+    [(125e6, 6), (f64::INFINITY, 12)]
+        .into_iter()
+        .flat_map(|(rate, rounds)| compressed_over(rate, rounds))
+        .collect()
+}
+
+/// Steps of two workers with two shards, each a thread with its connections, plain and encoded by turns.
+fn compressed_over(rate: f64, rounds: usize) -> Vec<String> {
     let codecs = [
         ("plain", None),
         ("one_bit", Some(CodecConfig::OneBit {})),
@@ -164,15 +178,15 @@ fn compressed_rows() -> Vec<String> {
     ];
     let mut pairs: Vec<Pair> = codecs
         .iter()
-        .map(|(_, codec)| Pair::start(*codec))
+        .map(|(_, codec)| Pair::start(*codec, rate))
         .collect();
     let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
     let mut cpu: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
-    for round in 0..12 {
+    for round in 0..rounds {
         for (at, pair) in pairs.iter_mut().enumerate() {
             let (began, before) = (Instant::now(), process_cpu());
             pair.step();
-            if round >= 3 {
+            if round >= rounds / 4 {
                 seconds[at].push(began.elapsed().as_secs_f64());
                 cpu[at].push(process_cpu() - before);
             }
@@ -183,7 +197,8 @@ fn compressed_rows() -> Vec<String> {
     let bytes = 2.0 * (PAIRS_MB << 20) as f64;
     let row = |((name, _), (took, cpu)): (&(&str, Option<CodecConfig>), (&f64, f64))| {
         format!(
-            "{name:>10} {:>12.1} {:>14.2} {:>14.2} {:>10.1}",
+            "{:>12.0} {name:>10} {:>12.1} {:>14.2} {:>14.2} {:>10.1}",
+            rate / 1e6,
             took * 1e3,
             bytes / took / 1e9,
             seconds[0] / took,
@@ -212,7 +227,8 @@ struct Pair {
 }
 
 impl Pair {
-    fn start(codec: Option<CodecConfig>) -> Self {
+    /// Each worker on a wire of so many bytes a second, each way, of which either shard has half.
+    fn start(codec: Option<CodecConfig>, rate: f64) -> Self {
         let size = (PAIRS_MB << 20) / 4;
         let codecs = codec.map(|codec| Codecs {
             codec,
@@ -235,7 +251,14 @@ impl Pair {
                     to: None,
                     says_held: false,
                 };
-                let mut shards = Shards::join(&addresses, size, &hello).expect("a shard");
+                let reached = addresses
+                    .iter()
+                    .map(|(shard, address)| match rate.is_finite() {
+                        true => (*shard, limited::relay(address, rate / 2.0)),
+                        false => (*shard, address.clone()),
+                    });
+                let reached: Vec<Address> = reached.collect();
+                let mut shards = Shards::join(&reached, size, &hello).expect("a shard");
                 if let Some(codecs) = codecs.clone() {
                     let made = shards.compress(codecs, &recipe.blocks, 1);
                     made.expect("codecs");
@@ -254,14 +277,17 @@ impl Pair {
             extras: Vec::new(),
         };
         workers[0].begin(view, 0, 0, &contents).expect("content");
-        let mut parameters = vec![vec![0.0; size]; 2];
+        let mut parameters = vec![pages::zeros(size), pages::zeros(size)];
         let pulled = workers[1].pull(&mut parameters[1], &|| true);
         assert!(matches!(pulled, Ok(Reply::Parameters { .. })));
         workers[1].follow().expect("a view");
-        let noise = |i: usize| ((i * 7_919) % 2_003) as f32 / 1_001.5 - 1.0;
+        let mut gradients = pages::zeros(size);
+        for (i, gradient) in gradients.iter_mut().enumerate() {
+            *gradient = ((i * 7_919) % 2_003) as f32 / 1_001.5 - 1.0;
+        }
         Self {
             workers,
-            gradients: (0..size).map(noise).collect(),
+            gradients,
             parameters,
             step: 0,
         }
@@ -291,7 +317,8 @@ fn sgd() -> spec::Optimizer {
     }
 }
 
-/// The same bytes there and back through TCP, by vectored writes and reads into a buffer that stays.
+/// The same bytes there and back through TCP, by vectored writes and reads into a buffer that stays; with the data plane's
+/// options, without pacing among them.
 struct Bare {
     stream: TcpStream,
     values: Vec<f32>,
@@ -303,7 +330,7 @@ impl Bare {
         let address = listener.local_addr().expect("its address");
         thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("the other side");
-            stream.set_nodelay(true).expect("no delay");
+            set_up(&stream);
             let mut values = vec![0.0f32; size];
             while stream
                 .read_exact(bytemuck::cast_slice_mut(&mut values))
@@ -315,7 +342,7 @@ impl Bare {
             }
         });
         let stream = TcpStream::connect(address).expect("loopback");
-        stream.set_nodelay(true).expect("no delay");
+        set_up(&stream);
         Self {
             stream,
             values: vec![0.5; size],
@@ -328,6 +355,12 @@ impl Bare {
             .read_exact(bytemuck::cast_slice_mut(&mut self.values))
             .expect("receive");
     }
+}
+
+/// The options belong to the socket and stay when the duplicate goes.
+fn set_up(stream: &TcpStream) {
+    let duplicate = stream.try_clone().expect("a descriptor");
+    drop(Connection::new(duplicate).expect("options"));
 }
 
 fn write(stream: &mut TcpStream, values: &[f32]) -> io::Result<()> {

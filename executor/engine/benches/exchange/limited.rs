@@ -210,7 +210,7 @@ impl Pass for Passes {
 }
 
 /// Where one guest reaches `target` over a wire of so many bytes a second, each way.
-fn relay(target: &str, rate: f64) -> String {
+pub fn relay(target: &str, rate: f64) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("its address").to_string();
     let small = |stream: &TcpStream| {
