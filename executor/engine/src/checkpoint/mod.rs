@@ -21,6 +21,7 @@ mod bucket;
 mod check;
 mod contents;
 mod depot;
+mod early;
 mod fence;
 mod files;
 mod load;

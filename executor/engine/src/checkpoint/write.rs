@@ -1,5 +1,6 @@
 //! Writing a checkpoint into a job's folder, and removing old ones.
 
+use super::early::Early;
 use super::files::{sha256, sync_folder, write_durable};
 use super::name::Name;
 use super::parts::Part;
@@ -9,8 +10,7 @@ use muster_model::checkpoint::{Candidate, Written};
 use muster_model::spec::CheckpointPolicy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
@@ -220,12 +220,12 @@ fn write_parts(
 
 fn write_part(path: &Path, part: &Part, arenas: &[&[f32]]) -> Result<File, CheckpointError> {
     let write = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        let mut file = Early::create(path)?;
         file.write_all(&part.header())?;
         for slice in part.slices(arenas) {
             file.write_all(slice)?;
         }
-        Ok(file)
+        Ok(file.into_file())
     };
     write().map_err(CheckpointError::io("write", path))
 }
