@@ -332,6 +332,12 @@ fn parameters_that_are_not_finite_are_not_kept() {
     let refused = folder.write(&mut manifest(5, 1), &diverged);
     assert!(matches!(refused, Err(CheckpointError::Diverged)));
     assert!(folder.newest_sound().unwrap().newest.is_none());
+    let left = fs::read_dir(folder.path()).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    let begun = left
+        .iter()
+        .find(|name| name.to_string_lossy().contains("step"));
+    assert_eq!(begun, None, "what was begun is gone again");
 }
 
 #[test]

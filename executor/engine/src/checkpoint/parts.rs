@@ -129,6 +129,12 @@ impl Part {
         floats * FLOAT_BYTES
     }
 
+    /// Whether its tensors are the model's, arena 0; those of one file all are, or none.
+    #[must_use]
+    pub fn holds_parameters(&self) -> bool {
+        self.tensors.first().is_some_and(|tensor| tensor.arena == 0)
+    }
+
     /// The data in order: one slice where tensors are neighbours in their arena, which they are in general.
     #[must_use]
     pub fn slices<'a>(&self, arenas: &[&'a [f32]]) -> Vec<&'a [u8]> {

@@ -59,28 +59,29 @@ impl JobFolder {
         manifest: &mut Manifest,
         contents: &Contents,
     ) -> Result<Written, CheckpointError> {
-        if !contents.is_finite() {
-            return Err(CheckpointError::Diverged);
-        }
-        let written = self.write_and_place(name, manifest, contents);
-        if let Err(CheckpointError::Io { .. }) = &written {
+        let fresh = self.path().join(format!(".tmp-{name}"));
+        let written = self.write_and_place(&fresh, name, manifest, contents);
+        match &written {
             // A newer revision sweeps away what a stale writer is at: then this is the reason, not the missing folder.
-            self.fence()?;
+            Err(CheckpointError::Io { .. }) => drop(self.fence()?),
+            // Nobody goes on who would sweep.
+            Err(CheckpointError::Diverged) => remove(&fresh)?,
+            _ => {}
         }
         written
     }
 
     fn write_and_place(
         &self,
+        fresh: &Path,
         name: &str,
         manifest: &mut Manifest,
         contents: &Contents,
     ) -> Result<Written, CheckpointError> {
         let folder = self.path();
-        let fresh = folder.join(format!(".tmp-{name}"));
-        remove(&fresh)?;
-        fs::create_dir(&fresh).map_err(CheckpointError::io("make", &fresh))?;
-        manifest.files = write_parts(&fresh, &manifest.parts(), &contents.arenas())?;
+        remove(fresh)?;
+        fs::create_dir(fresh).map_err(CheckpointError::io("make", fresh))?;
+        manifest.files = write_parts(fresh, &manifest.parts(), &contents.arenas())?;
         for (name, bytes) in &self.beside {
             write_durable(&fresh.join(name), bytes)?;
             manifest.files.insert(name.clone(), FileSum::of(bytes));
@@ -89,7 +90,7 @@ impl JobFolder {
         write_durable(&fresh.join(MANIFEST_FILE), text.as_bytes())?;
         let listed = sums_text(&manifest_sha256, &manifest.files);
         write_durable(&fresh.join(SUMS_FILE), listed.as_bytes())?;
-        sync_folder(&fresh)?;
+        sync_folder(fresh)?;
 
         let place = folder.join(name);
         let fence = self.fence()?;
@@ -97,7 +98,7 @@ impl JobFolder {
             // An earlier attempt came so far that only its success was not seen.
             self.discard(name)?;
         }
-        fs::rename(&fresh, &place).map_err(CheckpointError::io("put in place", &place))?;
+        fs::rename(fresh, &place).map_err(CheckpointError::io("put in place", &place))?;
         sync_folder(&folder)?;
         drop(fence);
         let path = format!("{}/{name}", self.relative);
@@ -214,6 +215,7 @@ fn write_parts(
         drop(to);
         let synced = syncing.join().expect("syncing does not panic");
         let sums = summing.join().expect("summing does not panic");
+        let sums = sums?;
         writing.and(synced).map(|()| sums)
     })
 }

@@ -90,6 +90,7 @@ impl JobBucket {
             let summing = scope.spawn(|| sums(&parts, &arenas));
             let sent = self.send_parts(name, &parts, &arenas);
             let sums = summing.join().expect("summing does not panic");
+            let sums = sums?;
             sent.map(|()| sums)
         })?;
         for (file, bytes) in &self.beside {
