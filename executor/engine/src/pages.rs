@@ -4,7 +4,7 @@ use bytemuck::Pod;
 use rustix::mm::{Advice, madvise};
 
 /// Of a huge page, on x86-64 and on most others.
-const HUGE: usize = 2 << 20;
+pub const HUGE: usize = 2 << 20;
 
 /// Zeros; untouched, they take no memory.
 #[must_use]

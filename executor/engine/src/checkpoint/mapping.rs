@@ -2,13 +2,15 @@
 //!
 //! An arena's address is chosen so that its numbers lie in their pages as they do in the file; the file's whole pages are then laid
 //! over it, read only, and what shares a page with something else is copied. Reading gives memory its pages twice, once in the
-//! kernel's cache and once here: that, and not the sums, was most of what loading took.
+//! kernel's cache and once here: that, and not the sums, was most of what loading took. Where the kernel keeps a file in huge pages,
+//! the longest run lies so that they are mapped whole.
 //!
 //! What is mapped is a file that nobody changes: checkpoints are written under other names, renamed once they are whole, and
 //! unlinked when they are over, which leaves a mapping as it is. This holds on the file systems of [`keeps_unlinked`]; elsewhere another
 //! machine could take the file away, and the next look at a page of it would kill this process, so files are read there.
 
 use super::parts::PAGE;
+use crate::pages::HUGE;
 use rustix::fs::fstatfs;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
@@ -20,9 +22,11 @@ use std::ptr::NonNull;
 /// An arena over files.
 #[derive(Debug)]
 pub struct Mapping {
-    start: NonNull<u8>,
+    reserved: NonNull<u8>,
     bytes: usize,
-    /// Bytes before the first number.
+    /// Where a huge page may begin, within what is reserved.
+    start: NonNull<u8>,
+    /// Bytes from there to the first number.
     lead: usize,
     floats: usize,
 }
@@ -42,25 +46,27 @@ pub enum Span<'a> {
 }
 
 impl Mapping {
-    /// Zeros for so many numbers, of which the first lies `lead` bytes into a page.
+    /// Zeros for so many numbers, of which the first lies `lead` bytes into a huge page.
     ///
     /// # Errors
     /// Without address space.
     pub fn reserve(floats: usize, lead: usize) -> io::Result<Self> {
         assert!(
-            lead < PAGE && lead.is_multiple_of(align_of::<f32>()),
+            lead < HUGE && lead.is_multiple_of(align_of::<f32>()),
             "numbers are aligned in their page"
         );
-        let bytes = (lead + floats * size_of::<f32>()).max(1);
-        let bytes = bytes.next_multiple_of(PAGE);
+        let bytes = (lead + floats * size_of::<f32>()).next_multiple_of(PAGE) + HUGE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of this process.
-        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) }?;
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let reserved = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) }?;
+        let reserved = NonNull::<u8>::new(reserved.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: it is less than a huge page away, by which what is reserved is longer than what is used.
+        let start = unsafe { reserved.add(reserved.align_offset(HUGE)) };
         Ok(Self {
-            start,
+            reserved,
             bytes,
+            start,
             lead,
             floats,
         })
@@ -150,7 +156,7 @@ impl Deref for Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's own, and no slice of it outlives a borrow of the value.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+        let _ = unsafe { munmap(self.reserved.as_ptr().cast(), self.bytes) };
     }
 }
 

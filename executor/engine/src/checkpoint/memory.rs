@@ -3,7 +3,8 @@
 use super::Plane;
 use super::load::Source;
 use super::mapping::{Mapping, Span};
-use super::parts::{PAGE, Part};
+use super::parts::Part;
+use crate::pages::HUGE;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::Range;
@@ -58,7 +59,11 @@ impl Memory {
         if floats * size_of::<f32>() < MAPPED_FROM || files.iter().all(Option::is_none) {
             return own();
         }
-        let lead = (runs[0].offset % PAGE as u64) as usize;
+        let longest = runs
+            .iter()
+            .max_by_key(|run| run.bytes)
+            .expect("there is one");
+        let lead = (longest.offset as usize + HUGE - longest.at % HUGE) % HUGE;
         let Ok(mut mapping) = Mapping::reserve(floats, lead) else {
             return own();
         };
@@ -122,5 +127,47 @@ impl<'a> Rest<'a> {
             wanted -= len;
         }
         Some(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::load::PartFile;
+    use std::fs;
+
+    /// A short run from one file and a long one from another, which lie otherwise in their huge pages.
+    #[test]
+    fn the_longest_run_lies_in_huge_pages_as_in_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let [short, long] = [300 * 4096, 900 * 4096];
+        let data = |len: usize| -> Vec<u8> { (0..len).map(|i| (i / 4096) as u8).collect() };
+        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        for (name, len) in [("short", short + 4096), ("long", long + 3 * 4096)] {
+            let path = folder.path().join(name);
+            fs::write(&path, data(len)).unwrap();
+            sources.push(Box::new(PartFile::open(path).unwrap()));
+        }
+        if sources[1].mappable().is_none() {
+            println!("SKIPPED: files of the temporary folder are not mapped");
+            return;
+        }
+        let run = |part: usize, at: usize, offset: u64, bytes: usize| Run {
+            part,
+            arena: 0,
+            at,
+            offset,
+            bytes,
+        };
+        let runs = [run(0, 0, 4096, short), run(1, short, 3 * 4096, long)];
+        let floats = (short + long) / size_of::<f32>();
+        let memory = Memory::of(floats, &[&runs[0], &runs[1]], &sources);
+        let plane = memory.into_plane();
+        assert!(plane.is_mapped());
+        let address = plane.as_ptr().addr() + short;
+        assert_eq!(address % HUGE, 3 * 4096);
+        let bytes: &[u8] = bytemuck::cast_slice(&plane);
+        assert!(bytes[..short] == data(short + 4096)[4096..]);
+        assert!(bytes[short..] == data(long + 3 * 4096)[3 * 4096..]);
     }
 }
