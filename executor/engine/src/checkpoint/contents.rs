@@ -1,6 +1,7 @@
 //! The tensors of a checkpoint as they lie in memory.
 
 use super::{Manifest, Plane};
+use crate::pages::touched_zeros;
 use std::ops::Deref;
 
 /// Flat arenas; which block lies where says the manifest. What is to be written is in vectors, what was loaded in [`Plane`]s.
@@ -98,10 +99,12 @@ impl Contents {
     /// Makes the arenas of parameters and state as large as is asked, keeping memory that is there: its pages are in place, so
     /// that filling them costs no more than the copy.
     pub fn fit(&mut self, parameters: usize, planes: usize) {
-        self.parameters.resize(parameters, 0.0);
         self.state.resize_with(planes, Vec::new);
-        for plane in &mut self.state {
-            plane.resize(parameters, 0.0);
+        for arena in std::iter::once(&mut self.parameters).chain(&mut self.state) {
+            match arena.capacity() < parameters {
+                true => *arena = touched_zeros(parameters),
+                false => arena.resize(parameters, 0.0),
+            }
         }
         self.extras.clear();
     }
