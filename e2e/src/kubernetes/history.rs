@@ -5,7 +5,10 @@ use super::Kubernetes;
 use crate::clock;
 use crate::cluster::PATIENCE;
 use serde_json::Value;
-use std::process::{Child, Stdio};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::process::{Child, ChildStdout, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -56,13 +59,15 @@ impl History {
         let said = watch.stdout.take().expect("a pipe");
         let seen = Arc::new(Mutex::new(Vec::new()));
         let into = Arc::clone(&seen);
+        let said = Said::from(said);
+        let at = Arc::clone(&said.at);
         std::thread::spawn(move || {
-            let events = serde_json::Deserializer::from_reader(std::io::BufReader::new(said));
+            let events = serde_json::Deserializer::from_reader(said);
             // It ends where kubectl is killed, in the middle of a word or not.
             for event in events.into_iter::<Value>().map_while(Result::ok) {
                 let object = &event["object"];
                 let one = Seen {
-                    at: clock::now(),
+                    at: *at.lock().unwrap_or_else(PoisonError::into_inner),
                     name: object["metadata"]["name"]
                         .as_str()
                         .unwrap_or_default()
@@ -83,6 +88,20 @@ impl History {
     pub fn all(&self) -> Vec<Seen> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.clone()
+    }
+
+    /// The status that each object was seen with last, by its name.
+    #[must_use]
+    pub fn newest(&self) -> BTreeMap<String, Value> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = BTreeMap::new();
+        for one in seen.iter() {
+            newest.insert(&one.name, &one.status);
+        }
+        let newest = newest.into_iter();
+        newest
+            .map(|(name, status)| (name.clone(), status.clone()))
+            .collect()
     }
 
     /// Taken before something is done, it stands before whatever comes of that.
@@ -142,6 +161,51 @@ impl History {
             tokio::time::sleep(STEP).await;
             waited += STEP;
         }
+    }
+}
+
+/// What kubectl has written, taken from it at once and read later: the server hangs up on a watch that is not read for a moment, and how soon
+/// something was shown is not how soon this process has understood it.
+struct Said {
+    pieces: Receiver<(OffsetDateTime, Vec<u8>)>,
+    piece: std::io::Cursor<Vec<u8>>,
+    /// When the piece that is being read was written.
+    at: Arc<Mutex<OffsetDateTime>>,
+}
+
+impl From<ChildStdout> for Said {
+    fn from(mut said: ChildStdout) -> Self {
+        let (sender, pieces) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = vec![0; 1 << 16];
+            while let Ok(length) = said.read(&mut buffer) {
+                let piece = (clock::now(), buffer[..length].to_vec());
+                if length == 0 || sender.send(piece).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            pieces,
+            piece: std::io::Cursor::default(),
+            at: Arc::new(Mutex::new(clock::now())),
+        }
+    }
+}
+
+impl Read for Said {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let length = self.piece.read(buffer)?;
+        if length > 0 || buffer.is_empty() {
+            return Ok(length);
+        }
+        // Without another it is the end.
+        let Ok((at, piece)) = self.pieces.recv() else {
+            return Ok(0);
+        };
+        *self.at.lock().unwrap_or_else(PoisonError::into_inner) = at;
+        self.piece = std::io::Cursor::new(piece);
+        self.piece.read(buffer)
     }
 }
 
