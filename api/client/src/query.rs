@@ -1,10 +1,13 @@
 //! What lists can be asked for.
 
+use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 
 /// Which jobs; empty parts let every job pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobQuery {
+    /// One of these; 500 at most.
+    pub ids: Vec<JobId>,
     /// In one of these phases.
     pub phases: Vec<JobPhase>,
     /// With all of these labels, each as `key=value`.
@@ -47,11 +50,9 @@ pub struct EventQuery {
 
 impl JobQuery {
     pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
-        let mut pairs: Vec<_> = self
-            .phases
-            .iter()
-            .map(|phase| ("phase", phase.as_str().to_owned()))
-            .collect();
+        let mut pairs: Vec<_> = self.ids.iter().map(|id| ("id", id.to_string())).collect();
+        let phases = self.phases.iter().map(|phase| phase.as_str().to_owned());
+        pairs.extend(phases.map(|phase| ("phase", phase)));
         pairs.extend(self.labels.iter().map(|label| ("label", label.clone())));
         pairs.extend(self.name.iter().map(|name| ("name", name.clone())));
         pairs.extend(self.limit.iter().map(|limit| ("limit", limit.to_string())));

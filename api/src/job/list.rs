@@ -3,7 +3,7 @@
 use super::wire;
 use crate::auth::Caller;
 use crate::problem::Refusal;
-use crate::query::{self, FromQuery, Params, Query};
+use crate::query::{self, FromQuery, PAGE_MAX, Params, Query};
 use crate::state::App;
 use axum::Json;
 use axum::extract::State;
@@ -15,6 +15,9 @@ use muster_store::job::{self, JobFilter};
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ListParams {
+    /// Only this job; may be repeated, up to 500 times.
+    #[param(required = false)]
+    pub id: Vec<JobId>,
     /// Only jobs in one of these phases; may be repeated.
     #[param(required = false)]
     pub phase: Vec<JobPhase>,
@@ -32,10 +35,11 @@ pub struct ListParams {
 }
 
 impl FromQuery for ListParams {
-    const NAMES: &'static [&'static str] = &["phase", "label", "name", "limit", "continue"];
+    const NAMES: &'static [&'static str] = &["id", "phase", "label", "name", "limit", "continue"];
 
     fn take(query: &mut Query) -> Self {
         Self {
+            id: ids(query),
             phase: phases(query),
             label: query.all("label"),
             name: query.one("name", "a name"),
@@ -56,6 +60,7 @@ pub async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<Json<Page<JobView>>, Refusal> {
     let mut filter = JobFilter {
+        ids: params.id,
         phases: params.phase,
         name: params.name,
         ..JobFilter::default()
@@ -75,6 +80,26 @@ pub async fn list(
         |row| row.job.id.to_string(),
         |row| wire::job(row, tenant),
     )))
+}
+
+fn ids(query: &mut Query) -> Vec<JobId> {
+    let given = query.all("id");
+    if given.len() > PAGE_MAX as usize {
+        let (times, most) = (given.len(), PAGE_MAX);
+        query.wrong(
+            "id",
+            &format!("given {times} times"),
+            &format!("{most} at most"),
+        );
+    }
+    let mut ids = Vec::new();
+    for text in given {
+        match text.parse() {
+            Ok(id) => ids.push(id),
+            Err(_) => query.wrong("id", &text, "the id of a job, a UUID"),
+        }
+    }
+    ids
 }
 
 fn phases(query: &mut Query) -> Vec<JobPhase> {

@@ -66,6 +66,8 @@ pub struct JobRow {
 /// Which jobs; empty parts let every job pass.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JobFilter {
+    /// One of these.
+    pub ids: Vec<JobId>,
     pub phases: Vec<JobPhase>,
     /// All of these, with these values.
     pub labels: BTreeMap<String, String>,
@@ -314,9 +316,11 @@ pub async fn list(
         .iter()
         .map(|phase| phase.as_str().to_owned())
         .collect();
+    let ids: Vec<Uuid> = filter.ids.iter().map(|id| id.0).collect();
     let rows = select_jobs!(
         "where j.deleted_at is null
            and ($1::uuid is null or j.id < $1)
+           and (cardinality($6::uuid[]) = 0 or j.id = any($6))
            and (cardinality($2::text[]) = 0 or j.phase = any($2))
            and j.labels @> $3
            and ($4::text is null or j.name = $4)
@@ -325,7 +329,8 @@ pub async fn list(
         &phases,
         Json(&filter.labels) as _,
         filter.name,
-        i64::from(limit)
+        i64::from(limit),
+        &ids
     )
     .fetch_all(conn)
     .await?;

@@ -491,7 +491,7 @@ fn addresses(foreign: &str, ended: &str) -> Vec<Case> {
             "unknown parameter",
             "/api/v1/jobs?color=red",
             "color",
-            "one of phase",
+            "one of id, phase",
         ),
         parameter(
             "page too long",
@@ -510,6 +510,13 @@ fn addresses(foreign: &str, ended: &str) -> Vec<Case> {
             "/api/v1/jobs?phase=sleeping",
             "phase",
             "queued",
+        ),
+        parameter("id of nothing", "/api/v1/jobs?id=first", "id", "a UUID"),
+        parameter(
+            "too many ids",
+            &format!("/api/v1/jobs?{}", "id=0&".repeat(501)),
+            "id",
+            "500 at most",
         ),
         parameter(
             "label without value",

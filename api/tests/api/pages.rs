@@ -48,10 +48,11 @@ async fn pages_of_jobs_hold_every_job_once_although_new_ones_come() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_are_found_by_phase_label_and_name() {
+async fn jobs_are_found_by_id_phase_label_and_name() {
     let world = World::new().await;
     let first = world.submit("first").await;
-    world.submit("second").await;
+    let second = world.submit("second").await;
+    world.submit("third").await;
     let pause = request(
         Method::POST,
         RED,
@@ -65,7 +66,19 @@ async fn jobs_are_found_by_phase_label_and_name() {
     assert_eq!(names("phase=paused").await, ["first"]);
     assert_eq!(
         names("phase=paused&phase=queued").await,
+        ["third", "second", "first"]
+    );
+    assert_eq!(names(&format!("id={first}")).await, ["first"]);
+    assert_eq!(
+        names(&format!(
+            "id={first}&id={second}&id=01890000-0000-7000-8000-000000000001"
+        ))
+        .await,
         ["second", "first"]
+    );
+    assert_eq!(
+        names(&format!("id={second}&phase=paused")).await,
+        Vec::<String>::new()
     );
     assert_eq!(names("label=team%3Dsecond").await, ["second"]);
     assert_eq!(names("label=team%3Dnone").await, Vec::<String>::new());

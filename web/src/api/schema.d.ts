@@ -4559,6 +4559,8 @@ export interface operations {
     listJobs: {
         parameters: {
             query?: {
+                /** @description Only this job; may be repeated, up to 500 times. */
+                id?: components["schemas"]["JobId"][];
                 /** @description Only jobs in one of these phases; may be repeated. */
                 phase?: components["schemas"]["JobPhase"][];
                 /** @description Only jobs with this label, as `key=value`; all of them if repeated. */

@@ -58,6 +58,7 @@ impl List {
             let left = self.limit as usize - jobs.items.len();
             let page = client
                 .jobs(&JobQuery {
+                    ids: Vec::new(),
                     phases: self.phase.clone(),
                     labels: self.label.clone(),
                     name: self.name.clone(),

@@ -91,6 +91,14 @@ async fn filters_narrow_and_are_joined() -> anyhow::Result<()> {
         .await?,
         [one]
     );
+    assert_eq!(
+        found(JobFilter {
+            ids: vec![one],
+            ..JobFilter::default()
+        })
+        .await?,
+        [one]
+    );
     let neither = JobFilter {
         phases: vec![JobPhase::Queued],
         name: Some("one".to_owned()),
