@@ -16,6 +16,7 @@ pub mod job;
 pub mod look;
 pub mod nodes;
 pub mod operator;
+pub mod pace;
 pub mod recent;
 pub mod refused;
 pub mod resource;

@@ -6,12 +6,13 @@ use crate::error::Error;
 use crate::job;
 use crate::job::status::JobStatus;
 use crate::nodes;
+use crate::pace::Pace;
 use crate::recent::Recent;
 use crate::resource::{FINALIZER, MANAGER, Object, SUBMITTED, Status, Tenant};
 use crate::study::status::StudyStatus;
 use crate::tenants::Tenants;
 use crate::{course, tenant};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use futures::{FutureExt as _, StreamExt as _};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::NamespaceResourceScope;
@@ -38,6 +39,8 @@ pub struct Context {
     pub tenants: Tenants,
     pub known: job::Known,
     pub backoff: Backoff,
+    /// Of statuses that can wait.
+    pub pace: Pace,
     recorder: Recorder,
     written: Mutex<Recent<Written>>,
 }
@@ -72,14 +75,19 @@ pub struct Scope {
 /// Runs until the process ends.
 pub async fn run(context: Arc<Context>, scope: &Scope) {
     let mut following: Vec<BoxFuture<'static, ()>> = Vec::new();
-    for jobs in scope.of::<JobStatus>(&context.kubernetes) {
-        let jobs = Controller::new(jobs, watcher::Config::default())
-            .with_config(settings())
+    for (namespace, jobs) in scope.of::<JobStatus>(&context.kubernetes) {
+        let jobs = Controller::new(jobs, watcher::Config::default()).with_config(settings());
+        let objects = jobs.store();
+        let changed = context.known.wakes().of(namespace);
+        // A job may outlive its object.
+        let changed = changed.filter(move |object| ready(objects.get(object).is_some()));
+        let jobs = jobs
+            .reconcile_on(changed)
             .run(course::reconcile::<JobStatus>, again, Arc::clone(&context))
             .for_each(|done| async { told("TrainingJob", done) });
         following.push(jobs.boxed());
     }
-    for studies in scope.of::<StudyStatus>(&context.kubernetes) {
+    for (_, studies) in scope.of::<StudyStatus>(&context.kubernetes) {
         let studies = Controller::new(studies, watcher::Config::default())
             .with_config(settings())
             .run(
@@ -108,13 +116,16 @@ impl Scope {
     fn of<S: Status<Scope = NamespaceResourceScope>>(
         &self,
         client: &kube::Client,
-    ) -> Vec<Api<Object<S>>> {
+    ) -> Vec<(Option<String>, Api<Object<S>>)> {
         if self.namespaces.is_empty() {
-            return vec![Api::all(client.clone())];
+            return vec![(None, Api::all(client.clone()))];
         }
         let named = self.namespaces.iter();
         named
-            .map(|namespace| Api::namespaced(client.clone(), namespace))
+            .map(|namespace| {
+                let objects = Api::namespaced(client.clone(), namespace);
+                (Some(namespace.clone()), objects)
+            })
             .collect()
     }
 }
@@ -158,6 +169,7 @@ impl Context {
             tenants,
             known: job::Known::new(name),
             backoff: Backoff::default(),
+            pace: Pace::default(),
             written: Mutex::default(),
         }
     }
@@ -172,12 +184,13 @@ impl Context {
             .unwrap_or_else(|| object.own_status())
     }
 
-    /// Whether nothing was written of the object for so long.
-    pub fn wrote_before<S: Status>(&self, object: &Object<S>, long: Duration) -> bool {
+    /// How long it still is until nothing was written of the object for so long.
+    pub fn until_unwritten<S: Status>(&self, object: &Object<S>, long: Duration) -> Duration {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written
-            .since(&object.uid_text())
-            .is_none_or(|at| clock::monotonic().duration_since(at) >= long)
+        let since = written.since(&object.uid_text());
+        since.map_or(Duration::ZERO, |at| {
+            long.saturating_sub(clock::monotonic().duration_since(at))
+        })
     }
 
     /// By server-side apply, whoever else has written to it. What others have added to it is taken away. The uid goes along, so that

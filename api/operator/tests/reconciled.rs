@@ -1,5 +1,6 @@
 //! What a look at an object does, against a Kubernetes and a Muster of the tests' own: who is asked for what, and in which order.
 
+#[allow(dead_code, reason = "every test binary uses another part of it")]
 mod world;
 
 use muster_operator::job::status::JobStatus;

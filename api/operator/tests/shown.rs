@@ -3,7 +3,7 @@
 use muster_client::ClientError;
 use muster_model::view::{JobView, Problem, StudyView};
 use muster_operator::job::document::{document, idempotency_key, refusal};
-use muster_operator::job::status::JobStatus;
+use muster_operator::job::status::{JobStatus, News};
 use muster_operator::look::{Look, Shown as _};
 use muster_operator::refused::Refused;
 use muster_operator::resource::TrainingJob;
@@ -115,8 +115,30 @@ fn a_running_job_shows_how_far_it_is_and_how_long_it_will_take() {
     ] {
         assert_eq!(shown(seconds).eta.as_deref(), Some(said), "{seconds}");
     }
-    assert!(!status.differs_in_more_than_progress(&shown(10.0)));
-    assert!(status.differs_in_more_than_progress(&before));
+    assert_eq!(status.news(&status), News::None);
+    assert_eq!(status.news(&shown(10.0)), News::Progress);
+    assert_eq!(status.news(&before), News::Change);
+}
+
+/// Each round moves the places of all that wait, and the figures of why.
+#[test]
+fn a_place_is_less_than_a_change_and_more_than_progress() {
+    let before = JobStatus::default();
+    let waiting = |reason: &str, message: &str, position: u32| {
+        let waiting = json!({
+            "reason": reason, "message": message, "smallest_change": null, "position": position,
+            "detail": {
+                "why": { "reason": "not_considered" }, "smallest_change": null, "position": position,
+            },
+        });
+        look(&before).of(&job(&json!({ "waiting": waiting })), false, None)
+    };
+    let first = waiting("WaitingForGpus", "needs 2 GPUs, 1 are free", 4);
+    let moved = waiting("WaitingForGpus", "needs 2 GPUs, 0 are free", 3);
+    assert_eq!(moved.news(&first), News::Place);
+    let other = waiting("WaitingForQuota", "needs 2 GPUs, 1 are free", 4);
+    assert_eq!(other.news(&first), News::Change);
+    assert!(News::Progress < News::Place && News::Place < News::Change);
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub(super) async fn edit(
     match client.edit(job.id, &change).await {
         Ok(job) => {
             tracing::info!(object = %object.name(), job.id = %job.id, "changed");
-            context.known.note(&job).await;
+            context.known.note(client, &job);
             Ok((job, elsewhere))
         }
         // It has ended meanwhile, or is being cancelled.

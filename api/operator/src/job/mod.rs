@@ -2,8 +2,11 @@
 
 pub mod document;
 mod edit;
+mod follow;
+mod kept;
 mod known;
 mod reconcile;
 pub mod status;
+mod wakes;
 
 pub use known::Known;

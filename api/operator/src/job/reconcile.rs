@@ -2,7 +2,8 @@
 
 use super::document::{VERSION, document, idempotency_key, label, refusal};
 use super::edit::edit;
-use super::status::JobStatus;
+use super::status::{JobStatus, News};
+use crate::clock;
 use crate::course::REFUSED;
 use crate::error::Error;
 use crate::look::{Acting, Look, Shown as _, Submitted, show};
@@ -15,10 +16,12 @@ use muster_model::job::Intent;
 use muster_model::view::JobView;
 use std::time::Duration;
 
-/// Between two looks at a job that has not ended.
-const LIVING: Duration = Duration::from_millis(700);
+/// Between two looks at a job that has not ended, of which nothing was heard.
+const LIVING: Duration = Duration::from_secs(5);
 /// Between two writes of a status in which only the progress differs.
 const PROGRESS: Duration = Duration::from_secs(2);
+/// Or the place too.
+const PLACE: Duration = Duration::from_secs(1);
 
 impl Submitted for JobStatus {
     type View = JobView;
@@ -59,6 +62,7 @@ impl Submitted for JobStatus {
         {
             Ok(job) => {
                 tracing::info!(object = %object.name(), job.id = %job.id, "submitted");
+                context.known.note(client, &job);
                 show(object, context, look, look.of(&job, false, None)).await?;
                 Ok(Action::requeue(LIVING))
             }
@@ -84,16 +88,11 @@ impl Submitted for JobStatus {
         let (job, changed) = edit(object, context, look, client, job).await?;
         let (job, suspended) = steer(object, context, look, client, job, changed.as_ref()).await?;
         let status = look.of(&job, suspended, changed.as_ref());
-        let ended = job.phase.is_terminal();
-        // Nobody looks again at what has ended.
-        if ended || worth_writing(look.before, &status, context, object) {
+        if job.phase.is_terminal() {
             show(object, context, look, status).await?;
+            return Ok(Action::await_change());
         }
-        Ok(if ended {
-            Action::await_change()
-        } else {
-            Action::requeue(LIVING)
-        })
+        show_in_turn(object, context, look, status).await
     }
 
     async fn end(
@@ -111,7 +110,7 @@ impl Submitted for JobStatus {
         } else {
             match client.cancel(job.id).await {
                 Ok(job) => {
-                    context.known.note(&job).await;
+                    context.known.note(client, &job);
                     job
                 }
                 Err(error) if matches!(error.status(), Some(404 | 409)) => job,
@@ -119,10 +118,7 @@ impl Submitted for JobStatus {
             }
         };
         let status = look.of(&job, look.before.suspended, None);
-        if worth_writing(look.before, &status, context, object) {
-            show(object, context, look, status).await?;
-        }
-        Ok(Action::requeue(LIVING))
+        show_in_turn(object, context, look, status).await
     }
 }
 
@@ -155,7 +151,7 @@ async fn steer(
     };
     match told {
         Ok(job) => {
-            context.known.note(&job).await;
+            context.known.note(client, &job);
             Ok((job, held))
         }
         // It has ended meanwhile.
@@ -164,13 +160,31 @@ async fn steer(
     }
 }
 
-/// Progress alone is written every other second; all else at once.
-fn worth_writing(
-    before: &JobStatus,
-    now: &JobStatus,
-    context: &Context,
+/// Writes what has changed at once; how far a job is, and its place, now and then, when it is their turn.
+async fn show_in_turn(
     object: &TrainingJob,
-) -> bool {
-    before != now
-        && (before.differs_in_more_than_progress(now) || context.wrote_before(object, PROGRESS))
+    context: &Context,
+    look: &Look<'_, JobStatus>,
+    status: JobStatus,
+) -> Result<Action, Error> {
+    let apart = match status.news(look.before) {
+        News::None => return Ok(Action::requeue(LIVING)),
+        News::Change => {
+            show(object, context, look, status).await?;
+            return Ok(Action::requeue(LIVING));
+        }
+        News::Place => PLACE,
+        News::Progress => PROGRESS,
+    };
+    let mut wait = context.until_unwritten(object, apart);
+    let now = clock::monotonic();
+    if wait.is_zero() {
+        wait = context.pace.turn(&object.uid_text(), now);
+    }
+    if !wait.is_zero() {
+        return Ok(Action::requeue(wait));
+    }
+    show(object, context, look, status).await?;
+    context.pace.took(clock::monotonic().duration_since(now));
+    Ok(Action::requeue(LIVING))
 }

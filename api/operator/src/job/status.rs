@@ -51,6 +51,18 @@ pub struct JobStatus {
     pub conditions: Vec<Condition>,
 }
 
+/// How much of a status is new, in the order of how long it may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum News {
+    None,
+    /// How far training is.
+    Progress,
+    /// And the place among those that wait, or the figures of a reason that is the same.
+    Place,
+    /// And all else.
+    Change,
+}
+
 impl Shown for JobStatus {
     const BAD: &'static [&'static str] = &["Failed", "Misconfigured"];
     const ID: &'static str = "jobId";
@@ -214,16 +226,34 @@ impl JobStatus {
         self.phase == "Misconfigured"
     }
 
-    /// Apart from how far training is.
+    /// What in this one is news to whoever has seen `before`.
     #[must_use]
-    pub fn differs_in_more_than_progress(&self, other: &Self) -> bool {
-        let bare = |status: &Self| Self {
+    pub fn news(&self, before: &Self) -> News {
+        if self == before {
+            return News::None;
+        }
+        let without_progress = |status: &Self| Self {
             progress: None,
             step: None,
             eta: None,
             ..status.clone()
         };
-        bare(self) != bare(other)
+        let (now, before) = (without_progress(self), without_progress(before));
+        if now == before {
+            return News::Progress;
+        }
+        let without_place = |mut status: Self| {
+            status.position = None;
+            status.message = None;
+            for condition in &mut status.conditions {
+                condition.message.clear();
+            }
+            status
+        };
+        if without_place(now) == without_place(before) {
+            return News::Place;
+        }
+        News::Change
     }
 }
 

@@ -33,6 +33,16 @@ pub struct State {
     pub asked: Vec<String>,
     /// What was applied to the object's status.
     pub applied: Vec<Value>,
+    /// Paths, with their queries, of all that was read from Muster.
+    pub read: Vec<String>,
+    /// What the stream has told, in order.
+    pub events: Vec<Value>,
+    /// Muster answers no list of jobs, but for those that are asked for by their ids.
+    pub lists_nothing: bool,
+    /// And none of those.
+    pub knows_no_ids: bool,
+    /// There is no stream.
+    pub is_mute: bool,
     tokens: usize,
 }
 
@@ -110,6 +120,16 @@ impl World {
         self.state().object.as_ref().expect("it is there")["status"].clone()
     }
 
+    /// The stream tells that something has happened to the job.
+    pub fn tell(&self, job: &str) {
+        let mut state = self.state();
+        let cursor = format!("{}-1", state.events.len() + 1);
+        let waits = json!({ "kind": "note", "message": "something has happened" });
+        state.events.push(json!({
+            "cursor": cursor, "at": "2026-01-01T00:00:00Z", "tenant_id": null, "job_id": job, "node_id": null, "event": waits,
+        }));
+    }
+
     /// What changed something and begins so, since this was last asked.
     pub fn told(&self, beginning: &str) -> Vec<String> {
         let asked = std::mem::take(&mut self.state().asked);
@@ -156,6 +176,10 @@ async fn converse(stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await?;
         let body = serde_json::from_slice(&body).unwrap_or_default();
+        let is_stream = path.starts_with("/muster/api/v1/stream");
+        if is_stream && !state.lock().expect("no test panics with it").is_mute {
+            return stream_events(stream.get_mut(), state).await;
+        }
         let (status, answer) = {
             let mut state = state.lock().expect("no test panics with it");
             state.answer(
@@ -178,8 +202,29 @@ async fn converse(stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()
     }
 }
 
+/// Until whoever listens hangs up.
+async fn stream_events(to: &mut TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
+    let head = "HTTP/1.1 200 Said\r\ncontent-type: text/event-stream\r\n\r\n";
+    let opened = "event: opened\nid: 0-0\ndata: {\"cursor\":\"0-0\"}\n\n";
+    to.write_all(format!("{head}{opened}").as_bytes()).await?;
+    let mut told = state.lock().expect("no test panics with it").events.len();
+    loop {
+        let new = state.lock().expect("no test panics with it").events[told..].to_vec();
+        told += new.len();
+        for event in new {
+            let cursor = event["cursor"].as_str().expect("a cursor");
+            let message = format!("event: event\nid: {cursor}\ndata: {event}\n\n");
+            to.write_all(message.as_bytes()).await?;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
 impl State {
     fn answer(&mut self, method: &str, path: &str, token: &str, body: &Value) -> (u16, Value) {
+        if method == "GET" && path.starts_with("/muster/") {
+            self.read.push(path.to_owned());
+        }
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let tenant = token.split('/').next().unwrap_or_default().to_owned();
         if method != "GET" && !path.ends_with("/tokens") && !path.contains("/events") {
@@ -260,6 +305,18 @@ impl State {
         };
         match (method, segments) {
             ("GET", [_]) => {
+                let of = |name: &'static str| {
+                    let parts = query.split('&').filter_map(|part| part.split_once('='));
+                    let parts = parts.filter(move |(key, _)| *key == name);
+                    parts.map(|(_, value)| value).collect::<Vec<_>>()
+                };
+                let (ids, phases) = (of("id"), of("phase"));
+                if self.lists_nothing && ids.is_empty() {
+                    return problem(503, "");
+                }
+                if self.knows_no_ids && !ids.is_empty() {
+                    return problem(400, "id");
+                }
                 let labels = query
                     .split('&')
                     .filter_map(|part| part.strip_prefix("label="));
@@ -267,7 +324,11 @@ impl State {
                 let mut items = all.clone();
                 items.retain(|item| {
                     let has = |(name, value): &(&str, &str)| item["labels"][name] == *value;
-                    item["tenant"] == tenant && labels.iter().all(has)
+                    let is_one = |asked: &[&str], field: &str| {
+                        asked.is_empty() || asked.iter().any(|one| item[field] == *one)
+                    };
+                    let is_one = is_one(&ids, "id") && is_one(&phases, "phase");
+                    item["tenant"] == tenant && is_one && labels.iter().all(has)
                 });
                 (200, json!({ "items": items, "next": null }))
             }

@@ -1,0 +1,135 @@
+//! Keeps one tenant's jobs as they are. The tenant's stream tells which have changed, and these are read, many with one request; a list of
+//! all that have not ended finds what the stream does not tell, and whatever was not heard. Without a stream there are lists alone.
+
+use super::known::Followed;
+use crate::clock;
+use futures::StreamExt as _;
+use muster_client::{Messages, StreamItem};
+use muster_model::id::JobId;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What has changed within this is read together: one round of the scheduler tells of many jobs.
+const GATHER: Duration = Duration::from_millis(40);
+/// After a stream or a request has failed.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What is to be done, and when.
+#[derive(Debug)]
+struct Due {
+    list: Instant,
+    /// The jobs that have changed; they are read then.
+    changed: HashSet<JobId>,
+    read: Instant,
+    /// When a stream is asked for again.
+    stream: Instant,
+}
+
+/// Until nobody asks for the tenant's jobs any more.
+pub(super) async fn follow(followed: Arc<Followed>) {
+    let now = clock::monotonic();
+    let mut due = Due {
+        list: now,
+        changed: HashSet::new(),
+        read: now,
+        stream: now,
+    };
+    let mut messages = None;
+    while !followed.is_left() {
+        let now = clock::monotonic();
+        if messages.is_none() && now >= due.stream {
+            messages = Some(followed.client().watch(None));
+        }
+        let next = due.next(messages.is_some());
+        tokio::select! {
+            heard = hear(&mut messages) => due.hear(&followed, heard, &mut messages),
+            () = tokio::time::sleep_until(next.into()) => due.carry_out(&followed).await,
+        }
+    }
+}
+
+/// The next message; waits for ever where there is no stream.
+async fn hear(messages: &mut Option<Messages>) -> Option<StreamItem> {
+    match messages {
+        Some(messages) => match messages.next().await {
+            Some(Ok(item)) => Some(item),
+            Some(Err(error)) => {
+                tracing::debug!(%error, "jobs are listed until there is a stream again");
+                None
+            }
+            None => None,
+        },
+        None => std::future::pending().await,
+    }
+}
+
+impl Due {
+    fn next(&self, is_streaming: bool) -> Instant {
+        let mut next = self.list;
+        if !self.changed.is_empty() {
+            next = next.min(self.read);
+        }
+        if !is_streaming {
+            next = next.min(self.stream);
+        }
+        next
+    }
+
+    /// `None` is the end of the stream.
+    fn hear(
+        &mut self,
+        followed: &Followed,
+        heard: Option<StreamItem>,
+        messages: &mut Option<Messages>,
+    ) {
+        let now = clock::monotonic();
+        match heard {
+            Some(StreamItem::Event(event)) => {
+                let Some(id) = event.job_id.filter(|id| followed.knows(*id)) else {
+                    return;
+                };
+                if self.changed.is_empty() {
+                    self.read = self.read.max(now + GATHER);
+                }
+                self.changed.insert(id);
+            }
+            // Whatever happened before it stood.
+            Some(StreamItem::Opened(_)) => self.list = now,
+            Some(_) => {}
+            None => {
+                *messages = None;
+                self.stream = now + PAUSE;
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, followed: &Followed) {
+        let client = followed.client();
+        let asked = clock::monotonic();
+        if !self.changed.is_empty() && asked >= self.read {
+            let read = followed.read(&client, &mut self.changed).await;
+            let now = clock::monotonic();
+            // Reading takes half of the time of one connection at most.
+            self.read = now + now.duration_since(asked);
+            if let Err(error) = read {
+                tracing::debug!(%error, "jobs that have changed were not read");
+                self.read = now + PAUSE;
+                // Whoever looks at one of them asks for it by itself: an api of before can read no more than one by its id.
+                followed.forget(&std::mem::take(&mut self.changed));
+            }
+        }
+        if clock::monotonic() >= self.list {
+            match followed.list(&client).await {
+                Ok((missing, next)) => {
+                    self.changed.extend(missing);
+                    self.list = next;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "jobs were not listed");
+                    self.list = clock::monotonic() + PAUSE;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! When statuses are written that can wait a little: how far a job is, and its place among those that wait. With hundreds of jobs these are most of the
+//! writes, each round of the scheduler moves all places, and what Kubernetes' API has to do for them would be waited for by what cannot wait.
+
+use crate::recent::Recent;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// So many at one time, as long as each takes what those before it took.
+const AT_ONCE: u32 = 2;
+const LEAST: Duration = Duration::from_millis(5);
+const MOST: Duration = Duration::from_millis(500);
+/// A turn that was not taken for so long is lost.
+const KEPT: Duration = Duration::from_secs(1);
+
+/// Gives out turns, first come, first served. They are as far apart as the API server is slow.
+#[derive(Debug, Default)]
+pub struct Pace {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Turns that were given and not taken yet, by the object's uid.
+    given: Recent<Instant>,
+    /// The next that is free.
+    next: Option<Instant>,
+    /// What one write takes, of late.
+    takes: Duration,
+}
+
+impl Pace {
+    /// How long the object has to wait for its turn, which it keeps meanwhile. Whoever need not wait has taken it.
+    pub fn turn(&self, uid: &str, now: Instant) -> Duration {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let given = state.given.get(uid).copied();
+        let given = given.filter(|turn| now.saturating_duration_since(*turn) < KEPT);
+        let turn = if let Some(given) = given {
+            given
+        } else {
+            let turn = state.next.map_or(now, |next| next.max(now));
+            state.next = Some(turn + (state.takes / AT_ONCE).clamp(LEAST, MOST));
+            turn
+        };
+        if turn <= now {
+            state.given.remove(uid);
+        } else {
+            state.given.insert(uid.to_owned(), turn, now);
+        }
+        turn.saturating_duration_since(now)
+    }
+
+    /// What a write has taken.
+    pub fn took(&self, took: Duration) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.takes = (state.takes * 7 + took) / 8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn turns_are_as_far_apart_as_writes_take_and_each_object_keeps_its_own() {
+        let now = clock::monotonic();
+        let pace = Pace::default();
+        for _ in 0..100 {
+            pace.took(ms(40));
+        }
+        let waits: Vec<u128> = ["a", "b", "c", "b", "d"]
+            .map(|uid| pace.turn(uid, now).as_millis())
+            .into();
+        // Half of what one takes, as two of them go at one time; `b` asks again.
+        let near = |wait: u128, wanted: u128| wait.abs_diff(wanted) <= 2;
+        assert!(
+            near(waits[1], 20) && near(waits[2], 40) && near(waits[4], 60),
+            "{waits:?}"
+        );
+        assert_eq!((waits[0], waits[3]), (0, waits[1]));
+        // Taken, the next is behind those that still wait.
+        assert_eq!(pace.turn("b", now + ms(25)), Duration::ZERO);
+        assert!(near(pace.turn("b", now + ms(25)).as_millis(), 55));
+        // `c` has not taken its own for long.
+        assert_eq!(pace.turn("c", now + ms(2_000)), Duration::ZERO);
+        assert!(near(pace.turn("c", now + ms(2_000)).as_millis(), 20));
+    }
+
+    #[test]
+    fn a_server_that_is_quick_again_is_asked_more_often_and_an_idle_time_is_not_saved_up() {
+        let now = clock::monotonic();
+        let pace = Pace::default();
+        pace.took(Duration::from_secs(60));
+        assert_eq!(pace.turn("a", now), Duration::ZERO);
+        assert_eq!(pace.turn("b", now), MOST);
+        for _ in 0..200 {
+            pace.took(ms(1));
+        }
+        let later = now + Duration::from_secs(60);
+        let waits = ["c", "d", "e"].map(|uid| pace.turn(uid, later));
+        assert_eq!(waits, [Duration::ZERO, LEAST, 2 * LEAST]);
+    }
+}

@@ -1,0 +1,208 @@
+//! How soon a look is woken when a job has changed, and what may wait: against a Kubernetes and a Muster of the tests' own.
+
+#[allow(dead_code, reason = "every test binary uses another part of it")]
+mod world;
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use kube::runtime::reflector::ObjectRef;
+use muster_operator::job::status::JobStatus;
+use muster_operator::operator::Context;
+use muster_operator::resource::TrainingJob;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use world::{UID, World, job};
+
+const OURS: &str = "01890000-0000-7000-8000-000000000001";
+/// More than two lists take.
+const LONG: Duration = Duration::from_secs(20);
+
+/// One operator that follows one job, and whom it wakes.
+struct Story {
+    world: World,
+    operator: Arc<Context>,
+    woken: BoxStream<'static, ObjectRef<TrainingJob>>,
+}
+
+impl Story {
+    async fn begin(prepare: impl FnOnce(&World)) -> Self {
+        let world = World::with("TrainingJob", json!({ "command": { "argv": ["true"] } })).await;
+        let labels = json!({ "muster.dev/operator": "here", "muster.dev/namespace": "vision", "muster.dev/uid": UID });
+        let document = json!({
+            "version": "muster/v1", "name": "mine", "labels": labels, "command": { "argv": ["true"] },
+        });
+        let mut job = job(OURS, "vision", &document);
+        wait(&mut job, 4);
+        world.state().jobs.push(job);
+        prepare(&world);
+        let operator = world.operator();
+        let woken = operator.known.wakes().of(Some("vision".to_owned())).boxed();
+        let story = Self {
+            world,
+            operator,
+            woken,
+        };
+        // The first finds it by its uid, the second by its id; from then on it is followed.
+        story.look().await;
+        story.look().await;
+        assert_eq!(story.world.status()["jobId"], OURS);
+        story
+    }
+
+    async fn look(&self) {
+        let look = muster_operator::course::reconcile::<JobStatus>(
+            self.world.seen(),
+            Arc::clone(&self.operator),
+        );
+        look.await.expect("a look");
+    }
+
+    /// The next object that is to be looked at.
+    async fn is_woken(&mut self) {
+        let woken = tokio::time::timeout(LONG, self.woken.next()).await;
+        let object = woken.expect("it is woken in time").expect("no end");
+        assert_eq!(
+            (object.name.as_str(), object.namespace.as_deref()),
+            ("mine", Some("vision"))
+        );
+    }
+
+    /// As the watch shows the operator's own writes; and nobody is woken any more.
+    async fn settle(&mut self) {
+        self.world.change(|object| {
+            let version = object["metadata"]["resourceVersion"].as_str();
+            let version: u64 = version.expect("a version").parse().expect("a number");
+            object["metadata"]["resourceVersion"] = (version + 1).to_string().into();
+        });
+        while tokio::time::timeout(Duration::from_millis(50), self.woken.next())
+            .await
+            .is_ok()
+        {}
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Value)) {
+        change(&mut self.world.state().jobs[0]);
+    }
+
+    fn patches(&self) -> usize {
+        self.world.state().applied.len()
+    }
+}
+
+fn wait(job: &mut Value, position: u32) {
+    enter(job, "queued");
+    let why = json!({ "reason": "not_considered" });
+    job["waiting"] = json!({
+        "reason": "NotConsidered", "message": "no round has looked at it", "smallest_change": null, "position": position,
+        "detail": { "why": why, "smallest_change": null, "position": position },
+    });
+}
+
+fn enter(job: &mut Value, phase: &str) {
+    job["phase"] = phase.into();
+    job["state"] = json!({ "phase": phase });
+    job["waiting"] = Value::Null;
+}
+
+#[tokio::test]
+async fn what_the_stream_tells_of_is_read_and_its_object_looked_at() {
+    let mut story = Story::begin(|_| {}).await;
+    story.settle().await;
+    // Nothing but the stream can tell of it.
+    story.world.state().lists_nothing = true;
+    story.change(|job| enter(job, "running"));
+    story.world.tell(OURS);
+    story.is_woken().await;
+    story.look().await;
+    assert_eq!(story.world.status()["phase"], "Running");
+    let by_id = format!("/muster/api/v1/jobs?id={OURS}&limit=500");
+    assert!(story.world.state().read.contains(&by_id));
+}
+
+#[tokio::test]
+async fn without_a_stream_lists_find_what_has_changed_and_what_has_ended() {
+    let mut story = Story::begin(|world| world.state().is_mute = true).await;
+    story.settle().await;
+    story.change(|job| enter(job, "running"));
+    story.is_woken().await;
+    story.look().await;
+    assert_eq!(story.world.status()["phase"], "Running");
+    story.settle().await;
+    // No list of those that live has it any more.
+    story.change(|job| enter(job, "succeeded"));
+    story.is_woken().await;
+    story.look().await;
+    assert_eq!(story.world.status()["phase"], "Succeeded");
+    // What it has become is known: the look that follows the last write asks for nothing of it.
+    let of_it = format!("/muster/api/v1/jobs/{OURS}");
+    let before = story
+        .world
+        .state()
+        .read
+        .iter()
+        .filter(|path| **path == of_it)
+        .count();
+    story.look().await;
+    let after = story
+        .world
+        .state()
+        .read
+        .iter()
+        .filter(|path| **path == of_it)
+        .count();
+    assert_eq!(before, after);
+}
+
+#[tokio::test]
+async fn a_place_waits_a_little_and_a_change_does_not() {
+    let mut story = Story::begin(|_| {}).await;
+    story.settle().await;
+    story.change(|job| wait(job, 3));
+    story.world.tell(OURS);
+    story.is_woken().await;
+    let before = story.patches();
+    story.look().await;
+    // It was written a moment ago.
+    assert_eq!(story.world.status()["position"], 4);
+    assert_eq!(story.patches(), before);
+    story.change(|job| enter(job, "starting"));
+    story.world.tell(OURS);
+    story.is_woken().await;
+    story.look().await;
+    assert_eq!(story.world.status()["phase"], "Starting");
+    assert_eq!(story.patches(), before + 1);
+}
+
+#[tokio::test]
+async fn a_place_is_shown_when_it_has_waited() {
+    let mut story = Story::begin(|_| {}).await;
+    story.settle().await;
+    story.change(|job| wait(job, 3));
+    story.world.tell(OURS);
+    story.is_woken().await;
+    let mut looks = 0;
+    while story.world.status()["position"] != 3 {
+        assert!(looks < 100, "it is not written");
+        story.look().await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        looks += 1;
+    }
+    assert!(looks > 1, "not at once");
+}
+
+/// While a release is replaced pod by pod, the api may be the one of before.
+#[tokio::test]
+async fn an_api_that_lists_no_ids_is_asked_for_each_job() {
+    let mut story = Story::begin(|world| world.state().knows_no_ids = true).await;
+    story.settle().await;
+    story.change(|job| enter(job, "succeeded"));
+    story.world.tell(OURS);
+    let mut looks = 0;
+    while story.world.status()["phase"] != "Succeeded" {
+        assert!(looks < 40, "it is not shown");
+        story.look().await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        looks += 1;
+    }
+}
