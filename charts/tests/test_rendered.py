@@ -1,6 +1,7 @@
 """What helm renders: the same as in the golden files, valid for Kubernetes, and true to the rules that the chart promises."""
 
 import base64
+import json
 import os
 import re
 import unittest
@@ -71,10 +72,10 @@ class Rendered(unittest.TestCase):
             names = [(item["metadata"].get("namespace") or "", name_of(item)) for item in items]
             self.assertEqual(sorted(names), sorted(set(names)), name)
             for item in items:
-                where = None if item["kind"].startswith("ClusterRole") else NAMESPACE
+                where = None if item["kind"].startswith(("ClusterRole", "PriorityClass")) else NAMESPACE
                 if item["kind"] in ("Role", "RoleBinding"):
-                    # Of the operator, in the namespaces that the case gives it; of executors, where they are.
-                    given = (NAMESPACE,) if item["metadata"]["name"].endswith("-executor") else ("vision", "speech")
+                    # Of the operator, in the namespaces that the case gives it; of executors and placeholders, where they are.
+                    given = (NAMESPACE,) if item["metadata"]["name"].endswith(("-executor", "-placeholders")) else ("vision", "speech")
                     self.assertIn(item["metadata"]["namespace"], given, name_of(item))
                 else:
                     self.assertEqual(item["metadata"].get("namespace"), where, name_of(item))
@@ -181,6 +182,49 @@ class Rendered(unittest.TestCase):
                 volumes |= {claim["metadata"]["name"] for claim in item.get("spec", {}).get("volumeClaimTemplates", [])}
                 mounted = {mount["name"] for container in containers(spec) for mount in container.get("volumeMounts", [])}
                 self.assertEqual(mounted, volumes, f"{name} {name_of(item)}")
+
+    def test_a_placeholder_fits_where_an_executor_does(self):
+        """It asks for what a node gives out, unless the executor asks for that itself; and it is right as a pod."""
+        for name, whole in (("production", False), ("pods", True)):
+            items = objects(RENDERED[name])
+            text = next(item["data"]["placeholders.json"] for item in items if name_of(item) == "ConfigMap/muster-placeholders")
+            pools = json.loads(text)["pools"]
+            executors = {item["metadata"]["labels"]["muster-pool"]: spec for item, _, spec in pods(items) if item["kind"] == "DaemonSet"}
+            # Of those that see all GPUs of a node nobody says how many these are.
+            self.assertEqual(set(executors) - set(pools), {"shared"} if whole else {"mixed"})
+            for pool, of in pools.items():
+                with self.subTest(name, pool=pool):
+                    pod, executor = of["pod"], executors[pool]
+                    for version in VERSIONS:
+                        made = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {**pod["metadata"], "name": "x"}}
+                        kubernetes_validate.validate(made, version, strict=True)
+                    for field in ("nodeSelector", "tolerations", "affinity", "runtimeClassName", "securityContext"):
+                        self.assertEqual(pod["spec"].get(field), executor.get(field), field)
+                    self.assertIs(pod["spec"]["automountServiceAccountToken"], False)
+                    (container,) = pod["spec"]["containers"]
+                    resources = container["resources"]
+                    counted = [key for key in resources.get("limits", {}) if "/" in key]
+                    if whole:
+                        self.assertEqual(counted, [] if pool == "cpu" else [f"nvidia.com/{ {'slices': 'mig-1g.10gb', 'small': 'mig-1g.10gb', 'large': 'mig-3g.40gb'}.get(pool, 'gpu')}"])
+                        for resource in counted:
+                            self.assertEqual(resources["limits"][resource], resources["requests"][resource])
+                            self.assertEqual(int(resources["limits"][resource]), of["gpus"])
+                    else:
+                        self.assertEqual(resources["requests"], {"cpu": "10m", "memory": "16Mi"})
+                        self.assertEqual(counted, [])
+        gives = json.loads(text)["pools"]
+        self.assertEqual((gives["gpu"]["cpuMilli"], gives["gpu"]["memoryBytes"], gives["gpu"]["parts"]), (62500, 480 << 30, False))
+        self.assertEqual((gives["cpu"]["gpus"], gives["cpu"]["cpuMilli"], gives["slices"]["parts"]), (4, 3500, True))
+
+    def test_whoever_has_a_priority_class_uses_it(self):
+        for name, own in (("production", "cluster-overprovisioning"), ("pods", None)):
+            items = objects(RENDERED[name])
+            made = [item for item in items if item["kind"] == "PriorityClass"]
+            text = next(item["data"]["placeholders.json"] for item in items if name_of(item) == "ConfigMap/muster-placeholders")
+            named = {of["pod"]["spec"]["priorityClassName"] for of in json.loads(text)["pools"].values()}
+            self.assertEqual(named, {own} if own else {made[0]["metadata"]["name"]})
+            # Below that of everybody, and not so low that the cluster autoscaler passes over it.
+            self.assertEqual([item["value"] for item in made], [] if own else [-10])
 
     def test_a_bucket_takes_the_place_of_a_volume(self):
         items = objects(RENDERED["bucket"])

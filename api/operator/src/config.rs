@@ -1,10 +1,11 @@
 //! The operator's settings: flags, or environment variables `MUSTER_OPERATOR_*`; read once, in `main`. How Kubernetes is reached is said
 //! where it always is: by the pod's service account, or by `KUBECONFIG`.
 
-use crate::nodes;
+use crate::nodes::{self, PlaceholderSettings, Placeholders, SettingsError};
 use crate::operator::Scope;
 use crate::tenants::AdminToken;
 use clap::{Args, Parser, Subcommand};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -101,6 +102,23 @@ pub struct Run {
     /// The release of the chart whose pods are Muster's own, NAMESPACE/NAME; those of others are foreign [default: all are own]
     #[arg(long = "release", env = "MUSTER_OPERATOR_RELEASE")]
     pub release: Option<nodes::Release>,
+    /// File with the pods that stand for nodes which are missing, for autoscalers; needs --nodes [default: there are none]
+    #[arg(long = "placeholders", env = "MUSTER_OPERATOR_PLACEHOLDERS")]
+    pub placeholders: Option<PathBuf>,
+    /// The operator's own pod, with which its placeholders end
+    #[arg(
+        long = "pod-name",
+        env = "MUSTER_OPERATOR_POD_NAME",
+        requires = "pod_uid"
+    )]
+    pub pod_name: Option<String>,
+    /// And its uid
+    #[arg(
+        long = "pod-uid",
+        env = "MUSTER_OPERATOR_POD_UID",
+        requires = "pod_name"
+    )]
+    pub pod_uid: Option<String>,
     /// Where probes may connect
     #[arg(long, env = "MUSTER_OPERATOR_LISTEN", default_value = "127.0.0.1:7072")]
     pub listen: SocketAddr,
@@ -124,6 +142,29 @@ impl Run {
                 release: self.release.clone(),
             }),
         }
+    }
+
+    /// What stands for nodes that are missing, if anything does.
+    ///
+    /// # Errors
+    /// When the file is not what it should be, or nodes are not followed.
+    pub fn placeholders(&self) -> Result<Option<Placeholders>, SettingsError> {
+        let Some(path) = &self.placeholders else {
+            return Ok(None);
+        };
+        if !self.nodes {
+            return Err(SettingsError::WithoutNodes);
+        }
+        let settings = PlaceholderSettings::read(path)?;
+        let owner = self.pod_name.clone().zip(self.pod_uid.clone());
+        let owner = owner.map(|(name, uid)| OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            name,
+            uid,
+            ..OwnerReference::default()
+        });
+        Ok(Some(Placeholders::new(settings, owner)))
     }
 
     /// The token, or where it lies.

@@ -44,8 +44,9 @@ async fn follow(run: Run) -> anyhow::Result<()> {
         "muster-operator is up"
     );
     let scope = run.scope();
+    let placeholders = run.placeholders().context("--placeholders")?;
     tokio::select! {
-        () = operator::run(context, &scope) => {}
+        () = operator::run(context, &scope, placeholders) => {}
         () = answer(probes) => {}
         () = stop_signal()? => {}
     }

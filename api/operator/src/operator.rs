@@ -5,7 +5,7 @@ use crate::clock;
 use crate::error::Error;
 use crate::job;
 use crate::job::status::JobStatus;
-use crate::nodes;
+use crate::nodes::{self, Placeholders};
 use crate::pace::Pace;
 use crate::recent::Recent;
 use crate::resource::{FINALIZER, MANAGER, Object, SUBMITTED, Status, Tenant};
@@ -73,7 +73,7 @@ pub struct Scope {
 }
 
 /// Runs until the process ends.
-pub async fn run(context: Arc<Context>, scope: &Scope) {
+pub async fn run(context: Arc<Context>, scope: &Scope, placeholders: Option<Placeholders>) {
     let mut following: Vec<BoxFuture<'static, ()>> = Vec::new();
     for (namespace, jobs) in scope.of::<JobStatus>(&context.kubernetes) {
         let jobs = Controller::new(jobs, watcher::Config::default()).with_config(settings());
@@ -107,7 +107,7 @@ pub async fn run(context: Arc<Context>, scope: &Scope) {
         following.push(tenants.boxed());
     }
     if let Some(settings) = &scope.nodes {
-        following.push(nodes::run(context, settings.clone()).boxed());
+        following.push(nodes::run(context, settings.clone(), placeholders).boxed());
     }
     futures::future::join_all(following).await;
 }

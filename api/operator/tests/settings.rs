@@ -2,6 +2,8 @@
 
 use clap::Parser as _;
 use muster_operator::config::{Command, Flags, Run};
+use muster_operator::nodes::{PlaceholderSettings, SettingsError};
+use serde_json::json;
 
 fn run(further: &[&str]) -> Result<Run, clap::Error> {
     let given = ["muster-operator", "run", "--token", "x"];
@@ -33,4 +35,58 @@ fn it_follows_everything_unless_it_is_told_whose() {
     ] {
         assert!(run(&wrong).is_err(), "{wrong:?}");
     }
+}
+
+#[test]
+fn placeholders_need_nodes_and_a_file_that_says_what_they_are() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("placeholders.json");
+    let pod = json!({ "spec": { "containers": [{ "name": "a", "image": "b:1" }] } });
+    let pool = json!({ "gpus": 8, "parts": false, "cpuMilli": 1, "memoryBytes": 1, "pod": pod });
+    let right = json!({ "namespace": "muster", "group": "muster", "afterSeconds": 1, "most": 1, "pools": { "gpu": pool } });
+    let write = |what: &serde_json::Value| {
+        std::fs::write(&path, what.to_string()).expect("a file");
+        PlaceholderSettings::read(&path)
+    };
+    assert_eq!(write(&right).expect("right").pools["gpu"].gpus, 8);
+    let flags = ["--placeholders", path.to_str().expect("UTF-8")];
+    let of = |further: &[&str]| {
+        let given: Vec<&str> = flags.iter().chain(further).copied().collect();
+        run(&given).expect("right").placeholders()
+    };
+    assert!(matches!(of(&[]), Err(SettingsError::WithoutNodes)));
+    assert!(of(&["--nodes", "true"]).expect("right").is_some());
+    let none = run(&[]).expect("right").placeholders();
+    assert!(none.expect("nothing is asked for").is_none());
+    assert!(run(&["--pod-name", "a"]).is_err(), "it has a uid too");
+
+    for (field, value, said) in [
+        ("/mots", json!(1), "mots"),
+        ("/pools/gpu/gpu", json!(1), "gpu"),
+        ("/most", json!(-1), "-1"),
+    ] {
+        let mut wrong = right.clone();
+        let (parent, name) = field.rsplit_once('/').expect("a path");
+        wrong.pointer_mut(parent).expect("it is there")[name] = value;
+        let error = write(&wrong).expect_err(field);
+        let SettingsError::Malformed { source, .. } = error else {
+            panic!("{error}");
+        };
+        assert!(source.to_string().contains(said), "{source}");
+    }
+    for (field, value, said) in [
+        ("gpus", json!(0), "pools.gpu.gpus is 0; expected 1 or more"),
+        (
+            "pod",
+            json!({}),
+            "pools.gpu.pod.spec is absent; expected that of a pod",
+        ),
+    ] {
+        let mut wrong = right.clone();
+        wrong["pools"]["gpu"][field] = value;
+        let error = write(&wrong).expect_err(field);
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    std::fs::remove_file(&path).expect("it was there");
+    let gone = PlaceholderSettings::read(&path);
+    assert!(matches!(gone, Err(SettingsError::Unreadable { .. })));
 }

@@ -24,11 +24,26 @@ impl Kubernetes {
     /// When the chart cannot be rendered, its objects are refused, or what they allow stays forbidden.
     pub fn admit_operator_with(&self, values: &str) -> BTreeSet<(String, String, String)> {
         let values = format!("operator.enabled=true,{values}");
-        self.admit(
-            "operator",
-            values.trim_end_matches(','),
-            &["--all-namespaces"],
-        )
+        let setting = values.trim_end_matches(',');
+        let role = self.rendered("operator-role", setting);
+        self.admit("operator", &role, &["--all-namespaces"])
+    }
+
+    /// Gives the operator what the chart gives it for placeholders besides. Returns the file that it reads of them, and what it may.
+    ///
+    /// # Panics
+    /// When the chart cannot be rendered, or its objects are refused.
+    pub fn admit_placeholders(&self, values: &str) -> (String, BTreeSet<(String, String, String)>) {
+        let setting =
+            format!("operator.enabled=true,operator.nodes.placeholders.enabled=true,{values}");
+        let objects = self.rendered("placeholders", &setting);
+        let file = objects.split("\n---\n").find_map(|document| {
+            let object: Value = serde_norway::from_str(document).expect("YAML");
+            let file = object["data"]["placeholders.json"].as_str();
+            file.map(str::to_owned)
+        });
+        let allowed = self.admit("operator", &objects, &["--namespace", NAMESPACE]);
+        (file.expect("the operator's file"), allowed)
     }
 
     /// As [`Self::admit_operator`], for executors whose tasks are pods.
@@ -36,36 +51,40 @@ impl Kubernetes {
     /// # Panics
     /// When the chart cannot be rendered, or its objects are refused.
     pub fn admit_executors(&self) -> BTreeSet<(String, String, String)> {
-        self.admit(
-            "executor",
+        let role = self.rendered(
+            "executor-role",
             "executor.runtime=pod,executor.data.kind=hostPath",
-            &["--namespace", NAMESPACE],
-        )
+        );
+        self.admit("executor", &role, &["--namespace", NAMESPACE])
+    }
+
+    /// The objects of one of the chart's templates.
+    fn rendered(&self, template: &str, setting: &str) -> String {
+        let helm = std::env::var_os("MUSTER_HELM")
+            .map(PathBuf::from)
+            .expect("MUSTER_HELM is not set: it names the folder that scripts/ensure-helm prints");
+        let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/muster");
+        let output = Command::new(helm.join("bin/helm"))
+            .args(["template", "muster", chart])
+            .args(["--namespace", NAMESPACE, "--set", setting])
+            .args(["--show-only", &format!("templates/{template}.yaml")])
+            .env("HOME", self.folder())
+            .output()
+            .expect("helm runs");
+        assert!(output.status.success(), "{}", text(&output));
+        String::from_utf8(output.stdout).expect("UTF-8")
     }
 
     fn admit(
         &self,
         component: &str,
-        setting: &str,
+        objects: &str,
         scope: &[&str],
     ) -> BTreeSet<(String, String, String)> {
-        let helm = std::env::var_os("MUSTER_HELM")
-            .map(PathBuf::from)
-            .expect("MUSTER_HELM is not set: it names the folder that scripts/ensure-helm prints");
-        let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/muster");
         self.applied(&format!(
             "{{apiVersion: v1, kind: Namespace, metadata: {{name: {NAMESPACE}}}}}"
         ));
-        let output = Command::new(helm.join("bin/helm"))
-            .args(["template", "muster", chart])
-            .args(["--namespace", NAMESPACE, "--set", setting])
-            .args(["--show-only", &format!("templates/{component}-role.yaml")])
-            .env("HOME", self.folder())
-            .output()
-            .expect("helm runs");
-        assert!(output.status.success(), "{}", text(&output));
-        let objects = String::from_utf8(output.stdout).expect("UTF-8");
-        self.applied(&objects);
+        self.applied(objects);
         let allowed: BTreeSet<_> = objects.split("\n---\n").flat_map(allowed).collect();
         let mut waited = Duration::ZERO;
         for right in &allowed {

@@ -7,10 +7,12 @@ mod deleted;
 mod foreign;
 mod known;
 mod mark;
+mod placeholder;
 mod said;
 mod tolerated;
 
 pub use foreign::Foreign;
+pub use placeholder::{Placeholders, Settings as PlaceholderSettings, SettingsError};
 pub use said::{Release, Settings, said};
 pub use tolerated::Tolerated;
 
@@ -49,7 +51,7 @@ pub struct Follower {
 }
 
 /// Runs until the process ends.
-pub async fn run(context: Arc<Context>, settings: Settings) {
+pub async fn run(context: Arc<Context>, settings: Settings, placeholders: Option<Placeholders>) {
     let nodes = Api::<Node>::all(context.kubernetes.clone());
     let controller =
         Controller::new(nodes, watcher::Config::default()).with_config(crate::operator::settings());
@@ -57,7 +59,12 @@ pub async fn run(context: Arc<Context>, settings: Settings) {
     let following = controller
         .run(reconcile, again, Arc::clone(&follower))
         .for_each(|done| async { crate::operator::told("Node", done) });
-    tokio::join!(following, deleted::follow(&follower));
+    let standing_in = async {
+        if let Some(placeholders) = placeholders {
+            placeholders.follow(&follower).await;
+        }
+    };
+    tokio::join!(following, deleted::follow(&follower), standing_in);
 }
 
 fn again(node: Arc<Node>, _: &Error, follower: Arc<Follower>) -> Action {

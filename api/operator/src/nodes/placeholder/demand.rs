@@ -1,0 +1,97 @@
+//! What waits for nodes: the smallest gangs of jobs that have waited for long enough because the cluster has no room for them.
+
+use super::wanted::Gang;
+use crate::error::Error;
+use muster_client::{Client, ClientError, JobQuery};
+use muster_model::id::JobId;
+use muster_model::job::{Intent, JobPhase};
+use muster_model::view::JobView;
+use muster_model::wait::Wait;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Of each tenant: 5,000 jobs want more nodes than anybody gives.
+const PAGES: u32 = 10;
+const PAGE: u32 = 500;
+
+/// Who waits for nodes, and since when this is known.
+#[derive(Debug, Default)]
+pub struct Demand {
+    since: BTreeMap<JobId, Instant>,
+}
+
+impl Demand {
+    /// The gangs of those that have waited for `after`; the oldest first.
+    pub fn gangs(&mut self, waiting: &[JobView], after: Duration, now: Instant) -> Vec<Gang> {
+        let waiting: BTreeMap<JobId, Gang> = waiting
+            .iter()
+            .filter(|job| needs_nodes(job))
+            .map(|job| (job.id, gang(job)))
+            .collect();
+        self.since.retain(|id, _| waiting.contains_key(id));
+        let mut gangs = Vec::new();
+        for (id, gang) in waiting {
+            let since = *self.since.entry(id).or_insert(now);
+            if now.saturating_duration_since(since) >= after {
+                gangs.push(gang);
+            }
+        }
+        gangs
+    }
+}
+
+/// More nodes would let it start, as far as the newest round has said; not so who waits for its quota, for its turn, or after a failure.
+fn needs_nodes(job: &JobView) -> bool {
+    let why = job.waiting.as_ref().map(|waiting| &waiting.detail.why);
+    job.intent == Intent::Run
+        && job.phase == JobPhase::Queued
+        && matches!(
+            why,
+            Some(
+                Wait::WaitingForGpus { .. }
+                    | Wait::NoMatchingNodes { .. }
+                    | Wait::ExceedsCluster { .. }
+                    | Wait::TopologyPlacementFailed { .. }
+            )
+        )
+}
+
+fn gang(job: &JobView) -> Gang {
+    let worker = &job.spec.resources.worker;
+    Gang {
+        workers: job.spec.scale.workers.min,
+        gpus: worker.gpus,
+        cpu_milli: worker.cpu_milli,
+        memory_bytes: worker.memory_bytes,
+    }
+}
+
+/// The jobs of all tenants that wait to start.
+///
+/// # Errors
+/// When the REST interface does not answer, or refuses the administrator's token.
+pub async fn queued(admin: &Client) -> Result<Vec<JobView>, Error> {
+    let listed = all_queued(admin).await;
+    listed.map_err(Error::muster("the jobs that wait were not listed"))
+}
+
+async fn all_queued(admin: &Client) -> Result<Vec<JobView>, ClientError> {
+    let mut queued = Vec::new();
+    for tenant in admin.tenants().await? {
+        let client = admin.for_tenant(&tenant.name)?;
+        let mut query = JobQuery {
+            phases: vec![JobPhase::Queued],
+            limit: Some(PAGE),
+            ..JobQuery::default()
+        };
+        for _ in 0..PAGES {
+            let page = client.jobs(&query).await?;
+            queued.extend(page.items);
+            query.after = page.next;
+            if query.after.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(queued)
+}

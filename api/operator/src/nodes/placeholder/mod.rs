@@ -1,0 +1,172 @@
+//! Pods that stand for nodes which are missing: autoscalers of clusters make nodes for pods that fit nowhere, and know nothing of Muster's queue.
+//! A placeholder does nothing, gives way to every other pod, and ends as soon as a node was found for it, or nothing waits any more.
+//!
+//! Who gets a node is not decided here, nor whether there will be one: that is the scheduler's and the autoscaler's.
+
+mod demand;
+mod pod;
+mod settings;
+mod steps;
+#[cfg(test)]
+mod tests;
+mod wanted;
+
+pub use settings::{Settings, SettingsError};
+
+use self::demand::Demand;
+use self::pod::{GROUP, There};
+use super::{Follower, all_in_muster};
+use crate::clock;
+use crate::error::Error;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
+use muster_model::node::NodeState;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(3);
+/// A node that has come up counts as one that is about to join Muster for so long; large images take their time.
+const COMING: Duration = Duration::from_secs(15 * 60);
+
+/// What is kept between two looks. All of it is found again by the next operator, at the cost of one pod too many for a moment.
+#[derive(Debug)]
+pub struct Placeholders {
+    settings: Settings,
+    /// The operator's own pod: when that is deleted, so are they.
+    owner: Option<OwnerReference>,
+    demand: Demand,
+    /// Nodes that were found for placeholders, with their pools.
+    coming: BTreeMap<String, (String, Instant)>,
+}
+
+impl Placeholders {
+    #[must_use]
+    pub fn new(settings: Settings, owner: Option<OwnerReference>) -> Self {
+        Self {
+            settings,
+            owner,
+            demand: Demand::default(),
+            coming: BTreeMap::new(),
+        }
+    }
+
+    /// Runs until the process ends.
+    pub(super) async fn follow(mut self, follower: &Follower) {
+        if follower.there.wait_until_ready().await.is_err() {
+            return;
+        }
+        loop {
+            let looked = self.look(follower).await;
+            crate::operator::told("Placeholder", looked);
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Makes what is missing, and ends what is too many.
+    ///
+    /// # Errors
+    /// When Kubernetes or Muster does not answer; nothing is lost by it.
+    pub async fn look(&mut self, follower: &Follower) -> Result<(), Error> {
+        let admin = follower.context.tenants.admin()?;
+        let waiting = demand::queued(&admin).await?;
+        let known: BTreeSet<String> = follower
+            .known
+            .all(&admin)
+            .await?
+            .into_iter()
+            .filter(|node| node.state == NodeState::Up)
+            .map(|node| node.name)
+            .collect();
+        let parts = &follower.settings.parts;
+        let is_known = |name: &str| all_in_muster(name, parts).any(|name| known.contains(&name));
+        let nodes = follower.there.state();
+        let api = Api::<Pod>::namespaced(
+            follower.context.kubernetes.clone(),
+            &self.settings.namespace,
+        );
+        let of_group = format!("{GROUP}={}", self.settings.group);
+        let pods = api.list(&ListParams::default().labels(&of_group)).await;
+        let pods = pods.map_err(Error::kubernetes("placeholders were not listed"))?;
+        let there: Vec<There> = pods.items.iter().map(There::of).collect();
+
+        let now = clock::monotonic();
+        let after = Duration::from_secs(self.settings.after_seconds.into());
+        let gangs = self.demand.gangs(&waiting, after, now);
+        let wanted = wanted::wanted(&self.settings.pools, &gangs, self.settings.most);
+        let coming = self.coming(&there, is_known, now);
+        let steps = steps::steps(&self.settings, &wanted, &coming, &there);
+        for pod in steps.end {
+            end(&api, &pod).await?;
+        }
+        let known: Vec<&Node> = nodes
+            .iter()
+            .map(Arc::as_ref)
+            .filter(|node| is_known(&node.name_any()))
+            .collect();
+        for (pool, number) in steps.make {
+            let of = (pool.as_str(), &self.settings.pools[&pool]);
+            let pod = pod::placeholder(&self.settings, of, number, &known, self.owner.as_ref());
+            make(&api, &pod).await?;
+        }
+        Ok(())
+    }
+
+    /// How many nodes of each pool have come up, and are not known to Muster yet.
+    fn coming(
+        &mut self,
+        there: &[There],
+        is_known: impl Fn(&str) -> bool,
+        now: Instant,
+    ) -> BTreeMap<String, u32> {
+        for pod in there {
+            if let Some(node) = &pod.node {
+                let coming = || (pod.pool.clone(), now);
+                self.coming.entry(node.clone()).or_insert_with(coming);
+            }
+        }
+        self.coming.retain(|node, (_, since)| {
+            !is_known(node) && now.saturating_duration_since(*since) < COMING
+        });
+        let mut coming = BTreeMap::new();
+        for (pool, _) in self.coming.values() {
+            *coming.entry(pool.clone()).or_default() += 1;
+        }
+        coming
+    }
+}
+
+async fn make(api: &Api<Pod>, pod: &Pod) -> Result<(), Error> {
+    match api.create(&PostParams::default(), pod).await {
+        Ok(_) => {
+            tracing::info!(pod = pod.name_any(), "a placeholder waits for a node");
+            Ok(())
+        }
+        // One that was deleted a moment ago may not be gone yet.
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        Err(error) => Err(Error::kubernetes("a placeholder was not made")(error)),
+    }
+}
+
+/// At once: it has nothing to say. And no other that has got its name meanwhile.
+async fn end(api: &Api<Pod>, pod: &There) -> Result<(), Error> {
+    let parameters = DeleteParams {
+        grace_period_seconds: Some(0),
+        preconditions: Some(Preconditions {
+            uid: pod.uid.clone(),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    match api.delete(&pod.name, &parameters).await {
+        Ok(_) => {
+            tracing::info!(pod = pod.name, node = pod.node, "a placeholder has ended");
+            Ok(())
+        }
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(error) => Err(Error::kubernetes("a placeholder was not ended")(error)),
+    }
+}

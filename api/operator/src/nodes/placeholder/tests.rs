@@ -1,0 +1,222 @@
+//! Who needs nodes, which pods are made for that, and when they end. The rest is in the tests of [`super::wanted`].
+
+use super::demand::Demand;
+use super::pod::{There, name, placeholder};
+use super::settings::Settings;
+use super::steps::{Steps, steps};
+use crate::clock;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use muster_model::view::JobView;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+fn settings() -> Settings {
+    let pod = json!({
+        "metadata": { "labels": { "app.kubernetes.io/instance": "muster" } },
+        "spec": { "containers": [{ "name": "placeholder", "image": "pause:1" }] },
+    });
+    let pool = json!({ "gpus": 8, "parts": false, "cpuMilli": 64_000, "memoryBytes": 512_u64 << 30, "pod": pod });
+    serde_json::from_value(json!({
+        "namespace": "muster", "group": "muster", "afterSeconds": 60, "most": 4, "pools": { "gpu": pool, "more": pool },
+    }))
+    .expect("settings")
+}
+
+fn job(number: u32, phase: &str, intent: &str, why: &Value) -> JobView {
+    let waiting = json!({
+        "reason": "x", "message": "x", "smallest_change": null, "position": 1,
+        "detail": { "why": why, "smallest_change": null, "position": 1 },
+    });
+    serde_json::from_value(json!({
+        "id": format!("01890000-0000-7000-8000-{number:012}"), "tenant": "vision", "name": "a", "labels": {}, "priority": 0,
+        "phase": phase, "state": { "phase": phase }, "intent": intent, "revision": 0, "failures": 0, "waiting": waiting,
+        "workers": { "running": 0, "min": 1, "max": 1 }, "ps_shards": { "running": 0, "min": 0, "max": 0 }, "progress": null,
+        "model_path": null, "failure": null, "resume_step": null, "submitted_by": "ada", "submitted_at": "2026-01-01T00:00:00Z",
+        "started_at": null, "finished_at": null,
+        "spec": {
+            "version": "muster/v1", "name": "a", "command": { "argv": ["true"] }, "scale": { "workers": { "min": 3, "max": 9 } },
+            "resources": { "worker": { "gpus": 2 } },
+        },
+    }))
+    .expect("a job")
+}
+
+fn for_gpus() -> Value {
+    json!({ "reason": "waiting_for_gpus", "needed_gpus": 6, "free_gpus": 0, "held_by": [] })
+}
+
+#[test]
+fn who_has_waited_for_nodes_long_enough_needs_its_smallest_gang() {
+    let start = clock::monotonic();
+    let after = Duration::from_secs(60);
+    let mut demand = Demand::default();
+    let waiting = [job(1, "queued", "run", &for_gpus())];
+    assert_eq!(demand.gangs(&waiting, after, start), []);
+    let later = start + Duration::from_secs(59);
+    assert_eq!(demand.gangs(&waiting, after, later), []);
+    let later = start + after;
+    let gangs = demand.gangs(&waiting, after, later);
+    assert_eq!((gangs.len(), gangs[0].workers, gangs[0].gpus), (1, 3, 2));
+    // It has run in between.
+    assert_eq!(demand.gangs(&[], after, later), []);
+    assert_eq!(demand.gangs(&waiting, after, later + after / 2), []);
+}
+
+#[test]
+fn who_waits_for_something_else_needs_no_nodes() {
+    let needs = |phase: &str, intent: &str, why: &Value| {
+        let now = clock::monotonic();
+        let job = job(1, phase, intent, why);
+        !Demand::default()
+            .gangs(&[job], Duration::ZERO, now)
+            .is_empty()
+    };
+    assert!(needs("queued", "run", &for_gpus()));
+    let none_fits = json!({ "reason": "no_matching_nodes", "needed_gpus_per_worker": 2, "largest_node_gpus": 1 });
+    assert!(needs("queued", "run", &none_fits));
+    let cluster = json!({ "reason": "exceeds_cluster", "needed_gpus": 6, "cluster_gpus": 4 });
+    assert!(needs("queued", "run", &cluster));
+    let scattered =
+        json!({ "reason": "topology_placement_failed", "needed_gpus": 6, "free_gpus": 7 });
+    assert!(needs("queued", "run", &scattered));
+    let quota =
+        json!({ "reason": "waiting_for_quota", "needed_gpus": 6, "used_gpus": 1, "quota_gpus": 6 });
+    let room_is_made = json!({ "reason": "waiting_for_preempted_workloads", "jobs": [] });
+    let not_considered = json!({ "reason": "not_considered" });
+    for why in [&quota, &room_is_made, &not_considered] {
+        assert!(!needs("queued", "run", why), "{why}");
+    }
+    assert!(!needs("queued", "cancel", &for_gpus()));
+    assert!(!needs("suspended", "run", &for_gpus()));
+}
+
+fn there(pool: &str, number: u32, node: Option<&str>) -> There {
+    There {
+        name: name(&settings(), pool, number),
+        uid: None,
+        pool: pool.to_owned(),
+        node: node.map(str::to_owned),
+        is_going: false,
+        has_ended: false,
+    }
+}
+
+fn of(counts: &[(&str, u32)]) -> BTreeMap<String, u32> {
+    let counts = counts.iter();
+    counts
+        .map(|(pool, count)| ((*pool).to_owned(), *count))
+        .collect()
+}
+
+fn made(steps: &Steps) -> Vec<(&str, u32)> {
+    let made = steps.make.iter();
+    made.map(|(pool, number)| (pool.as_str(), *number))
+        .collect()
+}
+
+fn ended(steps: &Steps) -> Vec<&str> {
+    steps.end.iter().map(|pod| pod.name.as_str()).collect()
+}
+
+#[test]
+fn there_are_as_many_as_are_wanted_and_the_newest_go_first() {
+    let settings = settings();
+    let none = of(&[]);
+    let begin = steps(&settings, &of(&[("gpu", 2)]), &none, &[]);
+    assert_eq!(made(&begin), [("gpu", 0), ("gpu", 1)]);
+    let pods = [
+        there("gpu", 10, None),
+        there("gpu", 2, None),
+        there("gpu", 0, None),
+    ];
+    let same = steps(&settings, &of(&[("gpu", 3)]), &none, &pods);
+    assert_eq!(same, Steps::default());
+    let fewer = steps(&settings, &of(&[("gpu", 1)]), &none, &pods);
+    assert_eq!(
+        ended(&fewer),
+        ["muster-placeholder-gpu-2", "muster-placeholder-gpu-10"]
+    );
+    let more = steps(&settings, &of(&[("gpu", 5), ("more", 1)]), &none, &pods);
+    assert_eq!(made(&more), [("gpu", 1), ("gpu", 3), ("more", 0)]);
+    let over = steps(&settings, &none, &none, &pods);
+    assert_eq!(over.end.len(), 3);
+}
+
+#[test]
+fn one_that_has_found_a_node_ends_and_none_is_made_in_its_place() {
+    let settings = settings();
+    let wanted = of(&[("gpu", 2)]);
+    let pods = [there("gpu", 0, Some("new")), there("gpu", 1, None)];
+    let found = steps(&settings, &wanted, &of(&[("gpu", 1)]), &pods);
+    assert_eq!(
+        (made(&found), ended(&found)),
+        (vec![], vec!["muster-placeholder-gpu-0"])
+    );
+    // Its node has joined, and something waits still.
+    let joined = steps(&settings, &wanted, &of(&[]), &pods[1..]);
+    assert_eq!(made(&joined), [("gpu", 0)]);
+    // A pool that is no more, one that has failed, and one that is about to go, whose name is not free yet.
+    let mut pods = [
+        there("old", 0, None),
+        there("gpu", 0, None),
+        there("gpu", 1, None),
+    ];
+    pods[1].has_ended = true;
+    pods[2].is_going = true;
+    let swept = steps(&settings, &wanted, &of(&[]), &pods);
+    assert_eq!(
+        ended(&swept),
+        ["muster-placeholder-old-0", "muster-placeholder-gpu-0"]
+    );
+    assert_eq!(made(&swept), [("gpu", 2), ("gpu", 3)]);
+}
+
+fn node(name: &str, host: Option<&str>) -> Node {
+    let mut node = Node::default();
+    node.metadata.name = Some(name.to_owned());
+    node.metadata.labels =
+        host.map(|host| [("kubernetes.io/hostname".to_owned(), host.to_owned())].into());
+    node
+}
+
+fn terms(pod: &Pod) -> Value {
+    let spec = serde_json::to_value(pod).expect("JSON")["spec"].clone();
+    spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        .clone()
+}
+
+#[test]
+fn it_fits_on_no_node_that_muster_has() {
+    let mut settings = settings();
+    let known = [node("b", Some("host-b")), node("a", None)];
+    let known: Vec<&Node> = known.iter().collect();
+    let elsewhere =
+        json!({ "key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["a", "host-b"] });
+    let made = |settings: &Settings, known: &[&Node]| {
+        let pool = ("gpu", &settings.pools["gpu"]);
+        placeholder(settings, pool, 3, known, None)
+    };
+    let pod = made(&settings, &known);
+    assert_eq!(terms(&pod), json!([{ "matchExpressions": [elsewhere] }]));
+    let labels = json!(pod.metadata.labels);
+    assert_eq!(
+        labels,
+        json!({ "app.kubernetes.io/instance": "muster", "muster.dev/placeholder": "muster", "muster-pool": "gpu" })
+    );
+    assert_eq!(There::of(&pod).name, "muster-placeholder-gpu-3");
+    assert_eq!(There::of(&pod).pool, "gpu");
+    assert_eq!(terms(&made(&settings, &[])), Value::Null);
+    // Beside what the pool's pods ask for, in each of its terms.
+    let zone = |zone: &str| json!({ "matchExpressions": [{ "key": "zone", "operator": "In", "values": [zone] }] });
+    let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [zone("x"), zone("y")] } } });
+    let pool = settings.pools.get_mut("gpu").expect("a pool");
+    let spec = pool.pod.spec.as_mut().expect("a spec");
+    spec.affinity = serde_json::from_value(affinity).expect("an affinity");
+    let terms = terms(&made(&settings, &known));
+    for (term, zone) in [(0, "x"), (1, "y")] {
+        let expressions = &terms[term]["matchExpressions"];
+        assert_eq!(expressions[0]["values"][0], zone);
+        assert_eq!(expressions[1], elsewhere);
+    }
+}

@@ -1,0 +1,164 @@
+//! Pods that stand for nodes which are missing: made for what waits, ended once a node was found or nothing waits any more. A real API
+//! server, a real Muster, and the operator with the chart's rights and its file of placeholders.
+
+use muster_e2e::cluster::{Cluster, Options, PATIENCE};
+use muster_e2e::kubernetes::{Kubernetes, NAMESPACE, Operator};
+use muster_model::id::JobId;
+use muster_model::job::JobPhase;
+use serde_json::Value;
+use std::time::Duration;
+
+const STEP: Duration = Duration::from_millis(200);
+/// More than two looks of the operator take.
+const LOOKS: Duration = Duration::from_secs(8);
+const MACHINE: Options = Options { nodes: 1, slots: 1 };
+const VALUES: &str = "executor.pools.gpu=null,executor.pools.cpu.gpus=none,executor.pools.cpu.cpuSlots=2,\
+    executor.pools.cpu.resources.requests.cpu=8000m,executor.pools.cpu.resources.requests.memory=32Gi,\
+    operator.nodes.placeholders.afterSeconds=2,operator.nodes.placeholders.most=3";
+
+struct Story {
+    cluster: Cluster,
+    kubernetes: Kubernetes,
+    operator: Operator,
+}
+
+impl Story {
+    async fn submit(&self, name: &str, workers: u32) -> JobId {
+        let document = format!(
+            "version: muster/v1\nname: {name}\ncommand: {{ argv: [sleep, '600'] }}\nscale: {{ workers: {{ min: {workers}, max: {workers} }} }}\n\
+             resources: {{ worker: {{ gpus: 2 }} }}\n"
+        );
+        self.cluster.submit(&document).await.id
+    }
+
+    async fn cancel(&self, job: JobId) {
+        let client = self.cluster.client();
+        client.cancel(job).await.expect("cancelled");
+        self.cluster
+            .until(job, "its end", |job| job.phase == JobPhase::Cancelled)
+            .await;
+    }
+
+    fn pods(&self) -> Vec<Value> {
+        let list = self
+            .kubernetes
+            .says(&["get", "pods", "-n", NAMESPACE, "-o", "json"]);
+        let list: Value = serde_json::from_str(&list).expect("JSON");
+        list["items"].as_array().expect("a list").clone()
+    }
+
+    async fn until_there_are(&self, count: usize) -> Vec<Value> {
+        let mut waited = Duration::ZERO;
+        loop {
+            let pods = self.pods();
+            if pods.len() == count {
+                return pods;
+            }
+            if waited > PATIENCE {
+                self.operator.print_log();
+                panic!("there are not {count} but {pods:#?}");
+            }
+            tokio::time::sleep(STEP).await;
+            waited += STEP;
+        }
+    }
+
+    /// Through two looks.
+    async fn there_stay(&self, count: usize) {
+        let mut waited = Duration::ZERO;
+        while waited < LOOKS {
+            let pods = self.pods();
+            assert_eq!(pods.len(), count, "{pods:#?}");
+            tokio::time::sleep(STEP).await;
+            waited += STEP;
+        }
+    }
+
+    /// As Kubernetes' scheduler does.
+    fn bind(&self, pod: &str, node: &str) {
+        let binding = serde_json::json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": { "name": pod },
+            "target": { "apiVersion": "v1", "kind": "Node", "name": node },
+        });
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}/binding");
+        let done = self
+            .kubernetes
+            .apply(&binding.to_string(), &["create", "--raw", &path, "-f", "-"]);
+        assert!(done.status.success(), "{done:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_placeholder_stands_for_a_node_until_one_has_come_or_nothing_waits() {
+    let cluster = Cluster::start(MACHINE).await;
+    let kubernetes = Kubernetes::start().await;
+    kubernetes.define();
+    kubernetes.add_node("node-1");
+    let _ = kubernetes.admit_operator_with("");
+    let (file, allowed) = kubernetes.admit_placeholders(VALUES);
+    let path = kubernetes.folder().join("placeholders.json");
+    std::fs::write(&path, file).expect("our own folder");
+    let operator = Operator::start_with(
+        kubernetes.operator_config(kubernetes.port()),
+        kubernetes.folder().join("operator.log"),
+        cluster.server(),
+        &cluster.token().expect("the first user's token"),
+        &[
+            "--placeholders",
+            path.to_str().expect("UTF-8"),
+            "--pod-name",
+            "muster-operator-1",
+            "--pod-uid",
+            "uid-of-the-operator",
+        ],
+    );
+    let mut story = Story {
+        cluster,
+        kubernetes,
+        operator,
+    };
+    // What there is room for needs none.
+    let narrow = "version: muster/v1\nname: narrow\ncommand: { argv: [sleep, '600'] }\n";
+    let narrow = story.cluster.submit(narrow).await.id;
+    story
+        .cluster
+        .until(narrow, "its start", |job| job.phase == JobPhase::Running)
+        .await;
+    story.there_stay(0).await;
+
+    let wide = story.submit("wide", 1).await;
+    let made = story.until_there_are(1).await;
+    is_right(&made[0]);
+    story.there_stay(1).await;
+    // The autoscaler has made a node, whose executor is not up yet.
+    story.kubernetes.add_node("node-2");
+    story.bind("muster-placeholder-cpu-0", "node-2");
+    let _ = story.until_there_are(0).await;
+    story.there_stay(0).await;
+    // For more than that node holds there is another.
+    story.cancel(wide).await;
+    let wider = story.submit("wider", 2).await;
+    let _ = story.until_there_are(1).await;
+    story.there_stay(1).await;
+    story.cancel(wider).await;
+    let _ = story.until_there_are(0).await;
+
+    story.operator.kill();
+    story.cluster.down();
+    assert_eq!(allowed.len(), 3, "list, create and delete pods");
+    story.kubernetes.used_exactly(&allowed, &[]).await;
+}
+
+fn is_right(pod: &Value) {
+    let (metadata, spec) = (&pod["metadata"], &pod["spec"]);
+    assert_eq!(metadata["name"], "muster-placeholder-cpu-0");
+    assert_eq!(metadata["ownerReferences"][0]["name"], "muster-operator-1");
+    assert_eq!(metadata["labels"]["muster-pool"], "cpu");
+    assert_eq!(spec["priority"], -10);
+    assert_eq!(spec["preemptionPolicy"], "Never");
+    let terms = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        ["nodeSelectorTerms"];
+    let elsewhere = &terms[0]["matchExpressions"][0];
+    assert_eq!(elsewhere["operator"], "NotIn");
+    assert_eq!(elsewhere["values"], serde_json::json!(["node-1"]));
+}
