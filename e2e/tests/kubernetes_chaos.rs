@@ -113,7 +113,7 @@ async fn whatever_breaks_each_object_is_submitted_once_and_none_is_lost() {
 #[ignore = "two hundred jobs take longer than a test run should: make story-kubernetes"]
 async fn kubectl_shows_each_change_soon_and_never_an_older_one_after_it() {
     let mut stage = Stage::set(NODES, &[], "", &[]).await;
-    let shown = History::of(&stage.kubernetes, "mj");
+    let shown = History::of(&stage.kubernetes, "trainingjobs");
     let mut documents = String::new();
     for number in 0..JOBS {
         let name = format!("job-{number}");

@@ -15,7 +15,7 @@ const NODES: Options = Options { nodes: 2, slots: 8 };
 #[tokio::test]
 async fn what_kubectl_wants_comes_about_and_is_shown() {
     let mut stage = Stage::set(NODES, &[], "", &[]).await;
-    let jobs = History::of(&stage.kubernetes, "mj");
+    let jobs = History::of(&stage.kubernetes, "trainingjobs");
     runs_and_is_told_of(&stage, &jobs).await;
     waits_with_a_reason(&stage, &jobs).await;
     is_held_and_let_go(&stage, &jobs).await;

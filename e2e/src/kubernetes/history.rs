@@ -6,8 +6,9 @@ use crate::clock;
 use crate::cluster::PATIENCE;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Read;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,12 +16,30 @@ use time::OffsetDateTime;
 
 const STEP: Duration = Duration::from_millis(100);
 
+/// Where the objects are.
+const OBJECTS: &str = "/apis/muster.dev/v1alpha1";
+
 /// Ends when it is dropped.
 #[derive(Debug)]
 pub struct History {
     kind: &'static str,
-    watch: Child,
+    watch: Arc<Watch>,
     seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+/// A kubectl that watches, and the next where the server has hung up on it.
+#[derive(Debug)]
+struct Watch {
+    program: OsString,
+    environment: Vec<(OsString, OsString)>,
+    kind: &'static str,
+    running: Mutex<Running>,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    child: Option<Child>,
+    is_over: bool,
 }
 
 /// What the watch has shown once.
@@ -37,49 +56,22 @@ pub struct Seen {
 pub struct Mark(usize);
 
 impl History {
-    /// Of all namespaces, from about now on.
-    ///
-    /// # Panics
-    /// When kubectl does not start.
+    /// Of all namespaces, from about now on; `kind` is its plural.
     #[must_use]
     pub fn of(kubernetes: &Kubernetes, kind: &'static str) -> Self {
-        let mut watch = kubernetes
-            .kubectl(&[
-                "get",
-                kind,
-                "-A",
-                "--watch",
-                "--output-watch-events",
-                "-o",
-                "json",
-            ])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("kubectl runs");
-        let said = watch.stdout.take().expect("a pipe");
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let into = Arc::clone(&seen);
-        let said = Said::from(said);
-        let at = Arc::clone(&said.at);
-        std::thread::spawn(move || {
-            let events = serde_json::Deserializer::from_reader(said);
-            // It ends where kubectl is killed, in the middle of a word or not.
-            for event in events.into_iter::<Value>().map_while(Result::ok) {
-                let object = &event["object"];
-                let one = Seen {
-                    at: *at.lock().unwrap_or_else(PoisonError::into_inner),
-                    name: object["metadata"]["name"]
-                        .as_str()
-                        .unwrap_or_default()
-                        .to_owned(),
-                    status: object["status"].clone(),
-                    is_gone: event["type"] == "DELETED",
-                };
-                into.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(one);
-            }
+        let kubectl = kubernetes.kubectl(&[]);
+        let environment = kubectl.get_envs();
+        let environment =
+            environment.filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+        let watch = Arc::new(Watch {
+            program: kubectl.get_program().to_owned(),
+            environment: environment.collect(),
+            kind,
+            running: Mutex::default(),
         });
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (of, into) = (Arc::clone(&watch), Arc::clone(&seen));
+        std::thread::spawn(move || of.follow(&into));
         Self { kind, watch, seen }
     }
 
@@ -164,6 +156,68 @@ impl History {
     }
 }
 
+impl Watch {
+    /// Until it is over. A watch that has ended goes on where it was: a busy server hangs up on whoever is slow.
+    fn follow(&self, into: &Mutex<Vec<Seen>>) {
+        let mut version = String::new();
+        while let Some(said) = self.start(&version) {
+            let said = Said::from(said);
+            let at = Arc::clone(&said.at);
+            let events = serde_json::Deserializer::from_reader(said);
+            for event in events.into_iter::<Value>().map_while(Result::ok) {
+                if event["type"] == "ERROR" {
+                    // The server does not remember so far back: all that there is comes once more.
+                    version.clear();
+                    break;
+                }
+                let object = &event["object"];
+                let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+                text("resourceVersion").clone_into(&mut version);
+                let one = Seen {
+                    at: *at.lock().unwrap_or_else(PoisonError::into_inner),
+                    name: text("name").to_owned(),
+                    status: object["status"].clone(),
+                    is_gone: event["type"] == "DELETED",
+                };
+                into.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(one);
+            }
+            std::thread::sleep(STEP);
+        }
+    }
+
+    /// As the server writes it: to read it, and to write it anew, takes kubectl more time than a busy machine has.
+    fn start(&self, version: &str) -> Option<ChildStdout> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.end();
+        if running.is_over {
+            return None;
+        }
+        let kind = self.kind;
+        let path = format!("{OBJECTS}/{kind}?watch=1&resourceVersion={version}");
+        let mut child = Command::new(&self.program)
+            .envs(self.environment.iter().cloned())
+            .args(["get", "--raw", &path])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("kubectl runs");
+        let said = child.stdout.take();
+        running.child = Some(child);
+        said
+    }
+}
+
+impl Running {
+    fn end(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 /// What kubectl has written, taken from it at once and read later: the server hangs up on a watch that is not read for a moment, and how soon
 /// something was shown is not how soon this process has understood it.
 struct Said {
@@ -211,7 +265,9 @@ impl Read for Said {
 
 impl Drop for History {
     fn drop(&mut self) {
-        let _ = self.watch.kill();
-        let _ = self.watch.wait();
+        let running = &self.watch.running;
+        let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.is_over = true;
+        running.end();
     }
 }
