@@ -53,6 +53,27 @@ impl Ring {
         [chief, other]
     }
 
+    /// Both have done step 0, a view is announced that begins with step 2, and no answer of the first shard comes through any more.
+    fn before_a_change(&self) -> [Shards; 2] {
+        let mut workers = self.joined();
+        both(&mut workers, 0);
+        let addresses = self.addresses(0);
+        workers[0]
+            .change(2, all(), &addresses, 2, Vec::new())
+            .unwrap();
+        for relay in &self.first {
+            relay.mute();
+        }
+        workers
+    }
+
+    /// Both answers of the first shard are on their way, so that its copy has the step.
+    fn wait_for_answers(&self) {
+        for relay in &self.first {
+            relay.wait_for_an_answer();
+        }
+    }
+
     /// Both see the first shard's connections closed.
     fn lose_first(&self) {
         for relay in &self.first {
@@ -94,21 +115,10 @@ fn both(workers: &mut [Shards; 2], at: u64) -> [Vec<f32>; 2] {
 #[test]
 fn an_heir_answers_the_last_step_of_the_view_before() {
     let ring = Ring::start(2, BSP);
-    let mut workers = ring.joined();
-    both(&mut workers, 0);
-    let addresses = ring.addresses(0);
-    workers[0]
-        .change(2, all(), &addresses, 2, Vec::new())
-        .unwrap();
-    for relay in &ring.first {
-        relay.mute();
-    }
+    let mut workers = ring.before_a_change();
     let after = thread::scope(|scope| {
         let pushing = scope.spawn(|| both(&mut workers, 1));
-        // Both answers are on their way, so that the copy has the step.
-        for relay in &ring.first {
-            relay.wait_for_an_answer();
-        }
+        ring.wait_for_answers();
         ring.lose_first();
         pushing.join().unwrap()
     });
@@ -124,22 +134,12 @@ fn an_heir_answers_the_last_step_of_the_view_before() {
 #[test]
 fn a_push_that_the_next_view_overtakes_on_the_way_to_an_heir_has_its_answer() {
     let ring = Ring::start(2, BSP);
-    let mut workers = ring.joined();
-    both(&mut workers, 0);
-    let addresses = ring.addresses(0);
-    workers[0]
-        .change(2, all(), &addresses, 2, Vec::new())
-        .unwrap();
-    for relay in &ring.first {
-        relay.mute();
-    }
+    let mut workers = ring.before_a_change();
     let [chief, other] = &mut workers;
     let after = thread::scope(|scope| {
         let leading = scope.spawn(|| step(chief, 0, 1));
         let late = scope.spawn(|| step(other, 1, 1));
-        for relay in &ring.first {
-            relay.wait_for_an_answer();
-        }
+        ring.wait_for_answers();
         ring.others[0].slow_down_next();
         ring.first[1].cut();
         ring.others[0].wait_for_a_hold();
