@@ -136,22 +136,13 @@ async fn without_a_stream_lists_find_what_has_changed_and_what_has_ended() {
     assert_eq!(story.world.status()["phase"], "Succeeded");
     // What it has become is known: the look that follows the last write asks for nothing of it.
     let of_it = format!("/muster/api/v1/jobs/{OURS}");
-    let before = story
-        .world
-        .state()
-        .read
-        .iter()
-        .filter(|path| **path == of_it)
-        .count();
+    let times_read = || {
+        let state = story.world.state();
+        state.read.iter().filter(|path| **path == of_it).count()
+    };
+    let before = times_read();
     story.look().await;
-    let after = story
-        .world
-        .state()
-        .read
-        .iter()
-        .filter(|path| **path == of_it)
-        .count();
-    assert_eq!(before, after);
+    assert_eq!(times_read(), before);
 }
 
 #[tokio::test]
