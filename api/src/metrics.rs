@@ -170,7 +170,7 @@ fn of_demand(demand: &Demand) -> String {
         ),
         (
             "muster_gpus_closed",
-            "Of these, on nodes that take no new tasks.",
+            "Of these, on nodes that take no new tasks, or held by pods of others.",
             demand.closed_gpus,
         ),
     ] {

@@ -1,5 +1,4 @@
-//! Nodes that Kubernetes and Muster both know: who closes one on either side is obeyed on the other, labels say where they stand, and
-//! pods of others that hold GPUs are respected. A real API server, a real Muster, and the operator with the chart's role and no other right.
+//! Nodes that Kubernetes and Muster both know: who closes one on either side is obeyed on the other, and labels say where they stand. A real API server, a real Muster, and the operator with the chart's role and no other right.
 
 use muster_e2e::cluster::{Options, PATIENCE};
 use muster_e2e::kubernetes::Stage;
@@ -12,14 +11,15 @@ use std::time::Duration;
 
 const STEP: Duration = Duration::from_millis(200);
 const NODES: Options = Options { nodes: 2, slots: 1 };
-const VALUES: &str = "operator.nodes.cordon=true,operator.nodes.foreignResource=nvidia.com/gpu,operator.tenants=true";
+const VALUES: &str =
+    "operator.nodes.cordon=true,operator.nodes.foreignPods=true,operator.tenants=true";
 const FLAGS: [&str; 6] = [
     "--rack-labels=topology.kubernetes.io/zone,example.com/rack",
     "--tolerated=nvidia.com/gpu",
     "--cordon-nodes",
     "true",
-    "--foreign-resource",
-    "nvidia.com/gpu",
+    "--foreign-pods",
+    "true",
 ];
 
 /// The stage, and what is looked at of nodes.
@@ -121,7 +121,7 @@ async fn what_either_side_says_of_a_node_holds_on_both() {
     labels_say_where_it_stands(&story).await;
     a_cordon_lets_stay_and_a_taint_moves_away(&story).await;
     what_is_drained_in_muster_is_cordoned_and_no_more(&story).await;
-    pods_of_others_are_respected(&story).await;
+    pods_of_others_take_nothing_of_another_kind(&story).await;
     a_deleted_node_is_left(&story).await;
     story.stage.operator.kill();
     story.stage.line.cut();
@@ -248,20 +248,29 @@ async fn what_is_drained_in_muster_is_cordoned_and_no_more(story: &Story) {
     story.until_closed("node-2", Closed::Open, "").await;
 }
 
-async fn pods_of_others_are_respected(story: &Story) {
+/// GPUs are none of what these nodes give out, which is CPU slots: `kubernetes_parts.rs` has those that are.
+async fn pods_of_others_take_nothing_of_another_kind(story: &Story) {
     let limits = "{limits: {nvidia.com/gpu: 1}}";
     story.stage.kubernetes.applied(&format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: theirs}}, spec: {{nodeName: node-1, containers: [{{name: a, image: b, resources: {limits}}}]}}}}"
     ));
+    // Longer than what is known of pods stays so.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let _ = story.kubectl(&[
+        "label",
+        "node",
+        "node-1",
+        "example.com/rack=r8",
+        "--overwrite",
+    ]);
     story
-        .until_closed(
-            "node-1",
-            Closed::ToNew,
-            "1 nvidia.com/gpu held by a pod that is not Muster's",
-        )
+        .until("node-1", "its new rack", |view| {
+            let notice = view.notice.as_ref().expect("it is known");
+            assert_eq!((notice.closed, notice.taken), (Closed::Open, 0));
+            notice.rack.as_deref() == Some("eu-1/r8")
+        })
         .await;
     let _ = story.kubectl(&["delete", "pod", "theirs", "--force", "--grace-period=0"]);
-    story.until_closed("node-1", Closed::Open, "").await;
 }
 
 /// Its executor still speaks to Muster, as it does while a machine is being taken away.

@@ -6,7 +6,7 @@ use muster_e2e::kubernetes::Operator;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 use muster_model::node::Closed;
-use muster_model::view::NodeView;
+use muster_model::view::{NodeView, WaitingView};
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -33,13 +33,21 @@ impl Story {
         let cluster = Cluster::start_pods(MACHINE).await;
         let kubernetes = &cluster.pods().kubernetes;
         kubernetes.define();
-        let _ = kubernetes.admit_operator_with("operator.nodes.cordon=true");
+        let _ = kubernetes
+            .admit_operator_with("operator.nodes.cordon=true,operator.nodes.foreignPods=true");
         let operator = Operator::start_with(
             kubernetes.operator_config(kubernetes.port()),
             kubernetes.folder().join("operator.log"),
             cluster.server(),
             &cluster.token().expect("the first user's token"),
-            &["--cordon-nodes", "true", "--node-parts", "1g,3g"],
+            &[
+                "--cordon-nodes",
+                "true",
+                "--node-parts",
+                "1g,3g",
+                "--foreign-pods",
+                "true",
+            ],
         );
         let executors = PARTS.map(|part| executor(&cluster, part)).into();
         Self {
@@ -147,6 +155,8 @@ async fn two_profiles_of_one_machine_are_two_kinds_of_gpu() {
         .cluster
         .until(gang, "its end", |job| job.phase == JobPhase::Cancelled)
         .await;
+    what_others_hold_of_a_profile_is_taken_from_that_profile(&story).await;
+    others_first_have_what_no_executor_gives_out(&story).await;
     story.operator.kill();
     story.end_parts();
     story.cluster.down();
@@ -250,4 +260,105 @@ async fn what_is_done_to_the_machine_holds_for_all_of_it(story: &Story) {
     for name in ["node-1", "node-1--1g"] {
         client.uncordon(name).await.expect("uncordoned");
     }
+}
+
+/// A pod of somebody else's on the machine, that holds so many of a profile.
+fn foreign_pod(story: &Story, name: &str, profile: &str, count: u32) {
+    let limits = format!("{{limits: {{nvidia.com/mig-{profile}: {count}}}}}");
+    story.cluster.pods().kubernetes.applied(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default}}, \
+          spec: {{nodeName: node-1, containers: [{{name: a, image: b, command: [sleep, '600'], resources: {limits}}}]}}}}"
+    ));
+}
+
+fn end_foreign_pod(story: &Story, name: &str) {
+    let _ = story.kubectl(&[
+        "delete",
+        "pod",
+        name,
+        "--namespace=default",
+        "--force",
+        "--grace-period=0",
+    ]);
+}
+
+impl Story {
+    /// Waits until so many of the node's GPUs are others', and it is open all the same.
+    async fn until_taken(&self, node: &str, taken: u32, why: &str) {
+        self.until(node, &format!("{taken} taken"), |view| {
+            let notice = view.notice.as_ref();
+            notice.is_some_and(|notice| {
+                (notice.closed, notice.taken, notice.why.as_str()) == (Closed::Open, taken, why)
+            })
+        })
+        .await;
+    }
+
+    async fn until_running(&self, job: JobId) {
+        let _ = self
+            .cluster
+            .until(job, "its start", |job| job.phase == JobPhase::Running)
+            .await;
+    }
+
+    async fn ended(&self, job: JobId) {
+        let client = self.cluster.client();
+        client.cancel(job).await.expect("cancelled");
+        let _ = self
+            .cluster
+            .until(job, "its end", |job| job.phase == JobPhase::Cancelled)
+            .await;
+    }
+}
+
+async fn what_others_hold_of_a_profile_is_taken_from_that_profile(story: &Story) {
+    foreign_pod(story, "theirs", "1g.10gb", 2);
+    let why = "2 nvidia.com/mig-1g.10gb held by a pod that is not Muster's";
+    story.until_taken("node-1--1g", 2, why).await;
+    for other in ["node-1", "node-1--3g"] {
+        story.until_taken(other, 0, "").await;
+    }
+    // Three are there of that profile alone, and one of them is left.
+    let gang = story.submitted("beside", 3, 1).await;
+    let considered = |waiting: &WaitingView| waiting.reason != "NotConsidered";
+    let _ = story
+        .cluster
+        .until(gang, "a reason", |job| {
+            job.waiting.as_ref().is_some_and(considered)
+        })
+        .await;
+    let two = story.submitted("two", 2, 1).await;
+    story.until_running(two).await;
+    let tasks = story.cluster.client().tasks(two).await.expect("tasks");
+    let nodes: BTreeSet<&str> = tasks.iter().map(|task| task.node.as_str()).collect();
+    let only = BTreeSet::from(["node-1--3g"]);
+    assert_eq!(nodes, only, "of which none is taken");
+    let phase = story.cluster.client().job(gang).await.expect("a job").phase;
+    assert_eq!(phase, JobPhase::Queued);
+    story.ended(two).await;
+    end_foreign_pod(story, "theirs");
+    story.until_taken("node-1--1g", 0, "").await;
+    story.until_running(gang).await;
+    story.ended(gang).await;
+}
+
+/// The machine has six of the profile, and Muster's executor gives out three.
+async fn others_first_have_what_no_executor_gives_out(story: &Story) {
+    let node = story.kubectl(&["get", "node", "node-1", "-o", "json"]);
+    let mut node: serde_json::Value = serde_json::from_str(&node).expect("JSON");
+    let there = serde_json::json!({ "nvidia.com/mig-1g.10gb": "6" });
+    node["status"]["capacity"] = there.clone();
+    node["status"]["allocatable"] = there;
+    let file = story.cluster.data().join("node-1.json");
+    std::fs::write(&file, node.to_string()).expect("our own folder");
+    let file = file.to_string_lossy();
+    let status = "/api/v1/nodes/node-1/status";
+    let _ = story.kubectl(&["replace", "--raw", status, "-f", &file]);
+    foreign_pod(story, "first", "1g.10gb", 3);
+    foreign_pod(story, "second", "1g.10gb", 1);
+    let why = "4 nvidia.com/mig-1g.10gb held by 2 pods that are not Muster's";
+    story.until_taken("node-1--1g", 1, why).await;
+    end_foreign_pod(story, "second");
+    story.until_taken("node-1--1g", 0, "").await;
+    end_foreign_pod(story, "first");
 }

@@ -10,6 +10,7 @@ pub mod health;
 pub mod leader;
 pub mod lease;
 pub mod metrics;
+mod others;
 pub mod question;
 pub mod retention;
 pub mod retry;

@@ -1,6 +1,7 @@
 //! Between the store's rows and the core's snapshot, and between the core's plan and the store's steps. No decision is taken here.
 
 use crate::clock;
+use crate::others::{Uses, others, uses};
 use muster_core::plan::{Action as Planned, Plan, PlannedTask};
 use muster_core::snapshot as core;
 use muster_model::id::TaskId;
@@ -16,10 +17,12 @@ use time::OffsetDateTime;
 #[must_use]
 pub fn snapshot(round: u64, loaded: store::Loaded) -> core::Snapshot {
     let (mut faults, mut freed) = (loaded.faults, loaded.freed);
+    let uses = uses(&loaded.jobs);
     let nodes = loaded.nodes.into_iter().map(|one| {
         let charges = faults.remove(&one.id).unwrap_or_default();
         let freed = freed.remove(&one.id).unwrap_or_default();
-        node(one, &charges, &freed)
+        let uses = uses.get(&one.id);
+        node(one, &charges, &freed, uses)
     });
     let mut snapshot = core::Snapshot {
         round,
@@ -127,6 +130,7 @@ fn node(
     node: muster_model::node::Node,
     charges: &[Charge],
     freed: &[(u32, OffsetDateTime)],
+    uses: Option<&Uses>,
 ) -> core::Node {
     let given_back = |&(gpu, at): &(u32, OffsetDateTime)| core::Freed {
         gpu,
@@ -142,9 +146,11 @@ fn node(
     let gpu_model = gpus
         .first()
         .map_or_else(String::new, |gpu| gpu.model.clone());
+    let there = u32::try_from(gpus.len()).expect("a session admits at most 64 GPUs");
     core::Node {
         excluded: node.excluded.is_some(),
         cordoned: node.is_cordoned(),
+        taken: others(there, node.taken(), uses),
         drained: node.is_to_be_empty(),
         rack: node.rack().map(str::to_owned),
         faults: charges.iter().map(fault).collect(),
@@ -153,7 +159,7 @@ fn node(
         up: node.state == muster_model::node::NodeState::Up,
         seen_ms: Some(unix_ms(node.last_seen_at)),
         freed: freed.iter().map(given_back).collect(),
-        gpus: u32::try_from(node.capacity.gpus.len()).expect("a session admits at most 64 GPUs"),
+        gpus: there,
         gpu_model,
         gpu_memory_bytes: gpu_memory_bytes.unwrap_or(0),
         cpu_milli: node.capacity.cpu_milli,

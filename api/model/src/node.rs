@@ -38,7 +38,7 @@ pub struct Excluded {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Notice {
     pub closed: Closed,
-    /// Why it is closed, in words.
+    /// Why it is closed, or whose GPUs some of them are, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
     /// Where it stands; counts before what its executor says of that.
@@ -47,6 +47,9 @@ pub struct Notice {
     /// What its labels say of its GPUs; counts where its executor has not looked at them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<Labelled>,
+    /// So many of its GPUs somebody outside of Muster has; which, nobody knows, as they are only counted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub taken: u32,
     /// Who says so: only that speaker says something else later. Whoever says nothing here is an administrator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
@@ -75,9 +78,16 @@ impl Notice {
     pub fn yields_to(&self, speaker: &str) -> bool {
         match &self.by {
             Some(by) => by == speaker,
-            None => self.closed == Closed::Open && self.rack.is_none() && self.gpus.is_none(),
+            None => {
+                let is_bare = self.rack.is_none() && self.gpus.is_none() && self.taken == 0;
+                self.closed == Closed::Open && is_bare
+            }
         }
     }
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// To whom a node is closed.
@@ -129,6 +139,12 @@ impl Node {
             }
         }
         gpus
+    }
+
+    /// How many of its GPUs somebody outside of Muster has.
+    #[must_use]
+    pub fn taken(&self) -> u32 {
+        self.notice.as_ref().map_or(0, |notice| notice.taken)
     }
 
     fn closed(&self) -> Closed {

@@ -96,9 +96,18 @@ pub struct Run {
     /// Whether a node that is drained in Muster is cordoned in Kubernetes
     #[arg(long = "cordon-nodes", env = "MUSTER_OPERATOR_CORDON_NODES", default_value_t = false, action = clap::ArgAction::Set)]
     pub cordon_nodes: bool,
-    /// A resource, such as nvidia.com/gpu: a node takes no new tasks while pods that are not Muster's hold some of it [default: they are not looked at]
-    #[arg(long = "foreign-resource", env = "MUSTER_OPERATOR_FOREIGN_RESOURCE")]
-    pub foreign_resource: Option<String>,
+    /// Whether GPUs that pods hold which are not Muster's are taken from what nodes of that kind of GPU give out
+    #[arg(long = "foreign-pods", env = "MUSTER_OPERATOR_FOREIGN_PODS", default_value_t = false, action = clap::ArgAction::Set)]
+    pub foreign_pods: bool,
+    /// What Kubernetes counts GPUs as that executors see through the driver: pods of others that hold some close a node, as nobody knows which;
+    /// several with commas between them. GPUs that executors only count are told by their resource
+    #[arg(
+        long = "seen-as",
+        env = "MUSTER_OPERATOR_SEEN_AS",
+        value_delimiter = ',',
+        default_value = "nvidia.com/gpu"
+    )]
+    pub seen_as: Vec<String>,
     /// The release of the chart whose pods are Muster's own, NAMESPACE/NAME; those of others are foreign [default: all are own]
     #[arg(long = "release", env = "MUSTER_OPERATOR_RELEASE")]
     pub release: Option<nodes::Release>,
@@ -138,7 +147,8 @@ impl Run {
                 tolerated: self.tolerated.clone(),
                 cordon_drains: self.cordon_drains,
                 cordons: self.cordon_nodes,
-                foreign: self.foreign_resource.clone(),
+                foreign_pods: self.foreign_pods,
+                seen_as: self.seen_as.clone(),
                 release: self.release.clone(),
             }),
         }

@@ -23,7 +23,7 @@ const BY_MAX: usize = 63;
 #[schema(as = SaidOfNode)]
 pub struct Said {
     closed: Closed,
-    /// Why it is closed, in words: at most 500 characters.
+    /// Why it is closed, or whose GPUs some of them are, in words: at most 500 characters.
     #[serde(default)]
     why: String,
     /// Where it stands; counts before what its executor says of that.
@@ -32,6 +32,9 @@ pub struct Said {
     /// What its labels say of its GPUs; counts where its executor has not looked at them.
     #[serde(default)]
     gpus: Option<SaidOfGpus>,
+    /// So many of its GPUs somebody outside of Muster has; jobs get the others.
+    #[serde(default)]
+    taken: u32,
     /// Who says so: an operator leaves alone what another has said, or an administrator, who says nothing here.
     #[serde(default)]
     by: Option<String>,
@@ -54,6 +57,7 @@ impl From<Said> for Notice {
             why,
             rack,
             gpus,
+            taken,
             by,
         }: Said,
     ) -> Self {
@@ -65,6 +69,7 @@ impl From<Said> for Notice {
                 model: gpus.model,
                 memory_bytes: gpus.memory_bytes,
             }),
+            taken,
             by,
         }
     }

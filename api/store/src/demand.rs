@@ -10,7 +10,8 @@ pub struct Demand {
     /// Of nodes that are up, closed ones among them; CPU slots where they stand for GPUs.
     pub gpus: u64,
     pub held_gpus: u64,
-    /// Of nodes that are up and take no new tasks: drained, excluded, or closed by the cluster that they belong to.
+    /// Of nodes that are up and take no new tasks: drained, excluded, or closed by the cluster that they belong to; of the others those that
+    /// somebody outside of Muster has.
     pub closed_gpus: u64,
 }
 
@@ -35,8 +36,9 @@ pub async fn demand(conn: &mut PgConnection) -> Result<Demand, StoreError> {
     let there = sqlx::query!(
         r#"select coalesce(sum(jsonb_array_length(capacity -> 'gpus')), 0)::bigint as "gpus!",
                   (select count(*) from muster_held_gpus() held join node at on at.id = held.node_id where at.state = 'up' and held.lane = 0) as "held!",
-                  coalesce(sum(jsonb_array_length(capacity -> 'gpus')) filter (
-                      where drained or excluded_at is not null or coalesce(notice ->> 'closed', 'open') <> 'open'), 0)::bigint as "closed!"
+                  coalesce(sum(case when drained or excluded_at is not null or coalesce(notice ->> 'closed', 'open') <> 'open'
+                      then jsonb_array_length(capacity -> 'gpus')
+                      else least(coalesce((notice ->> 'taken')::bigint, 0), jsonb_array_length(capacity -> 'gpus')) end), 0)::bigint as "closed!"
            from node where state = 'up'"#
     )
     .fetch_one(conn)

@@ -191,8 +191,12 @@ async fn administrators_drain_nodes_set_quotas_and_bring_tenants_in() {
         (202, &cordoned)
     );
     assert_eq!(world.send(notice(RED, &cordoned)).await.status, 403);
+    let beside = json!({"closed": "open", "taken": 2, "by": "kubernetes"});
+    let said = world.send(notice(ADMIN, &beside)).await;
+    assert_eq!(said.json::<Value>()["notice"], beside);
     for (wrong, field) in [
         (json!({"closed": "shut"}), "closed"),
+        (json!({"closed": "open", "taken": -1}), "taken"),
         (json!({"closed": "open", "rack": ""}), "rack"),
         (json!({"closed": "open", "reason": "x"}), "reason"),
         (json!({"closed": "open", "by": ""}), "by"),

@@ -52,6 +52,9 @@ pub struct Node {
     pub faults: Vec<Fault>,
     /// GPUs or CPU slots; their indices are `0..gpus`.
     pub gpus: u32,
+    /// Those of them that somebody outside of Muster has: nobody who is here holds one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taken: Vec<u32>,
     /// Those that were given back in the last minute by a job that has ended, waits or stands still, each at its last time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub freed: Vec<Freed>,
@@ -324,6 +327,7 @@ impl Snapshot {
         for node in &mut self.nodes {
             node.faults.sort_by_key(|fault| (fault.at_ms, fault.job));
             node.freed.sort_by_key(|freed| freed.gpu);
+            node.taken.sort_unstable();
         }
         self.tenants.sort_by_key(|tenant| tenant.id);
         self.jobs.sort_by_key(|job| (job.submitted_ms, job.id));
@@ -348,12 +352,19 @@ impl Node {
         self.up && !self.drained && !self.excluded && !self.cordoned
     }
 
+    /// How many of its GPUs are Muster's to give.
+    #[must_use]
+    pub fn own_gpus(&self) -> u32 {
+        let others = u32::try_from(self.taken.len()).unwrap_or(u32::MAX);
+        self.gpus.saturating_sub(others)
+    }
+
     /// How many of its GPUs one task may have.
     #[must_use]
     pub fn gpus_of_a_task(&self) -> u32 {
         match is_part(&self.gpu_model) {
-            true => self.gpus.min(1),
-            false => self.gpus,
+            true => self.own_gpus().min(1),
+            false => self.own_gpus(),
         }
     }
 }

@@ -132,6 +132,7 @@ fn carry_out(snapshot: &mut Snapshot, change: &Change, number: u64) -> Result<()
                 id: NodeId(Uuid::from_u64_pair(u64::MAX - number, u64::from(index))),
                 name: format!("added-{number}-{index}"),
                 gpus: *gpus,
+                taken: Vec::new(),
                 ..model.clone()
             }));
         }

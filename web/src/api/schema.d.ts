@@ -2774,7 +2774,12 @@ export interface components {
             gpus?: components["schemas"]["Labelled"] | null;
             /** @description Where it stands; counts before what its executor says of that. */
             rack?: string | null;
-            /** @description Why it is closed, in words. */
+            /**
+             * Format: int32
+             * @description So many of its GPUs somebody outside of Muster has; which, nobody knows, as they are only counted.
+             */
+            taken?: number;
+            /** @description Why it is closed, or whose GPUs some of them are, in words. */
             why?: string;
         };
         /** @description A metric and which way is better. */
@@ -3540,7 +3545,12 @@ export interface components {
             gpus?: components["schemas"]["SaidOfGpus"] | null;
             /** @description Where it stands; counts before what its executor says of that. */
             rack?: string | null;
-            /** @description Why it is closed, in words: at most 500 characters. */
+            /**
+             * Format: int32
+             * @description So many of its GPUs somebody outside of Muster has; jobs get the others.
+             */
+            taken?: number;
+            /** @description Why it is closed, or whose GPUs some of them are, in words: at most 500 characters. */
             why?: string;
         };
         /** @description One point of the training series, sent by the chief worker. Rates and times are means since the point before. */

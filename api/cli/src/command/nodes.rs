@@ -50,12 +50,21 @@ impl Nodes {
                         node.name
                     );
                 }
-                if let Some(notice) = node
-                    .notice
-                    .as_ref()
-                    .filter(|notice| notice.closed != Closed::Open)
-                {
-                    let _ = write!(shown, "\n{}: closed: {}", node.name, notice.why);
+                if let Some(notice) = &node.notice {
+                    if notice.closed != Closed::Open {
+                        let _ = write!(shown, "\n{}: closed: {}", node.name, notice.why);
+                    }
+                    if notice.taken > 0 {
+                        let of = node.gpus.len();
+                        let _ = write!(
+                            shown,
+                            "\n{}: {} of {of} are others'",
+                            node.name, notice.taken
+                        );
+                        if notice.closed == Closed::Open {
+                            let _ = write!(shown, ": {}", notice.why);
+                        }
+                    }
                 }
             }
             shown

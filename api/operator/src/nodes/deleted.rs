@@ -46,6 +46,7 @@ async fn close(follower: &Follower, gone: &BTreeSet<String>) -> Result<(), Error
                 why: "its node was deleted in Kubernetes".to_owned(),
                 rack,
                 gpus: view.notice.as_ref().and_then(|notice| notice.gpus.clone()),
+                taken: view.notice.as_ref().map_or(0, |notice| notice.taken),
                 by: Some(follower.settings.speaker.clone()),
             };
             follower.tell(&view, notice).await?;

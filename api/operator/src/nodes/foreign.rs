@@ -1,12 +1,13 @@
-//! Pods that hold GPUs and are none of Muster's: one list for all nodes, a few seconds old at most.
+//! What pods that are none of Muster's hold of what Kubernetes counts: one list for all nodes, a few seconds old at most.
 
-use super::said::{Release, held, is_foreign};
+use super::held::{held, is_foreign};
+use super::said::Release;
 use crate::clock;
 use crate::error::Error;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
@@ -15,10 +16,16 @@ const FRESH: Duration = Duration::from_secs(4);
 /// What pods of others hold on one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Foreign {
-    /// Of the resource.
-    pub count: u64,
+    /// By resource.
+    held: BTreeMap<String, Held>,
+}
+
+/// Of one resource.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Held {
+    count: u64,
     /// For the operator's log alone: tenants are not told the names of others' pods.
-    pub pods: Vec<String>,
+    pods: BTreeSet<String>,
 }
 
 #[derive(Debug, Default)]
@@ -41,7 +48,6 @@ impl Pods {
         &self,
         kubernetes: &kube::Client,
         node: &str,
-        resource: &str,
         own: Option<&Release>,
     ) -> Result<Foreign, Error> {
         let mut list = self.list.lock().await;
@@ -51,23 +57,50 @@ impl Pods {
             let all = ListParams::default().match_any();
             let pods = Api::<Pod>::all(kubernetes.clone()).list(&all).await;
             let pods = pods.map_err(Error::kubernetes("the pods of all nodes were not listed"))?;
-            list.there = by_node(&pods.items, resource, own);
+            list.there = Foreign::by_node(&pods.items, own);
             list.until = Some(clock::monotonic() + FRESH);
         }
         Ok(list.there.get(node).cloned().unwrap_or_default())
     }
 }
 
-fn by_node(pods: &[Pod], resource: &str, own: Option<&Release>) -> BTreeMap<String, Foreign> {
-    let mut there: BTreeMap<String, Foreign> = BTreeMap::new();
-    for pod in pods.iter().filter(|pod| is_foreign(pod, resource, own)) {
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
-        if let Some(node) = node {
-            let foreign = there.entry(node.clone()).or_default();
-            foreign.count += held(pod, resource);
+impl Foreign {
+    /// Of every node on which there is any.
+    pub(super) fn by_node(pods: &[Pod], own: Option<&Release>) -> BTreeMap<String, Self> {
+        let mut there: BTreeMap<String, Self> = BTreeMap::new();
+        for pod in pods.iter().filter(|pod| is_foreign(pod, own)) {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+            let Some(node) = node else { continue };
             let namespace = pod.namespace().unwrap_or_default();
-            foreign.pods.push(format!("{namespace}/{}", pod.name_any()));
+            let name = format!("{namespace}/{}", pod.name_any());
+            for (resource, count) in held(pod) {
+                let of_node = there.entry(node.clone()).or_default();
+                let held = of_node.held.entry(resource).or_default();
+                held.count += count;
+                held.pods.insert(name.clone());
+            }
         }
+        there
     }
-    there
+
+    /// How many of this resource they hold.
+    pub(super) fn count(&self, resource: &str) -> u64 {
+        self.held.get(resource).map_or(0, |held| held.count)
+    }
+
+    /// Whose pods these are is not told: every tenant reads it.
+    pub(super) fn in_words(&self, resources: &[&str]) -> String {
+        let of = |name: &&str| Some((name.to_string(), self.held.get(*name)?));
+        let there: Vec<(String, &Held)> = resources.iter().filter_map(of).collect();
+        let much: Vec<String> = there
+            .iter()
+            .map(|(name, held)| format!("{} {name}", held.count))
+            .collect();
+        let pods: BTreeSet<&String> = there.iter().flat_map(|(_, held)| &held.pods).collect();
+        let pods = match pods.len() {
+            1 => "a pod that is not Muster's".to_owned(),
+            many => format!("{many} pods that are not Muster's"),
+        };
+        format!("{} held by {pods}", much.join(" and "))
+    }
 }

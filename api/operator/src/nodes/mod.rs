@@ -5,19 +5,22 @@
 
 mod deleted;
 mod foreign;
+mod held;
 mod known;
 mod mark;
 mod placeholder;
 mod said;
+mod taken;
 mod tolerated;
 
-pub use foreign::Foreign;
 pub use placeholder::{Placeholders, Settings as PlaceholderSettings, SettingsError};
 pub use said::{Release, Settings, said};
+pub use taken::Taken;
 pub use tolerated::Tolerated;
 
-use self::foreign::Pods;
+use self::foreign::{Foreign, Pods};
 use self::known::Known;
+use self::taken::{counted, of_others};
 use crate::error::Error;
 use crate::operator::Context;
 use futures::StreamExt as _;
@@ -79,8 +82,11 @@ pub async fn reconcile(node: Arc<Node>, follower: Arc<Follower>) -> Result<Actio
     let views = follower.known(&node.name_any()).await?;
     // The one does not wait for the other: each is one side's wish.
     let mut told = Ok(());
-    for view in &views {
-        told = follower.hear(&node, view).await.and(told);
+    let foreign = follower.foreign(&node).await?;
+    let taken = of_others(&node, &views, &foreign, &follower.settings.seen_as);
+    for (view, taken) in views.iter().zip(&taken) {
+        let heard = follower.hear(&node, view, (taken, &foreign)).await;
+        told = heard.and(told);
     }
     follower.cordon(&node, &views).await?;
     told?;
@@ -127,15 +133,9 @@ fn of_namesakes(why: String, notice: Notice) -> Notice {
         why,
         rack: None,
         gpus: None,
+        taken: 0,
         ..notice
     }
-}
-
-/// What its executor has Kubernetes count, where it has only counted: what labels say of it counts then. Nothing is told of GPUs that it has
-/// seen: an api of before would refuse a notice with GPUs, cordon and all.
-fn counted(view: &NodeView) -> Option<&str> {
-    let first = view.capacity.gpus.first()?;
-    (first.memory_bytes == 0).then_some(first.model.as_str())
 }
 
 /// Whether Muster wants nothing of the machine any more: all that it has there is drained. A cordon is the machine's, and while one of its parts is
@@ -166,14 +166,22 @@ impl Follower {
         Ok(views)
     }
 
-    async fn hear(&self, node: &Node, view: &NodeView) -> Result<(), Error> {
-        let foreign = self.foreign(node).await?;
-        let mut notice = said(node, &self.settings, &foreign, counted(view));
+    async fn hear(
+        &self,
+        node: &Node,
+        view: &NodeView,
+        (taken, foreign): (&Taken, &Foreign),
+    ) -> Result<(), Error> {
+        let mut notice = said(node, &self.settings, taken, counted(view));
         if let Some(why) = namesake(&node.name_any(), &self.names()) {
             notice = of_namesakes(why, notice);
         }
-        if view.notice.as_ref() != Some(&notice) && foreign.count > 0 {
-            tracing::info!(node.name = view.name, pods = ?foreign.pods, "pods that are not Muster's are there");
+        if view.notice.as_ref() != Some(&notice) && *taken != Taken::Nothing {
+            tracing::info!(
+                node.name = view.name,
+                ?foreign,
+                "pods that are not Muster's are there"
+            );
         }
         self.tell(view, notice).await
     }
@@ -232,17 +240,15 @@ impl Follower {
         }
     }
 
+    /// What pods of others hold there.
     async fn foreign(&self, node: &Node) -> Result<Foreign, Error> {
-        match &self.settings.foreign {
-            Some(resource) => {
-                let kubernetes = &self.context.kubernetes;
-                let own = self.settings.release.as_ref();
-                self.pods
-                    .on(kubernetes, &node.name_any(), resource, own)
-                    .await
-            }
-            None => Ok(Foreign::default()),
+        if !self.settings.foreign_pods {
+            return Ok(Foreign::default());
         }
+        let own = self.settings.release.as_ref();
+        self.pods
+            .on(&self.context.kubernetes, &node.name_any(), own)
+            .await
     }
 }
 
@@ -256,7 +262,8 @@ impl std::fmt::Debug for Follower {
 
 #[cfg(test)]
 mod tests {
-    use super::{all_in_muster, counted, is_drained, namesake, of_namesakes};
+    use super::taken::counted;
+    use super::{all_in_muster, is_drained, namesake, of_namesakes};
     use muster_model::node::{Labelled, Notice};
     use muster_model::view::NodeView;
     use serde_json::json;
@@ -281,6 +288,7 @@ mod tests {
                     model: rack.to_owned(),
                     memory_bytes: 1,
                 }),
+                taken: 1,
                 by: Some("here".to_owned()),
                 ..Notice::default()
             };

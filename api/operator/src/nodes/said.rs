@@ -1,17 +1,13 @@
 //! What an object `Node`, and the pods of others on it, say to Muster. Pure.
 
-use super::foreign::Foreign;
 use super::mark::{is_cordoned, is_ours};
+use super::taken::Taken;
 use super::tolerated::Tolerated;
-use k8s_openapi::api::core::v1::{Node, Pod, Taint};
+use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::ResourceExt as _;
 use muster_model::node::{Closed, Labelled, Notice};
 use std::str::FromStr;
 
-/// On all pods of a release.
-const INSTANCE: &str = "app.kubernetes.io/instance";
-/// Of tasks' pods and of executors' pods, of whichever release.
-const OWN_PODS: [&str; 2] = ["muster.dev/group", "muster-pool"];
 /// Kubernetes' own taints say what Muster sees by itself: a node that is not ready loses its lease.
 const OF_KUBERNETES: &str = "node.kubernetes.io/";
 /// These say more than their effect: the machine is about to go.
@@ -36,8 +32,10 @@ pub struct Settings {
     pub cordon_drains: bool,
     /// What is drained in Muster is cordoned in Kubernetes.
     pub cordons: bool,
-    /// The resource whose use by others' pods closes a node.
-    pub foreign: Option<String>,
+    /// What pods of others hold is not Muster's to give.
+    pub foreign_pods: bool,
+    /// What Kubernetes counts those GPUs as that executors see through the driver.
+    pub seen_as: Vec<String>,
     /// Whose pods are Muster's own; those of all releases where nobody says.
     pub release: Option<Release>,
 }
@@ -66,52 +64,20 @@ impl FromStr for Release {
 /// All that Kubernetes says of the node, and of those of its GPUs that it counts as `resource`. What moves its tasks away comes before what lets
 /// them stay.
 #[must_use]
-pub fn said(node: &Node, settings: &Settings, foreign: &Foreign, resource: Option<&str>) -> Notice {
+pub fn said(node: &Node, settings: &Settings, taken: &Taken, resource: Option<&str>) -> Notice {
     let (closed, why) = leaving(node, settings)
         .or_else(|| cordoned(node, settings))
         .or_else(|| tainted(node, settings, "NoSchedule").map(|why| (Closed::ToNew, why)))
-        .or_else(|| taken(foreign, settings).map(|why| (Closed::ToNew, why)))
-        .unwrap_or_default();
+        .unwrap_or_else(|| taken.said());
     Notice {
         closed,
         // The value of a taint may be anything.
         why: why.chars().take(Notice::WHY_MAX).collect(),
         rack: rack(node, &settings.rack_labels),
         gpus: resource.and_then(|resource| labelled(node, resource)),
+        taken: taken.count(),
         by: Some(settings.speaker.clone()),
     }
-}
-
-/// Whether the pod holds some of this resource, or is about to, and is none of Muster's.
-#[must_use]
-pub fn is_foreign(pod: &Pod, resource: &str, own: Option<&Release>) -> bool {
-    let phase = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.phase.as_deref());
-    let is_ours = OWN_PODS
-        .iter()
-        .any(|label| pod.labels().contains_key(*label));
-    let of_this = |own: &Release| {
-        pod.metadata.namespace.as_ref() == Some(&own.namespace)
-            && pod.labels().get(INSTANCE) == Some(&own.name)
-    };
-    // Another release gives out what it holds to jobs that this one knows nothing of.
-    let is_own = is_ours && own.is_none_or(of_this);
-    !matches!(phase, Some("Succeeded" | "Failed")) && !is_own && held(pod, resource) > 0
-}
-
-/// Extended resources are whole, and their requests are their limits.
-pub fn held(pod: &Pod, resource: &str) -> u64 {
-    let Some(spec) = &pod.spec else { return 0 };
-    let of = |container: &k8s_openapi::api::core::v1::Container| {
-        let limits = container.resources.as_ref()?.limits.as_ref()?;
-        limits.get(resource)?.0.parse::<u64>().ok()
-    };
-    let together: u64 = spec.containers.iter().filter_map(of).sum();
-    // Those that run before the others, one by one, give theirs back.
-    let before = spec.init_containers.iter().flatten().filter_map(of).max();
-    together.max(before.unwrap_or(0))
 }
 
 fn leaving(node: &Node, settings: &Settings) -> Option<(Closed, String)> {
@@ -148,16 +114,6 @@ fn tainted(node: &Node, settings: &Settings, effect: &str) -> Option<String> {
     taints
         .find(|taint| !taint.key.starts_with(OF_KUBERNETES) && !is_tolerated(taint))
         .map(in_words)
-}
-
-/// Their names are not told: every tenant reads it.
-fn taken(foreign: &Foreign, settings: &Settings) -> Option<String> {
-    let resource = settings.foreign.as_ref().filter(|_| foreign.count > 0)?;
-    let pods = match foreign.pods.len() {
-        1 => "a pod that is not Muster's".to_owned(),
-        many => format!("{many} pods that are not Muster's"),
-    };
-    Some(format!("{} {resource} held by {pods}", foreign.count))
 }
 
 fn rack(node: &Node, labels: &[String]) -> Option<String> {

@@ -175,6 +175,7 @@ async fn what_a_machines_cluster_says_closes_it_beside_a_drain_and_is_told_once(
         why: "cordoned in Kubernetes".to_owned(),
         rack: Some("r7".to_owned()),
         gpus: None,
+        taken: 0,
         by: Some("kubernetes".to_owned()),
     };
     let say = async |notice: &Notice| -> anyhow::Result<Node> {
@@ -235,6 +236,16 @@ async fn what_a_machines_cluster_says_closes_it_beside_a_drain_and_is_told_once(
     );
     let open = say(&Notice::default()).await?;
     assert!(!open.is_cordoned() && open.rack().is_none());
+    for (taken, closed_gpus) in [(3, 3), (9, 4), (0, 0)] {
+        let said = Notice {
+            taken,
+            ..Notice::default()
+        };
+        assert_eq!(say(&said).await?.taken(), taken);
+        let mut tx = pool::begin_for(&world.api, world.red).await?;
+        let demand = muster_store::demand::demand(&mut tx).await?;
+        assert_eq!((demand.gpus, demand.closed_gpus), (4, closed_gpus));
+    }
     let mut tx = pool::begin_for(&world.api, world.blue).await?;
     let events = event::page(&mut tx, EventFilter::default(), None, 100).await?;
     let told = events

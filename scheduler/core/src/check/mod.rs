@@ -74,6 +74,9 @@ impl<'s> Checker<'s> {
             checker
                 .free
                 .extend((0..node.gpus).map(|gpu| (node.id, gpu)));
+            for &gpu in &node.taken {
+                checker.free.remove(&(node.id, gpu));
+            }
             checker
                 .cpu_milli
                 .insert(node.id, i128::from(node.cpu_milli));

@@ -102,6 +102,7 @@ fn added(gpus: u32, like: Option<&Node>) -> Node {
         cordoned: false,
         faults: Vec::new(),
         gpus,
+        taken: Vec::new(),
         gpu_model: like.map_or_else(|| "gpu".to_owned(), |node| node.gpu_model.clone()),
         seen_ms: None,
         freed: Vec::new(),
@@ -276,7 +277,7 @@ fn open(world: &mut World<'_>, at: usize, node: &Node) {
         for held in live.holdings.iter().filter(|held| held.node as usize == at) {
             free.hold(held);
             if !live.standing.stays() {
-                free.release_later(held, super::free::first_bits(node.gpus));
+                free.release_later(held);
             }
         }
         let kept = live.destination.as_ref();
@@ -286,7 +287,7 @@ fn open(world: &mut World<'_>, at: usize, node: &Node) {
             .for_each(|held| free.hold(held));
         for held in live.leaving.iter().filter(|held| held.node as usize == at) {
             free.hold(held);
-            free.release_later(held, super::free::first_bits(node.gpus));
+            free.release_later(held);
         }
     }
     world.free[at] = free;

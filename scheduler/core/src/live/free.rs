@@ -19,6 +19,8 @@ pub(crate) struct FreeNode {
     pub now: u64,
     /// Held by tasks that stop.
     pub later: u64,
+    /// Those that are Muster's to give, held or not.
+    pub ours: u64,
     /// Given back so short a time ago that nobody grows into them.
     pub fresh: u64,
     /// CPU and memory that nobody holds.
@@ -57,13 +59,15 @@ impl FreeNode {
             memory_bytes: signed(node.memory_bytes),
         };
         let room = if open { room } else { Room::default() };
+        let ours = first_bits(node.gpus) & !bits(&node.taken);
         Self {
             kind,
             rack,
             open,
             parts: is_part(&node.gpu_model),
-            now: if open { first_bits(node.gpus) } else { 0 },
+            now: if open { ours } else { 0 },
             later: 0,
+            ours,
             fresh: 0,
             now_room: room,
             later_room: room,
@@ -80,18 +84,23 @@ impl FreeNode {
     }
 
     /// What was held goes once its tasks are gone.
-    pub(crate) fn release_later(&mut self, held: &Holding, all: u64) {
+    pub(crate) fn release_later(&mut self, held: &Holding) {
         if self.open {
-            self.later |= held.gpus & all;
+            self.later |= held.gpus & self.ours;
             self.later_room.give(held.room);
         }
     }
 
     /// What was to go later has gone.
-    pub(crate) fn give_back(&mut self, held: &Holding, all: u64) {
+    pub(crate) fn give_back(&mut self, held: &Holding) {
+        self.give_back_but(held, 0);
+    }
+
+    /// And these of them another has from then on.
+    pub(crate) fn give_back_but(&mut self, held: &Holding, inherited: u64) {
         if self.open {
             self.later &= !held.gpus;
-            self.now |= held.gpus & all;
+            self.now |= held.gpus & self.ours & !inherited;
             self.now_room.give(held.room);
         }
     }

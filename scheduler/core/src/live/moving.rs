@@ -3,7 +3,7 @@
 //! The place is part of the job's state, so whoever plans next, after whatever crash, knows of it. It is given up when one of its nodes
 //! takes no tasks any more; the job then waits as any other that stops for its place.
 
-use super::free::{Holding, first_bits};
+use super::free::Holding;
 use super::gang::Placed;
 use super::outlook::Sizing;
 use super::pass::requeue;
@@ -89,10 +89,9 @@ pub(crate) fn arrive(world: &mut World<'_>) {
         let quota = world.quota(live);
         let holds = world.held[live.tenant as usize].saturating_add(gpus_of(&held));
         for held in &held {
-            let gpus = first_bits(world.problem.nodes[held.node as usize].gpus);
             let node = &mut world.free[held.node as usize];
-            node.release_later(held, gpus);
-            node.give_back(held, gpus);
+            node.release_later(held);
+            node.give_back(held);
         }
         let has_room = |held: &Holding| {
             let node = &world.free[held.node as usize];
@@ -139,8 +138,7 @@ impl World<'_> {
         );
         live.is_resizing = false;
         for held in &live.holdings {
-            let gpus = self.problem.nodes[held.node as usize].gpus;
-            self.free[held.node as usize].release_later(held, first_bits(gpus));
+            self.free[held.node as usize].release_later(held);
         }
         for held in placed.holdings(&live.shape) {
             self.free[held.node as usize].hold(&held);

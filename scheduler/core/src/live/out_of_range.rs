@@ -4,7 +4,7 @@
 //! wait would let whoever asks for little first overtake them. Neither way is it stopped before there is a place for it.
 
 use super::change::would_start_after;
-use super::free::{FreeNode, When, first_bits};
+use super::free::{FreeNode, When};
 use super::in_place::{self, InPlace};
 use super::moving;
 use super::pass::{Rest, requeue};
@@ -190,10 +190,9 @@ fn fits_anew(world: &World<'_>, index: usize, free: &[FreeNode], workers: u32) -
     let live = &world.jobs[index];
     let mut free = free.to_vec();
     for held in &live.holdings {
-        let all = first_bits(world.problem.nodes[held.node as usize].gpus);
         let node = &mut free[held.node as usize];
-        node.release_later(held, all);
-        node.give_back(held, all);
+        node.release_later(held);
+        node.give_back(held);
     }
     let size = (workers, live.job.ps_shards.min);
     has_quota(world, live, live.shape.gpus(workers - live.size.0))

@@ -2,7 +2,7 @@
 //!
 //! Which tasks they are about is decided in `in_place`; here it only takes effect.
 
-use super::free::{Holding, bits, first_bits};
+use super::free::{Holding, bits};
 use super::gang::add;
 use super::in_place::Change;
 use super::standing::gpus_of;
@@ -43,8 +43,7 @@ impl World<'_> {
             self.free[held.node as usize].hold(held);
         }
         for held in &live.leaving {
-            let gpus = self.problem.nodes[held.node as usize].gpus;
-            self.free[held.node as usize].release_later(held, first_bits(gpus));
+            self.free[held.node as usize].release_later(held);
         }
         self.refresh(index);
         self.keep_excluded();
@@ -60,10 +59,9 @@ impl World<'_> {
         live.actions.pop();
         live.revision -= 1;
         for held in std::mem::take(&mut live.joining) {
-            let gpus = self.problem.nodes[held.node as usize].gpus;
             let node = &mut self.free[held.node as usize];
-            node.release_later(&held, first_bits(gpus));
-            node.give_back(&held, first_bits(gpus));
+            node.release_later(&held);
+            node.give_back(&held);
             self.held[live.tenant as usize] -= held.gpus.count_ones();
             live.holdings
                 .iter_mut()

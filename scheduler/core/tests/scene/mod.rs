@@ -206,6 +206,7 @@ pub fn node(number: u32, gpus: u32) -> Node {
         rack: None,
         excluded: false,
         cordoned: false,
+        taken: Vec::new(),
         faults: Vec::new(),
         gpus,
         gpu_model: "gpu".to_owned(),

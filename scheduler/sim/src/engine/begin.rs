@@ -46,6 +46,7 @@ impl<'s> Engine<'s> {
                         rack: node.rack.clone(),
                         excluded: false,
                         cordoned: false,
+                        taken: Vec::new(),
                         faults: Vec::new(),
                         gpus: node.gpus,
                         gpu_model: "gpu".to_owned(),

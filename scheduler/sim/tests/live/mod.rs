@@ -19,6 +19,7 @@ pub fn cluster(nodes: u128) -> Snapshot {
         rack: None,
         excluded: false,
         cordoned: false,
+        taken: Vec::new(),
         faults: Vec::new(),
         gpu_model: "T4".to_owned(),
         gpus: 4,

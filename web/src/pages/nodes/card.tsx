@@ -20,6 +20,7 @@ export function NodeCard({ node, colours, onDrain }: Props) {
   const isClosed = node.drained || node.excluded !== null;
   const status = statusOf(node);
   const said = node.notice !== null && node.notice.closed !== "open" ? node.notice.why : undefined;
+  const taken = node.notice?.taken ?? 0;
   const suspend = suspendOf(node);
   const detail = node.gpus.find((gpu) => gpu.index === shown);
   return (
@@ -44,6 +45,7 @@ export function NodeCard({ node, colours, onDrain }: Props) {
       </ul>
       {node.excluded === null ? null : <p className="node-detail">Takes no new work: {node.excluded.why}</p>}
       {said === undefined ? null : <p className="node-detail">Closed by its cluster: {said}</p>}
+      {taken === 0 ? null : <p className="node-detail">{`${taken} of ${plural(node.gpus.length, slotName(node.gpus))} not Muster's${said === undefined ? `: ${node.notice?.why}` : ""}`}</p>}
       {suspend === undefined ? null : <p className="node-detail">{suspend}</p>}
       <p className="node-detail" aria-live="polite">
         {detail === undefined ? <Facts node={node} used={used} /> : describe(detail)}

@@ -11,7 +11,8 @@ fn settings() -> Settings {
         tolerated: vec!["nvidia.com/gpu".parse().expect("a key")],
         cordon_drains: false,
         cordons: false,
-        foreign: Some("nvidia.com/gpu".to_owned()),
+        foreign_pods: true,
+        seen_as: vec!["nvidia.com/gpu".to_owned()],
         release: None,
         parts: Vec::new(),
     }
@@ -25,7 +26,7 @@ fn closed(spec: &Value) -> (Closed, String) {
     let notice = said(
         &node(&json!({ "name": "a" }), spec),
         &settings(),
-        &Foreign::default(),
+        &Taken::Nothing,
         None,
     );
     (notice.closed, notice.why)
@@ -71,13 +72,7 @@ fn cordons_and_taints_close_a_node_as_they_would_for_pods() {
     };
     let metadata = json!({ "name": "a" });
     assert_eq!(
-        said(
-            &node(&metadata, &cordoned),
-            &drains,
-            &Foreign::default(),
-            None
-        )
-        .closed,
+        said(&node(&metadata, &cordoned), &drains, &Taken::Nothing, None).closed,
         Closed::ToAll
     );
     let everything = Settings {
@@ -86,7 +81,7 @@ fn cordons_and_taints_close_a_node_as_they_would_for_pods() {
     };
     let tainted = node(&metadata, &taint("maintenance", "NoExecute"));
     assert_eq!(
-        said(&tainted, &everything, &Foreign::default(), None).closed,
+        said(&tainted, &everything, &Taken::Nothing, None).closed,
         Closed::Open
     );
 }
@@ -95,7 +90,7 @@ fn cordons_and_taints_close_a_node_as_they_would_for_pods() {
 fn a_cordon_of_our_own_is_not_heard_as_kubernetes() {
     let metadata = json!({ "name": "a", "annotations": { CORDONED: "here" } });
     let ours = node(&metadata, &json!({ "unschedulable": true }));
-    let closed = |settings: &Settings| said(&ours, settings, &Foreign::default(), None).closed;
+    let closed = |settings: &Settings| said(&ours, settings, &Taken::Nothing, None).closed;
     let cordons = Settings {
         cordons: true,
         ..settings()
@@ -117,7 +112,7 @@ fn labels_say_where_a_node_stands() {
         said(
             &node(&metadata, &json!({})),
             &settings(),
-            &Foreign::default(),
+            &Taken::Nothing,
             None,
         )
         .rack
@@ -132,47 +127,24 @@ fn labels_say_where_a_node_stands() {
 }
 
 #[test]
-fn pods_of_others_that_hold_gpus_close_a_node() {
-    let pod = |labels: &Value, phase: &str, gpus: &str| -> Pod {
-        let container =
-            json!({ "name": "c", "resources": { "limits": { "nvidia.com/gpu": gpus } } });
-        let pod = json!({
-            "metadata": { "name": "theirs", "namespace": "web", "labels": labels },
-            "spec": { "containers": [container] },
-            "status": { "phase": phase },
-        });
-        serde_json::from_value(pod).expect("a pod")
-    };
-    let own: Release = "web/muster".parse().expect("a release");
-    let of = |instance: &str| {
-        let labels = json!({ "muster.dev/group": "g", "app.kubernetes.io/instance": instance });
-        is_foreign(&pod(&labels, "Running", "1"), "nvidia.com/gpu", Some(&own))
-    };
-    assert!(!of("muster"));
-    assert!(of("another"), "of another release");
-    let is_foreign = |pod: &Pod| is_foreign(pod, "nvidia.com/gpu", None);
-    assert!(is_foreign(&pod(&json!({}), "Running", "2")));
-    assert!(!is_foreign(&pod(&json!({}), "Succeeded", "2")));
-    assert!(!is_foreign(&pod(&json!({}), "Running", "0")));
-    assert!(!is_foreign(&pod(
-        &json!({ "muster.dev/group": "muster-gpu" }),
-        "Running",
-        "2"
-    )));
+fn gpus_of_others_are_told_and_close_a_node_where_nobody_knows_which() {
     let free = node(&json!({ "name": "a" }), &json!({}));
-    let foreign = Foreign {
+    let why = "2 nvidia.com/gpu held by a pod that is not Muster's".to_owned();
+    let counted = Taken::Counted {
         count: 2,
-        pods: vec!["web/theirs".to_owned()],
+        why: why.clone(),
     };
-    let notice = said(&free, &settings(), &foreign, None);
-    assert_eq!(notice.closed, Closed::ToNew);
-    assert_eq!(
-        notice.why, "2 nvidia.com/gpu held by a pod that is not Muster's",
-        "nobody's name"
-    );
+    let notice = said(&free, &settings(), &counted, None);
+    assert_eq!((notice.closed, notice.taken), (Closed::Open, 2));
+    assert_eq!(notice.why, why);
+    let unknown = Taken::Unknown { why: why.clone() };
+    let notice = said(&free, &settings(), &unknown, None);
+    assert_eq!((notice.closed, notice.taken), (Closed::ToNew, 0));
+    assert_eq!(notice.why, why);
     let long = taint(&"k".repeat(600), "NoExecute");
     let metadata = json!({ "name": "a", "labels": { "example.com/rack": "ö".repeat(300) } });
-    let notice = said(&node(&metadata, &long), &settings(), &foreign, None);
+    let notice = said(&node(&metadata, &long), &settings(), &counted, None);
+    assert_eq!((notice.closed, notice.taken), (Closed::ToAll, 2));
     assert_eq!(notice.why.chars().count(), Notice::WHY_MAX);
     let rack = notice.rack.expect("a rack");
     assert_eq!(rack.chars().count(), Notice::RACK_MAX);
@@ -183,7 +155,7 @@ fn labels_say_what_is_counted() {
     let of = |resource: Option<&str>, labels: &Value| {
         let node = json!({ "metadata": { "name": "a", "labels": labels } });
         let node = serde_json::from_value(node).expect("a node");
-        let notice = said(&node, &settings(), &Foreign::default(), resource);
+        let notice = said(&node, &settings(), &Taken::Nothing, resource);
         notice
             .gpus
             .map(|gpus| (gpus.model, gpus.memory_bytes >> 20))

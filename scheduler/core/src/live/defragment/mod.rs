@@ -10,7 +10,7 @@ mod gather;
 use super::calm::{is_quiet, rests};
 use super::change::{WAVES, would_start_after};
 use super::cost;
-use super::free::{FreeNode, Holding, Room, When, first_bits};
+use super::free::{FreeNode, Holding, Room, When};
 use super::gang::{self, Placed, Shape};
 use super::moving;
 use super::pass::Rest;
@@ -265,8 +265,7 @@ fn clear(
         }
         let placed = gang::take(&mut free, &live.shape, &shares, When::Now);
         for held in &live.holdings {
-            let gpus = world.problem.nodes[held.node as usize].gpus;
-            free[held.node as usize].release_later(held, first_bits(gpus));
+            free[held.node as usize].release_later(held);
         }
         moves.push(proposed(world, index, placed));
         if units(&free) > before {
@@ -322,8 +321,7 @@ fn wait_s(world: &World<'_>, rest: &Rest, shape: &Shape) -> f64 {
         .map_or(LONGEST_WAIT_S, |(left_s, _)| *left_s);
     for (left_s, live) in ends.into_iter().take(MOST_ENDS) {
         for held in &live.holdings {
-            let gpus = world.problem.nodes[held.node as usize].gpus;
-            free[held.node as usize].release_later(held, first_bits(gpus));
+            free[held.node as usize].release_later(held);
         }
         if place::find(&free, shape, least, When::Later).is_some() {
             return left_s;

@@ -135,7 +135,7 @@ fn gang_of(world: &World<'_>, index: usize, crowded: &Gpus) -> Gpus {
     let runs = |live: &&LiveJob<'_>| live.standing == Standing::Running;
     for live in world.jobs.iter().filter(runs) {
         if live.job.suspends && !live.job.exclusive {
-            vacate(world, &mut free, live);
+            vacate(&mut free, live);
         }
     }
     let least = (shape.workers.min, shape.ps_shards.min);

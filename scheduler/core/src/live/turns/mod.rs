@@ -10,7 +10,7 @@ pub(crate) mod ahead;
 mod before;
 mod turning;
 
-use super::free::{FreeNode, bits, first_bits};
+use super::free::{FreeNode, bits};
 use super::gang::Shape;
 use super::packing;
 use super::pass::Rest;
@@ -294,14 +294,13 @@ fn cpu_of_workers(live: &LiveJob<'_>) -> BTreeMap<u32, i64> {
 }
 
 /// What a job leaves that stands still: GPUs and its workers' CPU, but not its memory.
-fn vacate(world: &World<'_>, free: &mut [FreeNode], live: &LiveJob<'_>) {
+fn vacate(free: &mut [FreeNode], live: &LiveJob<'_>) {
     for held in &live.holdings {
-        let all = first_bits(world.problem.nodes[held.node as usize].gpus);
         let mut left = *held;
         left.room.memory_bytes = 0;
         let workers = held.gpus.count_ones() / live.shape.worker.gpus.max(1);
         left.room.cpu_milli = gang_cpu(live, workers);
-        free[held.node as usize].release_later(&left, all);
+        free[held.node as usize].release_later(&left);
     }
 }
 

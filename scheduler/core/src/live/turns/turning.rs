@@ -219,7 +219,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         let shape = self.world.jobs[index].shape;
         let mut free = self.free.clone();
         for &victim in victims {
-            vacate(self.world, &mut free, &self.world.jobs[victim]);
+            vacate(&mut free, &self.world.jobs[victim]);
         }
         let least = (shape.workers.min, shape.ps_shards.min);
         let mut places = Gpus::new();
@@ -242,7 +242,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
             if found.is_some() {
                 break;
             }
-            vacate(self.world, &mut free, &self.world.jobs[victim]);
+            vacate(&mut free, &self.world.jobs[victim]);
             victims.push(victim);
             found = place::find(&free, &shape, least, When::Later);
         }
@@ -255,7 +255,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
                 .collect();
             let mut without = self.free.clone();
             for &other in &others {
-                vacate(self.world, &mut without, &self.world.jobs[other]);
+                vacate(&mut without, &self.world.jobs[other]);
             }
             if let Some(fewer) = place::find(&without, &shape, least, When::Later) {
                 (victims, free, shares) = (others, without, fewer);

@@ -4,7 +4,7 @@ use super::dense::dense_node;
 use super::index::{NodeIndex, TenantIndex};
 use super::{LiveJob, World, kind_of, room_of, seconds};
 use crate::live::calm;
-use crate::live::free::{FreeNode, Holding, Room, bits, first_bits};
+use crate::live::free::{FreeNode, Holding, Room, bits};
 use crate::live::gang::{Shape, add};
 use crate::live::memory::Memory;
 use crate::live::moving;
@@ -219,8 +219,7 @@ impl<'a> World<'a> {
             let node = &mut self.free[held.node as usize];
             node.hold(held);
             if goes && standing != Standing::Suspended {
-                let gpus = self.snapshot.nodes[held.node as usize].gpus;
-                node.release_later(held, first_bits(gpus));
+                node.release_later(held);
             }
         }
     }
@@ -229,8 +228,7 @@ impl<'a> World<'a> {
     fn keep_memory_of(&mut self, idle: Vec<Holding>) {
         for mut held in idle {
             held.room.memory_bytes = 0;
-            let gpus = self.snapshot.nodes[held.node as usize].gpus;
-            self.free[held.node as usize].release_later(&held, first_bits(gpus));
+            self.free[held.node as usize].release_later(&held);
         }
     }
 }

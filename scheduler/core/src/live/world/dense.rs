@@ -83,7 +83,7 @@ fn unit(shape: &Shape) -> Demand {
 pub(crate) fn dense_node(node: &Node, (kind, rack): (u16, u32)) -> problem::Node {
     problem::Node {
         kind,
-        gpus: if node.is_open() { node.gpus } else { 0 },
+        gpus: if node.is_open() { node.own_gpus() } else { 0 },
         cpu_milli: node.cpu_milli,
         memory_bytes: node.memory_bytes,
         rack,

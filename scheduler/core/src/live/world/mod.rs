@@ -6,7 +6,7 @@ mod build;
 mod dense;
 mod index;
 
-use super::free::{FreeNode, Holding, Room, first_bits};
+use super::free::{FreeNode, Holding, Room};
 use super::gang::{Placed, Shape};
 use super::outlook::{Kinds, Sizing};
 use super::packing::{self, Seats};
@@ -168,8 +168,7 @@ impl<'a> World<'a> {
         // What it comes back with is its owner's range again, however few it went on with.
         live.shape.workers = live.job.workers;
         for held in &live.holdings {
-            let gpus = self.problem.nodes[held.node as usize].gpus;
-            self.free[held.node as usize].release_later(held, first_bits(gpus));
+            self.free[held.node as usize].release_later(held);
         }
         let step = live.job.progress.step;
         live.sizing = Sizing::of(&live.estimate, &live.shape, step, 0, &self.kinds);
@@ -200,10 +199,8 @@ impl<'a> World<'a> {
     pub(crate) fn give_back(&mut self, index: usize, holdings: &[Holding]) {
         self.held[self.jobs[index].tenant as usize] -= gpus_of(holdings);
         for held in holdings {
-            let gpus = self.problem.nodes[held.node as usize].gpus;
             let inherited = self.inherited.get(&held.node).copied().unwrap_or(0);
-            let all = first_bits(gpus) & !inherited;
-            self.free[held.node as usize].give_back(held, all);
+            self.free[held.node as usize].give_back_but(held, inherited);
         }
     }
 

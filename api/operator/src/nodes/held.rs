@@ -1,0 +1,198 @@
+//! What a pod holds of what Kubernetes counts, as its scheduler reckons it, and whose pod it is. Pure.
+
+use super::said::Release;
+use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::ResourceExt as _;
+use std::collections::BTreeMap;
+
+/// On all pods of a release.
+const INSTANCE: &str = "app.kubernetes.io/instance";
+/// Of tasks' pods, and of executors' and placeholders, of whichever release.
+const OWN_PODS: [&str; 2] = ["muster.dev/group", "muster-pool"];
+/// An init container of this policy goes on beside the others.
+const SIDECAR: &str = "Always";
+
+/// Whether the pod is none of Muster's; `None`: those of all releases are its own. Another release gives out what it holds to jobs that this one
+/// knows nothing of.
+#[must_use]
+pub fn is_foreign(pod: &Pod, own: Option<&Release>) -> bool {
+    let labels = pod.labels();
+    let is_ours = OWN_PODS.iter().any(|label| labels.contains_key(*label));
+    let of_this = |own: &Release| {
+        pod.metadata.namespace.as_ref() == Some(&own.namespace)
+            && labels.get(INSTANCE) == Some(&own.name)
+    };
+    !(is_ours && own.is_none_or(of_this))
+}
+
+/// How many of each resource that somebody's device plugin counts it holds, or is about to: of nothing else than what has a vendor's name in
+/// front. What has ended holds nothing.
+#[must_use]
+pub fn held(pod: &Pod) -> BTreeMap<String, u64> {
+    let status = pod.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
+    let (Some(spec), false) = (&pod.spec, matches!(phase, Some("Succeeded" | "Failed"))) else {
+        return BTreeMap::new();
+    };
+    let mut sidecars = BTreeMap::new();
+    let mut before = BTreeMap::new();
+    for container in spec.init_containers.iter().flatten() {
+        let own = counted(container);
+        if container.restart_policy.as_deref() == Some(SIDECAR) {
+            add(&mut sidecars, own);
+        } else {
+            // It runs beside the sidecars that were started before it, and gives back what it holds.
+            let mut beside = own;
+            add(&mut beside, sidecars.clone());
+            raise(&mut before, beside);
+        }
+    }
+    let mut held = sidecars;
+    for container in &spec.containers {
+        add(&mut held, counted(container));
+    }
+    raise(&mut held, before);
+    let overhead = spec.overhead.iter().flatten();
+    add(
+        &mut held,
+        overhead
+            .filter_map(|(name, much)| of_vendor(name, &much.0))
+            .collect(),
+    );
+    held.retain(|_, count| *count > 0);
+    held
+}
+
+/// Such resources are whole, and their requests are their limits.
+fn counted(container: &Container) -> BTreeMap<String, u64> {
+    let resources = container.resources.as_ref();
+    let limits = resources.and_then(|resources| resources.limits.as_ref());
+    let limits = limits.into_iter().flatten();
+    limits
+        .filter_map(|(name, much)| of_vendor(name, &much.0))
+        .collect()
+}
+
+fn of_vendor(name: &str, much: &str) -> Option<(String, u64)> {
+    let count = name.contains('/').then(|| much.parse().ok())??;
+    Some((name.to_owned(), count))
+}
+
+fn add(sum: &mut BTreeMap<String, u64>, further: BTreeMap<String, u64>) {
+    for (name, count) in further {
+        *sum.entry(name).or_default() += count;
+    }
+}
+
+fn raise(most: &mut BTreeMap<String, u64>, other: BTreeMap<String, u64>) {
+    for (name, count) in other {
+        let there = most.entry(name).or_default();
+        *there = count.max(*there);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pod(labels: &Value, phase: &str, spec: &Value) -> Pod {
+        let pod = json!({
+            "metadata": { "name": "theirs", "namespace": "web", "labels": labels },
+            "spec": spec,
+            "status": { "phase": phase },
+        });
+        serde_json::from_value(pod).expect("a pod")
+    }
+
+    fn container(limits: &Value) -> Value {
+        json!({ "name": "c", "resources": { "limits": limits } })
+    }
+
+    fn in_all(spec: &Value) -> Vec<(String, u64)> {
+        held(&pod(&json!({}), "Running", spec))
+            .into_iter()
+            .collect()
+    }
+
+    #[test]
+    fn every_kind_is_counted_by_itself() {
+        let both = container(
+            &json!({ "nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "2", "cpu": "4", "memory": "1Gi" }),
+        );
+        let other = container(
+            &json!({ "nvidia.com/mig-3g.40gb": "1", "nvidia.com/mig-1g.10gb": "1", "amd.com/gpu": "0" }),
+        );
+        let held = in_all(&json!({ "containers": [both, other] }));
+        let expected = [
+            ("nvidia.com/gpu", 1),
+            ("nvidia.com/mig-1g.10gb", 3),
+            ("nvidia.com/mig-3g.40gb", 1),
+        ];
+        assert_eq!(held, expected.map(|(name, count)| (name.to_owned(), count)));
+    }
+
+    /// As Kubernetes' scheduler has it.
+    #[test]
+    fn containers_that_run_before_give_theirs_back_and_sidecars_do_not() {
+        let of = |count: &str| json!({ "nvidia.com/gpu": count });
+        let init = |count: &str| container(&of(count));
+        let sidecar = |count: &str| {
+            let mut sidecar = container(&of(count));
+            sidecar["restartPolicy"] = "Always".into();
+            sidecar
+        };
+        let held = |before: &[Value], then: &[Value]| {
+            let held = in_all(&json!({ "initContainers": before, "containers": then }));
+            held.first().map_or(0, |(_, count)| *count)
+        };
+        assert_eq!(held(&[], &[init("1"), init("2")]), 3);
+        assert_eq!(held(&[init("2"), init("1")], &[init("1")]), 2);
+        assert_eq!(held(&[init("1"), init("1")], &[init("3")]), 3);
+        assert_eq!(held(&[sidecar("1")], &[init("2")]), 3);
+        assert_eq!(held(&[sidecar("2"), init("3")], &[init("1")]), 5);
+        assert_eq!(held(&[init("3"), sidecar("2")], &[init("2")]), 4);
+    }
+
+    #[test]
+    fn what_its_runtime_takes_besides_is_held_too() {
+        let container = container(&json!({ "nvidia.com/gpu": "2" }));
+        let overhead =
+            json!({ "nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "1", "memory": "120Mi" });
+        let held = in_all(&json!({ "containers": [container], "overhead": overhead }));
+        let expected = [("nvidia.com/gpu", 3), ("nvidia.com/mig-1g.10gb", 1)];
+        assert_eq!(held, expected.map(|(name, count)| (name.to_owned(), count)));
+    }
+
+    #[test]
+    fn who_has_ended_holds_nothing_and_who_is_about_to_begin_does() {
+        let spec = json!({ "containers": [container(&json!({ "nvidia.com/gpu": "2" }))] });
+        for (phase, is_held) in [
+            ("Pending", true),
+            ("Running", true),
+            ("Unknown", true),
+            ("Succeeded", false),
+            ("Failed", false),
+        ] {
+            let held = held(&pod(&json!({}), phase, &spec));
+            assert_eq!(!held.is_empty(), is_held, "{phase}");
+        }
+    }
+
+    #[test]
+    fn pods_of_another_release_are_others() {
+        let own: Release = "web/muster".parse().expect("a release");
+        let spec = json!({ "containers": [] });
+        for label in OWN_PODS {
+            let of = |instance: &str| {
+                let labels = json!({ label: "g", "app.kubernetes.io/instance": instance });
+                is_foreign(&pod(&labels, "Running", &spec), Some(&own))
+            };
+            assert!(!of("muster"), "{label}");
+            assert!(of("another"), "{label}");
+            let ours = pod(&json!({ label: "g" }), "Running", &spec);
+            assert!(!is_foreign(&ours, None), "{label}");
+        }
+        assert!(is_foreign(&pod(&json!({}), "Running", &spec), None));
+    }
+}

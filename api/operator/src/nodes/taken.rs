@@ -1,0 +1,237 @@
+//! How many GPUs of each of Muster's nodes of a machine pods of others have. Pure.
+//!
+//! A resource of Kubernetes and a kind of GPU of Muster are one thing where an executor gives out what Kubernetes counts: by the resource's name.
+//! What an executor sees through the driver are whole GPUs, which Kubernetes counts by another name and MIG profiles are no part of.
+
+use super::foreign::Foreign;
+use k8s_openapi::api::core::v1::Node;
+use muster_model::node::{Closed, GpuKind};
+use muster_model::view::NodeView;
+
+/// What others have of one of Muster's nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Taken {
+    #[default]
+    Nothing,
+    /// So many, whichever: Kubernetes gives out the others.
+    Counted { count: u32, why: String },
+    /// Some of those that plans name by number, and Kubernetes does not say which: nobody new can go there.
+    Unknown { why: String },
+}
+
+/// How Kubernetes counts a node's GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counting<'a> {
+    As(&'a str),
+    /// As one of those that whole GPUs are counted as.
+    Whole,
+    Not,
+}
+
+/// What its executor has Kubernetes count, where it has only counted: what labels say of it counts then. Nothing is told of GPUs that it has
+/// seen: an api of before would refuse a notice with GPUs, cordon and all.
+pub(super) fn counted(view: &NodeView) -> Option<&str> {
+    let first = view.capacity.gpus.first()?;
+    (first.memory_bytes == 0).then_some(first.model.as_str())
+}
+
+/// Of each of Muster's nodes of the machine. Of what Kubernetes has more of than all of Muster's executors give out there, others take first.
+pub(super) fn of_others(
+    node: &Node,
+    views: &[NodeView],
+    foreign: &Foreign,
+    seen_as: &[String],
+) -> Vec<Taken> {
+    let kinds: Vec<Counting<'_>> = views.iter().map(|view| counting(view, seen_as)).collect();
+    let mut left: Vec<(Counting<'_>, u64)> = Vec::new();
+    let taken = views.iter().zip(&kinds).map(|(view, kind)| {
+        let names: Vec<&str> = match kind {
+            Counting::As(name) => vec![name],
+            Counting::Whole => seen_as.iter().map(String::as_str).collect(),
+            Counting::Not => return Taken::Nothing,
+        };
+        let place = left.iter().position(|(of, _)| of == kind);
+        let place = place.unwrap_or_else(|| {
+            let of_kind = views.iter().zip(&kinds).filter(|(_, other)| *other == kind);
+            let ours: u64 = of_kind.map(|(view, _)| size(view)).sum();
+            let there: u64 = names.iter().map(|name| allocatable(node, name)).sum();
+            let held: u64 = names.iter().map(|name| foreign.count(name)).sum();
+            left.push((*kind, held.saturating_sub(there.saturating_sub(ours))));
+            left.len() - 1
+        });
+        let count = left[place].1.min(size(view));
+        left[place].1 -= count;
+        let why = || foreign.in_words(&names);
+        match (count, counted(view)) {
+            (0, _) => Taken::Nothing,
+            (count, Some(_)) => Taken::Counted {
+                count: u32::try_from(count).expect("at most what the node has"),
+                why: why(),
+            },
+            (_, None) => Taken::Unknown { why: why() },
+        }
+    });
+    taken.collect()
+}
+
+impl Taken {
+    /// Whether it closes the node, and why.
+    pub(super) fn said(&self) -> (Closed, String) {
+        match self {
+            Self::Nothing => (Closed::Open, String::new()),
+            Self::Counted { why, .. } => (Closed::Open, why.clone()),
+            Self::Unknown { why } => (Closed::ToNew, why.clone()),
+        }
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        match self {
+            Self::Counted { count, .. } => *count,
+            Self::Nothing | Self::Unknown { .. } => 0,
+        }
+    }
+}
+
+fn counting<'a>(view: &'a NodeView, seen_as: &[String]) -> Counting<'a> {
+    let first = view.capacity.gpus.first();
+    match (first.map(|gpu| gpu.kind), counted(view)) {
+        (Some(GpuKind::Cuda), Some(name)) if !seen_as.iter().any(|seen| seen == name) => {
+            Counting::As(name)
+        }
+        (Some(GpuKind::Cuda), _) => Counting::Whole,
+        (Some(GpuKind::CpuSlot) | None, _) => Counting::Not,
+    }
+}
+
+/// GPUs of one of Muster's nodes.
+fn size(view: &NodeView) -> u64 {
+    view.capacity.gpus.len() as u64
+}
+
+/// So many of the resource Kubernetes gives out on the machine, to whomever; 0 where it does not say.
+fn allocatable(node: &Node, resource: &str) -> u64 {
+    let status = node.status.as_ref();
+    let all = status.and_then(|status| status.allocatable.as_ref());
+    let much = all.and_then(|all| all.get(resource)?.0.parse().ok());
+    much.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+    use std::collections::BTreeMap;
+
+    const GPU: &str = "nvidia.com/gpu";
+    const SMALL: &str = "nvidia.com/mig-1g.10gb";
+    const LARGE: &str = "nvidia.com/mig-3g.40gb";
+
+    /// One of Muster's nodes with so many of a model; without memory they were only counted.
+    fn view(name: &str, kind: &str, model: &str, memory_bytes: u64, count: u32) -> NodeView {
+        let gpu = |index| json!({ "index": index, "kind": kind, "model": model, "memory_bytes": memory_bytes });
+        let gpus: Vec<Value> = (0..count).map(gpu).collect();
+        serde_json::from_value(json!({
+            "id": "01890000-0000-7000-8000-000000000001", "name": name, "state": "up", "drained": false, "notice": null,
+            "generation": 1, "last_seen_at": "2026-01-01T00:00:00Z",
+            "capacity": { "gpus": gpus, "cpu_milli": 1, "memory_bytes": 1 }, "gpus": [],
+        }))
+        .expect("a node")
+    }
+
+    fn counted_as(resource: &str, count: u32) -> NodeView {
+        view("a--part", "cuda", resource, 0, count)
+    }
+
+    fn seen(count: u32) -> NodeView {
+        view("a", "cuda", "NVIDIA H100 80GB HBM3", 80 << 30, count)
+    }
+
+    fn taken(views: &[NodeView], allocatable: &Value, pods: &[Value]) -> Vec<(u32, bool)> {
+        let node = json!({ "metadata": { "name": "a" }, "status": { "allocatable": allocatable } });
+        let node: Node = serde_json::from_value(node).expect("a node");
+        let pods: Vec<Pod> = pods
+            .iter()
+            .map(|limits| {
+                let container = json!({ "name": "c", "resources": { "limits": limits } });
+                let spec = json!({ "nodeName": "a", "containers": [container] });
+                let pod =
+                    json!({ "metadata": { "name": "theirs", "namespace": "web" }, "spec": spec });
+                serde_json::from_value(pod).expect("a pod")
+            })
+            .collect();
+        let foreign: BTreeMap<String, Foreign> = Foreign::by_node(&pods, None);
+        let foreign = foreign.get("a").cloned().unwrap_or_default();
+        of_others(&node, views, &foreign, &[GPU.to_owned()])
+            .iter()
+            .map(|taken| (taken.count(), taken.said().0 == Closed::ToNew))
+            .collect()
+    }
+
+    const FREE: (u32, bool) = (0, false);
+    const SHUT: (u32, bool) = (0, true);
+
+    #[test]
+    fn a_kind_is_taken_from_the_node_of_that_kind_and_from_no_other() {
+        let machine = [
+            seen(8),
+            counted_as(SMALL, 7),
+            counted_as(LARGE, 2),
+            view("a--cpu", "cpu_slot", "cpu", 1 << 30, 4),
+        ];
+        let of = |limits: Value| taken(&machine, &json!({}), &[limits]);
+        assert_eq!(of(json!({ SMALL: "2" })), [FREE, (2, false), FREE, FREE]);
+        assert_eq!(of(json!({ LARGE: "1" })), [FREE, FREE, (1, false), FREE]);
+        assert_eq!(of(json!({ GPU: "1" })), [SHUT, FREE, FREE, FREE]);
+        assert_eq!(
+            of(json!({ "nvidia.com/mig-2g.20gb": "1", "amd.com/gpu": "1", "cpu": "4" })),
+            [FREE; 4]
+        );
+        let all = json!({ SMALL: "9", LARGE: "1", GPU: "2" });
+        assert_eq!(
+            of(all),
+            [SHUT, (7, false), (1, false), FREE],
+            "no more than there are"
+        );
+    }
+
+    #[test]
+    fn others_first_have_what_muster_does_not_give_out() {
+        let of = |views: &[NodeView], there: u32, held: [u32; 2]| {
+            let pods = held.map(|count| json!({ GPU: count.to_string() }));
+            taken(views, &json!({ GPU: there.to_string() }), &pods)
+        };
+        assert_eq!(of(&[counted_as(GPU, 4)], 8, [1, 3]), [FREE]);
+        assert_eq!(of(&[counted_as(GPU, 4)], 8, [2, 4]), [(2, false)]);
+        // An executor of processes holds its GPUs by a pod of its own: others cannot have those.
+        assert_eq!(of(&[seen(6)], 8, [1, 1]), [FREE]);
+        assert_eq!(of(&[seen(8)], 8, [1, 0]), [SHUT]);
+        let parts = [counted_as(SMALL, 2), counted_as(SMALL, 3)];
+        let pods = [json!({ SMALL: "4" })];
+        let both = taken(&parts, &json!({ SMALL: "6" }), &pods);
+        assert_eq!(both, [(2, false), (1, false)], "three of them, once");
+    }
+
+    #[test]
+    fn words_tell_how_many_and_nobodys_name() {
+        let pods = [
+            ("one", json!({ SMALL: "2", GPU: "1" })),
+            ("other", json!({ SMALL: "1" })),
+        ];
+        let pods = pods.map(|(name, limits)| {
+            let container = json!({ "name": "c", "resources": { "limits": limits } });
+            let spec = json!({ "nodeName": "a", "containers": [container] });
+            let pod = json!({ "metadata": { "name": name, "namespace": "web" }, "spec": spec });
+            serde_json::from_value::<Pod>(pod).expect("a pod")
+        });
+        let foreign = Foreign::by_node(&pods, None).remove("a").expect("held");
+        assert_eq!(
+            foreign.in_words(&[SMALL]),
+            "3 nvidia.com/mig-1g.10gb held by 2 pods that are not Muster's"
+        );
+        assert_eq!(
+            foreign.in_words(&[GPU]),
+            "1 nvidia.com/gpu held by a pod that is not Muster's"
+        );
+    }
+}

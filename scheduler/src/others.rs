@@ -1,0 +1,83 @@
+//! GPUs of a node of which only the number is known that others have, as Kubernetes counts them: which ones stand for these. A plan names GPUs
+//! by number, and where they are counted, the numbers mean nothing else.
+
+use muster_model::id::NodeId;
+use muster_model::job::{AfterStop, JobState};
+use muster_store::plan::LoadedJob;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What jobs have to do with a node's GPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Uses {
+    held: BTreeSet<u32>,
+    /// Of who stands still there or is on its way to them: they are others' only where there are no more.
+    kept: BTreeSet<u32>,
+}
+
+/// Of every node on which a job has any.
+pub(crate) fn uses(jobs: &[LoadedJob]) -> BTreeMap<NodeId, Uses> {
+    let mut uses: BTreeMap<NodeId, Uses> = BTreeMap::new();
+    for job in jobs {
+        let tasks = job.tasks.iter().chain(&job.leaving);
+        for task in tasks.filter(|task| !task.state.is_released()) {
+            let of_node = uses.entry(task.node_id).or_default();
+            match task.state.holds_gpus() {
+                true => of_node.held.extend(&task.gpus),
+                false => of_node.kept.extend(&task.gpus),
+            }
+        }
+        if let JobState::Stopping {
+            then: AfterStop::Move { to },
+        } = &job.job.state
+        {
+            for seat in to {
+                uses.entry(seat.node).or_default().kept.extend(&seat.gpus);
+            }
+        }
+    }
+    uses
+}
+
+/// The GPUs that stand for `taken` of a node's: the last ones that nobody has, so that they are the same ones round after round.
+/// Fewer where jobs hold the rest.
+pub(crate) fn others(gpus: u32, taken: u32, uses: Option<&Uses>) -> Vec<u32> {
+    let has = |which: fn(&Uses) -> &BTreeSet<u32>, gpu: &u32| {
+        uses.is_some_and(|uses| which(uses).contains(gpu))
+    };
+    let mut free: Vec<u32> = (0..gpus)
+        .rev()
+        .filter(|gpu| !has(|uses| &uses.held, gpu))
+        .collect();
+    // Stable: within each half the last come first.
+    free.sort_by_key(|gpu| has(|uses| &uses.kept, gpu));
+    free.truncate(taken as usize);
+    free.sort_unstable();
+    free
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_have_the_last_ones_that_no_job_has_to_do_with() {
+        assert!(others(4, 0, None).is_empty());
+        assert_eq!(others(4, 1, None), [3]);
+        let uses = Uses {
+            held: [0, 3].into(),
+            kept: [2].into(),
+        };
+        assert_eq!(others(6, 2, Some(&uses)), [4, 5]);
+        assert_eq!(others(6, 3, Some(&uses)), [1, 4, 5]);
+        assert_eq!(
+            others(6, 4, Some(&uses)),
+            [1, 2, 4, 5],
+            "who stands still waits"
+        );
+        assert_eq!(
+            others(6, 9, Some(&uses)),
+            [1, 2, 4, 5],
+            "who runs keeps what it holds"
+        );
+    }
+}

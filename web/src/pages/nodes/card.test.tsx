@@ -1,0 +1,38 @@
+// What a node's card says of GPUs that pods of others hold.
+import { cleanup, render, screen } from "@testing-library/react";
+import { MemoryRouter } from "react-router";
+import { afterEach, describe, expect, it } from "vitest";
+import type { NodeView } from "../../api/types";
+import { node } from "../../live/test-data";
+import { NodeCard } from "./card";
+
+function shown(notice: NodeView["notice"]) {
+  render(
+    <MemoryRouter>
+      <NodeCard node={node("node-a", [null, null, "job"], { notice })} colours={new Map()} onDrain={null} />
+    </MemoryRouter>,
+  );
+}
+
+afterEach(cleanup);
+
+describe("a node beside others", () => {
+  const why = "2 nvidia.com/mig-1g.10gb held by a pod that is not Muster's";
+
+  it("tells how many of its GPUs are theirs, and stays up", () => {
+    shown({ closed: "open", taken: 2, why });
+    expect(screen.getByText(`2 of 3 GPUs not Muster's: ${why}`)).toBeTruthy();
+    expect(screen.getByText("up")).toBeTruthy();
+  });
+
+  it("tells why it is closed once", () => {
+    shown({ closed: "to_new", taken: 2, why: "cordoned in Kubernetes" });
+    expect(screen.getByText("2 of 3 GPUs not Muster's")).toBeTruthy();
+    expect(screen.getByText("Closed by its cluster: cordoned in Kubernetes")).toBeTruthy();
+  });
+
+  it("says nothing of it where nothing is theirs", () => {
+    shown({ closed: "open" });
+    expect(screen.queryByText(/not Muster's/)).toBeNull();
+  });
+});
