@@ -13,7 +13,7 @@ from chart import MATRIX, NAMESPACE, TESTS, CHART, containers, files, helm, matc
 # The oldest that Chart.yaml admits, and the newest whose schemas are at hand.
 VERSIONS = ("1.25", "1.36")
 # Of operators; Kubernetes' own schemas do not know it.
-FOREIGN = {"ServiceMonitor"}
+FOREIGN = {"ServiceMonitor", "PodMonitor"}
 RENDERED = {name: render_case(name) for name in MATRIX}
 # Made by the user, as the values of the case say.
 EXTERNAL = {

@@ -164,7 +164,12 @@ class Values(unittest.TestCase):
 
     def test_dashboards_show_what_the_daemons_export(self):
         monitored = render(arguments=["--set", "monitoring.serviceMonitor.enabled=true,monitoring.dashboard.enabled=true"])
-        for daemon, metrics, routes in (("api", "api/src/metrics.rs", "api/src/routes.rs"), ("scheduler", "scheduler/src/metrics.rs", "scheduler/src/health.rs")):
+        probes = ("/healthz", "/readyz", "/metrics")
+        for daemon, metrics, routes, paths in (
+            ("api", "api/src/metrics.rs", "api/src/routes.rs", probes),
+            ("scheduler", "scheduler/src/metrics.rs", "scheduler/src/health.rs", probes),
+            ("executor", "executor/src/metrics.rs", "executor/src/metrics.rs", ("/metrics",)),
+        ):
             text = (CHART / f"dashboards/{daemon}.json").read_text()
             title = json.loads(text)["title"]
             # Names with two colons behind them are crates'.
@@ -172,7 +177,7 @@ class Values(unittest.TestCase):
             shown, exported = ({re.sub(r"_(bucket|count|sum)$", "", name) for name in names} for names in named)
             self.assertEqual(shown, exported)
             self.assertIn(title, monitored)
-            for path in ("/healthz", "/readyz", "/metrics"):
+            for path in paths:
                 self.assertIn(f'"{path}"', source(routes))
                 self.assertIn(path, monitored)
 

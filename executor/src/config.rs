@@ -3,7 +3,7 @@
 use crate::error::ExecutorError;
 use muster_model::place::Place;
 use serde::Deserialize;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// Everything that may be set, each in all three ways. What is not set has a default or is refused by [`Settings::resolve`].
@@ -34,6 +34,9 @@ pub struct Settings {
     /// Address that tasks listen on and that tasks of other nodes reach them by [default: 127.0.0.1]
     #[arg(long, env = "MUSTER_EXECUTOR_LISTEN_HOST")]
     pub listen_host: Option<String>,
+    /// Address for /metrics, which needs no token [default: none]
+    #[arg(long, env = "MUSTER_EXECUTOR_METRICS_LISTEN")]
+    pub metrics_listen: Option<SocketAddr>,
     /// Offer so many CPU slots instead of GPUs [default: the GPUs found, or one slot per core if there are none]
     #[arg(long, env = "MUSTER_EXECUTOR_CPU_SLOTS")]
     pub cpu_slots: Option<u32>,
@@ -128,6 +131,8 @@ pub struct Config {
     pub checkpoint_root: Place,
     pub dataset_root: PathBuf,
     pub listen_host: String,
+    /// `None`: nothing is shown.
+    pub metrics_listen: Option<SocketAddr>,
     pub cpu_slots: Option<u32>,
     pub cpu_milli: Option<u64>,
     pub memory_bytes: Option<u64>,
@@ -179,6 +184,7 @@ impl Settings {
             checkpoint_root: self.checkpoint_root.or(weaker.checkpoint_root),
             dataset_root: self.dataset_root.or(weaker.dataset_root),
             listen_host: self.listen_host.or(weaker.listen_host),
+            metrics_listen: self.metrics_listen.or(weaker.metrics_listen),
             cpu_slots: self.cpu_slots.or(weaker.cpu_slots),
             cpu_milli: self.cpu_milli.or(weaker.cpu_milli),
             memory_bytes: self.memory_bytes.or(weaker.memory_bytes),
@@ -225,6 +231,7 @@ impl Settings {
             },
             dataset_root: absolute(required("dataset_root", self.dataset_root)?)?,
             listen_host: self.listen_host.unwrap_or_else(|| "127.0.0.1".to_owned()),
+            metrics_listen: self.metrics_listen,
             cpu_slots: self.cpu_slots,
             cpu_milli: self.cpu_milli,
             memory_bytes: self.memory_bytes,

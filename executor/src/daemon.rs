@@ -8,6 +8,7 @@ use crate::launch::Launcher;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::meter::Meter;
+use crate::metrics::Metrics;
 use crate::node::{Node, Order};
 use crate::runtime::{Pods, Processes, Runtime};
 use crate::session::{Dialer, Known};
@@ -16,8 +17,10 @@ use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::sync::mpsc;
 use std::thread;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// Runs until SIGTERM or SIGINT. Tasks then go on under their shims for the next executor to adopt, unless the configuration says to stop
 /// them; a second signal cuts that short.
@@ -47,6 +50,8 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         tasks = ledger.entries.len(),
         "started"
     );
+    let metrics = Metrics::of(&ledger, capacity.gpus.len());
+    let shown = show(&config, &metrics).await?;
     // Pods have addresses of their own; processes of this machine need no more than the loopback.
     let reports_at = match config.runtime {
         RuntimeKind::Process => None,
@@ -69,7 +74,8 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     if config.runtime == RuntimeKind::Process {
         meter.run(&capacity);
     }
-    let node = Node::new(config.clone(), ledger, launcher, meter.clone());
+    let watched = (meter.clone(), metrics.clone());
+    let node = Node::new(config.clone(), ledger, launcher, watched);
     let (orders, taken) = mpsc::channel();
     let stop_tasks = config.stop_tasks_on_exit;
     let health = Health::default();
@@ -81,6 +87,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         identity,
         health,
         meter,
+        metrics,
     };
     let dialer = Dialer::new(config, &capacity, orders.clone(), known);
     let (ended, mut node_ended) = oneshot::channel::<()>();
@@ -109,7 +116,23 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     }
     session.abort();
     tracking.abort();
+    shown.abort();
     Ok(())
+}
+
+/// What is counted, where the configuration says so. That it cannot be shown any more is no reason to end.
+async fn show(config: &Config, metrics: &Metrics) -> Result<JoinHandle<()>, ExecutorError> {
+    let Some(listen) = config.metrics_listen else {
+        return Ok(tokio::spawn(async {}));
+    };
+    let listener = TcpListener::bind(listen).await;
+    let listener = listener.map_err(|source| ExecutorError::Metrics { listen, source })?;
+    let metrics = metrics.clone();
+    Ok(tokio::spawn(async move {
+        if let Err(error) = metrics.serve(listener).await {
+            tracing::error!(%error, "what is counted is not shown any more");
+        }
+    }))
 }
 
 /// The lock goes with the process, however it ends.

@@ -49,6 +49,12 @@ pub enum ExecutorError {
     Signals(#[source] io::Error),
     #[error("cannot listen for the reports of users' programs")]
     Tracking(#[source] io::Error),
+    #[error("cannot listen at {listen}, the setting metrics_listen")]
+    Metrics {
+        listen: std::net::SocketAddr,
+        #[source]
+        source: io::Error,
+    },
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
 }

@@ -22,6 +22,7 @@ pub mod ledger;
 pub mod limits;
 pub mod log;
 pub mod meter;
+pub mod metrics;
 pub mod node;
 pub mod process;
 pub mod reconcile;

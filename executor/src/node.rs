@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::launch::Launcher;
 use crate::ledger::Ledger;
 use crate::meter::Meter;
+use crate::metrics::Metrics;
 use crate::reconcile::{Desired, DesiredTask, Step, steps};
 use crate::report::Outbox;
 use muster_model::assignment::{Peers, TaskLaunch};
@@ -57,6 +58,7 @@ pub struct Node {
     ledger: Ledger,
     launcher: Launcher,
     meter: Meter,
+    metrics: Metrics,
     outbox: Outbox,
     desired: Option<Desired>,
     launches: BTreeMap<TaskId, TaskLaunch>,
@@ -70,13 +72,19 @@ pub struct Node {
 
 impl Node {
     #[must_use]
-    pub fn new(config: Config, ledger: Ledger, launcher: Launcher, meter: Meter) -> Self {
+    pub fn new(
+        config: Config,
+        ledger: Ledger,
+        launcher: Launcher,
+        (meter, metrics): (Meter, Metrics),
+    ) -> Self {
         let generation = Arc::new(AtomicU64::new(ledger.generation));
         Self {
             config,
             ledger,
             launcher,
             meter,
+            metrics,
             outbox: Outbox::default(),
             desired: None,
             launches: BTreeMap::new(),
@@ -111,6 +119,7 @@ impl Node {
             }
             self.look();
             self.act();
+            self.metrics.look(&self.ledger);
             self.report();
             if self.is_leaving && self.may_leave() {
                 return;
@@ -216,6 +225,7 @@ impl Node {
                     .get_mut(&id)
                     .filter(|entry| !entry.is_ended())
                 {
+                    self.metrics.launched(&entry.launch);
                     self.launcher.launch(entry);
                 }
             }

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::device::Health;
 use crate::lease::Lease;
 use crate::meter::Meter;
+use crate::metrics::Metrics;
 use crate::node::Order;
 use crate::shim::boot_id;
 use muster_model::node::Capacity;
@@ -89,6 +90,7 @@ pub struct Known {
     pub identity: String,
     pub health: Health,
     pub meter: Meter,
+    pub metrics: Metrics,
 }
 
 /// Heartbeats sent and not acknowledged, and what the Welcome laid down.
@@ -122,6 +124,7 @@ impl Dialer {
             let mut has_begun = false;
             let Err(error) = self.hold(&mut has_begun).await;
             let _ = self.orders.send(Order::Disconnected);
+            self.known.metrics.disconnected();
             if has_begun {
                 pause_ms = FIRST_PAUSE_MS;
             }
@@ -160,6 +163,7 @@ impl Dialer {
         );
         // The Hello counts as a heartbeat, so there is a lease before the first task.
         let pulse = Pulse::new(&welcome, hello_ms);
+        self.known.metrics.connected();
         self.known.health.restart();
         self.known.meter.ask(welcome.usage_ms);
         self.grant(&pulse);
@@ -237,6 +241,8 @@ impl Dialer {
     }
 
     fn grant(&self, pulse: &Pulse) {
+        let metrics = &self.known.metrics;
+        metrics.heard(pulse.acknowledged_ms, pulse.lease_ms);
         if let Err(error) = self.lease.grant(pulse.acknowledged_ms, pulse.lease_ms) {
             tracing::error!(%error, "cannot extend the lease; tasks will stop when it ends");
         }

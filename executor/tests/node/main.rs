@@ -8,6 +8,7 @@ mod driver_room;
 mod gpu;
 mod lease;
 mod life;
+mod metrics;
 mod scheduler;
 mod session;
 mod shipping;
