@@ -376,7 +376,7 @@ async fn other_managers_are_set_right(stage: &Stage) {
 }
 
 /// With exactly the chart's role: nothing was forbidden, and nothing is allowed that was not used, but for patching an event, which is
-/// done when the same one comes again within minutes.
+/// done when the same one comes again of the same state of an object (`api/operator/tests/followed.rs`).
 async fn has_exactly_the_rights_that_it_uses(stage: &Stage) {
     let repeated = ["events.k8s.io", "events", "patch"];
     stage

@@ -197,3 +197,23 @@ async fn an_api_that_lists_no_ids_is_asked_for_each_job() {
         looks += 1;
     }
 }
+
+/// The one right of the operator's role that no story on a real server comes to use: its watch must lag behind its own writes.
+#[tokio::test]
+async fn an_event_that_comes_again_of_the_same_object_is_counted_and_not_made_anew() {
+    let mut story = Story::begin(|_| {}).await;
+    story.world.state().noted.clear();
+    for (before, phase) in ["running", "paused", "running"].into_iter().enumerate() {
+        story.change(|job| enter(job, phase));
+        story.world.tell(OURS);
+        while story.world.state().noted.len() == before {
+            story.is_woken().await;
+            story.look().await;
+        }
+    }
+    let noted = std::mem::take(&mut story.world.state().noted);
+    assert_eq!(
+        noted,
+        ["POST Running 1", "POST Paused 1", "PATCH Running 2"]
+    );
+}

@@ -31,6 +31,8 @@ pub struct State {
     pub revoked: BTreeSet<String>,
     /// Whose token (`-` for Kubernetes), method and path of all that changes something.
     pub asked: Vec<String>,
+    /// Events of Kubernetes: method, reason, and how often it has come where it is told again.
+    pub noted: Vec<String>,
     /// What was applied to the object's status.
     pub applied: Vec<Value>,
     /// Paths, with their queries, of all that was read from Muster.
@@ -269,8 +271,11 @@ impl State {
                 json!({ "apiVersion": "meta.k8s.io/v1", "kind": kind, "metadata": metadata }),
             );
         }
-        if method == "POST" {
-            return (201, body.clone());
+        if path.contains("/events.k8s.io/") {
+            let reason = body["reason"].as_str().expect("a reason");
+            let times = body["series"]["count"].as_u64().unwrap_or(1);
+            self.noted.push(format!("{method} {reason} {times}"));
+            return (200, body.clone());
         }
         let Some(object) = &mut self.object else {
             let status = json!({
