@@ -43,7 +43,7 @@ bench: ## measure against the limits of this machine and, with PEERS=1, PyTorch 
 	export MUSTER_POSTGRES_BIN MUSTER_TORCH_PYTHON && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked --workspace $(addprefix --bench ,$(BENCHES))
 
 bench-exchange: ARGS ?=
-bench-exchange: ## time, examples and bytes to an accuracy, of every consistency with every codec (ARGS="bsp one_bit" for some)
+bench-exchange: ## time, examples and bytes to an accuracy, of every consistency with every codec (ARGS="bsp one_bit seeds=3" for some, and means)
 	@scripts/ensure-toolchain
 	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-engine --bench convergence -- $(ARGS)
 

@@ -67,7 +67,7 @@ pub fn codecs() -> Vec<Codec> {
     ]
 }
 
-pub fn document(consistency: &Consistency, codec: &Codec) -> JobSpec {
+pub fn document(consistency: &Consistency, codec: &Codec, seed: u64) -> JobSpec {
     // Deep Gradient Compression has the momentum before the codec.
     let momentum = if codec.name == "dgc" { 0.0 } else { MOMENTUM };
     let rule = match (consistency.name, consistency.staleness) {
@@ -84,6 +84,7 @@ pub fn document(consistency: &Consistency, codec: &Codec) -> JobSpec {
             "optimizer": { "kind": "sgd", "learning_rate": RATE, "momentum": momentum },
             "schedule": { "decay": { "kind": "cosine", "total_steps": STEPS * consistency.updates } },
             "batch": BATCH,
+            "seed": seed,
         },
         "exchange": exchange,
         "checkpoint": { "every_minutes": 60 },

@@ -1,9 +1,11 @@
 //! What consistency and compression cost and win: time, examples and bytes to 88 % accuracy on Fashion-MNIST, four workers and two
-//! PS shards as processes of this machine. `make bench-exchange`, or `cargo bench --bench convergence -- [bsp|ssp|asp] [codec ..]`.
+//! PS shards as processes of this machine. `make bench-exchange`, or
+//! `cargo bench --bench convergence -- [bsp|ssp|asp] [codec ..] [seeds=3]`.
 //!
-//! Every pair trains the same network from the same parameters for the same number of epochs. Time is wall time from the first step,
-//! evaluations (the same number for all) in it; bytes are those that crossed the loopback device, so nothing else may use it
-//! meanwhile. Writes a table, and `convergence.svg` with every curve.
+//! Every pair trains the same network from the same parameters for the same number of epochs, once for each seed, which both the
+//! parameters and the order of the examples follow from. Time is wall time from the first step, evaluations (the same number for all)
+//! in it; bytes are those that crossed the loopback device, so nothing else may use it meanwhile. Writes a table of means, and
+//! `convergence.svg` with the first seed's curves.
 
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
@@ -36,7 +38,7 @@ struct Point {
     accuracy: f64,
 }
 
-/// How one pair trained.
+/// How one pair trained, from one seed.
 struct Run {
     consistency: &'static str,
     codec: &'static str,
@@ -94,16 +96,26 @@ fn main() {
     let consistencies = CONSISTENCIES.map(|consistency| consistency.name);
     let codecs = codecs();
     let names: Vec<&str> = codecs.iter().map(|codec| codec.name).collect();
-    let mut runs = Vec::new();
+    let seeds = seeds(&asked);
+    let mut pairs: Vec<Vec<Run>> = Vec::new();
     for consistency in CONSISTENCIES {
         for codec in &codecs {
             if wanted(consistency.name, &consistencies) && wanted(codec.name, &names) {
-                eprintln!("training {} with {} ...", consistency.name, codec.name);
-                runs.push(train(&datasets, &consistency, codec));
+                let one = |seed| {
+                    let run = train(&datasets, &consistency, codec, seed);
+                    let end = run.last().accuracy * 100.0;
+                    eprintln!(
+                        "{} with {}, seed {seed}: {end:.2} %",
+                        run.consistency, run.codec
+                    );
+                    run
+                };
+                pairs.push((1..=seeds).map(one).collect());
             }
         }
     }
-    println!("{}", table(&runs));
+    println!("{}", table(&pairs));
+    let runs: Vec<Run> = pairs.into_iter().map(|mut pair| pair.remove(0)).collect();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/bench");
     fs::create_dir_all(&folder).expect("a folder for the picture");
     let path = folder.join("convergence.svg");
@@ -112,9 +124,18 @@ fn main() {
     println!("the curves: {}", path.display());
 }
 
-fn train(datasets: &Path, consistency: &Consistency, codec: &Codec) -> Run {
+/// How many each pair is trained from: `seeds=3`, or one.
+fn seeds(asked: &[String]) -> u64 {
+    let said = asked.iter().find_map(|word| word.strip_prefix("seeds="));
+    said.map_or(1, |seeds| match seeds.parse() {
+        Ok(seeds @ 1..) => seeds,
+        _ => panic!("seeds={seeds}: a number from 1 on"),
+    })
+}
+
+fn train(datasets: &Path, consistency: &Consistency, codec: &Codec, seed: u64) -> Run {
     let rig = Rig::on(datasets);
-    let spec = document(consistency, codec);
+    let spec = document(consistency, codec, seed);
     let batch = f64::from(spec.batch());
     let mut revision = rig.start(&Launch::new(1, WORKERS, PS_SHARDS, spec.clone()));
     let chief = revision.chief();
@@ -174,40 +195,60 @@ fn loopback_bytes() -> f64 {
     received.parse().expect("a number")
 }
 
-fn table(runs: &[Run]) -> String {
+/// Means over the seeds.
+fn table(pairs: &[Vec<Run>]) -> String {
     let mut out = format!(
-        "\nto {:.0} % test accuracy on Fashion-MNIST, {WORKERS} workers and {PS_SHARDS} PS shards, {}\n",
+        "\nto {:.0} % test accuracy on Fashion-MNIST, {WORKERS} workers and {PS_SHARDS} PS shards, {}; {} of each pair\n",
         TARGET * 100.0,
-        grid::SETTING
+        grid::SETTING,
+        match pairs.first().map_or(1, Vec::len) {
+            1 => "one run".to_owned(),
+            seeds => format!("means of {seeds} seeds"),
+        }
     );
-    let heads = ["seconds", "examples", "MB", "final %", "lost, points"];
+    let heads = [
+        "seconds",
+        "examples",
+        "MB",
+        "final %",
+        "deviation",
+        "lost, points",
+    ];
     let heads: String = heads.iter().map(|head| format!("{head:>14}")).collect();
     out += &format!("{:>6} {:>10}{heads}\n", "", "codec");
-    for run in runs {
-        let plain = runs
+    for pair in pairs {
+        let (consistency, codec) = (pair[0].consistency, pair[0].codec);
+        let plain = pairs
             .iter()
-            .find(|other| other.consistency == run.consistency && other.codec == "none");
-        let lost = plain.map_or("-".to_owned(), |plain| {
-            format!(
-                "{:+.2}",
-                (plain.last().accuracy - run.last().accuracy) * 100.0
-            )
-        });
-        let reached = match run.reached() {
+            .find(|other| other[0].consistency == consistency && other[0].codec == "none");
+        let last = |pair: &[Run]| mean(pair.iter().map(|run| run.last().accuracy * 100.0));
+        let end = last(pair);
+        let lost = plain.map_or("-".to_owned(), |plain| format!("{:+.2}", last(plain) - end));
+        let reached: Option<Vec<Point>> = pair.iter().map(Run::reached).collect();
+        let reached = match reached {
             Some(at) => format!(
                 "{:>14.1}{:>14.0}{:>14.1}",
-                at.seconds,
-                at.examples,
-                at.bytes / 1e6
+                mean(at.iter().map(|at| at.seconds)),
+                mean(at.iter().map(|at| at.examples)),
+                mean(at.iter().map(|at| at.bytes / 1e6))
             ),
-            None => format!("{:>14}{:>14}{:>14}", "never", "-", "-"),
+            None => format!("{:>14}{:>14}{:>14}", "not always", "-", "-"),
         };
-        out += &format!(
-            "{:>6} {:>10}{reached}{:>14.2}{lost:>14}\n",
-            run.consistency,
-            run.codec,
-            run.last().accuracy * 100.0
-        );
+        let squares = pair
+            .iter()
+            .map(|run| (run.last().accuracy * 100.0 - end).powi(2));
+        // Of a single run there is none.
+        let deviation = match pair.len() {
+            1 => "-".to_owned(),
+            seeds => format!("{:.2}", (squares.sum::<f64>() / (seeds - 1) as f64).sqrt()),
+        };
+        out +=
+            &format!("{consistency:>6} {codec:>10}{reached}{end:>14.2}{deviation:>14}{lost:>14}\n");
     }
     out
+}
+
+fn mean(of: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = of.len() as f64;
+    of.sum::<f64>() / count
 }
