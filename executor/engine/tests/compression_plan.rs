@@ -92,6 +92,7 @@ fn small_blocks_stay_plain_and_named_ones_get_their_own() {
 fn buckets_hold_what_their_blocks_encode_to() {
     let plan = plan();
     let (mut whole, mut apart) = (Feedback::new(&plan), Feedback::new(&plan));
+    let mut moved = vec![0.0f32; 32];
     for step in 0..3 {
         let bytes = encoded(&plan, step, 0..5, &mut whole);
         let parts: Vec<u8> = [3..5, 0..1, 1..3]
@@ -106,8 +107,9 @@ fn buckets_hold_what_their_blocks_encode_to() {
         let mut arena = vec![f32::NAN; LEN];
         plan.decode(0..5, &bytes, &mut arena, Mode::Overwrite)
             .expect("our own bytes");
-        // Biases are plain, and the gap between two blocks is nobody's.
-        assert_eq!(arena[2400..2432], gradients(step)[2400..2432]);
+        // Biases are plain but for the momentum that all have, and the gap between two blocks is nobody's.
+        momentum(&mut moved, &gradients(step)[2400..2432]);
+        assert_eq!(arena[2400..2432], moved);
         assert!(
             arena[2432 + CHUNK + 1234..70_000]
                 .iter()
@@ -115,6 +117,53 @@ fn buckets_hold_what_their_blocks_encode_to() {
         );
         assert!(arena[70_000..].iter().all(|v| v.is_finite()));
     }
+}
+
+fn momentum(velocity: &mut [f32], gradients: &[f32]) {
+    for (velocity, gradient) in velocity.iter_mut().zip(gradients) {
+        *velocity = 0.9 * *velocity + gradient;
+    }
+}
+
+/// Where one codec has the momentum in it the optimizer has none, so every other block's gradients would be without.
+#[test]
+fn what_is_sent_by_another_codec_beside_dgc_has_the_momentum_too() {
+    let plan = plan();
+    let mut feedback = Feedback::new(&plan);
+    let mut velocity = vec![0.0f32; LEN];
+    let (mut sent, mut due) = (vec![0.0f64; LEN], vec![0.0f64; LEN]);
+    for step in 0..20 {
+        momentum(&mut velocity, &gradients(step));
+        let bytes = encoded(&plan, step, 0..5, &mut feedback);
+        let mut arena = vec![0.0; LEN];
+        plan.decode(0..5, &bytes, &mut arena, Mode::Overwrite)
+            .expect("our own bytes");
+        for i in 0..LEN {
+            due[i] += f64::from(velocity[i]);
+            sent[i] += f64::from(arena[i]);
+        }
+    }
+    let held: Vec<&[f32]> = feedback.planes().map(|(_, plane)| plane).collect();
+    // The bias is plain, `dense1.weight` goes by top-k and `dense1.bias` by signs: what is not sent is held back.
+    for block in [1, 2, 3] {
+        for i in plan.blocks()[block].range.clone() {
+            let all = sent[i] + f64::from(held[0][i]);
+            assert!((all - due[i]).abs() < 1e-3, "{i}: {all} of {}", due[i]);
+            assert_eq!(held[1][i], velocity[i], "{i}");
+        }
+    }
+    // `logits.weight` is rounded to bfloat16 at random, with nothing held back.
+    for i in plan.blocks()[4].range.clone() {
+        assert!(
+            (sent[i] - due[i]).abs() < 0.2,
+            "{i}: {} of {}",
+            sent[i],
+            due[i]
+        );
+    }
+    let top = Codecs::uniform(TOP);
+    let without = Plan::new(&top, BLOCKS).expect("a plan");
+    assert_eq!(Feedback::new(&without).planes().count(), 1, "no momentum");
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod dense;
 mod feedback;
 mod half;
 mod lanes;
+mod momentum;
 mod noise;
 mod one_bit;
 mod packing;

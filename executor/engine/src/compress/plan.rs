@@ -3,6 +3,7 @@
 use super::chunks::{self, Encoding};
 use super::config::{CodecConfig, Codecs, ConfigError, build};
 use super::feedback::Feedback;
+use super::momentum::WithMomentum;
 use super::{Codec, DecodeError, Key, Mode, Plane};
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,6 +49,7 @@ impl Plan {
         config: &Codecs,
         blocks: impl IntoIterator<Item = (&'a str, Range<usize>)>,
     ) -> Result<Self, PlanError> {
+        let momentum = momentum(config);
         let mut plan = Self {
             blocks: Vec::new(),
             len: 0,
@@ -61,6 +63,12 @@ impl Plan {
             let codec = match build(&config) {
                 Ok(codec) => codec,
                 Err(source) => return Err(PlanError::Codec { name, source }),
+            };
+            let codec = match momentum {
+                Some(momentum) if !matches!(config, CodecConfig::Dgc { .. }) => {
+                    Arc::new(WithMomentum::new(momentum, codec))
+                }
+                _ => codec,
             };
             plan.len = range.end;
             plan.blocks.push(PlannedBlock {
@@ -171,6 +179,17 @@ impl Plan {
             rest => Err(DecodeError::Trailing(rest)),
         }
     }
+}
+
+/// What workers apply themselves because one of the codecs does: the first that does says it.
+fn momentum(codecs: &Codecs) -> Option<f32> {
+    let named = codecs.layers.iter().map(|layer| layer.codec);
+    let mut all = std::iter::once(codecs.codec).chain(named);
+    let momentum = all.find_map(|codec| match codec {
+        CodecConfig::Dgc { momentum, .. } => Some(momentum),
+        _ => None,
+    });
+    momentum.filter(|momentum| *momentum > 0.0)
 }
 
 impl PlannedBlock {

@@ -1,0 +1,91 @@
+//! The momentum that a worker applies itself, for blocks that are sent by another codec than Deep Gradient Compression's.
+//!
+//! That codec has the momentum in it, so the optimizer that updates the parameters has none; what is sent otherwise, as small blocks
+//! are, would be without. So the worker applies it there too, before the block's own codec, as the method's authors do for what they
+//! do not compress. Momentum is linear: the sum of workers' velocities is the velocity of their sum.
+
+use super::{Codec, DecodeError, Key, Mode, Plane, Prepared, State};
+use std::sync::Arc;
+
+/// `velocity = momentum velocity + gradient`, and the velocity goes by another codec that knows nothing of it.
+#[derive(Debug, Clone)]
+pub(super) struct WithMomentum {
+    momentum: f32,
+    codec: Arc<dyn Codec>,
+}
+
+impl WithMomentum {
+    pub(super) fn new(momentum: f32, codec: Arc<dyn Codec>) -> Self {
+        Self { momentum, codec }
+    }
+}
+
+impl Codec for WithMomentum {
+    fn planes(&self) -> &'static [Plane] {
+        match self.codec.planes().contains(&Plane::Residual) {
+            true => &[Plane::Residual, Plane::Velocity],
+            false => &[Plane::Velocity],
+        }
+    }
+
+    fn max_chunk_bytes(&self, len: usize) -> usize {
+        self.codec.max_chunk_bytes(len)
+    }
+
+    fn prepare(&self, key: Key, gradients: &[f32], state: &mut State<'_>) -> Prepared {
+        assert_eq!(gradients.len(), state.velocity.len(), "a velocity a number");
+        for (velocity, gradient) in state.velocity.iter_mut().zip(gradients) {
+            *velocity = self.momentum * *velocity + gradient;
+        }
+        let mut rest = State {
+            residual: state.residual,
+            velocity: &mut [],
+        };
+        self.codec.prepare(key, state.velocity, &mut rest)
+    }
+
+    fn encode_chunk(
+        &self,
+        key: Key,
+        prepared: &Prepared,
+        chunk: usize,
+        _: &[f32],
+        state: State<'_>,
+        out: &mut [u8],
+    ) -> usize {
+        let rest = State {
+            residual: state.residual,
+            velocity: &mut [],
+        };
+        self.codec
+            .encode_chunk(key, prepared, chunk, state.velocity, rest, out)
+    }
+
+    fn decode_chunk(
+        &self,
+        bytes: &[u8],
+        out: &mut [f32],
+        mode: Mode,
+    ) -> Result<usize, DecodeError> {
+        self.codec.decode_chunk(bytes, out, mode)
+    }
+
+    fn is_fixed(&self) -> bool {
+        self.codec.is_fixed()
+    }
+
+    fn grain(&self) -> usize {
+        self.codec.grain()
+    }
+
+    fn catch_up(
+        &self,
+        key: Key,
+        wanted: &[f32],
+        known: &mut [f32],
+        scratch: &mut Vec<f32>,
+        out: &mut [u8],
+    ) -> usize {
+        self.codec.catch_up(key, wanted, known, scratch, out)
+    }
+}
