@@ -150,6 +150,8 @@ impl Exchange {
         }
         if new_layout {
             state.squeeze = self.recipe.squeeze(pieces).map(Arc::new);
+            // As long as codes of the pieces before were.
+            state.spare_codes = Vec::new();
         }
         if new_layout && view.before.is_empty() {
             state.tensors = Arc::new(RwLock::new(
