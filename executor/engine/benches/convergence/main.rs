@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 const TARGET: f64 = 0.88;
 const WORKERS: u32 = 4;
 const PS_SHARDS: u32 = 2;
-/// Longer than any pair takes on two cores.
-const PATIENCE: Duration = Duration::from_secs(900);
+/// Longer than any pair takes on two cores, be they shared with others.
+const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// One evaluation: where training stood, and what it had cost.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +69,25 @@ impl Run {
         })
     }
 
+    /// In a line, for whoever waits for the others.
+    fn told(&self) -> String {
+        let end = self.last().accuracy * 100.0;
+        let reached = match self.reached() {
+            Some(at) => format!(
+                "after {:.1} s, {:.0} examples, {:.1} MB",
+                at.seconds,
+                at.examples,
+                at.bytes / 1e6
+            ),
+            None => "never".to_owned(),
+        };
+        let (consistency, codec) = (self.consistency, self.codec);
+        format!(
+            "{consistency} with {codec}: {:.0} % {reached}; {end:.2} % in the end",
+            TARGET * 100.0
+        )
+    }
+
     fn last(&self) -> Point {
         *self.points.last().expect("the end is evaluated")
     }
@@ -103,11 +122,7 @@ fn main() {
             if wanted(consistency.name, &consistencies) && wanted(codec.name, &names) {
                 let one = |seed| {
                     let run = train(&datasets, &consistency, codec, seed);
-                    let end = run.last().accuracy * 100.0;
-                    eprintln!(
-                        "{} with {}, seed {seed}: {end:.2} %",
-                        run.consistency, run.codec
-                    );
+                    eprintln!("seed {seed}, {}", run.told());
                     run
                 };
                 pairs.push((1..=seeds).map(one).collect());
