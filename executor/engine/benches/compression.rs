@@ -70,6 +70,7 @@ fn codecs() -> Vec<(&'static str, &'static str, Box<dyn Codec>)> {
     let momentum = Correction {
         momentum: 0.9,
         warm_up_steps: 0,
+        masking: true,
     };
     vec![
         ("1-bit", "0.90", Box::new(OneBit::new())),

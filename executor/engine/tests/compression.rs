@@ -64,9 +64,10 @@ fn codecs() -> Vec<Pair> {
             Box::new(codec.portable()),
         ));
     }
-    let correction = Correction {
+    let correction = |masking| Correction {
         momentum: 0.9,
         warm_up_steps: 4,
+        masking,
     };
     let selections = [
         Selection::Exact { density: 0.01 },
@@ -75,7 +76,7 @@ fn codecs() -> Vec<Pair> {
         Selection::Threshold { magnitude: 0.4 },
     ];
     for selection in selections {
-        for correction in [None, Some(correction)] {
+        for correction in [None, Some(correction(false)), Some(correction(true))] {
             let codec = Sparse::new(selection, correction).expect("shares that are allowed");
             codecs.push((
                 format!("{codec:?}"),

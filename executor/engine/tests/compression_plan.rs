@@ -39,6 +39,7 @@ fn compression() -> Codecs {
                     density: 0.05,
                     momentum: 0.9,
                     warm_up_steps: 2,
+                    masking: true,
                 },
             },
             LayerCodec {
@@ -268,6 +269,7 @@ fn a_plan_that_cannot_be_is_refused() {
             density: 0.01,
             momentum: 1.0,
             warm_up_steps: 0,
+            masking: false,
         },
     ] {
         let plan = Plan::new(&Codecs::uniform(codec), BLOCKS);

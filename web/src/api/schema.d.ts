@@ -1393,6 +1393,8 @@ export interface components {
             density: number;
             /** @enum {string} */
             kind: "dgc";
+            /** @description Whether the momentum of what is sent is forgotten, as in the paper: against stale gradients, at the price of pace. */
+            masking?: boolean;
             /**
              * Format: float
              * @description From 0 to below 1.

@@ -95,6 +95,9 @@ pub enum CodecConfig {
         momentum: f32,
         #[serde(default)]
         warm_up_steps: u64,
+        /// Whether the momentum of what is sent is forgotten, as in the paper: against stale gradients, at the price of pace.
+        #[serde(default)]
+        masking: bool,
     },
 }
 

@@ -53,10 +53,12 @@ pub fn build(config: &CodecConfig) -> Result<Arc<dyn Codec>, ConfigError> {
             density,
             momentum,
             warm_up_steps,
+            masking,
         } => {
             let correction = Correction {
                 momentum,
                 warm_up_steps,
+                masking,
             };
             sparse(selection(density, true), Some(correction))?
         }
