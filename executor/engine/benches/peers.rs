@@ -8,6 +8,7 @@ mod torch;
 
 use muster_engine::model::{Batch, InputShape, Network, zoo};
 use muster_engine::optimizer::{Optimizer, Rule};
+use muster_engine::pages;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
@@ -127,8 +128,8 @@ impl<'a> Engine<'a> {
         Self {
             workspace: network.workspace(model.examples, 1),
             optimizer: Optimizer::new(rule),
-            grads: vec![0.0; params.len()],
-            state: vec![0.0; params.len()],
+            grads: pages::zeros(params.len()),
+            state: pages::zeros(params.len()),
             params,
             inputs,
             targets: (0..targets).map(|i| (spread(i) % classes) as u32).collect(),
