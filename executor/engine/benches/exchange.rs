@@ -1,6 +1,7 @@
 //! What the exchange costs against the limits of this machine, as ratios taken in one run:
 //!
-//! * push and pull between one worker and one PS shard, update included, against the same bytes through bare TCP;
+//! * the data plane's frames, and push and pull between one worker and one PS shard, update included, against the same bytes through
+//!   bare TCP;
 //! * push and pull of two workers with two shards, plain and with encoded gradients and answers;
 //! * training steps over wires of a limited rate, at once against in parts, as they become ready and by need;
 //! * examples per second of a worker with a shard against the same model in a bare loop.
@@ -24,8 +25,8 @@ use muster_engine::optimizer::Optimizer;
 use muster_engine::pages;
 use muster_engine::shard::{Exchange, Identity, Recipe, Shard};
 use muster_engine::stop::StopFlag;
-use muster_engine::wire::Connection;
 use muster_engine::wire::hello::{Guest, Hello, StepStats};
+use muster_engine::wire::{Connection, Kind, WireError};
 use muster_engine::worker::{self, Address, Reply, Reporter, Shards, Surroundings, first_view};
 use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
@@ -47,6 +48,10 @@ const WORKER: TaskId = TaskId(Uuid::from_u128(1));
 const SHARD: TaskId = TaskId(Uuid::from_u128(2));
 
 fn main() {
+    if std::env::args().any(|argument| argument == "wire") {
+        say_exchanged(&exchanged_rows());
+        return;
+    }
     if std::env::args().any(|argument| argument == "codecs") {
         say_compressed(&compressed_rows());
         return;
@@ -56,7 +61,7 @@ fn main() {
         return;
     }
     // The tasks' own log lines go to standard output too, so the tables wait until everything has run.
-    let exchange: Vec<String> = [1, 16, 64].into_iter().map(exchange_row).collect();
+    let exchanged = exchanged_rows();
     let data = tempfile::tempdir().expect("a folder for the data set");
     noise::write_images(&data.path().join("fashion-mnist"));
     let mlp = serde_json::json!({ "kind": "mlp", "hidden": [128] });
@@ -68,12 +73,7 @@ fn main() {
     let compressed = compressed_rows();
     say_limited(&limited::rows());
     say_compressed(&compressed);
-    println!("\npush + pull, one worker and one shard over loopback");
-    println!(
-        "{:>10} {:>12} {:>12} {:>12} {:>7} {:>7} {:>8}",
-        "MB/way", "bare GB/s", "SGD GB/s", "Adam GB/s", "SGD", "Adam", "SGD CPU"
-    );
-    println!("{}", exchange.join("\n"));
+    say_exchanged(&exchanged);
     println!();
     println!("training, one worker and one shard, one thread each");
     println!(
@@ -81,6 +81,17 @@ fn main() {
         "model", "bare ex/s", "worker ex/s", "ratio"
     );
     println!("{}", training.join("\n"));
+}
+
+fn say_exchanged(rows: &[String]) {
+    println!(
+        "\nthere and back over loopback: bare, in frames, push + pull with one shard; as shares of bare"
+    );
+    println!(
+        "{:>10} {:>10} {:>8} {:>11} {:>8} {:>8} {:>8} {:>8}",
+        "MB/way", "bare GB/s", "frames", "frames CPU", "SGD", "SGD CPU", "Adam", "Adam CPU"
+    );
+    println!("{}", rows.join("\n"));
 }
 
 fn say_compressed(rows: &[String]) {
@@ -103,19 +114,16 @@ fn say_limited(rows: &[String]) {
     println!("{}", rows.join("\n"));
 }
 
+fn exchanged_rows() -> Vec<String> {
+    [1, 16, 64].into_iter().map(exchange_row).collect()
+}
+
 fn exchange_row(megabytes: usize) -> String {
     let size = (megabytes << 20) / 4;
     let mut bare = Bare::start(size);
-    let mut sgd = Link::start(
-        size,
-        spec::Optimizer::Sgd {
-            learning_rate: 0.1,
-            momentum: 0.0,
-            nesterov: false,
-            weight_decay: 0.0,
-        },
-    );
-    let mut adam = Link::start(
+    let mut frames = Frames::start(size);
+    let mut with_sgd = Link::start(size, sgd());
+    let mut with_adam = Link::start(
         size,
         spec::Optimizer::Adam {
             learning_rate: 0.1,
@@ -126,17 +134,19 @@ fn exchange_row(megabytes: usize) -> String {
             decoupled: false,
         },
     );
-    let rounds = (512 / megabytes).clamp(12, 200);
-    let mut seconds: [Vec<f64>; 3] = Default::default();
-    let mut cpu: [Vec<f64>; 3] = Default::default();
+    let mut sides: [&mut dyn FnMut(); 4] = [
+        &mut || bare.round(),
+        &mut || frames.round(),
+        &mut || with_sgd.round(),
+        &mut || with_adam.round(),
+    ];
+    let rounds = (512 / megabytes).clamp(16, 200);
+    let mut seconds: [Vec<f64>; 4] = Default::default();
+    let mut cpu: [Vec<f64>; 4] = Default::default();
     for round in 0..rounds {
-        for (side, (seconds, cpu)) in seconds.iter_mut().zip(&mut cpu).enumerate() {
+        for (side, (seconds, cpu)) in sides.iter_mut().zip(seconds.iter_mut().zip(&mut cpu)) {
             let (began, before) = (Instant::now(), process_cpu());
-            match side {
-                0 => bare.round(),
-                1 => sgd.round(),
-                _ => adam.round(),
-            }
+            side();
             // The first rounds touch fresh memory and grow socket buffers.
             if round >= rounds / 4 {
                 seconds.push(began.elapsed().as_secs_f64());
@@ -144,13 +154,17 @@ fn exchange_row(megabytes: usize) -> String {
             }
         }
     }
-    let [bare_cpu, sgd_cpu, _] = cpu.map(median);
-    let [bare, sgd, adam] = seconds.map(|seconds| 2.0 * size as f64 * 4.0 / median(seconds) / 1e9);
+    let [bare, frames, sgd, adam] = seconds.map(median);
+    let [bare_cpu, frames_cpu, sgd_cpu, adam_cpu] = cpu.map(median);
+    let rate = 2.0 * size as f64 * 4.0 / bare / 1e9;
     format!(
-        "{megabytes:>10} {bare:>12.2} {sgd:>12.2} {adam:>12.2} {:>7.2} {:>7.2} {:>8.2}",
-        sgd / bare,
-        adam / bare,
-        sgd_cpu / bare_cpu
+        "{megabytes:>10} {rate:>10.2} {:>8.2} {:>11.2} {:>8.2} {:>8.2} {:>8.2} {:>8.2}",
+        bare / frames,
+        frames_cpu / bare_cpu,
+        bare / sgd,
+        sgd_cpu / bare_cpu,
+        bare / adam,
+        adam_cpu / bare_cpu
     )
 }
 
@@ -331,7 +345,7 @@ impl Bare {
         thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("the other side");
             set_up(&stream);
-            let mut values = vec![0.0f32; size];
+            let mut values: Vec<f32> = pages::zeros(size);
             while stream
                 .read_exact(bytemuck::cast_slice_mut(&mut values))
                 .is_ok()
@@ -345,7 +359,7 @@ impl Bare {
         set_up(&stream);
         Self {
             stream,
-            values: vec![0.5; size],
+            values: pages::zeros(size),
         }
     }
 
@@ -355,6 +369,46 @@ impl Bare {
             .read_exact(bytemuck::cast_slice_mut(&mut self.values))
             .expect("receive");
     }
+}
+
+/// As [`Bare`], by the data plane's frames.
+struct Frames {
+    connection: Connection,
+    values: Vec<f32>,
+}
+
+impl Frames {
+    fn start(size: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("its address");
+        thread::spawn(move || {
+            let (stream, _) = listener.accept().expect("the other side");
+            let mut connection = Connection::new(stream).expect("options");
+            let mut values = pages::zeros(size);
+            while receive(&mut connection, &mut values).is_ok() {
+                let sent = connection.send(Kind::Parameters, 0, &[], &[&values]);
+                if sent.is_err() {
+                    return;
+                }
+            }
+        });
+        let stream = TcpStream::connect(address).expect("loopback");
+        Self {
+            connection: Connection::new(stream).expect("options"),
+            values: pages::zeros(size),
+        }
+    }
+
+    fn round(&mut self) {
+        let sent = self.connection.send(Kind::Push, 0, &[], &[&self.values]);
+        sent.expect("send");
+        receive(&mut self.connection, &mut self.values).expect("receive");
+    }
+}
+
+fn receive(connection: &mut Connection, values: &mut [f32]) -> Result<(), WireError> {
+    let header = connection.receive()?;
+    connection.receive_payload(header, &mut [values])
 }
 
 /// The options belong to the socket and stay when the duplicate goes.
