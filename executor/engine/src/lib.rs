@@ -31,3 +31,4 @@ pub mod worker;
 
 mod clock;
 mod log;
+mod prefetch;

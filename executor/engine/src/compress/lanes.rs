@@ -51,20 +51,6 @@ pub(super) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
     }
 }
 
-/// Asks for the cache line of number `index`, if there is one. For places that are jumped to, and for what comes after a pass over the
-/// cache; runs are best left to the processor, which does them better by itself.
-#[inline(always)]
-pub(super) fn prefetch(values: &[f32], index: usize) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(value) = values.get(index) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every x86-64 processor has SSE, and the address is that of a number.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (values, index);
-}
-
 /// Eight lanes. `F` holds floats, `U` bits; a mask is a `U` whose lanes are all ones or zero.
 pub(super) trait Lanes: Copy {
     type F: Copy;

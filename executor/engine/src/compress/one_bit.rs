@@ -7,8 +7,9 @@
 //! Bytes of a column: mean of the numbers without sign bit (f32), mean of those with it (f32), one bit a number, lowest first, set
 //! when the sign is.
 
-use super::lanes::{Isa, Kernel, Lanes, dispatch, prefetch};
+use super::lanes::{Isa, Kernel, Lanes, dispatch};
 use super::{Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
+use crate::prefetch::{LINE, prefetch};
 
 /// Numbers that share their two means; costs 1/32 bit a number.
 pub const COLUMN: usize = 2048;
@@ -222,7 +223,7 @@ fn encode_column<L: Lanes>(
 /// idle otherwise, as the processor sees no run to read ahead in.
 #[inline(always)]
 fn read_ahead(soon: [&[f32]; 2], at: usize) {
-    prefetch(soon[at % 2], at / 2 * 16);
+    prefetch(soon[at % 2].as_ptr(), at / 2 * LINE);
 }
 
 fn put_means(to: &mut [u8], positive: f32, negative: f32) {

@@ -4,6 +4,7 @@ use super::math::{erf, exp, sigmoid, tanh};
 use super::operands::{Backward, Forward, Kernel};
 use super::parallel::{each, examples_per_item};
 use super::simd::vectorised;
+use super::sweep::{chain, map};
 
 /// A function of one number, applied to each.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -121,70 +122,56 @@ vectorised! {
     }
 
     fn gelu(x: &[f32], y: &mut [f32]) {
-        for (y, x) in y.iter_mut().zip(x) {
-            *y = x * normal(*x);
-        }
+        map(x, y, |x| x * normal(x));
     }
 
     /// Φ(x) + x · φ(x), φ the normal density.
     fn d_gelu(x: &[f32], d_y: &[f32], d_x: &mut [f32]) {
-        for (d_x, (x, d_y)) in d_x.iter_mut().zip(x.iter().zip(d_y)) {
+        chain(x, d_y, d_x, |x| {
             let density = 0.5 * ROOT * exp(-0.5 * x * x);
-            *d_x = d_y * (normal(*x) + x * density);
-        }
+            normal(x) + x * density
+        });
     }
 
     fn gelu_tanh(x: &[f32], y: &mut [f32]) {
-        for (y, x) in y.iter_mut().zip(x) {
-            *y = 0.5 * x * (1.0 + tanh(ROOT * (x + CUBE * x * x * x)));
-        }
+        map(x, y, |x| 0.5 * x * (1.0 + tanh(ROOT * (x + CUBE * x * x * x))));
     }
 
     fn d_gelu_tanh(x: &[f32], d_y: &[f32], d_x: &mut [f32]) {
-        for (d_x, (x, d_y)) in d_x.iter_mut().zip(x.iter().zip(d_y)) {
+        chain(x, d_y, d_x, |x| {
             let t = tanh(ROOT * (x + CUBE * x * x * x));
             let inner = ROOT * (1.0 + 3.0 * CUBE * x * x);
             // Where the slope of tanh is 0 its argument's may be infinite.
             let slope = 1.0 - t * t;
             let bend = if slope == 0.0 { 0.0 } else { 0.5 * x * slope * inner };
-            *d_x = d_y * (0.5 * (1.0 + t) + bend);
-        }
+            0.5 * (1.0 + t) + bend
+        });
     }
 
     fn sigmoids(x: &[f32], y: &mut [f32]) {
-        for (y, x) in y.iter_mut().zip(x) {
-            *y = sigmoid(*x);
-        }
+        map(x, y, sigmoid);
     }
 
     fn d_sigmoids(y: &[f32], d_y: &[f32], d_x: &mut [f32]) {
-        for (d_x, (y, d_y)) in d_x.iter_mut().zip(y.iter().zip(d_y)) {
-            *d_x = d_y * (y * (1.0 - y));
-        }
+        chain(y, d_y, d_x, |y| y * (1.0 - y));
     }
 
     fn tanhs(x: &[f32], y: &mut [f32]) {
-        for (y, x) in y.iter_mut().zip(x) {
-            *y = tanh(*x);
-        }
+        map(x, y, tanh);
     }
 
     fn d_tanhs(y: &[f32], d_y: &[f32], d_x: &mut [f32]) {
-        for (d_x, (y, d_y)) in d_x.iter_mut().zip(y.iter().zip(d_y)) {
-            *d_x = d_y * (1.0 - y * y);
-        }
+        chain(y, d_y, d_x, |y| 1.0 - y * y);
     }
 
     fn silu(x: &[f32], y: &mut [f32]) {
-        for (y, x) in y.iter_mut().zip(x) {
-            *y = x * sigmoid(*x);
-        }
+        map(x, y, |x| x * sigmoid(x));
     }
 
     fn d_silu(x: &[f32], d_y: &[f32], d_x: &mut [f32]) {
-        for (d_x, (x, d_y)) in d_x.iter_mut().zip(x.iter().zip(d_y)) {
-            let s = sigmoid(*x);
-            *d_x = d_y * (s * (1.0 + x * (1.0 - s)));
-        }
+        chain(x, d_y, d_x, |x| {
+            let s = sigmoid(x);
+            s * (1.0 + x * (1.0 - s))
+        });
     }
 }

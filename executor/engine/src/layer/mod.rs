@@ -34,6 +34,7 @@ pub(crate) mod recurrent;
 pub(crate) mod reshape;
 pub(crate) mod residual;
 pub(crate) mod simd;
+pub(crate) mod sweep;
 pub(crate) mod upsample;
 pub(crate) mod window;
 

@@ -1,11 +1,12 @@
 //! Which magnitudes are among the largest: by a sample, by candidates, by radix.
 
 use super::super::Key;
-use super::super::lanes::{Isa, dispatch, prefetch};
+use super::super::lanes::{Isa, dispatch};
 use super::super::noise;
 use super::super::{CHUNK, State};
 use super::pass::{Accumulate, Pass};
 use super::wire::{Flatten, MAX_OFFSETS, Marks, for_each_mark};
+use crate::prefetch::{LINE, prefetch};
 
 /// Sampled numbers that should lie above the threshold: its rank is then right to some 5 %.
 const HITS: f64 = 400.0;
@@ -15,9 +16,6 @@ const SOON: usize = 12;
 
 /// The most lines of a sample, whatever the density: each may be two or three misses of the cache.
 const MOST_LINES: usize = 1 << 13;
-
-/// Numbers of one sample: a cache line.
-const LINE: usize = 16;
 
 /// Blocks up to this length are not sampled but looked at whole.
 const WHOLE: usize = 1 << 15;
@@ -52,8 +50,8 @@ pub(super) fn sampled(
     for (index, start) in starts.iter().enumerate() {
         if let Some(soon) = starts.get(index + SOON) {
             for plane in [gradients, &*state.residual, &*state.velocity] {
-                prefetch(plane, *soon);
-                prefetch(plane, *soon + LINE - 1);
+                prefetch(plane.as_ptr(), *soon);
+                prefetch(plane.as_ptr(), *soon + LINE - 1);
             }
         }
         let range = *start..len.min(start + LINE);
