@@ -35,7 +35,7 @@ test: web ## run every test
 
 bench: PEERS ?=
 # Those that take a quarter of an hour or a cluster of their own have targets of their own.
-bench: BENCHES = checkpoint collectives compression compute control_plane ddp decisions exchange gpu peers plan policies round
+bench: BENCHES = checkpoint collectives compression compute control_plane ddp decisions elasticity exchange gpu peers plan policies round
 bench: ## measure against the limits of this machine and, with PEERS=1, PyTorch (5 GB)
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \

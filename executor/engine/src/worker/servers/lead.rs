@@ -191,19 +191,21 @@ impl Servers<'_> {
         let Some(duties) = self.chief.as_mut() else {
             return Ok(());
         };
+        let took = duties.began.elapsed();
+        duties.began = clock::now();
+        let usual = duties.usual;
         for (lost, host) in self.shards.take_heirs() {
             let host = match host {
                 Some(host) => format!("PS shard {host}"),
                 None => "another PS shard".to_owned(),
             };
+            let (took, usual) = (milliseconds(took), milliseconds(usual.unwrap_or_default()));
             let message = format!(
-                "PS shard {lost} is lost; {host} goes on as it from its copy by step {step}, and no step is done again"
+                "PS shard {lost} is lost; {host} goes on as it from its copy by step {step}, and no step is done again. \
+                 The step took {took:.1} ms, a usual one {usual:.1} ms"
             );
             self.around.reporter.report(&TaskReport::Note { message })?;
         }
-        let took = duties.began.elapsed();
-        duties.began = clock::now();
-        let usual = duties.usual;
         if duties.resized != Some(step) {
             duties.usual = Some(usual.map_or(took, |usual| (usual * 7 + took) / 8));
             return Ok(());
@@ -215,8 +217,8 @@ impl Servers<'_> {
         let Layout { workers, ps_shards } = self.layout();
         log::line(format_args!(
             "resized at step {step}: {workers} workers, {ps_shards} PS shards; its first step took {:.1} ms, a usual one {:.1} ms",
-            took.as_secs_f64() * 1e3,
-            usual.unwrap_or_default().as_secs_f64() * 1e3,
+            milliseconds(took),
+            milliseconds(usual.unwrap_or_default()),
         ));
         if let Some(moved) = moved {
             audited(moved, step)?;
@@ -228,6 +230,10 @@ impl Servers<'_> {
             pause_ms: pause.as_millis() as u64,
         })?)
     }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 /// Says how pieces moved; bits that came out differently are an error that a restart from the checkpoint repairs.

@@ -1,0 +1,219 @@
+//! What a change of the task set costs a job that runs: 2, 6 and 3 workers on 2, 3 and 2 PS shards in one training on Fashion-MNIST, then
+//! SIGKILL of a worker and of a shard that has a copy. `cargo bench --bench elasticity`, with `MUSTER_DATASETS`.
+//!
+//! A pause is what the first step after a change takes beyond a usual one before it, as the chief measures both, and is given in such
+//! steps. The accuracy in the end is compared with that of the same training undisturbed.
+
+#![expect(clippy::disallowed_methods, reason = "the rig waits with a time limit")]
+
+#[path = "../tests/rig/mod.rs"]
+mod rig;
+
+use muster_model::assignment::TaskReport;
+use muster_model::spec::JobSpec;
+use muster_model::task::Role;
+use rig::{Launch, Revision, Rig, samples, spec};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Steps between two changes.
+const APART: u64 = 60;
+const EPOCHS: u64 = 3;
+/// Longer than a training takes on two cores that others use, too.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+fn main() {
+    let Some(datasets) = std::env::var_os("MUSTER_DATASETS").map(PathBuf::from) else {
+        eprintln!(
+            "elasticity: not run; MUSTER_DATASETS must name the folder that has fashion-mnist (make bench sets it)"
+        );
+        return;
+    };
+    let whole = undisturbed(&datasets);
+    let (changes, changed) = disturbed(&datasets);
+    println!(
+        "\nCNN 32-64, dense 128, batch 256, BSP, {EPOCHS} epochs of Fashion-MNIST; nobody who stays is started again"
+    );
+    println!(
+        "{:<32} {:>16} {:>16} {:>16}",
+        "change", "usual step ms", "first step ms", "pause in steps"
+    );
+    for change in &changes {
+        let pause = (change.first_ms - change.usual_ms).max(0.0);
+        println!(
+            "{:<32} {:>16.1} {:>16.1} {:>16.2}",
+            change.name,
+            change.usual_ms,
+            change.first_ms,
+            pause / change.usual_ms
+        );
+    }
+    println!(
+        "test accuracy: {:.2} % undisturbed, {:.2} % changed",
+        whole * 100.0,
+        changed * 100.0
+    );
+}
+
+struct Change {
+    name: &'static str,
+    /// Before it.
+    usual_ms: f64,
+    /// After it.
+    first_ms: f64,
+}
+
+fn document() -> JobSpec {
+    spec(json!({
+        "engine": {
+            "model": { "kind": "cnn", "channels": [32, 64], "dense": [128] },
+            "optimizer": { "kind": "sgd", "learning_rate": 0.05, "momentum": 0.9 },
+            "batch": 256,
+        },
+        "exchange": { "shard_replicas": 1 },
+        "scale": { "workers": { "min": 1, "max": 6 }, "ps_shards": { "min": 2, "max": 3 } },
+        "checkpoint": { "every_minutes": 60 },
+        "stop": { "epochs": EPOCHS },
+    }))
+}
+
+fn undisturbed(datasets: &Path) -> f64 {
+    let rig = Rig::on(datasets);
+    let mut revision = rig.start(&Launch::new(1, 2, 2, document()));
+    finish(&mut revision, &[])
+}
+
+fn disturbed(datasets: &Path) -> (Vec<Change>, f64) {
+    let rig = Rig::on(datasets);
+    let first = Launch::new(1, 2, 2, document());
+    let mut revision = rig.start(&first);
+    let mut changes = Vec::new();
+
+    train_on(&mut revision);
+
+    let more = Launch {
+        revision: 2,
+        workers: 6,
+        ps_shards: 3,
+        ..first.clone()
+    };
+    rig.resize(&mut revision, &more, &[0, 1], &[0, 1]);
+    changes.push(resized(&mut revision, 1, "2 to 6 workers, 2 to 3 shards"));
+
+    train_on(&mut revision);
+    let fewer = Launch {
+        revision: 3,
+        workers: 3,
+        ps_shards: 2,
+        ..first
+    };
+    rig.resize(&mut revision, &fewer, &[0, 4, 2], &[2, 1]);
+    changes.push(resized(&mut revision, 2, "6 to 3 workers, 3 to 2 shards"));
+
+    train_on(&mut revision);
+    let worker = Role::Worker { rank: 4 };
+    revision.task(worker).signal("KILL");
+    changes.push(resized(&mut revision, 3, "SIGKILL of one of 3 workers"));
+
+    train_on(&mut revision);
+    let shard = Role::PsShard { index: 1 };
+    revision.task(shard).signal("KILL");
+    changes.push(inherited(&mut revision));
+    let accuracy = finish(&mut revision, &[worker, shard]);
+    (changes, accuracy)
+}
+
+/// Waits until [`APART`] more steps are done.
+fn train_on(revision: &mut Revision) {
+    let reached = |events: &[TaskReport]| samples(events).last().map_or(0, |sample| sample.step);
+    let from = reached(&revision.chief().events());
+    wait(revision, |events| {
+        (reached(events) >= from + APART).then_some(())
+    });
+}
+
+/// The change of this number, counted from 1.
+fn resized(revision: &mut Revision, number: usize, name: &'static str) -> Change {
+    let line = |log: &str| {
+        log.lines()
+            .filter(|line| line.contains("resized at step"))
+            .nth(number - 1)
+            .map(str::to_owned)
+    };
+    change(name, &wait_for_log(revision, line))
+}
+
+fn inherited(revision: &mut Revision) -> Change {
+    let message = wait(revision, |events| {
+        events.iter().find_map(|event| match event {
+            TaskReport::Note { message } if message.contains("goes on as it from its copy") => {
+                Some(message.clone())
+            }
+            _ => None,
+        })
+    });
+    change("SIGKILL of one of 2 shards", &message)
+}
+
+/// Of what the chief says: "… step took 41.0 ms, a usual one 30.2 ms".
+fn change(name: &'static str, said: &str) -> Change {
+    let after = |words: &str| -> f64 {
+        let rest = said.split(words).nth(1).expect("the chief says both");
+        let number = rest.split_whitespace().next().expect("a number follows");
+        number.parse().expect("a number follows")
+    };
+    Change {
+        name,
+        usual_ms: after("a usual one "),
+        first_ms: after("step took "),
+    }
+}
+
+fn wait<T>(revision: &mut Revision, find: impl Fn(&[TaskReport]) -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = find(&revision.chief().events()) {
+            return found;
+        }
+        patient(revision, began);
+    }
+}
+
+fn wait_for_log(revision: &mut Revision, find: impl Fn(&str) -> Option<String>) -> String {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = find(&revision.chief().log()) {
+            return found;
+        }
+        patient(revision, began);
+    }
+}
+
+fn patient(revision: &Revision, began: Instant) {
+    assert!(began.elapsed() < PATIENCE, "{}", revision.logs());
+    thread::sleep(Duration::from_millis(5));
+}
+
+/// All but the killed ones end well, and the chief was started once; its last evaluation's accuracy.
+fn finish(revision: &mut Revision, killed: &[Role]) -> f64 {
+    wait(revision, |events| {
+        let is_end = |event: &TaskReport| matches!(event, TaskReport::Finished { .. });
+        events.iter().any(is_end).then_some(())
+    });
+    let codes = revision.wait();
+    for (task, code) in revision.tasks.iter().zip(codes) {
+        let expected = if killed.contains(&task.role) { -1 } else { 0 };
+        assert_eq!(code, expected, "{}\n{}", task.role, revision.logs());
+    }
+    let events = revision.chief().events();
+    let is_start = |event: &&TaskReport| matches!(event, TaskReport::Ready { .. });
+    assert_eq!(events.iter().filter(is_start).count(), 1);
+    let accuracy = |event: &TaskReport| match event {
+        TaskReport::Evaluated { evaluation } => Some(evaluation.accuracy),
+        _ => None,
+    };
+    let last = events.iter().filter_map(accuracy).next_back();
+    last.expect("the end is evaluated")
+}
