@@ -32,6 +32,8 @@ const AT_ONCE: u16 = 32;
 pub const STALE: Duration = Duration::from_secs(1);
 /// Characters of an error in the log.
 const MOST_WORDS: usize = 500;
+/// Versions of an object that are told apart; a watch that is farther behind shows one phase twice.
+const VERSIONS: usize = 16;
 
 /// What every look needs.
 pub struct Context {
@@ -47,9 +49,27 @@ pub struct Context {
 
 /// The last status that was written of an object.
 struct Written {
-    /// Of the object at which was looked; the same at the next look means that the write has not come back yet.
-    after: Option<String>,
+    /// Of the object at which was looked, and of what the writes since then have made of it: a look at one of these does not see the last of
+    /// them yet, or sees just that.
+    versions: Vec<Option<String>>,
     status: Value,
+}
+
+impl Written {
+    /// Of an object that was seen in this version; the write has made the other of it.
+    fn next(
+        before: Option<&Self>,
+        seen: Option<String>,
+        made: Option<String>,
+        status: Value,
+    ) -> Self {
+        let own = before.filter(|before| before.versions.contains(&seen));
+        let mut versions = own.map_or_else(|| vec![seen], |before| before.versions.clone());
+        versions.push(made);
+        let surplus = versions.len().saturating_sub(VERSIONS);
+        versions.drain(..surplus);
+        Self { versions, status }
+    }
 }
 
 /// What came of a change of an object's metadata.
@@ -179,7 +199,7 @@ impl Context {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written
             .get(&object.uid_text())
-            .filter(|written| written.after == object.metadata.resource_version)
+            .filter(|written| written.versions.contains(&object.metadata.resource_version))
             .and_then(|written| serde_json::from_value(written.status.clone()).ok())
             .unwrap_or_else(|| object.own_status())
     }
@@ -223,27 +243,27 @@ impl Context {
             )
             .await
             .map_err(Error::kubernetes("a status was not taken"))?;
-        self.note(object, &status);
+        self.note(object, &status, written.metadata.resource_version);
         if let Some(foreign) = foreign(&written.data["status"], &status) {
             let patch = json!({ "metadata": { "uid": object.uid_text() }, "status": foreign });
-            api.patch_status(
-                &object.name(),
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            )
-            .await
-            .map_err(Error::kubernetes("a status was not cleaned"))?;
+            let cleaned = api
+                .patch_status(
+                    &object.name(),
+                    &PatchParams::default(),
+                    &Patch::Merge(patch),
+                )
+                .await
+                .map_err(Error::kubernetes("a status was not cleaned"))?;
+            self.note(object, &status, cleaned.metadata.resource_version);
         }
         Ok(())
     }
 
-    fn note<S: Status>(&self, object: &Object<S>, status: &Value) {
+    fn note<S: Status>(&self, object: &Object<S>, status: &Value, made: Option<String>) {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let note = Written {
-            after: object.metadata.resource_version.clone(),
-            status: status.clone(),
-        };
-        written.insert(object.uid_text(), note, clock::monotonic());
+        let (uid, seen) = (object.uid_text(), object.metadata.resource_version.clone());
+        let note = Written::next(written.get(&uid), seen, made, status.clone());
+        written.insert(uid, note, clock::monotonic());
     }
 
     /// Whether the object is still there to have it. What was deleted while it waited for this look must get nothing submitted: nobody
@@ -369,4 +389,30 @@ fn foreign(there: &Value, wanted: &Value) -> Option<Map<String, Value>> {
         .map(|field| (field.clone(), Value::Null))
         .collect();
     (!foreign.is_empty()).then_some(foreign)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two phases may be shown of one state of an object; then the watch shows what the first write made of it, and after it the second.
+    #[test]
+    fn what_the_watch_brings_of_own_writes_hides_no_later_one() {
+        let version = |number: usize| Some(number.to_string());
+        let first = Written::next(None, version(1), version(2), json!("first"));
+        let second = Written::next(Some(&first), version(1), version(3), json!("second"));
+        for own in 1..=3 {
+            assert!(second.versions.contains(&version(own)), "{own}");
+        }
+        // Somebody else has changed the object: what it is counts.
+        assert!(!second.versions.contains(&version(4)));
+        let third = Written::next(Some(&second), version(4), version(5), json!("third"));
+        assert_eq!(third.versions, [version(4), version(5)]);
+        let mut last = third;
+        for made in 6..100 {
+            last = Written::next(Some(&last), version(made - 1), version(made), json!(made));
+        }
+        assert_eq!(last.versions.len(), VERSIONS);
+        assert!(last.versions.contains(&version(99)));
+    }
 }

@@ -49,6 +49,11 @@ impl Pace {
         turn.saturating_duration_since(now)
     }
 
+    /// A write has failed after so long. A refusal may come at once, and the server has enough to do all the same.
+    pub fn failed(&self, took: Duration) {
+        self.took(took.max(AT_ONCE * MOST));
+    }
+
     /// What a write has taken.
     pub fn took(&self, took: Duration) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,6 +93,21 @@ mod tests {
         // `c` has not taken its own for long.
         assert_eq!(pace.turn("c", now + ms(2_000)), Duration::ZERO);
         assert!(near(pace.turn("c", now + ms(2_000)).as_millis(), 20));
+    }
+
+    #[test]
+    fn writes_that_are_refused_at_once_are_made_ever_farther_apart() {
+        let now = clock::monotonic();
+        let pace = Pace::default();
+        let mut before = LEAST;
+        for _ in 0..10 {
+            pace.failed(ms(1));
+            let apart = (pace.state.lock().unwrap().takes / AT_ONCE).clamp(LEAST, MOST);
+            assert!(apart > before, "{apart:?}");
+            before = apart;
+        }
+        assert_eq!(pace.turn("a", now), Duration::ZERO);
+        assert_eq!(pace.turn("b", now), before);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! How soon a look is woken when a job has changed, and what may wait: against a Kubernetes and a Muster of the tests' own.
 
+#![expect(clippy::disallowed_methods, reason = "a turn is given at a time")]
+
 #[allow(dead_code, reason = "every test binary uses another part of it")]
 mod world;
 
@@ -85,6 +87,11 @@ impl Story {
         change(&mut self.world.state().jobs[0]);
     }
 
+    fn was_read_by_id(&self) -> bool {
+        let by_id = format!("/muster/api/v1/jobs?id={OURS}&limit=500");
+        self.world.state().read.contains(&by_id)
+    }
+
     fn patches(&self) -> usize {
         self.world.state().applied.len()
     }
@@ -116,8 +123,7 @@ async fn what_the_stream_tells_of_is_read_and_its_object_looked_at() {
     story.is_woken().await;
     story.look().await;
     assert_eq!(story.world.status()["phase"], "Running");
-    let by_id = format!("/muster/api/v1/jobs?id={OURS}&limit=500");
-    assert!(story.world.state().read.contains(&by_id));
+    assert!(story.was_read_by_id());
 }
 
 #[tokio::test]
@@ -216,4 +222,68 @@ async fn an_event_that_comes_again_of_the_same_object_is_counted_and_not_made_an
         noted,
         ["POST Running 1", "POST Paused 1", "PATCH Running 2"]
     );
+}
+
+/// What has ended is in no list of those that live, so nothing else would tell of it.
+#[tokio::test]
+async fn what_could_not_be_read_is_read_when_it_can_be() {
+    let mut story = Story::begin(|_| {}).await;
+    story.settle().await;
+    story.world.state().read.clear();
+    story.world.state().is_away_for_ids = true;
+    story.change(|job| enter(job, "succeeded"));
+    story.world.tell(OURS);
+    while !story.was_read_by_id() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    story.world.state().is_away_for_ids = false;
+    story.is_woken().await;
+    story.look().await;
+    assert_eq!(story.world.status()["phase"], "Succeeded");
+}
+
+/// The stream may have told of it while the answer to its submission was under way, when nobody here knew it.
+#[tokio::test]
+async fn what_became_of_a_job_before_it_was_known_is_read() {
+    let world = World::with("TrainingJob", json!({ "command": { "argv": ["true"] } })).await;
+    let operator = world.operator();
+    while world.status()["jobId"].is_null() {
+        let look =
+            muster_operator::course::reconcile::<JobStatus>(world.seen(), Arc::clone(&operator));
+        look.await.expect("a look");
+    }
+    let asked_for = |path: &String| path.starts_with("/muster/api/v1/jobs?id=");
+    let is_read = async {
+        while !world.state().read.iter().any(asked_for) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, is_read)
+        .await
+        .expect("it is read");
+}
+
+/// Many wait for their turn when a round has moved all places; what nobody told of is found all the same.
+#[tokio::test]
+async fn a_far_turn_puts_no_look_off() {
+    let mut story = Story::begin(|_| {}).await;
+    story.settle().await;
+    for _ in 0..200 {
+        story.operator.pace.took(Duration::from_secs(1));
+    }
+    for other in 0..40 {
+        let now = std::time::Instant::now();
+        story.operator.pace.turn(&format!("other-{other}"), now);
+    }
+    story.change(|job| wait(job, 3));
+    story.world.tell(OURS);
+    story.is_woken().await;
+    // Places are written once a second at most.
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let look = muster_operator::course::reconcile::<JobStatus>(
+        story.world.seen(),
+        Arc::clone(&story.operator),
+    );
+    let living = kube::runtime::controller::Action::requeue(Duration::from_secs(5));
+    assert_eq!(look.await.expect("a look"), living);
 }

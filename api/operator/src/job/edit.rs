@@ -2,6 +2,7 @@
 
 use super::document::{VERSION, document, refusal};
 use super::status::JobStatus;
+use crate::clock;
 use crate::error::Error;
 use crate::look::Look;
 use crate::operator::Context;
@@ -45,10 +46,11 @@ pub(super) async fn edit(
     if look.before.observed_generation == look.generation {
         return Ok((job, elsewhere));
     }
+    let asked = clock::monotonic();
     match client.edit(job.id, &change).await {
         Ok(job) => {
             tracing::info!(object = %object.name(), job.id = %job.id, "changed");
-            context.known.note(client, &job);
+            context.known.note(client, &job, asked);
             Ok((job, elsewhere))
         }
         // It has ended meanwhile, or is being cancelled.

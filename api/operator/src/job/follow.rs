@@ -44,6 +44,7 @@ pub(super) async fn follow(followed: Arc<Followed>) {
         let next = due.next(messages.is_some());
         tokio::select! {
             heard = hear(&mut messages) => due.hear(&followed, heard, &mut messages),
+            doubted = followed.doubted() => due.changed(doubted),
             () = tokio::time::sleep_until(next.into()) => due.carry_out(&followed).await,
         }
     }
@@ -86,13 +87,8 @@ impl Due {
         let now = clock::monotonic();
         match heard {
             Some(StreamItem::Event(event)) => {
-                let Some(id) = event.job_id.filter(|id| followed.knows(*id)) else {
-                    return;
-                };
-                if self.changed.is_empty() {
-                    self.read = self.read.max(now + GATHER);
-                }
-                self.changed.insert(id);
+                let known = event.job_id.filter(|id| followed.knows(*id));
+                self.changed(known);
             }
             // Whatever happened before it stood.
             Some(StreamItem::Opened(_)) => self.list = now,
@@ -102,6 +98,14 @@ impl Due {
                 self.stream = now + PAUSE;
             }
         }
+    }
+
+    /// Has them read soon.
+    fn changed(&mut self, jobs: impl IntoIterator<Item = JobId>) {
+        if self.changed.is_empty() {
+            self.read = self.read.max(clock::monotonic() + GATHER);
+        }
+        self.changed.extend(jobs);
     }
 
     async fn carry_out(&mut self, followed: &Followed) {
@@ -115,8 +119,10 @@ impl Due {
             if let Err(error) = read {
                 tracing::debug!(%error, "jobs that have changed were not read");
                 self.read = now + PAUSE;
-                // Whoever looks at one of them asks for it by itself: an api of before can read no more than one by its id.
-                followed.forget(&std::mem::take(&mut self.changed));
+                // An api of before can read no more than one by its id.
+                if error.status() == Some(400) {
+                    followed.forget(&std::mem::take(&mut self.changed));
+                }
             }
         }
         if clock::monotonic() >= self.list {

@@ -71,9 +71,9 @@ impl Kept {
         self.jobs.remove(&id).map(|job| job.view)
     }
 
-    /// What it was may not hold any more.
-    pub fn discard(&mut self, id: JobId) {
-        self.jobs.remove(&id);
+    /// What it was may not hold any more; it is given.
+    pub fn discard(&mut self, id: JobId) -> Option<JobView> {
+        self.jobs.remove(&id).map(|job| job.view)
     }
 
     /// Those that have not ended as far as is known, and are not among `living`, a list of all that have not.

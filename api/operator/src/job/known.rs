@@ -14,6 +14,7 @@ use muster_model::view::{JobView, Page};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// Between two lists of a tenant's jobs at least, while its stream tells of changes: what that does not tell is how far the jobs are, and
 /// their places among those that wait.
@@ -42,6 +43,8 @@ pub(super) struct Followed {
     wakes: Arc<Wakes>,
     /// One list at a time.
     listing: tokio::sync::Mutex<()>,
+    /// That there are some in [`State::doubted`].
+    doubt: Notify,
     state: Mutex<State>,
 }
 
@@ -55,6 +58,8 @@ struct State {
     /// What is kept is relied on until then.
     good_until: Option<Instant>,
     is_followed: bool,
+    /// Jobs that may have changed without a word.
+    doubted: HashSet<JobId>,
 }
 
 impl Known {
@@ -95,14 +100,16 @@ impl Known {
         Ok(found)
     }
 
-    /// The job as it was answered just now.
-    pub fn note(&self, client: &Client, job: &JobView) {
-        let now = clock::monotonic();
-        let read = Read {
-            asked: now,
-            answered: now,
-        };
-        self.followed(&job.tenant, client).take(job, read);
+    /// The job as it was answered just now to what was asked then. What happened to a job before it was known here was told to nobody, and an
+    /// answer that took long may be older than what is known: then it is read once more.
+    pub fn note(&self, client: &Client, job: &JobView, asked: Instant) {
+        let followed = self.followed(&job.tenant, client);
+        let was_known = followed.knows(job.id);
+        let taken = followed.take(job, since(asked));
+        if taken == Taken::Older || (!was_known && followed.knows(job.id)) {
+            followed.state().doubted.insert(job.id);
+            followed.doubt.notify_one();
+        }
     }
 
     /// The job of an object of this uid.
@@ -143,12 +150,14 @@ impl Known {
                 operator: self.operator.clone(),
                 wakes: Arc::clone(&self.wakes),
                 listing: tokio::sync::Mutex::default(),
+                doubt: Notify::new(),
                 state: Mutex::new(State {
                     kept: Kept::default(),
                     client: client.clone(),
                     asked: now,
                     good_until: None,
                     is_followed: false,
+                    doubted: HashSet::new(),
                 }),
             })
         });
@@ -195,6 +204,12 @@ impl Followed {
 
     pub(super) fn knows(&self, id: JobId) -> bool {
         self.state().kept.get(id).is_some()
+    }
+
+    /// Waits until there are jobs that may have changed without a word, and gives them.
+    pub(super) async fn doubted(&self) -> HashSet<JobId> {
+        self.doubt.notified().await;
+        std::mem::take(&mut self.state().doubted)
     }
 
     /// Keeps what was read, and wakes who looks at its object if that is news.
@@ -308,11 +323,13 @@ impl Followed {
         Ok(())
     }
 
-    /// These are no longer known.
+    /// These are no longer known; whoever looks at one of them asks for it by itself, and is woken to.
     pub(super) fn forget(&self, jobs: &HashSet<JobId>) {
-        let mut state = self.state();
         for id in jobs {
-            state.kept.discard(*id);
+            let was = self.state().kept.discard(*id);
+            if let Some(job) = was {
+                self.wakes.wake(&job);
+            }
         }
     }
 

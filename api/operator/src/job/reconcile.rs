@@ -56,13 +56,14 @@ impl Submitted for JobStatus {
         Acting { tenant, client }: &Acting,
     ) -> Result<Action, Error> {
         let document = document(object, context.known.operator(), &[VERSION]);
+        let asked = clock::monotonic();
         match client
             .submit(&document, Some(&idempotency_key(object)))
             .await
         {
             Ok(job) => {
                 tracing::info!(object = %object.name(), job.id = %job.id, "submitted");
-                context.known.note(client, &job);
+                context.known.note(client, &job, asked);
                 show(object, context, look, look.of(&job, false, None)).await?;
                 Ok(Action::requeue(LIVING))
             }
@@ -108,9 +109,10 @@ impl Submitted for JobStatus {
         let job = if job.intent == Intent::Cancel {
             job
         } else {
+            let asked = clock::monotonic();
             match client.cancel(job.id).await {
                 Ok(job) => {
-                    context.known.note(client, &job);
+                    context.known.note(client, &job, asked);
                     job
                 }
                 Err(error) if matches!(error.status(), Some(404 | 409)) => job,
@@ -137,10 +139,12 @@ async fn steer(
         return Ok((job, before));
     }
     let held = object.wants_to_be_held();
+    let mut asked = clock::monotonic();
     let told = match (held, job.intent) {
         (true, Intent::Run | Intent::Suspend) => {
             if !before {
                 show(object, context, look, look.of(&job, true, changed)).await?;
+                asked = clock::monotonic();
             }
             client.pause(job.id).await
         }
@@ -151,7 +155,7 @@ async fn steer(
     };
     match told {
         Ok(job) => {
-            context.known.note(client, &job);
+            context.known.note(client, &job, asked);
             Ok((job, held))
         }
         // It has ended meanwhile.
@@ -182,9 +186,14 @@ async fn show_in_turn(
         wait = context.pace.turn(&object.uid_text(), now);
     }
     if !wait.is_zero() {
-        return Ok(Action::requeue(wait));
+        // The turn is kept; this look is also the one that finds what nobody told of.
+        return Ok(Action::requeue(wait.min(LIVING)));
     }
-    show(object, context, look, status).await?;
-    context.pace.took(clock::monotonic().duration_since(now));
-    Ok(Action::requeue(LIVING))
+    let shown = show(object, context, look, status).await;
+    let took = clock::monotonic().duration_since(now);
+    match shown {
+        Ok(()) => context.pace.took(took),
+        Err(_) => context.pace.failed(took),
+    }
+    shown.map(|()| Action::requeue(LIVING))
 }

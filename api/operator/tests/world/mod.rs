@@ -43,6 +43,8 @@ pub struct State {
     pub lists_nothing: bool,
     /// And none of those.
     pub knows_no_ids: bool,
+    /// Nor that, as it is started anew.
+    pub is_away_for_ids: bool,
     /// There is no stream.
     pub is_mute: bool,
     tokens: usize,
@@ -321,6 +323,9 @@ impl State {
                 }
                 if self.knows_no_ids && !ids.is_empty() {
                     return problem(400, "id");
+                }
+                if self.is_away_for_ids && !ids.is_empty() {
+                    return problem(503, "");
                 }
                 let labels = query
                     .split('&')
