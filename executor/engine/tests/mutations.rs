@@ -8,7 +8,7 @@ use muster_engine::assign::Piece;
 use muster_engine::checkpoint::{
     Contents, Curve, JobFolder, Layout, Manifest, NamedBlock, Position, RANDOMNESS,
 };
-use muster_engine::fabric::{Channel, Credentials, PeerHello, Port};
+use muster_engine::fabric::{Channel, Credentials, ORDER, PeerHello, Port};
 use muster_engine::optimizer::{Optimizer, Rule};
 use muster_engine::shard::{Exchange, Identity, Recipe, Shard};
 use muster_engine::stop::StopFlag;
@@ -423,6 +423,7 @@ fn a_port_outlives_whatever_greets_it() {
         attempt: 1,
         to: CHIEF,
         channel: Channel::Data,
+        order: ORDER,
     })
     .unwrap();
     let header = Header {

@@ -14,6 +14,10 @@ use std::time::{Duration, Instant};
 /// Longest greeting that is read from a stranger.
 pub const MAX_PEER_HELLO_BYTES: u32 = 1024;
 
+/// In which order and pieces floats follow one another on the data connections, which carry nothing else: another number with every change of
+/// that, or tasks of two releases would add up what does not belong together.
+pub const ORDER: u32 = 2;
+
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -43,6 +47,13 @@ pub struct PeerHello {
     pub attempt: u32,
     pub to: TaskId,
     pub channel: Channel,
+    /// [`ORDER`] of who speaks.
+    #[serde(default = "first_order")]
+    pub order: u32,
+}
+
+fn first_order() -> u32 {
+    1
 }
 
 /// Whom a task takes as its peers.
@@ -70,6 +81,12 @@ impl Credentials {
         }
         if hello.to != self.id {
             return Err(format!("this is task {}", self.id));
+        }
+        if hello.order != ORDER {
+            let order = hello.order;
+            return Err(format!(
+                "this task adds up in order {ORDER}, the peer in order {order}: update the executors of both"
+            ));
         }
         Ok(())
     }
@@ -285,6 +302,7 @@ mod tests {
             attempt: 1,
             to: TaskId(Uuid::from_u128(1)),
             channel: Channel::Data,
+            order: ORDER,
         };
         assert_eq!(me.judge(&good), Ok(()));
         let wrong = |change: fn(&mut PeerHello)| {
@@ -295,6 +313,12 @@ mod tests {
         assert_eq!(wrong(|h| h.secret = "s4".into()), "the secret is wrong");
         assert!(wrong(|h| h.to = TaskId(Uuid::nil())).ends_with("0001"));
         assert!(wrong(|h| h.job_id = JobId(Uuid::max())).contains("another job"));
+        // A release that adds up in another order says so, and the first one says nothing.
+        assert!(wrong(|h| h.order += 1).contains("update the executors"));
+        let mut of_the_first = serde_json::to_value(&good).unwrap();
+        of_the_first.as_object_mut().unwrap().remove("order");
+        let of_the_first = serde_json::from_value(of_the_first).unwrap();
+        assert!(me.judge(&of_the_first).is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The higher rank connects to the lower, so that no pair meets twice. Rank 0 only accepts; by induction everyone is welcomed.
 
 use super::control::Control;
-use super::hello::{Channel, PeerHello, Stream};
+use super::hello::{Channel, ORDER, PeerHello, Stream};
 use super::link::Link;
 use super::memory::Shared;
 use super::mesh::Mesh;
@@ -152,6 +152,7 @@ impl Meeting<'_> {
             attempt: me.attempt,
             to: member.id,
             channel,
+            order: ORDER,
         };
         let hello = serde_json::to_vec(&hello).expect("a greeting is plain data");
         let greeted = stream

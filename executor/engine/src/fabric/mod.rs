@@ -30,7 +30,7 @@ mod view;
 
 pub use arena::Arena;
 pub use gathering::Gathering;
-pub use hello::{Channel, Credentials, PeerHello, Stream};
+pub use hello::{Channel, Credentials, ORDER, PeerHello, Stream};
 pub use memory::Shared;
 pub use mesh::{Flow, How, Mesh, Piece, Side, Take};
 pub use node::Node;

@@ -3,7 +3,7 @@
 use super::join::STALL;
 use super::office::{Call, Farewell, Office, Told};
 use crate::clock;
-use crate::fabric::{Channel, Coordinator, Credentials, PeerHello, Report, Stream, View};
+use crate::fabric::{Channel, Coordinator, Credentials, ORDER, PeerHello, Report, Stream, View};
 use crate::log;
 use crate::stop::StopFlag;
 use crate::wire::{Kind, WireError};
@@ -136,6 +136,7 @@ impl Remote {
             attempt: me.attempt,
             to: chief,
             channel: Channel::Office,
+            order: ORDER,
         };
         let hello = serde_json::to_vec(&hello).expect("a greeting is plain data");
         stream.send_greeting(Kind::Hello, 0, &hello)?;
