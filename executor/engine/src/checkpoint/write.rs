@@ -64,8 +64,8 @@ impl JobFolder {
         match &written {
             // A newer revision sweeps away what a stale writer is at: then this is the reason, not the missing folder.
             Err(CheckpointError::Io { .. }) => drop(self.fence()?),
-            // Nobody goes on who would sweep.
-            Err(CheckpointError::Diverged) => remove(&fresh)?,
+            // Nobody goes on who would sweep. What cannot be removed is no reason beside this one.
+            Err(CheckpointError::Diverged) => drop(remove(&fresh)),
             _ => {}
         }
         written
