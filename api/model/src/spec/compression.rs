@@ -1,5 +1,6 @@
 //! Which codec the gradients of which parameters are sent with. Settings only: the engine makes codecs of them.
 
+use super::exchange::is_false;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -96,7 +97,7 @@ pub enum CodecConfig {
         #[serde(default)]
         warm_up_steps: u64,
         /// Whether the momentum of what is sent is forgotten, as in the paper: against stale gradients, at the price of pace.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "is_false")]
         masking: bool,
     },
 }
