@@ -190,6 +190,7 @@ class Rendered(unittest.TestCase):
             text = next(item["data"]["placeholders.json"] for item in items if name_of(item) == "ConfigMap/muster-placeholders")
             pools = json.loads(text)["pools"]
             executors = {item["metadata"]["labels"]["muster-pool"]: spec for item, _, spec in pods(items) if item["kind"] == "DaemonSet"}
+            labels = {item["metadata"]["labels"]["muster-pool"]: metadata["labels"] for item, metadata, _ in pods(items) if item["kind"] == "DaemonSet"}
             # Of those that see all GPUs of a node nobody says how many these are.
             self.assertEqual(set(executors) - set(pools), {"shared"} if whole else {"mixed"})
             for pool, of in pools.items():
@@ -200,6 +201,9 @@ class Rendered(unittest.TestCase):
                         kubernetes_validate.validate(made, version, strict=True)
                     for field in ("nodeSelector", "tolerations", "affinity", "runtimeClassName", "securityContext"):
                         self.assertEqual(pod["spec"].get(field), executor.get(field), field)
+                    # By which the operator tells whose executor a pod is, and of which pool.
+                    label = "app.kubernetes.io/instance"
+                    self.assertEqual((labels[pool][label], labels[pool]["muster-pool"]), (pod["metadata"]["labels"][label], pool))
                     self.assertIs(pod["spec"]["automountServiceAccountToken"], False)
                     (container,) = pod["spec"]["containers"]
                     resources = container["resources"]
@@ -214,6 +218,7 @@ class Rendered(unittest.TestCase):
                         self.assertEqual(counted, [])
         gives = json.loads(text)["pools"]
         self.assertEqual((gives["gpu"]["cpuMilli"], gives["gpu"]["memoryBytes"], gives["gpu"]["parts"]), (62500, 480 << 30, False))
+        self.assertEqual((gives["gpu"]["part"], gives["small"]["part"], gives["large"]["part"]), ("", "1g", "3g"))
         self.assertEqual((gives["cpu"]["gpus"], gives["cpu"]["cpuMilli"], gives["slices"]["parts"]), (4, 3500, True))
 
     def test_whoever_has_a_priority_class_uses_it(self):

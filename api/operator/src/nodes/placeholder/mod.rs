@@ -4,6 +4,7 @@
 //! Who gets a node is not decided here, nor whether there will be one: that is the scheduler's and the autoscaler's.
 
 mod demand;
+mod idle;
 mod pod;
 mod settings;
 mod steps;
@@ -14,7 +15,7 @@ mod wanted;
 pub use settings::{Settings, SettingsError};
 
 use self::demand::Demand;
-use self::pod::{GROUP, There};
+use self::pod::{GROUP, POOL, There};
 use super::{Follower, all_in_muster};
 use crate::clock;
 use crate::error::Error;
@@ -72,31 +73,33 @@ impl Placeholders {
     /// When Kubernetes or Muster does not answer; nothing is lost by it.
     pub async fn look(&mut self, follower: &Follower) -> Result<(), Error> {
         let admin = follower.context.tenants.admin()?;
+        // The nodes first: those that a job has got meanwhile would be held already, and the job still be among those that wait.
+        let views = follower.known.all(&admin).await?;
         let waiting = demand::queued(&admin).await?;
-        let known: BTreeSet<String> = follower
-            .known
-            .all(&admin)
-            .await?
-            .into_iter()
+        let known: BTreeSet<&str> = views
+            .iter()
             .filter(|node| node.state == NodeState::Up)
-            .map(|node| node.name)
+            .map(|node| node.name.as_str())
             .collect();
         let parts = &follower.settings.parts;
-        let is_known = |name: &str| all_in_muster(name, parts).any(|name| known.contains(&name));
+        let is_known =
+            |name: &str| all_in_muster(name, parts).any(|name| known.contains(name.as_str()));
         let nodes = follower.there.state();
         let api = Api::<Pod>::namespaced(
             follower.context.kubernetes.clone(),
             &self.settings.namespace,
         );
-        let of_group = format!("{GROUP}={}", self.settings.group);
-        let pods = api.list(&ListParams::default().labels(&of_group)).await;
+        // The executors' pods too, which say of which pool a node is.
+        let pods = api.list(&ListParams::default().labels(POOL)).await;
         let pods = pods.map_err(Error::kubernetes("placeholders were not listed"))?;
-        let there: Vec<There> = pods.items.iter().map(There::of).collect();
+        let is_own = |pod: &&Pod| pod.labels().get(GROUP) == Some(&self.settings.group);
+        let there: Vec<There> = pods.items.iter().filter(is_own).map(There::of).collect();
 
         let now = clock::monotonic();
         let after = Duration::from_secs(self.settings.after_seconds.into());
         let gangs = self.demand.gangs(&waiting, after, now);
-        let wanted = wanted::wanted(&self.settings.pools, &gangs, self.settings.most);
+        let idle = idle::idle(&self.settings, &pods.items, &views);
+        let wanted = wanted::wanted(&self.settings.pools, &idle, &gangs, self.settings.most);
         let coming = self.coming(&there, is_known, now);
         let steps = steps::steps(&self.settings, &wanted, &coming, &there);
         for pod in steps.end {

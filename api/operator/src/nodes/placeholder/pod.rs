@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 /// The settings' group, on all of them.
 pub const GROUP: &str = "muster.dev/placeholder";
 /// Which pool; the executors' pods have it too, so that no placeholder is taken for somebody else's pod.
-const POOL: &str = "muster-pool";
+pub const POOL: &str = "muster-pool";
 const HOST: &str = "kubernetes.io/hostname";
 
 /// A placeholder as it is in Kubernetes.

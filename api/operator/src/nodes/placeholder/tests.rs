@@ -4,6 +4,7 @@ use super::demand::Demand;
 use super::pod::{There, name, placeholder};
 use super::settings::Settings;
 use super::steps::{Steps, steps};
+use super::wanted::Gang;
 use crate::clock;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use muster_model::view::JobView;
@@ -16,7 +17,7 @@ fn settings() -> Settings {
         "metadata": { "labels": { "app.kubernetes.io/instance": "muster" } },
         "spec": { "containers": [{ "name": "placeholder", "image": "pause:1" }] },
     });
-    let pool = json!({ "gpus": 8, "parts": false, "cpuMilli": 64_000, "memoryBytes": 512_u64 << 30, "pod": pod });
+    let pool = json!({ "gpus": 8, "parts": false, "part": "", "cpuMilli": 64_000, "memoryBytes": 512_u64 << 30, "pod": pod });
     serde_json::from_value(json!({
         "namespace": "muster", "group": "muster", "afterSeconds": 60, "most": 4, "pools": { "gpu": pool, "more": pool },
     }))
@@ -153,9 +154,19 @@ fn one_that_has_found_a_node_ends_and_none_is_made_in_its_place() {
         (made(&found), ended(&found)),
         (vec![], vec!["muster-placeholder-gpu-0"])
     );
-    // Its node has joined, and something waits still.
-    let joined = steps(&settings, &wanted, &of(&[]), &pods[1..]);
-    assert_eq!(made(&joined), [("gpu", 0)]);
+    // Its node has joined, and the gang waits for the other still.
+    let gang = Gang {
+        workers: 2,
+        gpus: 8,
+        cpu_milli: 1_000,
+        memory_bytes: 1 << 30,
+    };
+    let beside =
+        |idle: u32| super::wanted::wanted(&settings.pools, &of(&[("gpu", idle)]), &[gang], 4);
+    let joined = steps(&settings, &beside(1), &of(&[]), &pods[1..]);
+    assert_eq!(joined, Steps::default());
+    let both = steps(&settings, &beside(2), &of(&[]), &pods[1..]);
+    assert_eq!(ended(&both), ["muster-placeholder-gpu-1"]);
     // A pool that is no more, one that has failed, and one that is about to go, whose name is not free yet.
     let mut pods = [
         there("old", 0, None),

@@ -12,7 +12,7 @@ pub struct Gang {
     pub memory_bytes: u64,
 }
 
-/// What is left of a node that is thought of.
+/// What is left of a node that is thought of, or that stands idle.
 #[derive(Debug, Clone, Copy)]
 struct Left {
     gpus: u32,
@@ -20,11 +20,22 @@ struct Left {
     memory_bytes: u64,
 }
 
-/// The nodes of each pool that hold all gangs together, `most` at most. A gang goes to the pool of which it needs the least; one that no pool
-/// can hold needs nothing, since no node would help it. PS shards are not reckoned with: they need no GPUs.
+/// The nodes of each pool that hold all gangs together, beside those that have joined and stand `idle`; `most` at most. A gang goes to the pool of
+/// which it needs the least; one that no pool can hold needs nothing, since no node would help it. PS shards are not reckoned with: they need no
+/// GPUs.
 #[must_use]
-pub fn wanted(pools: &BTreeMap<String, Pool>, gangs: &[Gang], most: u32) -> BTreeMap<String, u32> {
+pub fn wanted(
+    pools: &BTreeMap<String, Pool>,
+    idle: &BTreeMap<String, u32>,
+    gangs: &[Gang],
+    most: u32,
+) -> BTreeMap<String, u32> {
     let mut nodes: BTreeMap<&str, Vec<Left>> = BTreeMap::new();
+    for (name, pool) in pools {
+        let idle = idle.get(name).copied().unwrap_or_default();
+        nodes.insert(name, vec![Left::of(pool); idle as usize]);
+    }
+    let mut wanted: BTreeMap<String, u32> = BTreeMap::new();
     let mut left = most;
     for gang in gangs {
         let Some((name, pool)) = best(pools, gang) else {
@@ -39,17 +50,14 @@ pub fn wanted(pools: &BTreeMap<String, Pool>, gangs: &[Gang], most: u32) -> BTre
                 break;
             }
             left -= 1;
+            *wanted.entry(name.to_owned()).or_default() += 1;
             let mut node = Left::of(pool);
             let fits = node.takes(gang);
             debug_assert!(fits, "an empty node of the pool holds one worker");
             nodes.push(node);
         }
     }
-    let counted = nodes.into_iter().map(|(name, nodes)| {
-        let count = u32::try_from(nodes.len()).unwrap_or(most);
-        (name.to_owned(), count)
-    });
-    counted.filter(|(_, count)| *count > 0).collect()
+    wanted
 }
 
 /// The pool whose nodes would stand for the fewest GPUs; of those the one that needs the fewest nodes.
@@ -113,6 +121,7 @@ mod tests {
         Pool {
             gpus,
             parts,
+            part: String::new(),
             cpu_milli: 64_000,
             memory_bytes: 512 << 30,
             pod: k8s_openapi::api::core::v1::Pod::default(),
@@ -136,7 +145,22 @@ mod tests {
     }
 
     fn nodes(given: &[(&str, Pool)], gangs: &[Gang], most: u32) -> Vec<(String, u32)> {
-        wanted(&pools(given), gangs, most).into_iter().collect()
+        beside(given, &[], gangs, most)
+    }
+
+    fn beside(
+        given: &[(&str, Pool)],
+        idle: &[(&str, u32)],
+        gangs: &[Gang],
+        most: u32,
+    ) -> Vec<(String, u32)> {
+        let idle = idle.iter();
+        let idle = idle
+            .map(|(pool, count)| ((*pool).to_owned(), *count))
+            .collect();
+        wanted(&pools(given), &idle, gangs, most)
+            .into_iter()
+            .collect()
     }
 
     #[test]
@@ -169,5 +193,21 @@ mod tests {
         let mut hungry = gang(1, 1);
         hungry.cpu_milli = 65_000;
         assert_eq!(nodes(&one, &[hungry], 3), []);
+    }
+
+    #[test]
+    fn nodes_that_have_joined_and_stand_idle_are_not_asked_for_again() {
+        let both = [("large", pool(8, false)), ("small", pool(1, false))];
+        let large = |count| vec![("large".to_owned(), count)];
+        let wide = [gang(8, 8)];
+        assert_eq!(beside(&both, &[("large", 1)], &wide, 10), large(7));
+        assert_eq!(beside(&both, &[("large", 7)], &wide, 10), large(1));
+        assert_eq!(beside(&both, &[("large", 8)], &wide, 10), []);
+        // Those of another pool do not help it, and what one gang is about to have is not there for the next.
+        assert_eq!(beside(&both, &[("small", 9)], &wide, 10), large(8));
+        let two = [gang(2, 8), gang(2, 8)];
+        assert_eq!(beside(&both, &[("large", 3)], &two, 10), large(1));
+        // They are none of those that may be asked for at once.
+        assert_eq!(beside(&both, &[("large", 5)], &wide, 2), large(2));
     }
 }
