@@ -1,6 +1,6 @@
 //! What waits for nodes: the smallest gangs of jobs that have waited for long enough because the cluster has no room for them.
 
-use super::wanted::Gang;
+use super::wanted::{Gang, Room};
 use crate::error::Error;
 use muster_client::{Client, ClientError, JobQuery};
 use muster_model::id::JobId;
@@ -57,12 +57,20 @@ fn needs_nodes(job: &JobView) -> bool {
 }
 
 fn gang(job: &JobView) -> Gang {
-    let worker = &job.spec.resources.worker;
+    let resources = &job.spec.resources;
     Gang {
         workers: job.spec.scale.workers.min,
-        gpus: worker.gpus,
-        cpu_milli: worker.cpu_milli,
-        memory_bytes: worker.memory_bytes,
+        worker: Room {
+            gpus: resources.worker.gpus,
+            cpu_milli: resources.worker.cpu_milli,
+            memory_bytes: resources.worker.memory_bytes,
+        },
+        ps_shards: job.spec.ps_shards().min,
+        ps_shard: Room {
+            gpus: 0,
+            cpu_milli: resources.ps_shard.cpu_milli,
+            memory_bytes: resources.ps_shard.memory_bytes,
+        },
     }
 }
 

@@ -4,7 +4,7 @@ use super::demand::Demand;
 use super::pod::{There, name, placeholder};
 use super::settings::Settings;
 use super::steps::{Steps, steps};
-use super::wanted::Gang;
+use super::wanted::{Gang, Room};
 use crate::clock;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use muster_model::view::JobView;
@@ -36,8 +36,8 @@ fn job(number: u32, phase: &str, intent: &str, why: &Value) -> JobView {
         "model_path": null, "failure": null, "resume_step": null, "submitted_by": "ada", "submitted_at": "2026-01-01T00:00:00Z",
         "started_at": null, "finished_at": null,
         "spec": {
-            "version": "muster/v1", "name": "a", "command": { "argv": ["true"] }, "scale": { "workers": { "min": 3, "max": 9 } },
-            "resources": { "worker": { "gpus": 2 } },
+            "version": "muster/v1", "name": "a", "command": { "argv": ["true"], "parameter_servers": 2 }, "scale": { "workers": { "min": 3, "max": 9 } },
+            "resources": { "worker": { "gpus": 2 }, "ps_shard": { "memory_bytes": 1_u64 << 40 } },
         },
     }))
     .expect("a job")
@@ -58,7 +58,15 @@ fn who_has_waited_for_nodes_long_enough_needs_its_smallest_gang() {
     assert_eq!(demand.gangs(&waiting, after, later), []);
     let later = start + after;
     let gangs = demand.gangs(&waiting, after, later);
-    assert_eq!((gangs.len(), gangs[0].workers, gangs[0].gpus), (1, 3, 2));
+    assert_eq!(
+        (gangs.len(), gangs[0].workers, gangs[0].worker.gpus),
+        (1, 3, 2)
+    );
+    let shard = gangs[0].ps_shard;
+    assert_eq!(
+        (gangs[0].ps_shards, shard.gpus, shard.memory_bytes),
+        (2, 0, 1 << 40)
+    );
     // It has run in between.
     assert_eq!(demand.gangs(&[], after, later), []);
     assert_eq!(demand.gangs(&waiting, after, later + after / 2), []);
@@ -157,9 +165,17 @@ fn one_that_has_found_a_node_ends_and_none_is_made_in_its_place() {
     // Its node has joined, and the gang waits for the other still.
     let gang = Gang {
         workers: 2,
-        gpus: 8,
-        cpu_milli: 1_000,
-        memory_bytes: 1 << 30,
+        worker: Room {
+            gpus: 8,
+            cpu_milli: 1_000,
+            memory_bytes: 1 << 30,
+        },
+        ps_shards: 0,
+        ps_shard: Room {
+            gpus: 0,
+            cpu_milli: 0,
+            memory_bytes: 0,
+        },
     };
     let beside =
         |idle: u32| super::wanted::wanted(&settings.pools, &of(&[("gpu", idle)]), &[gang], 4);

@@ -3,26 +3,32 @@
 use super::settings::Pool;
 use std::collections::BTreeMap;
 
-/// The smallest gang of a job: so many workers, each of which needs this of one node.
+/// The smallest gang of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gang {
     pub workers: u32,
+    pub worker: Room,
+    pub ps_shards: u32,
+    pub ps_shard: Room,
+}
+
+/// What one task needs of one node, or what is left of a node that is thought of or stands idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
     pub gpus: u32,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
 }
 
-/// What is left of a node that is thought of, or that stands idle.
-#[derive(Debug, Clone, Copy)]
-struct Left {
-    gpus: u32,
-    cpu_milli: u64,
-    memory_bytes: u64,
+/// Nodes of one pool: first those that stand idle, then those that are wanted.
+#[derive(Debug)]
+struct Nodes {
+    idle: usize,
+    left: Vec<Room>,
 }
 
 /// The nodes of each pool that hold all gangs together, beside those that have joined and stand `idle`; `most` at most. A gang goes to the pool of
-/// which it needs the least; one that no pool can hold needs nothing, since no node would help it. PS shards are not reckoned with: they need no
-/// GPUs.
+/// which it needs the least; one that no pool can hold needs nothing, since no node would help it.
 #[must_use]
 pub fn wanted(
     pools: &BTreeMap<String, Pool>,
@@ -30,44 +36,100 @@ pub fn wanted(
     gangs: &[Gang],
     most: u32,
 ) -> BTreeMap<String, u32> {
-    let mut nodes: BTreeMap<&str, Vec<Left>> = BTreeMap::new();
-    for (name, pool) in pools {
-        let idle = idle.get(name).copied().unwrap_or_default();
-        nodes.insert(name, vec![Left::of(pool); idle as usize]);
-    }
-    let mut wanted: BTreeMap<String, u32> = BTreeMap::new();
-    let mut left = most;
+    let mut packing = Packing::new(pools, idle, most);
     for gang in gangs {
-        let Some((name, pool)) = best(pools, gang) else {
-            continue;
-        };
-        let nodes = nodes.entry(name).or_default();
-        for _ in 0..gang.workers {
-            if nodes.iter_mut().any(|node| node.takes(gang)) {
-                continue;
-            }
-            if left == 0 {
-                break;
-            }
-            left -= 1;
-            *wanted.entry(name.to_owned()).or_default() += 1;
-            let mut node = Left::of(pool);
-            let fits = node.takes(gang);
-            debug_assert!(fits, "an empty node of the pool holds one worker");
-            nodes.push(node);
-        }
+        packing.add(gang);
     }
-    wanted
+    packing.wanted()
 }
 
-/// The pool whose nodes would stand for the fewest GPUs; of those the one that needs the fewest nodes.
-fn best<'a>(pools: &'a BTreeMap<String, Pool>, gang: &Gang) -> Option<(&'a str, &'a Pool)> {
+#[derive(Debug)]
+struct Packing<'a> {
+    pools: &'a BTreeMap<String, Pool>,
+    nodes: BTreeMap<&'a str, Nodes>,
+    /// So many more may be wanted.
+    left: u32,
+}
+
+impl<'a> Packing<'a> {
+    fn new(pools: &'a BTreeMap<String, Pool>, idle: &BTreeMap<String, u32>, most: u32) -> Self {
+        let nodes = pools.iter().map(|(name, pool)| {
+            let idle = idle.get(name).copied().unwrap_or_default() as usize;
+            let left = vec![pool.room(); idle];
+            (name.as_str(), Nodes { idle, left })
+        });
+        Self {
+            pools,
+            nodes: nodes.collect(),
+            left: most,
+        }
+    }
+
+    /// Shards may find room on nodes that hold something already, of which nothing is known here. So they want nodes only where all workers have
+    /// some that are there, and the gang waits nevertheless.
+    fn add(&mut self, gang: &Gang) {
+        let Some(pool) = best(self.pools, gang) else {
+            return;
+        };
+        let mut are_there = true;
+        for _ in 0..gang.workers {
+            match self.place(pool, &gang.worker) {
+                Some(is_there) => are_there &= is_there,
+                None => return,
+            }
+        }
+        if !are_there {
+            return;
+        }
+        for _ in 0..gang.ps_shards {
+            let pools = self.pools.keys().map(String::as_str);
+            let first = std::iter::once(pool).chain(pools);
+            let mut nodes = first.filter(|name| self.pools[*name].room().holds(&gang.ps_shard));
+            let Some(of) = nodes.next() else {
+                return;
+            };
+            if self.place(of, &gang.ps_shard).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// On a node of the pool that has room, or on one more; whether it is an idle one. `None` where there may be no more.
+    fn place(&mut self, pool: &'a str, task: &Room) -> Option<bool> {
+        let nodes = self.nodes.get_mut(pool)?;
+        if let Some(at) = nodes.left.iter_mut().position(|node| node.takes(task)) {
+            return Some(at < nodes.idle);
+        }
+        self.left = self.left.checked_sub(1)?;
+        let mut node = self.pools[pool].room();
+        let fits = node.takes(task);
+        debug_assert!(fits, "an empty node of the pool holds the task");
+        nodes.left.push(node);
+        Some(false)
+    }
+
+    fn wanted(self) -> BTreeMap<String, u32> {
+        let counted = self.nodes.into_iter().map(|(name, nodes)| {
+            let wanted = nodes.left.len() - nodes.idle;
+            (name.to_owned(), u32::try_from(wanted).unwrap_or(u32::MAX))
+        });
+        counted.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+/// The pool whose nodes would stand for the fewest GPUs; of those the one that needs the fewest nodes. None where no pool has a node for one of its
+/// shards either.
+fn best<'a>(pools: &'a BTreeMap<String, Pool>, gang: &Gang) -> Option<&'a str> {
+    let holds = |pool: &Pool| pool.room().holds(&gang.ps_shard);
+    if gang.ps_shards > 0 && !pools.values().any(holds) {
+        return None;
+    }
     let fitting = pools.iter().filter_map(|(name, pool)| {
         let each = pool.holds(gang).filter(|each| *each > 0)?;
         let nodes = gang.workers.div_ceil(each);
         Some((
             (u64::from(nodes) * u64::from(pool.gpus), nodes),
-            (name.as_str(), pool),
+            name.as_str(),
         ))
     });
     fitting.min_by_key(|(cost, _)| *cost).map(|(_, pool)| pool)
@@ -76,30 +138,35 @@ fn best<'a>(pools: &'a BTreeMap<String, Pool>, gang: &Gang) -> Option<(&'a str, 
 impl Pool {
     /// How many workers of the gang an empty node holds; `None` where one task cannot have so many of its GPUs.
     fn holds(&self, gang: &Gang) -> Option<u32> {
-        if self.parts && gang.gpus > 1 {
+        if self.parts && gang.worker.gpus > 1 {
             return None;
         }
-        let mut node = Left::of(self);
-        let most = self.gpus / gang.gpus.max(1);
-        Some((0..most).take_while(|_| node.takes(gang)).count() as u32)
+        let mut node = self.room();
+        let most = self.gpus / gang.worker.gpus.max(1);
+        Some((0..most).take_while(|_| node.takes(&gang.worker)).count() as u32)
+    }
+
+    /// Of an empty node.
+    fn room(&self) -> Room {
+        Room {
+            gpus: self.gpus,
+            cpu_milli: self.cpu_milli,
+            memory_bytes: self.memory_bytes,
+        }
     }
 }
 
-impl Left {
-    fn of(pool: &Pool) -> Self {
-        Self {
-            gpus: pool.gpus,
-            cpu_milli: pool.cpu_milli,
-            memory_bytes: pool.memory_bytes,
-        }
+impl Room {
+    fn holds(mut self, task: &Self) -> bool {
+        self.takes(task)
     }
 
-    /// Takes one worker in, if there is room.
-    fn takes(&mut self, gang: &Gang) -> bool {
+    /// Takes one task in, if there is room.
+    fn takes(&mut self, task: &Self) -> bool {
         let rest = (
-            self.gpus.checked_sub(gang.gpus),
-            self.cpu_milli.checked_sub(gang.cpu_milli),
-            self.memory_bytes.checked_sub(gang.memory_bytes),
+            self.gpus.checked_sub(task.gpus),
+            self.cpu_milli.checked_sub(task.cpu_milli),
+            self.memory_bytes.checked_sub(task.memory_bytes),
         );
         let (Some(gpus), Some(cpu_milli), Some(memory_bytes)) = rest else {
             return false;
@@ -138,9 +205,21 @@ mod tests {
     fn gang(workers: u32, gpus: u32) -> Gang {
         Gang {
             workers,
-            gpus,
-            cpu_milli: 1_000,
-            memory_bytes: 1 << 30,
+            worker: Room {
+                gpus,
+                cpu_milli: 1_000,
+                memory_bytes: 1 << 30,
+            },
+            ps_shards: 1,
+            ps_shard: shard(1 << 20),
+        }
+    }
+
+    fn shard(memory_bytes: u64) -> Room {
+        Room {
+            gpus: 0,
+            cpu_milli: 100,
+            memory_bytes,
         }
     }
 
@@ -174,7 +253,7 @@ mod tests {
         let two = [gang(1, 4), gang(1, 3), gang(1, 4)];
         assert_eq!(nodes(&both[..1], &two, 10), large(2));
         let mut hungry = gang(2, 1);
-        hungry.memory_bytes = 300 << 30;
+        hungry.worker.memory_bytes = 300 << 30;
         assert_eq!(nodes(&both[..1], &[hungry], 10), large(2));
         assert_eq!(nodes(&both, &[], 10), []);
     }
@@ -191,7 +270,7 @@ mod tests {
             [("parts".to_owned(), 2)]
         );
         let mut hungry = gang(1, 1);
-        hungry.cpu_milli = 65_000;
+        hungry.worker.cpu_milli = 65_000;
         assert_eq!(nodes(&one, &[hungry], 3), []);
     }
 
@@ -209,5 +288,36 @@ mod tests {
         assert_eq!(beside(&both, &[("large", 3)], &two, 10), large(1));
         // They are none of those that may be asked for at once.
         assert_eq!(beside(&both, &[("large", 5)], &wide, 2), large(2));
+    }
+
+    #[test]
+    fn what_waits_for_a_shard_that_no_node_holds_needs_nothing() {
+        let both = [("large", pool(8, false)), ("parts", pool(7, true))];
+        let mut gang = gang(1, 1);
+        gang.ps_shard = shard(600 << 30);
+        assert_eq!(nodes(&both, &[gang], 3), []);
+        gang.ps_shards = 0;
+        assert_eq!(nodes(&both, &[gang], 3), [("parts".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn shards_need_nodes_once_the_workers_have_theirs() {
+        let mut small = pool(1, false);
+        small.memory_bytes = 4 << 30;
+        let both = [("large", pool(8, false)), ("small", small)];
+        let mut gang = gang(2, 1);
+        gang.ps_shards = 3;
+        gang.ps_shard = shard(2 << 30);
+        let small = |count| vec![("small".to_owned(), count)];
+        assert_eq!(nodes(&both, &[gang], 9), small(2));
+        assert_eq!(beside(&both, &[("small", 1)], &[gang], 9), small(1));
+        // Two of them are beside the workers.
+        assert_eq!(beside(&both, &[("small", 2)], &[gang], 9), small(1));
+        assert_eq!(beside(&both, &[("small", 3)], &[gang], 9), []);
+        // On another pool where the workers' own has no such nodes.
+        gang.ps_shard = shard(300 << 30);
+        let large = [("large".to_owned(), 3)];
+        assert_eq!(beside(&both, &[("small", 2)], &[gang], 9), large);
+        assert_eq!(beside(&both, &[("small", 2)], &[gang], 1)[0].1, 1);
     }
 }
