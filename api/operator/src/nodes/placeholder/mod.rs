@@ -3,6 +3,7 @@
 //!
 //! Who gets a node is not decided here, nor whether there will be one: that is the scheduler's and the autoscaler's.
 
+mod coming;
 mod demand;
 mod idle;
 mod pod;
@@ -14,6 +15,7 @@ mod wanted;
 
 pub use settings::{Settings, SettingsError};
 
+use self::coming::Coming;
 use self::demand::Demand;
 use self::pod::{GROUP, POOL, There};
 use super::{Follower, all_in_muster};
@@ -24,14 +26,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
 use muster_model::node::NodeState;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(3);
-/// A node that has come up counts as one that is about to join Muster for so long; large images take their time.
-const COMING: Duration = Duration::from_secs(15 * 60);
 
 /// What is kept between two looks. All of it is found again by the next operator, at the cost of one pod too many for a moment.
 #[derive(Debug)]
@@ -40,8 +40,7 @@ pub struct Placeholders {
     /// The operator's own pod: when that is deleted, so are they.
     owner: Option<OwnerReference>,
     demand: Demand,
-    /// Nodes that were found for placeholders, with their pools.
-    coming: BTreeMap<String, (String, Instant)>,
+    coming: Coming,
 }
 
 impl Placeholders {
@@ -51,7 +50,7 @@ impl Placeholders {
             settings,
             owner,
             demand: Demand::default(),
-            coming: BTreeMap::new(),
+            coming: Coming::default(),
         }
     }
 
@@ -100,7 +99,10 @@ impl Placeholders {
         let gangs = self.demand.gangs(&waiting, after, now);
         let idle = idle::idle(&self.settings, &pods.items, &views);
         let wanted = wanted::wanted(&self.settings.pools, &idle, &gangs, self.settings.most);
-        let coming = self.coming(&there, is_known, now);
+        let names: BTreeSet<String> = nodes.iter().map(|node| node.name_any()).collect();
+        let is_there = |name: &str| names.contains(name);
+        self.coming.look(&there, is_known, is_there, now);
+        let coming = self.coming.of_pools();
         let steps = steps::steps(&self.settings, &wanted, &coming, &there);
         for pod in steps.end {
             end(&api, &pod).await?;
@@ -108,7 +110,7 @@ impl Placeholders {
         let known: Vec<&Node> = nodes
             .iter()
             .map(Arc::as_ref)
-            .filter(|node| is_known(&node.name_any()))
+            .filter(|node| is_known(&node.name_any()) || self.coming.is_taken(&node.name_any()))
             .collect();
         for (pool, number) in steps.make {
             let of = (pool.as_str(), &self.settings.pools[&pool]);
@@ -116,29 +118,6 @@ impl Placeholders {
             make(&api, &pod).await?;
         }
         Ok(())
-    }
-
-    /// How many nodes of each pool have come up, and are not known to Muster yet.
-    fn coming(
-        &mut self,
-        there: &[There],
-        is_known: impl Fn(&str) -> bool,
-        now: Instant,
-    ) -> BTreeMap<String, u32> {
-        for pod in there {
-            if let Some(node) = &pod.node {
-                let coming = || (pod.pool.clone(), now);
-                self.coming.entry(node.clone()).or_insert_with(coming);
-            }
-        }
-        self.coming.retain(|node, (_, since)| {
-            !is_known(node) && now.saturating_duration_since(*since) < COMING
-        });
-        let mut coming = BTreeMap::new();
-        for (pool, _) in self.coming.values() {
-            *coming.entry(pool.clone()).or_default() += 1;
-        }
-        coming
     }
 }
 

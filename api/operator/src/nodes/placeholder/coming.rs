@@ -1,0 +1,117 @@
+//! Nodes that were found for placeholders, until Muster knows them. Pure.
+
+use super::pod::There;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// A node that has come up counts as one that is about to join Muster for so long; large images take their time.
+const COMING: Duration = Duration::from_secs(15 * 60);
+
+#[derive(Debug, Default)]
+pub struct Coming {
+    /// With their pools.
+    since: BTreeMap<String, (String, Instant)>,
+    /// Whose time has run out. Placeholders would go there one after the other, as nothing else does.
+    late: BTreeSet<String>,
+}
+
+impl Coming {
+    /// `is_known`: it has joined. `is_there`: Kubernetes has it.
+    pub fn look(
+        &mut self,
+        pods: &[There],
+        is_known: impl Fn(&str) -> bool,
+        is_there: impl Fn(&str) -> bool,
+        now: Instant,
+    ) {
+        self.late.retain(|node| !is_known(node) && is_there(node));
+        for pod in pods {
+            let found = pod.node.as_ref();
+            if let Some(node) = found.filter(|node| !self.late.contains(*node)) {
+                let coming = || (pod.pool.clone(), now);
+                self.since.entry(node.clone()).or_insert_with(coming);
+            }
+        }
+        let late = &mut self.late;
+        self.since.retain(|node, (_, since)| {
+            let is_late = now.saturating_duration_since(*since) >= COMING;
+            if is_late && !is_known(node) && is_there(node) {
+                tracing::warn!(node, "a node has not joined Muster: is its executor well?");
+                late.insert(node.clone());
+            }
+            !is_late && !is_known(node)
+        });
+    }
+
+    /// How many nodes of each pool are about to join.
+    #[must_use]
+    pub fn of_pools(&self) -> BTreeMap<String, u32> {
+        let mut counted = BTreeMap::new();
+        for (pool, _) in self.since.values() {
+            *counted.entry(pool.clone()).or_default() += 1;
+        }
+        counted
+    }
+
+    /// Whether placeholders are to keep away from it, though Muster does not know it.
+    #[must_use]
+    pub fn is_taken(&self, node: &str) -> bool {
+        self.late.contains(node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    fn found(node: &str) -> There {
+        There {
+            name: "a".to_owned(),
+            uid: None,
+            pool: "gpu".to_owned(),
+            node: Some(node.to_owned()),
+            is_going: false,
+            has_ended: false,
+        }
+    }
+
+    fn counted(coming: &Coming) -> u32 {
+        coming.of_pools().values().sum()
+    }
+
+    #[test]
+    fn a_node_that_has_not_joined_in_time_is_kept_away_from_until_it_joins_or_is_gone() {
+        let start = clock::monotonic();
+        let [no, yes] = [|_: &str| false, |_: &str| true];
+        let all = [found("a"), found("b"), found("c")];
+        let mut coming = Coming::default();
+        coming.look(&all, no, yes, start);
+        assert_eq!(coming.of_pools(), [("gpu".to_owned(), 3)].into());
+        let joined = |node: &str| node == "c";
+        coming.look(&[], joined, yes, start + COMING / 2);
+        assert_eq!(counted(&coming), 2);
+
+        let late = start + COMING;
+        coming.look(&[], joined, yes, late);
+        let taken = |coming: &Coming| ["a", "b", "c"].map(|node| coming.is_taken(node));
+        assert_eq!((counted(&coming), taken(&coming)), (0, [true, true, false]));
+        // One that was on its way there starts nothing anew.
+        coming.look(&[found("a")], joined, yes, late);
+        assert_eq!((counted(&coming), taken(&coming)), (0, [true, true, false]));
+
+        coming.look(&[], |node| node != "b", yes, late);
+        assert_eq!(taken(&coming), [false, true, false]);
+        coming.look(&[], no, no, late);
+        assert_eq!(taken(&coming), [false; 3]);
+    }
+
+    #[test]
+    fn a_node_that_is_gone_before_its_time_has_run_out_is_not_remembered() {
+        let start = clock::monotonic();
+        let mut coming = Coming::default();
+        coming.look(&[found("a")], |_| false, |_| true, start);
+        coming.look(&[], |_| false, |_| false, start + COMING);
+        assert!(!coming.is_taken("a"));
+    }
+}
