@@ -56,7 +56,7 @@ impl Coming {
     /// Whether placeholders are to keep away from it, though Muster does not know it.
     #[must_use]
     pub fn is_taken(&self, node: &str) -> bool {
-        self.late.contains(node)
+        self.late.contains(node) || self.since.contains_key(node)
     }
 }
 
@@ -73,6 +73,7 @@ mod tests {
             node: Some(node.to_owned()),
             is_going: false,
             has_ended: false,
+            away: BTreeSet::new(),
         }
     }
 
@@ -88,6 +89,7 @@ mod tests {
         let mut coming = Coming::default();
         coming.look(&all, no, yes, start);
         assert_eq!(coming.of_pools(), [("gpu".to_owned(), 3)].into());
+        assert!(coming.is_taken("a"));
         let joined = |node: &str| node == "c";
         coming.look(&[], joined, yes, start + COMING / 2);
         assert_eq!(counted(&coming), 2);

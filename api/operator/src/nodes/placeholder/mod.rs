@@ -21,13 +21,12 @@ use self::pod::{GROUP, POOL, There};
 use super::{Follower, all_in_muster};
 use crate::clock;
 use crate::error::Error;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
 use muster_model::node::NodeState;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Between two looks.
@@ -103,18 +102,18 @@ impl Placeholders {
         let is_there = |name: &str| names.contains(name);
         self.coming.look(&there, is_known, is_there, now);
         let coming = self.coming.of_pools();
-        let steps = steps::steps(&self.settings, &wanted, &coming, &there);
+        let hosts: BTreeSet<String> = nodes
+            .iter()
+            .filter(|node| is_known(&node.name_any()) || self.coming.is_taken(&node.name_any()))
+            .map(|node| pod::host(node))
+            .collect();
+        let steps = steps::steps(&self.settings, &wanted, &coming, &there, &hosts);
         for pod in steps.end {
             end(&api, &pod).await?;
         }
-        let known: Vec<&Node> = nodes
-            .iter()
-            .map(Arc::as_ref)
-            .filter(|node| is_known(&node.name_any()) || self.coming.is_taken(&node.name_any()))
-            .collect();
         for (pool, number) in steps.make {
             let of = (pool.as_str(), &self.settings.pools[&pool]);
-            let pod = pod::placeholder(&self.settings, of, number, &known, self.owner.as_ref());
+            let pod = pod::placeholder(&self.settings, of, number, &hosts, self.owner.as_ref());
             make(&api, &pod).await?;
         }
         Ok(())

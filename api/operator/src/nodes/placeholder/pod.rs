@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
+use std::collections::BTreeSet;
 
 /// The settings' group, on all of them.
 pub const GROUP: &str = "muster.dev/placeholder";
@@ -24,6 +25,8 @@ pub struct There {
     /// It is being deleted.
     pub is_going: bool,
     pub has_ended: bool,
+    /// The hosts that it keeps away from.
+    pub away: BTreeSet<String>,
 }
 
 impl There {
@@ -40,6 +43,7 @@ impl There {
             node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
             is_going: pod.metadata.deletion_timestamp.is_some(),
             has_ended: matches!(phase, Some("Succeeded" | "Failed")),
+            away: away(pod),
         }
     }
 }
@@ -50,13 +54,13 @@ pub fn name(settings: &Settings, pool: &str, number: u32) -> String {
     format!("{}-placeholder-{pool}-{number}", settings.group)
 }
 
-/// A pod of the pool that fits on no node of `known`: on those Muster has executors already, and what waits finds no room there.
+/// A pod of the pool that fits on none of `hosts`: on those Muster has executors already, and what waits finds no room there, or is about to have them.
 #[must_use]
 pub fn placeholder(
     settings: &Settings,
     (name_of_pool, pool): (&str, &Pool),
     number: u32,
-    known: &[&Node],
+    hosts: &BTreeSet<String>,
     owner: Option<&OwnerReference>,
 ) -> Pod {
     let mut pod = pool.pod.clone();
@@ -66,16 +70,13 @@ pub fn placeholder(
     let labels = pod.metadata.labels.get_or_insert_default();
     labels.insert(GROUP.to_owned(), settings.group.clone());
     labels.insert(POOL.to_owned(), name_of_pool.to_owned());
-    let mut hosts: Vec<String> = known.iter().map(|node| host(node)).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
     if hosts.is_empty() {
         return pod;
     }
     let elsewhere = NodeSelectorRequirement {
         key: HOST.to_owned(),
         operator: "NotIn".to_owned(),
-        values: Some(hosts),
+        values: Some(hosts.iter().cloned().collect()),
     };
     let spec = pod.spec.get_or_insert_default();
     let affinity: &mut Affinity = spec.affinity.get_or_insert_default();
@@ -96,8 +97,27 @@ pub fn placeholder(
     pod
 }
 
+fn away(pod: &Pod) -> BTreeSet<String> {
+    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
+    let of_nodes = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = of_nodes.and_then(|nodes| {
+        nodes
+            .required_during_scheduling_ignored_during_execution
+            .as_ref()
+    });
+    // They are the same in each term.
+    let term = required.and_then(|required| required.node_selector_terms.first());
+    let expressions = term.and_then(|term| term.match_expressions.as_ref());
+    let hosts = expressions
+        .into_iter()
+        .flatten()
+        .filter(|expression| expression.key == HOST && expression.operator == "NotIn")
+        .flat_map(|expression| expression.values.iter().flatten());
+    hosts.cloned().collect()
+}
+
 /// The label is the name on most clusters.
-fn host(node: &Node) -> String {
+pub fn host(node: &Node) -> String {
     let label = node.labels().get(HOST).cloned();
     label.unwrap_or_else(|| node.name_any())
 }

@@ -13,13 +13,15 @@ pub struct Steps {
 }
 
 /// `wanted` nodes of each pool; `coming` are those that have come up and that Muster does not know yet. A placeholder for which a node was
-/// found has done what it was there for: whatever it holds of that node, tasks are to have.
+/// found has done what it was there for: whatever it holds of that node, tasks are to have. One that does not keep away from all of `hosts` yet gives
+/// way to another that does, or it would go where no room is wanted.
 #[must_use]
 pub fn steps(
     settings: &Settings,
     wanted: &BTreeMap<String, u32>,
     coming: &BTreeMap<String, u32>,
     there: &[There],
+    hosts: &BTreeSet<String>,
 ) -> Steps {
     let mut steps = Steps::default();
     let mut taken: BTreeSet<&str> = BTreeSet::new();
@@ -29,7 +31,9 @@ pub fn steps(
         if pod.is_going {
             continue;
         }
-        if pod.has_ended || pod.node.is_some() || !settings.pools.contains_key(&pod.pool) {
+        let is_old = !pod.away.is_superset(hosts);
+        let is_done = pod.has_ended || pod.node.is_some();
+        if is_old || is_done || !settings.pools.contains_key(&pod.pool) {
             steps.end.push(pod.clone());
         } else {
             waiting.entry(&pod.pool).or_default().push(pod);
@@ -49,5 +53,7 @@ pub fn steps(
         let made = free.take(missing).map(|number| (pool.clone(), number));
         steps.make.extend(made);
     }
+    // A node that one of them has found is free for the others as soon as that one has ended.
+    steps.end.sort_by_key(|pod| pod.node.is_some());
     steps
 }

@@ -1,15 +1,15 @@
 //! Who needs nodes, which pods are made for that, and when they end. The rest is in the tests of [`super::wanted`].
 
 use super::demand::Demand;
-use super::pod::{There, name, placeholder};
+use super::pod::{There, host, name, placeholder};
 use super::settings::Settings;
-use super::steps::{Steps, steps};
+use super::steps::{self, Steps};
 use super::wanted::{Gang, Room};
 use crate::clock;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use muster_model::view::JobView;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 fn settings() -> Settings {
@@ -108,6 +108,7 @@ fn there(pool: &str, number: u32, node: Option<&str>) -> There {
         node: node.map(str::to_owned),
         is_going: false,
         has_ended: false,
+        away: BTreeSet::new(),
     }
 }
 
@@ -116,6 +117,16 @@ fn of(counts: &[(&str, u32)]) -> BTreeMap<String, u32> {
     counts
         .map(|(pool, count)| ((*pool).to_owned(), *count))
         .collect()
+}
+
+/// Where Muster has no nodes.
+fn steps(
+    settings: &Settings,
+    wanted: &BTreeMap<String, u32>,
+    coming: &BTreeMap<String, u32>,
+    there: &[There],
+) -> Steps {
+    steps::steps(settings, wanted, coming, there, &BTreeSet::new())
 }
 
 fn made(steps: &Steps) -> Vec<(&str, u32)> {
@@ -199,6 +210,36 @@ fn one_that_has_found_a_node_ends_and_none_is_made_in_its_place() {
     assert_eq!(made(&swept), [("gpu", 2), ("gpu", 3)]);
 }
 
+#[test]
+fn those_that_do_not_keep_away_from_a_node_that_has_come_give_way_before_it_is_free() {
+    let settings = settings();
+    let hosts = |hosts: &[&str]| -> BTreeSet<String> {
+        hosts.iter().map(|host| (*host).to_owned()).collect()
+    };
+    let mut pods = [
+        there("gpu", 0, Some("new")),
+        there("gpu", 1, None),
+        there("gpu", 2, None),
+    ];
+    pods[1].away = hosts(&["old"]);
+    // A node that is no more does no harm.
+    pods[2].away = hosts(&["new", "old", "older"]);
+    let now = hosts(&["new", "old"]);
+    let found = steps::steps(
+        &settings,
+        &of(&[("gpu", 3)]),
+        &of(&[("gpu", 1)]),
+        &pods,
+        &now,
+    );
+    assert_eq!(
+        ended(&found),
+        ["muster-placeholder-gpu-1", "muster-placeholder-gpu-0"]
+    );
+    // Under a name that is free at once.
+    assert_eq!(made(&found), [("gpu", 3)]);
+}
+
 fn node(name: &str, host: Option<&str>) -> Node {
     let mut node = Node::default();
     node.metadata.name = Some(name.to_owned());
@@ -217,10 +258,10 @@ fn terms(pod: &Pod) -> Value {
 fn it_fits_on_no_node_that_muster_has() {
     let mut settings = settings();
     let known = [node("b", Some("host-b")), node("a", None)];
-    let known: Vec<&Node> = known.iter().collect();
+    let known: BTreeSet<String> = known.iter().map(host).collect();
     let elsewhere =
         json!({ "key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["a", "host-b"] });
-    let made = |settings: &Settings, known: &[&Node]| {
+    let made = |settings: &Settings, known: &BTreeSet<String>| {
         let pool = ("gpu", &settings.pools["gpu"]);
         placeholder(settings, pool, 3, known, None)
     };
@@ -233,7 +274,8 @@ fn it_fits_on_no_node_that_muster_has() {
     );
     assert_eq!(There::of(&pod).name, "muster-placeholder-gpu-3");
     assert_eq!(There::of(&pod).pool, "gpu");
-    assert_eq!(terms(&made(&settings, &[])), Value::Null);
+    assert_eq!(There::of(&pod).away, known);
+    assert_eq!(terms(&made(&settings, &BTreeSet::new())), Value::Null);
     // Beside what the pool's pods ask for, in each of its terms.
     let zone = |zone: &str| json!({ "matchExpressions": [{ "key": "zone", "operator": "In", "values": [zone] }] });
     let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [zone("x"), zone("y")] } } });
