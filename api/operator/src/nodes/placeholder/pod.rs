@@ -3,8 +3,9 @@
 use super::settings::{Pool, Settings};
 use k8s_openapi::api::core::v1::{
     Affinity, Node, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod,
+    PodAffinityTerm, PodAntiAffinity,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::ResourceExt as _;
 use std::collections::BTreeSet;
 
@@ -70,6 +71,13 @@ pub fn placeholder(
     let labels = pod.metadata.labels.get_or_insert_default();
     labels.insert(GROUP.to_owned(), settings.group.clone());
     labels.insert(POOL.to_owned(), name_of_pool.to_owned());
+    let spec = pod.spec.get_or_insert_default();
+    let affinity: &mut Affinity = spec.affinity.get_or_insert_default();
+    let apart: &mut PodAntiAffinity = affinity.pod_anti_affinity.get_or_insert_default();
+    apart
+        .required_during_scheduling_ignored_during_execution
+        .get_or_insert_default()
+        .push(from_each_other(settings));
     if hosts.is_empty() {
         return pod;
     }
@@ -78,8 +86,6 @@ pub fn placeholder(
         operator: "NotIn".to_owned(),
         values: Some(hosts.iter().cloned().collect()),
     };
-    let spec = pod.spec.get_or_insert_default();
-    let affinity: &mut Affinity = spec.affinity.get_or_insert_default();
     let nodes: &mut NodeAffinity = affinity.node_affinity.get_or_insert_default();
     let required: &mut NodeSelector = nodes
         .required_during_scheduling_ignored_during_execution
@@ -95,6 +101,18 @@ pub fn placeholder(
         expressions.push(elsewhere.clone());
     }
     pod
+}
+
+/// Each stands for a node of its own, however little it asks for.
+fn from_each_other(settings: &Settings) -> PodAffinityTerm {
+    PodAffinityTerm {
+        topology_key: HOST.to_owned(),
+        label_selector: Some(LabelSelector {
+            match_labels: Some([(GROUP.to_owned(), settings.group.clone())].into()),
+            ..LabelSelector::default()
+        }),
+        ..PodAffinityTerm::default()
+    }
 }
 
 fn away(pod: &Pod) -> BTreeSet<String> {

@@ -255,6 +255,29 @@ fn terms(pod: &Pod) -> Value {
 }
 
 #[test]
+fn each_stands_for_a_node_of_its_own_however_little_it_asks_for() {
+    let mut settings = settings();
+    let apart = |settings: &Settings| {
+        let pool = ("gpu", &settings.pools["gpu"]);
+        let pod = placeholder(settings, pool, 3, &BTreeSet::new(), None);
+        let spec = json!(pod)["spec"].clone();
+        spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            .clone()
+    };
+    let each_other = json!({
+        "labelSelector": { "matchLabels": { "muster.dev/placeholder": "muster" } }, "topologyKey": "kubernetes.io/hostname",
+    });
+    assert_eq!(apart(&settings), json!([each_other]));
+    // Beside what the pool's pods keep away from.
+    let others = json!({ "labelSelector": {}, "topologyKey": "zone" });
+    let affinity = json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [others] } });
+    let pool = settings.pools.get_mut("gpu").expect("a pool");
+    let spec = pool.pod.spec.as_mut().expect("a spec");
+    spec.affinity = serde_json::from_value(affinity).expect("an affinity");
+    assert_eq!(apart(&settings), json!([others, each_other]));
+}
+
+#[test]
 fn it_fits_on_no_node_that_muster_has() {
     let mut settings = settings();
     let known = [node("b", Some("host-b")), node("a", None)];
