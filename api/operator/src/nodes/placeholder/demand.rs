@@ -10,7 +10,7 @@ use muster_model::wait::Wait;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Of each tenant: 5,000 jobs want more nodes than anybody gives.
+/// Of each tenant: 5,000 jobs want more nodes than anybody gives. They are the newest, as the interface lists them in no other order.
 const PAGES: u32 = 10;
 const PAGE: u32 = 500;
 

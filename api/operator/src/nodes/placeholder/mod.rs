@@ -29,8 +29,10 @@ use muster_model::node::NodeState;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Between two looks.
+/// Between two looks, at least.
 const LOOK: Duration = Duration::from_secs(3);
+/// A look takes a fifth of the time at most: all that waits is listed, of all tenants.
+const REST: u32 = 4;
 
 /// What is kept between two looks. All of it is found again by the next operator, at the cost of one pod too many for a moment.
 #[derive(Debug)]
@@ -59,9 +61,11 @@ impl Placeholders {
             return;
         }
         loop {
+            let start = clock::monotonic();
             let looked = self.look(follower).await;
             crate::operator::told("Placeholder", looked);
-            tokio::time::sleep(LOOK).await;
+            let took = clock::monotonic().saturating_duration_since(start);
+            tokio::time::sleep(rest(took)).await;
         }
     }
 
@@ -118,6 +122,11 @@ impl Placeholders {
         }
         Ok(())
     }
+}
+
+/// After a look that took so long.
+fn rest(took: Duration) -> Duration {
+    LOOK.max(took * REST)
 }
 
 async fn make(api: &Api<Pod>, pod: &Pod) -> Result<(), Error> {

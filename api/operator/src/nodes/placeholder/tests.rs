@@ -100,6 +100,13 @@ fn who_waits_for_something_else_needs_no_nodes() {
     assert!(!needs("suspended", "run", &for_gpus()));
 }
 
+#[test]
+fn looks_that_take_long_are_further_apart() {
+    let second = Duration::from_secs(1);
+    assert_eq!(super::rest(second / 2), 3 * second);
+    assert_eq!(super::rest(2 * second), 8 * second);
+}
+
 fn there(pool: &str, number: u32, node: Option<&str>) -> There {
     There {
         name: name(&settings(), pool, number),
