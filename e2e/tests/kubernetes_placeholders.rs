@@ -129,6 +129,7 @@ async fn a_placeholder_stands_for_a_node_until_one_has_come_or_nothing_waits() {
     let wide = story.submit("wide", 1).await;
     let made = story.until_there_are(1).await;
     is_right(&made[0]);
+    assert_eq!(keeps_away_from(&made[0]), ["node-1"]);
     story.there_stay(1).await;
     // The autoscaler has made a node, whose executor is not up yet.
     story.kubernetes.add_node("node-2");
@@ -138,7 +139,8 @@ async fn a_placeholder_stands_for_a_node_until_one_has_come_or_nothing_waits() {
     // For more than that node holds there is another.
     story.cancel(wide).await;
     let wider = story.submit("wider", 2).await;
-    let _ = story.until_there_are(1).await;
+    let made = story.until_there_are(1).await;
+    assert_eq!(keeps_away_from(&made[0]), ["node-1", "node-2"]);
     story.there_stay(1).await;
     story.cancel(wider).await;
     let _ = story.until_there_are(0).await;
@@ -156,9 +158,18 @@ fn is_right(pod: &Value) {
     assert_eq!(metadata["labels"]["muster-pool"], "cpu");
     assert_eq!(spec["priority"], -10);
     assert_eq!(spec["preemptionPolicy"], "Never");
-    let terms = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    let apart =
+        &spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0];
+    assert_eq!(apart["topologyKey"], "kubernetes.io/hostname");
+    let other = &apart["labelSelector"]["matchLabels"]["muster.dev/placeholder"];
+    assert_eq!(*other, metadata["labels"]["muster.dev/placeholder"]);
+}
+
+fn keeps_away_from(pod: &Value) -> Vec<&str> {
+    let terms = &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         ["nodeSelectorTerms"];
     let elsewhere = &terms[0]["matchExpressions"][0];
     assert_eq!(elsewhere["operator"], "NotIn");
-    assert_eq!(elsewhere["values"], serde_json::json!(["node-1"]));
+    let hosts = elsewhere["values"].as_array().expect("a list");
+    hosts.iter().filter_map(Value::as_str).collect()
 }
