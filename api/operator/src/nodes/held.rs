@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use std::collections::BTreeMap;
 
 /// On all pods of a release.
-const INSTANCE: &str = "app.kubernetes.io/instance";
+pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
 /// Of tasks' pods, and of executors' and placeholders, of whichever release.
 const OWN_PODS: [&str; 2] = ["muster.dev/group", "muster-pool"];
 /// An init container of this policy goes on beside the others.

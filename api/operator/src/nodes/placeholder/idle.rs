@@ -2,15 +2,13 @@
 
 use super::pod::{GROUP, POOL};
 use super::settings::{Pool, Settings};
+use crate::nodes::held::INSTANCE;
 use crate::nodes::{BEFORE_PART, in_muster};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use muster_model::node::{Closed, NodeState, Notice};
 use muster_model::view::NodeView;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// On all pods of a release.
-const INSTANCE: &str = "app.kubernetes.io/instance";
 
 /// How many nodes of each pool stand idle; `pods` are the executors' and others, which say what node is of which pool.
 #[must_use]
