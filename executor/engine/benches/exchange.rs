@@ -14,6 +14,8 @@
 mod limited;
 #[path = "shared/noise.rs"]
 mod noise;
+#[path = "exchange/there_and_back.rs"]
+mod there_and_back;
 
 use muster_engine::assign::Piece;
 use muster_engine::checkpoint::Contents;
@@ -26,15 +28,13 @@ use muster_engine::pages;
 use muster_engine::shard::{Exchange, Identity, Recipe, Shard};
 use muster_engine::stop::StopFlag;
 use muster_engine::wire::hello::{Guest, Hello, StepStats};
-use muster_engine::wire::{Connection, Kind, WireError};
 use muster_engine::worker::{self, Address, Reply, Reporter, Shards, Surroundings, first_view};
 use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::place::Place;
 use muster_model::spec::{self, Consistency, JobSpec};
 use muster_model::task::Role;
-use std::io::{self, IoSlice, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -49,7 +49,7 @@ const SHARD: TaskId = TaskId(Uuid::from_u128(2));
 
 fn main() {
     if std::env::args().any(|argument| argument == "wire") {
-        say_exchanged(&exchanged_rows());
+        there_and_back::say(&there_and_back::rows());
         return;
     }
     if std::env::args().any(|argument| argument == "codecs") {
@@ -61,7 +61,7 @@ fn main() {
         return;
     }
     // The tasks' own log lines go to standard output too, so the tables wait until everything has run.
-    let exchanged = exchanged_rows();
+    let exchanged = there_and_back::rows();
     let data = tempfile::tempdir().expect("a folder for the data set");
     noise::write_images(&data.path().join("fashion-mnist"));
     let mlp = serde_json::json!({ "kind": "mlp", "hidden": [128] });
@@ -73,7 +73,7 @@ fn main() {
     let compressed = compressed_rows();
     say_limited(&limited::rows());
     say_compressed(&compressed);
-    say_exchanged(&exchanged);
+    there_and_back::say(&exchanged);
     println!();
     println!("training, one worker and one shard, one thread each");
     println!(
@@ -81,17 +81,6 @@ fn main() {
         "model", "bare ex/s", "worker ex/s", "ratio"
     );
     println!("{}", training.join("\n"));
-}
-
-fn say_exchanged(rows: &[String]) {
-    println!(
-        "\nthere and back over loopback: bare, in frames, push + pull with one shard; as shares of bare"
-    );
-    println!(
-        "{:>10} {:>10} {:>8} {:>11} {:>8} {:>8} {:>8} {:>8}",
-        "MB/way", "bare GB/s", "frames", "frames CPU", "SGD", "SGD CPU", "Adam", "Adam CPU"
-    );
-    println!("{}", rows.join("\n"));
 }
 
 fn say_compressed(rows: &[String]) {
@@ -112,60 +101,6 @@ fn say_limited(rows: &[String]) {
         "MB/s", "at once ms", "as ready", "by need", "vs at once", "vs as ready"
     );
     println!("{}", rows.join("\n"));
-}
-
-fn exchanged_rows() -> Vec<String> {
-    [1, 16, 64].into_iter().map(exchange_row).collect()
-}
-
-fn exchange_row(megabytes: usize) -> String {
-    let size = (megabytes << 20) / 4;
-    let mut bare = Bare::start(size);
-    let mut frames = Frames::start(size);
-    let mut with_sgd = Link::start(size, sgd());
-    let mut with_adam = Link::start(
-        size,
-        spec::Optimizer::Adam {
-            learning_rate: 0.1,
-            beta1: 0.9,
-            beta2: 0.999,
-            epsilon: 1e-8,
-            weight_decay: 0.0,
-            decoupled: false,
-        },
-    );
-    let mut sides: [&mut dyn FnMut(); 4] = [
-        &mut || bare.round(),
-        &mut || frames.round(),
-        &mut || with_sgd.round(),
-        &mut || with_adam.round(),
-    ];
-    let rounds = (512 / megabytes).clamp(16, 200);
-    let mut seconds: [Vec<f64>; 4] = Default::default();
-    let mut cpu: [Vec<f64>; 4] = Default::default();
-    for round in 0..rounds {
-        for (side, (seconds, cpu)) in sides.iter_mut().zip(seconds.iter_mut().zip(&mut cpu)) {
-            let (began, before) = (Instant::now(), process_cpu());
-            side();
-            // The first rounds touch fresh memory and grow socket buffers.
-            if round >= rounds / 4 {
-                seconds.push(began.elapsed().as_secs_f64());
-                cpu.push(process_cpu() - before);
-            }
-        }
-    }
-    let [bare, frames, sgd, adam] = seconds.map(median);
-    let [bare_cpu, frames_cpu, sgd_cpu, adam_cpu] = cpu.map(median);
-    let rate = 2.0 * size as f64 * 4.0 / bare / 1e9;
-    format!(
-        "{megabytes:>10} {rate:>10.2} {:>8.2} {:>11.2} {:>8.2} {:>8.2} {:>8.2} {:>8.2}",
-        bare / frames,
-        frames_cpu / bare_cpu,
-        bare / sgd,
-        sgd_cpu / bare_cpu,
-        bare / adam,
-        adam_cpu / bare_cpu
-    )
 }
 
 /// Over a wire of 1 Gbit/s each way for each worker, and over loopback itself.
@@ -328,158 +263,6 @@ fn sgd() -> spec::Optimizer {
         momentum: 0.0,
         nesterov: false,
         weight_decay: 0.0,
-    }
-}
-
-/// The same bytes there and back through TCP, by vectored writes and reads into a buffer that stays; with the data plane's
-/// options, without pacing among them.
-struct Bare {
-    stream: TcpStream,
-    values: Vec<f32>,
-}
-
-impl Bare {
-    fn start(size: usize) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("its address");
-        thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("the other side");
-            set_up(&stream);
-            let mut values: Vec<f32> = pages::zeros(size);
-            while stream
-                .read_exact(bytemuck::cast_slice_mut(&mut values))
-                .is_ok()
-            {
-                if write(&mut stream, &values).is_err() {
-                    return;
-                }
-            }
-        });
-        let stream = TcpStream::connect(address).expect("loopback");
-        set_up(&stream);
-        Self {
-            stream,
-            values: pages::zeros(size),
-        }
-    }
-
-    fn round(&mut self) {
-        write(&mut self.stream, &self.values).expect("send");
-        self.stream
-            .read_exact(bytemuck::cast_slice_mut(&mut self.values))
-            .expect("receive");
-    }
-}
-
-/// As [`Bare`], by the data plane's frames.
-struct Frames {
-    connection: Connection,
-    values: Vec<f32>,
-}
-
-impl Frames {
-    fn start(size: usize) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("its address");
-        thread::spawn(move || {
-            let (stream, _) = listener.accept().expect("the other side");
-            let mut connection = Connection::new(stream).expect("options");
-            let mut values = pages::zeros(size);
-            while receive(&mut connection, &mut values).is_ok() {
-                let sent = connection.send(Kind::Parameters, 0, &[], &[&values]);
-                if sent.is_err() {
-                    return;
-                }
-            }
-        });
-        let stream = TcpStream::connect(address).expect("loopback");
-        Self {
-            connection: Connection::new(stream).expect("options"),
-            values: pages::zeros(size),
-        }
-    }
-
-    fn round(&mut self) {
-        let sent = self.connection.send(Kind::Push, 0, &[], &[&self.values]);
-        sent.expect("send");
-        receive(&mut self.connection, &mut self.values).expect("receive");
-    }
-}
-
-fn receive(connection: &mut Connection, values: &mut [f32]) -> Result<(), WireError> {
-    let header = connection.receive()?;
-    connection.receive_payload(header, &mut [values])
-}
-
-/// The options belong to the socket and stay when the duplicate goes.
-fn set_up(stream: &TcpStream) {
-    let duplicate = stream.try_clone().expect("a descriptor");
-    drop(Connection::new(duplicate).expect("options"));
-}
-
-fn write(stream: &mut TcpStream, values: &[f32]) -> io::Result<()> {
-    let mut slices: &mut [IoSlice<'_>] = &mut [IoSlice::new(bytemuck::cast_slice(values))];
-    while !slices.is_empty() {
-        let count = stream.write_vectored(slices)?;
-        IoSlice::advance_slices(&mut slices, count);
-    }
-    Ok(())
-}
-
-/// A worker's connection to a shard, without a model.
-struct Link {
-    shards: Shards,
-    gradients: Vec<f32>,
-    parameters: Vec<f32>,
-    step: u64,
-}
-
-impl Link {
-    fn start(size: usize, optimizer: spec::Optimizer) -> Self {
-        let address = start_shard(document::constant(&optimizer), size, 1);
-        let hello = Hello {
-            job_id: JobId(Uuid::nil()),
-            secret: SECRET.to_owned(),
-            task_id: WORKER,
-            guest: Guest::Chief,
-            to: None,
-            says_held: false,
-        };
-        let addresses: [Address; 1] = [(SHARD, address)];
-        let mut shards =
-            Shards::join(&addresses, size, &hello).expect("the shard lets its worker in");
-        let contents = Contents {
-            parameters: vec![0.0; size],
-            state: vec![vec![0.0; size]; document::state_planes(&optimizer).len()],
-            extras: Vec::new(),
-        };
-        let all = Piece {
-            offset: 0,
-            len: size,
-        };
-        let view = first_view(1, vec![WORKER], &addresses, &[all]);
-        shards
-            .begin(view, 0, 0, &contents)
-            .expect("the shard takes its content");
-        Self {
-            shards,
-            gradients: vec![0.5; size],
-            parameters: vec![0.0; size],
-            step: 0,
-        }
-    }
-
-    fn round(&mut self) {
-        let (gradients, parameters) = (&self.gradients, &mut self.parameters);
-        let reply = self.shards.push_pull(
-            self.step,
-            StepStats::default(),
-            gradients,
-            parameters,
-            &|| true,
-        );
-        assert!(matches!(reply, Ok(Reply::Parameters { .. })));
-        self.step += 1;
     }
 }
 
