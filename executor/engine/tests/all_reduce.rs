@@ -158,24 +158,32 @@ fn every_codec_learns_as_much_between_two_workers() {
     }
 }
 
-/// Two buckets, which travel while the backward pass goes on.
+/// Two buckets, which travel while the backward pass goes on. By one bit a number so short a training ends anywhere from 48 to 76 %, by the seed
+/// and by how sums are rounded, so it is compared with itself.
 #[test]
 fn a_killed_worker_costs_a_compressed_job_no_more() {
-    let rig = Rig::new();
-    let compression = json!({ "codec": { "kind": "one_bit" } });
-    let exchange = json!({ "topology": "all_reduce", "compression": compression });
-    let engine = json!({
-        "model": { "kind": "mlp", "hidden": [1024, 1024] },
-        "optimizer": { "kind": "sgd", "learning_rate": 0.05, "momentum": 0.9 },
-    });
-    let document = json!({ "engine": engine, "exchange": exchange, "stop": { "steps": 120 } });
-    let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, spec(document)));
-    crew.wait_for_step(20);
-    crew.tasks[1].signal("KILL");
-    assert_eq!(crew.wait(), [0, -1, 0], "{}", crew.logs());
-    agree(&crew);
-    let accuracy = last_accuracy(&mut crew, 120);
-    assert!(accuracy > 0.6, "{accuracy}");
+    let accuracy = |is_killed: bool| {
+        let rig = Rig::new();
+        let compression = json!({ "codec": { "kind": "one_bit" } });
+        let exchange = json!({ "topology": "all_reduce", "compression": compression });
+        let engine = json!({
+            "model": { "kind": "mlp", "hidden": [1024, 1024] },
+            "optimizer": { "kind": "sgd", "learning_rate": 0.05, "momentum": 0.9 },
+        });
+        let document = json!({ "engine": engine, "exchange": exchange, "stop": { "steps": 120 } });
+        let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, spec(document)));
+        if is_killed {
+            crew.wait_for_step(20);
+            crew.tasks[1].signal("KILL");
+        }
+        let killed = if is_killed { -1 } else { 0 };
+        assert_eq!(crew.wait(), [0, killed, 0], "{}", crew.logs());
+        agree(&crew);
+        last_accuracy(&mut crew, 120)
+    };
+    let (whole, killed) = (accuracy(false), accuracy(true));
+    assert!(whole > 0.3, "of ten classes: {whole}");
+    assert!(killed > whole - 0.2, "{killed}, undisturbed {whole}");
 }
 
 #[test]
