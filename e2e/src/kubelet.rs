@@ -1,6 +1,10 @@
-//! A stand-in for the kubelet: it watches the Pods that are bound to its nodes, runs their commands as real processes, each pod in a process
-//! namespace of its own, and reports their status as a kubelet does. It starts one container a pod, mounts only host paths where they are,
-//! and pulls no image: what runs is what the command names.
+//! A stand-in for the kubelets of all nodes: it watches the Pods that are bound to one, runs their commands as real processes, each pod in a
+//! process namespace of its own, and reports their status as a kubelet does. It starts one container a pod, mounts only host paths where they
+//! are, and pulls no image: what runs is what the command names. It has one watch, however many nodes there are.
+
+mod devices;
+
+use self::devices::Devices;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
@@ -43,15 +47,16 @@ struct Shared {
     is_slow: AtomicBool,
     /// Names of pods to be killed as the kernel does for want of memory.
     greedy: Mutex<BTreeSet<String>>,
+    devices: Arc<Devices>,
 }
 
 impl Kubelet {
-    /// Of these nodes. `folder` is for its logs.
+    /// `folder` is for its logs.
     ///
     /// # Panics
     /// When it cannot speak to the API server.
     #[must_use]
-    pub fn start(kubeconfig: &Path, folder: &Path, nodes: Vec<String>) -> Self {
+    pub fn start(kubeconfig: &Path, folder: &Path) -> Self {
         let folder = folder.join("pods");
         std::fs::create_dir_all(&folder).expect("our own folder");
         let shared = Arc::new(Shared {
@@ -71,9 +76,7 @@ impl Kubelet {
                     .await
                     .expect("settings of kubectl's kind");
                 let client = Client::try_from(config).expect("a client");
-                for node in nodes {
-                    tokio::spawn(stand_in(client.clone(), node, Arc::clone(&of_thread)));
-                }
+                tokio::spawn(stand_in(client, of_thread));
                 let _ = told.await;
             });
         });
@@ -92,6 +95,12 @@ impl Kubelet {
     /// From now on no container is ever made, as where a volume cannot be mounted, or all again.
     pub fn makes_containers(&self, makes: bool) {
         self.shared.is_slow.store(!makes, Ordering::Relaxed);
+    }
+
+    /// The most GPUs that pods with living processes have held on one node at one time, of each node.
+    #[must_use]
+    pub fn most_gpus_held(&self) -> BTreeMap<String, u64> {
+        self.shared.devices.most()
     }
 
     /// Kills every process of this pod at once and says that it was for its memory.
@@ -115,9 +124,9 @@ impl Shared {
     }
 }
 
-async fn stand_in(client: Client, node: String, shared: Arc<Shared>) {
+async fn stand_in(client: Client, shared: Arc<Shared>) {
     use futures::StreamExt as _;
-    let config = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
+    let config = watcher::Config::default().fields("spec.nodeName!=");
     let events = watcher::watcher(Api::<Pod>::all(client.clone()), config).default_backoff();
     let mut events = std::pin::pin!(events);
     let mut known: BTreeMap<String, Arc<Deletion>> = BTreeMap::new();
@@ -217,6 +226,7 @@ impl Carried {
             self.deletion.asked().await;
             return;
         }
+        let held = self.shared.devices.held_by(&self.pod);
         let mut child = match self.spawn() {
             Ok(child) => child,
             Err(words) => {
@@ -226,6 +236,7 @@ impl Carried {
         };
         self.say("Running", &json!({ "running": {} }), true).await;
         let (status, reason) = self.to_the_end(&mut child).await;
+        drop(held);
         let code = status
             .code()
             .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));

@@ -1,4 +1,4 @@
-//! What carries tasks that are pods: an API server, a kubelet of our own for every node of the cluster, and the settings of executors that
+//! What carries tasks that are pods: an API server, a kubelet of our own for the nodes of the cluster, and the settings of executors that
 //! have the chart's role and no other right.
 
 use crate::kubelet::Kubelet;
@@ -31,15 +31,14 @@ impl Carriers {
     pub async fn start(data: &Path, datasets: &Path, nodes: u32) -> Self {
         let kubernetes = Kubernetes::start().await;
         let allowed = kubernetes.admit_executors();
-        let names: Vec<String> = (1..=nodes).map(|number| format!("node-{number}")).collect();
-        for name in &names {
-            kubernetes.add_node(name);
+        for number in 1..=nodes {
+            kubernetes.add_node(&format!("node-{number}"));
         }
         // Of no node: Kubernetes has no scheduler here, and nobody starts it.
         kubernetes.applied(&format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: {OWN_POD}, namespace: {NAMESPACE}}}, spec: {{containers: [{{name: executor, image: none}}]}}}}"
         ));
-        let kubelet = Kubelet::start(&kubernetes.admin_config(), kubernetes.folder(), names);
+        let kubelet = Kubelet::start(&kubernetes.admin_config(), kubernetes.folder());
         let template = kubernetes.folder().join("template.yaml");
         std::fs::write(&template, of_tasks(data, datasets).to_string()).expect("our own folder");
         Self {

@@ -1,0 +1,65 @@
+//! What a node's device plugin has given to pods: counted where their processes live, whatever anybody else believes is free.
+
+use k8s_openapi::api::core::v1::Pod;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Of whole GPUs; other resources are not counted.
+const RESOURCE: &str = "nvidia.com/gpu";
+
+/// Of all nodes.
+#[derive(Debug, Default)]
+pub(super) struct Devices(Mutex<BTreeMap<String, Given>>);
+
+#[derive(Debug, Default)]
+struct Given {
+    now: u64,
+    most: u64,
+}
+
+/// What one pod has, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    devices: Arc<Devices>,
+    node: String,
+    count: u64,
+}
+
+impl Devices {
+    pub(super) fn held_by(self: &Arc<Self>, pod: &Pod) -> Held {
+        let spec = pod.spec.as_ref().expect("the server checks it");
+        let node = spec.node_name.clone().unwrap_or_default();
+        let limits = spec.containers[0].resources.as_ref();
+        let limit = limits.and_then(|limits| limits.limits.as_ref()?.get(RESOURCE));
+        let count = limit.map_or(0, |limit| limit.0.parse().expect("GPUs are whole"));
+        let mut given = self.lock();
+        let of_node = given.entry(node.clone()).or_default();
+        of_node.now += count;
+        of_node.most = of_node.most.max(of_node.now);
+        Held {
+            devices: Arc::clone(self),
+            node,
+            count,
+        }
+    }
+
+    pub(super) fn most(&self) -> BTreeMap<String, u64> {
+        let given = self.lock();
+        let given = given.iter();
+        given
+            .map(|(node, given)| (node.clone(), given.most))
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Given>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(given) = self.devices.lock().get_mut(&self.node) {
+            given.now -= self.count;
+        }
+    }
+}
