@@ -1,11 +1,12 @@
 //! A stand-in for the kubelets of all nodes: it watches the Pods that are bound to one, runs their commands as real processes, each pod in a
-//! process namespace of its own, and reports their status as a kubelet does. It starts one container a pod, mounts only host paths where they
-//! are, and pulls no image: what runs is what the command names. It has one watch, however many nodes there are.
+//! process namespace of its own, and reports their status as a kubelet does. It starts one container a pod, mounts what `volumes`
+//! knows, and pulls no image: what runs is what the command names. It has one watch, however many nodes there are.
 
 mod devices;
+mod volumes;
 
 use self::devices::Devices;
-
+use self::volumes::Prepared;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -226,8 +227,18 @@ impl Carried {
             self.deletion.asked().await;
             return;
         }
+        let client = self.api.clone().into_client();
+        let prepared = match volumes::prepare(&client, &self.pod, &self.shared.folder).await {
+            Ok(prepared) => prepared,
+            Err(words) => {
+                let waiting = json!({ "waiting": { "reason": "CreateContainerConfigError", "message": words } });
+                self.say("Pending", &waiting, false).await;
+                self.deletion.asked().await;
+                return;
+            }
+        };
         let held = self.shared.devices.held_by(&self.pod);
-        let mut child = match self.spawn() {
+        let mut child = match self.spawn(&prepared) {
             Ok(child) => child,
             Err(words) => {
                 let ended = json!({ "terminated": { "exitCode": 128, "reason": "StartError", "message": words } });
@@ -278,26 +289,19 @@ impl Carried {
         }
     }
 
-    fn spawn(&self) -> Result<Child, String> {
+    fn spawn(&self, prepared: &Prepared) -> Result<Child, String> {
         let spec = self.pod.spec.as_ref().expect("the server checks it");
         let container = &spec.containers[0];
-        for mount in container.volume_mounts.iter().flatten() {
-            let volumes = spec.volumes.iter().flatten();
-            let volume = volumes
-                .into_iter()
-                .find(|volume| volume.name == mount.name)
-                .and_then(|volume| volume.host_path.as_ref());
-            if volume.is_none_or(|host| host.path != mount.mount_path) {
-                return Err(format!("cannot mount {} there", mount.name));
-            }
-        }
-        let environment = environment(container);
+        let environment = environment(container, &prepared.variables);
         let words = container.command.iter().chain(&container.args).flatten();
         let words: Vec<String> = words.map(|word| expanded(word, &environment)).collect();
         let log = std::fs::File::create(self.log()).map_err(|error| error.to_string())?;
         let errors = log.try_clone().map_err(|error| error.to_string())?;
         Command::new("unshare")
             .args(["--pid", "--fork", "--mount-proc", "--kill-child", "--"])
+            .args(["/bin/sh", "-c", volumes::MOUNTING, "sh"])
+            .args(prepared.mounts.iter().flatten())
+            .arg("--")
             .args(words)
             .env_clear()
             .envs(environment)
@@ -354,7 +358,10 @@ impl Carried {
 }
 
 /// What the image would give, and over it what the pod says.
-fn environment(container: &Container) -> BTreeMap<String, String> {
+fn environment(
+    container: &Container,
+    secret: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     let mut environment = BTreeMap::from([
         ("PATH".to_owned(), std::env::var("PATH").expect("PATH")),
         ("HOME".to_owned(), "/tmp".to_owned()),
@@ -368,6 +375,7 @@ fn environment(container: &Container) -> BTreeMap<String, String> {
         let value = match field {
             Some("status.podIP") => POD_IP.to_owned(),
             Some(other) => panic!("the stand-in knows no {other}"),
+            None if secret.contains_key(&variable.name) => secret[&variable.name].clone(),
             None => expanded(variable.value.as_deref().unwrap_or_default(), &environment),
         };
         environment.insert(variable.name.clone(), value);

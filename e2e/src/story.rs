@@ -125,3 +125,29 @@ pub fn every_round_replays(cluster: &Cluster) {
         "{said}"
     );
 }
+
+/// What the newest task of that name has written; waits until it is there, since logs come apart from the end.
+///
+/// # Panics
+/// When there is no such task, or nothing comes of it.
+pub async fn log(cluster: &Cluster, job: JobId, name: &str) -> String {
+    let tasks = cluster.client().tasks(job).await.expect("tasks");
+    let task: TaskView = tasks
+        .into_iter()
+        .filter(|task| task.name == name)
+        .max_by_key(|task| task.revision)
+        .unwrap_or_else(|| panic!("no {name}"));
+    for _ in 0..100 {
+        let output = cluster
+            .muster()
+            .args(["logs", &job.to_string(), "--task", &task.name])
+            .output()
+            .expect("muster runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !text.trim().is_empty() {
+            return text;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    panic!("{name} has no log");
+}

@@ -1,11 +1,11 @@
 //! Users' own programs, from `muster submit` to the last line of their logs.
 
 use muster_e2e::cluster::{Cluster, Options};
-use muster_e2e::story::no_gpu_was_held_twice;
+use muster_e2e::story::{log, no_gpu_was_held_twice};
 use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::{JobPhase, RequeueCause};
-use muster_model::view::{JobView, TaskView};
+use muster_model::view::JobView;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -303,29 +303,6 @@ fn document(text: &str, variables: &[(&str, &str)], files: &[(&str, &str)]) -> s
         document["command"]["files"][name] = serde_json::json!(text);
     }
     document
-}
-
-/// The newest of that name; waits until the log is there, which comes apart from the end.
-async fn log(cluster: &Cluster, job: JobId, name: &str) -> String {
-    let tasks = cluster.client().tasks(job).await.expect("tasks");
-    let task: TaskView = tasks
-        .into_iter()
-        .filter(|task| task.name == name)
-        .max_by_key(|task| task.revision)
-        .unwrap_or_else(|| panic!("no {name}"));
-    for _ in 0..100 {
-        let output = cluster
-            .muster()
-            .args(["logs", &job.to_string(), "--task", &task.name])
-            .output()
-            .expect("muster runs");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        if !text.trim().is_empty() {
-            return text;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
-    panic!("{name} has no log");
 }
 
 /// A program that `make test` has found or installed, from the variable that names it.

@@ -281,7 +281,7 @@ metadata: { name: vision, labels: { muster.dev/tenant: research } }
         "research",
         "--type=merge",
         "-p",
-        r#"{"spec":{"quota":{"gpus":5}}}"#,
+        r#"{"spec":{"quota":{"gpus":5},"pods":{"secrets":["words"]}}}"#,
     ]);
     let mut waited = Duration::ZERO;
     loop {
@@ -290,7 +290,7 @@ metadata: { name: vision, labels: { muster.dev/tenant: research } }
             .iter()
             .find(|tenant| tenant.name == "research")
             .expect("it was made");
-        if research.gpu_quota == Some(5) {
+        if research.gpu_quota == Some(5) && research.pods.secrets == ["words"] {
             return;
         }
         assert!(waited < PATIENCE, "{research:?}");

@@ -42,7 +42,7 @@ async fn by_three_tenants_the_cluster_is_shared_and_every_decision_has_its_reaso
     // Whether it makes room for others by itself is again the measurements' to say; below a lowered quota it must.
     let quota = |gpus| TenantChange {
         gpu_quota: Some(gpus),
-        weight: None,
+        ..TenantChange::default()
     };
     let admin = cluster.client();
     admin
@@ -122,6 +122,7 @@ async fn tenant(cluster: &Cluster, name: &str) -> Client {
         name: name.to_owned(),
         gpu_quota: None,
         weight: 1.0,
+        pods: muster_model::tenant::TenantPods::default(),
     };
     admin.create_tenant(&new).await.expect("a new tenant");
     let token = NewToken {

@@ -39,6 +39,9 @@ pub enum ExecutorError {
         #[source]
         source: Box<crate::runtime::TemplateError>,
     },
+    /// What the job's document wants of its pod does not go together with what every task's pod has.
+    #[error(transparent)]
+    PodPath(#[from] crate::runtime::PathTaken),
     #[error("the API server of Kubernetes: cannot {tried}")]
     Kubernetes {
         tried: &'static str,

@@ -6,8 +6,10 @@ use muster_core::plan::{Action as Planned, Plan, PlannedTask};
 use muster_core::snapshot as core;
 use muster_model::id::TaskId;
 use muster_model::job::JobState;
+use muster_model::node::Node;
 use muster_model::pace::{Pace, Watch};
 use muster_model::spec::BatchRule;
+use muster_model::task::Task;
 use muster_store::fault::Charge;
 use muster_store::plan as store;
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,7 +116,7 @@ struct Told {
     guests: BTreeSet<TaskId>,
 }
 
-fn task(task: muster_model::task::Task, told: &Told) -> core::Task {
+fn task(task: Task, told: &Told) -> core::Task {
     core::Task {
         pace: told.paces.get(&task.id).copied(),
         lane: u32::from(told.guests.contains(&task.id)),
@@ -127,7 +129,7 @@ fn task(task: muster_model::task::Task, told: &Told) -> core::Task {
 }
 
 fn node(
-    node: muster_model::node::Node,
+    node: Node,
     charges: &[Charge],
     freed: &[(u32, OffsetDateTime)],
     uses: Option<&Uses>,
@@ -164,6 +166,7 @@ fn node(
         gpu_memory_bytes: gpu_memory_bytes.unwrap_or(0),
         cpu_milli: node.capacity.cpu_milli,
         memory_bytes: node.capacity.memory_bytes,
+        pods: node.capacity.pods,
     }
 }
 
@@ -186,7 +189,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         paces: loaded.paces,
         guests: loaded.guests,
     };
-    let tasks = |tasks: Vec<muster_model::task::Task>| {
+    let tasks = |tasks: Vec<Task>| {
         let tasks = tasks.into_iter().map(|one| task(one, &told));
         tasks.collect()
     };
@@ -207,6 +210,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         power_of_two: job.spec.scale.power_of_two,
         worker: job.spec.resources.worker,
         ps_shard: job.spec.resources.ps_shard,
+        pods: !job.spec.pod.is_empty(),
         consistency: job.spec.exchange.consistency,
         batch: job.spec.batch(),
         adaptive,

@@ -95,3 +95,44 @@ fn a_token_may_end_and_a_tenant_may_go() {
     );
     assert_eq!(server.asked("DELETE"), [deleted]);
 }
+
+#[test]
+fn what_pods_may_have_is_changed_list_by_list() {
+    let mut tenant = vision(Value::Null, 0, 0);
+    tenant["pods"] = json!({ "images": ["r.io/vision/*"], "secrets": ["wandb"] });
+    let server = Server::new([
+        ("GET /api/v1/tenants", listed(&[tenant.clone()])),
+        ("PATCH /api/v1/tenants/vision", tenant),
+    ]);
+    let (code, said) = server.muster(&["tenants", "pods", "vision"]);
+    assert_eq!(code, 0, "{said}");
+    for line in [
+        "images:          r.io/vision/*",
+        "claims:          none",
+        "secrets:         wandb",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+    assert_eq!(
+        server.asked("PATCH"),
+        Vec::<String>::new(),
+        "nothing was to be changed"
+    );
+    let change = [
+        "tenants",
+        "pods",
+        "vision",
+        "--claim",
+        "a",
+        "--claim",
+        "b",
+        "--image",
+        "none",
+        "--service-account",
+        "trainers",
+    ];
+    let (code, said) = server.muster(&change);
+    assert_eq!(code, 0, "{said}");
+    let expected = json!({ "pods": { "service_account": "trainers", "claims": ["a", "b"], "secrets": ["wandb"] } });
+    assert_eq!(server.body("PATCH"), expected);
+}

@@ -33,6 +33,9 @@ pub struct TaskLaunch {
     pub trained_s: f64,
     /// From SIGTERM to SIGKILL.
     pub grace_ms: u64,
+    /// As which of the cluster's accounts it runs, where tasks are pods; that of the node's other tasks when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account: Option<String>,
 }
 
 /// The job's whole task set, rewritten to `peers.json` in the task's folder as addresses become known and when the job is resized in

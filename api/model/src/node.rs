@@ -90,6 +90,10 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 /// To whom a node is closed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -168,6 +172,9 @@ pub struct Capacity {
     /// Whether a user's program leaves its GPUs when it is suspended; `None`: there are none, or its executor is too old to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver_suspend: Option<DriverSuspend>,
+    /// Its tasks are pods of their own, which can have what a job's `pod` says.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub pods: bool,
 }
 
 /// Whether the GPUs' driver moves the memory of a program that knows nothing of it to the host, and back.
@@ -258,6 +265,7 @@ mod tests {
                 memory_bytes: 0,
                 rack: None,
                 driver_suspend: None,
+                pods: false,
             },
             generation: 0,
             last_seen_at: OffsetDateTime::UNIX_EPOCH,

@@ -1,5 +1,9 @@
 //! A tenant: who owns jobs, how many GPUs its jobs may hold at once, and what share of the cluster is its own.
 
+mod pods;
+
+pub use pods::TenantPods;
+
 use crate::id::TenantId;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +22,8 @@ pub struct Tenant {
     pub gpu_quota: Option<u32>,
     /// Its share of the cluster beside the weights of the others, within [`WEIGHT_RANGE`]: twice the weight, twice the share.
     pub weight: f64,
+    /// What the pods of its tasks may have.
+    pub pods: TenantPods,
 }
 
 /// What a token may do.

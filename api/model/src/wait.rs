@@ -39,6 +39,9 @@ pub enum Wait {
         /// Some node has enough, but of parts of GPUs (MIG instances), of which a process sees one.
         #[serde(default, skip_serializing_if = "is_false")]
         parts: bool,
+        /// Its tasks must be pods (the document's `pod`), and only nodes whose tasks are pods count here.
+        #[serde(default, skip_serializing_if = "is_false")]
+        pods: bool,
     },
     /// The whole cluster, were it empty, does not hold its minimum.
     ExceedsCluster { needed_gpus: u32, cluster_gpus: u32 },
@@ -241,6 +244,16 @@ impl fmt::Display for Wait {
             Self::NoMatchingNodes {
                 needed_gpus_per_worker,
                 largest_node_gpus: 0,
+                pods: true,
+                ..
+            } => write!(
+                f,
+                "each worker needs {} on one node whose tasks are pods, because of the job's pod, and no such node takes tasks",
+                gpus(*needed_gpus_per_worker)
+            ),
+            Self::NoMatchingNodes {
+                needed_gpus_per_worker,
+                largest_node_gpus: 0,
                 ..
             } => write!(
                 f,
@@ -251,11 +264,13 @@ impl fmt::Display for Wait {
                 needed_gpus_per_worker,
                 largest_node_gpus,
                 parts,
+                pods,
             } => {
                 let needed = gpus(*needed_gpus_per_worker);
+                let kind = if *pods { " whose tasks are pods" } else { "" };
                 write!(
                     f,
-                    "each worker needs {needed} on one node; the largest node has {largest_node_gpus}"
+                    "each worker needs {needed} on one node{kind}; the largest node has {largest_node_gpus}"
                 )?;
                 match parts {
                     true => write!(
@@ -440,6 +455,7 @@ mod tests {
             needed_gpus_per_worker: 2,
             largest_node_gpus: 1,
             parts,
+            pods: false,
         };
         let plain = "each worker needs 2 GPUs on one node; the largest node has 1";
         assert_eq!(why(false).to_string(), plain);

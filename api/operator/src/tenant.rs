@@ -10,6 +10,7 @@ use crate::resource::Tenant;
 use kube::runtime::controller::Action;
 use muster_client::{Client, ClientError};
 use muster_model::id::TenantId;
+use muster_model::tenant::TenantPods;
 use muster_model::view::{NewTenant, TenantChange, TenantView};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -35,12 +36,14 @@ pub struct TenantStatus {
 }
 
 /// `spec`.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 struct Wanted {
     /// `None` is no limit.
     gpu_quota: Option<u32>,
     /// `None` leaves it as it is.
     weight: Option<f64>,
+    /// `None` leaves them as they are.
+    pods: Option<TenantPods>,
 }
 
 /// # Errors
@@ -50,11 +53,14 @@ pub async fn reconcile(object: Arc<Tenant>, context: Arc<Context>) -> Result<Act
         return Ok(Action::await_change());
     }
     let client = context.tenants.admin()?;
-    let (id, refused) = match carry_out(&client, &object.name(), wanted(&object.spec)).await {
-        Ok(tenant) => (Some(tenant.id), None),
-        Err(error) => match refusal(&error) {
-            Some(refused) => (None, Some(refused)),
-            None => return Err(Error::muster("the tenant was not changed")(error)),
+    let (id, refused) = match wanted(&object.spec) {
+        Err(refused) => (None, Some(refused)),
+        Ok(wanted) => match carry_out(&client, &object.name(), wanted).await {
+            Ok(tenant) => (Some(tenant.id), None),
+            Err(error) => match refusal(&error) {
+                Some(refused) => (None, Some(refused)),
+                None => return Err(Error::muster("the tenant was not changed")(error)),
+            },
         },
     };
     let before = context.before(&*object);
@@ -74,28 +80,42 @@ async fn carry_out(client: &Client, name: &str, wanted: Wanted) -> Result<Tenant
             name: name.to_owned(),
             gpu_quota: wanted.gpu_quota,
             weight: wanted.weight.unwrap_or(muster_model::tenant::EQUAL_WEIGHT),
+            pods: wanted.pods.unwrap_or_default(),
         };
         return client.create_tenant(&new).await;
     };
     let weight = wanted.weight.unwrap_or(found.weight);
-    // Both are written as they were sent, so they compare exactly.
-    if found.gpu_quota == wanted.gpu_quota && found.weight == weight {
+    let pods = wanted.pods.unwrap_or_else(|| found.pods.clone());
+    // All are written as they were sent, so they compare exactly.
+    if found.gpu_quota == wanted.gpu_quota && found.weight == weight && found.pods == pods {
         return Ok(found);
     }
     let change = TenantChange {
         gpu_quota: Some(wanted.gpu_quota),
         weight: Some(weight),
+        // Nothing of what a server of the release before does not know, unless it is asked for.
+        pods: (found.pods != pods).then_some(pods),
     };
     client.change_tenant(name, &change).await
 }
 
-fn wanted(spec: &Value) -> Wanted {
-    Wanted {
+/// # Errors
+/// When the schema of an older release has let through what this one does not know.
+fn wanted(spec: &Value) -> Result<Wanted, Refused> {
+    let pods = match spec.get("pods") {
+        None => None,
+        Some(pods) => Some(TenantPods::deserialize(pods).map_err(|error| Refused {
+            reason: "InvalidDocument",
+            message: format!("spec.pods: {error}"),
+        })?),
+    };
+    Ok(Wanted {
         gpu_quota: spec["quota"]["gpus"]
             .as_u64()
             .map(|gpus| u32::try_from(gpus).unwrap_or(u32::MAX)),
         weight: spec["weight"].as_f64(),
-    }
+        pods,
+    })
 }
 
 /// What is shown of a tenant.

@@ -111,6 +111,7 @@ async fn created(
         name: name.to_owned(),
         gpu_quota: None,
         weight: muster_model::tenant::EQUAL_WEIGHT,
+        pods: muster_model::tenant::TenantPods::default(),
     };
     tenant::create(conn, &new, now)
         .await

@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use muster_model::id::JobId;
 use muster_model::node::NodeState;
-use muster_model::spec::{BatchRule, JobSpec, WorkerResources};
+use muster_model::spec::{BatchRule, JobSpec};
 use muster_model::view::{
     BlockingJob, BlockingNode, BlockingQuota, DecidedView, ExplainView, InTheWay, NodeObstacle,
     RunnerUpView,
@@ -244,7 +244,7 @@ async fn in_the_way(tx: &mut Transaction, spec: &JobSpec, why: &Wait) -> Result<
             | Wait::TopologyPlacementFailed { .. }
     );
     let nodes = if wants_room {
-        obstacles(nodes, &spec.resources.worker)
+        obstacles(nodes, spec)
     } else {
         Vec::new()
     };
@@ -256,7 +256,8 @@ fn held_gpus(nodes: &[NodeRow], job: JobId) -> u32 {
     u32::try_from(held.filter(|held| held.job_id == job).count()).unwrap_or(u32::MAX)
 }
 
-fn obstacles(nodes: Vec<NodeRow>, worker: &WorkerResources) -> Vec<BlockingNode> {
+fn obstacles(nodes: Vec<NodeRow>, spec: &JobSpec) -> Vec<BlockingNode> {
+    let (worker, needs_pods) = (&spec.resources.worker, !spec.pod.is_empty());
     let gpus_per_worker = worker.gpus;
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let mut obstacles: Vec<BlockingNode> = nodes
@@ -274,6 +275,8 @@ fn obstacles(nodes: Vec<NodeRow>, worker: &WorkerResources) -> Vec<BlockingNode>
                 || row.node.is_cordoned()
             {
                 NodeObstacle::Drained
+            } else if needs_pods && !row.node.capacity.pods {
+                NodeObstacle::NoPods
             } else if gpus < gpus_per_worker
                 || row.node.capacity.memory_bytes < worker.memory_bytes
                 || row.node.capacity.cpu_milli < worker.cpu_milli

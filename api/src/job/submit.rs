@@ -5,6 +5,7 @@ use crate::auth::Caller;
 use crate::body::Document;
 use crate::clock;
 use crate::idempotency::{self, Turn};
+use crate::pods;
 use crate::problem::{Kind, Refusal};
 use crate::query::{FromQuery, Params, Query};
 use crate::state::App;
@@ -71,9 +72,9 @@ pub async fn submit(
         return Err(Refusal::of_fields(Kind::InvalidJob, errors));
     }
     if params.dry_run {
-        if document.value.from.is_some() {
+        if asks_the_store(&document.value) {
             let mut tx = app.begin(&caller).await?;
-            origin::resolve(&mut tx, &mut document.value).await?;
+            checked(&mut tx, &caller, &mut document.value).await?;
         }
         let job = wire::job(
             wire::submitted(imagined(&caller, document.value), &caller.user_name),
@@ -87,7 +88,7 @@ pub async fn submit(
         submitted_by: caller.user_id,
         spec: document.value,
     };
-    if key.is_none() && new.spec.from.is_none() {
+    if key.is_none() && !asks_the_store(&new.spec) {
         let mut conn = app.pool.acquire().await.map_err(StoreError::from)?;
         let stored = job::submit(&mut conn, &new, clock::now()).await?;
         // Given back before the answer is written: others wait for it.
@@ -100,7 +101,7 @@ pub async fn submit(
         Turn::First(once) => once,
         Turn::Again(answered) => return Ok(answered.answer(|job: JobView| Some(place(job.id)))),
     };
-    let stored = begun(&mut tx, new).await?;
+    let stored = begun(&mut tx, &caller, new).await?;
     let (id, body) = written(&caller, stored);
     once.keep(&mut tx, &caller, StatusCode::CREATED, &body)
         .await?;
@@ -108,10 +109,25 @@ pub async fn submit(
     Ok(created(&app, id, body))
 }
 
-/// Submits a job; a checkpoint of another job that it begins from is looked at in the same transaction.
-async fn begun(conn: &mut PgConnection, mut new: NewJob) -> Result<Job, Refusal> {
-    origin::resolve(conn, &mut new.spec).await?;
+/// Submits a job, once what it asks for was looked at in the same transaction.
+async fn begun(conn: &mut PgConnection, caller: &Caller, mut new: NewJob) -> Result<Job, Refusal> {
+    checked(conn, caller, &mut new.spec).await?;
     Ok(job::insert(conn, &new, clock::now()).await?)
+}
+
+/// Whether a document names what only the store knows: a checkpoint of another job, or what its tenant's pods may have.
+fn asks_the_store(spec: &JobSpec) -> bool {
+    spec.from.is_some() || !spec.pod.is_empty()
+}
+
+async fn checked(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    spec: &mut JobSpec,
+) -> Result<(), Refusal> {
+    pods::allow(conn, caller, &spec.pod, ("pod", Kind::InvalidJob)).await?;
+    origin::resolve(conn, spec).await?;
+    Ok(())
 }
 
 fn written(caller: &Caller, stored: Job) -> (JobId, String) {

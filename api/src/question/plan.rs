@@ -4,6 +4,7 @@ use super::ask::ask;
 use crate::auth::Caller;
 use crate::body::Document;
 use crate::job::origin;
+use crate::pods;
 use crate::problem::{Kind, Refusal};
 use crate::query::Params;
 use crate::state::App;
@@ -38,8 +39,9 @@ pub async fn plan(
     }
     let mut job = Box::new(document.value);
     let mut begins = 0;
-    if job.from.is_some() {
+    if job.from.is_some() || !job.pod.is_empty() {
         let mut tx = app.begin(&caller).await?;
+        pods::allow(&mut tx, &caller, &job.pod, ("pod", Kind::InvalidJob)).await?;
         begins = origin::resolve(&mut tx, &mut job).await?;
     }
     match ask(&app, &caller, Question::Plan { job, begins }).await? {

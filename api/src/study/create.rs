@@ -5,6 +5,7 @@ use crate::auth::Caller;
 use crate::body::Document;
 use crate::clock;
 use crate::idempotency::{self, Turn};
+use crate::pods;
 use crate::problem::{Kind, Refusal};
 use crate::query::{FromQuery, Params, Query};
 use crate::state::App;
@@ -17,6 +18,9 @@ use muster_model::view::{StudyView, TrialCounts};
 use muster_store::StoreError;
 use muster_store::study::{self, NewStudy};
 use uuid::Uuid;
+
+/// Where a study says what its trials' pods have, and what it is when that is not allowed.
+const OF_ITS_JOB: (&str, Kind) = ("job.pod", Kind::InvalidStudy);
 
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -66,7 +70,12 @@ pub async fn create(
 ) -> Result<Response, Refusal> {
     let key = idempotency::key(&headers)?;
     let document = checked(document).await?;
+    let pod = document.value.pod();
     if params.dry_run {
+        if !pod.is_empty() {
+            let mut tx = app.begin(&caller).await?;
+            pods::allow(&mut tx, &caller, &pod, OF_ITS_JOB).await?;
+        }
         let imagined = imagined(&caller, document.value);
         return Ok((StatusCode::OK, axum::Json(imagined)).into_response());
     }
@@ -77,6 +86,7 @@ pub async fn create(
         Turn::First(once) => once,
         Turn::Again(answered) => return Ok(answered.answer(|one: StudyView| Some(place(one.id)))),
     };
+    pods::allow(&mut tx, &caller, &pod, OF_ITS_JOB).await?;
     let new = NewStudy {
         id: clock::new_id().into(),
         tenant_id: caller.tenant_id,

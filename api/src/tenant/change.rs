@@ -11,10 +11,10 @@ use axum::extract::{Path, State};
 use muster_model::view::{TenantChange, TenantView};
 use muster_store::{StoreError, scope, tenant};
 
-/// Change a tenant's quota and weight
+/// Change a tenant's quota, weight and pods
 ///
 /// For administrators. The next round obeys; jobs above a lowered quota are stopped with a checkpoint. A weight says what share of the cluster is its own while several tenants want more
-/// than there is.
+/// than there is. What pods may have is asked of jobs and studies that are submitted from now on; those that were keep it.
 #[utoipa::path(
     patch, path = "/tenants/{name}", operation_id = "changeTenant", tag = "tenants",
     params(("name" = String, Path, description = "Name of the tenant")),
@@ -29,18 +29,28 @@ pub async fn change(
     Params(()): Params<()>,
     document: Document<TenantChange>,
 ) -> Result<Json<TenantView>, Refusal> {
-    let TenantChange { gpu_quota, weight } = document.value;
+    let TenantChange {
+        gpu_quota,
+        weight,
+        pods,
+    } = document.value;
     wire::check_quota(gpu_quota.flatten())?;
     wire::check_weight(weight)?;
-    if gpu_quota.is_none() && weight.is_none() {
-        let expected = "required: gpu_quota or weight";
+    wire::check_pods(pods.as_ref())?;
+    if gpu_quota.is_none() && weight.is_none() && pods.is_none() {
+        let expected = "required: gpu_quota, weight or pods";
         return Err(wire::invalid("gpu_quota", "nothing", expected));
     }
     let missing = || Refusal::not_found(format!("tenant {name}"));
     let mut tx = app.begin(&caller).await?;
     scope::admin(&mut tx).await?;
     let found = tenant::by_name(&mut tx, &name).await?.ok_or_else(missing)?;
-    let changed = tenant::change(&mut tx, found.id, tenant::Change { gpu_quota, weight })
+    let change = tenant::Change {
+        gpu_quota,
+        weight,
+        pods,
+    };
+    let changed = tenant::change(&mut tx, found.id, change)
         .await?
         .ok_or_else(missing)?;
     let in_use = tenant::in_use(&mut tx).await?.remove(&found.id);

@@ -34,6 +34,7 @@ pub async fn create(
         name,
         gpu_quota,
         weight,
+        pods,
     } = document.value;
     if !is_dns_label(&name) {
         let expected =
@@ -42,11 +43,13 @@ pub async fn create(
     }
     wire::check_quota(gpu_quota)?;
     wire::check_weight(Some(weight))?;
+    wire::check_pods(Some(&pods))?;
     let new = Tenant {
         id: clock::new_id().into(),
         name,
         gpu_quota,
         weight,
+        pods,
     };
     let mut tx = app.begin(&caller).await?;
     scope::admin(&mut tx).await?;

@@ -2,7 +2,7 @@
 
 use crate::problem::{Kind, Refusal};
 use muster_model::spec::FieldError;
-use muster_model::tenant::{Tenant, WEIGHT_RANGE};
+use muster_model::tenant::{Tenant, TenantPods, WEIGHT_RANGE};
 use muster_model::view::TenantView;
 use muster_store::tenant::InUse;
 
@@ -17,6 +17,7 @@ pub fn tenant(tenant: Tenant, in_use: InUse) -> TenantView {
         name: tenant.name,
         gpu_quota: tenant.gpu_quota,
         weight: tenant.weight,
+        pods: tenant.pods,
     }
 }
 
@@ -45,6 +46,16 @@ pub fn check_weight(weight: Option<f64>) -> Result<(), Refusal> {
         &weight.to_string(),
         &format!("{least} to {most}"),
     ))
+}
+
+/// # Errors
+/// When something of it can be no name in Kubernetes.
+pub fn check_pods(pods: Option<&TenantPods>) -> Result<(), Refusal> {
+    let broken = pods.and_then(|pods| pods.validate("pods").err());
+    match broken {
+        Some(errors) => Err(Refusal::of_fields(Kind::InvalidBody, errors)),
+        None => Ok(()),
+    }
 }
 
 pub fn invalid(field: &str, value: &str, expected: &str) -> Refusal {

@@ -42,9 +42,11 @@ pub async fn load(
     let generation = crate::node::generation(conn, node).await?;
     let rows = sqlx::query!(
         r#"select t.id, t.tenant_id, t.job_id, t.revision, t.role, t.role_index, t.gpus, t.phase,
-                  j.spec as "spec: Json<JobSpec>", j.secret as "secret!", j.trained_s, newest.step as "resume_step?"
+                  j.spec as "spec: Json<JobSpec>", j.secret as "secret!", j.trained_s, newest.step as "resume_step?",
+                  o.pods ->> 'service_account' as service_account
            from task t
            join job j on j.id = t.job_id
+           join tenant o on o.id = t.tenant_id
            cross join lateral (select max(step) as step from checkpoint where job_id = j.id and retained) newest
            where t.node_id = $1 and t.released_at is null
            order by t.id"#,
@@ -85,6 +87,7 @@ pub async fn load(
                 resume_step: row.resume_step.map(unsigned),
                 trained_s: row.trained_s,
                 grace_ms,
+                service_account: row.service_account,
             },
             peers,
             stop: matches!(row.phase.as_str(), "stopping" | "ending"),

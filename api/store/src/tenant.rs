@@ -3,8 +3,9 @@
 use crate::error::StoreError;
 use crate::number::{signed32, unsigned, unsigned32};
 use muster_model::id::TenantId;
-use muster_model::tenant::Tenant;
+use muster_model::tenant::{Tenant, TenantPods};
 use sqlx::PgConnection;
+use sqlx::types::Json;
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -14,6 +15,7 @@ struct Row {
     name: String,
     gpu_quota: Option<i32>,
     weight: f64,
+    pods: Json<TenantPods>,
 }
 
 impl From<Row> for Tenant {
@@ -23,6 +25,7 @@ impl From<Row> for Tenant {
             name: row.name,
             gpu_quota: row.gpu_quota.map(unsigned32),
             weight: row.weight,
+            pods: row.pods.0,
         }
     }
 }
@@ -35,11 +38,12 @@ pub async fn create(
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     sqlx::query!(
-        "insert into tenant (id, name, gpu_quota, weight, created_at) values ($1, $2, $3, $4, $5)",
+        "insert into tenant (id, name, gpu_quota, weight, pods, created_at) values ($1, $2, $3, $4, $5, $6)",
         tenant.id.0,
         tenant.name,
         tenant.gpu_quota.map(signed32),
         tenant.weight,
+        Json(&tenant.pods) as _,
         now
     )
     .execute(conn)
@@ -54,7 +58,7 @@ pub async fn create(
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
     let rows = sqlx::query_as!(
         Row,
-        "select id, name, gpu_quota, weight from tenant where deleted_at is null order by name"
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant where deleted_at is null order by name"#
     )
     .fetch_all(conn)
     .await?;
@@ -66,7 +70,7 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
 pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         Row,
-        "select id, name, gpu_quota, weight from tenant where id = $1 and deleted_at is null",
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant where id = $1 and deleted_at is null"#,
         id.0
     )
     .fetch_optional(conn)
@@ -79,7 +83,7 @@ pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>
 pub async fn by_name(conn: &mut PgConnection, name: &str) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         Row,
-        "select id, name, gpu_quota, weight from tenant where name = $1 and deleted_at is null",
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant where name = $1 and deleted_at is null"#,
         name
     )
     .fetch_optional(conn)
@@ -97,7 +101,7 @@ pub async fn closed_by_name(
 ) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         Row,
-        "select id, name, gpu_quota, weight from tenant where name = $1 and deleted_at is null for update",
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant where name = $1 and deleted_at is null for update"#,
         name
     )
     .fetch_optional(conn)
@@ -184,11 +188,12 @@ pub async fn revive(conn: &mut PgConnection, name: &str) -> Result<Option<Tenant
 }
 
 /// What changes of a tenant; `None` leaves it as it is.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Change {
     /// `Some(None)` takes the limit away.
     pub gpu_quota: Option<Option<u32>>,
     pub weight: Option<f64>,
+    pub pods: Option<TenantPods>,
 }
 
 /// The tenant after the change; the next round obeys it. `None` if there is no such tenant, or it may not be changed.
@@ -202,15 +207,16 @@ pub async fn change(
 ) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         Row,
-        "with changed as (
-             update tenant set gpu_quota = case when $2 then $3 else gpu_quota end, weight = coalesce($4, weight)
-             where id = $1 and deleted_at is null returning id, name, gpu_quota, weight),
+        r#"with changed as (
+             update tenant set gpu_quota = case when $2 then $3 else gpu_quota end, weight = coalesce($4, weight), pods = coalesce($5, pods)
+             where id = $1 and deleted_at is null returning id, name, gpu_quota, weight, pods),
               woken as (select pg_notify('muster_rounds', '') from changed)
-         select id as \"id!\", name as \"name!\", gpu_quota, weight as \"weight!\" from changed left join woken on true",
+         select id as "id!", name as "name!", gpu_quota, weight as "weight!", pods as "pods!: Json<TenantPods>" from changed left join woken on true"#,
         id.0,
         change.gpu_quota.is_some(),
         change.gpu_quota.flatten().map(signed32),
-        change.weight
+        change.weight,
+        change.pods.as_ref().map(Json) as _
     )
     .fetch_optional(conn)
     .await?;

@@ -11,6 +11,7 @@ mod idempotency;
 mod jobs;
 mod origins;
 mod pages;
+mod pods;
 mod questions;
 mod rounds;
 mod streams;

@@ -118,6 +118,7 @@ impl World {
             memory_bytes: 8 << 30,
             rack: None,
             driver_suspend: None,
+            pods: false,
         };
         let node = node::hello(&mut tx, id(), "node-a", &capacity, at(0))
             .await
@@ -446,6 +447,7 @@ async fn people(pool: &Pool, red: TenantId, blue: TenantId) {
             name: name.to_owned(),
             gpu_quota: Some(8),
             weight: muster_model::tenant::EQUAL_WEIGHT,
+            pods: muster_model::tenant::TenantPods::default(),
         };
         tenant::create(&mut tx, &new, at(0))
             .await

@@ -161,6 +161,7 @@ async fn submit(db: &TestDb, jobs: u32) -> anyhow::Result<Vec<JobId>> {
         name: "samples".to_owned(),
         gpu_quota: None,
         weight: muster_model::tenant::EQUAL_WEIGHT,
+        pods: muster_model::tenant::TenantPods::default(),
     };
     tenant::create(&mut tx, &new, now()).await?;
     let new = User {
@@ -216,6 +217,7 @@ fn slots(count: u32) -> Capacity {
         memory_bytes: 8 << 30,
         rack: None,
         driver_suspend: None,
+        pods: false,
     }
 }
 

@@ -146,6 +146,7 @@ async fn allow(db: &TestDb) -> anyhow::Result<()> {
             name: "bench".to_owned(),
             gpu_quota: None,
             weight: muster_model::tenant::EQUAL_WEIGHT,
+            pods: muster_model::tenant::TenantPods::default(),
         },
         now,
     )

@@ -199,6 +199,7 @@ fn member(rank: u32) {
         resume_step: None,
         trained_s: 0.0,
         grace_ms: 1_000,
+        service_account: None,
     };
     let own = folder.join(format!("task-{rank}"));
     fs::create_dir_all(&own).expect("a folder");

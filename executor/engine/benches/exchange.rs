@@ -387,6 +387,7 @@ fn in_worker(job: &JobSpec, data: &Path) -> f64 {
         resume_step: None,
         trained_s: 0.0,
         grace_ms: 1_000,
+        service_account: None,
     };
     let kept = Kept::default();
     let peer = |task_id, address| Peer {

@@ -4,7 +4,7 @@
 mod pod;
 mod process;
 
-pub use pod::{Pods, TemplateError};
+pub use pod::{PathTaken, Pods, TemplateError};
 pub use process::Processes;
 
 use crate::error::ExecutorError;

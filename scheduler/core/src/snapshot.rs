@@ -65,6 +65,9 @@ pub struct Node {
     pub gpu_memory_bytes: u64,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
+    /// Its tasks are pods, in which a task may have an image and volumes of its own.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub pods: bool,
     /// When it was heard last; `None` where nobody keeps that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_ms: Option<i64>,
@@ -125,6 +128,9 @@ pub struct Job {
     pub power_of_two: bool,
     pub worker: WorkerResources,
     pub ps_shard: PsShardResources,
+    /// Its tasks must be pods, as they have an image, volumes or secrets of their own.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub pods: bool,
     pub consistency: Consistency,
     /// Examples per step over all workers together; of a job whose batch grows with them, with the fewest workers.
     pub batch: u32,

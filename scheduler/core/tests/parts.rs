@@ -81,6 +81,7 @@ fn who_needs_more_than_one_where_all_are_parts_is_told_what_would_help() {
             needed_gpus_per_worker: gpus,
             largest_node_gpus: 1,
             parts: true,
+            pods: false,
         };
         assert_eq!(told.why, expected, "{share:?}");
         let change = Some(Change::LowerGpusPerWorker { to: 1 });

@@ -192,6 +192,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         ps_shards: spec.ps_shards(),
         worker: spec.resources.worker,
         ps_shard: spec.resources.ps_shard,
+        pods: !spec.pod.is_empty(),
         consistency: spec.exchange.consistency,
         batch: spec.batch(),
         // Forecasts go by speeds alone.

@@ -59,6 +59,7 @@ impl Store {
             name: "default".into(),
             gpu_quota: None,
             weight: muster_model::tenant::EQUAL_WEIGHT,
+            pods: muster_model::tenant::TenantPods::default(),
         };
         let user = muster_store::user::User {
             id: clock::id().into(),
@@ -348,6 +349,7 @@ impl Node {
             memory_bytes: 64 << 30,
             rack: None,
             driver_suspend: None,
+            pods: false,
         };
         let hello = From::Hello(proto::Hello {
             node_name: name.into(),

@@ -381,7 +381,7 @@ export interface paths {
          * Suspend a running job
          * @description Its workers stand still at the end of their step, keep their processes and memory, and give their GPUs to others, until it is continued.
          *     Of a job with `command` all processes are stopped as by SIGSTOP. It is refused of a job that is not running, and of one whose workers do
-         *     not wait for each other in every step. Suspending again changes nothing.
+         *     not wait for each other in every step, and of one whose tasks are pods, since Kubernetes gives what a pod holds to nobody else. Suspending again changes nothing.
          */
         post: operations["suspendJob"];
         delete?: never;
@@ -910,9 +910,9 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change a tenant's quota and weight
+         * Change a tenant's quota, weight and pods
          * @description For administrators. The next round obeys; jobs above a lowered quota are stopped with a checkpoint. A weight says what share of the cluster is its own while several tenants want more
-         *     than there is.
+         *     than there is. What pods may have is asked of jobs and studies that are submitted from now on; those that were keep it.
          */
         patch: operations["changeTenant"];
         trace?: never;
@@ -1241,6 +1241,8 @@ export interface components {
             gpus: components["schemas"]["Gpu"][];
             /** Format: int64 */
             memory_bytes: number;
+            /** @description Its tasks are pods of their own, which can have what a job's `pod` says. */
+            pods?: boolean;
             /** @description Nodes with the same name here are nearer to each other than to others; `None`: nobody said. */
             rack?: string | null;
         };
@@ -2215,6 +2217,8 @@ export interface components {
             };
             /** @description 1 to 63 characters of `a-z`, `0-9` and `-`, beginning and ending with a letter or digit. Need not be unique. */
             name: string;
+            /** @description What the pods of its tasks are beyond what every task's pod is, such as the user's image; the job then runs only where tasks are pods. */
+            pod?: components["schemas"]["Pod"];
             /**
              * Format: int32
              * @description -100 to 100; higher comes first within its tenant.
@@ -2657,6 +2661,8 @@ export interface components {
             gpu_quota?: number | null;
             /** @description 1 to 63 characters of `a-z`, `0-9` and `-`, beginning and ending with a letter or digit. Unique. */
             name: string;
+            /** @description What the pods of its tasks may have; images and nothing else when left out. */
+            pods?: components["schemas"]["TenantPods"];
             /**
              * Format: double
              * @description 0.001 to 1000: its share of the cluster beside the other tenants' weights.
@@ -2720,7 +2726,7 @@ export interface components {
          * @description Why a node takes no worker of the job.
          * @enum {string}
          */
-        NodeObstacle: "busy" | "not_enough" | "too_small" | "drained" | "down";
+        NodeObstacle: "busy" | "not_enough" | "too_small" | "no_pods" | "drained" | "down";
         /** @enum {string} */
         NodeState: "up" | "lost";
         /** @description A node and what runs on each of its GPUs. */
@@ -3205,6 +3211,8 @@ export interface components {
                  */
                 jobs_in_use?: number;
                 name: string;
+                /** @description What the pods of its tasks may have. */
+                pods?: components["schemas"]["TenantPods"];
                 /**
                  * Format: double
                  * @description Its share of the cluster beside the other tenants' weights.
@@ -3334,6 +3342,35 @@ export interface components {
             own_jobs: components["schemas"]["ShiftedJob"][];
             start: components["schemas"]["Interval"] | null;
             unforeseen?: components["schemas"]["Unforeseen"] | null;
+        };
+        /**
+         * @description What the pods of a job's tasks have beyond what every task's pod has. A job that says anything here runs only on nodes whose tasks are
+         *     pods.
+         */
+        Pod: {
+            /**
+             * @description The image in which the command runs, such as `registry.example.com/vision/trainer:3.2`; with `engine` it is Muster's own. At most
+             *     512 characters.
+             * @default null
+             */
+            image: string | null;
+            /**
+             * @description Secrets by which the image is pulled, beside those that the cluster's administrator has given every task. At most 16.
+             * @default []
+             */
+            pull_secrets: string[];
+            /**
+             * @description Variables whose values are keys of secrets. At most 64.
+             * @default {}
+             */
+            secret_env: {
+                [key: string]: components["schemas"]["SecretKey"];
+            };
+            /**
+             * @description What is mounted beside what every task has. At most 32.
+             * @default []
+             */
+            volumes: components["schemas"]["Volume"][];
         };
         /** @description Why a request was not carried out (`application/problem+json`). Nothing was changed. */
         Problem: {
@@ -3748,6 +3785,12 @@ export interface components {
             node: components["schemas"]["NodeId"];
             role: components["schemas"]["Role"];
         };
+        /** @description One value of a secret. */
+        SecretKey: {
+            key: string;
+            /** @description Name of the secret. */
+            secret: string;
+        };
         /**
          * @description The training series of a job. A job that went back to a checkpoint trains the steps after it again; the series then has only
          *     the newer samples of them.
@@ -4068,13 +4111,14 @@ export interface components {
             /** @description Of the trials that were told of, those that the study has stopped by now. */
             stopped: number[];
         };
-        /** @description What is to become of a tenant's quota and weight; what is left out stays. */
+        /** @description What is to become of a tenant's quota, weight and pods; what is left out stays. */
         TenantChange: {
             /**
              * Format: int32
              * @description Null takes the limit away; it must be written, so that a forgotten field does not.
              */
             gpu_quota?: number | null;
+            pods?: components["schemas"]["TenantPods"] | null;
             /**
              * Format: double
              * @description 0.001 to 1000: its share of the cluster beside the other tenants' weights.
@@ -4086,6 +4130,35 @@ export interface components {
          * @description Who owns jobs and quota; on every row of the store.
          */
         TenantId: string;
+        /** @description Nothing but images until an administrator says otherwise. */
+        TenantPods: {
+            /**
+             * @description Claims of volumes that they may mount. At most 256.
+             * @default []
+             */
+            claims: string[];
+            /**
+             * @description Objects of kind `ConfigMap` that they may mount. At most 256.
+             * @default []
+             */
+            config_maps: string[];
+            /**
+             * @description Images that its jobs may name, each as it is or by what it begins with (`registry.example.com/vision/*`); any when empty. At most 256.
+             * @default []
+             */
+            images: string[];
+            /**
+             * @description Secrets that they may mount, take variables from and pull images by. At most 256.
+             * @default []
+             */
+            secrets: string[];
+            /**
+             * @description As which service account its tasks run, with the account's token; the cluster's own for tasks when left out. It counts from a task's
+             *     next start.
+             * @default null
+             */
+            service_account: string | null;
+        };
         /** @description Means over a tenant's jobs, seconds since submission. */
         TenantShift: {
             jct_s: components["schemas"]["Shift"] | null;
@@ -4112,6 +4185,8 @@ export interface components {
              */
             jobs_in_use?: number;
             name: string;
+            /** @description What the pods of its tasks may have. */
+            pods?: components["schemas"]["TenantPods"];
             /**
              * Format: double
              * @description Its share of the cluster beside the other tenants' weights.
@@ -4328,6 +4403,45 @@ export interface components {
         };
         /** @enum {string} */
         Version: "muster/v1";
+        /** @description Something that is mounted at a path of its own. */
+        Volume: {
+            /** @enum {string} */
+            kind: "claim";
+            name: string;
+            /** @description Where it is mounted: an absolute path. */
+            path: string;
+            read_only?: boolean;
+            /** @description A folder of the volume, by relative path; all of it when left out. */
+            sub_path?: string | null;
+        } | {
+            /** @enum {string} */
+            kind: "secret";
+            name: string;
+            path: string;
+        } | {
+            /** @enum {string} */
+            kind: "config_map";
+            name: string;
+            path: string;
+        } | {
+            /**
+             * Format: int64
+             * @description What may lie in it; above 0. A job document may also say it with a unit, such as 100Gi.
+             */
+            bytes: number;
+            /** @enum {string} */
+            kind: "scratch";
+            path: string;
+        } | {
+            /**
+             * Format: int64
+             * @description As of `scratch`.
+             */
+            bytes: number;
+            /** @enum {string} */
+            kind: "memory";
+            path: string;
+        };
         Wait: {
             /** @enum {string} */
             reason: "not_considered";
@@ -4360,6 +4474,8 @@ export interface components {
             needed_gpus_per_worker: number;
             /** @description Some node has enough, but of parts of GPUs (MIG instances), of which a process sees one. */
             parts?: boolean;
+            /** @description Its tasks must be pods (the document's `pod`), and only nodes whose tasks are pods count here. */
+            pods?: boolean;
             /** @enum {string} */
             reason: "no_matching_nodes";
         } | {

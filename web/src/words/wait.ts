@@ -41,9 +41,11 @@ function waitMessage(why: Wait): string {
     case "exceeds_max_quota":
       return `needs ${gpus(why.needed_gpus)}; the tenant's whole quota is ${why.quota_gpus}`;
     case "no_matching_nodes":
-      return why.largest_node_gpus === 0
-        ? `each worker needs ${gpus(why.needed_gpus_per_worker)} on one node, and no node takes tasks: they are drained, excluded or away`
-        : `each worker needs ${gpus(why.needed_gpus_per_worker)} on one node; the largest node has ${why.largest_node_gpus}${why.parts ? " for one task: others have parts of GPUs (MIG), of which a process sees one" : ""}`;
+      if (why.largest_node_gpus === 0)
+        return why.pods
+          ? `each worker needs ${gpus(why.needed_gpus_per_worker)} on one node whose tasks are pods, because of the job's pod, and no such node takes tasks`
+          : `each worker needs ${gpus(why.needed_gpus_per_worker)} on one node, and no node takes tasks: they are drained, excluded or away`;
+      return `each worker needs ${gpus(why.needed_gpus_per_worker)} on one node${why.pods ? " whose tasks are pods" : ""}; the largest node has ${why.largest_node_gpus}${why.parts ? " for one task: others have parts of GPUs (MIG), of which a process sees one" : ""}`;
     case "exceeds_cluster":
       return `needs ${gpus(why.needed_gpus)}; the whole cluster has ${why.cluster_gpus}`;
     case "waiting_for_gpus":

@@ -1,13 +1,13 @@
 //! `muster tenants` and `muster tokens`: who shares the cluster, how much of it each may hold and claim, and with which tokens they ask.
 
-use super::{NotFound, Session, UsageError, lowering};
+use super::{NotFound, Session, UsageError, lowering, tenant_pods};
 use crate::clock;
 use crate::output::{age, counted, line, table};
 use clap::{Args, Subcommand};
 use muster_client::{JobQuery, TokenQuery};
 use muster_model::id::TokenId;
 use muster_model::job::JobPhase;
-use muster_model::tenant::{Access, EQUAL_WEIGHT};
+use muster_model::tenant::{Access, EQUAL_WEIGHT, TenantPods};
 use muster_model::view::{NewTenant, NewToken, TenantChange, TenantView, TokenView};
 use time::Duration;
 
@@ -50,6 +50,8 @@ enum TenantVerb {
         /// 0.001 to 1000; an ordinary tenant has 1.
         weight: f64,
     },
+    /// Show or set what the pods of its tasks may have, where tasks are pods
+    Pods(tenant_pods::Pods),
     /// Delete a tenant whose jobs and studies have all ended; what they have made stays
     Delete { name: String },
 }
@@ -143,6 +145,7 @@ impl Tenants {
                         name,
                         gpu_quota: quota,
                         weight,
+                        pods: TenantPods::default(),
                     })
                     .await?;
                 session
@@ -160,6 +163,7 @@ impl Tenants {
                     format!("quota of {}: {quota}; in use: {used}", tenant.name)
                 })
             }
+            TenantVerb::Pods(pods) => pods.run(session).await,
             TenantVerb::Delete { name } => {
                 session.client.delete_tenant(&name).await?;
                 line(&format!(
@@ -169,8 +173,8 @@ impl Tenants {
             }
             TenantVerb::Weight { name, weight } => {
                 let change = TenantChange {
-                    gpu_quota: None,
                     weight: Some(weight),
+                    ..TenantChange::default()
                 };
                 let tenant = session.client.change_tenant(&name, &change).await?;
                 session.output.print(&tenant, |tenant| {
@@ -253,7 +257,7 @@ fn lifetime(text: &str) -> Result<Duration, String> {
     }
 }
 
-async fn find(session: &Session, name: &str) -> anyhow::Result<TenantView> {
+pub(super) async fn find(session: &Session, name: &str) -> anyhow::Result<TenantView> {
     let mut all = session.client.tenants().await?.into_iter();
     let found = all.find(|tenant| tenant.name == name);
     Ok(found.ok_or_else(|| NotFound(format!("no tenant has the name {name:?}")))?)
@@ -280,7 +284,7 @@ async fn set_quota(
     }
     let change = TenantChange {
         gpu_quota: Some(gpus),
-        weight: None,
+        ..TenantChange::default()
     };
     Ok(session.client.change_tenant(name, &change).await?)
 }

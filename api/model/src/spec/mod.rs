@@ -9,6 +9,7 @@ mod engine;
 mod exchange;
 mod lenient;
 mod origin;
+mod pod;
 mod validate;
 mod verdicts;
 
@@ -23,8 +24,9 @@ pub use engine::{
 };
 pub use exchange::{Algorithm, Averaging, Consistency, Exchange, Rate, Topology};
 pub use origin::{Origin, same_place};
+pub use pod::{Pod, SecretKey, Volume};
 pub use validate::{FieldError, is_dns_label};
-pub(crate) use validate::{NO_ID, is_id};
+pub(crate) use validate::{NO_ID, is_id, is_image, is_object_name};
 pub use verdicts::Verdicts;
 
 use serde::{Deserialize, Serialize};
@@ -60,6 +62,9 @@ pub struct JobSpec {
     pub scale: Scale,
     #[serde(default)]
     pub resources: Resources,
+    /// What the pods of its tasks are beyond what every task's pod is, such as the user's image; the job then runs only where tasks are pods.
+    #[serde(default, skip_serializing_if = "Pod::is_empty")]
+    pub pod: Pod,
     #[serde(default)]
     pub checkpoint: CheckpointPolicy,
     #[serde(default, skip_serializing_if = "EvaluationPolicy::is_default")]

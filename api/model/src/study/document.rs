@@ -1,7 +1,7 @@
 //! The study document: a search, and the job document into whose fields the trials' values go.
 
 use super::{BudgetUnit, Domain, Errors, JobMetric, Point, SearchSpec, Space, Stopper};
-use crate::spec::{FieldError, JobSpec, NO_ID, Version, is_dns_label, is_id};
+use crate::spec::{FieldError, JobSpec, NO_ID, Pod, Version, is_dns_label, is_id};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -232,9 +232,19 @@ impl StudySpec {
         })
     }
 
+    /// What the pods of every trial's tasks have: no parameter changes it.
+    #[must_use]
+    pub fn pod(&self) -> Pod {
+        let said = self.job.as_ref().and_then(|job| job.get("pod"));
+        said.and_then(|pod| Pod::deserialize(pod).ok())
+            .unwrap_or_default()
+    }
+
     /// The fields of the job that a trial has from the study.
     fn own_fields(&self) -> Vec<&str> {
         let mut fields = OWN.to_vec();
+        // What pods may have is asked once, of the study's own job.
+        fields.push("pod");
         fields.push(stop_field(self.search.budget.unit));
         fields.extend(self.search.budget.field.as_deref());
         fields

@@ -114,6 +114,8 @@ pub enum NodeObstacle {
     NotEnough,
     /// Even empty it has fewer GPUs, or less memory or CPU, than one worker needs.
     TooSmall,
+    /// Its tasks are processes, and the job's must be pods.
+    NoPods,
     Drained,
     /// Not up.
     Down,
@@ -137,6 +139,7 @@ impl NodeObstacle {
             Self::Busy => "other jobs hold its GPUs",
             Self::NotEnough => "has room, but not for the whole minimum",
             Self::TooSmall => "too small for one worker",
+            Self::NoPods => "runs tasks as processes, and the job's must be pods",
             Self::Drained => "drained",
             Self::Down => "down",
         }

@@ -1,7 +1,7 @@
 //! Tenants, tokens and the bearer, as sent and answered.
 
 use crate::id::{TenantId, TokenId, UserId};
-use crate::tenant::{Access, EQUAL_WEIGHT};
+use crate::tenant::{Access, EQUAL_WEIGHT, TenantPods};
 use serde::{Deserialize, Deserializer, Serialize};
 use time::OffsetDateTime;
 
@@ -15,6 +15,9 @@ pub struct TenantView {
     pub gpu_quota: Option<u32>,
     /// Its share of the cluster beside the other tenants' weights.
     pub weight: f64,
+    /// What the pods of its tasks may have.
+    #[serde(default, skip_serializing_if = "TenantPods::is_default")]
+    pub pods: TenantPods,
     /// GPUs (or CPU slots) that its jobs hold now.
     #[serde(default)]
     pub gpus_in_use: u32,
@@ -37,9 +40,12 @@ pub struct NewTenant {
     #[serde(default = "equal_weight")]
     #[cfg_attr(feature = "schema", schema(minimum = 0.001, maximum = 1000))]
     pub weight: f64,
+    /// What the pods of its tasks may have; images and nothing else when left out.
+    #[serde(default, skip_serializing_if = "TenantPods::is_default")]
+    pub pods: TenantPods,
 }
 
-/// What is to become of a tenant's quota and weight; what is left out stays.
+/// What is to become of a tenant's quota, weight and pods; what is left out stays.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -56,6 +62,9 @@ pub struct TenantChange {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 0.001, maximum = 1000))]
     pub weight: Option<f64>,
+    /// What the pods of its tasks may have, as a whole: what is left out of it is nothing from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<TenantPods>,
 }
 
 /// A token without its secret.

@@ -26,7 +26,7 @@ pub fn all() -> Vec<Value> {
     let openapi = serde_json::from_str(OPENAPI).expect("the description is JSON; a test reads it");
     vec![
         study::definition(&openapi),
-        tenant::definition(),
+        tenant::definition(&openapi),
         training_job::definition(&openapi),
     ]
 }

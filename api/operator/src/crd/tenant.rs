@@ -1,10 +1,10 @@
 //! `Tenant`: who owns jobs, its quota and its weight, as an object of the cluster.
 
 use super::rules::short_name;
-use super::{Kind, age, column, conditions, text, whole, wide};
+use super::{Kind, age, column, conditions, structural, text, whole, wide};
 use serde_json::{Value, json};
 
-pub(super) fn definition() -> Value {
+pub(super) fn definition(openapi: &Value) -> Value {
     Kind {
         kind: "Tenant",
         plural: "tenants",
@@ -45,6 +45,7 @@ pub(super) fn definition() -> Value {
                     "description": "Its share of the cluster beside the other tenants' weights: twice the weight, twice the share. As it is, or 1, \
                                     when left out.",
                 },
+                "pods": structural(openapi, "TenantPods"),
             },
         }),
         scales: false,

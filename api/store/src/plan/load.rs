@@ -16,7 +16,7 @@ use muster_model::packing::Measured;
 use muster_model::progress::Sample;
 use muster_model::spec::{JobSpec, same_place};
 use muster_model::task::{Task, TaskState};
-use muster_model::tenant::Tenant;
+use muster_model::tenant::{Tenant, TenantPods};
 use muster_model::wait::Waiting;
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -84,14 +84,17 @@ async fn freed(
 }
 
 async fn tenants(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
-    let rows = sqlx::query!("select id, name, gpu_quota, weight from tenant order by id")
-        .fetch_all(conn)
-        .await?;
+    let rows = sqlx::query!(
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant order by id"#
+    )
+    .fetch_all(conn)
+    .await?;
     let tenants = rows.into_iter().map(|row| Tenant {
         id: row.id.into(),
         name: row.name,
         gpu_quota: row.gpu_quota.map(unsigned32),
         weight: row.weight,
+        pods: row.pods.0,
     });
     Ok(tenants.collect())
 }

@@ -111,6 +111,7 @@ async fn an_owner_that_is_no_superuser_migrates_and_makes_the_first_tenant() -> 
         name: "first".into(),
         gpu_quota: None,
         weight: muster_model::tenant::EQUAL_WEIGHT,
+        pods: muster_model::tenant::TenantPods::default(),
     };
     muster_store::tenant::create(&mut conn, &tenant, now).await?;
     let user = muster_store::user::User {

@@ -68,7 +68,8 @@ async fn a_tenant_sees_nothing_of_another_through_any_function() -> anyhow::Resu
             world.red,
             tenant::Change {
                 gpu_quota: Some(Some(0)),
-                weight: Some(9.0)
+                weight: Some(9.0),
+                pods: None,
             }
         )
         .await?,
@@ -197,6 +198,7 @@ async fn what_names_another_tenant_is_refused() -> anyhow::Result<()> {
         name: "green".to_owned(),
         gpu_quota: None,
         weight: muster_model::tenant::EQUAL_WEIGHT,
+        pods: muster_model::tenant::TenantPods::default(),
     };
     assert!(
         tenant::create(&mut tx, &tenant, at(0))
@@ -412,7 +414,7 @@ async fn an_administrator_manages_tenants_but_sees_no_job_of_theirs() -> anyhow:
             world.red,
             tenant::Change {
                 gpu_quota: Some(None),
-                weight: None
+                ..tenant::Change::default()
             }
         )
         .await?
@@ -426,8 +428,8 @@ async fn an_administrator_manages_tenants_but_sees_no_job_of_theirs() -> anyhow:
         Some(None)
     );
     let heavier = tenant::Change {
-        gpu_quota: None,
         weight: Some(2.5),
+        ..tenant::Change::default()
     };
     tenant::change(&mut tx, world.blue, heavier).await?;
     assert_eq!(
@@ -445,6 +447,7 @@ async fn an_administrator_manages_tenants_but_sees_no_job_of_theirs() -> anyhow:
             name: "red".to_owned(),
             gpu_quota: None,
             weight: muster_model::tenant::EQUAL_WEIGHT,
+            pods: muster_model::tenant::TenantPods::default(),
         },
         at(0),
     )

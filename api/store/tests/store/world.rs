@@ -67,6 +67,7 @@ pub fn slots(count: u32) -> Capacity {
         memory_bytes: 8 << 30,
         rack: None,
         driver_suspend: None,
+        pods: false,
     }
 }
 
@@ -110,6 +111,7 @@ impl World {
                     name: name.to_owned(),
                     gpu_quota: Some(8),
                     weight: muster_model::tenant::EQUAL_WEIGHT,
+                    pods: muster_model::tenant::TenantPods::default(),
                 },
                 at(0),
             )

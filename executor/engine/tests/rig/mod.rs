@@ -163,6 +163,7 @@ impl Rig {
             resume_step: launch.resume_step,
             trained_s: 0.0,
             grace_ms: launch.grace_ms,
+            service_account: None,
         }
     }
 

@@ -5,10 +5,13 @@
 //! that a pod holds what Kubernetes counts until it is over.
 
 mod mirror;
+mod own;
+mod program;
 mod server;
 mod status;
 mod template;
 
+pub use own::PathTaken;
 pub use template::{Template, TemplateError};
 
 use self::mirror::{Known, Mirror, Wish};
@@ -88,6 +91,8 @@ impl Pods {
         template.has_gpus = has_gpus;
         let program = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
         template.program = program.to_string_lossy().into_owned();
+        let shared = program::shared(&program, &config.data_dir)?;
+        template.shared_program = shared.to_string_lossy().into_owned();
         let api = Api::<Pod>::namespaced(client, &template.namespace);
         let mirror = Arc::new(Mirror::default());
         let server = Server {
@@ -272,7 +277,7 @@ impl Runtime for Pods {
         disk::write_private(&path, &text).map_err(ExecutorError::write(&path))?;
         start.arguments.push("--environment".into());
         start.arguments.push(path.into());
-        let pod = self.template.pod(&entry.launch, &start.arguments);
+        let pod = self.template.pod(&entry.launch, &start.arguments)?;
         self.keep(id, folder, false)
             .map_err(ExecutorError::write(folder.pod()))?;
         self.mirror.wish(id, Wish::Create(Box::new(pod)));
@@ -414,7 +419,9 @@ mod tests {
         let entry = ledger.entries.get_mut(&id).expect("just made");
         entry.life = Life::Starting;
         pods.mirror.lock().learn_all(BTreeMap::new());
-        let wish = Wish::Create(Box::new(pods.template.pod(&launch, &[])));
+        let wish = Wish::Create(Box::new(
+            pods.template.pod(&launch, &[]).expect("it has no paths"),
+        ));
         pods.mirror.wish(id, wish.clone());
         pods.mirror
             .lock()

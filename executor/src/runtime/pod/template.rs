@@ -1,5 +1,6 @@
 //! The pod of a task: what the administrator gives (image, volumes, service account, security) and what is ours (where, what, for whom).
 
+use super::own::{self, PathTaken};
 use crate::error::ExecutorError;
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod, ResourceRequirements,
@@ -38,8 +39,10 @@ pub struct Template {
     pub gpu_resource: Option<String>,
     /// Has `nvidia.com`'s runtime to show GPUs by number, instead of CPU slots that are no devices.
     pub has_gpus: bool,
-    /// The shim's program, in the image.
+    /// The shim's program, in the template's image.
     pub program: String,
+    /// The same where it lies in any image: in the data folder.
+    pub shared_program: String,
 }
 
 impl Template {
@@ -104,6 +107,7 @@ impl Template {
             gpu_resource: None,
             has_gpus: false,
             program: String::new(),
+            shared_program: String::new(),
         }
     }
 
@@ -117,8 +121,10 @@ impl Template {
     }
 
     /// The pod that runs the shim of this task.
-    #[must_use]
-    pub fn pod(&self, launch: &TaskLaunch, arguments: &[OsString]) -> Pod {
+    ///
+    /// # Errors
+    /// [`PathTaken`] by the job's document.
+    pub fn pod(&self, launch: &TaskLaunch, arguments: &[OsString]) -> Result<Pod, PathTaken> {
         let mut pod = self.given.clone();
         pod.metadata = self.metadata(launch, pod.metadata);
         let mut spec = pod.spec.take().expect("a template has a spec");
@@ -126,11 +132,17 @@ impl Template {
         spec.restart_policy = Some("Never".to_owned());
         spec.termination_grace_period_seconds = Some(grace_s(launch.grace_ms));
         spec.enable_service_links.get_or_insert(false);
+        if let Some(account) = &launch.service_account {
+            spec.service_account_name = Some(account.clone());
+            // What its owner's programs may do in the cluster is what the account is for.
+            spec.automount_service_account_token = Some(true);
+        }
         spec.automount_service_account_token.get_or_insert(false);
-        let container = spec.containers.pop().expect("a template has a container");
+        let mut container = spec.containers.pop().expect("a template has a container");
+        own::over(&mut spec, &mut container, &launch.spec.pod)?;
         spec.containers = vec![self.container(launch, arguments, container)];
         pod.spec = Some(spec);
-        pod
+        Ok(pod)
     }
 
     fn metadata(&self, launch: &TaskLaunch, given: ObjectMeta) -> ObjectMeta {
@@ -160,7 +172,11 @@ impl Template {
         arguments: &[OsString],
         mut container: Container,
     ) -> Container {
-        container.command = Some(vec![escaped(&self.program)]);
+        let program = match launch.spec.pod.image {
+            Some(_) => &self.shared_program,
+            None => &self.program,
+        };
+        container.command = Some(vec![escaped(program)]);
         let arguments = arguments.iter().map(|argument| {
             let text = argument.to_string_lossy();
             if text == LISTEN_HOST {
@@ -181,7 +197,9 @@ impl Template {
             }),
         }];
         variables.extend(container.env.take().unwrap_or_default());
-        if self.has_gpus {
+        // Where the device plugin chooses, it says which, but only to who has any; images of CUDA's say "all".
+        let is_counted = self.gpu_resource.is_some() && !self.has_gpus;
+        if self.has_gpus || (is_counted && launch.gpus.is_empty()) {
             // The last one of a name counts, also against the device plugin's: it counts, the plan chooses.
             variables.push(EnvVar {
                 name: "NVIDIA_VISIBLE_DEVICES".to_owned(),
@@ -316,6 +334,7 @@ mod tests {
             gpu_resource: Some("nvidia.com/gpu".to_owned()),
             has_gpus: true,
             program: "/bin/muster-executor".to_owned(),
+            shared_program: "/data/programs/muster-executor".to_owned(),
             ..Template::new(Template::parse(text).expect("a template"))
         }
     }
@@ -339,7 +358,9 @@ spec:
             "--folder",
             "/a$(b)$$c",
         ];
-        let pod = template(PLAIN).pod(&launch(&[2, 5]), &arguments.map(OsString::from));
+        let pod = template(PLAIN)
+            .pod(&launch(&[2, 5]), &arguments.map(OsString::from))
+            .expect("it says nothing of paths");
         let pod = serde_json::to_value(&pod).expect("JSON");
         let spec = &pod["spec"];
         let container = &spec["containers"][0];
@@ -386,7 +407,9 @@ spec:
             (&json!("NVIDIA_VISIBLE_DEVICES"), &json!("2,5"))
         );
         assert!(variables.iter().any(|one| one["name"] == "HF_HOME"));
-        let none = template(PLAIN).pod(&launch(&[]), &[]);
+        let none = template(PLAIN)
+            .pod(&launch(&[]), &[])
+            .expect("it says nothing of paths");
         let none = serde_json::to_value(&none).expect("JSON");
         let none = &none["spec"]["containers"][0];
         assert_eq!(
@@ -394,6 +417,48 @@ spec:
             "a task without GPUs sees none"
         );
         assert_eq!(none["resources"]["limits"].get("nvidia.com/gpu"), None);
+    }
+
+    #[test]
+    fn a_pod_of_the_users_own_image_runs_the_shim_from_the_data_folder() {
+        let mut launch = launch(&[]);
+        launch.spec.pod.image = Some("r.io/trainer:3".to_owned());
+        launch.service_account = Some("trainers".to_owned());
+        let pod = template(PLAIN).pod(&launch, &[]).expect("no paths");
+        let spec = serde_json::to_value(pod.spec).expect("JSON");
+        let container = &spec["containers"][0];
+        assert_eq!(container["image"], "r.io/trainer:3");
+        assert_eq!(
+            container["command"],
+            json!(["/data/programs/muster-executor"])
+        );
+        assert_eq!(
+            (
+                &spec["serviceAccountName"],
+                &spec["automountServiceAccountToken"]
+            ),
+            (&json!("trainers"), &json!(true))
+        );
+        assert_eq!(spec["runtimeClassName"], "nvidia", "the rest is as in all");
+    }
+
+    /// An image of CUDA's says that it wants all of them.
+    #[test]
+    fn a_task_without_gpus_sees_none_where_the_device_plugin_chooses_either() {
+        let counted = Template {
+            has_gpus: false,
+            ..template(PLAIN)
+        };
+        let visible = |gpus: &[u32]| {
+            let pod = counted.pod(&launch(gpus), &[]).expect("no paths");
+            let pod = serde_json::to_value(pod).expect("JSON");
+            let variables = pod["spec"]["containers"][0]["env"].clone();
+            let variables = variables.as_array().expect("a list").clone();
+            let mut found = variables.into_iter();
+            found.find(|one| one["name"] == "NVIDIA_VISIBLE_DEVICES")
+        };
+        assert_eq!(visible(&[]).expect("it is told so")["value"], "void");
+        assert_eq!(visible(&[0]), None, "the device plugin says which");
     }
 
     #[test]

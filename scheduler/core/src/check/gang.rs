@@ -164,6 +164,14 @@ impl<'s> Checker<'s> {
                 given,
             });
         }
+        let mut nodes = self.snapshot.nodes.iter();
+        if job.pods && !nodes.any(|node| node.id == task.node && node.pods) {
+            self.violations.push(Violation::NoPods {
+                job: job.id,
+                role: task.role,
+                node: task.node,
+            });
+        }
         for &gpu in &task.gpus {
             if !self.free.remove(&(task.node, gpu)) {
                 self.violations.push(Violation::GpuNotFree {

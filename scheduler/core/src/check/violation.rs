@@ -52,6 +52,12 @@ pub enum Violation {
         node: NodeId,
         given: usize,
     },
+    #[error("{role} of job {job} must be a pod, and tasks of node {node} are none")]
+    NoPods {
+        job: JobId,
+        role: Role,
+        node: NodeId,
+    },
     #[error("job {job} starts on node {node}, which takes no tasks")]
     ClosedNode { job: JobId, node: NodeId },
     #[error("GPU {gpu} of node {node} is given to job {job}, but is held or does not exist")]
@@ -98,6 +104,7 @@ impl Violation {
             | Self::OutsideRange { job, .. }
             | Self::WrongGpus { job, .. }
             | Self::SeveralParts { job, .. }
+            | Self::NoPods { job, .. }
             | Self::ClosedNode { job, .. }
             | Self::GpuNotFree { job, .. }
             | Self::UnjustPreemption { job }

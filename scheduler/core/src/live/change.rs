@@ -4,7 +4,7 @@ use super::free::FreeNode;
 use super::outlook::Sizing;
 use super::pass::starts;
 use super::place::could_ever_run;
-use super::world::{World, dense_node, kind_of};
+use super::world::{World, dense_node};
 use crate::estimate::Estimate;
 use crate::plan::Action;
 use crate::snapshot::{Finished, Job, Node, Snapshot};
@@ -37,7 +37,7 @@ pub fn apply_change(snapshot: &Snapshot, job: JobId, change: &Change) -> Option<
             node.faults.clear();
         }
         Change::AddGpus { gpus } => {
-            let added = added(*gpus, like(&changed.nodes, job.worker.gpus));
+            let added = added(*gpus, like(&changed.nodes, job.worker.gpus, job.pods));
             changed.nodes.push(added);
             changed.sort();
         }
@@ -83,9 +83,13 @@ fn change_job(job: &mut Job, change: &Change) {
     }
 }
 
-/// The first node whose GPUs are such that a worker can have so many of them: nobody is told to add parts of GPUs for one that needs two.
-fn like(nodes: &[Node], gpus_of_a_worker: u32) -> Option<&Node> {
-    let suits = |node: &&Node| gpus_of_a_worker <= 1 || !is_part(&node.gpu_model);
+/// The first node whose GPUs are such that a worker can have so many of them: nobody is told to add parts of GPUs for one that needs two, nor
+/// nodes without pods for one that needs those.
+fn like(nodes: &[Node], gpus_of_a_worker: u32, needs_pods: bool) -> Option<&Node> {
+    let suits = |node: &&Node| {
+        let whole = gpus_of_a_worker <= 1 || !is_part(&node.gpu_model);
+        whole && (node.pods || !needs_pods)
+    };
     nodes.iter().find(suits).or(nodes.first())
 }
 
@@ -109,6 +113,7 @@ fn added(gpus: u32, like: Option<&Node>) -> Node {
         gpu_memory_bytes: 0,
         cpu_milli: u64::MAX / 4,
         memory_bytes: u64::MAX / 4,
+        pods: like.is_some_and(|node| node.pods),
     }
 }
 
@@ -210,9 +215,10 @@ fn make(world: &mut World<'_>, index: usize, change: &Change) -> bool {
             open(world, at, &node);
         }
         Change::AddGpus { gpus } => {
-            let per_worker = world.jobs[index].shape.worker.gpus;
-            let node = added(*gpus, like(&world.snapshot.nodes, per_worker));
-            let kind = kind_of(&world.problem.kinds, &node);
+            let shape = &world.jobs[index].shape;
+            let (per_worker, needs_pods) = (shape.worker.gpus, shape.pods);
+            let node = added(*gpus, like(&world.snapshot.nodes, per_worker, needs_pods));
+            let kind = world.kinds.index(&node);
             let at = (kind, 0);
             world.free.push(FreeNode::empty(&node, at));
             world.empty.push(FreeNode::empty(&node, at));

@@ -220,7 +220,8 @@ impl Explaining<'_, '_> {
         }
         let nodes = || {
             let there = self.world.problem.nodes.iter();
-            there.zip(&self.world.snapshot.nodes)
+            let there = there.zip(&self.world.snapshot.nodes);
+            there.filter(|(_, node)| node.pods || !live.shape.pods)
         };
         let cluster_gpus = nodes().map(|(node, _)| node.gpus).sum();
         let of_a_task = nodes().map(|(node, of)| node.gpus.min(of.gpus_of_a_task()));
@@ -231,6 +232,7 @@ impl Explaining<'_, '_> {
                 needed_gpus_per_worker: per_worker,
                 largest_node_gpus,
                 parts: nodes().any(|(node, _)| node.gpus >= per_worker),
+                pods: live.shape.pods,
             }
         } else if cluster_gpus < needed_gpus {
             Wait::ExceedsCluster {
@@ -253,7 +255,7 @@ impl Explaining<'_, '_> {
                 .snapshot
                 .nodes
                 .iter()
-                .filter(|node| node.is_open())
+                .filter(|node| node.is_open() && (node.pods || !live.shape.pods))
         };
         let largest_node_bytes = nodes().map(|node| node.memory_bytes).max()?;
         let largest_node_milli = nodes().map(|node| node.cpu_milli).max()?;

@@ -2,6 +2,7 @@
 //!
 //! It counts; it does not choose.
 
+use super::gang::Shape;
 use crate::snapshot::Node;
 use muster_model::node::is_part;
 use muster_model::spec::{PsShardResources, WorkerResources};
@@ -15,6 +16,8 @@ pub(crate) struct FreeNode {
     pub open: bool,
     /// Its GPUs are parts of GPUs, of which a task gets one.
     pub parts: bool,
+    /// Its tasks are pods.
+    pub pods: bool,
     /// Held by nobody.
     pub now: u64,
     /// Held by tasks that stop.
@@ -65,6 +68,7 @@ impl FreeNode {
             rack,
             open,
             parts: is_part(&node.gpu_model),
+            pods: node.pods,
             now: if open { ours } else { 0 },
             later: 0,
             ours,
@@ -72,6 +76,11 @@ impl FreeNode {
             now_room: room,
             later_room: room,
         }
+    }
+
+    /// Whether tasks of this shape may go there, room or none.
+    pub(crate) fn takes(&self, shape: &Shape) -> bool {
+        self.open && (self.pods || !shape.pods)
     }
 
     /// Takes what running tasks hold.

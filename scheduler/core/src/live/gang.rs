@@ -20,6 +20,8 @@ pub(crate) struct Shape {
     pub power_of_two: bool,
     pub worker: WorkerResources,
     pub ps_shard: PsShardResources,
+    /// They must be pods.
+    pub pods: bool,
 }
 
 /// How many workers and shards go to one node.
@@ -104,7 +106,7 @@ pub(crate) fn at(
         let at = match beside {
             Some(at) => at,
             None => {
-                let node = elsewhere(free, &shares, shard, when)?;
+                let node = elsewhere(free, shape, &shares, when)?;
                 left.push(free[node as usize].room(when));
                 shares.push(Share {
                     node,
@@ -121,11 +123,12 @@ pub(crate) fn at(
 }
 
 /// The node with the most CPU left, of those on which the gang has nothing yet.
-fn elsewhere(free: &[FreeNode], taken: &[Share], shard: Room, when: When) -> Option<u32> {
+fn elsewhere(free: &[FreeNode], shape: &Shape, taken: &[Share], when: When) -> Option<u32> {
+    let shard = Room::shard(&shape.ps_shard);
     (0_u32..)
         .zip(free)
         .filter(|(index, node)| {
-            node.open
+            node.takes(shape)
                 && node.room(when).holds(shard)
                 && !taken.iter().any(|share| share.node == *index)
         })

@@ -222,7 +222,7 @@ fn shards(live: &LiveJob<'_>, free: &mut [FreeNode], wanted: u32, change: &mut C
     while (indices.len() as u32) < wanted {
         let has_room = |node: u32| {
             let there = &free[node as usize];
-            there.open && there.room(When::Now).holds(shard)
+            there.takes(&live.shape) && there.room(When::Now).holds(shard)
         };
         let near = beside
             .iter()

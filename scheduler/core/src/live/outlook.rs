@@ -4,7 +4,9 @@
 use super::gang::Shape;
 use crate::estimate::Estimate;
 use crate::problem::{Curve, Outlook};
+use crate::snapshot::Node;
 use muster_model::node::is_part;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// More shards must bring at least this: they cost CPU, memory and connections.
@@ -12,20 +14,56 @@ const ENOUGH: f64 = 0.99;
 /// What several nodes keep of one node's speed while nothing is known: a little less, so that gangs stay together.
 const SPREAD: f64 = 0.98;
 
-/// Of every GPU kind of the cluster, whether it is parts of GPUs, of which a task gets one.
+/// The kinds of GPUs of the cluster, in order: those of one model on nodes whose tasks are pods are a kind apart, since jobs may need that.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kinds(Arc<[bool]>);
+pub(crate) struct Kinds(Arc<[Kind]>);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    model: String,
+    pods: bool,
+}
 
 impl Kinds {
-    pub(crate) fn of(names: &[String]) -> Self {
-        Self(names.iter().map(|name| is_part(name)).collect())
+    pub(crate) fn of(nodes: &[Node]) -> Self {
+        let kinds: BTreeSet<(&str, bool)> = nodes
+            .iter()
+            .map(|node| (node.gpu_model.as_str(), node.pods))
+            .collect();
+        let kind = |(model, pods): (&str, bool)| Kind {
+            model: model.to_owned(),
+            pods,
+        };
+        Self(kinds.into_iter().map(kind).collect())
     }
 
-    /// A job whose workers have more than one GPU runs on no parts: it has no speed there.
-    fn curves(&self, curve: &Curve, gpus_of_a_worker: u32) -> Arc<[Curve]> {
-        let of = |&parts: &bool| match parts && gpus_of_a_worker > 1 {
-            true => Curve::default(),
-            false => curve.clone(),
+    pub(crate) fn names(&self) -> Vec<String> {
+        let name = |kind: &Kind| match kind.pods {
+            true => format!("{} in pods", kind.model),
+            false => kind.model.clone(),
+        };
+        self.0.iter().map(name).collect()
+    }
+
+    /// The node's place among them; the first of a node whose kind is not there.
+    pub(crate) fn index(&self, node: &Node) -> u16 {
+        let wanted = (node.gpu_model.as_str(), node.pods);
+        let found = self
+            .0
+            .binary_search_by(|kind| (kind.model.as_str(), kind.pods).cmp(&wanted));
+        u16::try_from(found.unwrap_or(0)).unwrap_or(0)
+    }
+
+    /// A job has no speed on kinds on which it does not run: on parts, if its workers have more than one GPU, and where tasks are no pods, if
+    /// its own must be.
+    fn curves(&self, curve: &Curve, shape: &Shape) -> Arc<[Curve]> {
+        let runs = |kind: &Kind| {
+            let whole = shape.worker.gpus <= 1 || !is_part(&kind.model);
+            whole && (kind.pods || !shape.pods)
+        };
+        let of = |kind: &Kind| match runs(kind) {
+            true => curve.clone(),
+            false => Curve::default(),
         };
         self.0.iter().map(of).collect()
     }
@@ -84,7 +122,7 @@ impl Sizes {
         // A job that never ran may start at any size: its owner has stated the bounds, and a wrong size costs one restart.
         let measured = estimate.speed.largest_measured().map_or(max, |size| size.0);
         Self {
-            curves: kinds.curves(&curve, gpus),
+            curves: kinds.curves(&curve, shape),
             ps_shards: ps_shards.into(),
             largest_gpus: measured.saturating_mul(gpus),
         }

@@ -68,7 +68,7 @@ fn fill(
 
 /// Workers that a node has room for.
 pub(crate) fn units(node: &FreeNode, shape: &Shape, when: When) -> u32 {
-    if node.gpus_of_a_task(when) < shape.worker.gpus {
+    if !node.takes(shape) || node.gpus_of_a_task(when) < shape.worker.gpus {
         return 0;
     }
     let room = node.room(when);
@@ -98,7 +98,7 @@ fn shards_first(
     for _ in 0..ps_shards {
         let roomy = (0_u32..)
             .zip(&left)
-            .filter(|(_, node)| node.open && node.room(when).holds(shard));
+            .filter(|(_, node)| node.takes(shape) && node.room(when).holds(shard));
         let (node, _) = roomy.min_by_key(|(index, node)| {
             (node.gpus(when), Reverse(node.room(when).cpu_milli), *index)
         })?;

@@ -210,6 +210,7 @@ pub fn node(number: u32, gpus: u32) -> Node {
         faults: Vec::new(),
         gpus,
         gpu_model: "gpu".to_owned(),
+        pods: false,
         cpu_milli: 64_000,
         memory_bytes: 1 << 40,
     }
@@ -249,6 +250,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
             cpu_milli: 100,
             memory_bytes: 1 << 28,
         },
+        pods: false,
         consistency: Consistency::default(),
         batch: 128,
         adaptive: None,

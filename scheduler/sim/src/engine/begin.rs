@@ -50,6 +50,7 @@ impl<'s> Engine<'s> {
                         faults: Vec::new(),
                         gpus: node.gpus,
                         gpu_model: "gpu".to_owned(),
+                        pods: false,
                         cpu_milli: 1_000_000,
                         memory_bytes: 1 << 44,
                     })
@@ -117,6 +118,7 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> Job {
             ..WorkerResources::default()
         },
         ps_shard: PsShardResources::default(),
+        pods: false,
         consistency: spec.consistency,
         batch: spec.batch,
         adaptive: None,

@@ -22,6 +22,7 @@ pub fn cluster(nodes: u128) -> Snapshot {
         taken: Vec::new(),
         faults: Vec::new(),
         gpu_model: "T4".to_owned(),
+        pods: false,
         gpus: 4,
         cpu_milli: 1_000_000,
         memory_bytes: 1 << 44,
@@ -67,6 +68,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
             ..WorkerResources::default()
         },
         ps_shard: PsShardResources::default(),
+        pods: false,
         consistency: Consistency::default(),
         batch: 64,
         adaptive: None,

@@ -279,6 +279,8 @@ function obstacle(why: NodeObstacle): string {
       return "not enough for its minimum";
     case "too_small":
       return "too small for one worker";
+    case "no_pods":
+      return "runs tasks as processes, and the job's must be pods";
     case "drained":
       return "drained";
     case "down":

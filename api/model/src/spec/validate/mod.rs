@@ -9,6 +9,9 @@ mod layers;
 mod model;
 mod not_yet;
 mod optimizer;
+mod pod;
+
+pub(crate) use pod::{is_image, is_object_name};
 
 use super::{Engine, JobSpec, Metric, Range, Topology};
 use serde::{Deserialize, Serialize};
@@ -69,6 +72,7 @@ impl JobSpec {
         errors.range("scale.workers", self.scale.workers);
         self.check_power_of_two(&mut errors);
         self.check_resources(&mut errors);
+        self.pod.check(&mut errors, self.command.is_some());
         match (&self.engine, &self.command) {
             (Some(engine), None) => {
                 self.check_engine(&mut errors, engine);

@@ -185,6 +185,7 @@ fn launch(more: &Value) -> TaskLaunch {
         resume_step: None,
         trained_s: 0.0,
         grace_ms: 20_000,
+        service_account: None,
     }
 }
 

@@ -230,7 +230,7 @@ fn shortest_of(free: &[FreeNode], shape: &Shape, cleared: &BTreeSet<u32>) -> Vec
     let per_worker = shape.worker.gpus.max(1);
     let mut nodes: Vec<(u32, u32)> = (0_u32..)
         .zip(free)
-        .filter(|(index, node)| node.open && !cleared.contains(index))
+        .filter(|(index, node)| node.takes(shape) && !cleared.contains(index))
         .map(|(index, node)| (per_worker - node.gpus(When::Later) % per_worker, index))
         .collect();
     nodes.sort_unstable();

@@ -2,7 +2,7 @@
 
 use super::dense::dense_node;
 use super::index::{NodeIndex, TenantIndex};
-use super::{LiveJob, World, kind_of, room_of, seconds};
+use super::{LiveJob, World, room_of, seconds};
 use crate::live::calm;
 use crate::live::free::{FreeNode, Holding, Room, bits};
 use crate::live::gang::{Shape, add};
@@ -26,12 +26,12 @@ use std::collections::{BTreeMap, BTreeSet};
 impl<'a> World<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, policy: &'a Policy, memory: &mut Memory) -> Self {
         let share = policy.share.share();
-        let kinds = kinds(&snapshot.nodes);
+        let kinds = Kinds::of(&snapshot.nodes);
         let racks = racks(&snapshot.nodes);
         let free: Vec<FreeNode> = snapshot
             .nodes
             .iter()
-            .map(|node| FreeNode::empty(node, (kind_of(&kinds, node), rack_of(&racks, node))))
+            .map(|node| FreeNode::empty(node, (kinds.index(node), rack_of(&racks, node))))
             .collect();
         let mut world = Self {
             snapshot,
@@ -39,16 +39,16 @@ impl<'a> World<'a> {
             promises: share.promises(),
             share,
             now_ms: snapshot.now_ms,
-            kinds: Kinds::of(&kinds),
             empty: free.clone(),
             free,
             jobs: Vec::with_capacity(snapshot.jobs.len()),
             problem: Problem {
                 now_s: seconds(snapshot.now_ms),
                 round_s: 1.0,
-                kinds,
+                kinds: kinds.names(),
                 ..Problem::default()
             },
+            kinds,
             studies: studies(snapshot),
             members: Vec::new(),
             held: Vec::new(),
@@ -139,6 +139,7 @@ impl<'a> World<'a> {
             power_of_two: job.power_of_two,
             worker: job.worker,
             ps_shard: job.ps_shard,
+            pods: job.pods,
         };
         let (leave, resized) = match settled.actions.last() {
             Some(Action::Resize { leave, .. }) => (leave.clone(), true),
@@ -288,14 +289,6 @@ fn held_room(job: &Job, task: &Task) -> Room {
             ..room
         },
     }
-}
-
-/// The GPU models of the cluster, each once.
-fn kinds(nodes: &[Node]) -> Vec<String> {
-    let mut kinds: Vec<&str> = nodes.iter().map(|node| node.gpu_model.as_str()).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    kinds.into_iter().map(str::to_owned).collect()
 }
 
 /// By name. All nodes of which nobody said where they stand are as near to each other as those of one rack.

@@ -19,7 +19,7 @@ use crate::policies::{Promises, Share};
 use crate::policy::Policy;
 use crate::problem::{self, Problem};
 use crate::report::MoveReport;
-use crate::snapshot::{Job, Node, Snapshot};
+use crate::snapshot::{Job, Snapshot};
 pub(crate) use dense::dense_node;
 use muster_model::id::{StudyId, TaskId};
 use muster_model::job::JobState;
@@ -266,11 +266,6 @@ pub(crate) fn room_of(job: &Job, role: Role) -> Room {
         Role::Worker { .. } => Room::worker(&job.worker),
         Role::PsShard { .. } => Room::shard(&job.ps_shard),
     }
-}
-
-pub(crate) fn kind_of(kinds: &[String], node: &Node) -> u16 {
-    let found = kinds.binary_search_by(|kind| kind.as_str().cmp(&node.gpu_model));
-    u16::try_from(found.unwrap_or(0)).unwrap_or(0)
 }
 
 /// Unix milliseconds as seconds; they stay exact, far below 2^52.

@@ -1,0 +1,179 @@
+//! What of a job's pods can be told wrong without a cluster: names that Kubernetes has for none of its objects, paths that overlap.
+
+use super::Errors;
+use crate::spec::{Command, Pod, Volume};
+
+const MOST_PULL_SECRETS: usize = 16;
+const MOST_VARIABLES: usize = 64;
+const MOST_VOLUMES: usize = 32;
+const MOST_OF_AN_IMAGE: usize = 512;
+const MOST_OF_A_NAME: usize = 253;
+const MOST_OF_A_PATH: usize = 1024;
+/// Above any disk, and within what Kubernetes counts.
+const MOST_BYTES: u64 = 1 << 50;
+const NAME: &str = "1 to 253 of a-z, 0-9, '-' and '.', beginning and ending with a letter or digit";
+
+impl Pod {
+    pub(super) fn check(&self, errors: &mut Errors, has_command: bool) {
+        if let Some(image) = &self.image {
+            errors.check(
+                "pod.image",
+                &format!("{image:?}"),
+                is_image(image),
+                "an image's name of at most 512 characters, such as registry.example.com/vision/trainer:3.2",
+            );
+            errors.check(
+                "pod.image",
+                &format!("{image:?}"),
+                has_command,
+                "left out with engine, which is in Muster's own image",
+            );
+        }
+        errors.check(
+            "pod.pull_secrets",
+            &format!("{} secrets", self.pull_secrets.len()),
+            self.pull_secrets.len() <= MOST_PULL_SECRETS,
+            &format!("at most {MOST_PULL_SECRETS}"),
+        );
+        for (index, name) in self.pull_secrets.iter().enumerate() {
+            check_name(errors, &format!("pod.pull_secrets[{index}]"), name);
+        }
+        self.check_variables(errors);
+        self.check_volumes(errors);
+    }
+
+    fn check_variables(&self, errors: &mut Errors) {
+        errors.check(
+            "pod.secret_env",
+            &format!("{} variables", self.secret_env.len()),
+            self.secret_env.len() <= MOST_VARIABLES,
+            &format!("at most {MOST_VARIABLES}"),
+        );
+        for (name, from) in &self.secret_env {
+            let field = format!("pod.secret_env.{name}");
+            errors.check(
+                &field,
+                &format!("{name:?}"),
+                is_variable(name),
+                "a name of letters, digits, '_', '-' and '.' that does not begin with a digit",
+            );
+            errors.check(
+                &field,
+                &format!("{name:?}"),
+                !Command::is_reserved(name) && name != "NVIDIA_VISIBLE_DEVICES",
+                "left out: Muster sets it",
+            );
+            check_name(errors, &format!("{field}.secret"), &from.secret);
+            errors.check(
+                &format!("{field}.key"),
+                &format!("{:?}", from.key),
+                is_key(&from.key),
+                "a key of the secret: 1 to 253 letters, digits, '-', '_' and '.'",
+            );
+        }
+    }
+
+    fn check_volumes(&self, errors: &mut Errors) {
+        errors.check(
+            "pod.volumes",
+            &format!("{} volumes", self.volumes.len()),
+            self.volumes.len() <= MOST_VOLUMES,
+            &format!("at most {MOST_VOLUMES}"),
+        );
+        for (index, volume) in self.volumes.iter().enumerate() {
+            check_volume(errors, &format!("pod.volumes[{index}]"), volume);
+            let before = &self.volumes[..index];
+            errors.check(
+                &format!("pod.volumes[{index}].path"),
+                &format!("{:?}", volume.path()),
+                before.iter().all(|other| other.path() != volume.path()),
+                "a path that no other volume has",
+            );
+        }
+    }
+}
+
+fn check_volume(errors: &mut Errors, field: &str, volume: &Volume) {
+    let path = volume.path();
+    errors.check(
+        &format!("{field}.path"),
+        &format!("{path:?}"),
+        is_mount_path(path),
+        "an absolute path of at most 1024 bytes other than /, without ':', '.', '..' and empty parts",
+    );
+    match volume {
+        Volume::Claim { name, sub_path, .. } => {
+            check_name(errors, &format!("{field}.name"), name);
+            if let Some(sub_path) = sub_path {
+                errors.check(
+                    &format!("{field}.sub_path"),
+                    &format!("{sub_path:?}"),
+                    sub_path.len() <= MOST_OF_A_PATH && parts_are_right(sub_path),
+                    "a relative path of at most 1024 bytes, without '.', '..' and empty parts",
+                );
+            }
+        }
+        Volume::Secret { name, .. } | Volume::ConfigMap { name, .. } => {
+            check_name(errors, &format!("{field}.name"), name);
+        }
+        Volume::Scratch { bytes, .. } | Volume::Memory { bytes, .. } => errors.check(
+            &format!("{field}.bytes"),
+            bytes,
+            (1..=MOST_BYTES).contains(bytes),
+            "1 to 1125899906842624 (1 PiB)",
+        ),
+    }
+}
+
+fn check_name(errors: &mut Errors, field: &str, name: &str) {
+    errors.check(field, &format!("{name:?}"), is_object_name(name), NAME);
+}
+
+/// Whether Kubernetes lets an object be called so (a DNS subdomain).
+#[must_use]
+pub(crate) fn is_object_name(name: &str) -> bool {
+    let is_inner = |next: char| next.is_ascii_lowercase() || next.is_ascii_digit();
+    let label = |part: &str| {
+        part.starts_with(is_inner)
+            && part.ends_with(is_inner)
+            && part.chars().all(|next| is_inner(next) || next == '-')
+    };
+    name.len() <= MOST_OF_A_NAME && name.split('.').all(label)
+}
+
+/// Whether it could be an image: a path of lower case names, a tag, a digest.
+#[must_use]
+pub(crate) fn is_image(image: &str) -> bool {
+    let is_right = |next: char| next.is_ascii_alphanumeric() || "._-/:@".contains(next);
+    let begins = |next: char| next.is_ascii_alphanumeric();
+    (1..=MOST_OF_AN_IMAGE).contains(&image.len())
+        && image.starts_with(begins)
+        && image.ends_with(begins)
+        && image.chars().all(is_right)
+}
+
+fn is_variable(name: &str) -> bool {
+    let is_right = |next: char| next.is_ascii_alphanumeric() || "_-.".contains(next);
+    !name.is_empty()
+        && name.len() <= MOST_OF_A_NAME
+        && !name.starts_with(|next: char| next.is_ascii_digit())
+        && name.chars().all(is_right)
+}
+
+fn is_key(key: &str) -> bool {
+    let is_right = |next: char| next.is_ascii_alphanumeric() || "-_.".contains(next);
+    (1..=MOST_OF_A_NAME).contains(&key.len())
+        && key.chars().all(is_right)
+        && key != "."
+        && !key.starts_with("..")
+}
+
+fn is_mount_path(path: &str) -> bool {
+    let parts = path.strip_prefix('/');
+    path.len() <= MOST_OF_A_PATH && !path.contains(':') && parts.is_some_and(parts_are_right)
+}
+
+fn parts_are_right(path: &str) -> bool {
+    let right = |part: &str| !part.is_empty() && part != "." && part != "..";
+    !path.contains('\0') && path.split('/').all(right)
+}

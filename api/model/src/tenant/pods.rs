@@ -1,0 +1,294 @@
+//! What the pods of a tenant's tasks may have: said by administrators, asked when a job or study is submitted.
+//!
+//! Tasks' pods of all tenants are in one namespace, so whoever could name any of its secrets could read those of all others, and Muster's.
+
+use crate::spec::{FieldError, Pod, Volume, is_image, is_object_name};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Names in any one list.
+const MOST: usize = 256;
+
+/// Nothing but images until an administrator says otherwise.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TenantPods {
+    /// As which service account its tasks run, with the account's token; the cluster's own for tasks when left out. It counts from a task's
+    /// next start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_account: Option<String>,
+    /// Images that its jobs may name, each as it is or by what it begins with (`registry.example.com/vision/*`); any when empty. At most 256.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schema(max_items = 256))]
+    pub images: Vec<String>,
+    /// Claims of volumes that they may mount. At most 256.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schema(max_items = 256))]
+    pub claims: Vec<String>,
+    /// Secrets that they may mount, take variables from and pull images by. At most 256.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schema(max_items = 256))]
+    pub secrets: Vec<String>,
+    /// Objects of kind `ConfigMap` that they may mount. At most 256.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schema(max_items = 256))]
+    pub config_maps: Vec<String>,
+}
+
+/// One of the lists.
+#[derive(Clone, Copy)]
+enum What {
+    Image,
+    Claim,
+    Secret,
+    ConfigMap,
+}
+
+impl TenantPods {
+    /// Whether nobody has said anything.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// # Errors
+    /// What of it no object or image of Kubernetes can be called, below `field`.
+    pub fn validate(&self, field: &str) -> Result<(), Vec<FieldError>> {
+        let mut errors = Vec::new();
+        let mut check = |field: String, value: &str, is_right: bool, expected: &str| {
+            if !is_right {
+                errors.push(FieldError {
+                    field,
+                    value: format!("{value:?}"),
+                    expected: expected.to_owned(),
+                });
+            }
+        };
+        let name = "the name of an object of Kubernetes: 1 to 253 of a-z, 0-9, '-' and '.'";
+        if let Some(account) = &self.service_account {
+            let is_right = is_object_name(account);
+            check(format!("{field}.service_account"), account, is_right, name);
+        }
+        for what in [What::Image, What::Claim, What::Secret, What::ConfigMap] {
+            let (list, of) = self.list(what);
+            if list.len() > MOST {
+                let count = list.len().to_string();
+                check(
+                    format!("{field}.{of}"),
+                    &count,
+                    false,
+                    "at most 256 of them",
+                );
+            }
+            for (index, one) in list.iter().enumerate() {
+                let field = format!("{field}.{of}[{index}]");
+                match what {
+                    What::Image => check(
+                        field,
+                        one,
+                        is_pattern(one),
+                        "an image, or what images begin with and then *, such as registry.example.com/vision/*",
+                    ),
+                    _ => check(field, one, is_object_name(one), name),
+                }
+            }
+        }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(errors)
+        }
+    }
+
+    /// # Errors
+    /// Everything that these pods, at `field` of a document, name and the tenant of this name may not have.
+    pub fn allow(&self, pod: &Pod, tenant: &str, field: &str) -> Result<(), Vec<FieldError>> {
+        let mut errors = Vec::new();
+        let mut ask = |what: What, field: String, name: &str| {
+            if !self.has(what, name) {
+                let value = format!("{name:?}");
+                let expected = self.allowed(what, tenant);
+                errors.push(FieldError {
+                    field,
+                    value,
+                    expected,
+                });
+            }
+        };
+        if let Some(image) = &pod.image {
+            ask(What::Image, format!("{field}.image"), image);
+        }
+        for (index, name) in pod.pull_secrets.iter().enumerate() {
+            ask(What::Secret, format!("{field}.pull_secrets[{index}]"), name);
+        }
+        for (variable, from) in &pod.secret_env {
+            let field = format!("{field}.secret_env.{variable}.secret");
+            ask(What::Secret, field, &from.secret);
+        }
+        for (index, volume) in pod.volumes.iter().enumerate() {
+            let field = format!("{field}.volumes[{index}].name");
+            match volume {
+                Volume::Claim { name, .. } => ask(What::Claim, field, name),
+                Volume::Secret { name, .. } => ask(What::Secret, field, name),
+                Volume::ConfigMap { name, .. } => ask(What::ConfigMap, field, name),
+                Volume::Scratch { .. } | Volume::Memory { .. } => {}
+            }
+        }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(errors)
+        }
+    }
+
+    fn list(&self, what: What) -> (&[String], &'static str) {
+        match what {
+            What::Image => (&self.images, "images"),
+            What::Claim => (&self.claims, "claims"),
+            What::Secret => (&self.secrets, "secrets"),
+            What::ConfigMap => (&self.config_maps, "config_maps"),
+        }
+    }
+
+    fn has(&self, what: What, name: &str) -> bool {
+        let (list, _) = self.list(what);
+        match what {
+            What::Image => list.is_empty() || list.iter().any(|pattern| matches(pattern, name)),
+            _ => list.iter().any(|one| one == name),
+        }
+    }
+
+    fn allowed(&self, what: What, tenant: &str) -> String {
+        let (list, _) = self.list(what);
+        let allowed = match list {
+            [] => "none so far".to_owned(),
+            list => list.join(", "),
+        };
+        format!("{what} that an administrator lets jobs of tenant {tenant} have: {allowed}")
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Image => "an image",
+            Self::Claim => "a claim",
+            Self::Secret => "a secret",
+            Self::ConfigMap => "a ConfigMap",
+        })
+    }
+}
+
+fn matches(pattern: &str, image: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(begins) => image.starts_with(begins),
+        None => image == pattern,
+    }
+}
+
+fn is_pattern(pattern: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        // What ends with a separator could be no image by itself.
+        Some(begins) => begins.is_empty() || is_image(begins.trim_end_matches(['/', ':', '-'])),
+        None => is_image(pattern),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(text: &str) -> Pod {
+        serde_norway::from_str(text).expect("pods")
+    }
+
+    fn refused(pods: &TenantPods, pod: &Pod) -> Vec<String> {
+        let errors = pods.allow(pod, "vision", "pod").err().unwrap_or_default();
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_tenant_that_nobody_has_allowed_anything_has_images_and_folders_of_its_own() {
+        let nothing = TenantPods::default();
+        let own = "{ image: any/image, volumes: [{ kind: memory, path: /dev/shm, bytes: 1Gi }, { kind: scratch, path: /s, bytes: 1 }] }";
+        assert_eq!(refused(&nothing, &pod(own)), [""; 0]);
+        let others = "
+pull_secrets: [a]
+secret_env: { KEY: { secret: b, key: k } }
+volumes:
+  - { kind: claim, name: c, path: /c }
+  - { kind: secret, name: d, path: /d }
+  - { kind: config_map, name: e, path: /e }
+";
+        let refused = refused(&nothing, &pod(others));
+        let fields: Vec<&str> = refused
+            .iter()
+            .filter_map(|one| one.split(' ').next())
+            .collect();
+        assert_eq!(
+            fields,
+            [
+                "pod.pull_secrets[0]",
+                "pod.secret_env.KEY.secret",
+                "pod.volumes[0].name",
+                "pod.volumes[1].name",
+                "pod.volumes[2].name"
+            ]
+        );
+        assert!(
+            refused[2].contains("a claim that an administrator lets jobs of tenant vision have"),
+            "{refused:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_allowed_is_allowed_by_its_kind_and_name() {
+        let pods = TenantPods {
+            images: vec!["r.io/vision/*".to_owned(), "r.io/base:1".to_owned()],
+            claims: vec!["data".to_owned()],
+            secrets: vec!["wandb".to_owned()],
+            ..TenantPods::default()
+        };
+        assert_eq!(pods.validate("pods"), Ok(()));
+        for right in [
+            "{ image: r.io/vision/trainer:3 }",
+            "{ image: 'r.io/base:1' }",
+            "{ pull_secrets: [wandb], secret_env: { A: { secret: wandb, key: k } } }",
+            "{ volumes: [{ kind: claim, name: data, path: /d }, { kind: secret, name: wandb, path: /w }] }",
+        ] {
+            assert_eq!(refused(&pods, &pod(right)), [""; 0], "{right}");
+        }
+        for wrong in [
+            "{ image: r.io/visionary/trainer }",
+            "{ image: 'r.io/base:10' }",
+            "{ image: evil.io/r.io/vision/trainer }",
+            "{ pull_secrets: [data] }",
+            "{ volumes: [{ kind: claim, name: wandb, path: /d }] }",
+            "{ volumes: [{ kind: config_map, name: wandb, path: /d }] }",
+        ] {
+            assert_eq!(refused(&pods, &pod(wrong)).len(), 1, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_name_is_refused_by_its_field() {
+        let pods = TenantPods {
+            service_account: Some("Trainers".to_owned()),
+            images: vec!["*".to_owned(), "r.io/*/x".to_owned()],
+            claims: vec![String::new()],
+            secrets: vec!["a_b".to_owned()],
+            config_maps: vec!["a..b".to_owned()],
+        };
+        let errors = pods.validate("pods").expect_err("much is wrong");
+        let fields: Vec<&str> = errors.iter().map(|one| one.field.as_str()).collect();
+        let expected = [
+            "pods.service_account",
+            "pods.images[1]",
+            "pods.claims[0]",
+            "pods.secrets[0]",
+            "pods.config_maps[0]",
+        ];
+        assert_eq!(fields, expected);
+    }
+}

@@ -1,0 +1,173 @@
+//! What pods of a job's tasks may have: an administrator says it of the tenant, and whoever submits is held to it.
+
+use crate::world::{ADMIN, BLUE, RED, World, document, json_request};
+use axum::http::Method;
+use muster_store::{assignment, pool};
+use serde_json::{Value, json};
+
+fn own() -> Value {
+    let mut document = document("own");
+    document["pod"] = json!({
+        "secret_env": { "KEY": { "secret": "wandb", "key": "k" } },
+        "volumes": [{ "kind": "claim", "name": "imagenet", "path": "/data" }],
+    });
+    document
+}
+
+fn study() -> Value {
+    let mut job = own();
+    let fields = job.as_object_mut().expect("an object");
+    for field in ["version", "name", "labels", "stop"] {
+        fields.remove(field);
+    }
+    json!({
+        "version": "muster/v1", "kind": "study", "name": "of-pods",
+        "search": {
+            "objectives": [{ "metric": "test_loss", "goal": "minimize" }],
+            "parameters": [{ "name": "batch", "field": "engine.batch", "type": "int", "low": 16, "high": 64 }],
+            "budget": { "max": 3 }, "trials": 4,
+        },
+        "job": job,
+    })
+}
+
+async fn allow(world: &World, tenant: &str, pods: Value) -> crate::world::Answer {
+    let path = format!("/api/v1/tenants/{tenant}");
+    let body = json!({ "pods": pods });
+    world
+        .send(json_request(Method::PATCH, ADMIN, &path, &body))
+        .await
+}
+
+fn fields(answer: &crate::world::Answer) -> Vec<String> {
+    let problem = answer.problem();
+    let fields = problem.errors.iter();
+    fields.map(|error| error.field.clone()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenants_jobs_have_of_the_cluster_what_an_administrator_lets_them_have() {
+    let world = World::new().await;
+    let expected = ["pod.secret_env.KEY.secret", "pod.volumes[0].name"];
+    for path in ["/api/v1/jobs", "/api/v1/jobs?dry_run=true", "/api/v1/plan"] {
+        let refused = world.post(RED, path, &own()).await;
+        assert_eq!(refused.status, 422, "{path}: {}", refused.text());
+        assert_eq!(fields(&refused), expected, "{path}");
+        let said = refused.text();
+        assert!(
+            said.contains("jobs of tenant red have: none so far"),
+            "{said}"
+        );
+    }
+    for path in ["/api/v1/studies", "/api/v1/studies?dry_run=true"] {
+        let refused = world.post(RED, path, &study()).await;
+        assert_eq!(refused.status, 422, "{path}: {}", refused.text());
+        let expected = expected.map(|field| format!("job.{field}"));
+        assert_eq!(fields(&refused), expected, "{path}");
+    }
+    let listed: Value = world.get(RED, "/api/v1/jobs").await.json();
+    assert_eq!(listed["items"], json!([]), "nothing was kept");
+
+    let pods = json!({ "claims": ["imagenet"], "secrets": ["wandb"] });
+    let changed = allow(&world, "red", pods.clone()).await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    assert_eq!(changed.json::<Value>()["pods"], pods);
+    assert_eq!(
+        world
+            .post(RED, "/api/v1/jobs?dry_run=true", &own())
+            .await
+            .status,
+        200
+    );
+    let made = world.post(RED, "/api/v1/jobs", &own()).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(made.json::<Value>()["spec"]["pod"], own()["pod"]);
+    assert_eq!(
+        world.post(RED, "/api/v1/studies", &study()).await.status,
+        201
+    );
+    // Of one tenant is of no other.
+    assert_eq!(world.post(BLUE, "/api/v1/jobs", &own()).await.status, 422);
+    // Whoever changes something else leaves it.
+    let path = "/api/v1/tenants/red";
+    let weight = json!({ "weight": 2.0 });
+    let request = json_request(Method::PATCH, ADMIN, path, &weight);
+    let changed: Value = world.send(request).await.json();
+    assert_eq!(changed["pods"], pods);
+    // And a list that is left out of what is said is empty from now on.
+    assert_eq!(
+        allow(&world, "red", json!({ "claims": ["imagenet"] }))
+            .await
+            .status,
+        200
+    );
+    let refused = world.post(RED, "/api/v1/jobs", &own()).await;
+    assert_eq!(fields(&refused), ["pod.secret_env.KEY.secret"]);
+}
+
+/// Else a study's own document would be asked, and its trials not.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_parameter_of_a_study_says_what_pods_have() {
+    let world = World::new().await;
+    let mut study = study();
+    study["job"]
+        .as_object_mut()
+        .expect("an object")
+        .remove("pod");
+    study["search"]["parameters"] = json!([
+        { "name": "volumes", "field": "pod.volumes", "type": "categorical", "choices": ["a", "b"] },
+    ]);
+    for field in ["pod.volumes", "pod.image", "pod"] {
+        study["search"]["parameters"][0]["field"] = json!(field);
+        let refused = world.post(RED, "/api/v1/studies", &study).await;
+        assert_eq!(refused.status, 422, "{field}: {}", refused.text());
+        let said = refused.text();
+        let expected = "another than pod, which the study says for all its trials";
+        assert!(said.contains(expected), "{field}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_be_no_name_is_refused_and_members_change_nothing() {
+    let world = World::new().await;
+    let refused = allow(
+        &world,
+        "red",
+        json!({ "secrets": ["a_b"], "images": ["*", "a b"] }),
+    )
+    .await;
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    assert_eq!(fields(&refused), ["pods.images[1]", "pods.secrets[0]"]);
+    let unknown = allow(&world, "red", json!({ "nodes": ["a"] })).await;
+    assert!(unknown.status.is_client_error(), "{}", unknown.text());
+    let body = json!({ "pods": { "secrets": ["wandb"] } });
+    let request = json_request(Method::PATCH, RED, "/api/v1/tenants/red", &body);
+    assert_eq!(world.send(request).await.status, 403);
+    let made = json!({ "name": "green", "pods": { "service_account": "trainers" } });
+    let made = world.post(ADMIN, "/api/v1/tenants", &made).await;
+    assert_eq!(
+        made.json::<Value>()["pods"],
+        json!({ "service_account": "trainers" })
+    );
+}
+
+/// The next start has the account that is set by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_run_as_their_tenants_account() {
+    let world = World::new().await;
+    let job = world.submit("of-red").await;
+    world.run(job, 0, 0).await;
+    let accounts = async || {
+        let mut tx = pool::begin(&world.scheduler).await.expect("a transaction");
+        let told = assignment::load(&mut tx, world.node, 1000).await;
+        let tasks = told.expect("an assignment").tasks.into_iter();
+        tasks
+            .map(|task| task.launch.service_account)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(accounts().await, [None, None]);
+    let changed = allow(&world, "red", json!({ "service_account": "trainers" })).await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    let wanted = Some("trainers".to_owned());
+    assert_eq!(accounts().await, [wanted.clone(), wanted]);
+}

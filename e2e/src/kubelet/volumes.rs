@@ -1,0 +1,157 @@
+//! What a kubelet puts into a pod: host paths where they are, and secrets, ConfigMaps, claims that are bound to host paths, and empty
+//! folders, each mounted where the container wants it, in the pod's own mount namespace.
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Container, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::api::Api;
+use kube::{Client, ResourceExt as _};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Mounts what its arguments say, three to each, up to `--`, and becomes the program behind it.
+pub const MOUNTING: &str = r#"
+while [ "$1" != -- ]; do
+  case "$1" in
+    tmpfs) mount -t tmpfs -o "size=$2" tmpfs "$3" ;;
+    ro) mount --bind "$2" "$3" && mount -o remount,bind,ro "$3" ;;
+    rw) mount --bind "$2" "$3" ;;
+  esac || exit 125
+  shift 3
+done
+shift
+exec "$@"
+"#;
+
+/// Of one pod.
+#[derive(Debug, Default)]
+pub struct Prepared {
+    /// How, what, where: the arguments of [`MOUNTING`].
+    pub mounts: Vec<[String; 3]>,
+    /// Values of variables that come from secrets.
+    pub variables: BTreeMap<String, String>,
+}
+
+/// # Errors
+/// What the pod names and is not there, in words.
+pub async fn prepare(client: &Client, pod: &Pod, folder: &Path) -> Result<Prepared, String> {
+    let spec = pod.spec.as_ref().expect("the server checks it");
+    let container = &spec.containers[0];
+    let namespace = pod.namespace().unwrap_or_default();
+    let source = Source {
+        client,
+        namespace: &namespace,
+        folder: folder.join(format!("{}.volumes", pod.name_any())),
+    };
+    let mut prepared = Prepared {
+        variables: source.variables(container).await?,
+        ..Prepared::default()
+    };
+    for mount in container.volume_mounts.iter().flatten() {
+        let mut volumes = spec.volumes.iter().flatten();
+        let volume = volumes.find(|volume| volume.name == mount.name);
+        let volume = volume.ok_or_else(|| format!("there is no volume {}", mount.name))?;
+        prepared.mounts.extend(source.mount(volume, mount).await?);
+    }
+    Ok(prepared)
+}
+
+struct Source<'a> {
+    client: &'a Client,
+    namespace: &'a str,
+    /// Of what is made for this pod.
+    folder: PathBuf,
+}
+
+impl Source<'_> {
+    async fn variables(&self, container: &Container) -> Result<BTreeMap<String, String>, String> {
+        let mut variables = BTreeMap::new();
+        for variable in container.env.iter().flatten() {
+            let from = variable.value_from.as_ref();
+            let Some(key) = from.and_then(|from| from.secret_key_ref.as_ref()) else {
+                continue;
+            };
+            let secret = self.secret(&key.name).await?;
+            let value = secret.get(&key.key);
+            let value = value
+                .ok_or_else(|| format!("couldn't find key {} in Secret {}", key.key, key.name))?;
+            variables.insert(
+                variable.name.clone(),
+                String::from_utf8_lossy(&value.0).into_owned(),
+            );
+        }
+        Ok(variables)
+    }
+
+    async fn secret(&self, name: &str) -> Result<BTreeMap<String, ByteString>, String> {
+        let api = Api::<Secret>::namespaced(self.client.clone(), self.namespace);
+        let found = api.get(name).await.map_err(|error| error.to_string())?;
+        Ok(found.data.unwrap_or_default())
+    }
+
+    async fn mount(
+        &self,
+        volume: &Volume,
+        mount: &VolumeMount,
+    ) -> Result<Option<[String; 3]>, String> {
+        let target = Path::new(&mount.mount_path);
+        if let Some(host) = &volume.host_path {
+            return match host.path == mount.mount_path {
+                true => Ok(None),
+                false => Err(format!("cannot mount {} there", mount.name)),
+            };
+        }
+        // A container's own file system has the folder made for it.
+        fs::create_dir_all(target).map_err(|error| error.to_string())?;
+        let read_only = mount.read_only == Some(true);
+        let mut source = self.folder.join(&volume.name);
+        fs::create_dir_all(&source).map_err(|error| error.to_string())?;
+        if let Some(of) = &volume.secret {
+            let name = of.secret_name.as_deref().unwrap_or_default();
+            for (key, value) in self.secret(name).await? {
+                fs::write(source.join(key), value.0).map_err(|error| error.to_string())?;
+            }
+        } else if let Some(of) = &volume.config_map {
+            let api = Api::<ConfigMap>::namespaced(self.client.clone(), self.namespace);
+            let found = api.get(&of.name).await.map_err(|error| error.to_string())?;
+            for (key, value) in found.data.unwrap_or_default() {
+                fs::write(source.join(key), value).map_err(|error| error.to_string())?;
+            }
+        } else if let Some(of) = &volume.persistent_volume_claim {
+            source = self.claimed(&of.claim_name).await?;
+            source.extend(mount.sub_path.as_deref());
+        } else if let Some(of) = &volume.empty_dir {
+            if of.medium.as_deref() == Some("Memory") {
+                let size = of.size_limit.clone().unwrap_or(Quantity("0".to_owned()));
+                return Ok(Some(["tmpfs".to_owned(), size.0, mount.mount_path.clone()]));
+            }
+        } else {
+            return Err(format!(
+                "the stand-in knows no volume such as {}",
+                volume.name
+            ));
+        }
+        let how = if read_only { "ro" } else { "rw" };
+        let source = source.to_string_lossy().into_owned();
+        Ok(Some([how.to_owned(), source, mount.mount_path.clone()]))
+    }
+
+    /// The folder of the volume that the claim is bound to.
+    async fn claimed(&self, name: &str) -> Result<PathBuf, String> {
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), self.namespace);
+        let claim = claims.get(name).await.map_err(|error| error.to_string())?;
+        let volume = claim.spec.and_then(|spec| spec.volume_name);
+        let volume = volume.ok_or_else(|| format!("claim {name} is not bound"))?;
+        let volumes = Api::<PersistentVolume>::all(self.client.clone());
+        let volume = volumes
+            .get(&volume)
+            .await
+            .map_err(|error| error.to_string())?;
+        let path = volume.spec.and_then(|spec| spec.host_path);
+        path.map(|host| PathBuf::from(host.path))
+            .ok_or_else(|| format!("claim {name} is bound to no host path"))
+    }
+}

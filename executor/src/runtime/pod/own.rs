@@ -1,0 +1,254 @@
+//! What a job's document says of its pods, put over what all pods of tasks have: the user's image, volumes, and variables from secrets.
+//!
+//! Whether the job may have these was asked when it was submitted; here only what cannot go together with the template is refused.
+
+use k8s_openapi::api::core::v1::{
+    ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, EnvVarSource,
+    LocalObjectReference, PersistentVolumeClaimVolumeSource, PodSpec, SecretKeySelector,
+    SecretVolumeSource, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use muster_model::spec::{Pod, SecretKey, Volume as Wanted};
+
+/// A path that the job wants and every task has already.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "pod.volumes[{index}].path is {path:?}; expected a path apart from {taken:?}, which every task has"
+)]
+pub struct PathTaken {
+    index: usize,
+    path: String,
+    taken: String,
+}
+
+/// # Errors
+/// [`PathTaken`]: what would be mounted there, above it or within it would hide what the task needs.
+pub fn over(spec: &mut PodSpec, container: &mut Container, own: &Pod) -> Result<(), PathTaken> {
+    if let Some(image) = &own.image {
+        container.image = Some(image.clone());
+        // The template's is meant for its own image; without one a tag that moves is looked up each time, and another is not.
+        container.image_pull_policy = None;
+    }
+    let secrets = own
+        .pull_secrets
+        .iter()
+        .map(|name| LocalObjectReference { name: name.clone() });
+    spec.image_pull_secrets
+        .get_or_insert_default()
+        .extend(secrets);
+    let variables = own.secret_env.iter().map(variable);
+    container.env.get_or_insert_default().extend(variables);
+    for (index, wanted) in own.volumes.iter().enumerate() {
+        let mounts = container.volume_mounts.get_or_insert_default();
+        let template = mounts.iter().take(mounts.len() - index);
+        if let Some(taken) = template
+            .map(|one| &one.mount_path)
+            .find(|taken| overlap(wanted.path(), taken))
+        {
+            return Err(PathTaken {
+                index,
+                path: wanted.path().to_owned(),
+                taken: taken.clone(),
+            });
+        }
+        let name = format!("own-{index}");
+        mounts.push(mount(&name, wanted));
+        spec.volumes
+            .get_or_insert_default()
+            .push(volume(name, wanted));
+    }
+    Ok(())
+}
+
+/// Whether the two are one folder, or one lies within the other.
+fn overlap(path: &str, taken: &str) -> bool {
+    let is_within = |inner: &str, outer: &str| {
+        let rest = inner.strip_prefix(outer);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    is_within(taken, path) || is_within(path, taken)
+}
+
+fn variable((name, from): (&String, &SecretKey)) -> EnvVar {
+    EnvVar {
+        name: name.clone(),
+        value: None,
+        value_from: Some(EnvVarSource {
+            secret_key_ref: Some(SecretKeySelector {
+                name: from.secret.clone(),
+                key: from.key.clone(),
+                optional: None,
+            }),
+            ..EnvVarSource::default()
+        }),
+    }
+}
+
+fn mount(name: &str, wanted: &Wanted) -> VolumeMount {
+    let (read_only, sub_path) = match wanted {
+        Wanted::Claim {
+            read_only,
+            sub_path,
+            ..
+        } => (*read_only, sub_path.clone()),
+        Wanted::Secret { .. } | Wanted::ConfigMap { .. } => (true, None),
+        Wanted::Scratch { .. } | Wanted::Memory { .. } => (false, None),
+    };
+    VolumeMount {
+        name: name.to_owned(),
+        mount_path: wanted.path().to_owned(),
+        read_only: read_only.then_some(true),
+        sub_path,
+        ..VolumeMount::default()
+    }
+}
+
+fn volume(name: String, wanted: &Wanted) -> Volume {
+    let of = Volume {
+        name,
+        ..Volume::default()
+    };
+    match wanted {
+        Wanted::Claim {
+            name, read_only, ..
+        } => Volume {
+            persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+                claim_name: name.clone(),
+                read_only: read_only.then_some(true),
+            }),
+            ..of
+        },
+        Wanted::Secret { name, .. } => Volume {
+            secret: Some(SecretVolumeSource {
+                secret_name: Some(name.clone()),
+                ..SecretVolumeSource::default()
+            }),
+            ..of
+        },
+        Wanted::ConfigMap { name, .. } => Volume {
+            config_map: Some(ConfigMapVolumeSource {
+                name: name.clone(),
+                ..ConfigMapVolumeSource::default()
+            }),
+            ..of
+        },
+        Wanted::Scratch { bytes, .. } => Volume {
+            empty_dir: Some(empty(*bytes, None)),
+            ..of
+        },
+        Wanted::Memory { bytes, .. } => Volume {
+            empty_dir: Some(empty(*bytes, Some("Memory"))),
+            ..of
+        },
+    }
+}
+
+fn empty(bytes: u64, medium: Option<&str>) -> EmptyDirVolumeSource {
+    EmptyDirVolumeSource {
+        medium: medium.map(str::to_owned),
+        size_limit: Some(Quantity(bytes.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn over_template(own: &str) -> Result<(Value, Value), PathTaken> {
+        let own: Pod = serde_norway::from_str(own).expect("pods");
+        let mut spec: PodSpec = serde_json::from_value(json!({
+            "containers": [],
+            "imagePullSecrets": [{ "name": "ours" }],
+            "volumes": [{ "name": "data", "hostPath": { "path": "/var/lib/muster" } }],
+        }))
+        .expect("a spec");
+        let mut container: Container = serde_json::from_value(json!({
+            "name": "task", "image": "muster", "imagePullPolicy": "Never", "env": [{ "name": "HOME", "value": "/tmp" }],
+            "volumeMounts": [{ "name": "data", "mountPath": "/var/lib/muster" }],
+        }))
+        .expect("a container");
+        over(&mut spec, &mut container, &own)?;
+        let json = |value: Result<Value, _>| value.expect("JSON");
+        Ok((
+            json(serde_json::to_value(spec)),
+            json(serde_json::to_value(container)),
+        ))
+    }
+
+    #[test]
+    fn what_the_job_says_comes_beside_what_every_task_has() {
+        let own = "
+image: r.io/trainer:3
+pull_secrets: [theirs]
+secret_env: { WANDB_API_KEY: { secret: wandb, key: api-key } }
+volumes:
+  - { kind: claim, name: imagenet, path: /data, read_only: true, sub_path: train }
+  - { kind: secret, name: wandb, path: /etc/wandb }
+  - { kind: config_map, name: settings, path: /etc/settings }
+  - { kind: scratch, path: /scratch, bytes: 1Gi }
+  - { kind: memory, path: /dev/shm, bytes: 512Mi }
+";
+        let (spec, container) = over_template(own).expect("they go together");
+        assert_eq!(container["image"], "r.io/trainer:3");
+        assert_eq!(
+            container.get("imagePullPolicy"),
+            None,
+            "Kubernetes' own rule"
+        );
+        assert_eq!(
+            spec["imagePullSecrets"],
+            json!([{ "name": "ours" }, { "name": "theirs" }])
+        );
+        assert_eq!(
+            container["env"][1],
+            json!({ "name": "WANDB_API_KEY", "valueFrom": { "secretKeyRef": { "name": "wandb", "key": "api-key" } } })
+        );
+        assert_eq!(
+            container["volumeMounts"],
+            json!([
+                { "name": "data", "mountPath": "/var/lib/muster" },
+                { "name": "own-0", "mountPath": "/data", "readOnly": true, "subPath": "train" },
+                { "name": "own-1", "mountPath": "/etc/wandb", "readOnly": true },
+                { "name": "own-2", "mountPath": "/etc/settings", "readOnly": true },
+                { "name": "own-3", "mountPath": "/scratch" },
+                { "name": "own-4", "mountPath": "/dev/shm" },
+            ])
+        );
+        assert_eq!(
+            spec["volumes"],
+            json!([
+                { "name": "data", "hostPath": { "path": "/var/lib/muster" } },
+                { "name": "own-0", "persistentVolumeClaim": { "claimName": "imagenet", "readOnly": true } },
+                { "name": "own-1", "secret": { "secretName": "wandb" } },
+                { "name": "own-2", "configMap": { "name": "settings" } },
+                { "name": "own-3", "emptyDir": { "sizeLimit": "1073741824" } },
+                { "name": "own-4", "emptyDir": { "medium": "Memory", "sizeLimit": "536870912" } },
+            ])
+        );
+    }
+
+    #[test]
+    fn what_every_task_has_cannot_be_hidden() {
+        for path in [
+            "/var/lib/muster",
+            "/var/lib",
+            "/var",
+            "/var/lib/muster/tasks",
+        ] {
+            let own = format!("volumes: [{{ kind: scratch, path: {path}, bytes: 1 }}]");
+            let refused = over_template(&own).expect_err(path).to_string();
+            assert!(
+                refused.contains("pod.volumes[0].path") && refused.contains("\"/var/lib/muster\""),
+                "{refused}"
+            );
+        }
+        for path in ["/var/lib/muster-of-mine", "/var/lib/other", "/v"] {
+            let own = format!("volumes: [{{ kind: scratch, path: {path}, bytes: 1 }}]");
+            assert!(over_template(&own).is_ok(), "{path}");
+        }
+        // One of the job's own within another of its own is its own affair.
+        let nested = "volumes: [{ kind: scratch, path: /a/b, bytes: 1 }, { kind: scratch, path: /a, bytes: 1 }]";
+        assert!(over_template(nested).is_ok());
+    }
+}

@@ -1,0 +1,97 @@
+//! The shim's program where every pod of a task has it: in the data folder, which is mounted at the same path in all of them. A user's image
+//! has no `muster-executor` in it.
+
+use crate::error::ExecutorError;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher as _};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Of earlier executors: a pod that was made for one of them may not have started yet.
+const KEPT: usize = 3;
+
+/// Copies `program` into `data`, unless it lies there already, and says where. Whoever finds it finds all of it.
+///
+/// # Errors
+/// If it cannot be read or written.
+pub fn shared(program: &Path, data: &Path) -> Result<PathBuf, ExecutorError> {
+    let folder = data.join("programs");
+    let content = fs::read(program).map_err(ExecutorError::read(program))?;
+    // Times and lengths are the same of different builds where images are made to be reproducible.
+    let mut sum = DefaultHasher::new();
+    sum.write(&content);
+    let path = folder.join(format!("muster-executor-{:016x}", sum.finish()));
+    if !path.exists() {
+        put(&content, &folder, &path).map_err(ExecutorError::write(&path))?;
+    }
+    tidy(&folder, &path).map_err(ExecutorError::write(&folder))?;
+    Ok(path)
+}
+
+fn put(content: &[u8], folder: &Path, path: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let half = path.with_extension(format!("half-{}", std::process::id()));
+    let mut copy = File::create(&half)?;
+    copy.write_all(content)?;
+    copy.set_permissions(fs::Permissions::from_mode(0o755))?;
+    copy.sync_all()?;
+    // Whoever executes a file that somebody has open for writing is refused.
+    drop(copy);
+    fs::rename(&half, path)
+}
+
+/// Leaves this one and the newest of the others. Who runs one that is removed goes on.
+fn tidy(folder: &Path, own: &Path) -> io::Result<()> {
+    let mut others: Vec<(SystemTime, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.path() != own {
+            others.push((entry.metadata()?.modified()?, entry.path()));
+        }
+    }
+    others.sort_unstable();
+    let surplus = others.len().saturating_sub(KEPT);
+    others[..surplus]
+        .iter()
+        .try_for_each(|(_, path)| fs::remove_file(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt as _;
+    use std::process::Command;
+
+    #[test]
+    fn a_copy_runs_and_is_made_once_for_each_program() {
+        let data = tempfile::tempdir().expect("a folder");
+        let copy = shared(Path::new("/bin/true"), data.path()).expect("it is readable");
+        let ran = Command::new(&copy).status().expect("it runs");
+        assert!(ran.success() && copy.starts_with(data.path()));
+        let made = fs::metadata(&copy).expect("it is there").ino();
+        let again = shared(Path::new("/bin/true"), data.path()).expect("the same");
+        assert_eq!(again, copy);
+        assert_eq!(fs::metadata(&again).expect("it is there").ino(), made);
+        let other = shared(Path::new("/bin/false"), data.path()).expect("it is readable");
+        assert_ne!(other, copy);
+        assert!(
+            copy.exists(),
+            "pods of the executor before may still want it"
+        );
+    }
+
+    #[test]
+    fn copies_do_not_pile_up() {
+        let data = tempfile::tempdir().expect("a folder");
+        let program = data.path().join("program");
+        let mut copies = Vec::new();
+        for length in 1..=6 {
+            fs::write(&program, vec![b'x'; length]).expect("our own folder");
+            copies.push(shared(&program, data.path()).expect("it is readable"));
+        }
+        let there: Vec<bool> = copies.iter().map(|copy| copy.exists()).collect();
+        assert_eq!(there, [false, false, true, true, true, true]);
+    }
+}
