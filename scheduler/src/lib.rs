@@ -15,6 +15,7 @@ pub mod question;
 pub mod retention;
 pub mod retry;
 pub mod round;
+mod runtimes;
 pub mod session;
 pub mod study;
 pub mod tls;

@@ -17,7 +17,7 @@ use muster_store::job;
 ///
 /// Its workers stand still at the end of their step, keep their processes and memory, and give their GPUs to others, until it is continued.
 /// Of a job with `command` all processes are stopped as by SIGSTOP. It is refused of a job that is not running, and of one whose workers do
-/// not wait for each other in every step. Suspending again changes nothing.
+/// not wait for each other in every step, and of one whose tasks are pods, since Kubernetes gives what a pod holds to nobody else. Suspending again changes nothing.
 #[utoipa::path(
     post, path = "/jobs/{id}/suspend", operation_id = "suspendJob", tag = "jobs",
     params(("id" = JobId, Path, description = "The job")),
@@ -36,6 +36,11 @@ pub async fn suspend(
     if !row.job.spec.suspends() {
         let detail = "the job's workers do not all wait for each other in every step, so that they cannot stand still at one: suspend needs \
                       a command, or exchange.consistency bsp without backup workers and no gossip; pause works for every job";
+        return Err(Refusal::new(Kind::WrongPhase, detail.to_owned()));
+    }
+    if job::is_in_pods(&mut tx, id).await? {
+        let detail = "the job's tasks are pods, which hold their GPUs, CPU and memory for as long as they are there, so that nobody else could \
+                      have them while the job stands still; pause works for every job";
         return Err(Refusal::new(Kind::WrongPhase, detail.to_owned()));
     }
     let wanted = Wanted {

@@ -279,6 +279,21 @@ pub async fn get(conn: &mut PgConnection, id: JobId) -> Result<Option<JobRow>, S
     Ok(row.map(JobRow::from))
 }
 
+/// Whether some of its tasks that are there are pods.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn is_in_pods(conn: &mut PgConnection, id: JobId) -> Result<bool, StoreError> {
+    let found = sqlx::query_scalar!(
+        r#"select exists (select from task t join node n on n.id = t.node_id
+                          where t.job_id = $1 and t.released_at is null and coalesce((n.capacity ->> 'pods')::boolean, false)) as "found!""#,
+        id.0
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(found)
+}
+
 /// The documents of these jobs, as far as they are there, each with the trained model's place once the job has succeeded.
 ///
 /// # Errors

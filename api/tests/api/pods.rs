@@ -1,8 +1,10 @@
 //! What pods of a job's tasks may have: an administrator says it of the tenant, and whoever submits is held to it.
 
-use crate::world::{ADMIN, BLUE, RED, World, document, json_request};
+use crate::world::{ADMIN, BLUE, RED, World, at, document, id, json_request};
 use axum::http::Method;
-use muster_store::{assignment, pool};
+use muster_model::id::JobId;
+use muster_model::node::{Capacity, Gpu, GpuKind};
+use muster_store::{assignment, node, pool};
 use serde_json::{Value, json};
 
 fn own() -> Value {
@@ -170,4 +172,42 @@ async fn tasks_run_as_their_tenants_account() {
     assert_eq!(changed.status, 200, "{}", changed.text());
     let wanted = Some("trainers".to_owned());
     assert_eq!(accounts().await, [wanted.clone(), wanted]);
+}
+
+/// Kubernetes gives what a pod holds to nobody else while it stands still.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_in_pods_is_not_suspended() {
+    let world = World::new().await;
+    let job = world.submit("still").await;
+    world.run(job, 0, 0).await;
+    become_pods(&world).await;
+    let path = |job: JobId, verb: &str| format!("/api/v1/jobs/{job}/{verb}");
+    let refused = world.post(RED, &path(job, "suspend"), &json!({})).await;
+    assert_eq!(refused.status, 409, "{}", refused.text());
+    let said = refused.text();
+    assert!(said.contains("tasks are pods"), "{said}");
+    let paused = world.post(RED, &path(job, "pause"), &json!({})).await;
+    assert_eq!(paused.status, 202, "{}", paused.text());
+}
+
+/// The node's executor dials in anew, and its tasks are pods.
+async fn become_pods(world: &World) {
+    let gpu = |index| Gpu {
+        index,
+        kind: GpuKind::CpuSlot,
+        model: "cpu".to_owned(),
+        memory_bytes: 1 << 30,
+    };
+    let capacity = Capacity {
+        gpus: (0..4).map(gpu).collect(),
+        cpu_milli: 8_000,
+        memory_bytes: 8 << 30,
+        rack: None,
+        driver_suspend: None,
+        pods: true,
+    };
+    let mut tx = pool::begin(&world.scheduler).await.expect("a transaction");
+    let again = node::hello(&mut tx, id(), "node-a", &capacity, at(1));
+    again.await.expect("a node");
+    tx.commit().await.expect("commit");
 }

@@ -37,6 +37,8 @@ use std::sync::Arc;
 const TIDY_EVERY_MS: u64 = 500;
 /// Between two complaints that the API server tells nothing of our pods.
 const COMPLAIN_EVERY_MS: u64 = 30_000;
+/// A refusal of the node's is told so long after it was seen: longer than the operator takes to see the pods of others.
+const REFUSED_FOR_MS: u64 = 10_000;
 /// Variables that are the image's affair.
 const OF_THE_IMAGE: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 
@@ -50,6 +52,8 @@ pub struct Pods {
     waiting: BTreeMap<TaskId, Waiting>,
     /// Since when no pod can be made for a task.
     unmade: BTreeMap<TaskId, u64>,
+    /// When its node was seen to refuse a task's pod.
+    refused: BTreeMap<TaskId, u64>,
     records: BTreeMap<TaskId, PodRecord>,
     tidied_at_ms: u64,
     /// When the API server's silence is complained of (again).
@@ -109,6 +113,7 @@ impl Pods {
             start_ms: config.pod_start_ms,
             waiting: BTreeMap::new(),
             unmade: BTreeMap::new(),
+            refused: BTreeMap::new(),
             records: BTreeMap::new(),
             tidied_at_ms: 0,
             complains_at_ms: clock::boottime_ms() + COMPLAIN_EVERY_MS,
@@ -241,6 +246,18 @@ impl Pods {
         );
     }
 
+    /// Whether the task's node has refused its pod a moment ago. It costs the job nothing, so it would be tried again at once, and in vain until
+    /// whoever looks at this node has seen what is in the way.
+    fn is_just_refused(&mut self, entry: &Entry, status: &Status) -> bool {
+        let has_run = matches!(entry.life, Life::Running(_));
+        if !status.is_refused(has_run) || self.told_to_stop(entry) {
+            return false;
+        }
+        let now_ms = clock::boottime_ms();
+        let since_ms = *self.refused.entry(entry.launch.task_id).or_insert(now_ms);
+        now_ms < since_ms + REFUSED_FOR_MS
+    }
+
     /// A pod that is over, or not there.
     fn over(&mut self, entry: &Entry, status: Option<&Status>) -> Carrier {
         let has_run = matches!(entry.life, Life::Running(_));
@@ -313,6 +330,11 @@ impl Runtime for Pods {
             })),
             // Others than the node's kubelet may call a pod over whose processes are there.
             Some(Known::Present(status)) if status.is_over && is_held(entry) => Carrier::Holding,
+            Some(Known::Present(status))
+                if status.is_over && self.is_just_refused(entry, &status) =>
+            {
+                Carrier::Holding
+            }
             Some(Known::Present(status)) if status.is_over => self.over(entry, Some(&status)),
             Some(Known::Present(status)) => self.waiting(entry, &status),
             // Who deletes by force takes the name away, not the processes.
@@ -353,6 +375,7 @@ impl Runtime for Pods {
                 state.forget(id);
                 self.waiting.remove(&id);
                 self.unmade.remove(&id);
+                self.refused.remove(&id);
                 self.records.remove(&id);
             }
         }
@@ -404,6 +427,7 @@ mod tests {
             start_ms,
             waiting: BTreeMap::new(),
             unmade: BTreeMap::new(),
+            refused: BTreeMap::new(),
             records: BTreeMap::new(),
             tidied_at_ms: 0,
             complains_at_ms: 0,

@@ -25,6 +25,9 @@ const EVICTED: [&str; 6] = [
     "Terminated",
 ];
 
+/// Of a pod that its node would not begin with.
+const REFUSED: &str = "Refused";
+
 /// What we look at, of one pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Status {
@@ -87,6 +90,12 @@ impl Status {
             .unwrap_or_else(|| self.own_end(has_run))
     }
 
+    /// Whether it is over because its node would not begin with it.
+    #[must_use]
+    pub fn is_refused(&self, has_run: bool) -> bool {
+        matches!(self.outcome(has_run), Outcome::Evicted { reason, .. } if reason == REFUSED)
+    }
+
     /// Its node, or somebody by way of the API server, has ended it, and not what ran in it.
     fn taken_away(&self, has_run: bool) -> Option<Outcome> {
         if let Some(reason) = &self.reason
@@ -121,13 +130,12 @@ impl Status {
                     ),
                 }
             }
+            // Somebody else's pod came first, or the node has less than it was taken for: the job did not do that.
             None => {
                 let reason = self.reason.as_deref().unwrap_or("no reason was given");
-                Outcome::LaunchFailed {
-                    message: format!(
-                        "its node refused its pod: {}",
-                        sentence(reason, &self.message)
-                    ),
+                Outcome::Evicted {
+                    reason: REFUSED.to_owned(),
+                    message: sentence(reason, &self.message),
                 }
             }
         }
@@ -226,10 +234,14 @@ mod tests {
         let refused = status(
             &json!({ "phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu" }),
         );
-        // It never ran: who asks for too much pays for it.
+        // It never ran, and did nothing for that: somebody else's pod may have been there first.
+        assert!(refused.outcome(false).is_node_fault());
+        assert!(
+            refused.is_refused(false) && !refused.is_refused(true) && !evicted.is_refused(false)
+        );
         assert_eq!(
             refused.outcome(false).to_string(),
-            "could not be started: its node refused its pod: OutOfcpu: Node didn't have enough resource: cpu"
+            "taken off its node by Kubernetes: Refused: OutOfcpu: Node didn't have enough resource: cpu"
         );
     }
 
