@@ -3,15 +3,20 @@
 use crate::clock;
 use crate::ledger::{Entry, Ledger, Life};
 use axum::Router;
-use axum::extract::State;
+use axum::extract;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use muster_model::assignment::TaskLaunch;
 use muster_model::id::TaskId;
 use muster_model::task::{Outcome, Role};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{Display, Write as _};
+use prometheus::{
+    IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TEXT_FORMAT, TextEncoder,
+    register_gauge_with_registry, register_int_counter_vec_with_registry,
+    register_int_counter_with_registry, register_int_gauge_vec_with_registry,
+    register_int_gauge_with_registry,
+};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::TcpListener;
 
@@ -19,25 +24,25 @@ use tokio::net::TcpListener;
 const KINDS: [&str; 3] = ["worker", "ps_shard", "command"];
 
 /// Shared by the node's loop and the session, which tell, and by whoever shows it.
-#[derive(Debug, Clone, Default)]
-pub struct Metrics(Arc<Mutex<Counts>>);
-
-#[derive(Debug, Default)]
-struct Counts {
-    started_unix_ms: i64,
-    /// That the node offers.
-    gpus: u64,
-    /// Of these, those of tasks that have not ended.
-    held: u64,
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    all: Registry,
     /// Tasks that have not ended, by kind.
-    tasks: BTreeMap<&'static str, u64>,
-    launches: BTreeMap<&'static str, u64>,
+    tasks: IntGaugeVec,
+    /// GPUs of these.
+    held: IntGauge,
+    launches: IntCounterVec,
     /// By outcome.
-    ends: BTreeMap<&'static str, u64>,
+    ends: IntCounterVec,
+    connected: IntGauge,
+    sessions: IntCounter,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
     /// Tasks whose end is in `ends`, or came before this process did.
     ended: BTreeSet<TaskId>,
-    is_connected: bool,
-    sessions: u64,
     /// When the newest heartbeat was sent that a scheduler has acknowledged, on the clock of leases; and how long it holds the lease.
     heard: Option<(u64, u64)>,
 }
@@ -47,55 +52,119 @@ impl Metrics {
     #[must_use]
     pub fn of(ledger: &Ledger, gpus: usize) -> Self {
         let ended = ledger.entries.iter().filter(|(_, entry)| entry.is_ended());
-        let counts = Counts {
-            started_unix_ms: clock::unix_ms(),
-            gpus: gpus as u64,
+        let state = State {
             ended: ended.map(|(id, _)| *id).collect(),
-            ..Counts::default()
+            heard: None,
         };
-        Self(Arc::new(Mutex::new(counts)))
+        let metrics = Self::registered(state).expect("names that are names, each of them once");
+        metrics.is_of(gpus).expect("two more of them");
+        for kind in KINDS {
+            // A series is there before its first task.
+            metrics.tasks.with_label_values(&[kind]).set(0);
+            metrics.launches.with_label_values(&[kind]).reset();
+        }
+        metrics
+    }
+
+    fn registered(state: State) -> prometheus::Result<Self> {
+        let all = Registry::new();
+        Ok(Self {
+            tasks: register_int_gauge_vec_with_registry!(
+                "muster_executor_tasks",
+                "Tasks that have not ended, by kind.",
+                &["kind"],
+                all
+            )?,
+            held: register_int_gauge_with_registry!(
+                "muster_executor_gpus_held",
+                "Of these, those of tasks that have not ended.",
+                all
+            )?,
+            launches: register_int_counter_vec_with_registry!(
+                "muster_executor_task_launches_total",
+                "Tasks that this process has launched, by kind; not those that it found running.",
+                &["kind"],
+                all
+            )?,
+            ends: register_int_counter_vec_with_registry!(
+                "muster_executor_task_ends_total",
+                "Tasks that have ended while this process ran, by how.",
+                &["outcome"],
+                all
+            )?,
+            connected: register_int_gauge_with_registry!(
+                "muster_executor_connected",
+                "Whether there is a session with a scheduler.",
+                all
+            )?,
+            sessions: register_int_counter_with_registry!(
+                "muster_executor_sessions_total",
+                "Sessions that have begun: each but the first is one that was made anew.",
+                all
+            )?,
+            all,
+            state: Arc::new(Mutex::new(state)),
+        })
+    }
+
+    /// What does not change while the process lives.
+    fn is_of(&self, gpus: usize) -> prometheus::Result<()> {
+        register_gauge_with_registry!(
+            "muster_executor_started_timestamp_seconds",
+            "When this process started, Unix time: how often that changes is how often it was restarted.",
+            self.all
+        )?
+        .set(seconds(clock::unix_ms().unsigned_abs()));
+        register_int_gauge_with_registry!(
+            "muster_executor_gpus",
+            "GPUs that the node offers; CPU slots where they stand for GPUs.",
+            self.all
+        )?
+        .set(whole(gpus));
+        Ok(())
     }
 
     pub(crate) fn launched(&self, task: &TaskLaunch) {
-        *self.lock().launches.entry(kind(task)).or_default() += 1;
+        self.launches.with_label_values(&[kind(task)]).inc();
     }
 
     /// How all tasks are at the moment.
     pub(crate) fn look(&self, ledger: &Ledger) {
-        let mut counts = self.lock();
         let there: Vec<&Entry> = ledger
             .entries
             .values()
             .filter(|entry| !entry.is_ended())
             .collect();
-        counts.tasks.clear();
-        for entry in &there {
-            *counts.tasks.entry(kind(&entry.launch)).or_default() += 1;
+        for of in KINDS {
+            let count = there.iter().filter(|entry| kind(&entry.launch) == of);
+            self.tasks
+                .with_label_values(&[of])
+                .set(whole(count.count()));
         }
         let held: BTreeSet<u32> = there
             .iter()
             .flat_map(|entry| entry.launch.gpus.iter().copied())
             .collect();
-        counts.held = held.len() as u64;
+        self.held.set(whole(held.len()));
+        let mut state = self.lock();
         for (id, entry) in &ledger.entries {
             if let Life::Ended(outcome) = &entry.life
-                && counts.ended.insert(*id)
+                && state.ended.insert(*id)
             {
-                *counts.ends.entry(how(outcome)).or_default() += 1;
+                self.ends.with_label_values(&[how(outcome)]).inc();
             }
         }
-        counts.ended.retain(|id| ledger.entries.contains_key(id));
+        state.ended.retain(|id| ledger.entries.contains_key(id));
     }
 
     /// A session has begun, or another.
     pub(crate) fn connected(&self) {
-        let mut counts = self.lock();
-        counts.is_connected = true;
-        counts.sessions += 1;
+        self.connected.set(1);
+        self.sessions.inc();
     }
 
     pub(crate) fn disconnected(&self) {
-        self.lock().is_connected = false;
+        self.connected.set(0);
     }
 
     /// A heartbeat that was sent then is acknowledged, and holds the lease for so long.
@@ -112,110 +181,42 @@ impl Metrics {
         axum::serve(listener, routes).await
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-async fn show(State(metrics): State<Metrics>) -> impl IntoResponse {
-    let text = metrics.lock().text(clock::boottime_ms());
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text)
-}
-
-impl Counts {
-    fn text(&self, now_ms: u64) -> String {
-        let mut text = Text::default();
-        text.metric(
-            "muster_executor_started_timestamp_seconds",
-            "gauge",
-            "When this process started, Unix time: how often that changes is how often it was restarted.",
-            [("", seconds(self.started_unix_ms.unsigned_abs()))],
-        );
-        text.metric(
-            "muster_executor_connected",
-            "gauge",
-            "Whether there is a session with a scheduler.",
-            [("", u64::from(self.is_connected))],
-        );
-        text.metric(
-            "muster_executor_sessions_total",
-            "counter",
-            "Sessions that have begun: each but the first is one that was made anew.",
-            [("", self.sessions)],
-        );
-        let heard = self.heard.iter();
-        text.metric(
-            "muster_executor_heartbeat_age_seconds",
-            "gauge",
-            "Since the newest heartbeat was sent that a scheduler has acknowledged; nothing before the first.",
-            heard.clone().map(|(sent_ms, _)| ("", seconds(now_ms.saturating_sub(*sent_ms)))),
-        );
-        text.metric(
-            "muster_executor_lease_seconds",
-            "gauge",
-            "How old that heartbeat may become: then tasks stop by themselves.",
-            heard.map(|(_, lease_ms)| ("", seconds(*lease_ms))),
-        );
-        text.metric(
-            "muster_executor_gpus",
-            "gauge",
-            "GPUs that the node offers; CPU slots where they stand for GPUs.",
-            [("", self.gpus)],
-        );
-        text.metric(
-            "muster_executor_gpus_held",
-            "gauge",
-            "Of these, those of tasks that have not ended.",
-            [("", self.held)],
-        );
-        text.metric(
-            "muster_executor_tasks",
-            "gauge",
-            "Tasks that have not ended, by kind.",
-            by_kind(&self.tasks),
-        );
-        text.metric(
-            "muster_executor_task_launches_total",
-            "counter",
-            "Tasks that this process has launched, by kind; not those that it found running.",
-            by_kind(&self.launches),
-        );
-        let ends = self.ends.iter();
-        text.metric(
-            "muster_executor_task_ends_total",
-            "counter",
-            "Tasks that have ended while this process ran, by how.",
-            ends.map(|(outcome, count)| (format!("{{outcome=\"{outcome}\"}}"), *count)),
-        );
-        text.0
-    }
-}
-
-/// The text format of Prometheus.
-#[derive(Default)]
-struct Text(String);
-
-impl Text {
-    fn metric<L: Display, V: Display>(
-        &mut self,
-        name: &str,
-        kind: &str,
-        help: &str,
-        values: impl IntoIterator<Item = (L, V)>,
-    ) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        for (labels, value) in values {
-            let _ = writeln!(self.0, "{name}{labels} {value}");
+    fn text(&self, now_ms: u64) -> prometheus::Result<String> {
+        let mut families = self.all.gather();
+        let heard = self.lock().heard;
+        if let Some((sent_ms, lease_ms)) = heard {
+            families.extend(lease(now_ms.saturating_sub(sent_ms), lease_ms)?.gather());
         }
+        TextEncoder::new().encode_to_string(&families)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// All kinds, so that a series is there before its first task.
-fn by_kind(counts: &BTreeMap<&'static str, u64>) -> impl Iterator<Item = (String, u64)> {
-    KINDS.into_iter().map(|kind| {
-        let count = counts.get(kind).copied().unwrap_or(0);
-        (format!("{{kind=\"{kind}\"}}"), count)
-    })
+async fn show(extract::State(metrics): extract::State<Metrics>) -> impl IntoResponse {
+    let text = metrics.text(clock::boottime_ms());
+    let text = text.expect("each family has a name and a value");
+    ([(CONTENT_TYPE, TEXT_FORMAT)], text)
+}
+
+/// Nothing before the first heartbeat.
+fn lease(age_ms: u64, lease_ms: u64) -> prometheus::Result<Registry> {
+    let present = Registry::new();
+    register_gauge_with_registry!(
+        "muster_executor_heartbeat_age_seconds",
+        "Since the newest heartbeat was sent that a scheduler has acknowledged; nothing before the first.",
+        present
+    )?
+    .set(seconds(age_ms));
+    register_gauge_with_registry!(
+        "muster_executor_lease_seconds",
+        "How old that heartbeat may become: then tasks stop by themselves.",
+        present
+    )?
+    .set(seconds(lease_ms));
+    Ok(present)
 }
 
 fn kind(task: &TaskLaunch) -> &'static str {
@@ -249,4 +250,8 @@ fn how(outcome: &Outcome) -> &'static str {
 )]
 fn seconds(ms: u64) -> f64 {
     ms as f64 / 1_000.0
+}
+
+fn whole(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -8,6 +8,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use muster_store::pool::{self, Pool};
+use prometheus::TEXT_FORMAT;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -72,5 +73,5 @@ async fn show(State(health): State<Health>) -> Response {
         connections: health.pool.size(),
         idle: health.pool.num_idle(),
     });
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+    ([(CONTENT_TYPE, TEXT_FORMAT)], text).into_response()
 }

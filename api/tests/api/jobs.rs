@@ -250,7 +250,7 @@ async fn health_readiness_and_counters_need_no_token() {
         "muster_gpus ",
         "muster_gpus_held 0",
         "muster_gpus_closed 0",
-        "# TYPE muster_waiting_gpus gauge",
+        "# TYPE muster_api_request_seconds histogram",
     ] {
         assert!(metrics.contains(gauge), "{metrics}");
     }
@@ -267,6 +267,7 @@ async fn what_waits_is_counted_by_its_reason() {
     assert_eq!(made.status, 201);
     let metrics = world.get("", "/metrics").await.text();
     for line in [
+        "# TYPE muster_waiting_gpus gauge",
         "muster_waiting_jobs{reason=\"not_considered\"} 1",
         "muster_waiting_gpus{reason=\"not_considered\"} 6",
     ] {
