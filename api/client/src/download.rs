@@ -1,11 +1,11 @@
 //! Files: checkpoints and models.
 
 use crate::error::ClientError;
-use crate::request::{Client, send, unreachable};
+use crate::request::{Client, Request, send, unreachable};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use muster_model::id::JobId;
-use reqwest::{Method, RequestBuilder};
+use reqwest::Method;
 
 /// A file while it comes.
 pub struct Download {
@@ -39,7 +39,7 @@ impl Client {
     }
 }
 
-async fn download(request: RequestBuilder) -> Result<Download, ClientError> {
+async fn download(request: Request) -> Result<Download, ClientError> {
     let response = send(request).await?;
     let sha256 = response
         .headers()

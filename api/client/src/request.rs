@@ -4,7 +4,9 @@ use crate::error::ClientError;
 use muster_model::view::Problem;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
 use std::time::Duration;
 
 const CONNECT: Duration = Duration::from_secs(5);
@@ -18,6 +20,29 @@ pub struct Client {
     base: Url,
     /// For whom an administrator asks; its own tenant if none.
     tenant: Option<HeaderValue>,
+    hears: Option<Hears>,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended<'a> {
+    pub method: &'a str,
+    /// What was asked for, without a name of anything: `jobs`, `nodes`.
+    pub of: &'a str,
+    /// `None` where no answer came.
+    pub status: Option<u16>,
+}
+
+/// Who hears how each request ended.
+#[derive(Clone)]
+struct Hears(Arc<dyn Fn(&Ended<'_>) + Send + Sync>);
+
+/// One that is about to be sent.
+pub(crate) struct Request {
+    request: RequestBuilder,
+    method: Method,
+    of: String,
+    hears: Option<Hears>,
 }
 
 impl Client {
@@ -57,8 +82,19 @@ impl Client {
                 url: server.to_owned(),
                 source,
             })?;
-        let tenant = None;
-        Ok(Self { http, base, tenant })
+        Ok(Self {
+            http,
+            base,
+            tenant: None,
+            hears: None,
+        })
+    }
+
+    /// The same, and whoever counts requests hears how each of its own ends.
+    #[must_use]
+    pub fn heard_by(self, hears: impl Fn(&Ended<'_>) + Send + Sync + 'static) -> Self {
+        let hears = Some(Hears(Arc::new(hears)));
+        Self { hears, ..self }
     }
 
     /// The same, asking for another tenant: for administrators.
@@ -78,16 +114,21 @@ impl Client {
     }
 
     /// A request to a path of segments, each of which is escaped.
-    pub(crate) fn request(&self, method: Method, segments: &[&str]) -> RequestBuilder {
+    pub(crate) fn request(&self, method: Method, segments: &[&str]) -> Request {
         let mut url = self.base.clone();
         url.path_segments_mut()
             .expect("the base is one")
             .pop_if_empty()
             .extend(segments);
-        let request = self.http.request(method, url);
-        match &self.tenant {
-            Some(tenant) => request.header("muster-tenant", tenant),
-            None => request,
+        let request = self.http.request(method.clone(), url);
+        Request {
+            request: match &self.tenant {
+                Some(tenant) => request.header("muster-tenant", tenant),
+                None => request,
+            },
+            method,
+            of: segments.first().copied().unwrap_or_default().to_owned(),
+            hears: self.hears.clone(),
         }
     }
 
@@ -107,9 +148,41 @@ impl Client {
     }
 }
 
+impl Request {
+    pub fn query<T: Serialize + ?Sized>(self, query: &T) -> Self {
+        let request = self.request.query(query);
+        Self { request, ..self }
+    }
+
+    pub fn header(self, name: &'static str, value: &str) -> Self {
+        let request = self.request.header(name, value);
+        Self { request, ..self }
+    }
+
+    pub fn json<T: Serialize + ?Sized>(self, body: &T) -> Self {
+        let request = self.request.json(body);
+        Self { request, ..self }
+    }
+}
+
+impl std::fmt::Debug for Hears {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hears").finish_non_exhaustive()
+    }
+}
+
 /// The answer if it is one of success.
-pub(crate) async fn send(request: RequestBuilder) -> Result<Response, ClientError> {
-    let response = request.send().await.map_err(unreachable)?;
+pub(crate) async fn send(request: Request) -> Result<Response, ClientError> {
+    let answer = request.request.send().await;
+    if let Some(Hears(hears)) = &request.hears {
+        let status = answer.as_ref().map(Response::status);
+        hears(&Ended {
+            method: request.method.as_str(),
+            of: &request.of,
+            status: status.ok().map(|status| status.as_u16()),
+        });
+    }
+    let response = answer.map_err(unreachable)?;
     if response.status().is_success() {
         return Ok(response);
     }
