@@ -128,7 +128,7 @@ pub struct Run {
         requires = "pod_name"
     )]
     pub pod_uid: Option<String>,
-    /// Where probes may connect
+    /// Address for /metrics, which needs no token, and for probes, which only connect
     #[arg(long, env = "MUSTER_OPERATOR_LISTEN", default_value = "127.0.0.1:7072")]
     pub listen: SocketAddr,
 }

@@ -23,7 +23,12 @@ pub async fn reconcile<S: Submitted>(
     context: Arc<Context>,
 ) -> Result<Action, Error> {
     let mut acted = None;
+    let began = clock::monotonic();
     let done = look(&object, &context, &mut acted).await;
+    context.metrics.looked(S::KIND, began, &done);
+    if done.is_ok() {
+        context.metrics.shown(&object.uid_text(), began);
+    }
     settled(&object, &context, acted, done).await
 }
 

@@ -14,6 +14,7 @@ pub mod crd;
 pub mod error;
 pub mod job;
 pub mod look;
+pub mod metrics;
 pub mod nodes;
 pub mod operator;
 pub mod pace;

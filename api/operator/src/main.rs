@@ -4,6 +4,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use muster_operator::config::{Command, Flags, Run};
 use muster_operator::crd;
+use muster_operator::metrics::{self, Metrics};
 use muster_operator::operator::{self, Context};
 use muster_operator::tenants::Tenants;
 use std::sync::Arc;
@@ -25,10 +26,11 @@ async fn follow(run: Run) -> anyhow::Result<()> {
     trace();
     // The same TLS as everywhere in this tree; whoever chose before has chosen as well.
     let _ = muster_client::Client::new(&run.server, "-").context("--server")?;
-    let kubernetes = kube::Client::try_default()
-        .await
-        .context("find out how to reach Kubernetes")?;
-    let probes = TcpListener::bind(run.listen)
+    let metrics = Metrics::default();
+    let config = kube::Config::infer().await;
+    let config = config.context("find out how to reach Kubernetes")?;
+    let kubernetes = metrics::kubernetes(config, &metrics).context("prepare for Kubernetes")?;
+    let listener = TcpListener::bind(run.listen)
         .await
         .with_context(|| format!("listen on {}", run.listen))?;
     let tenants = Tenants::new(
@@ -36,8 +38,9 @@ async fn follow(run: Run) -> anyhow::Result<()> {
         run.server.clone(),
         run.admin_token(),
         run.default_tenant.clone(),
+        metrics.clone(),
     );
-    let context = Arc::new(Context::new(kubernetes, tenants, run.name.clone()));
+    let context = Arc::new(Context::new(kubernetes, tenants, run.name.clone(), metrics));
     tracing::info!(
         server = run.server,
         name = run.name,
@@ -46,22 +49,12 @@ async fn follow(run: Run) -> anyhow::Result<()> {
     let scope = run.scope();
     let placeholders = run.placeholders().context("--placeholders")?;
     tokio::select! {
-        () = operator::run(context, &scope, placeholders) => {}
-        () = answer(probes) => {}
+        () = operator::run(Arc::clone(&context), &scope, placeholders) => {}
+        broken = metrics::serve(context, listener) => broken.context("serve /metrics")?,
         () = stop_signal()? => {}
     }
     tracing::info!("muster-operator stops");
     Ok(())
-}
-
-/// Whoever connects learns that the process lives; nothing is said.
-async fn answer(probes: TcpListener) {
-    loop {
-        if let Err(error) = probes.accept().await {
-            tracing::debug!(%error, "a probe was not let in");
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
-    }
 }
 
 /// Returns at SIGTERM or SIGINT. What was under way is done again by the next.

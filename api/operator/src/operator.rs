@@ -5,6 +5,7 @@ use crate::clock;
 use crate::error::Error;
 use crate::job;
 use crate::job::status::JobStatus;
+use crate::metrics::{self, Metrics};
 use crate::nodes::{self, Placeholders};
 use crate::pace::Pace;
 use crate::recent::Recent;
@@ -43,6 +44,7 @@ pub struct Context {
     pub backoff: Backoff,
     /// Of statuses that can wait.
     pub pace: Pace,
+    pub metrics: Metrics,
     recorder: Recorder,
     written: Mutex<Recent<Written>>,
 }
@@ -97,10 +99,17 @@ pub async fn run(context: Arc<Context>, scope: &Scope, placeholders: Option<Plac
     let mut following: Vec<BoxFuture<'static, ()>> = Vec::new();
     for (namespace, jobs) in scope.of::<JobStatus>(&context.kubernetes) {
         let jobs = Controller::new(jobs, watcher::Config::default()).with_config(settings());
-        let objects = jobs.store();
+        context.metrics.sees(metrics::seen(jobs.store()));
+        let (objects, metrics) = (jobs.store(), context.metrics.clone());
         let changed = context.known.wakes().of(namespace);
-        // A job may outlive its object.
-        let changed = changed.filter(move |object| ready(objects.get(object).is_some()));
+        let changed = changed.filter(move |object| {
+            // A job may outlive its object.
+            let object = objects.get(object);
+            if let Some(object) = &object {
+                metrics.changed(object.uid_text());
+            }
+            ready(object.is_some())
+        });
         let jobs = jobs
             .reconcile_on(changed)
             .run(course::reconcile::<JobStatus>, again, Arc::clone(&context))
@@ -108,8 +117,9 @@ pub async fn run(context: Arc<Context>, scope: &Scope, placeholders: Option<Plac
         following.push(jobs.boxed());
     }
     for (_, studies) in scope.of::<StudyStatus>(&context.kubernetes) {
-        let studies = Controller::new(studies, watcher::Config::default())
-            .with_config(settings())
+        let studies = Controller::new(studies, watcher::Config::default()).with_config(settings());
+        context.metrics.sees(metrics::seen(studies.store()));
+        let studies = studies
             .run(
                 course::reconcile::<StudyStatus>,
                 again,
@@ -120,8 +130,10 @@ pub async fn run(context: Arc<Context>, scope: &Scope, placeholders: Option<Plac
     }
     if scope.tenants {
         let tenants = Api::<Tenant>::all(context.kubernetes.clone());
-        let tenants = Controller::new(tenants, watcher::Config::default())
-            .with_config(settings())
+        let tenants = Controller::new(tenants, watcher::Config::default()).with_config(settings());
+        let seen = metrics::seen_tenants(tenants.store());
+        context.metrics.sees(seen);
+        let tenants = tenants
             .run(tenant::reconcile, again, Arc::clone(&context))
             .for_each(|done| async { told("Tenant", done) });
         following.push(tenants.boxed());
@@ -178,7 +190,7 @@ pub(crate) fn told<T, E: std::error::Error>(kind: &str, done: Result<T, E>) {
 
 impl Context {
     #[must_use]
-    pub fn new(kubernetes: kube::Client, tenants: Tenants, name: String) -> Self {
+    pub fn new(kubernetes: kube::Client, tenants: Tenants, name: String, metrics: Metrics) -> Self {
         let reporter = Reporter {
             controller: MANAGER.to_owned(),
             instance: None,
@@ -190,6 +202,7 @@ impl Context {
             known: job::Known::new(name),
             backoff: Backoff::default(),
             pace: Pace::default(),
+            metrics,
             written: Mutex::default(),
         }
     }
@@ -289,6 +302,7 @@ impl Context {
         }
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.remove(&object.uid_text());
+        self.metrics.gone(&object.uid_text());
         Ok(Action::await_change())
     }
 

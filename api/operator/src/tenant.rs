@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::job::document::refusal;
 use crate::operator::Context;
 use crate::refused::Refused;
-use crate::resource::Tenant;
+use crate::resource::{Status as _, Tenant};
 use kube::runtime::controller::Action;
 use muster_client::{Client, ClientError};
 use muster_model::id::TenantId;
@@ -49,6 +49,13 @@ struct Wanted {
 /// # Errors
 /// When Kubernetes or Muster does not answer; nothing is lost by it.
 pub async fn reconcile(object: Arc<Tenant>, context: Arc<Context>) -> Result<Action, Error> {
+    let began = clock::monotonic();
+    let done = look(&object, &context).await;
+    context.metrics.looked(TenantStatus::KIND, began, &done);
+    done
+}
+
+async fn look(object: &Tenant, context: &Context) -> Result<Action, Error> {
     if object.is_being_deleted() {
         return Ok(Action::await_change());
     }
@@ -63,11 +70,11 @@ pub async fn reconcile(object: Arc<Tenant>, context: Arc<Context>) -> Result<Act
             },
         },
     };
-    let before = context.before(&*object);
+    let before = context.before(object);
     let generation = object.metadata.generation;
     let status = status(&before, generation, id, refused.as_ref(), clock::now());
     if status != before {
-        context.write_status(&*object, &status).await?;
+        context.write_status(object, &status).await?;
     }
     context.backoff.succeeded(&object.uid_text());
     Ok(Action::requeue(LOOK))

@@ -6,6 +6,7 @@
 
 use crate::clock;
 use crate::error::Error;
+use crate::metrics::Metrics;
 use crate::refused::Refused;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
@@ -41,6 +42,7 @@ pub struct Tenants {
     default: Option<String>,
     namespaces: Mutex<HashMap<String, (Instant, String)>>,
     clients: Mutex<HashMap<String, (Instant, Client)>>,
+    metrics: Metrics,
 }
 
 /// What came of asking for a tenant's client.
@@ -58,6 +60,7 @@ impl Tenants {
         server: String,
         token: AdminToken,
         default: Option<String>,
+        metrics: Metrics,
     ) -> Self {
         Self {
             kubernetes,
@@ -66,6 +69,7 @@ impl Tenants {
             default,
             namespaces: Mutex::default(),
             clients: Mutex::default(),
+            metrics,
         }
     }
 
@@ -126,8 +130,7 @@ impl Tenants {
             }
             Err(error) => return Err(Error::muster("no token was made")(error)),
         };
-        let client = Client::new(&self.server, &created.secret)
-            .map_err(Error::muster("no client was made"))?;
+        let client = self.with(&created.secret)?;
         clients.insert(tenant.to_owned(), (now, client.clone()));
         Ok(Found::Client(client))
     }
@@ -151,7 +154,15 @@ impl Tenants {
                 })?
             }
         };
-        Client::new(&self.server, token.trim()).map_err(Error::muster("no client was made"))
+        self.with(token.trim())
+    }
+
+    /// Whose requests are counted.
+    fn with(&self, token: &str) -> Result<Client, Error> {
+        let client = Client::new(&self.server, token);
+        let client = client.map_err(Error::muster("no client was made"))?;
+        let metrics = self.metrics.clone();
+        Ok(client.heard_by(move |ended| metrics.answered_by_muster(ended)))
     }
 }
 

@@ -53,6 +53,8 @@ struct State {
     kept: Kept,
     /// The newest: tokens are made anew now and then.
     client: Client,
+    /// When the newest list was asked for that was answered, or the first was to be.
+    listed: Instant,
     /// When somebody wanted to know last.
     asked: Instant,
     /// What is kept is relied on until then.
@@ -135,6 +137,15 @@ impl Known {
         &self.operator
     }
 
+    /// Since the newest list was asked for that was answered, of the tenant that has waited longest. `None` where no tenant is followed.
+    #[must_use]
+    pub fn list_age(&self, now: Instant) -> Option<Duration> {
+        let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let followed = tenants.values().filter(|followed| !followed.is_over());
+        let ages = followed.map(|followed| now.saturating_duration_since(followed.state().listed));
+        ages.max()
+    }
+
     /// Who is woken when a job has changed.
     #[must_use]
     pub fn wakes(&self) -> &Wakes {
@@ -154,6 +165,7 @@ impl Known {
                 state: Mutex::new(State {
                     kept: Kept::default(),
                     client: client.clone(),
+                    listed: now,
                     asked: now,
                     good_until: None,
                     is_followed: false,
@@ -261,6 +273,7 @@ impl Followed {
         let pause = EVERY.max(took * SHARE);
         let mut state = self.state();
         state.kept.sweep(read.answered);
+        state.listed = state.listed.max(read.asked);
         state.good_until = Some(read.answered + 2 * pause + LATE);
         Ok((state.kept.missing(&living, read), read.answered + pause))
     }

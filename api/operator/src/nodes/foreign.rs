@@ -4,6 +4,7 @@ use super::held::{held, is_foreign};
 use super::said::Release;
 use crate::clock;
 use crate::error::Error;
+use crate::operator::Context;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
@@ -46,7 +47,7 @@ impl Pods {
     /// When Kubernetes' API does not answer.
     pub(super) async fn on(
         &self,
-        kubernetes: &kube::Client,
+        context: &Context,
         node: &str,
         own: Option<&Release>,
     ) -> Result<Foreign, Error> {
@@ -55,9 +56,10 @@ impl Pods {
         if list.until.is_none_or(|until| now >= until) {
             // From the server's memory, however large the cluster is.
             let all = ListParams::default().match_any();
-            let pods = Api::<Pod>::all(kubernetes.clone()).list(&all).await;
+            let pods = Api::<Pod>::all(context.kubernetes.clone()).list(&all).await;
             let pods = pods.map_err(Error::kubernetes("the pods of all nodes were not listed"))?;
             list.there = Foreign::by_node(&pods.items, own);
+            context.metrics.foreign(Foreign::together(&list.there));
             list.until = Some(clock::monotonic() + FRESH);
         }
         Ok(list.there.get(node).cloned().unwrap_or_default())
@@ -81,6 +83,15 @@ impl Foreign {
             }
         }
         there
+    }
+
+    /// On all nodes, by resource.
+    fn together(there: &BTreeMap<String, Self>) -> BTreeMap<String, u64> {
+        let mut together = BTreeMap::new();
+        for (resource, held) in there.values().flat_map(|of_node| &of_node.held) {
+            *together.entry(resource.clone()).or_default() += held.count;
+        }
+        together
     }
 
     /// How many of this resource they hold.

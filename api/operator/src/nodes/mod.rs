@@ -21,6 +21,7 @@ pub use tolerated::Tolerated;
 use self::foreign::{Foreign, Pods};
 use self::known::Known;
 use self::taken::{counted, of_others};
+use crate::clock;
 use crate::error::Error;
 use crate::operator::Context;
 use futures::StreamExt as _;
@@ -78,21 +79,10 @@ fn again(node: Arc<Node>, _: &Error, follower: Arc<Follower>) -> Action {
 /// # Errors
 /// When Kubernetes or Muster does not answer; nothing is lost by it.
 pub async fn reconcile(node: Arc<Node>, follower: Arc<Follower>) -> Result<Action, Error> {
-    // Until its executors come, Muster does not know it.
-    let views = follower.known(&node.name_any()).await?;
-    // The one does not wait for the other: each is one side's wish.
-    let mut told = Ok(());
-    let foreign = follower.foreign(&node).await?;
-    let taken = of_others(&node, &views, &foreign, &follower.settings.seen_as);
-    for (view, taken) in views.iter().zip(&taken) {
-        let heard = follower.hear(&node, view, (taken, &foreign)).await;
-        told = heard.and(told);
-    }
-    follower.cordon(&node, &views).await?;
-    told?;
-    let uid = node.uid().unwrap_or_default();
-    follower.context.backoff.succeeded(&uid);
-    Ok(Action::requeue(LOOK))
+    let began = clock::monotonic();
+    let done = follower.look(&node).await;
+    follower.context.metrics.looked("Node", began, &done);
+    done
 }
 
 /// As its executor is called: Muster's names have no dots.
@@ -154,6 +144,24 @@ impl Follower {
             known: Known::default(),
             pods: Pods::default(),
         }
+    }
+
+    async fn look(&self, node: &Node) -> Result<Action, Error> {
+        // Until its executors come, Muster does not know it.
+        let views = self.known(&node.name_any()).await?;
+        // The one does not wait for the other: each is one side's wish.
+        let mut told = Ok(());
+        let foreign = self.foreign(node).await?;
+        let taken = of_others(node, &views, &foreign, &self.settings.seen_as);
+        for (view, taken) in views.iter().zip(&taken) {
+            let heard = self.hear(node, view, (taken, &foreign)).await;
+            told = heard.and(told);
+        }
+        self.cordon(node, &views).await?;
+        told?;
+        let uid = node.uid().unwrap_or_default();
+        self.context.backoff.succeeded(&uid);
+        Ok(Action::requeue(LOOK))
     }
 
     /// Muster's nodes of this machine.
@@ -246,9 +254,7 @@ impl Follower {
             return Ok(Foreign::default());
         }
         let own = self.settings.release.as_ref();
-        self.pods
-            .on(&self.context.kubernetes, &node.name_any(), own)
-            .await
+        self.pods.on(&self.context, &node.name_any(), own).await
     }
 }
 

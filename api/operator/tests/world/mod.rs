@@ -1,9 +1,12 @@
 //! Kubernetes' API and Muster's REST interface in one small server that remembers what it was asked: one object, one namespace, and the
 //! jobs and studies of some tenants. It judges nothing; a study's phase changes only when a test says so, as if no scheduler ran.
 
+pub mod cluster;
+
 use kube::runtime::controller::Action;
 use muster_operator::error::Error;
 use muster_operator::job::status::JobStatus;
+use muster_operator::metrics::{self, Metrics};
 use muster_operator::operator::Context;
 use muster_operator::resource::{Object, Status};
 use muster_operator::study::status::StudyStatus;
@@ -47,6 +50,16 @@ pub struct State {
     pub is_away_for_ids: bool,
     /// There is no stream.
     pub is_mute: bool,
+    /// Muster answers for no job.
+    pub is_away: bool,
+    /// Kubernetes takes no status.
+    pub takes_no_status: bool,
+    /// Of all namespaces.
+    pub pods: Vec<Value>,
+    /// Those that the operator has made.
+    pub placeholders: Vec<Value>,
+    /// What Muster was told of its node.
+    pub notice: Value,
     tokens: usize,
 }
 
@@ -81,14 +94,25 @@ impl World {
         self.state.lock().expect("no test panics with it")
     }
 
+    pub fn uri(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
     /// An operator that has just been started.
     pub fn operator(&self) -> Arc<Context> {
-        let uri = format!("http://127.0.0.1:{}", self.port);
+        let uri = self.uri();
         let config = kube::Config::new(uri.parse().expect("an address"));
-        let kubernetes = kube::Client::try_from(config).expect("a client");
+        let metrics = Metrics::default();
+        let kubernetes = metrics::kubernetes(config, &metrics).expect("a client");
         let token = AdminToken::Given("admin".to_owned());
-        let tenants = Tenants::new(kubernetes.clone(), format!("{uri}/muster"), token, None);
-        Arc::new(Context::new(kubernetes, tenants, "here".to_owned()))
+        let server = format!("{uri}/muster");
+        let tenants = Tenants::new(kubernetes.clone(), server, token, None, metrics.clone());
+        Arc::new(Context::new(
+            kubernetes,
+            tenants,
+            "here".to_owned(),
+            metrics,
+        ))
     }
 
     /// The object as a watch has shown it.
@@ -164,7 +188,7 @@ async fn converse(stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()
         let (Some(method), Some(path)) = (words.next(), words.next()) else {
             return Ok(());
         };
-        let (mut length, mut token) = (0, "-".to_owned());
+        let (mut length, mut token, mut acting) = (0, "-".to_owned(), None);
         loop {
             let mut header = String::new();
             stream.read_line(&mut header).await?;
@@ -174,12 +198,17 @@ async fn converse(stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => length = value.parse().expect("a length"),
                 "authorization" => token = value.trim_start_matches("Bearer ").to_owned(),
+                "muster-tenant" => acting = Some(format!("{}/admin", value.trim())),
                 _ => {}
             }
         }
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await?;
         let body = serde_json::from_slice(&body).unwrap_or_default();
+        let token = acting.unwrap_or(token);
+        if path.contains("watch=true") {
+            return cluster::watch(stream.get_mut(), &path, state).await;
+        }
         let is_stream = path.starts_with("/muster/api/v1/stream");
         if is_stream && !state.lock().expect("no test panics with it").is_mute {
             return stream_events(stream.get_mut(), state).await;
@@ -233,6 +262,9 @@ impl State {
         let tenant = token.split('/').next().unwrap_or_default().to_owned();
         if method != "GET" && !path.ends_with("/tokens") && !path.contains("/events") {
             self.asked.push(format!("{tenant} {method} {path}"));
+        }
+        if let Some(answer) = self.cluster(method, path, body) {
+            return answer;
         }
         let Some(path) = path.strip_prefix("/muster/api/v1/") else {
             return self.kubernetes(method, path, body);

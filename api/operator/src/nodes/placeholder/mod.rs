@@ -21,12 +21,13 @@ use self::pod::{GROUP, POOL, There};
 use super::{Follower, all_in_muster};
 use crate::clock;
 use crate::error::Error;
+use crate::metrics;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
 use muster_model::node::NodeState;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Between two looks, at least.
@@ -63,6 +64,8 @@ impl Placeholders {
         loop {
             let start = clock::monotonic();
             let looked = self.look(follower).await;
+            let metrics = &follower.context.metrics;
+            metrics.looked("Placeholder", start, &looked);
             crate::operator::told("Placeholder", looked);
             let took = clock::monotonic().saturating_duration_since(start);
             tokio::time::sleep(rest(took)).await;
@@ -102,6 +105,10 @@ impl Placeholders {
         let gangs = self.demand.gangs(&waiting, after, now);
         let idle = idle::idle(&self.settings, &pods.items, &views);
         let wanted = wanted::wanted(&self.settings.pools, &idle, &gangs, self.settings.most);
+        follower
+            .context
+            .metrics
+            .placeholders(self.of_pools(&wanted, &there));
         let names: BTreeSet<String> = nodes.iter().map(|node| node.name_any()).collect();
         let is_there = |name: &str| names.contains(name);
         self.coming.look(&there, is_known, is_there, now);
@@ -121,6 +128,25 @@ impl Placeholders {
             make(&api, &pod).await?;
         }
         Ok(())
+    }
+}
+
+impl Placeholders {
+    fn of_pools(
+        &self,
+        wanted: &BTreeMap<String, u32>,
+        there: &[There],
+    ) -> BTreeMap<String, metrics::Placeholders> {
+        let pools = self.settings.pools.keys().map(|pool| {
+            let waits = |pod: &&There| pod.pool == *pool && pod.node.is_none() && !pod.is_going;
+            let there = there.iter().filter(waits).count();
+            let of_pool = metrics::Placeholders {
+                wanted: wanted.get(pool).copied().unwrap_or_default(),
+                there: u32::try_from(there).unwrap_or(u32::MAX),
+            };
+            (pool.clone(), of_pool)
+        });
+        pools.collect()
     }
 }
 

@@ -1,0 +1,90 @@
+//! How far what objects show is behind what is known of their jobs.
+
+use super::objects::Looked;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// Changes that no object shows yet, by the object's uid.
+#[derive(Debug, Default)]
+pub(super) struct Behind {
+    changes: HashMap<String, Changes>,
+}
+
+/// Of one object.
+#[derive(Debug, Clone, Copy)]
+struct Changes {
+    /// Of those that are not shown yet; never after the first of them.
+    oldest: Instant,
+    newest: Instant,
+}
+
+impl Behind {
+    pub fn changed(&mut self, uid: String, now: Instant) {
+        let changes = self.changes.entry(uid).or_insert(Changes {
+            oldest: now,
+            newest: now,
+        });
+        changes.newest = changes.newest.max(now);
+    }
+
+    /// What was known when the look began.
+    pub fn shown(&mut self, uid: &str, began: Instant) {
+        let Some(changes) = self.changes.get_mut(uid) else {
+            return;
+        };
+        if changes.newest <= began {
+            self.changes.remove(uid);
+        } else {
+            changes.oldest = changes.oldest.max(began);
+        }
+    }
+
+    pub fn gone(&mut self, uid: &str) {
+        self.changes.remove(uid);
+    }
+
+    /// Of the oldest change; of objects that are not there any more nothing has to be shown.
+    pub fn age(&mut self, all: &[Looked], now: Instant) -> Duration {
+        let there: HashSet<&str> = all.iter().map(|object| object.uid.as_str()).collect();
+        self.changes.retain(|uid, _| there.contains(uid.as_str()));
+        let oldest = self.changes.values().map(|changes| changes.oldest).min();
+        oldest.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn the_oldest_change_counts_until_a_look_that_began_after_it_has_ended_well() {
+        let start = clock::monotonic();
+        let at = |s: u64| start + Duration::from_secs(s);
+        let mut behind = Behind::default();
+        let all = ["a", "b"].map(|uid| Looked {
+            kind: "TrainingJob",
+            uid: uid.to_owned(),
+            phase: "Running",
+            is_outdated: false,
+        });
+        let age = |behind: &mut Behind, s: u64| behind.age(&all, at(s)).as_secs();
+        assert_eq!(age(&mut behind, 9), 0);
+        behind.changed("a".to_owned(), at(10));
+        behind.changed("b".to_owned(), at(12));
+        behind.changed("a".to_owned(), at(15));
+        assert_eq!(age(&mut behind, 20), 10);
+        // It began before all of them, and between two of them.
+        behind.shown("a", at(9));
+        assert_eq!(age(&mut behind, 20), 10);
+        behind.shown("a", at(14));
+        assert_eq!(age(&mut behind, 20), 8, "of b");
+        behind.shown("b", at(12));
+        assert_eq!(age(&mut behind, 20), 6, "not before the look of 14");
+        behind.shown("a", at(16));
+        assert_eq!(age(&mut behind, 20), 0);
+        behind.changed("deleted meanwhile".to_owned(), at(17));
+        assert_eq!(age(&mut behind, 20), 0);
+        assert!(behind.changes.is_empty());
+    }
+}

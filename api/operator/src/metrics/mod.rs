@@ -1,0 +1,249 @@
+//! What the operator counts of itself, in the text format of Prometheus. No tenant, user, job, object or node is named in it.
+
+mod behind;
+mod objects;
+mod requests;
+
+pub use requests::kubernetes;
+
+pub(crate) use objects::{seen, seen_tenants};
+
+use self::behind::Behind;
+use self::objects::Seen;
+use crate::clock;
+use crate::error::Error;
+use crate::operator::Context;
+use axum::Router;
+use axum::extract;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use muster_client::Ended;
+use prometheus::{
+    HistogramVec, IntCounterVec, Registry, TEXT_FORMAT, TextEncoder, register_gauge_with_registry,
+    register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
+    register_int_gauge_vec_with_registry,
+};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+
+/// Upper bounds of the buckets of looks' and of Kubernetes' answers' times.
+const BUCKETS_S: [f64; 10] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+
+/// Shared by all that looks, asks and writes, and by whoever shows it.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    all: Registry,
+    looks: HistogramVec,
+    asked_kubernetes: HistogramVec,
+    asked_muster: IntCounterVec,
+    state: Arc<Mutex<State>>,
+}
+
+/// What is shown as it is at the moment.
+#[derive(Debug, Default)]
+struct State {
+    behind: Behind,
+    /// Of each kind that is followed, and of each namespace where these are named.
+    seen: Vec<Seen>,
+    /// What pods of others hold, by resource.
+    foreign: BTreeMap<String, u64>,
+    /// By pool.
+    placeholders: BTreeMap<String, Placeholders>,
+}
+
+/// Of one pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placeholders {
+    /// Nodes that what waits would need.
+    pub wanted: u32,
+    /// Pods that stand for nodes.
+    pub there: u32,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::registered().expect("names that are names, each of them once")
+    }
+}
+
+impl Metrics {
+    fn registered() -> prometheus::Result<Self> {
+        let all = Registry::new();
+        let started = register_gauge_with_registry!(
+            "muster_operator_started_timestamp_seconds",
+            "When this process started, Unix time: how often that changes is how often it was restarted.",
+            all
+        )?;
+        let unix_ms = clock::now().unix_timestamp_nanos() / 1_000_000;
+        started.set(unix_ms as f64 / 1e3);
+        Ok(Self {
+            looks: register_histogram_vec_with_registry!(
+                "muster_operator_look_seconds",
+                "Time of a look at one object, with all that it had done, by the object's kind and by what came of it.",
+                &["kind", "outcome"],
+                BUCKETS_S.to_vec(),
+                all
+            )?,
+            asked_kubernetes: register_histogram_vec_with_registry!(
+                "muster_operator_kubernetes_request_seconds",
+                "Time from a request to Kubernetes' API to the head of its answer, by what was asked for; where no answer came the status is none.",
+                &["method", "resource", "status"],
+                BUCKETS_S.to_vec(),
+                all
+            )?,
+            asked_muster: register_int_counter_vec_with_registry!(
+                "muster_operator_muster_requests_total",
+                "Requests to Muster's REST interface, by what was asked for; where no answer came the status is none.",
+                &["method", "resource", "status"],
+                all
+            )?,
+            all,
+            state: Arc::default(),
+        })
+    }
+
+    /// A look at an object of the kind has ended that began then.
+    pub(crate) fn looked<T>(&self, kind: &str, began: Instant, done: &Result<T, Error>) {
+        let took = clock::monotonic().saturating_duration_since(began);
+        let series = self.looks.with_label_values(&[kind, outcome(done)]);
+        series.observe(took.as_secs_f64());
+    }
+
+    /// The job of this object has changed, and the object does not show it yet.
+    pub(crate) fn changed(&self, uid: String) {
+        self.lock().behind.changed(uid, clock::monotonic());
+    }
+
+    /// A look that began then has shown of the object whatever was known by then, or has left it for a turn that comes.
+    pub(crate) fn shown(&self, uid: &str, began: Instant) {
+        self.lock().behind.shown(uid, began);
+    }
+
+    /// Nothing is shown of the object any more.
+    pub(crate) fn gone(&self, uid: &str) {
+        self.lock().behind.gone(uid);
+    }
+
+    /// From now on these are counted too.
+    pub(crate) fn sees(&self, seen: Seen) {
+        self.lock().seen.push(seen);
+    }
+
+    pub(crate) fn foreign(&self, held: BTreeMap<String, u64>) {
+        self.lock().foreign = held;
+    }
+
+    pub(crate) fn placeholders(&self, of_pools: BTreeMap<String, Placeholders>) {
+        self.lock().placeholders = of_pools;
+    }
+
+    fn answered_by_kubernetes(
+        &self,
+        (method, resource): (&str, &str),
+        status: &str,
+        took: Duration,
+    ) {
+        let labels = [method, resource, status];
+        let series = self.asked_kubernetes.with_label_values(&labels);
+        series.observe(took.as_secs_f64());
+    }
+
+    /// Muster's REST interface has answered, or has not.
+    pub(crate) fn answered_by_muster(&self, ended: &Ended<'_>) {
+        let status = ended.status.map(|status| status.to_string());
+        let labels = [ended.method, ended.of, status.as_deref().unwrap_or("none")];
+        self.asked_muster.with_label_values(&labels).inc();
+    }
+
+    /// `list_age`: since when no list of the jobs of some tenant was asked for that was answered, of the tenant that has waited longest.
+    fn text(&self, list_age: Option<Duration>) -> prometheus::Result<String> {
+        let mut families = self.all.gather();
+        families.extend(self.present(list_age)?.gather());
+        TextEncoder::new().encode_to_string(&families)
+    }
+
+    /// Made anew each time, since phases, resources and pools go with the last of them.
+    fn present(&self, list_age: Option<Duration>) -> prometheus::Result<Registry> {
+        let present = Registry::new();
+        register_gauge_with_registry!(
+            "muster_operator_list_age_seconds",
+            "Since the newest list of a tenant's jobs was asked for that was answered, of the tenant that has waited longest; 0 where none is followed.",
+            present
+        )?
+        .set(list_age.unwrap_or_default().as_secs_f64());
+        let mut state = self.lock();
+        let all = objects::looked_at(&state.seen);
+        register_gauge_with_registry!(
+            "muster_operator_behind_seconds",
+            "Since the oldest change of a job is known that its object does not show yet; how far a job is, and its place, may wait for their turn.",
+            present
+        )?
+        .set(state.behind.age(&all, clock::monotonic()).as_secs_f64());
+        objects::tell(&all, &present)?;
+        tell_nodes(&state, &present)?;
+        Ok(present)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Answers `GET /metrics` until the process ends; and whoever only connects, such as a probe, learns that the process lives.
+///
+/// # Errors
+/// When the listener breaks.
+pub async fn serve(context: Arc<Context>, listener: TcpListener) -> std::io::Result<()> {
+    let routes = Router::new().route("/metrics", get(show));
+    axum::serve(listener, routes.with_state(context)).await
+}
+
+async fn show(extract::State(context): extract::State<Arc<Context>>) -> impl IntoResponse {
+    let list_age = context.known.list_age(clock::monotonic());
+    let text = context.metrics.text(list_age);
+    let text = text.expect("names that are names, each of them once");
+    ([(CONTENT_TYPE, TEXT_FORMAT)], text)
+}
+
+fn tell_nodes(state: &State, present: &Registry) -> prometheus::Result<()> {
+    let foreign = register_int_gauge_vec_with_registry!(
+        "muster_operator_foreign_held",
+        "GPUs, and whatever else device plugins count, that pods hold which are not Muster's, by resource.",
+        &["resource"],
+        present
+    )?;
+    for (resource, count) in &state.foreign {
+        let count = i64::try_from(*count).unwrap_or(i64::MAX);
+        foreign.with_label_values(&[resource]).set(count);
+    }
+    let wanted = register_int_gauge_vec_with_registry!(
+        "muster_operator_placeholders_wanted",
+        "Nodes that waiting jobs would need, by pool.",
+        &["pool"],
+        present
+    )?;
+    let there = register_int_gauge_vec_with_registry!(
+        "muster_operator_placeholders",
+        "Placeholders that are there for these, by pool.",
+        &["pool"],
+        present
+    )?;
+    for (pool, of_pool) in &state.placeholders {
+        wanted.with_label_values(&[pool]).set(of_pool.wanted.into());
+        there.with_label_values(&[pool]).set(of_pool.there.into());
+    }
+    Ok(())
+}
+
+fn outcome<T>(done: &Result<T, Error>) -> &'static str {
+    match done {
+        Ok(_) => "done",
+        Err(Error::Kubernetes { .. }) => "failed_by_kubernetes",
+        Err(Error::Muster { .. }) => "failed_by_muster",
+        Err(Error::TokenFile { .. }) => "no_token",
+    }
+}

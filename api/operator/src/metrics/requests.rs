@@ -1,0 +1,118 @@
+//! Every request to Kubernetes' API is counted, whoever makes it, where the client sends it.
+
+use super::Metrics;
+use crate::clock;
+use axum::http::{Request, Response};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::client::{Body, ClientBuilder};
+use std::task::{Context, Poll};
+use tower::{Layer, Service};
+
+/// A client of which each request is counted.
+///
+/// # Errors
+/// When the configuration is none that can be used.
+pub fn kubernetes(config: kube::Config, metrics: &Metrics) -> kube::Result<kube::Client> {
+    let counting = Counting(metrics.clone());
+    Ok(ClientBuilder::try_from(config)?
+        .with_layer(&counting)
+        .build())
+}
+
+struct Counting(Metrics);
+
+impl<S> Layer<S> for Counting {
+    type Service = Counted<S>;
+
+    fn layer(&self, inner: S) -> Counted<S> {
+        let metrics = self.0.clone();
+        Counted { inner, metrics }
+    }
+}
+
+struct Counted<S> {
+    inner: S,
+    metrics: Metrics,
+}
+
+impl<S, B> Service<Request<Body>> for Counted<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let metrics = self.metrics.clone();
+        let method = request.method().clone();
+        let resource = resource(request.uri().path());
+        let asked = clock::monotonic();
+        let answer = self.inner.call(request);
+        async move {
+            let answer = answer.await;
+            let status = answer.as_ref().map(Response::status);
+            let status = status.as_ref().map_or("none", |status| status.as_str());
+            let took = clock::monotonic().saturating_duration_since(asked);
+            metrics.answered_by_kubernetes((method.as_str(), &resource), status, took);
+            answer
+        }
+        .boxed()
+    }
+}
+
+/// What a path is of: `trainingjobs`, or `trainingjobs/status`, whoever's it is.
+fn resource(path: &str) -> String {
+    let segments: Vec<&str> = path.split('/').filter(|one| !one.is_empty()).collect();
+    let within = match segments.as_slice() {
+        ["api", _, within @ ..] | ["apis", _, _, within @ ..] => within,
+        _ => &[],
+    };
+    match within {
+        [] => "none".to_owned(),
+        ["namespaces", _, of, _, part, ..] => format!("{of}/{part}"),
+        ["namespaces", _, of, ..] => (*of).to_owned(),
+        [of, _, part, ..] => format!("{of}/{part}"),
+        [of, ..] => (*of).to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::resource;
+
+    #[test]
+    fn a_path_is_counted_without_any_name_that_is_in_it() {
+        for (path, of) in [
+            ("/api/v1/namespaces/vision", "namespaces"),
+            ("/api/v1/nodes", "nodes"),
+            ("/api/v1/nodes/gpu-1", "nodes"),
+            ("/api/v1/pods", "pods"),
+            ("/api/v1/namespaces/muster/pods", "pods"),
+            ("/api/v1/namespaces/muster/pods/a-1", "pods"),
+            ("/apis/events.k8s.io/v1/namespaces/vision/events", "events"),
+            ("/apis/muster.dev/v1alpha1/trainingjobs", "trainingjobs"),
+            (
+                "/apis/muster.dev/v1alpha1/namespaces/vision/trainingjobs/mine",
+                "trainingjobs",
+            ),
+            (
+                "/apis/muster.dev/v1alpha1/namespaces/vision/trainingjobs/mine/status",
+                "trainingjobs/status",
+            ),
+            (
+                "/apis/muster.dev/v1alpha1/tenants/vision/status",
+                "tenants/status",
+            ),
+            ("/version", "none"),
+        ] {
+            assert_eq!(resource(path), of, "{path}");
+        }
+    }
+}
