@@ -9,11 +9,13 @@ use kube::client::{Body, ClientBuilder};
 use std::task::{Context, Poll};
 use tower::{Layer, Service};
 
-/// A client of which each request is counted.
+/// A client of which each request is counted, and none is sent twice: kube's own would try 15 times what a busy server refuses, with pauses that
+/// double up to minutes. A look would wait as long, one of few at a time, while [`crate::backoff`] has the object wait for a second.
 ///
 /// # Errors
 /// When the configuration is none that can be used.
-pub fn kubernetes(config: kube::Config, metrics: &Metrics) -> kube::Result<kube::Client> {
+pub fn kubernetes(mut config: kube::Config, metrics: &Metrics) -> kube::Result<kube::Client> {
+    config.default_retry = false;
     let counting = Counting(metrics.clone());
     Ok(ClientBuilder::try_from(config)?
         .with_layer(&counting)

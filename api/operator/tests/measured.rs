@@ -1,0 +1,271 @@
+//! What the operator tells of itself to whoever watches it: the real process, against a Kubernetes and a Muster of the tests' own.
+
+#[allow(dead_code, reason = "every test binary uses another part of it")]
+mod world;
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use world::cluster::stranger;
+use world::{UID, World, job};
+
+const OURS: &str = "01890000-0000-7000-8000-000000000001";
+const WAITS: &str = "01890000-0000-7000-8000-000000000002";
+/// A busy machine has other things to do.
+const STEPS: u32 = 600;
+const STEP: Duration = Duration::from_millis(100);
+
+const SHOWN: &str = "muster_operator_kubernetes_request_seconds_count{method=\"PATCH\",resource=\"trainingjobs/status\",status=\"200\"}";
+const NOT_TAKEN: &str = "muster_operator_kubernetes_request_seconds_count{method=\"PATCH\",resource=\"trainingjobs/status\",status=\"503\"}";
+const LISTED: &str =
+    "muster_operator_muster_requests_total{method=\"GET\",resource=\"jobs\",status=\"200\"}";
+const NOT_LISTED: &str =
+    "muster_operator_muster_requests_total{method=\"GET\",resource=\"jobs\",status=\"503\"}";
+const BEHIND: &str = "muster_operator_behind_seconds";
+const LIST_AGE: &str = "muster_operator_list_age_seconds";
+const OUTDATED: &str = "muster_operator_objects_outdated{kind=\"TrainingJob\"}";
+
+type Series = BTreeMap<String, f64>;
+
+/// A process, which ends with the test.
+struct Operator {
+    process: Child,
+    at: SocketAddr,
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Operator {
+    fn started(world: &World) -> Self {
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("measured-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = listener.local_addr().expect("bound");
+        drop(listener);
+        let process = Command::new(env!("CARGO_BIN_EXE_muster-operator"))
+            .args(["run", "--token", "admin", "--name", "here"])
+            .args(["--server", &format!("{}/muster", world.uri())])
+            .args(["--listen", &at.to_string()])
+            .args(["--nodes", "true", "--foreign-pods", "true"])
+            .arg("--placeholders")
+            .arg(placeholders(&folder))
+            .env("KUBECONFIG", kubeconfig(&folder, &world.uri()))
+            .env("MUSTER_LOG", "error")
+            .spawn()
+            .expect("it starts");
+        Self { process, at }
+    }
+
+    /// Every series with its value; `None` while it does not listen yet.
+    async fn scraped(&self) -> Option<Series> {
+        let mut connection = TcpStream::connect(self.at).await.ok()?;
+        let request = "GET /metrics HTTP/1.1\r\nHost: operator\r\nConnection: close\r\n\r\n";
+        connection.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await.ok()?;
+        let (head, text) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+        // Whose objects these are is nobody's business who may scrape.
+        for name in ["vision", "mine", "web", "secret-project", UID] {
+            assert!(!text.contains(name), "{name} in {text}");
+        }
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let series = lines.map(|line| {
+            let (name, value) = line.rsplit_once(' ').expect("a value");
+            (name.to_owned(), value.parse().expect("a number"))
+        });
+        Some(series.collect())
+    }
+
+    async fn until(&self, what: &str, is_so: impl Fn(&Series) -> bool) -> Series {
+        let mut seen = None;
+        for _ in 0..STEPS {
+            seen = self.scraped().await;
+            if let Some(series) = seen.take_if(|series| is_so(series)) {
+                return series;
+            }
+            tokio::time::sleep(STEP).await;
+        }
+        panic!("waiting for {what} was in vain: {seen:#?}");
+    }
+}
+
+fn kubeconfig(folder: &Path, server: &str) -> PathBuf {
+    let path = folder.join("kubeconfig");
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "a",
+        "clusters": [{ "name": "a", "cluster": { "server": server } }],
+        "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
+        "users": [{ "name": "a", "user": {} }],
+    });
+    std::fs::write(&path, config.to_string()).expect("written");
+    path
+}
+
+fn placeholders(folder: &Path) -> PathBuf {
+    let path = folder.join("placeholders.json");
+    let pod = json!({ "metadata": {}, "spec": { "containers": [{ "name": "placeholder", "image": "pause:1" }] } });
+    let pool = json!({ "gpus": 8, "parts": false, "part": "", "cpuMilli": 64_000, "memoryBytes": 512_u64 << 30, "pod": pod });
+    let settings = json!({ "namespace": "muster", "group": "muster", "afterSeconds": 0, "most": 4, "pools": { "gpu": pool } });
+    std::fs::write(&path, settings.to_string()).expect("written");
+    path
+}
+
+fn at(series: &Series, name: &str) -> f64 {
+    series.get(name).copied().unwrap_or_default()
+}
+
+fn is(name: &str, value: f64) -> impl Fn(&Series) -> bool {
+    move |series| series.get(name) == Some(&value)
+}
+
+fn objects(phase: &str) -> String {
+    format!("muster_operator_objects{{kind=\"TrainingJob\",phase=\"{phase}\"}}")
+}
+
+fn looks(kind: &str, outcome: &str) -> String {
+    format!("muster_operator_look_seconds_count{{kind=\"{kind}\",outcome=\"{outcome}\"}}")
+}
+
+/// The object's job, and one of nobody's object that waits for a node.
+async fn world() -> World {
+    let world = World::with("TrainingJob", json!({ "command": { "argv": ["true"] } })).await;
+    let document = |name: &str, labels: Value| json!({ "version": "muster/v1", "name": name, "labels": labels, "command": { "argv": ["true"] } });
+    let labels = json!({ "muster.dev/operator": "here", "muster.dev/namespace": "vision", "muster.dev/uid": UID });
+    let mut waits = job(WAITS, "vision", &document("waits", json!({})));
+    waits["phase"] = "queued".into();
+    waits["state"]["phase"] = "queued".into();
+    let why =
+        json!({ "reason": "waiting_for_gpus", "needed_gpus": 1, "free_gpus": 0, "held_by": [] });
+    waits["waiting"] = json!({
+        "reason": "x", "message": "x", "smallest_change": null, "position": 1,
+        "detail": { "why": why, "smallest_change": null, "position": 1 },
+    });
+    let running = job(OURS, "vision", &document("mine", labels));
+    let mut state = world.state();
+    state.jobs.extend([running, waits]);
+    state.pods.push(stranger(2));
+    drop(state);
+    world
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_tells_its_objects_its_looks_its_requests_and_how_far_behind_it_is() {
+    let world = world().await;
+    let operator = Operator::started(&world);
+
+    let first = operator
+        .until("the job", is(&objects("Running"), 1.0))
+        .await;
+    assert!(at(&first, "muster_operator_started_timestamp_seconds") > 1.7e9);
+    let series = operator
+        .until("two lists", |series| {
+            at(series, LISTED) > at(&first, LISTED) + 1.0
+        })
+        .await;
+    assert!(
+        at(&series, &looks("TrainingJob", "done")) >= 1.0,
+        "{series:#?}"
+    );
+    assert!(at(&series, SHOWN) >= 1.0, "{series:#?}");
+    operator
+        .until("all is shown", |series| {
+            at(series, BEHIND) == 0.0 && at(series, OUTDATED) == 0.0
+        })
+        .await;
+    assert!(
+        series.keys().all(|name| !name.contains("failed_by")),
+        "{series:#?}"
+    );
+
+    // Nodes: whose GPUs others hold, and who stands for one that is missing.
+    let held = "muster_operator_foreign_held{resource=\"nvidia.com/gpu\"}";
+    let wanted = "muster_operator_placeholders_wanted{pool=\"gpu\"}";
+    let there = "muster_operator_placeholders{pool=\"gpu\"}";
+    operator.until("others' GPUs", is(held, 2.0)).await;
+    operator
+        .until("a placeholder", |series| {
+            is(wanted, 1.0)(series) && is(there, 1.0)(series)
+        })
+        .await;
+    let mut state = world.state();
+    state.pods.clear();
+    state.jobs.retain(|job| job["id"] != WAITS);
+    drop(state);
+    let freed = operator.until("neither any more", |series| {
+        !series.contains_key(held) && is(wanted, 0.0)(series) && is(there, 0.0)(series)
+    });
+    let series = freed.await;
+    assert!(at(&series, &looks("Node", "done")) >= 1.0, "{series:#?}");
+    assert!(
+        at(&series, &looks("Placeholder", "done")) >= 1.0,
+        "{series:#?}"
+    );
+
+    // Kubernetes takes no status: what the job has become, and what its object says now, is shown by nobody.
+    world.state().takes_no_status = true;
+    let mut state = world.state();
+    let ours = state.jobs.iter_mut().find(|job| job["id"] == OURS);
+    let ours = ours.expect("it is there");
+    ours["phase"] = "paused".into();
+    ours["state"]["phase"] = "paused".into();
+    drop(state);
+    world.change(|object| object["metadata"]["generation"] = 2.into());
+    let failed = looks("TrainingJob", "failed_by_kubernetes");
+    let late = operator.until("it falls behind", |series| {
+        at(series, BEHIND) > 2.5 && at(series, NOT_TAKEN) >= 2.0 && at(series, &failed) >= 2.0
+    });
+    let late = late.await;
+    assert!(is(OUTDATED, 1.0)(&late), "{late:#?}");
+    assert!(is(&objects("Running"), 1.0)(&late), "{late:#?}");
+    world.state().takes_no_status = false;
+    operator
+        .until("it has caught up", |series| {
+            is(BEHIND, 0.0)(series)
+                && is(OUTDATED, 0.0)(series)
+                && is(&objects("Paused"), 1.0)(series)
+        })
+        .await;
+
+    // Muster is away: what it has come to since then is not known, and no look ends well.
+    world.state().is_away = true;
+    let away = operator
+        .until("lists fail", |series| {
+            at(series, LIST_AGE) > 4.0 && at(series, NOT_LISTED) > 0.0
+        })
+        .await;
+    operator
+        .until("looks fail", |series| {
+            at(series, &looks("TrainingJob", "failed_by_muster")) >= 1.0
+        })
+        .await;
+    world.state().is_away = false;
+    operator
+        .until("a list", |series| {
+            at(series, LIST_AGE) < 2.0 && at(series, LISTED) > at(&away, LISTED)
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_only_connects_learns_that_it_lives() {
+    let world = world().await;
+    let operator = Operator::started(&world);
+    operator.until("it listens", |_| true).await;
+    for _ in 0..100 {
+        TcpStream::connect(operator.at).await.expect("a probe");
+    }
+    assert!(operator.scraped().await.is_some());
+}
