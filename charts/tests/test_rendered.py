@@ -161,6 +161,12 @@ class Rendered(unittest.TestCase):
                     self.assertEqual([of["metadata"]["name"] for of in services], [item["metadata"]["name"]])
                     ports = {port["name"] for port in services[0]["spec"]["ports"]}
                     self.assertLessEqual({endpoint["port"] for endpoint in spec["endpoints"]}, ports)
+                if item["kind"] == "PodMonitor":
+                    found = [pod for _, of, pod in made if matches(spec["selector"]["matchLabels"], of["labels"])]
+                    self.assertTrue(found, name_of(item))
+                    for pod in found:
+                        ports = {port["name"] for container in pod["containers"] for port in container.get("ports", [])}
+                        self.assertLessEqual({endpoint["port"] for endpoint in spec["podMetricsEndpoints"]}, ports)
 
     def test_policies_cover_every_pod(self):
         for name in ("default", "production", "pods", "trial"):

@@ -163,17 +163,19 @@ class Values(unittest.TestCase):
         self.assertEqual(schema["properties"]["scheduler"]["properties"]["policy"]["enum"], names)
 
     def test_dashboards_show_what_the_daemons_export(self):
-        monitored = render(arguments=["--set", "monitoring.serviceMonitor.enabled=true,monitoring.dashboard.enabled=true"])
+        monitored = render(arguments=["--set", "operator.enabled=true,monitoring.serviceMonitor.enabled=true,monitoring.dashboard.enabled=true"])
         probes = ("/healthz", "/readyz", "/metrics")
         for daemon, metrics, routes, paths in (
             ("api", "api/src/metrics.rs", "api/src/routes.rs", probes),
             ("scheduler", "scheduler/src/metrics.rs", "scheduler/src/health.rs", probes),
             ("executor", "executor/src/metrics.rs", "executor/src/metrics.rs", ("/metrics",)),
+            ("operator", "api/operator/src/metrics/*.rs", "api/operator/src/metrics/mod.rs", ("/metrics",)),
         ):
             text = (CHART / f"dashboards/{daemon}.json").read_text()
             title = json.loads(text)["title"]
             # Names with two colons behind them are crates'.
-            named = [set(re.findall(r"muster_[a-z_]+\b(?!::)", one)) for one in (text, source(metrics))]
+            sources = "".join(path.read_text() for path in sorted(ROOT.glob(metrics)))
+            named = [set(re.findall(r"muster_[a-z_]+\b(?!::)", one)) for one in (text, sources)]
             shown, exported = ({re.sub(r"_(bucket|count|sum)$", "", name) for name in names} for names in named)
             self.assertEqual(shown, exported)
             self.assertIn(title, monitored)
