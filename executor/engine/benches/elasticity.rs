@@ -157,7 +157,7 @@ fn inherited(revision: &mut Revision) -> Change {
     change("SIGKILL of one of 2 shards", &message)
 }
 
-/// Of what the chief says: "… step took 41.0 ms, a usual one 30.2 ms".
+/// Of what the chief says once there was a usual step: "… step took 41.0 ms, a usual one 30.2 ms".
 fn change(name: &'static str, said: &str) -> Change {
     let after = |words: &str| -> f64 {
         let rest = said.split(words).nth(1).expect("the chief says both");

@@ -194,20 +194,24 @@ impl Servers<'_> {
         let took = duties.began.elapsed();
         duties.began = clock::now();
         let usual = duties.usual;
-        for (lost, host) in self.shards.take_heirs() {
+        let heirs = self.shards.take_heirs();
+        let is_usual = heirs.is_empty();
+        for (lost, host) in heirs {
             let host = match host {
                 Some(host) => format!("PS shard {host}"),
                 None => "another PS shard".to_owned(),
             };
-            let (took, usual) = (milliseconds(took), milliseconds(usual.unwrap_or_default()));
             let message = format!(
                 "PS shard {lost} is lost; {host} goes on as it from its copy by step {step}, and no step is done again. \
-                 The step took {took:.1} ms, a usual one {usual:.1} ms"
+                 The step {}",
+                compared(took, usual)
             );
             self.around.reporter.report(&TaskReport::Note { message })?;
         }
         if duties.resized != Some(step) {
-            duties.usual = Some(usual.map_or(took, |usual| (usual * 7 + took) / 8));
+            if is_usual {
+                duties.usual = Some(usual.map_or(took, |usual| (usual * 7 + took) / 8));
+            }
             return Ok(());
         }
         duties.resized = None;
@@ -216,9 +220,8 @@ impl Servers<'_> {
         let moved = self.shards.audit()?;
         let Layout { workers, ps_shards } = self.layout();
         log::line(format_args!(
-            "resized at step {step}: {workers} workers, {ps_shards} PS shards; its first step took {:.1} ms, a usual one {:.1} ms",
-            milliseconds(took),
-            milliseconds(usual.unwrap_or_default()),
+            "resized at step {step}: {workers} workers, {ps_shards} PS shards; its first step {}",
+            compared(took, usual)
         ));
         if let Some(moved) = moved {
             audited(moved, step)?;
@@ -229,6 +232,18 @@ impl Servers<'_> {
             ps_shards,
             pause_ms: pause.as_millis() as u64,
         })?)
+    }
+}
+
+/// What a step took in which something was done besides, beside a usual one where there was one.
+fn compared(took: Duration, usual: Option<Duration>) -> String {
+    let took = milliseconds(took);
+    match usual.map(milliseconds) {
+        Some(usual) => format!("took {took:.1} ms, a usual one {usual:.1} ms"),
+        // It is the first of all, or the one before it was the first after another change.
+        None => {
+            format!("took {took:.1} ms; no step before it has shown yet how long a usual one takes")
+        }
     }
 }
 
@@ -266,6 +281,19 @@ fn pieces(network: &Network) -> Vec<Piece> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_usual_step_is_told_where_there_was_one() {
+        let ms = Duration::from_millis;
+        assert_eq!(
+            compared(ms(41), Some(ms(30))),
+            "took 41.0 ms, a usual one 30.0 ms"
+        );
+        assert_eq!(
+            compared(ms(41), None),
+            "took 41.0 ms; no step before it has shown yet how long a usual one takes"
+        );
+    }
 
     #[test]
     fn a_checkpoint_waits_a_few_usual_steps_for_words() {
