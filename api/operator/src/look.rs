@@ -11,6 +11,9 @@ use kube::runtime::controller::Action;
 use muster_client::Client;
 use time::OffsetDateTime;
 
+/// Why nothing more will become of what was removed.
+pub const REMOVED: &str = "Removed";
+
 /// What is known of the object at one look.
 #[derive(Debug)]
 pub struct Look<'a, S> {
@@ -49,6 +52,16 @@ impl<S: Shown> Look<'_, S> {
     #[must_use]
     pub fn conditions(&self) -> Conditions<'_> {
         Conditions::after(self.before.conditions(), self.generation, self.now)
+    }
+
+    /// Conditions of an object of which the job or study was removed, and a sentence on it.
+    #[must_use]
+    pub fn removal(&self, what: &str) -> (Vec<Condition>, String) {
+        let message = format!("the {what} was removed from Muster");
+        let mut conditions = self.conditions();
+        conditions.set("Submitted", true, "Submitted", "");
+        conditions.set("Finished", true, REMOVED, &message);
+        (conditions.done(), message)
     }
 
     /// What the spec says now is what it said when it was last compared, and was right then.

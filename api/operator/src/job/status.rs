@@ -1,7 +1,7 @@
 //! What is shown of a job in the status of its object.
 
 use crate::condition::{Condition, rfc3339};
-use crate::look::{Look, Shown};
+use crate::look::{Look, REMOVED, Shown};
 use crate::refused::Refused;
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobPhase};
@@ -98,10 +98,7 @@ impl Shown for JobStatus {
     }
 
     fn removed(look: &Look<'_, Self>) -> Self {
-        let message = "the job was removed from Muster";
-        let mut conditions = look.conditions();
-        conditions.set("Submitted", true, "Submitted", "");
-        conditions.set("Finished", true, "Removed", message);
+        let (conditions, message) = look.removal("job");
         Self {
             phase: "Cancelled".to_owned(),
             position: None,
@@ -109,10 +106,10 @@ impl Shown for JobStatus {
             ps_shards: None,
             replicas: None,
             eta: None,
-            reason: Some("Removed".to_owned()),
-            message: Some(message.to_owned()),
+            reason: Some(REMOVED.to_owned()),
+            message: Some(message),
             observed_generation: look.generation,
-            conditions: conditions.done(),
+            conditions,
             ..look.before.clone()
         }
     }

@@ -1,7 +1,7 @@
 //! What is shown of a study in the status of its object.
 
 use crate::condition::{Condition, rfc3339};
-use crate::look::{Look, Shown, holds};
+use crate::look::{Look, REMOVED, Shown, holds};
 use crate::refused::Refused;
 use muster_model::id::StudyId;
 use muster_model::study::StudyPhase;
@@ -65,16 +65,13 @@ impl Shown for StudyStatus {
     }
 
     fn removed(look: &Look<'_, Self>) -> Self {
-        let message = "the study was removed from Muster";
-        let mut conditions = look.conditions();
-        conditions.set("Submitted", true, "Submitted", "");
-        conditions.set("Finished", true, "Removed", message);
+        let (conditions, message) = look.removal("study");
         Self {
             phase: "Cancelled".to_owned(),
-            reason: Some("Removed".to_owned()),
-            message: Some(message.to_owned()),
+            reason: Some(REMOVED.to_owned()),
+            message: Some(message),
             observed_generation: look.generation,
-            conditions: conditions.done(),
+            conditions,
             ..look.before.clone()
         }
     }
