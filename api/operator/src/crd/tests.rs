@@ -210,29 +210,36 @@ fn a_choice_becomes_one_object_with_rules() {
 /// takes it.
 #[test]
 fn every_example_fits() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
     for (kind, folder, fewest) in [
-        ("TrainingJob", folder.to_owned(), 8),
-        ("Study", format!("{folder}/studies"), 3),
+        ("TrainingJob", "examples", 8),
+        ("Study", "examples/studies", 3),
     ] {
-        let mut seen = 0;
-        for entry in std::fs::read_dir(folder).expect("examples") {
-            let path = entry.expect("an example").path();
-            let Some("yaml" | "json") = path.extension().and_then(|end| end.to_str()) else {
-                continue;
-            };
-            let text = std::fs::read_to_string(&path).expect("an example");
-            let mut document: Value = serde_norway::from_str(&text).expect("YAML");
+        let examples = examples(folder);
+        assert!(examples.len() >= fewest, "{} of {kind}", examples.len());
+        for (path, mut document) in examples {
             let fields = document.as_object_mut().expect("a document");
             for elsewhere in ["version", "kind", "name"] {
                 fields.remove(elsewhere);
             }
             let found = faults(kind, &document);
-            assert!(found.is_empty(), "{}: {found:?}", path.display());
-            seen += 1;
+            assert!(found.is_empty(), "{path}: {found:?}");
         }
-        assert!(seen >= fewest, "{seen} examples of {kind}");
     }
+}
+
+/// The documents that the folder of this name in the repository has itself, each with its path.
+pub(super) fn examples(folder: &str) -> Vec<(String, Value)> {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let mut examples = Vec::new();
+    for entry in std::fs::read_dir(format!("{root}/{folder}")).expect("examples") {
+        let path = entry.expect("an example").path();
+        if let Some("yaml" | "json") = path.extension().and_then(|end| end.to_str()) {
+            let text = std::fs::read_to_string(&path).expect("an example");
+            let document = serde_norway::from_str(&text).expect("YAML");
+            examples.push((path.display().to_string(), document));
+        }
+    }
+    examples
 }
 
 /// That the examples fit says nothing unless something does not.
