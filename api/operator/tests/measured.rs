@@ -165,98 +165,82 @@ async fn world() -> World {
 async fn it_tells_its_objects_its_looks_its_requests_and_how_far_behind_it_is() {
     let world = world().await;
     let operator = Operator::started(&world);
-
     let first = operator
         .until("the job", is(&objects("Running"), 1.0))
         .await;
     assert!(at(&first, "muster_operator_started_timestamp_seconds") > 1.7e9);
+    let listed = at(&first, LISTED);
     let series = operator
-        .until("two lists", |series| {
-            at(series, LISTED) > at(&first, LISTED) + 1.0
-        })
+        .until("two lists", |series| at(series, LISTED) > listed + 1.0)
         .await;
-    assert!(
-        at(&series, &looks("TrainingJob", "done")) >= 1.0,
-        "{series:#?}"
-    );
+    assert!(at(&series, &looks("TrainingJob", "done")) >= 1.0);
     assert!(at(&series, SHOWN) >= 1.0, "{series:#?}");
-    operator
+    let series = operator
         .until("all is shown", |series| {
-            at(series, BEHIND) == 0.0 && at(series, OUTDATED) == 0.0
+            is(BEHIND, 0.0)(series) && is(OUTDATED, 0.0)(series)
         })
         .await;
-    assert!(
-        series.keys().all(|name| !name.contains("failed_by")),
-        "{series:#?}"
-    );
+    let is_good = |name: &String| !name.contains("failed_by");
+    assert!(series.keys().all(is_good), "{series:#?}");
 
-    // Nodes: whose GPUs others hold, and who stands for one that is missing.
+    tells_of_nodes(&world, &operator).await;
+    falls_behind(&world, &operator).await;
+    hears_nothing(&world, &operator).await;
+}
+
+/// Whose GPUs others hold, and who stands for a node that is missing.
+async fn tells_of_nodes(world: &World, operator: &Operator) {
     let held = "muster_operator_foreign_held{resource=\"nvidia.com/gpu\"}";
     let wanted = "muster_operator_placeholders_wanted{pool=\"gpu\"}";
     let there = "muster_operator_placeholders{pool=\"gpu\"}";
     operator.until("others' GPUs", is(held, 2.0)).await;
-    operator
-        .until("a placeholder", |series| {
-            is(wanted, 1.0)(series) && is(there, 1.0)(series)
-        })
-        .await;
-    let mut state = world.state();
-    state.pods.clear();
-    state.jobs.retain(|job| job["id"] != WAITS);
-    drop(state);
-    let freed = operator.until("neither any more", |series| {
-        !series.contains_key(held) && is(wanted, 0.0)(series) && is(there, 0.0)(series)
-    });
-    let series = freed.await;
-    assert!(at(&series, &looks("Node", "done")) >= 1.0, "{series:#?}");
-    assert!(
-        at(&series, &looks("Placeholder", "done")) >= 1.0,
-        "{series:#?}"
-    );
+    let stands =
+        |number| move |series: &Series| is(wanted, number)(series) && is(there, number)(series);
+    operator.until("a placeholder", stands(1.0)).await;
+    world.state().pods.clear();
+    world.state().jobs.retain(|job| job["id"] != WAITS);
+    let freed = |series: &Series| !series.contains_key(held) && stands(0.0)(series);
+    let series = operator.until("neither any more", freed).await;
+    for kind in ["Node", "Placeholder"] {
+        assert!(at(&series, &looks(kind, "done")) >= 1.0, "{series:#?}");
+    }
+}
 
-    // Kubernetes takes no status: what the job has become, and what its object says now, is shown by nobody.
+/// Kubernetes takes no status: what the job has become, and what its object says now, nobody shows.
+async fn falls_behind(world: &World, operator: &Operator) {
     world.state().takes_no_status = true;
-    let mut state = world.state();
-    let ours = state.jobs.iter_mut().find(|job| job["id"] == OURS);
-    let ours = ours.expect("it is there");
-    ours["phase"] = "paused".into();
-    ours["state"]["phase"] = "paused".into();
-    drop(state);
+    for job in &mut world.state().jobs {
+        job["phase"] = "paused".into();
+        job["state"]["phase"] = "paused".into();
+    }
     world.change(|object| object["metadata"]["generation"] = 2.into());
     let failed = looks("TrainingJob", "failed_by_kubernetes");
-    let late = operator.until("it falls behind", |series| {
+    let late = |series: &Series| {
         at(series, BEHIND) > 2.5 && at(series, NOT_TAKEN) >= 2.0 && at(series, &failed) >= 2.0
-    });
-    let late = late.await;
+    };
+    let late = operator.until("it falls behind", late).await;
     assert!(is(OUTDATED, 1.0)(&late), "{late:#?}");
     assert!(is(&objects("Running"), 1.0)(&late), "{late:#?}");
     world.state().takes_no_status = false;
-    operator
-        .until("it has caught up", |series| {
-            is(BEHIND, 0.0)(series)
-                && is(OUTDATED, 0.0)(series)
-                && is(&objects("Paused"), 1.0)(series)
-        })
-        .await;
+    let shown = |series: &Series| {
+        is(BEHIND, 0.0)(series) && is(OUTDATED, 0.0)(series) && is(&objects("Paused"), 1.0)(series)
+    };
+    let series = operator.until("it has caught up", shown).await;
+    assert!(!series.contains_key(&objects("Running")), "{series:#?}");
+}
 
-    // Muster is away: what it has come to since then is not known, and no look ends well.
+/// Muster is away: what has become of jobs since then is not known, and no look ends well.
+async fn hears_nothing(world: &World, operator: &Operator) {
     world.state().is_away = true;
-    let away = operator
-        .until("lists fail", |series| {
-            at(series, LIST_AGE) > 4.0 && at(series, NOT_LISTED) > 0.0
-        })
-        .await;
-    operator
-        .until("looks fail", |series| {
-            at(series, &looks("TrainingJob", "failed_by_muster")) >= 1.0
-        })
-        .await;
+    let failed = looks("TrainingJob", "failed_by_muster");
+    let away = |series: &Series| {
+        at(series, LIST_AGE) > 4.0 && at(series, NOT_LISTED) > 0.0 && at(series, &failed) >= 1.0
+    };
+    let away = operator.until("lists and looks fail", away).await;
     world.state().is_away = false;
-    operator
-        .until("a list", |series| {
-            at(series, LIST_AGE) < 2.0 && at(series, LISTED) > at(&away, LISTED)
-        })
-        .await;
+    let back =
+        |series: &Series| at(series, LIST_AGE) < 2.0 && at(series, LISTED) > at(&away, LISTED);
+    operator.until("a list", back).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
