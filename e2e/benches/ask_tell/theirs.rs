@@ -3,10 +3,13 @@
 use super::Cost;
 use muster_e2e::cluster::Cluster;
 use sqlx::Connection as _;
-use std::ffi::{OsStr, OsString};
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::ffi::OsString;
 use std::time::Instant;
+
+#[path = "../../../scheduler/search/benches/against_optuna/optuna.rs"]
+mod optuna;
+
+use optuna::Optuna;
 
 const PEER: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -15,15 +18,9 @@ const PEER: &str = concat!(
 
 /// Processes on one study, each with a sampler of its own.
 pub struct Theirs {
-    askers: Vec<Asker>,
+    askers: Vec<Optuna>,
     python: OsString,
     address: String,
-}
-
-struct Asker {
-    child: Child,
-    input: ChildStdin,
-    lines: std::io::Lines<BufReader<ChildStdout>>,
 }
 
 impl Theirs {
@@ -40,7 +37,7 @@ impl Theirs {
         let address = format!("postgresql+psycopg2://{server}/optuna");
         let arguments = ["rounds", "tpe", &trials.to_string(), &address];
         Some(Self {
-            askers: vec![Asker::start(&python, &arguments)],
+            askers: vec![Optuna::start(&python, PEER, &arguments)],
             python,
             address,
         })
@@ -57,7 +54,8 @@ impl Theirs {
     pub fn are(&mut self, askers: usize) {
         while self.askers.len() < askers {
             let seed = self.askers.len().to_string();
-            let mut asker = Asker::start(&self.python, &["beside", "tpe", &self.address, &seed]);
+            let mut asker =
+                Optuna::start(&self.python, PEER, &["beside", "tpe", &self.address, &seed]);
             assert_eq!(asker.line(), "ready");
             self.askers.push(asker);
         }
@@ -67,9 +65,9 @@ impl Theirs {
     pub fn round(&mut self, each: usize) -> Cost {
         let began = Instant::now();
         for asker in &mut self.askers {
-            writeln!(asker.input, "{each}").expect("it listens");
+            asker.tell(each);
         }
-        let cpu: f64 = self.askers.iter_mut().map(Asker::cpu).sum();
+        let cpu: f64 = self.askers.iter_mut().map(cpu).sum();
         let count = (each * self.askers.len()) as f64;
         Cost {
             wall: began.elapsed().as_secs_f64() * 1e3 / count,
@@ -78,42 +76,11 @@ impl Theirs {
     }
 }
 
-impl Asker {
-    fn start(python: &OsStr, arguments: &[&str]) -> Self {
-        let mut child = Command::new(python)
-            .arg(PEER)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3 starts");
-        let input = child.stdin.take().expect("piped");
-        let output = child.stdout.take().expect("piped");
-        Self {
-            child,
-            input,
-            lines: BufReader::new(output).lines(),
-        }
-    }
-
-    /// CPU milliseconds of what it was told to do.
-    fn cpu(&mut self) -> f64 {
-        let line = self.line();
-        let cpu = line.split(' ').nth(1).and_then(|word| word.parse().ok());
-        cpu.unwrap_or_else(|| panic!("Optuna said {line:?}"))
-    }
-
-    fn line(&mut self) -> String {
-        let line = self.lines.next().expect("Optuna goes on");
-        line.expect("text")
-    }
-}
-
-impl Drop for Asker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// CPU milliseconds of what it was told to do.
+fn cpu(asker: &mut Optuna) -> f64 {
+    let line = asker.line();
+    let cpu = line.split(' ').nth(1).and_then(|word| word.parse().ok());
+    cpu.unwrap_or_else(|| panic!("Optuna said {line:?}"))
 }
 
 /// The owner's name and password, and where Postgres listens.

@@ -7,9 +7,12 @@ use crate::training::Trainings;
 use muster_model::study::{Point, StudySpec};
 use muster_search::{Action, Event, Study};
 use serde_json::{Map, Value, json};
-use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::ffi::OsStr;
+
+#[path = "../../../../scheduler/search/benches/against_optuna/optuna.rs"]
+mod optuna;
+
+use optuna::Optuna;
 
 const PEER: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -80,11 +83,11 @@ impl Judge<'_> {
         best
     }
 
-    fn theirs(&mut self, peer: &mut Peer, trials: u32) -> f64 {
+    fn theirs(&mut self, peer: &mut Optuna, trials: u32) -> f64 {
         let study = self.begun();
         let mut best = 0.0_f64;
         for _ in 0..trials {
-            let parameters = peer.asked();
+            let parameters = asked(peer);
             let inner = |name: &str, value: &Value| {
                 let dimensions = &study.space().dimensions;
                 let dimension = dimensions.iter().find(|one| one.name == name);
@@ -110,51 +113,14 @@ impl Judge<'_> {
     }
 }
 
-/// Optuna in a process of its own, which carries one study out after the other.
-struct Peer {
-    child: Child,
-    input: ChildStdin,
-    lines: std::io::Lines<BufReader<ChildStdout>>,
+/// Optuna's, which carries one study out after the other.
+fn peer(python: &OsStr, searcher: &str, trials: u32, seeds: u64) -> Optuna {
+    let (trials, seeds) = (trials.to_string(), seeds.to_string());
+    Optuna::start(python, PEER, &["asked", searcher, &trials, &seeds])
 }
 
-impl Peer {
-    fn start(python: &OsString, searcher: &str, trials: u32, seeds: u64) -> Self {
-        let mut child = Command::new(python)
-            .args([
-                PEER,
-                "asked",
-                searcher,
-                &trials.to_string(),
-                &seeds.to_string(),
-            ])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3 starts");
-        let input = child.stdin.take().expect("piped");
-        let output = child.stdout.take().expect("piped");
-        Self {
-            child,
-            input,
-            lines: BufReader::new(output).lines(),
-        }
-    }
-
-    fn asked(&mut self) -> Map<String, Value> {
-        let line = self.lines.next().expect("Optuna goes on").expect("text");
-        serde_json::from_str(&line).expect("parameters by name")
-    }
-
-    fn tell(&mut self, accuracy: f64) {
-        writeln!(self.input, "{accuracy}").expect("it listens");
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn asked(peer: &mut Optuna) -> Map<String, Value> {
+    serde_json::from_str(&peer.line()).expect("parameters by name")
 }
 
 pub fn measure(trainings: &mut Trainings, seeds: u64) {
@@ -164,9 +130,9 @@ pub fn measure(trainings: &mut Trainings, seeds: u64) {
     );
     println!("searcher  trials      ours    Optuna   ours better, equal");
     for (searcher, trials) in CONTEST {
-        let mut peer = python
+        let mut optuna = python
             .as_ref()
-            .map(|python| Peer::start(python, searcher, trials, seeds));
+            .map(|python| peer(python, searcher, trials, seeds));
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for seed in 0..seeds {
             let mut judge = Judge {
@@ -174,7 +140,7 @@ pub fn measure(trainings: &mut Trainings, seeds: u64) {
                 trainings,
             };
             ours.push(judge.ours());
-            theirs.extend(peer.as_mut().map(|peer| judge.theirs(peer, trials)));
+            theirs.extend(optuna.as_mut().map(|optuna| judge.theirs(optuna, trials)));
         }
         let better = ours.iter().zip(&theirs).filter(|(a, b)| a > b).count();
         let equal = ours.iter().zip(&theirs).filter(|(a, b)| a == b).count();
