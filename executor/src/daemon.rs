@@ -41,7 +41,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     let mut capacity = device::discover(wanted);
     capacity.rack.clone_from(&config.rack);
     capacity.driver_suspend = driver::of_node(&config, &capacity);
-    capacity.pods = config.runtime == RuntimeKind::Pod;
+    capacity.pods = Some(config.runtime == RuntimeKind::Pod);
     let limits = Limits::discover(config.cgroup_root.as_deref());
     let ledger = Ledger::open(&config.data_dir)?;
     let identity = ledger.identity()?;

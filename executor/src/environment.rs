@@ -101,7 +101,7 @@ mod tests {
             memory_bytes: 0,
             rack: None,
             driver_suspend: None,
-            pods: false,
+            pods: None,
         }
     }
 

@@ -17,7 +17,7 @@ pub(crate) struct Runtimes {
 
 impl Runtimes {
     pub(crate) fn of(nodes: &[Node]) -> Self {
-        let runtimes = nodes.iter().map(|node| (node.id, node.capacity.pods));
+        let runtimes = nodes.iter().map(|node| (node.id, node.capacity.has_pods()));
         Self::new(runtimes.collect())
     }
 

@@ -90,10 +90,6 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-fn is_false(flag: &bool) -> bool {
-    !flag
-}
-
 /// To whom a node is closed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -106,6 +102,14 @@ pub enum Closed {
     ToNew,
     /// It takes no new task, and its tasks move away.
     ToAll,
+}
+
+impl Capacity {
+    /// Whether its tasks are known to be pods.
+    #[must_use]
+    pub fn has_pods(&self) -> bool {
+        self.pods == Some(true)
+    }
 }
 
 impl Node {
@@ -172,9 +176,9 @@ pub struct Capacity {
     /// Whether a user's program leaves its GPUs when it is suspended; `None`: there are none, or its executor is too old to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver_suspend: Option<DriverSuspend>,
-    /// Its tasks are pods of their own, which can have what a job's `pod` says.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub pods: bool,
+    /// Whether its tasks are pods of their own, which can have what a job's `pod` says; `None`: its executor is too old to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<bool>,
 }
 
 /// Whether the GPUs' driver moves the memory of a program that knows nothing of it to the host, and back.
@@ -265,7 +269,7 @@ mod tests {
                 memory_bytes: 0,
                 rack: None,
                 driver_suspend: None,
-                pods: false,
+                pods: None,
             },
             generation: 0,
             last_seen_at: OffsetDateTime::UNIX_EPOCH,

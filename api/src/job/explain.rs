@@ -275,7 +275,7 @@ fn obstacles(nodes: Vec<NodeRow>, spec: &JobSpec) -> Vec<BlockingNode> {
                 || row.node.is_cordoned()
             {
                 NodeObstacle::Drained
-            } else if needs_pods && !row.node.capacity.pods {
+            } else if needs_pods && !row.node.capacity.has_pods() {
                 NodeObstacle::NoPods
             } else if gpus < gpus_per_worker
                 || row.node.capacity.memory_bytes < worker.memory_bytes

@@ -204,7 +204,7 @@ async fn become_pods(world: &World) {
         memory_bytes: 8 << 30,
         rack: None,
         driver_suspend: None,
-        pods: true,
+        pods: Some(true),
     };
     let mut tx = pool::begin(&world.scheduler).await.expect("a transaction");
     let again = node::hello(&mut tx, id(), "node-a", &capacity, at(1));

@@ -118,7 +118,7 @@ impl World {
             memory_bytes: 8 << 30,
             rack: None,
             driver_suspend: None,
-            pods: false,
+            pods: None,
         };
         let node = node::hello(&mut tx, id(), "node-a", &capacity, at(0))
             .await

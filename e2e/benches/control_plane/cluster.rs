@@ -217,7 +217,7 @@ fn slots(count: u32) -> Capacity {
         memory_bytes: 8 << 30,
         rack: None,
         driver_suspend: None,
-        pods: false,
+        pods: None,
     }
 }
 

@@ -45,7 +45,7 @@ pub fn discover(wanted: Wanted<'_>) -> Capacity {
         memory_bytes,
         rack: None,
         driver_suspend: None,
-        pods: false,
+        pods: None,
     }
 }
 

@@ -126,7 +126,7 @@ mod tests {
             memory_bytes: 0,
             rack: None,
             driver_suspend: None,
-            pods: false,
+            pods: None,
         };
         of_node(&settings.resolve().expect("complete"), &capacity)
     }

@@ -65,9 +65,9 @@ pub struct Node {
     pub gpu_memory_bytes: u64,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
-    /// Its tasks are pods, in which a task may have an image and volumes of its own.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub pods: bool,
+    /// Whether its tasks are pods, in which a task may have an image and volumes of its own; `None`: its executor is too old to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<bool>,
     /// When it was heard last; `None` where nobody keeps that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_ms: Option<i64>,
@@ -356,6 +356,12 @@ impl Node {
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.up && !self.drained && !self.excluded && !self.cordoned
+    }
+
+    /// Whether its tasks are known to be pods.
+    #[must_use]
+    pub fn has_pods(&self) -> bool {
+        self.pods == Some(true)
     }
 
     /// How many of its GPUs are Muster's to give.

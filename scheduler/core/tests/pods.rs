@@ -16,7 +16,7 @@ fn cluster(share: PolicyName, nodes: &[(u32, bool)]) -> Scene {
     scene.policy = Policy::named(share);
     for &(gpus, pods) in nodes {
         scene.add_nodes(1, gpus);
-        scene.snapshot.nodes.last_mut().expect("just added").pods = pods;
+        scene.snapshot.nodes.last_mut().expect("just added").pods = Some(pods);
     }
     scene
 }
@@ -30,7 +30,7 @@ fn in_pods<'s>(job: JobIn<'s>) -> JobIn<'s> {
 fn is_in_pods(scene: &Scene, job: &Job) -> bool {
     let is_of_pods = |id| {
         let mut nodes = scene.snapshot.nodes.iter();
-        nodes.any(|node| node.id == id && node.pods)
+        nodes.any(|node| node.id == id && node.has_pods())
     };
     !job.tasks.is_empty() && job.tasks.iter().all(|task| is_of_pods(task.node))
 }
@@ -108,13 +108,43 @@ fn one_that_is_too_small_is_not_taken_for_one_that_is_none() {
     );
 }
 
+/// While executors are replaced, some do not say yet that their tasks are pods.
+#[test]
+fn a_gang_keeps_its_place_while_executors_are_replaced_and_who_needs_pods_goes_to_the_new_ones() {
+    for &share in PolicyName::ALL {
+        let mut scene = cluster(share, &[(2, true), (2, true), (2, true)]);
+        for node in &mut scene.snapshot.nodes {
+            node.pods = None;
+        }
+        scene.job("gang").workers(4, 4).ps_shards(0, 0);
+        for _ in 0..3 {
+            scene.round();
+        }
+        let before = scene.find("gang").clone();
+        assert_ne!(scene.phase("gang"), JobPhase::Queued, "{share:?}");
+        let held: Vec<_> = before.tasks.iter().map(|task| task.node).collect();
+        // Of its two nodes the first has a new executor, and so has the one that is free.
+        for node in &mut scene.snapshot.nodes {
+            node.pods = (node.id == held[0] || !held.contains(&node.id)).then_some(true);
+        }
+        in_pods(scene.job("own")).workers(2, 2).ps_shards(0, 0);
+        for _ in 0..3 {
+            scene.round();
+        }
+        let after = scene.find("gang").clone();
+        assert_eq!(after.revision, before.revision, "{share:?}");
+        let own = scene.find("own").clone();
+        assert!(is_in_pods(&scene, &own), "{share:?}: {own:?}");
+    }
+}
+
 #[test]
 fn the_check_lets_nobody_run_where_it_cannot() {
     let mut scene = cluster(PolicyName::Muster, &[(2, true)]);
     in_pods(scene.job("own")).ps_shards(1, 1);
     let (plan, _) = plan(&scene.snapshot, &scene.policy);
     assert!(check(&scene.snapshot, &plan).is_empty());
-    scene.snapshot.nodes[0].pods = false;
+    scene.snapshot.nodes[0].pods = Some(false);
     let broken = check(&scene.snapshot, &plan);
     let told = broken
         .iter()

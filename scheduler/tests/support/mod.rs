@@ -349,7 +349,7 @@ impl Node {
             memory_bytes: 64 << 30,
             rack: None,
             driver_suspend: None,
-            pods: false,
+            pods: None,
         };
         let hello = From::Hello(proto::Hello {
             node_name: name.into(),

@@ -139,7 +139,7 @@ async fn a_node(store: &Store) -> NodeId {
         memory_bytes: 8 << 30,
         rack: None,
         driver_suspend: None,
-        pods: false,
+        pods: None,
     };
     let mut tx = muster_store::pool::begin(&store.pool).await.expect("begun");
     let hello = node::hello(&mut tx, clock::id().into(), "n", &capacity, clock::now()).await;

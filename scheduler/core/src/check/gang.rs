@@ -165,7 +165,7 @@ impl<'s> Checker<'s> {
             });
         }
         let mut nodes = self.snapshot.nodes.iter();
-        if job.pods && !nodes.any(|node| node.id == task.node && node.pods) {
+        if job.pods && !nodes.any(|node| node.id == task.node && node.has_pods()) {
             self.violations.push(Violation::NoPods {
                 job: job.id,
                 role: task.role,

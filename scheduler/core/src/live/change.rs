@@ -88,7 +88,7 @@ fn change_job(job: &mut Job, change: &Change) {
 fn like(nodes: &[Node], gpus_of_a_worker: u32, needs_pods: bool) -> Option<&Node> {
     let suits = |node: &&Node| {
         let whole = gpus_of_a_worker <= 1 || !is_part(&node.gpu_model);
-        whole && (node.pods || !needs_pods)
+        whole && (node.has_pods() || !needs_pods)
     };
     nodes.iter().find(suits).or(nodes.first())
 }
@@ -113,7 +113,7 @@ fn added(gpus: u32, like: Option<&Node>) -> Node {
         gpu_memory_bytes: 0,
         cpu_milli: u64::MAX / 4,
         memory_bytes: u64::MAX / 4,
-        pods: like.is_some_and(|node| node.pods),
+        pods: like.and_then(|node| node.pods),
     }
 }
 

@@ -221,7 +221,7 @@ impl Explaining<'_, '_> {
         let nodes = || {
             let there = self.world.problem.nodes.iter();
             let there = there.zip(&self.world.snapshot.nodes);
-            there.filter(|(_, node)| node.pods || !live.shape.pods)
+            there.filter(|(_, node)| node.has_pods() || !live.shape.pods)
         };
         let cluster_gpus = nodes().map(|(node, _)| node.gpus).sum();
         let of_a_task = nodes().map(|(node, of)| node.gpus.min(of.gpus_of_a_task()));
@@ -255,7 +255,7 @@ impl Explaining<'_, '_> {
                 .snapshot
                 .nodes
                 .iter()
-                .filter(|node| node.is_open() && (node.pods || !live.shape.pods))
+                .filter(|node| node.is_open() && (node.has_pods() || !live.shape.pods))
         };
         let largest_node_bytes = nodes().map(|node| node.memory_bytes).max()?;
         let largest_node_milli = nodes().map(|node| node.cpu_milli).max()?;

@@ -68,7 +68,7 @@ impl FreeNode {
             rack,
             open,
             parts: is_part(&node.gpu_model),
-            pods: node.pods,
+            pods: node.has_pods(),
             now: if open { ours } else { 0 },
             later: 0,
             ours,
@@ -78,9 +78,14 @@ impl FreeNode {
         }
     }
 
-    /// Whether tasks of this shape may go there, room or none.
+    /// Whether tasks of this shape can be there at all.
+    pub(crate) fn suits(&self, shape: &Shape) -> bool {
+        self.pods || !shape.pods
+    }
+
+    /// Whether new ones may go there, room or none.
     pub(crate) fn takes(&self, shape: &Shape) -> bool {
-        self.open && (self.pods || !shape.pods)
+        self.open && self.suits(shape)
     }
 
     /// Takes what running tasks hold.

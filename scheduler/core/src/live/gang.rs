@@ -92,7 +92,9 @@ pub(crate) fn at(
     for share in &shares {
         let node = &free[share.node as usize];
         let mut room = node.room(when);
-        if node.gpus(when) < shape.gpus(share.workers) || !room.holds(worker.times(share.workers)) {
+        let holds =
+            node.gpus(when) >= shape.gpus(share.workers) && room.holds(worker.times(share.workers));
+        if !holds || !node.suits(shape) {
             return None;
         }
         room.take(worker.times(share.workers));

@@ -14,27 +14,35 @@ const ENOUGH: f64 = 0.99;
 /// What several nodes keep of one node's speed while nothing is known: a little less, so that gangs stay together.
 const SPREAD: f64 = 0.98;
 
-/// The kinds of GPUs of the cluster, in order: those of one model on nodes whose tasks are pods are a kind apart, since jobs may need that.
+/// The kinds of GPUs of the cluster, in order. Where tasks are pods on some nodes and processes on others, GPUs of one model are two kinds, since
+/// jobs may need pods. They are not where executors are only too old to say: a gang on such nodes and newer ones would be on two kinds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kinds(Arc<[Kind]>);
+pub(crate) struct Kinds {
+    kinds: Arc<[Kind]>,
+    is_mixed: bool,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     model: String,
+    /// In a mixed cluster: of nodes whose tasks are pods.
     pods: bool,
 }
 
 impl Kinds {
     pub(crate) fn of(nodes: &[Node]) -> Self {
-        let kinds: BTreeSet<(&str, bool)> = nodes
+        let is_mixed = nodes.iter().any(|node| node.pods == Some(false));
+        let kinds: BTreeSet<Kind> = nodes
             .iter()
-            .map(|node| (node.gpu_model.as_str(), node.pods))
+            .map(|node| Kind {
+                model: node.gpu_model.clone(),
+                pods: is_mixed && node.has_pods(),
+            })
             .collect();
-        let kind = |(model, pods): (&str, bool)| Kind {
-            model: model.to_owned(),
-            pods,
-        };
-        Self(kinds.into_iter().map(kind).collect())
+        Self {
+            kinds: kinds.into_iter().collect(),
+            is_mixed,
+        }
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
@@ -42,14 +50,14 @@ impl Kinds {
             true => format!("{} in pods", kind.model),
             false => kind.model.clone(),
         };
-        self.0.iter().map(name).collect()
+        self.kinds.iter().map(name).collect()
     }
 
     /// The node's place among them; the first of a node whose kind is not there.
     pub(crate) fn index(&self, node: &Node) -> u16 {
-        let wanted = (node.gpu_model.as_str(), node.pods);
+        let wanted = (node.gpu_model.as_str(), self.is_mixed && node.has_pods());
         let found = self
-            .0
+            .kinds
             .binary_search_by(|kind| (kind.model.as_str(), kind.pods).cmp(&wanted));
         u16::try_from(found.unwrap_or(0)).unwrap_or(0)
     }
@@ -59,13 +67,13 @@ impl Kinds {
     fn curves(&self, curve: &Curve, shape: &Shape) -> Arc<[Curve]> {
         let runs = |kind: &Kind| {
             let whole = shape.worker.gpus <= 1 || !is_part(&kind.model);
-            whole && (kind.pods || !shape.pods)
+            whole && (kind.pods || !shape.pods || !self.is_mixed)
         };
         let of = |kind: &Kind| match runs(kind) {
             true => curve.clone(),
             false => Curve::default(),
         };
-        self.0.iter().map(of).collect()
+        self.kinds.iter().map(of).collect()
     }
 }
 

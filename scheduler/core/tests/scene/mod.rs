@@ -210,7 +210,7 @@ pub fn node(number: u32, gpus: u32) -> Node {
         faults: Vec::new(),
         gpus,
         gpu_model: "gpu".to_owned(),
-        pods: false,
+        pods: None,
         cpu_milli: 64_000,
         memory_bytes: 1 << 40,
     }

@@ -50,7 +50,7 @@ impl<'s> Engine<'s> {
                         faults: Vec::new(),
                         gpus: node.gpus,
                         gpu_model: "gpu".to_owned(),
-                        pods: false,
+                        pods: None,
                         cpu_milli: 1_000_000,
                         memory_bytes: 1 << 44,
                     })

@@ -22,7 +22,7 @@ pub fn cluster(nodes: u128) -> Snapshot {
         taken: Vec::new(),
         faults: Vec::new(),
         gpu_model: "T4".to_owned(),
-        pods: false,
+        pods: None,
         gpus: 4,
         cpu_milli: 1_000_000,
         memory_bytes: 1 << 44,
