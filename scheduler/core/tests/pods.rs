@@ -116,7 +116,7 @@ fn a_gang_keeps_its_place_while_executors_are_replaced_and_who_needs_pods_goes_t
         for node in &mut scene.snapshot.nodes {
             node.pods = None;
         }
-        scene.job("gang").workers(4, 4).ps_shards(0, 0);
+        scene.job("gang").workers(2, 4).ps_shards(0, 0);
         for _ in 0..3 {
             scene.round();
         }
@@ -129,12 +129,28 @@ fn a_gang_keeps_its_place_while_executors_are_replaced_and_who_needs_pods_goes_t
         }
         in_pods(scene.job("own")).workers(2, 2).ps_shards(0, 0);
         for _ in 0..3 {
+            scene.snapshot.now_ms += 600_000;
             scene.round();
         }
         let after = scene.find("gang").clone();
         assert_eq!(after.revision, before.revision, "{share:?}");
         let own = scene.find("own").clone();
         assert!(is_in_pods(&scene, &own), "{share:?}: {own:?}");
+    }
+}
+
+/// What the policy gave it is no place for it then.
+#[test]
+fn who_needs_pods_goes_past_nodes_that_do_not_say_what_theirs_are() {
+    for &share in PolicyName::ALL {
+        for first in [true, false] {
+            let mut scene = cluster(share, &[(2, true), (2, true)]);
+            scene.snapshot.nodes[usize::from(!first)].pods = None;
+            in_pods(scene.job("own")).workers(2, 2).ps_shards(0, 0);
+            scene.round();
+            let own = scene.find("own").clone();
+            assert!(is_in_pods(&scene, &own), "{share:?}: {own:?}");
+        }
     }
 }
 
