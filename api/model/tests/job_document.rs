@@ -414,6 +414,26 @@ fn what_of_an_exchange_does_not_go_together_is_named() {
             "ring",
         ),
         (
+            "exchange: { algorithm: nccl }",
+            "exchange.algorithm",
+            "nccl",
+        ),
+        (
+            "exchange: { topology: all_reduce, algorithm: nccl, averaging: { kind: local_sgd, every: 2 } }",
+            "exchange.algorithm",
+            "nccl",
+        ),
+        (
+            "exchange: { topology: all_reduce, algorithm: nccl, compression: { codec: { kind: one_bit } } }",
+            "exchange.algorithm",
+            "nccl",
+        ),
+        (
+            "{ engine: { clip_norm: 1.0 }, exchange: { topology: all_reduce, algorithm: nccl } }",
+            "exchange.algorithm",
+            "nccl",
+        ),
+        (
             "exchange: { topology: all_reduce, consistency: { kind: asp } }",
             "exchange.consistency",
             "asp",

@@ -64,6 +64,25 @@ fn three_workers_come_to_what_one_does_and_to_the_same_bits_in_each_run() {
     assert!(furthest < 2e-3, "{furthest}");
 }
 
+/// Asked to sum on GPUs, workers without any say why they do not, and train what they would have.
+#[test]
+fn workers_on_cpus_that_are_asked_for_nccl_sum_on_the_host() {
+    let run = |algorithm: &str| {
+        let rig = Rig::new();
+        let exchange = json!({ "topology": "all_reduce", "algorithm": algorithm });
+        let document = spec(json!({ "exchange": exchange, "stop": { "steps": 12 } }));
+        let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, document));
+        crew.succeed();
+        agree(&crew);
+        (final_parameters(&rig, 1), crew.logs())
+    };
+    let (expected, _) = run("auto");
+    let (found, logs) = run("nccl");
+    let why = "gradients meet on the host, because worker 0 cannot: it computes on the CPU";
+    assert_eq!(logs.matches(why).count(), 2, "{logs}");
+    assert!(expected == found, "the same bits");
+}
+
 #[test]
 fn a_gradient_is_clipped_by_its_norm_over_all_workers() {
     let run = |workers: u32, clip_norm: Option<f64>| {

@@ -1057,7 +1057,7 @@ export interface components {
          * @description How a sum over all workers goes.
          * @enum {string}
          */
-        Algorithm: "auto" | "ring" | "tree" | "halving_doubling" | "butterfly" | "hierarchical";
+        Algorithm: "auto" | "ring" | "tree" | "halving_doubling" | "butterfly" | "hierarchical" | "nccl";
         /** @description Asks for trials to train outside. */
         Ask: {
             /**

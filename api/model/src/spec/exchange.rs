@@ -65,6 +65,9 @@ pub enum Algorithm {
     Butterfly,
     /// Inside each node first, then between the nodes.
     Hierarchical,
+    /// By NVIDIA's NCCL on the workers' GPUs, where all of them can; as `auto` where one cannot, which the workers' logs tell. Not with
+    /// `averaging`, `compression`, `engine.clip_norm`, `engine.accumulate`, `engine.hogwild_threads` or `batch_rule: adascale`.
+    Nccl,
 }
 
 /// When a worker may go on to its next step.
@@ -258,6 +261,7 @@ impl fmt::Display for Algorithm {
             Self::HalvingDoubling => "halving_doubling",
             Self::Butterfly => "butterfly",
             Self::Hierarchical => "hierarchical",
+            Self::Nccl => "nccl",
         })
     }
 }

@@ -7,8 +7,8 @@
 
 use super::{Algorithm, Choice, Model, all_reduce_arena, barrier, broadcast, sums};
 use crate::fabric::{
-    Arena, Coordinator, Fabric, FabricError, Flow, How, Mesh, Node, Options, Piece, Port, Report,
-    Side, Take, View,
+    Arena, Coordinator, Fabric, FabricError, Flow, How, Member, Mesh, Node, Options, Piece, Port,
+    Report, Side, Take, View,
 };
 use muster_model::id::TaskId;
 use std::collections::BTreeMap;
@@ -62,7 +62,9 @@ pub struct Group {
     /// Ranges whose sums a slower member may still lack; see [`Self::fence`].
     unfenced: Vec<Range<usize>>,
     /// Of the present view and those before it, back to what the caller has forgotten.
-    rosters: BTreeMap<u64, Vec<TaskId>>,
+    rosters: BTreeMap<u64, Vec<Member>>,
+    /// What [`Self::look`] has seen, for the next collective to act on: it is told once only.
+    seen: Option<FabricError>,
 }
 
 impl Group {
@@ -100,6 +102,7 @@ impl Group {
             joined: Vec::new(),
             unfenced: Vec::new(),
             rosters: BTreeMap::new(),
+            seen: None,
         };
         group.next_view(None, true)?;
         Ok(group)
@@ -135,7 +138,7 @@ impl Group {
 
     /// Members of the view of that number, in order of rank, if this task was in it since it last called [`Self::forget_views`].
     #[must_use]
-    pub fn members_of(&self, view: u64) -> Option<&[TaskId]> {
+    pub fn members_of(&self, view: u64) -> Option<&[Member]> {
         self.rosters.get(&view).map(Vec::as_slice)
     }
 
@@ -193,7 +196,11 @@ impl Group {
         let wanted = self.completed + 1;
         self.range = range;
         for _ in 0..VIEWS_PER_COLLECTIVE {
-            match attempt(self) {
+            let attempted = match self.seen.take() {
+                Some(error) => Err(error),
+                None => attempt(self),
+            };
+            match attempted {
                 Ok(()) => {
                     self.completed = wanted;
                     self.summed = self.range.clone();
@@ -209,6 +216,15 @@ impl Group {
             }
         }
         Err(FabricError::NoView("its members keep dying".to_owned()))
+    }
+
+    /// Whether the members of the present view are all there, for a task that waits for them elsewhere. When it is `false` a collective is next.
+    pub fn look(&mut self) -> bool {
+        if self.seen.is_none() {
+            let fabric = self.fabric.as_mut().expect("in a view since `start`");
+            self.seen = fabric.mesh().look().err();
+        }
+        self.seen.is_none()
     }
 
     /// Gives `range` of this task's gradients to a member that calls this likewise, and takes its own; between two collectives.
@@ -447,8 +463,7 @@ impl Group {
             self.model = Some(Model::probe(mesh, groups)?);
         }
         self.unfenced.clear();
-        let roster = view.members.iter().map(|member| member.id).collect();
-        self.rosters.insert(view.number, roster);
+        self.rosters.insert(view.number, view.members.clone());
         match completed.flatten().max() {
             Some(top) => {
                 self.joined = newcomers;

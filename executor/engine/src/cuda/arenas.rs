@@ -65,6 +65,11 @@ impl Arenas {
         self.gradients + 4 * self.aligned(place) as u64
     }
 
+    /// Numbers of the aligned arena of gradients from a range's beginning to its end, gaps between blocks included.
+    pub(crate) fn span(&self, range: &Range<usize>) -> usize {
+        self.aligned(range.end - 1) + 1 - self.aligned(range.start)
+    }
+
     /// Neighbouring blocks that no arena has a gap between, and that are alike in what `of` says of them, as one range of places.
     pub(crate) fn runs<'a, K: PartialEq>(
         &self,

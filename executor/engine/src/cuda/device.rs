@@ -6,6 +6,7 @@ use super::dnn;
 use super::error::DeviceError;
 use super::kernels;
 use super::library::Library;
+use super::nccl::Nccl;
 use super::product::Kind;
 use super::queue::Queue;
 use super::stream::Stream;
@@ -48,10 +49,23 @@ pub enum Device {
     /// The one that tests have in place of a GPU, in f32.
     #[cfg(test)]
     Emulated,
+    /// The same, with a stand-in for NCCL.
+    #[cfg(test)]
+    Ranked(Arc<super::trial::Ranked>),
 }
 
 /// What passes on a device ask, and the kind of values between operations.
 pub(crate) type Way = (Box<dyn Queue>, Kind);
+
+/// What a device has for sums with others'.
+#[derive(Debug, Clone)]
+pub(crate) struct Means {
+    pub(crate) nccl: Arc<Nccl>,
+    /// Which GPU it is of all that there are.
+    pub(crate) gpu: String,
+    /// What must be alike where the same update is to give the same bits: the GPU's kind and the precision.
+    pub(crate) kind: String,
+}
 
 /// A GPU with what computing on it needs.
 #[derive(Clone)]
@@ -99,7 +113,21 @@ impl Device {
                 let queue = super::trial::Emulator::new(Kind::F32);
                 Some((Box::new(queue), Kind::F32))
             }
+            #[cfg(test)]
+            Self::Ranked(ranked) => Some((Box::new(ranked.queue()), Kind::F32)),
         })
+    }
+
+    /// What it has for sums with other GPUs, or why it cannot have any.
+    pub(crate) fn means(&self) -> Result<Means, String> {
+        match self {
+            Self::Cpu => Err("it computes on the CPU".to_owned()),
+            Self::Cuda(gpu) => gpu.means().map_err(|error| error.to_string()),
+            #[cfg(test)]
+            Self::Emulated => Err("it has no NCCL".to_owned()),
+            #[cfg(test)]
+            Self::Ranked(ranked) => ranked.means(),
+        }
     }
 
     /// Whether passes run on the host.
@@ -120,7 +148,7 @@ impl fmt::Display for Device {
                 gpu.convolutions()
             ),
             #[cfg(test)]
-            Self::Emulated => f.write_str("an emulated GPU"),
+            Self::Emulated | Self::Ranked(_) => f.write_str("an emulated GPU"),
         }
     }
 }
@@ -232,6 +260,20 @@ impl Gpu {
             Ok(version) => format!("convolutions by cuDNN {version}"),
             Err(why) => format!("convolutions as products: {why}"),
         }
+    }
+
+    fn means(&self) -> Result<Means, DeviceError> {
+        let nccl = Nccl::find()?;
+        let uuid = self.context.uuid().map_err(|error| DeviceError::Failed {
+            action: "ask which it is".to_owned(),
+            cause: error.to_string(),
+        })?;
+        let [major, minor] = self.capability;
+        Ok(Means {
+            nccl,
+            gpu: uuid.bytes.map(|byte| format!("{byte:02x}")).concat(),
+            kind: format!("{} ({major}.{minor}, {:?})", self.name, self.precision),
+        })
     }
 
     /// As the driver tells it.

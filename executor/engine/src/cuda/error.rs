@@ -14,6 +14,10 @@ pub enum DeviceError {
     },
     #[error("cuDNN is not to be used")]
     Declined,
+    #[error("NCCL {found} is older than {oldest}, the oldest that is used")]
+    OldNccl { found: String, oldest: &'static str },
+    #[error("libnccl has no function {symbol}")]
+    Symbol { symbol: &'static str },
     #[error("there is no GPU {ordinal}: {count} can be seen by this process")]
     NoSuchGpu { ordinal: usize, count: usize },
     #[error("{gpu} has compute capability {major}.{minor}; 8.0 is the least")]

@@ -6,14 +6,18 @@
 use super::error::DeviceError;
 use std::path::{Path, PathBuf};
 
-/// The driver, the kernels' compiler, matrix products; convolutions, which a GPU can also do without.
+/// The driver, the kernels' compiler, matrix products; convolutions, and sums over several GPUs, which one can also do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Library {
     Driver,
     Compiler,
     Products,
     Convolutions,
+    Sums,
 }
+
+/// The name by which the system finds NCCL.
+const NCCL: &str = "libnccl.so.2";
 
 impl Library {
     /// Makes sure that the library can be used from now on.
@@ -47,8 +51,23 @@ impl Library {
                 Self::Compiler => cudarc::nvrtc::sys::is_culib_present(),
                 Self::Products => cudarc::cublaslt::sys::is_culib_present(),
                 Self::Convolutions => cudarc::cudnn::sys::is_culib_present(),
+                Self::Sums => libloading::Library::new(NCCL).is_ok(),
             }
         }
+    }
+
+    /// NCCL, for whoever calls it by its functions' names.
+    ///
+    /// # Errors
+    /// When it is nowhere.
+    pub(crate) fn sums() -> Result<libloading::Library, DeviceError> {
+        Self::Sums.find()?;
+        // SAFETY: as in `is_present`.
+        let library = unsafe { libloading::Library::new(NCCL) };
+        library.map_err(|error| DeviceError::Failed {
+            action: "open libnccl".to_owned(),
+            cause: error.to_string(),
+        })
     }
 
     fn name(self) -> &'static str {
@@ -57,6 +76,7 @@ impl Library {
             Self::Compiler => "libnvrtc",
             Self::Products => "libcublasLt",
             Self::Convolutions => "libcudnn",
+            Self::Sums => "libnccl",
         }
     }
 
@@ -72,6 +92,9 @@ impl Library {
             Self::Convolutions => {
                 "it comes with PyPI's nvidia-cudnn-cu13; MUSTER_CUDA_LIBRARIES may name its folder"
             }
+            Self::Sums => {
+                "it comes with PyPI's nvidia-nccl-cu13; MUSTER_CUDA_LIBRARIES may name its folder"
+            }
         }
     }
 
@@ -80,6 +103,7 @@ impl Library {
         match self {
             // It opens the rest of itself from its own folder.
             Self::Convolutions => &["9"],
+            Self::Sums => &["2"],
             Self::Driver | Self::Compiler | Self::Products => &["13", "12"],
         }
     }

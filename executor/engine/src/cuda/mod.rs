@@ -5,7 +5,7 @@
 //! kernels and products, and the queue is a GPU's stream or, in tests, an emulator that runs the same kernels on the CPU.
 //!
 //! Workers that exchange gradients let theirs leave the device in every step; [`Resident`] keeps a whole training on it, for one that has nobody
-//! to exchange with.
+//! to exchange with, and for those whose gradients meet on their GPUs ([`together`], by [`nccl`]).
 //!
 //! It knows no worker, file or job.
 
@@ -19,6 +19,7 @@ mod error;
 mod kernels;
 mod library;
 mod limits;
+mod nccl;
 mod operation;
 mod product;
 mod queue;
@@ -26,12 +27,15 @@ mod regions;
 mod resident;
 mod session;
 mod stream;
+mod together;
 #[cfg(test)]
-mod trial;
+pub(crate) mod trial;
 mod update;
 
+pub(crate) use device::Means;
 pub use device::{Choice, Device, Gpu, Precision};
 pub use error::DeviceError;
 pub use limits::Limits;
+pub(crate) use nccl::{ID_BYTES, Id, Look, SumError};
 pub use resident::Resident;
 pub(crate) use session::Session;

@@ -7,6 +7,7 @@
 
 use super::convolution::{Convolution, Filters, Wanted};
 use super::error::DeviceError;
+use super::nccl::{Communicator, Look};
 use super::product::Product;
 use crate::layer::window::Window;
 
@@ -69,7 +70,18 @@ pub(crate) trait Queue: Send {
     /// Only what [`Self::can_convolve`] has agreed to.
     fn convolve(&mut self, convolution: &Convolution);
 
-    /// Waits for everything.
+    /// Makes the device that of the calling thread, for libraries which take it from there.
+    fn enter(&mut self);
+
+    /// Starts the sum over all ranks of so many floats, in place, after what was asked for so far and beside what is asked for from now on, until
+    /// [`Self::has_summed`] says that nobody writes them any more. What goes wrong between ranks is the communicator's to tell, and this
+    /// queue goes on.
+    fn sum(&mut self, ranks: &mut Communicator, at: Address, numbers: usize, look: Look<'_>);
+
+    /// Whether the sums that were started last are over.
+    fn has_summed(&mut self) -> bool;
+
+    /// Waits for everything but sums.
     ///
     /// # Errors
     /// The first thing that went wrong since the queue was made; from then on every call gives it again.

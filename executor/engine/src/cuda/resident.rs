@@ -3,6 +3,7 @@
 
 use super::device::{Gpu, Way};
 use super::error::DeviceError;
+use super::nccl::Communicator;
 use super::queue::Address;
 use super::session::Session;
 use super::update::{self, Places};
@@ -18,16 +19,18 @@ const WARM_UP: usize = 2;
 /// A network in training on one GPU.
 #[derive(Debug)]
 pub struct Resident {
-    network: Network,
+    /// Before the session, whose memory sums may be under way in.
+    pub(super) ranks: Option<Communicator>,
+    pub(super) network: Network,
     optimizer: Optimizer,
-    session: Session,
-    step: u64,
+    pub(super) session: Session,
+    pub(super) step: u64,
     /// Examples of the batch in pinned memory, and in which of two places it is; 0 examples: there is none.
-    laid: (usize, usize),
+    pub(super) laid: (usize, usize),
     /// The place that the step under way, or the last one, reads.
-    begun: usize,
+    pub(super) begun: usize,
     /// Whether a step was begun that nobody has waited for.
-    is_under_way: bool,
+    pub(super) is_under_way: bool,
     /// Examples of the steps made last, and how many steps had as many.
     warm: (usize, usize),
     /// Of the step that is written down.
@@ -80,6 +83,7 @@ impl Resident {
         session.queue.finish()?;
         session.pin_batch()?;
         Ok(Self {
+            ranks: None,
             network: network.clone(),
             optimizer,
             session,
@@ -209,9 +213,7 @@ impl Resident {
         self.begun = place;
         // Apart from what is written down, which knows one place only.
         self.session.upload_batch(&self.network, examples, place);
-        let told = update::factors(&self.optimizer, self.step, grad_scale);
-        let told = bytemuck::cast_slice(&told);
-        self.session.host.factors.copy_from_slice(told);
+        self.tell(grad_scale);
         if self.recorded == Some(examples) {
             self.session.queue.replay();
         } else if self.session.queue.can_record() && self.warm == (examples, WARM_UP) {
@@ -296,6 +298,8 @@ impl Resident {
         let Some(base) = self.session.base else {
             return Ok(());
         };
+        // They have memory of their own there.
+        self.part()?;
         let session = &mut self.session;
         let [parameters, state] = [session.regions.parameters, session.regions.state];
         if self.saved.is_none() {
@@ -345,13 +349,32 @@ impl Resident {
         &self.session
     }
 
+    /// Lays what the update's kernels are to be told of this step.
+    pub(super) fn tell(&mut self, grad_scale: f32) {
+        let told = update::factors(&self.optimizer, self.step, grad_scale);
+        let told = bytemuck::cast_slice(&told);
+        self.session.host.factors.copy_from_slice(told);
+    }
+
     /// Asks for all of a step, from the batch on the device to the parameters' copies for the next step.
     fn ask(&mut self, examples: usize) {
+        self.session.cast_batch(&self.network, examples);
+        self.send_told();
+        self.session
+            .pass(&self.network, examples, Write::Overwrite, &mut |_, _| {});
+        self.update();
+    }
+
+    /// Sends what [`Self::tell`] has laid.
+    pub(super) fn send_told(&mut self) {
+        let to = self.session.at(self.session.regions.factors);
+        self.session.queue.upload(self.session.host.factors, to);
+    }
+
+    /// Asks for the update by the gradients that are there and what was sent.
+    pub(super) fn update(&mut self) {
         let session = &mut self.session;
         let factors = session.at(session.regions.factors);
-        session.cast_batch(&self.network, examples);
-        session.queue.upload(session.host.factors, factors);
-        session.pass(&self.network, examples, Write::Overwrite, &mut |_, _| {});
         let places = Places {
             state: session.at(session.regions.state),
             parameters: self.network.parameter_count(),

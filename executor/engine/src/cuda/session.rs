@@ -2,6 +2,7 @@
 
 use super::arenas::Arenas;
 use super::error::DeviceError;
+use super::nccl::{Communicator, Look};
 use super::operation::{Pass, pack_blocks};
 use super::product::Kind;
 use super::queue::{Address, Queue, THREADS, int};
@@ -509,6 +510,13 @@ impl Session {
         }
         let to = &mut self.host.gradients[4 * range.start..4 * range.end];
         self.queue.download(leaving + 4 * range.start as u64, to);
+    }
+
+    /// Starts the sum of a range's gradients over all ranks, where they lie.
+    pub(super) fn sum(&mut self, ranks: &mut Communicator, range: &Range<usize>, look: Look<'_>) {
+        let at = self.arenas.gradient(range.start);
+        let numbers = self.arenas.span(range);
+        self.queue.sum(ranks, at, numbers, look);
     }
 
     pub(super) fn receive_loss(&mut self) -> Result<StepLoss, DeviceError> {

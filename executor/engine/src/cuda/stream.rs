@@ -1,4 +1,4 @@
-//! A GPU's queue: one stream for the work, one for copies to the host beside it.
+//! A GPU's queue: one stream for the work, one for copies to the host beside it, and one for sums with other GPUs.
 //!
 //! Memory is taken once per session and never by a step, so steps can be written down (CUDA graphs) and repeated. The driver's calls
 //! need the GPU's context on the calling thread, so each asks for it; that is one comparison where it is there already.
@@ -7,6 +7,7 @@ use super::blas::Blas;
 use super::convolution::{Convolution, Filters, Wanted};
 use super::dnn::Dnn;
 use super::error::DeviceError;
+use super::nccl::{Communicator, Look};
 use super::product::Product;
 use super::queue::{Address, Argument, Queue, finish_product};
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
@@ -34,10 +35,29 @@ pub(crate) struct Stream {
     downloads: usize,
     compute: Arc<CudaStream>,
     copies: Arc<CudaStream>,
+    /// Made when the first is started, with the event before the last one and the event after it.
+    sums: Option<Sums>,
     pinned: Vec<*mut c_void>,
     taken: Vec<Address>,
     context: Arc<CudaContext>,
     failed: Option<DeviceError>,
+}
+
+/// The stream of sums.
+struct Sums {
+    stream: Arc<CudaStream>,
+    begin: CudaEvent,
+    end: CudaEvent,
+}
+
+impl Sums {
+    fn new(context: &Arc<CudaContext>) -> Result<Self, DriverError> {
+        Ok(Self {
+            stream: context.new_stream()?,
+            begin: context.new_event(None)?,
+            end: context.new_event(None)?,
+        })
+    }
 }
 
 // SAFETY: CUDA's handles belong to a context, not to a thread, and every call makes the context the thread's. A stream is used by one
@@ -63,6 +83,7 @@ impl Stream {
             downloads: 0,
             compute,
             copies,
+            sums: None,
             pinned: Vec::new(),
             taken: Vec::new(),
             context,
@@ -276,6 +297,35 @@ impl Queue for Stream {
             queue.dnn = Some(dnn);
             done
         });
+    }
+
+    fn enter(&mut self) {
+        self.attempt("use its context", |_| Ok::<(), DriverError>(()));
+    }
+
+    fn sum(&mut self, ranks: &mut Communicator, at: Address, numbers: usize, look: Look<'_>) {
+        self.attempt("sum with other GPUs", |queue| {
+            if queue.sums.is_none() {
+                queue.sums = Some(Sums::new(&queue.context)?);
+            }
+            let sums = queue.sums.as_ref().expect("just made");
+            sums.begin.record(&queue.compute)?;
+            sums.stream.wait(&sums.begin)?;
+            // SAFETY: callers name memory of this queue and leave it alone until `has_summed`; the stream is of the communicator's device.
+            unsafe { ranks.sum(at, numbers, sums.stream.cu_stream().cast(), look) };
+            sums.end.record(&sums.stream)
+        });
+    }
+
+    fn has_summed(&mut self) -> bool {
+        let mut is_over = true;
+        self.attempt("ask whether sums are over", |queue| {
+            if let Some(sums) = &queue.sums {
+                is_over = sums.end.try_is_complete()?;
+            }
+            Ok::<(), DriverError>(())
+        });
+        is_over
     }
 
     fn finish(&mut self) -> Result<(), DeviceError> {

@@ -191,6 +191,7 @@ mod tests {
                 address: ([127, 0, 0, 1], 1).into(),
                 local: None,
                 completed,
+                summing: None,
             },
             view: 1,
             lost: tasks(lost),

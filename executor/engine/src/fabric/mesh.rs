@@ -291,6 +291,23 @@ impl Mesh {
         }
     }
 
+    /// Whether all peers are still there, without waiting: for who waits for them elsewhere. One that has left in order will not come either.
+    ///
+    /// # Errors
+    /// As [`Self::sleep`].
+    pub fn look(&mut self) -> Result<(), FabricError> {
+        self.listen()?;
+        self.miss()?;
+        let has_left = |rank: &usize| {
+            let link = self.links[*rank].as_ref();
+            link.is_some_and(|link| link.control_ref().has_left())
+        };
+        match (0..self.links.len()).find(has_left) {
+            Some(rank) => Err(FabricError::Lost { rank }),
+            None => Ok(()),
+        }
+    }
+
     /// Looks at what peers have said.
     ///
     /// # Errors

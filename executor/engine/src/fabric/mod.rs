@@ -35,7 +35,7 @@ pub use memory::Shared;
 pub use mesh::{Flow, How, Mesh, Piece, Side, Take};
 pub use node::Node;
 pub use port::Port;
-pub use view::{Coordinator, Member, Report, View};
+pub use view::{Coordinator, Member, Report, Summing, View};
 
 use crate::wire::WireError;
 use control::Word;

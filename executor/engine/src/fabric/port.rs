@@ -5,7 +5,7 @@
 
 use super::FabricError;
 use super::hello::{Channel, Credentials, PeerHello, Stream};
-use super::view::Member;
+use super::view::{Member, Summing};
 use crate::clock;
 use crate::log;
 use crate::wire::{Kind, WireError};
@@ -44,6 +44,7 @@ pub struct Port {
     address: SocketAddr,
     local: Option<PathBuf>,
     node: String,
+    summing: Option<Box<Summing>>,
 }
 
 #[derive(Debug)]
@@ -102,6 +103,7 @@ impl Port {
             address,
             local,
             node,
+            summing: None,
         })
     }
 
@@ -109,6 +111,13 @@ impl Port {
     #[must_use]
     pub fn credentials(&self) -> &Credentials {
         &self.room.credentials
+    }
+
+    /// From now on the others are told so of this task's GPU.
+    #[must_use]
+    pub fn saying(mut self, summing: Option<Summing>) -> Self {
+        self.summing = summing.map(Box::new);
+        self
     }
 
     /// This task as a member of views.
@@ -121,6 +130,7 @@ impl Port {
             address: self.address,
             local: self.local.clone(),
             completed: None,
+            summing: self.summing.clone(),
         }
     }
 

@@ -22,6 +22,25 @@ pub struct Member {
     pub local: Option<PathBuf>,
     /// Collectives on the arena that it has completed; `None` of a newcomer that has not got the others' parameters yet.
     pub completed: Option<u64>,
+    /// Only of jobs that ask for sums on GPUs: releases that do not know of it refuse it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summing: Option<Box<Summing>>,
+}
+
+/// What a member says of its GPU to those that would sum on theirs together with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum Summing {
+    Gpu {
+        /// The library's version.
+        library: String,
+        /// Which one of all that there are.
+        gpu: String,
+        /// What must be alike for all to compute the same bits from the same sums.
+        kind: String,
+    },
+    /// It cannot, and why.
+    Host { why: String },
 }
 
 /// The members of one epoch of the job; a member's rank is its place in the list.

@@ -29,6 +29,8 @@ pub enum WorkerError {
     OtherOrigin { job: JobId, step: u64, what: String },
     #[error("training diverged: the loss of step {step} is not finite")]
     Diverged { step: u64 },
+    #[error("the workers hold different parameters before step {step}")]
+    Drifted { step: u64 },
     #[error("could not handle a checkpoint")]
     Checkpoint(#[from] CheckpointError),
     #[error("PS shard {index} refused this worker")]
@@ -73,6 +75,7 @@ impl WorkerError {
             Self::Device(_)
             | Self::Refused { .. }
             | Self::MovedBadly { .. }
+            | Self::Drifted { .. }
             | Self::Peers(_)
             | Self::Report(_) => true,
         }

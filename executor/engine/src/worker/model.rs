@@ -1,5 +1,7 @@
 //! The computing part of a worker: its network, its examples, and one pass over its part of a step.
 
+mod device;
+
 use super::alone;
 use super::batches::{self, Batches, Buffers};
 use super::error::WorkerError;
@@ -17,12 +19,12 @@ use crate::pages;
 use crate::wire::hello::StepStats;
 use muster_model::assignment::TaskLaunch;
 use muster_model::pace::Doing;
-use muster_model::spec::{Averaging, BatchRule, JobSpec};
+use muster_model::spec::{Algorithm, Averaging, BatchRule, JobSpec};
 use std::ops::Range;
 use std::time::Duration;
 
 /// Examples that go through the network at once; more run in parts, so that memory does not grow with the batch.
-const MAX_PASS: usize = 256;
+pub(super) const MAX_PASS: usize = 256;
 
 /// What a worker computes with.
 pub(super) struct Model {
@@ -63,6 +65,8 @@ impl Room {
             let why_not = alone::why_not(launch, largest_pass < examples);
             match why_not {
                 None => log::line("all of a step stays on the GPU"),
+                // What becomes of them the workers agree on.
+                Some(_) if launch.spec.exchange.algorithm == Algorithm::Nccl => {}
                 Some(why) => log::line(format_args!(
                     "gradients leave the GPU in every step, because {why}"
                 )),
@@ -197,11 +201,20 @@ impl Model {
         let largest_pass = largest_pass(self.batches.examples(), self.passes);
         let room = self.room.max_batch();
         if largest_pass > room || self.passes > 1 && largest_pass < room {
-            // The old one goes first: a device may not hold both.
-            self.room = Room::Passes(network.workspace(1, 1));
-            let workspace = network.workspace_on(&self.device, largest_pass, self.threads)?;
-            self.room = Room::Passes(workspace);
+            self.clear_room(largest_pass)?;
         }
+        self.loaded = None;
+        Ok(())
+    }
+
+    /// Room for passes of so many examples in place of what there is.
+    fn clear_room(&mut self, largest_pass: usize) -> Result<(), WorkerError> {
+        // The old one goes first: a device may not hold both.
+        self.room = Room::Passes(self.network.workspace(1, 1));
+        let workspace = self
+            .network
+            .workspace_on(&self.device, largest_pass, self.threads)?;
+        self.room = Room::Passes(workspace);
         Ok(())
     }
 
@@ -296,44 +309,6 @@ impl Model {
     /// Examples that go through the network at once.
     pub fn largest_pass(&self) -> usize {
         self.room.max_batch()
-    }
-
-    /// What trains on the device, where all of training stays there.
-    pub fn resident(&mut self) -> Option<&mut Resident> {
-        match &mut self.room {
-            Room::Passes(_) => None,
-            Room::Whole(resident) => Some(resident),
-        }
-    }
-
-    /// Does `step` where all of training stays on the device; the examples of the one after are loaded and laid meanwhile. `scale` makes means of
-    /// gradients' sums.
-    ///
-    /// # Errors
-    /// What the device complained of.
-    pub fn train(&mut self, step: u64, scale: f32) -> Result<(StepStats, StepTimes), WorkerError> {
-        let Room::Whole(resident) = &mut self.room else {
-            panic!("training does not stay on a device");
-        };
-        let (began, train) = (clock::now(), &self.data.train);
-        // Else they were laid while the device was at the step before, unless an evaluation has come between.
-        if self.loaded.take() != Some(step) {
-            resident.lay(&self.batches.load(train, step));
-        } else if !resident.has_batch() {
-            resident.lay(&self.batches.loaded(step));
-        }
-        let laid = clock::now();
-        resident.begin(scale);
-        resident.lay(&self.batches.load(train, step + 1));
-        self.loaded = Some(step + 1);
-        let loss = resident.wait()?;
-        let stats = counts(&self.network, loss, self.batches.examples());
-        let times = StepTimes {
-            data: laid - began,
-            compute: laid.elapsed(),
-            exchange: Duration::ZERO,
-        };
-        Ok((stats, times))
     }
 
     /// One pass over the test split with the present parameters: mean loss and share classified rightly.

@@ -1,7 +1,9 @@
 //! What of an exchange goes together.
 
 use super::Errors;
-use crate::spec::{Algorithm, Averaging, Consistency, Engine, Exchange, JobSpec, Learn, Topology};
+use crate::spec::{
+    Algorithm, Averaging, BatchRule, Consistency, Engine, Exchange, JobSpec, Learn, Topology,
+};
 
 const ONLY_WITH_SHARDS: &str = "left out: only parameter_server has it";
 
@@ -15,6 +17,7 @@ impl JobSpec {
             !shards || exchange.algorithm == Algorithm::Auto,
             "left out: only all_reduce has it",
         );
+        check_nccl(errors, exchange, engine);
         self.check_consistency(errors, shards);
         if let Some(averaging) = &exchange.averaging {
             errors.check(
@@ -98,6 +101,29 @@ impl JobSpec {
             ),
             Consistency::Asp { .. } => {}
         }
+    }
+}
+
+/// Gradients that meet on the GPUs are added up there and nothing else: what looks at them, or at parameters, between the two needs the
+/// host. Compression takes no algorithm at all.
+fn check_nccl(errors: &mut Errors, exchange: &Exchange, engine: &Engine) {
+    let needs_the_host = [
+        ("exchange.averaging", exchange.averaging.is_some()),
+        ("engine.clip_norm", engine.clip_norm.is_some()),
+        ("engine.accumulate", engine.accumulate.is_some()),
+        ("engine.hogwild_threads", engine.hogwild_threads.is_some()),
+        (
+            "engine.batch_rule",
+            engine.batch_rule != BatchRule::Constant,
+        ),
+    ];
+    for (field, is_asked_for) in needs_the_host {
+        errors.check(
+            "exchange.algorithm",
+            &exchange.algorithm,
+            exchange.algorithm != Algorithm::Nccl || !is_asked_for,
+            &format!("another one, or {field} left out: it needs gradients on the host"),
+        );
     }
 }
 

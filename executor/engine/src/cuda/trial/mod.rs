@@ -4,7 +4,9 @@
 mod devices;
 mod emulator;
 mod losses;
+mod nccl;
 mod networks;
+mod ranked;
 mod training;
 
 use super::convolution::Wanted;
@@ -13,6 +15,7 @@ use super::session::Session;
 use crate as engine;
 use crate::model::{Batch, Network};
 pub(crate) use emulator::Emulator;
+pub(crate) use ranked::{Ranked, StandIn};
 
 /// How a case is tried: what values are, how many examples there are at a time, and what the queue convolves by itself.
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,7 @@
 //! device, as do gradients, and a step is one request to it. They come to the host to be kept, and when training ends.
 
 #[cfg(test)]
-mod trial;
+pub(super) mod trial;
 
 use super::error::WorkerError;
 use super::exchange::{Answer, Exchange, Trouble};

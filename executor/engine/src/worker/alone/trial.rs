@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use uuid::Uuid;
 
-const STEPS: u64 = 14;
+pub(in crate::worker) const STEPS: u64 = 14;
 
 /// What somebody outside does when a report comes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,12 +67,12 @@ impl Reporter for Told {
 }
 
 /// A job and its folders.
-struct Job {
-    root: tempfile::TempDir,
+pub(in crate::worker) struct Job {
+    pub(in crate::worker) root: tempfile::TempDir,
 }
 
 impl Job {
-    fn new() -> Self {
+    pub(in crate::worker) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         write_images(&root.path().join("data/fashion-mnist"));
         Self { root }
@@ -142,7 +142,7 @@ impl Job {
     }
 
     /// The newest state that was kept.
-    fn kept(&self, launch: &TaskLaunch) -> (Manifest, Contents<Plane>) {
+    pub(in crate::worker) fn kept(&self, launch: &TaskLaunch) -> (Manifest, Contents<Plane>) {
         let place = Place::Folder(self.root.path().join("checkpoints"));
         let depot = Depot::open(&place, launch.tenant_id, launch.job_id, 99).unwrap();
         let found = depot.newest_sound().unwrap().newest.expect("a checkpoint");
@@ -151,7 +151,7 @@ impl Job {
 }
 
 /// Twelve steps an epoch; what is due at a step falls into the middle of rounds.
-fn launch(more: &Value) -> TaskLaunch {
+pub(in crate::worker) fn launch(more: &Value) -> TaskLaunch {
     let mut document = json!({
         "version": "muster/v1",
         "name": "alone",
@@ -230,7 +230,7 @@ fn write_images(folder: &Path) {
     }
 }
 
-fn evaluations(reports: &[TaskReport]) -> Vec<Evaluation> {
+pub(in crate::worker) fn evaluations(reports: &[TaskReport]) -> Vec<Evaluation> {
     let pick = |report: &TaskReport| match report {
         TaskReport::Evaluated { evaluation } => Some(evaluation.clone()),
         _ => None,
@@ -242,7 +242,11 @@ fn bits(plane: &[f32]) -> Vec<u32> {
     plane.iter().map(|x| x.to_bits()).collect()
 }
 
-fn assert_same(what: &str, found: &Contents<Plane>, expected: &Contents<Plane>) {
+pub(in crate::worker) fn assert_same(
+    what: &str,
+    found: &Contents<Plane>,
+    expected: &Contents<Plane>,
+) {
     assert!(
         bits(&found.parameters) == bits(&expected.parameters),
         "{what}: parameters"
@@ -254,7 +258,7 @@ fn assert_same(what: &str, found: &Contents<Plane>, expected: &Contents<Plane>) 
 }
 
 /// How far the second lies from the first, over its size.
-fn apart(expected: &[f32], found: &[f32]) -> f64 {
+pub(in crate::worker) fn apart(expected: &[f32], found: &[f32]) -> f64 {
     let norm = |of: &mut dyn Iterator<Item = f32>| {
         let squares = of.map(|x| f64::from(x).powi(2));
         squares.sum::<f64>().sqrt()

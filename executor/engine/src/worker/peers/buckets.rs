@@ -83,7 +83,11 @@ impl Cut {
             .members_of(reduced.view)
             .expect("a sum is of a view that this worker was in");
         let examples: usize = (0..self.workers.len())
-            .filter(|&rank| contributors.contains(&self.workers[rank]))
+            .filter(|&rank| {
+                contributors
+                    .iter()
+                    .any(|member| member.id == self.workers[rank])
+            })
             .map(|rank| slice(self.batch, rank, self.workers.len()).len())
             .sum();
         1.0 / (examples.max(1) * targets) as f32

@@ -278,6 +278,7 @@ mod tests {
                 address: "127.0.0.1:1".parse().unwrap(),
                 local: None,
                 completed: (view > 0).then_some(7),
+                summing: None,
             },
             view,
             lost: lost.to_vec(),

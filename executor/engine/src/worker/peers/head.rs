@@ -21,6 +21,8 @@ pub struct Head {
     pub keep: bool,
     /// What this worker's parameters count for, where parameters are averaged.
     pub weight: f32,
+    /// 1 of a worker that has all of the step's sums on its GPU, where gradients meet there.
+    pub summed: f32,
     /// In steps in which the noise of gradients is measured.
     pub parts: Parts,
 }
@@ -46,6 +48,13 @@ impl Head {
         out[10] = f32::from(u8::from(self.keep));
         // Exact up to 2^24 turns; the chief alone names one.
         out[11] = self.stats.hold as f32;
+        out[12] = self.summed;
+    }
+
+    /// Of the sum over so many workers: whether all of them have all sums.
+    #[must_use]
+    pub fn is_unanimous(&self, workers: usize) -> bool {
+        self.summed == workers as f32
     }
 
     #[must_use]
@@ -62,6 +71,7 @@ impl Head {
             finish: floats[5] > 0.0,
             keep: floats[10] > 0.0,
             weight: floats[6],
+            summed: floats[12],
             parts: Parts {
                 squares: floats[7],
                 inverses: floats[8],
@@ -100,6 +110,7 @@ mod tests {
             finish: false,
             keep: true,
             weight: 3.0,
+            summed: 2.0,
             parts: Parts {
                 squares: 0.5,
                 inverses: 0.25,
@@ -114,6 +125,7 @@ mod tests {
         assert_eq!((read.regroup, read.finish, read.keep), (true, false, true));
         assert_eq!(read.stats.hold, 77);
         assert_eq!((read.weight, read.parts), (head.weight, head.parts));
+        assert!(read.is_unanimous(2) && !read.is_unanimous(3));
         let diverged = Head {
             stats: StepStats {
                 loss_sum: f64::INFINITY,

@@ -4,6 +4,7 @@ use super::AllReduce;
 use super::averaging::Averaging;
 use super::buckets::{Cut, buckets};
 use super::coded::Coded;
+use super::gpus::{Gpus, OFFER};
 use super::head::HEAD;
 use super::pace::Pace;
 use super::replica::Replica;
@@ -49,7 +50,9 @@ impl<'a> AllReduce<'a> {
             ..=LONGEST_FOLDER => around.folder.to_owned(),
             _ => std::env::temp_dir(),
         };
-        let port = Port::bind(around.listen_host, Some(Path::new(&folder)), me.clone())?;
+        let gpus = Gpus::wanted(&launch.spec.exchange, around.device);
+        let port = Port::bind(around.listen_host, Some(Path::new(&folder)), me.clone())?
+            .saying(gpus.as_ref().map(Gpus::summing));
         let silence = Duration::from_secs(launch.spec.exchange.hung_after_s.into());
         let seat = match rank {
             0 => preside(launch, me, around)?,
@@ -78,7 +81,7 @@ impl<'a> AllReduce<'a> {
         let group = Group::start(
             port,
             seat.coordinator(),
-            HEAD + arenas * len,
+            HEAD + (arenas * len).max(OFFER),
             choice(launch.spec.exchange.algorithm),
             matches!(seat, Seat::Chief(_)),
             options,
@@ -106,6 +109,7 @@ impl<'a> AllReduce<'a> {
             gradients: vec![0.0; spare],
             sums: vec![0.0; spare],
             coded: coded.transpose()?,
+            gpus,
             cut: Cut {
                 workers: Vec::new(),
                 batch: launch.spec.engine().batch as usize,
@@ -139,7 +143,8 @@ fn pace(engine: &Engine) -> Option<Pace> {
 /// choice is there; its ring between nodes is what its name then means.
 fn choice(algorithm: spec::Algorithm) -> Choice {
     Choice::Named(match algorithm {
-        spec::Algorithm::Auto => return Choice::Fastest,
+        // Where GPUs do not do it.
+        spec::Algorithm::Auto | spec::Algorithm::Nccl => return Choice::Fastest,
         spec::Algorithm::Ring | spec::Algorithm::Hierarchical => Algorithm::Ring,
         spec::Algorithm::Tree => Algorithm::Tree,
         spec::Algorithm::HalvingDoubling => Algorithm::HalvingDoubling,

@@ -75,6 +75,15 @@ impl AllReduce<'_> {
         self.group.forget_views();
         let members = &self.group.view().members;
         let workers: Vec<TaskId> = members.iter().map(|member| member.id).collect();
+        self.cut_among(model, workers)
+    }
+
+    /// The same by these, in order of rank, this worker among them.
+    pub(super) fn cut_among(
+        &mut self,
+        model: &mut Model,
+        workers: Vec<TaskId>,
+    ) -> Result<(), WorkerError> {
         if workers == self.cut.workers {
             return Ok(());
         }
@@ -105,7 +114,7 @@ impl AllReduce<'_> {
     }
 
     /// Of everything that must be the same bits on every worker, for people to compare.
-    fn fingerprint(&self, model: &Model) -> u64 {
+    pub(super) fn fingerprint(&self, model: &Model) -> u64 {
         let pace = self.pace.map(|pace| pace.floats(&self.noise));
         let planes = std::iter::once(&model.parameters).chain(&self.replica.state);
         let mut hash: u64 = 0xcbf2_9ce4_8422_2325;

@@ -9,6 +9,7 @@ mod averaging;
 mod buckets;
 mod coded;
 mod council;
+mod gpus;
 mod head;
 mod join;
 mod members;
@@ -36,6 +37,7 @@ use crate::wire::hello::StepStats;
 use averaging::Averaging;
 use buckets::{Cut, Step, Sums, Way};
 use coded::Coded;
+use gpus::Gpus;
 use head::{HEAD, Head};
 use muster_model::assignment::TaskReport;
 use muster_model::id::TaskId;
@@ -59,6 +61,8 @@ pub(super) struct AllReduce<'a> {
     sums: Vec<f32>,
     /// Where gradients go as codecs' bytes.
     coded: Option<Coded>,
+    /// Where gradients may meet on the workers' GPUs.
+    gpus: Option<Gpus>,
     cut: Cut,
     noise: Noise,
     /// Where the batch grows with the workers.
@@ -207,6 +211,9 @@ impl Exchange for AllReduce<'_> {
         if self.averaging.is_some() {
             return self.averaged_step(model, step);
         }
+        if let Some(done) = self.step_on_gpus(model, step)? {
+            return Ok(done);
+        }
         let (sums, times) = self.all_reduce(model, step);
         let Sums { head, parts } = match sums {
             Ok(sums) => sums,
@@ -252,6 +259,9 @@ impl Exchange for AllReduce<'_> {
             true => self.gather(),
             false => Ok(()),
         };
+        if let (true, Some(gpus)) = (head.regroup, &mut self.gpus) {
+            gpus.reopen();
+        }
         if let Err(error) = kept.and_then(|()| self.between(model, head.regroup)) {
             return Ok((self.parted(error)?, times));
         }
@@ -264,6 +274,7 @@ impl Exchange for AllReduce<'_> {
     }
 
     fn snapshot(&mut self, model: &mut Model, mut into: Contents) -> Result<Snapshot, Trouble> {
+        model.come_down(&mut self.replica.state)?;
         self.replica.copy(&model.parameters, &mut into);
         if let Some(averaging) = &self.averaging {
             if averaging.keeps_centre() {
@@ -316,6 +327,11 @@ impl Exchange for AllReduce<'_> {
             // The round ends early for the chief, and the others' work of it counts.
             Some(_) => self.end_round(model, true).map(drop),
             None => {
+                match self.conclude_on_gpus(model) {
+                    // As below.
+                    Ok(true) | Err(WorkerError::Peers(FabricError::NoView(_))) => return Ok(()),
+                    concluded => concluded?,
+                };
                 let mut way = self.coded.as_mut().map_or(Way::Plain, Way::Coded);
                 buckets::finish((&mut self.group, &mut way), self.step, &self.buckets)
             }

@@ -56,6 +56,12 @@ impl Replica {
         }
     }
 
+    /// The rule of its updates.
+    #[must_use]
+    pub fn optimizer(&self) -> &Optimizer {
+        &self.optimizer
+    }
+
     /// Parameters.
     #[must_use]
     pub fn len(&self) -> usize {

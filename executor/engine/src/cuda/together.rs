@@ -1,0 +1,134 @@
+//! A training that stays on its GPU, with others that do the same: their gradients meet there, bucket by bucket while the backward pass goes on, and
+//! each makes the same update.
+//!
+//! Sums stand in the place of gradients, so a sum that was broken off is not repeated: the step is, from its batch. That is right because
+//! nothing but the update changes parameters, and the update is asked for when all ranks have said that they have all sums.
+//!
+//! Steps of this kind are not written down: which of NCCL's calls may be, and what becomes of them when a rank dies, only GPUs can tell.
+
+use super::device::Means;
+use super::error::DeviceError;
+use super::nccl::{Communicator, Id, Look, SumError};
+use super::resident::Resident;
+use crate::clock;
+use crate::layer::matrix::Write;
+use std::ops::Range;
+use std::thread;
+use std::time::Duration;
+
+/// How often whoever waits for sums asks: a step takes many times as long.
+const EVERY: Duration = Duration::from_micros(20);
+
+/// From a communicator's being aborted to the end of its kernels, which look at that all the time.
+const ABORT_LIMIT: Duration = Duration::from_secs(10);
+
+impl Resident {
+    /// Waits until all ranks have called this with the same id; `place` is this one's rank and how many there are.
+    ///
+    /// # Errors
+    /// [`SumError`].
+    pub(crate) fn join(
+        &mut self,
+        means: &Means,
+        id: Id,
+        place: (usize, usize),
+        look: Look<'_>,
+    ) -> Result<(), SumError> {
+        self.ranks = None;
+        self.session.queue.enter();
+        self.ranks = Some(Communicator::form(&means.nccl, id, place, look)?);
+        Ok(())
+    }
+
+    /// Leaves the others. Sums that are under way end, with anything in the place of gradients.
+    ///
+    /// # Errors
+    /// When they do not end: then the device is of no use any more.
+    pub(crate) fn part(&mut self) -> Result<(), DeviceError> {
+        self.ranks = None;
+        let began = clock::now();
+        // What still ran would write over the gradients of the next step.
+        while !self.session.queue.has_summed() {
+            if began.elapsed() > ABORT_LIMIT {
+                return Err(DeviceError::Failed {
+                    action: "end the sums that were aborted".to_owned(),
+                    cause: format!("they ran on for {} s", ABORT_LIMIT.as_secs()),
+                });
+            }
+            thread::sleep(EVERY);
+        }
+        Ok(())
+    }
+
+    /// Asks for the gradients of the batch that was laid last, and for the sum over all ranks of each of `buckets`, which tile the parameters from
+    /// their end, once the backward pass has completed it. [`Self::wait`] gives this rank's loss, [`Self::await_sums`] is next.
+    ///
+    /// # Panics
+    /// As [`Self::step`], and when no ranks were joined.
+    pub(crate) fn begin_sums(&mut self, buckets: &[Range<usize>], look: Look<'_>) {
+        let (examples, place) = self.laid;
+        assert!(examples > 0, "a step needs a batch");
+        assert!(!self.is_under_way, "one step at a time");
+        self.begun = place;
+        let session = &mut self.session;
+        session.upload_batch(&self.network, examples, place);
+        session.cast_batch(&self.network, examples);
+        let ranks = self.ranks.as_mut().expect("ranks to sum with");
+        let mut waiting = buckets.iter().peekable();
+        session.pass(
+            &self.network,
+            examples,
+            Write::Overwrite,
+            &mut |session, done| {
+                while let Some(bucket) = waiting.next_if(|bucket| bucket.start >= done.start) {
+                    session.sum(ranks, bucket, look);
+                }
+            },
+        );
+        session.ask_loss();
+        self.is_under_way = true;
+    }
+
+    /// Takes part in the others' sums with what is there, for a step that is none.
+    ///
+    /// # Panics
+    /// When no ranks were joined.
+    pub(crate) fn sum_nothing(&mut self, buckets: &[Range<usize>], look: Look<'_>) {
+        let ranks = self.ranks.as_mut().expect("ranks to sum with");
+        for bucket in buckets {
+            self.session.sum(ranks, bucket, look);
+        }
+    }
+
+    /// Waits until all sums are there.
+    ///
+    /// # Errors
+    /// [`SumError`]; then gradients are anything, and [`Self::part`] is next.
+    ///
+    /// # Panics
+    /// When no ranks were joined.
+    pub(crate) fn await_sums(&mut self, look: Look<'_>) -> Result<(), SumError> {
+        let ranks = self.ranks.as_mut().expect("ranks to sum with");
+        loop {
+            let is_over = self.session.queue.has_summed();
+            if let Some(error) = ranks.failed() {
+                return Err(error);
+            }
+            if is_over {
+                return Ok(());
+            }
+            if !look() {
+                return Err(SumError::GivenUp);
+            }
+            thread::sleep(EVERY);
+        }
+    }
+
+    /// Asks for the update by the sums, times `grad_scale`.
+    pub(crate) fn apply(&mut self, grad_scale: f32) {
+        self.tell(grad_scale);
+        self.send_told();
+        self.update();
+        self.step += 1;
+    }
+}

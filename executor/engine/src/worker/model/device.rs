@@ -1,0 +1,153 @@
+//! Training that stays on a worker's device: how it gets there and back, and its steps.
+
+use super::{Model, Room, counts, largest_pass};
+use crate::clock;
+use crate::cuda::{Look, Resident, SumError};
+use crate::optimizer::Optimizer;
+use crate::wire::hello::StepStats;
+use crate::worker::error::WorkerError;
+use crate::worker::progress::StepTimes;
+use muster_model::pace::Doing;
+use std::ops::Range;
+use std::time::Duration;
+
+impl Model {
+    /// Brings parameters and `state` to the host, plane by plane, where they are on the device; they stay there too.
+    ///
+    /// # Errors
+    /// What the device complained of.
+    pub fn come_down(&mut self, state: &mut [Vec<f32>]) -> Result<(), WorkerError> {
+        if let Room::Whole(resident) = &mut self.room {
+            resident.read(&mut self.parameters, state)?;
+        }
+        Ok(())
+    }
+
+    /// From now on training stays on the device, going on from the host's parameters and this state after so many updates. Nothing happens where it
+    /// does already.
+    ///
+    /// # Errors
+    /// When the device has no room; then gradients leave it, as before.
+    pub fn go_up(
+        &mut self,
+        optimizer: &Optimizer,
+        updates: u64,
+        state: &[Vec<f32>],
+    ) -> Result<(), WorkerError> {
+        if self.resident().is_some() {
+            return Ok(());
+        }
+        let Some(queue) = self.device.queue()? else {
+            return Ok(());
+        };
+        let largest_pass = largest_pass(self.batches.examples(), self.passes);
+        self.room = Room::Passes(self.network.workspace(1, 1));
+        let optimizer = optimizer.clone();
+        let resident = Resident::on(
+            queue,
+            &self.network,
+            optimizer,
+            largest_pass,
+            &self.parameters,
+        );
+        let filled = resident.and_then(|mut resident| {
+            resident.fill(updates, &self.parameters, state)?;
+            Ok(resident)
+        });
+        match filled {
+            Ok(resident) => self.room = Room::Whole(Box::new(resident)),
+            Err(error) => {
+                self.clear_room(largest_pass)?;
+                return Err(error.into());
+            }
+        }
+        self.loaded = None;
+        Ok(())
+    }
+
+    /// From now on gradients leave the device, going on from the host's parameters.
+    ///
+    /// # Errors
+    /// When the device has no room.
+    pub fn go_down(&mut self) -> Result<(), WorkerError> {
+        match &self.room {
+            Room::Passes(_) => Ok(()),
+            Room::Whole(resident) => self.clear_room(resident.max_batch()),
+        }
+    }
+
+    /// Leaves the others' GPUs.
+    ///
+    /// # Errors
+    /// When the device does not end what is under way.
+    pub fn part(&mut self) -> Result<(), WorkerError> {
+        match self.resident() {
+            Some(resident) => Ok(resident.part()?),
+            None => Ok(()),
+        }
+    }
+
+    /// What trains on the device, where all of training stays there.
+    pub fn resident(&mut self) -> Option<&mut Resident> {
+        match &mut self.room {
+            Room::Passes(_) => None,
+            Room::Whole(resident) => Some(resident),
+        }
+    }
+
+    /// Does `step` where all of training stays on the device; the examples of the one after are loaded and laid meanwhile. `scale` makes means of
+    /// gradients' sums.
+    ///
+    /// # Errors
+    /// What the device complained of.
+    pub fn train(&mut self, step: u64, scale: f32) -> Result<(StepStats, StepTimes), WorkerError> {
+        self.on_device(step, |resident| resident.begin(scale))
+    }
+
+    /// Computes this worker's gradients of `step` on the device, and sums them with the others' there; the last is what came of the sums.
+    ///
+    /// # Errors
+    /// What the device complained of.
+    pub fn sum(
+        &mut self,
+        step: u64,
+        buckets: &[Range<usize>],
+        look: Look<'_>,
+    ) -> Result<(StepStats, StepTimes, Result<(), SumError>), WorkerError> {
+        self.pacer.doing(Doing::Working);
+        let (stats, times) = self.on_device(step, |resident| resident.begin_sums(buckets, look))?;
+        self.pacer.doing(Doing::Waiting);
+        let resident = self.resident().expect("training stays on the device");
+        Ok((stats, times, resident.await_sums(look)))
+    }
+
+    /// What `begin` asks for of `step`, until the loss is there; the examples of the step after are loaded and laid meanwhile.
+    fn on_device(
+        &mut self,
+        step: u64,
+        begin: impl FnOnce(&mut Resident),
+    ) -> Result<(StepStats, StepTimes), WorkerError> {
+        let Room::Whole(resident) = &mut self.room else {
+            panic!("training does not stay on a device");
+        };
+        let (began, train) = (clock::now(), &self.data.train);
+        // Else they were laid while the device was at the step before, unless an evaluation has come between.
+        if self.loaded.take() != Some(step) {
+            resident.lay(&self.batches.load(train, step));
+        } else if !resident.has_batch() {
+            resident.lay(&self.batches.loaded(step));
+        }
+        let laid = clock::now();
+        begin(resident);
+        resident.lay(&self.batches.load(train, step + 1));
+        self.loaded = Some(step + 1);
+        let loss = resident.wait()?;
+        let stats = counts(&self.network, loss, self.batches.examples());
+        let times = StepTimes {
+            data: laid - began,
+            compute: laid.elapsed(),
+            exchange: Duration::ZERO,
+        };
+        Ok((stats, times))
+    }
+}

@@ -1,0 +1,78 @@
+//! What keeps gradients on the host: a function of what all workers of a view say of themselves, so that all come to the same answer.
+
+use crate::fabric::{Member, Summing};
+
+/// Why the gradients of these members, in order of rank, cannot meet on their GPUs, if they cannot; a step is of so many examples, of which a
+/// worker computes at most `at_once` in one pass.
+pub fn why_not(members: &[Member], batch: usize, at_once: usize) -> Option<String> {
+    let mut gpus: Vec<(&str, &str, &str)> = Vec::new();
+    for (rank, member) in members.iter().enumerate() {
+        match member.summing.as_deref() {
+            Some(Summing::Gpu { library, gpu, kind }) => gpus.push((library, gpu, kind)),
+            Some(Summing::Host { why }) => return Some(format!("worker {rank} cannot: {why}")),
+            None => return Some(format!("worker {rank} says nothing of its GPU")),
+        }
+    }
+    for (rank, (library, gpu, kind)) in gpus.iter().enumerate().skip(1) {
+        let (first, _, like) = gpus[0];
+        if *library != first {
+            return Some(format!(
+                "worker 0 has NCCL {first} and worker {rank} has {library}"
+            ));
+        }
+        // The sums would be the same bits, what becomes of them need not.
+        if *kind != like {
+            return Some(format!(
+                "worker 0 computes on {like} and worker {rank} on {kind}"
+            ));
+        }
+        if let Some(other) = gpus[..rank].iter().position(|(_, known, _)| known == gpu) {
+            return Some(format!("workers {other} and {rank} have the same GPU"));
+        }
+    }
+    if batch < members.len() {
+        return Some("there are more workers than examples in a step".to_owned());
+    }
+    let part = batch.div_ceil(members.len().max(1));
+    (part > at_once)
+        .then(|| format!("a worker's {part} examples of a step go through the network in parts"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::id::TaskId;
+    use uuid::Uuid;
+
+    fn member(summing: Option<Summing>) -> Member {
+        Member {
+            id: TaskId(Uuid::nil()),
+            attempt: 1,
+            node: String::new(),
+            address: ([127, 0, 0, 1], 1).into(),
+            local: None,
+            completed: None,
+            summing: summing.map(Box::new),
+        }
+    }
+
+    fn gpu(library: &str, gpu: &str, kind: &str) -> Member {
+        let [library, gpu, kind] = [library, gpu, kind].map(str::to_owned);
+        member(Some(Summing::Gpu { library, gpu, kind }))
+    }
+
+    #[test]
+    fn whatever_keeps_gradients_on_the_host_is_named() {
+        let good = || vec![gpu("2.27.3", "a", "H100"), gpu("2.27.3", "b", "H100")];
+        assert_eq!(why_not(&good(), 512, 256), None);
+        let with = |third: Member| why_not(&[good(), vec![third]].concat(), 512, 256).unwrap();
+        assert!(with(gpu("2.28.1", "c", "H100")).contains("2.27.3 and worker 2 has 2.28.1"));
+        assert!(with(gpu("2.27.3", "c", "A100")).contains("on H100 and worker 2 on A100"));
+        assert!(with(gpu("2.27.3", "b", "H100")).contains("workers 1 and 2 have the same GPU"));
+        let why = "it computes on the CPU".to_owned();
+        assert!(with(member(Some(Summing::Host { why }))).contains("worker 2 cannot: it computes"));
+        assert!(with(member(None)).contains("worker 2 says nothing"));
+        assert!(why_not(&good(), 513, 256).unwrap().contains("257 examples"));
+        assert!(why_not(&good(), 1, 256).unwrap().contains("more workers"));
+    }
+}

@@ -1,0 +1,129 @@
+//! All workers agree on where their gradients meet from the next step on, and form a communicator if that is on their GPUs.
+
+use super::super::AllReduce;
+use super::super::head::{HEAD, Head};
+use super::super::seat::Seat;
+use super::offer::{OFFER, Offer};
+use super::{Meeting, agree, patience};
+use crate::collective::Reduced;
+use crate::cuda::Id;
+use crate::fabric::{FabricError, Member};
+use crate::log;
+use crate::worker::error::WorkerError;
+use crate::worker::model::{MAX_PASS, Model};
+
+impl AllReduce<'_> {
+    /// Called by all before the same step. Cuts batches by the members that agreed.
+    ///
+    /// # Errors
+    /// [`WorkerError::Drifted`] on all workers where they hold different parameters; [`WorkerError::Peers`].
+    pub(super) fn meet(&mut self, model: &mut Model) -> Result<(), WorkerError> {
+        while self.meeting() == Meeting::Open {
+            model.come_down(&mut self.replica.state)?;
+            self.group.forget_views();
+            let offer = Offer {
+                id: self.new_id(),
+                fingerprint: self.fingerprint(model),
+            };
+            offer.write(self.group.gradients_mut());
+            let reduced = self.group.all_reduce(0..OFFER)?;
+            let Some(offer) = Offer::read(self.group.sums(), reduced.contributions) else {
+                return Err(WorkerError::Drifted { step: self.step });
+            };
+            let members = self.group.members_of(reduced.view);
+            let members = members.expect("an offer is of a view that this worker was in");
+            let members = members.to_vec();
+            self.cut_among(model, members.iter().map(|member| member.id).collect())?;
+            let id = match agree::why_not(&members, self.cut.batch, MAX_PASS) {
+                Some(why) => Err(why),
+                None => offer
+                    .id
+                    .ok_or_else(|| "worker 0 could not make an id for NCCL".to_owned()),
+            };
+            match id {
+                Ok(id) => self.form(model, id, &members, reduced.view)?,
+                Err(why) => self.stay_on_host(model, &why)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The chief's.
+    fn new_id(&self) -> Option<Id> {
+        let (Seat::Chief(_), Some(gpus)) = (&self.seat, &self.gpus) else {
+            return None;
+        };
+        let id = gpus.means.as_ref().ok()?.nccl.id();
+        id.inspect_err(|error| log::line(error)).ok()
+    }
+
+    fn form(
+        &mut self,
+        model: &mut Model,
+        id: Id,
+        members: &[Member],
+        view: u64,
+    ) -> Result<(), WorkerError> {
+        let place = members.iter().position(|member| member.id == self.me);
+        let place = (
+            place.expect("a worker is among those whose offer it was in"),
+            members.len(),
+        );
+        let formed = self.join_ranks(model, id, place);
+        if let Err(why) = &formed {
+            log::line(format_args!("no sums on the GPUs: {why}"));
+        }
+        let head = Head {
+            summed: f32::from(u8::from(formed.is_ok())),
+            ..Head::default()
+        };
+        let (head, reduced) = self.vote(head)?;
+        if head.is_unanimous(reduced.contributions) && reduced.view == view {
+            log::line(format_args!(
+                "gradients of {} workers meet on their GPUs",
+                members.len()
+            ));
+            self.set_meeting(Meeting::Gpus { view });
+            return Ok(());
+        }
+        model.part()?;
+        // Somebody died meanwhile: the others offer anew.
+        match reduced.view == view {
+            true => self.stay_on_host(model, "not all workers could form a communicator"),
+            false => Ok(()),
+        }
+    }
+
+    fn join_ranks(
+        &mut self,
+        model: &mut Model,
+        id: Id,
+        place: (usize, usize),
+    ) -> Result<(), String> {
+        let gpus = self.gpus.as_ref().expect("a job that asks for it");
+        let means = gpus.means.clone()?;
+        let (updates, state) = (self.replica.updates, &self.replica.state);
+        model
+            .go_up(self.replica.optimizer(), updates, state)
+            .map_err(|error| log::chain(&error).to_string())?;
+        let resident = model.resident().expect("just gone up");
+        resident
+            .join(&means, id, place, &mut patience(&mut self.group))
+            .map_err(|error| error.to_string())
+    }
+
+    /// Until the members change by agreement.
+    pub(super) fn stay_on_host(&mut self, model: &mut Model, why: &str) -> Result<(), WorkerError> {
+        log::line(format_args!("gradients meet on the host, because {why}"));
+        model.go_down()?;
+        self.set_meeting(Meeting::Host);
+        Ok(())
+    }
+
+    /// What all say, and in which view they have said it.
+    pub(super) fn vote(&mut self, head: Head) -> Result<(Head, Reduced), FabricError> {
+        head.write(self.group.gradients_mut());
+        let reduced = self.group.all_reduce(0..HEAD)?;
+        Ok((Head::read(self.group.sums()), reduced))
+    }
+}

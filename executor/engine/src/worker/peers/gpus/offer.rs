@@ -1,0 +1,81 @@
+//! What goes round before a communicator is formed, as a sum of floats: the chief's id for NCCL, which the others add nothing to, and whether all
+//! hold the same parameters.
+
+use crate::cuda::{ID_BYTES, Id};
+
+/// Bits of a fingerprint.
+const BITS: usize = 64;
+
+/// Floats: whether there is an id, its bytes, and how many have each bit of the fingerprint.
+pub const OFFER: usize = 1 + ID_BYTES + BITS;
+
+/// One worker's, and what came of all of them.
+#[derive(Clone, Copy)]
+pub struct Offer {
+    /// The chief's, where it can make one.
+    pub id: Option<Id>,
+    /// Of all that must be the same bits on every worker.
+    pub fingerprint: u64,
+}
+
+impl Offer {
+    pub fn write(&self, out: &mut [f32]) {
+        out[..OFFER].fill(0.0);
+        if let Some(Id(bytes)) = self.id {
+            out[0] = 1.0;
+            for (out, byte) in out[1..].iter_mut().zip(bytes) {
+                *out = f32::from(byte);
+            }
+        }
+        for (bit, out) in out[1 + ID_BYTES..OFFER].iter_mut().enumerate() {
+            *out = f32::from(u8::from(self.fingerprint >> bit & 1 == 1));
+        }
+    }
+
+    /// Of the sum over so many; `None` where they hold different bits, which everyone sees of the same sum.
+    pub fn read(sums: &[f32], workers: usize) -> Option<Self> {
+        let mut fingerprint = 0;
+        for (bit, sum) in sums[1 + ID_BYTES..OFFER].iter().enumerate() {
+            match *sum {
+                0.0 => {}
+                sum if sum == workers as f32 => fingerprint |= 1 << bit,
+                _ => return None,
+            }
+        }
+        let id = (sums[0] == 1.0).then(|| Id(std::array::from_fn(|at| sums[1 + at] as u8)));
+        Some(Self { id, fingerprint })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(offers: &[Offer]) -> Vec<f32> {
+        let mut sums = vec![0.0; OFFER];
+        for offer in offers {
+            let mut floats = vec![f32::NAN; OFFER];
+            offer.write(&mut floats);
+            sums.iter_mut().zip(floats).for_each(|(sum, x)| *sum += x);
+        }
+        sums
+    }
+
+    #[test]
+    fn the_chiefs_id_comes_to_all_and_other_parameters_are_seen_by_all() {
+        let chief = Offer {
+            id: Some(Id(std::array::from_fn(|at| at as u8 + 100))),
+            fingerprint: 0xfeed_0000_1234_5678,
+        };
+        let other = Offer { id: None, ..chief };
+        let read = Offer::read(&sum(&[chief, other, other]), 3).expect("the same parameters");
+        assert_eq!(read.fingerprint, chief.fingerprint);
+        assert_eq!(read.id.unwrap().0, chief.id.unwrap().0);
+        assert!(Offer::read(&sum(&[other, other]), 2).unwrap().id.is_none());
+        let astray = Offer {
+            fingerprint: chief.fingerprint ^ 1 << 63,
+            ..other
+        };
+        assert!(Offer::read(&sum(&[chief, other, astray]), 3).is_none());
+    }
+}

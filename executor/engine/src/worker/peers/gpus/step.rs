@@ -1,0 +1,187 @@
+//! A step whose gradients meet on the workers' GPUs.
+
+use super::super::AllReduce;
+use super::super::head::Head;
+use super::super::seat::Seat;
+use super::{FAILURES, Meeting, patience};
+use crate::clock;
+use crate::collective::Reduced;
+use crate::cuda::SumError;
+use crate::fabric::Coordinator;
+use crate::log;
+use crate::wire::hello::StepStats;
+use crate::worker::error::WorkerError;
+use crate::worker::exchange::{Answer, Trouble};
+use crate::worker::model::Model;
+use crate::worker::progress::StepTimes;
+
+/// What came of an attempt at a step.
+enum Tried {
+    Done(Answer, StepTimes),
+    /// All are to try again.
+    Again,
+    /// All are to do it by the host.
+    OnHost,
+}
+
+impl AllReduce<'_> {
+    /// `None` where gradients meet on the host.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub(in crate::worker::peers) fn step_on_gpus(
+        &mut self,
+        model: &mut Model,
+        step: u64,
+    ) -> Result<Option<(Answer, StepTimes)>, Trouble> {
+        loop {
+            match self.try_step(model, step) {
+                Ok(Tried::Done(answer, times)) => return Ok(Some((answer, times))),
+                Ok(Tried::Again) => {}
+                Ok(Tried::OnHost) => return Ok(None),
+                Err(WorkerError::Peers(error)) => {
+                    return Ok(Some((self.parted(error)?, StepTimes::default())));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn try_step(&mut self, model: &mut Model, step: u64) -> Result<Tried, WorkerError> {
+        self.meet(model)?;
+        let Meeting::Gpus { view } = self.meeting() else {
+            return Ok(Tried::OnHost);
+        };
+        let regroup = match &self.seat {
+            Seat::Chief(chair) => chair.someone_waits(),
+            Seat::Member(_) => false,
+        };
+        let began = clock::now();
+        let (mut stats, mut times) = (StepStats::default(), StepTimes::default());
+        let mut summed = Err(SumError::GivenUp);
+        // Where another view stands already, somebody has gone who would be waited for.
+        if self.group.view().number == view {
+            let mut look = patience(&mut self.group);
+            (stats, times, summed) = model.sum(step, &self.buckets, &mut look)?;
+        }
+        stats.hold = self.hold;
+        let head = Head {
+            stats,
+            regroup,
+            summed: say(&summed),
+            ..Head::default()
+        };
+        let (head, reduced) = self.vote(head)?;
+        times.exchange = began.elapsed().saturating_sub(times.data + times.compute);
+        if !head.is_unanimous(reduced.contributions) {
+            self.broken_off(model, view, reduced)?;
+            return Ok(Tried::Again);
+        }
+        if head.finish {
+            if let Seat::Member(remote) = &self.seat {
+                remote.wait_for_the_end();
+            }
+            return Ok(Tried::Done(Answer::Finished, times));
+        }
+        let resident = model.resident().expect("gradients meet on the GPUs");
+        resident.apply(self.cut.whole());
+        self.replica.updates += 1;
+        self.step = step + 1;
+        self.held = head.stats.hold;
+        self.after_sums(model, view, (head, reduced))?;
+        let answer = Answer::Parameters {
+            step: self.step,
+            stats: head.stats,
+        };
+        Ok(Tried::Done(answer, times))
+    }
+
+    /// Between this step and the next, by what all have heard.
+    fn after_sums(
+        &mut self,
+        model: &mut Model,
+        view: u64,
+        (head, reduced): (Head, Reduced),
+    ) -> Result<(), WorkerError> {
+        // Who stands still gives all of the GPU back, and what NCCL has there too.
+        let is_over = head.regroup || self.held > 0 || reduced.view != view;
+        if let (true, Some(gpus)) = (is_over, &mut self.gpus) {
+            model.part()?;
+            gpus.reopen();
+        } else if let Some(gpus) = &mut self.gpus {
+            gpus.failures = 0;
+        }
+        if head.regroup {
+            // Who comes is welcomed with what the host has.
+            model.come_down(&mut self.replica.state)?;
+        }
+        Ok(self.between(model, head.regroup)?)
+    }
+
+    /// Not all have all sums: nobody uses any, and the communicator is over.
+    fn broken_off(
+        &mut self,
+        model: &mut Model,
+        view: u64,
+        reduced: Reduced,
+    ) -> Result<(), WorkerError> {
+        model.part()?;
+        self.note_the_dead();
+        self.set_meeting(Meeting::Open);
+        let Some(gpus) = &mut self.gpus else {
+            return Ok(());
+        };
+        gpus.failures = match reduced.view == view {
+            true => gpus.failures + 1,
+            false => 0,
+        };
+        if gpus.failures < FAILURES {
+            return Ok(());
+        }
+        gpus.failures = 0;
+        model.come_down(&mut self.replica.state)?;
+        self.stay_on_host(model, "sums on the GPUs failed again and again")
+    }
+
+    /// The chief's part in a step that is none: training is over. `false` where gradients meet on the host.
+    ///
+    /// # Errors
+    /// [`WorkerError`].
+    pub(in crate::worker::peers) fn conclude_on_gpus(
+        &mut self,
+        model: &mut Model,
+    ) -> Result<bool, WorkerError> {
+        loop {
+            self.meet(model)?;
+            let Meeting::Gpus { view } = self.meeting() else {
+                return Ok(false);
+            };
+            let mut summed = Err(SumError::GivenUp);
+            if self.group.view().number == view {
+                let mut look = patience(&mut self.group);
+                let resident = model.resident().expect("gradients meet on the GPUs");
+                resident.sum_nothing(&self.buckets, &mut look);
+                summed = resident.await_sums(&mut look);
+            }
+            let head = Head {
+                finish: true,
+                summed: say(&summed),
+                ..Head::default()
+            };
+            let (head, reduced) = self.vote(head)?;
+            if head.is_unanimous(reduced.contributions) {
+                model.part()?;
+                return Ok(true);
+            }
+            self.broken_off(model, view, reduced)?;
+        }
+    }
+}
+
+/// This worker's voice.
+fn say(summed: &Result<(), SumError>) -> f32 {
+    if let Err(why) = summed {
+        log::line(format_args!("a step without its sums: {why}"));
+    }
+    f32::from(u8::from(summed.is_ok()))
+}
