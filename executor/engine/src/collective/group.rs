@@ -227,6 +227,12 @@ impl Group {
         self.seen.is_none()
     }
 
+    /// Lets the next collective take place in another view of whoever is there, so that members who wait for this task elsewhere, and see that it
+    /// lives, hear by [`Self::look`] that it does not come.
+    pub fn withdraw(&mut self) {
+        self.seen.get_or_insert(FabricError::Regroup);
+    }
+
     /// Gives `range` of this task's gradients to a member that calls this likewise, and takes its own; between two collectives.
     /// `None` when a death has come between: then neither has the other's, and the present view is another one.
     ///

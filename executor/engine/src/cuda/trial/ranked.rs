@@ -32,6 +32,8 @@ pub(crate) enum StandIn {
     Refuses,
     /// Communicators stand, and every sum fails.
     Fails,
+    /// The same at all ranks but the first, which waits.
+    FailsAtOthers,
 }
 
 impl StandIn {
@@ -46,7 +48,8 @@ impl StandIn {
                 Self::Newer => "#define VERSION 22801\n",
                 Self::Ancient => "#define VERSION 21805\n",
                 Self::Refuses => "#define REFUSES\n",
-                Self::Fails => "#define FAILS\n",
+                Self::Fails => "#define FAILS 0\n",
+                Self::FailsAtOthers => "#define FAILS 1\n",
             };
             let text = format!("{how}{}", include_str!("stand_in_nccl.cpp"));
             std::fs::write(&source, text).expect("the source is written");

@@ -72,6 +72,7 @@ impl AllReduce<'_> {
         let formed = self.join_ranks(model, id, place);
         if let Err(why) = &formed {
             log::line(format_args!("no sums on the GPUs: {why}"));
+            self.group.withdraw();
         }
         let head = Head {
             summed: f32::from(u8::from(formed.is_ok())),
@@ -88,7 +89,7 @@ impl AllReduce<'_> {
         }
         model.part()?;
         // Somebody died meanwhile: the others offer anew.
-        match reduced.view == view {
+        match self.are_as_before(reduced) {
             true => self.stay_on_host(model, "not all workers could form a communicator"),
             false => Ok(()),
         }
@@ -118,6 +119,16 @@ impl AllReduce<'_> {
         model.go_down()?;
         self.set_meeting(Meeting::Host);
         Ok(())
+    }
+
+    /// Whether the members who have said something are those that batches are cut among: then nobody has gone.
+    pub(super) fn are_as_before(&self, reduced: Reduced) -> bool {
+        let members = self.group.members_of(reduced.view);
+        let members = members.expect("a vote is of a view that this worker was in");
+        members
+            .iter()
+            .map(|member| member.id)
+            .eq(self.cut.workers.iter().copied())
     }
 
     /// What all say, and in which view they have said it.

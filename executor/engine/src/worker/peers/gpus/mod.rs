@@ -8,7 +8,8 @@
 //! 2. [`step`]: gradients are summed where they lie, and the vote on whether all have all sums, the step's head, decides whether everyone makes the
 //!    update or nobody does.
 //!
-//! What one sees alone, a death above all, only makes it vote no. A communicator belongs to the view that it was offered in, and ends with it. A
+//! What one sees alone, a death above all, only makes it vote no; where nobody has died it withdraws from the view besides, so that those who wait for
+//! its part of a sum hear that it does not come. A communicator belongs to the view that it was offered in, and ends with it. A
 //! step that was not agreed on is done again, by those who are left, on all of its examples.
 
 mod agree;

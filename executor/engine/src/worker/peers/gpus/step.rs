@@ -61,8 +61,9 @@ impl AllReduce<'_> {
         let mut summed = Err(SumError::GivenUp);
         // Where another view stands already, somebody has gone who would be waited for.
         if self.group.view().number == view {
-            let mut look = patience(&mut self.group);
-            (stats, times, summed) = model.sum(step, &self.buckets, &mut look)?;
+            (stats, times, summed) =
+                model.sum(step, &self.buckets, &mut patience(&mut self.group))?;
+            self.tell_of_failure(&summed);
         }
         stats.hold = self.hold;
         let head = Head {
@@ -74,7 +75,7 @@ impl AllReduce<'_> {
         let (head, reduced) = self.vote(head)?;
         times.exchange = began.elapsed().saturating_sub(times.data + times.compute);
         if !head.is_unanimous(reduced.contributions) {
-            self.broken_off(model, view, reduced)?;
+            self.broken_off(model, reduced)?;
             return Ok(Tried::Again);
         }
         if head.finish {
@@ -94,6 +95,13 @@ impl AllReduce<'_> {
             stats: head.stats,
         };
         Ok(Tried::Done(answer, times))
+    }
+
+    /// The others may wait for this worker's part of sums that it has given up.
+    fn tell_of_failure(&mut self, summed: &Result<(), SumError>) {
+        if summed.is_err() {
+            self.group.withdraw();
+        }
     }
 
     /// Between this step and the next, by what all have heard.
@@ -119,19 +127,15 @@ impl AllReduce<'_> {
     }
 
     /// Not all have all sums: nobody uses any, and the communicator is over.
-    fn broken_off(
-        &mut self,
-        model: &mut Model,
-        view: u64,
-        reduced: Reduced,
-    ) -> Result<(), WorkerError> {
+    fn broken_off(&mut self, model: &mut Model, reduced: Reduced) -> Result<(), WorkerError> {
         model.part()?;
         self.note_the_dead();
         self.set_meeting(Meeting::Open);
+        let as_before = self.are_as_before(reduced);
         let Some(gpus) = &mut self.gpus else {
             return Ok(());
         };
-        gpus.failures = match reduced.view == view {
+        gpus.failures = match as_before {
             true => gpus.failures + 1,
             false => 0,
         };
@@ -158,10 +162,10 @@ impl AllReduce<'_> {
             };
             let mut summed = Err(SumError::GivenUp);
             if self.group.view().number == view {
-                let mut look = patience(&mut self.group);
                 let resident = model.resident().expect("gradients meet on the GPUs");
-                resident.sum_nothing(&self.buckets, &mut look);
-                summed = resident.await_sums(&mut look);
+                resident.sum_nothing(&self.buckets, &mut patience(&mut self.group));
+                summed = resident.await_sums(&mut patience(&mut self.group));
+                self.tell_of_failure(&summed);
             }
             let head = Head {
                 finish: true,
@@ -173,7 +177,7 @@ impl AllReduce<'_> {
                 model.part()?;
                 return Ok(true);
             }
-            self.broken_off(model, view, reduced)?;
+            self.broken_off(model, reduced)?;
         }
     }
 }

@@ -378,8 +378,16 @@ fn all_stay_on_the_host_where_one_cannot() {
 #[test]
 fn all_go_back_to_the_host_where_the_library_fails() {
     let expected = on_host();
-    for (stand_in, tried) in [(StandIn::Refuses, 0), (StandIn::Fails, 2)] {
-        let gpus = [0, 1].map(|number| Arc::new(Ranked::new(number, stand_in)));
+    use StandIn::{Fails, FailsAtOthers, Refuses, Usual};
+    for (first, second, tried) in [
+        (Refuses, Refuses, 0),
+        // The first waits for the second to come.
+        (Usual, Refuses, 0),
+        (Fails, Fails, 2),
+        (FailsAtOthers, FailsAtOthers, 2),
+    ] {
+        let gpus = [(0, first), (1, second)];
+        let gpus = gpus.map(|(number, which)| Arc::new(Ranked::new(number, which)));
         let job = Job::new();
         assert_finished(&start(
             &job,
@@ -388,7 +396,7 @@ fn all_go_back_to_the_host_where_the_library_fails() {
             2,
             NOTHING,
         ));
-        assert_eq!(sums(&gpus), [tried; 2], "{stand_in:?}");
+        assert_eq!(sums(&gpus), [tried; 2], "{first:?}, {second:?}");
         assert_near("after failures", &job, &expected);
     }
 }
