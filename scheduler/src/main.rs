@@ -7,7 +7,7 @@ use muster_proto::session::node_sessions_server::NodeSessionsServer;
 use muster_scheduler::config::{Config, Flags};
 use muster_scheduler::health::{self, Health};
 use muster_scheduler::metrics::Metrics;
-use muster_scheduler::session::{Registry, Sessions};
+use muster_scheduler::session::{Generations, Pulse, Registry, Sessions};
 use muster_scheduler::{forecast, leader, lease, question, retention, round, study, tls, wakes};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,12 @@ async fn main() -> anyhow::Result<()> {
     let sessions = Sessions {
         pool: pool.clone(),
         config: Arc::clone(&config),
-        wakes: wakes.clone(),
+        generations: Generations::follow(
+            pool.clone(),
+            wakes.assignments.clone(),
+            Duration::from_millis(config.heartbeat_ms),
+        ),
+        pulse: Pulse::keep(pool.clone()),
         registry: registry.clone(),
         leader: leader.clone(),
         metrics: Arc::clone(&metrics),

@@ -195,34 +195,52 @@ pub async fn identify(
     Ok(())
 }
 
-/// A heartbeat. `false` when the node counts as lost by now and must dial in anew, or there is no such node.
+/// Heartbeats of these nodes; those of them that are up. One that is not counts as lost by now and must dial in anew.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn touch(
     conn: &mut PgConnection,
-    id: NodeId,
+    ids: &BTreeSet<NodeId>,
     now: OffsetDateTime,
-) -> Result<bool, StoreError> {
-    let done = sqlx::query!(
-        "update node set last_seen_at = greatest(last_seen_at, $2) where id = $1 and state = 'up'",
-        id.0,
+) -> Result<BTreeSet<NodeId>, StoreError> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    // In the order in which everybody locks nodes.
+    let up = sqlx::query_scalar!(
+        "update node set last_seen_at = greatest(last_seen_at, $2)
+         where state = 'up' and id in (select id from node where id = any($1) order by id for no key update)
+         returning id",
+        &ids,
         now
     )
-    .execute(conn)
+    .fetch_all(conn)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(up.into_iter().map(NodeId).collect())
 }
 
 /// Version of what the node shall run; 0 for an unknown node.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn generation(conn: &mut PgConnection, id: NodeId) -> Result<u64, StoreError> {
+pub(crate) async fn generation(conn: &mut PgConnection, id: NodeId) -> Result<u64, StoreError> {
     let found = sqlx::query_scalar!("select generation from node where id = $1", id.0)
         .fetch_optional(conn)
         .await?;
     Ok(found.map_or(0, unsigned))
+}
+
+/// Version of what each node shall run.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn generations(conn: &mut PgConnection) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+    let all = sqlx::query!("select id, generation from node")
+        .fetch_all(conn)
+        .await?;
+    let all = all.into_iter();
+    Ok(all
+        .map(|row| (NodeId(row.id), unsigned(row.generation)))
+        .collect())
 }
 
 /// Nodes that have not been seen for `lost_after` become lost, and their tasks are released with `Outcome::NodeLost`; the nodes

@@ -3,16 +3,20 @@
 //! A session knows one node. It never chooses what runs there: it sends what the store holds, again whenever that changed.
 
 mod decode;
+mod generations;
+mod pulse;
 mod registry;
 
+pub use generations::Generations;
+pub use pulse::{Missed, Pulse};
 pub use registry::Registry;
 
 use crate::clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::retry;
-use crate::wakes::Wakes;
 use decode::DecodeError;
+use muster_model::fault::NodeFault;
 use muster_model::id::{NodeId, TaskId};
 use muster_model::node::Capacity;
 use muster_model::packing::UsageReport;
@@ -25,6 +29,7 @@ use muster_store::StoreError;
 use muster_store::pool::Pool;
 use std::pin::Pin;
 use std::sync::Arc;
+use time::OffsetDateTime;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
@@ -41,7 +46,8 @@ const USAGE_MS: u64 = 2_000;
 pub struct Sessions {
     pub pool: Pool,
     pub config: Arc<Config>,
-    pub wakes: Wakes,
+    pub generations: Generations,
+    pub pulse: Pulse,
     pub registry: Registry,
     /// Whether this process is the leader; others refuse sessions, so that a node looks further.
     pub leader: watch::Receiver<bool>,
@@ -96,7 +102,8 @@ impl NodeSessions for Sessions {
         let session = Session {
             node,
             outbox,
-            wakes: self.wakes.clone(),
+            generations: self.generations.clone(),
+            pulse: self.pulse.clone(),
             pool: self.pool.clone(),
             sent: None,
         };
@@ -176,7 +183,8 @@ impl Sessions {
 struct Session {
     node: NodeId,
     outbox: Outbox,
-    wakes: Wakes,
+    generations: Generations,
+    pulse: Pulse,
     pool: Pool,
     /// Generation of the assignment last sent in this session.
     sent: Option<u64>,
@@ -195,6 +203,8 @@ enum Ended {
     Refused(#[from] DecodeError),
     #[error("the store failed")]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Missed(#[from] Missed),
 }
 
 impl Session {
@@ -206,7 +216,7 @@ impl Session {
     ) {
         let Err(ended) = self.serve(config, inbound, replaced).await;
         match &ended {
-            Ended::Replaced | Ended::Closed | Ended::Broken(_) => {
+            Ended::Replaced | Ended::Closed | Ended::Broken(_) | Ended::Missed(_) => {
                 tracing::info!(%ended, "session ended")
             }
             Ended::Refused(source) => tracing::warn!(%source, "session refused"),
@@ -236,7 +246,6 @@ impl Session {
         .await?;
         let silence = std::time::Duration::from_millis(config.lease_ms);
         loop {
-            self.wakes.assignments.mark_unchanged();
             self.send_assignment(config.grace_ms).await?;
             tokio::select! {
                 biased;
@@ -245,7 +254,7 @@ impl Session {
                     Err(_) => return Err(Status::deadline_exceeded("no heartbeat within the lease").into()),
                     Ok(message) => self.receive(message?.ok_or(Ended::Closed)?).await?,
                 },
-                _ = self.wakes.assignments.changed() => {}
+                () = self.generations.changed() => {}
             }
         }
     }
@@ -253,14 +262,12 @@ impl Session {
     async fn receive(&mut self, message: proto::FromNode) -> Result<(), Ended> {
         match message.message {
             Some(From::Heartbeat(heartbeat)) => {
-                let mut tx = muster_store::pool::begin(&self.pool).await?;
-                let now = clock::now();
-                muster_store::node::touch(&mut tx, self.node, now).await?;
+                // One that counts as lost would be acknowledged for ever, and never be up again.
+                self.pulse.beat(self.node).await?;
                 if !heartbeat.faults.is_empty() {
                     let faults = decode::faults(&heartbeat.faults);
-                    muster_store::fault::charge_hardware(&mut tx, self.node, &faults, now).await?;
+                    retry::on_conflict(|| charge(&self.pool, self.node, &faults)).await?;
                 }
-                tx.commit().await.map_err(StoreError::from)?;
                 self.send(To::HeartbeatAck(proto::HeartbeatAck {
                     number: heartbeat.number,
                 }))
@@ -293,11 +300,11 @@ impl Session {
 
     /// Sends the node's whole assignment if it changed since it was last sent.
     async fn send_assignment(&mut self, grace_ms: u64) -> Result<(), Ended> {
-        let mut tx = muster_store::pool::begin(&self.pool).await?;
-        let generation = muster_store::node::generation(&mut tx, self.node).await?;
-        if self.sent == Some(generation) {
+        let sent = self.sent;
+        if sent.is_some_and(|sent| !self.generations.are_newer(self.node, sent)) {
             return Ok(());
         }
+        let mut tx = muster_store::pool::begin(&self.pool).await?;
         let assignment = muster_store::assignment::load(&mut tx, self.node, grace_ms).await?;
         tx.commit().await.map_err(StoreError::from)?;
         let tasks = assignment
@@ -367,6 +374,17 @@ async fn keep_usages(
 ) -> Result<(), StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
     muster_store::packing::record(&mut tx, node, used, clock::now()).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(())
+}
+
+async fn charge(
+    pool: &Pool,
+    node: NodeId,
+    faults: &[(OffsetDateTime, NodeFault)],
+) -> Result<(), StoreError> {
+    let mut tx = muster_store::pool::begin(pool).await?;
+    muster_store::fault::charge_hardware(&mut tx, node, faults, clock::now()).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(())
 }

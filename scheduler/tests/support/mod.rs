@@ -19,7 +19,7 @@ use muster_proto::session::node_sessions_server::NodeSessionsServer;
 use muster_proto::session::to_node::Message as To;
 use muster_scheduler::config::Config;
 use muster_scheduler::metrics::Metrics;
-use muster_scheduler::session::{Registry, Sessions};
+use muster_scheduler::session::{Generations, Pulse, Registry, Sessions};
 use muster_scheduler::{clock, leader, lease, round, wakes};
 use muster_store::pool::Pool;
 use muster_store::question::Open;
@@ -249,7 +249,12 @@ impl Shell {
         let sessions = Sessions {
             pool: store.pool.clone(),
             config: Arc::clone(&config),
-            wakes: wakes.clone(),
+            generations: Generations::follow(
+                store.pool.clone(),
+                wakes.assignments.clone(),
+                Duration::from_millis(config.heartbeat_ms),
+            ),
+            pulse: Pulse::keep(store.pool.clone()),
             registry: registry.clone(),
             leader: leads.clone(),
             metrics: Arc::clone(&metrics),

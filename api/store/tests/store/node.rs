@@ -25,9 +25,9 @@ async fn a_silent_node_is_lost_with_its_tasks_and_comes_back_without_them() -> a
     };
     let touch = async |seconds| -> anyhow::Result<bool> {
         let mut tx = pool::begin(&world.scheduler).await?;
-        let up = node::touch(&mut tx, world.node, at(seconds)).await?;
+        let up = node::touch(&mut tx, &[world.node].into(), at(seconds)).await?;
         tx.commit().await?;
-        Ok(up)
+        Ok(up.contains(&world.node))
     };
     assert!(touch(10).await?);
     assert_eq!(lost(30).await?, [], "its lease runs until 30");
