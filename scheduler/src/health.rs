@@ -1,13 +1,14 @@
 //! For whoever restarts, balances and watches: is the process alive, can it serve, and what has it done.
 
 use crate::metrics::{Metrics, Present};
+use crate::session::Pools;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use muster_store::pool::{self, Pool};
+use muster_store::pool;
 use prometheus::TEXT_FORMAT;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What is looked at.
 #[derive(Debug, Clone)]
 pub struct Health {
-    pub pool: Pool,
+    pub pools: Pools,
     pub metrics: Arc<Metrics>,
     pub leader: watch::Receiver<bool>,
 }
@@ -56,7 +57,7 @@ async fn alive(State(health): State<Health>) -> Response {
 
 /// `GET /readyz`: the database answers too. Whoever waits to lead is as ready as who leads, or no deployment could go from one to the other.
 async fn ready(State(health): State<Health>) -> Response {
-    match tokio::time::timeout(PATIENCE, pool::ping(&health.pool)).await {
+    match tokio::time::timeout(PATIENCE, pool::ping(&health.pools.own)).await {
         Ok(Ok(())) if *health.leader.borrow() => "ready, leading\n".into_response(),
         Ok(Ok(())) => "ready, waiting to lead\n".into_response(),
         Ok(Err(_)) | Err(_) => {
@@ -68,10 +69,11 @@ async fn ready(State(health): State<Health>) -> Response {
 
 /// `GET /metrics`.
 async fn show(State(health): State<Health>) -> Response {
+    let Pools { own, sessions } = &health.pools;
     let text = health.metrics.text(Present {
         leads: *health.leader.borrow(),
-        connections: health.pool.size(),
-        idle: health.pool.num_idle(),
+        connections: own.size() + sessions.size(),
+        idle: own.num_idle() + sessions.num_idle(),
     });
     ([(CONTENT_TYPE, TEXT_FORMAT)], text).into_response()
 }

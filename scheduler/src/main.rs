@@ -7,21 +7,29 @@ use muster_proto::session::node_sessions_server::NodeSessionsServer;
 use muster_scheduler::config::{Config, Flags};
 use muster_scheduler::health::{self, Health};
 use muster_scheduler::metrics::Metrics;
-use muster_scheduler::session::{Generations, Pulse, Registry, Sessions};
+use muster_scheduler::session::{Pools, Registry, Sessions};
 use muster_scheduler::{forecast, leader, lease, question, retention, round, study, tls, wakes};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
-const CONNECTIONS: u32 = 16;
+/// For rounds, leases, heartbeats, studies and questions.
+const OWN_CONNECTIONS: u32 = 12;
+/// For what nodes report, and what they are told.
+const SESSION_CONNECTIONS: u32 = 12;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     trace();
     let config = Arc::new(Config::read(Flags::parse())?);
-    let pool =
-        muster_store::pool::scheduler(&config.database_url, CONNECTIONS).context("database_url")?;
+    let connections =
+        |most| muster_store::pool::scheduler(&config.database_url, most).context("database_url");
+    let pools = Pools {
+        own: connections(OWN_CONNECTIONS)?,
+        sessions: connections(SESSION_CONNECTIONS)?,
+    };
+    let pool = pools.own.clone();
     let (waker, wakes) = wakes::channel();
     let (leads, leader) = watch::channel(false);
     tokio::spawn(waker.run(pool.clone()));
@@ -29,23 +37,18 @@ async fn main() -> anyhow::Result<()> {
     let registry = Registry::default();
     let metrics = Arc::new(Metrics::default());
     let health = Health {
-        pool: pool.clone(),
+        pools: pools.clone(),
         metrics: Arc::clone(&metrics),
         leader: leader.clone(),
     };
-    let sessions = Sessions {
-        pool: pool.clone(),
-        config: Arc::clone(&config),
-        generations: Generations::follow(
-            pool.clone(),
-            wakes.assignments.clone(),
-            Duration::from_millis(config.heartbeat_ms),
-        ),
-        pulse: Pulse::keep(pool.clone()),
-        registry: registry.clone(),
-        leader: leader.clone(),
-        metrics: Arc::clone(&metrics),
-    };
+    let sessions = Sessions::new(
+        &pools,
+        Arc::clone(&config),
+        &wakes,
+        registry.clone(),
+        leader.clone(),
+        Arc::clone(&metrics),
+    );
     let lead = tokio::spawn({
         let (pool, config) = (pool.clone(), Arc::clone(&config));
         async move { lead(&pool, &config, &wakes, leader, &registry, &metrics).await }

@@ -4,6 +4,8 @@ mod support;
 
 use muster_scheduler::health::{self, Health};
 use muster_scheduler::metrics::Metrics;
+use muster_scheduler::session::Pools;
+use muster_store::pool::Pool;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,6 +17,13 @@ use tokio::sync::watch;
 
 const LEASE_MS: u64 = 30_000;
 const STEP: Duration = Duration::from_millis(50);
+
+fn of_one(pool: &Pool) -> Pools {
+    Pools {
+        own: pool.clone(),
+        sessions: pool.clone(),
+    }
+}
 
 async fn answering(health: Health) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -68,7 +77,7 @@ async fn the_leader_tells_its_rounds_its_sessions_and_its_queue() {
     let store = Store::new().await;
     let mut shell = Shell::start(&store, LEASE_MS).await;
     let address = answering(Health {
-        pool: store.pool.clone(),
+        pools: of_one(&store.pool),
         metrics: Arc::clone(&shell.metrics),
         leader: shell.leads.clone(),
     })
@@ -116,7 +125,7 @@ async fn who_waits_to_lead_is_ready_and_who_has_no_database_is_not() {
     let store = Store::new().await;
     let (_leads, leader) = watch::channel(false);
     let health = Health {
-        pool: store.pool.clone(),
+        pools: of_one(&store.pool),
         metrics: Arc::new(Metrics::default()),
         leader: leader.clone(),
     };
@@ -126,7 +135,11 @@ async fn who_waits_to_lead_is_ready_and_who_has_no_database_is_not() {
     assert_eq!(metrics(address).await["muster_scheduler_leading"], 0.0);
     let nowhere = "postgres://muster_scheduler:x@127.0.0.1:1/muster";
     let pool = muster_store::pool::scheduler(nowhere, 1).expect("an address");
-    let address = answering(Health { pool, ..health }).await;
+    let address = answering(Health {
+        pools: of_one(&pool),
+        ..health
+    })
+    .await;
     assert_eq!(get(address, "/readyz").await.0, 503);
     // A restart would not bring the database back.
     assert_eq!(get(address, "/healthz").await.0, 200);

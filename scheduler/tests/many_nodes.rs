@@ -6,11 +6,11 @@ mod support;
 use muster_proto::session::to_node::Message as To;
 use muster_store::wake::{self, Channel};
 use std::time::Duration;
-use support::{Node, PATIENCE, Shell, Store, TOKEN};
+use support::{CONNECTIONS, Node, PATIENCE, Shell, Store, TOKEN};
 
 const LEASE_MS: u64 = 30_000;
-/// More than the pool of [`Store`] has connections, which are eight.
-const NODES: usize = 24;
+/// More than there are connections.
+const NODES: usize = 3 * CONNECTIONS as usize;
 /// Of heartbeats, of the reader of generations, of rounds and of the watch over leases.
 const WAITING: i64 = 4;
 
@@ -53,6 +53,25 @@ async fn sessions_of_many_nodes_leave_connections_to_others() -> anyhow::Result<
     for node in &mut nodes {
         until_acknowledged(node).await?;
     }
+    Ok(())
+}
+
+/// As when all nodes report at one time, and what they report waits for the rows of jobs.
+#[tokio::test]
+async fn a_heartbeat_waits_for_no_report_of_others() -> anyhow::Result<()> {
+    let store = Store::new().await;
+    let mut shell = Shell::start(&store, LEASE_MS).await;
+    shell.until_it_leads().await;
+    let mut node = Node::dial(shell.address, "node-1", TOKEN, 1)
+        .await
+        .expect("welcome");
+    node.assignment(|_| true).await;
+    let mut held = Vec::new();
+    for _ in 0..CONNECTIONS {
+        held.push(muster_store::pool::begin(&shell.sessions_pool).await?);
+    }
+    node.heartbeat().await;
+    until_acknowledged(&mut node).await?;
     Ok(())
 }
 

@@ -7,15 +7,15 @@ mod generations;
 mod pulse;
 mod registry;
 
-pub use generations::Generations;
-pub use pulse::{Missed, Pulse};
 pub use registry::Registry;
 
 use crate::clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::retry;
+use crate::wakes::Wakes;
 use decode::DecodeError;
+use generations::Generations;
 use muster_model::fault::NodeFault;
 use muster_model::id::{NodeId, TaskId};
 use muster_model::node::Capacity;
@@ -27,6 +27,7 @@ use muster_proto::session::node_sessions_server::NodeSessions;
 use muster_proto::session::to_node::Message as To;
 use muster_store::StoreError;
 use muster_store::pool::Pool;
+use pulse::{Missed, Pulse};
 use std::pin::Pin;
 use std::sync::Arc;
 use time::OffsetDateTime;
@@ -44,14 +45,15 @@ const USAGE_MS: u64 = 2_000;
 /// The gRPC service.
 #[derive(Debug, Clone)]
 pub struct Sessions {
-    pub pool: Pool,
-    pub config: Arc<Config>,
-    pub generations: Generations,
-    pub pulse: Pulse,
-    pub registry: Registry,
+    /// Of the sessions alone: what many nodes have to tell at one time waits for connections without rounds and leases waiting behind it.
+    pool: Pool,
+    config: Arc<Config>,
+    generations: Generations,
+    pulse: Pulse,
+    registry: Registry,
     /// Whether this process is the leader; others refuse sessions, so that a node looks further.
-    pub leader: watch::Receiver<bool>,
-    pub metrics: Arc<Metrics>,
+    leader: watch::Receiver<bool>,
+    metrics: Arc<Metrics>,
 }
 
 type Outbox = mpsc::Sender<Result<proto::ToNode, Status>>;
@@ -121,7 +123,38 @@ impl NodeSessions for Sessions {
     }
 }
 
+/// Connections to Postgres.
+#[derive(Debug, Clone)]
+pub struct Pools {
+    /// What keeps nodes and jobs going, however much sessions have to tell.
+    pub own: Pool,
+    pub sessions: Pool,
+}
+
 impl Sessions {
+    /// Needs a tokio runtime.
+    #[must_use]
+    pub fn new(
+        pools: &Pools,
+        config: Arc<Config>,
+        wakes: &Wakes,
+        registry: Registry,
+        leader: watch::Receiver<bool>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let heartbeat = std::time::Duration::from_millis(config.heartbeat_ms);
+        let assignments = wakes.assignments.clone();
+        Self {
+            pool: pools.sessions.clone(),
+            generations: Generations::follow(pools.own.clone(), assignments, heartbeat),
+            pulse: Pulse::keep(pools.own.clone()),
+            config,
+            registry,
+            leader,
+            metrics,
+        }
+    }
+
     fn admit(&self, hello: &proto::Hello) -> Result<Capacity, Status> {
         if !same_secret(
             hello.join_token.as_bytes(),

@@ -19,7 +19,7 @@ use muster_proto::session::node_sessions_server::NodeSessionsServer;
 use muster_proto::session::to_node::Message as To;
 use muster_scheduler::config::Config;
 use muster_scheduler::metrics::Metrics;
-use muster_scheduler::session::{Generations, Pulse, Registry, Sessions};
+use muster_scheduler::session::{Pools, Registry, Sessions};
 use muster_scheduler::{clock, leader, lease, round, wakes};
 use muster_store::pool::Pool;
 use muster_store::question::Open;
@@ -33,12 +33,16 @@ use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 
 pub const TOKEN: &str = "a-join-token-for-tests";
 pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Of each pool.
+pub const CONNECTIONS: u32 = 8;
 
 /// One scheduler: rounds, leases and sessions, as `main` runs them.
 pub struct Shell {
     pub address: SocketAddr,
     pub leads: watch::Receiver<bool>,
     pub metrics: Arc<Metrics>,
+    /// Connections of the sessions alone.
+    pub sessions_pool: Pool,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
@@ -246,19 +250,22 @@ impl Shell {
         let (leads_sender, leads) = watch::channel(false);
         let registry = Registry::default();
         let metrics = Arc::new(Metrics::default());
-        let sessions = Sessions {
-            pool: store.pool.clone(),
-            config: Arc::clone(&config),
-            generations: Generations::follow(
-                store.pool.clone(),
-                wakes.assignments.clone(),
-                Duration::from_millis(config.heartbeat_ms),
-            ),
-            pulse: Pulse::keep(store.pool.clone()),
-            registry: registry.clone(),
-            leader: leads.clone(),
-            metrics: Arc::clone(&metrics),
+        let connections = |most| {
+            muster_store::pool::scheduler(&store.database.scheduler_url, most).expect("an address")
         };
+        let pools = Pools {
+            own: connections(CONNECTIONS),
+            sessions: connections(CONNECTIONS),
+        };
+        let sessions = Sessions::new(
+            &pools,
+            Arc::clone(&config),
+            &wakes,
+            registry.clone(),
+            leads.clone(),
+            Arc::clone(&metrics),
+        );
+        let sessions_pool = pools.sessions.clone();
         let serve = tonic::transport::Server::builder()
             .add_service(NodeSessionsServer::new(sessions))
             .serve_with_incoming(TcpListenerStream::new(listener));
@@ -267,7 +274,7 @@ impl Shell {
             tokio::spawn(leader::campaign(config.database_url.clone(), leads_sender)),
             tokio::spawn(async move { serve.await.expect("it serves") }),
             tokio::spawn({
-                let (pool, leads) = (store.pool.clone(), leads.clone());
+                let (pool, leads) = (pools.own, leads.clone());
                 let metrics = Arc::clone(&metrics);
                 async move {
                     let mut led = leads.clone();
@@ -286,6 +293,7 @@ impl Shell {
             address,
             leads,
             metrics,
+            sessions_pool,
             tasks,
         }
     }
