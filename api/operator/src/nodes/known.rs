@@ -37,7 +37,14 @@ impl Known {
         Ok(list.nodes.values().cloned().collect())
     }
 
-    /// It has changed.
+    /// It has become this. All others stay as they were listed: a list anew for each node that is told of would be read as often as there are
+    /// nodes when an operator starts.
+    pub async fn learn(&self, node: NodeView) {
+        let mut list = self.list.lock().await;
+        list.nodes.insert(node.name.clone(), node);
+    }
+
+    /// What it has become is not known.
     pub async fn forget(&self) {
         self.list.lock().await.until = None;
     }

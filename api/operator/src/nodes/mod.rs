@@ -212,11 +212,18 @@ impl Follower {
         }
         tracing::info!(node.name = view.name, ?notice, "told");
         let client = self.context.tenants.admin()?;
-        let told = client.notice(&view.name, &notice).await;
-        self.known.forget().await;
-        told.map(|_| ()).map_err(Error::muster(
-            "what Kubernetes says of a node was not taken",
-        ))
+        match client.notice(&view.name, &notice).await {
+            Ok(told) => {
+                self.known.learn(told).await;
+                Ok(())
+            }
+            Err(error) => {
+                self.known.forget().await;
+                Err(Error::muster(
+                    "what Kubernetes says of a node was not taken",
+                )(error))
+            }
+        }
     }
 
     /// Cordons what an administrator has drained in Muster, and ends that cordon with the drain.
