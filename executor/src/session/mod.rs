@@ -101,6 +101,8 @@ struct Pulse {
     sent: VecDeque<(u64, u64)>,
     /// Sending time of the newest acknowledged one.
     acknowledged_ms: u64,
+    /// When the scheduler was heard last: by its Welcome, or an acknowledgement.
+    heard_ms: u64,
 }
 
 impl Dialer {
@@ -162,7 +164,7 @@ impl Dialer {
             "in session"
         );
         // The Hello counts as a heartbeat, so there is a lease before the first task.
-        let pulse = Pulse::new(&welcome, hello_ms);
+        let pulse = Pulse::new(&welcome, hello_ms, clock::boottime_ms());
         self.known.metrics.connected();
         self.known.health.restart();
         self.known.meter.ask(welcome.usage_ms);
@@ -201,7 +203,7 @@ impl Dialer {
     fn take(&self, message: to_node::Message, pulse: &mut Pulse) {
         match message {
             to_node::Message::HeartbeatAck(ack) => {
-                if pulse.acknowledge(ack.number) {
+                if pulse.acknowledge(ack.number, clock::boottime_ms()) {
                     self.known.health.acknowledge(ack.number);
                     self.grant(pulse);
                 }
@@ -293,13 +295,14 @@ impl Dialer {
 }
 
 impl Pulse {
-    fn new(welcome: &Welcome, hello_ms: u64) -> Self {
+    fn new(welcome: &Welcome, hello_ms: u64, welcome_ms: u64) -> Self {
         Self {
             lease_ms: welcome.lease_ms,
             heartbeat_ms: welcome.heartbeat_ms.max(1),
             number: 0,
             sent: VecDeque::new(),
             acknowledged_ms: hello_ms,
+            heard_ms: welcome_ms,
         }
     }
 
@@ -314,7 +317,7 @@ impl Pulse {
     }
 
     /// Whether it was one that is waited for.
-    fn acknowledge(&mut self, number: u64) -> bool {
+    fn acknowledge(&mut self, number: u64, now_ms: u64) -> bool {
         let mut is_newer = false;
         while let Some((sent, sent_ms)) = self
             .sent
@@ -325,16 +328,18 @@ impl Pulse {
             self.sent.pop_front();
             if sent == number {
                 self.acknowledged_ms = sent_ms;
+                self.heard_ms = now_ms;
                 is_newer = true;
             }
         }
         is_newer
     }
 
-    /// A session without answers for half of the lease is given up, so that a new one can save the rest.
+    /// A session without answers for half of the lease is given up, so that a new one can save the rest. It counts from when an answer came, not
+    /// from when it was asked for as the lease does: one that answers late is as late in a new session, and busier with every one.
     fn is_silent(&self, now_ms: u64) -> bool {
         let patience_ms = (self.lease_ms / 2).max(self.heartbeat_ms * 2);
-        now_ms.saturating_sub(self.acknowledged_ms) > patience_ms
+        now_ms.saturating_sub(self.heard_ms) > patience_ms
     }
 }
 
@@ -390,20 +395,42 @@ mod tests {
             heartbeat_ms: 100,
             usage_ms: 0,
         };
-        let mut pulse = Pulse::new(&welcome, 50);
+        let mut pulse = Pulse::new(&welcome, 50, 60);
         assert_eq!(pulse.acknowledged_ms, 50, "the Hello counts");
         for now_ms in [100, 200, 300] {
             pulse.beat(now_ms);
         }
-        assert!(pulse.acknowledge(2));
+        assert!(pulse.acknowledge(2, 310));
         assert_eq!(pulse.acknowledged_ms, 200);
-        assert!(!pulse.acknowledge(1), "an older one takes nothing away");
         assert!(
-            !pulse.acknowledge(9),
+            !pulse.acknowledge(1, 320),
+            "an older one takes nothing away"
+        );
+        assert!(
+            !pulse.acknowledge(9, 330),
             "one that was never sent extends nothing"
         );
         assert_eq!(pulse.acknowledged_ms, 200);
-        assert!(!pulse.is_silent(700));
-        assert!(pulse.is_silent(701));
+        assert!(!pulse.is_silent(810));
+        assert!(pulse.is_silent(811));
+    }
+
+    #[test]
+    fn a_scheduler_that_answers_late_keeps_its_session_as_long_as_it_answers() {
+        let welcome = Welcome {
+            node_id: String::new(),
+            lease_ms: 1_000,
+            heartbeat_ms: 100,
+            usage_ms: 0,
+        };
+        // Nearly half of the lease has gone by with the Hello.
+        let mut pulse = Pulse::new(&welcome, 0, 450);
+        pulse.beat(450);
+        pulse.beat(550);
+        assert!(!pulse.is_silent(900), "it was asked 450 ms ago");
+        assert!(pulse.acknowledge(1, 930));
+        assert_eq!(pulse.acknowledged_ms, 450);
+        assert!(!pulse.is_silent(1_400));
+        assert!(pulse.is_silent(1_431));
     }
 }
