@@ -102,6 +102,7 @@ impl Pods {
         let server = Server {
             api,
             selector: template.selector(),
+            node: template.node.clone(),
             own: config.pod_name.clone(),
             mirror: Arc::clone(&mirror),
         };

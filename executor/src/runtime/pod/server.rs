@@ -35,6 +35,8 @@ pub struct Server {
     pub api: Api<Pod>,
     /// Of this executor's pods.
     pub selector: String,
+    /// The node that they are bound to, by its name in Kubernetes.
+    pub node: String,
     /// The executor's own pod, with whose owner tasks' pods go away.
     pub own: Option<String>,
     pub mirror: Arc<Mirror>,
@@ -44,7 +46,11 @@ impl Server {
     /// Runs until the process ends.
     pub async fn serve(self) {
         tokio::join!(
-            watch(self.api.clone(), &self.selector, &self.mirror),
+            watch(
+                self.api.clone(),
+                watched(&self.selector, &self.node),
+                &self.mirror
+            ),
             self.work()
         );
     }
@@ -124,8 +130,15 @@ impl Server {
     }
 }
 
-async fn watch(api: Api<Pod>, selector: &str, mirror: &Mirror) {
-    let config = watcher::Config::default().labels(selector);
+/// Labels would do. But the server knows of a pod's node alone without looking at every watch there is whom to tell: by labels, each change of a
+/// pod is held against the watches of all executors.
+fn watched(selector: &str, node: &str) -> watcher::Config {
+    watcher::Config::default()
+        .labels(selector)
+        .fields(&format!("spec.nodeName={node}"))
+}
+
+async fn watch(api: Api<Pod>, config: watcher::Config, mirror: &Mirror) {
     let mut listed = BTreeMap::new();
     let events = watcher::watcher(api, config).default_backoff();
     let mut events = std::pin::pin!(events.inspect_err(|error| {
@@ -367,6 +380,7 @@ mod tests {
         Server {
             api: Api::namespaced(client, "default"),
             selector: String::new(),
+            node: String::new(),
             own: None,
             mirror: Arc::default(),
         }
