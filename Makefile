@@ -2,7 +2,7 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-ask bench-studies bench-kills story-kubernetes story-upgrade lint fmt openapi
+.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-ask bench-studies bench-kills story-kubernetes story-scale story-upgrade lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -83,6 +83,12 @@ story-kubernetes: ## 200 jobs by kubectl while the operator is killed, its conne
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && MUSTER_HELM=$$(scripts/ensure-helm) && MUSTER_KUBERNETES=$$(scripts/ensure-kubernetes) && \
 	export MUSTER_POSTGRES_BIN MUSTER_HELM MUSTER_KUBERNETES && cargo build --locked --workspace --bins && \
 	cargo nextest run --locked -p muster-e2e --test kubernetes_chaos --run-ignored only --no-capture
+
+story-scale: ## 200 machines of Kubernetes with 1,600 GPUs that come and go under 200 jobs by kubectl: what it takes, and how soon each change is shown
+	@scripts/ensure-toolchain
+	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && MUSTER_HELM=$$(scripts/ensure-helm) && MUSTER_KUBERNETES=$$(scripts/ensure-kubernetes) && \
+	export MUSTER_POSTGRES_BIN MUSTER_HELM MUSTER_KUBERNETES && cargo build --locked --workspace --bins && \
+	cargo nextest run --locked -p muster-e2e --test kubernetes_scale --run-ignored only --no-capture
 
 # Before the newest migration: without one there would be nothing to upgrade.
 story-upgrade: FROM ?= $(shell git log -1 --diff-filter=A --format=%h -- migrations)~1

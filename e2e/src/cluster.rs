@@ -43,6 +43,8 @@ pub struct Cluster {
     client: Option<Client>,
     bucket: Option<Bucket>,
     pods: Option<Carriers>,
+    /// Of every daemon, over those above.
+    settings: Vec<(&'static str, String)>,
 }
 
 /// An object store that checkpoints are kept in, instead of the data folder.
@@ -162,6 +164,7 @@ impl Cluster {
             client: None,
             bucket,
             pods: None,
+            settings: Vec::new(),
         }
     }
 
@@ -170,7 +173,16 @@ impl Cluster {
     /// # Panics
     /// When it does not come up; the logs are printed.
     pub async fn start_pods(options: Options) -> Self {
+        Self::start_pods_with(options, Vec::new()).await
+    }
+
+    /// As [`Self::start_pods`], with these in the environment of every daemon.
+    ///
+    /// # Panics
+    /// When it does not come up; the logs are printed.
+    pub async fn start_pods_with(options: Options, settings: Vec<(&'static str, String)>) -> Self {
         let mut cluster = Self::new(options, CALM_LEASE_MS, 0, None);
+        cluster.settings = settings;
         cluster.carry_in_pods().await;
         cluster.up_again().await;
         cluster
@@ -258,6 +270,7 @@ impl Cluster {
             .env("MUSTER_SCHEDULER_GRACE_MS", "5000")
             .env("MUSTER_SCHEDULER_QUANTUM_MS", self.quantum_ms.to_string())
             .env("MUSTER_SCHEDULER_PACKING", self.packs.to_string())
+            .envs(self.settings.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("the same log"))
             .stderr(log)

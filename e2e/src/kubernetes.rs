@@ -7,11 +7,13 @@ mod line;
 mod operator;
 mod roles;
 mod server;
+mod shown;
 mod stage;
 
 pub use history::{History, Mark, Seen};
 pub use line::Line;
 pub use operator::Operator;
+pub use shown::Lateness;
 pub use stage::{Stage, condition, sleeper};
 
 use crate::cluster::{PATIENCE, free_port, program};

@@ -4,9 +4,11 @@
 
 pub mod clock;
 pub mod cluster;
+pub mod fleet;
 pub mod kubelet;
 pub mod kubernetes;
 pub mod pods;
 pub mod processes;
 pub mod story;
 pub mod study;
+pub mod usage;

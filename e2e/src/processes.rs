@@ -24,6 +24,15 @@ pub fn of(folder: &Path) -> Vec<Process> {
         .collect()
 }
 
+/// Those that it has started and that live. Some, as Postgres' own, write over what they were started with, so they name no folder.
+#[must_use]
+pub fn children(parent: i32) -> Vec<Process> {
+    let path = format!("/proc/{parent}/task/{parent}/children");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let pids = text.split_ascii_whitespace();
+    pids.filter_map(|pid| read(pid.parse().ok()?)).collect()
+}
+
 impl Process {
     /// # Panics
     /// When it may not be signalled.

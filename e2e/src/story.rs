@@ -1,8 +1,9 @@
 //! What every story looks at when it is over: promises that hold however the job got there.
 
 use crate::cluster::Cluster;
+use muster_client::JobQuery;
 use muster_model::id::JobId;
-use muster_model::view::TaskView;
+use muster_model::view::{JobView, TaskView};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -34,6 +35,26 @@ stop: {{ steps: {steps} }}
 
 /// Steps between checkpoints of [`document`].
 pub const CHECKPOINT_EVERY: u64 = 50;
+
+/// All jobs that there are.
+///
+/// # Panics
+/// When they cannot be listed.
+pub async fn jobs(cluster: &Cluster) -> Vec<JobView> {
+    let mut jobs = Vec::new();
+    let mut query = JobQuery {
+        limit: Some(500),
+        ..JobQuery::default()
+    };
+    loop {
+        let page = cluster.client().jobs(&query).await.expect("jobs");
+        jobs.extend(page.items);
+        if page.next.is_none() {
+            return jobs;
+        }
+        query.after = page.next;
+    }
+}
 
 /// No GPU slot was ever held by two tasks at once.
 ///

@@ -1,15 +1,12 @@
 //! Two hundred jobs by kubectl on a real API server and a real Muster: whatever breaks, and how soon each change is shown.
 
 use muster_e2e::cluster::{Options, PATIENCE};
-use muster_e2e::kubernetes::{History, Seen, Stage, sleeper};
-use muster_model::event::Event;
-use muster_model::job::JobPhase;
-use muster_model::view::EventView;
+use muster_e2e::kubernetes::{History, Lateness, Seen, Stage, sleeper};
+use muster_e2e::story;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
-use time::OffsetDateTime;
 
 const STEP: Duration = Duration::from_millis(200);
 const NODES: Options = Options { nodes: 2, slots: 8 };
@@ -87,7 +84,7 @@ async fn whatever_breaks_each_object_is_submitted_once_and_none_is_lost() {
         stage.until_phase(&format!("job-{number}"), phase).await;
     }
     let mut uids = BTreeSet::new();
-    let jobs = stage.jobs().await;
+    let jobs = story::jobs(&stage.cluster).await;
     for job in &jobs {
         let uid = job
             .labels
@@ -139,67 +136,16 @@ async fn kubectl_shows_each_change_soon_and_never_an_older_one_after_it() {
         tokio::time::sleep(STEP).await;
         waited += STEP;
     }
-    let mut late_ms = Vec::new();
-    for job in stage.jobs().await {
-        let seen: Vec<Seen> = shown
-            .all()
-            .into_iter()
-            .filter(|seen| seen.name == job.name && seen.status["phase"].is_string())
-            .collect();
-        let changes = phases(&stage.cluster.history(job.id).await);
-        let places = places(&changes, &seen);
-        assert!(
-            places.is_sorted(),
-            "{}: {changes:?} shown as {seen:?}",
-            job.name
-        );
-        for (at, (when, _)) in changes.iter().enumerate() {
-            let first = places.iter().position(|place| *place >= at);
-            let first = first.expect("the last one is shown");
-            late_ms.push((seen[first].at - *when).whole_milliseconds());
-        }
+    let all = shown.all();
+    let mut late = Lateness::default();
+    for job in story::jobs(&stage.cluster).await {
+        let seen = all.iter().filter(|seen| seen.name == job.name);
+        let seen: Vec<Seen> = seen.cloned().collect();
+        late.add(&job.name, &stage.cluster.history(job.id).await, &seen);
     }
-    late_ms.sort_unstable();
-    let share = |percent: usize| late_ms[(late_ms.len() - 1) * percent / 100];
-    let within = late_ms.partition_point(|late| *late <= 2_000);
-    eprintln!(
-        "{} changes of {JOBS} jobs: shown after {} ms in the middle, {} ms at the 99th percentile, {} ms at most; {within} within two seconds",
-        late_ms.len(),
-        share(50),
-        share(99),
-        share(100)
-    );
+    eprintln!("{JOBS} jobs: {late}");
     stage.operator.kill();
     stage.cluster.down();
-}
-
-/// When the job came into which phase.
-fn phases(history: &[EventView]) -> Vec<(OffsetDateTime, JobPhase)> {
-    let changes = history.iter().filter_map(|entry| match &entry.event {
-        Event::JobSubmitted { .. } => Some((entry.at, JobPhase::Queued)),
-        Event::JobStateChanged { state, .. } => Some((entry.at, state.phase())),
-        _ => None,
-    });
-    changes.collect()
-}
-
-/// Which of the changes each status shows: the first of its phase that is no older than what was shown before it.
-fn places(changes: &[(OffsetDateTime, JobPhase)], seen: &[Seen]) -> Vec<usize> {
-    let mut places: Vec<usize> = Vec::new();
-    for one in seen {
-        let from = places.last().copied().unwrap_or(0);
-        let shown = one.status["phase"].as_str().unwrap_or_default();
-        let of_phase =
-            |(_, phase): &(OffsetDateTime, JobPhase)| shown.eq_ignore_ascii_case(phase.as_str());
-        let later = changes[from..]
-            .iter()
-            .position(of_phase)
-            .map(|at| from + at);
-        // One that comes only earlier makes the places unsorted.
-        let place = later.or_else(|| changes.iter().position(of_phase));
-        places.push(place.unwrap_or_else(|| panic!("{one:?} is in no history: {changes:?}")));
-    }
-    places
 }
 
 fn meddle(stage: &Stage, number: u64) {

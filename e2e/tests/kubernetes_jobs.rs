@@ -2,6 +2,7 @@
 
 use muster_e2e::cluster::{Options, PATIENCE};
 use muster_e2e::kubernetes::{History, Stage, condition, sleeper, text};
+use muster_e2e::story;
 use muster_model::event::Event;
 use muster_model::job::JobPhase;
 use serde_json::Value;
@@ -91,7 +92,7 @@ async fn waits_with_a_reason(stage: &Stage, jobs: &History) {
         .kubernetes
         .says(&["delete", "mj", "big", "--wait=false"]);
     jobs.until_gone("big", since).await;
-    let all = stage.jobs().await;
+    let all = story::jobs(&stage.cluster).await;
     let job = all
         .iter()
         .find(|job| job.name == "big")

@@ -2,7 +2,6 @@
 
 use super::{Kubernetes, Line, Operator};
 use crate::cluster::{Cluster, Options, PATIENCE};
-use muster_model::view::JobView;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -92,22 +91,6 @@ impl Stage {
     pub async fn until_phase(&self, name: &str, phase: &str) -> Value {
         self.until("mj", name, |status| status["phase"] == phase)
             .await
-    }
-
-    pub async fn jobs(&self) -> Vec<JobView> {
-        let mut jobs = Vec::new();
-        let mut query = muster_client::JobQuery {
-            limit: Some(500),
-            ..muster_client::JobQuery::default()
-        };
-        loop {
-            let page = self.cluster.client().jobs(&query).await.expect("jobs");
-            jobs.extend(page.items);
-            if page.next.is_none() {
-                return jobs;
-            }
-            query.after = page.next;
-        }
     }
 
     pub fn patch(&self, name: &str, patch: &str, further: &[&str]) {

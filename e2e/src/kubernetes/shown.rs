@@ -1,0 +1,80 @@
+//! What kubectl's watch has shown of jobs, held against the jobs' own histories: nothing older after something newer, and how late it was.
+
+use super::Seen;
+use muster_model::event::Event;
+use muster_model::job::JobPhase;
+use muster_model::view::EventView;
+use std::fmt;
+use time::OffsetDateTime;
+
+/// How late changes of phases were shown, in milliseconds and in order.
+#[derive(Debug, Default)]
+pub struct Lateness(Vec<i128>);
+
+impl Lateness {
+    /// Adds one job's changes. `seen` is what was shown of it, in order.
+    ///
+    /// # Panics
+    /// When an older phase was shown after a newer one, or the last one never.
+    pub fn add(&mut self, name: &str, history: &[EventView], seen: &[Seen]) {
+        let has_phase = |seen: &&Seen| seen.status["phase"].is_string();
+        let seen: Vec<&Seen> = seen.iter().filter(has_phase).collect();
+        let changes = phases(history);
+        let places = places(&changes, &seen);
+        assert!(places.is_sorted(), "{name}: {changes:?} shown as {seen:?}");
+        for (at, (when, _)) in changes.iter().enumerate() {
+            let first = places.iter().position(|place| *place >= at);
+            let first = first.expect("the last one is shown");
+            self.0.push((seen[first].at - *when).whole_milliseconds());
+        }
+        self.0.sort_unstable();
+    }
+
+    fn share(&self, percent: usize) -> i128 {
+        let last = self.0.len().saturating_sub(1);
+        self.0.get(last * percent / 100).copied().unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Lateness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} changes: shown after {} ms in the middle, {} ms at the 99th percentile, {} ms at most; {} within two seconds",
+            self.0.len(),
+            self.share(50),
+            self.share(99),
+            self.share(100),
+            self.0.partition_point(|late| *late <= 2_000)
+        )
+    }
+}
+
+/// When the job came into which phase.
+fn phases(history: &[EventView]) -> Vec<(OffsetDateTime, JobPhase)> {
+    let changes = history.iter().filter_map(|entry| match &entry.event {
+        Event::JobSubmitted { .. } => Some((entry.at, JobPhase::Queued)),
+        Event::JobStateChanged { state, .. } => Some((entry.at, state.phase())),
+        _ => None,
+    });
+    changes.collect()
+}
+
+/// Which of the changes each status shows: the first of its phase that is no older than what was shown before it.
+fn places(changes: &[(OffsetDateTime, JobPhase)], seen: &[&Seen]) -> Vec<usize> {
+    let mut places: Vec<usize> = Vec::new();
+    for one in seen {
+        let from = places.last().copied().unwrap_or(0);
+        let shown = one.status["phase"].as_str().unwrap_or_default();
+        let of_phase =
+            |(_, phase): &(OffsetDateTime, JobPhase)| shown.eq_ignore_ascii_case(phase.as_str());
+        let later = changes[from..]
+            .iter()
+            .position(of_phase)
+            .map(|at| from + at);
+        // One that comes only earlier makes the places unsorted.
+        let place = later.or_else(|| changes.iter().position(of_phase));
+        places.push(place.unwrap_or_else(|| panic!("{one:?} is in no history: {changes:?}")));
+    }
+    places
+}
