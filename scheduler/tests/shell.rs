@@ -10,8 +10,11 @@ use muster_model::job::JobPhase;
 use muster_model::question::{Answer, Question};
 use muster_model::task::{Outcome, Role};
 use muster_model::wait::Wait;
-use muster_scheduler::{forecast, question};
+use muster_proto::session::to_node::Message as To;
+use muster_scheduler::{clock, forecast, question};
 use muster_sim::replay::{Recorded, replay};
+use muster_store::pool;
+use std::time::Duration;
 use support::{Node, Shell, Store, TOKEN};
 
 const LEASE_MS: u64 = 30_000;
@@ -200,6 +203,38 @@ async fn a_silent_node_is_lost_and_its_job_waits_again() {
             job.state.phase() == JobPhase::Running && job.revision == 2
         })
         .await;
+}
+
+/// As when the scheduler's clock steps forward: all nodes count as lost, and their executors speak all the while.
+#[tokio::test]
+async fn a_node_that_counts_as_lost_while_it_speaks_is_told_to_dial_in_anew() {
+    let store = Store::new().await;
+    let mut shell = Shell::start(&store, LEASE_MS).await;
+    shell.until_it_leads().await;
+    let mut node = Node::dial(shell.address, "node-1", TOKEN, 1)
+        .await
+        .expect("welcome");
+    let mut tx = pool::begin(&store.pool).await.expect("a transaction");
+    let tomorrow = clock::now() + Duration::from_secs(86_400);
+    let lost = muster_store::node::lost(&mut tx, tomorrow, Duration::from_secs(1)).await;
+    assert_eq!(lost.expect("marked").len(), 1);
+    tx.commit().await.expect("committed");
+
+    node.heartbeat().await;
+    let ended = loop {
+        match node.next().await {
+            Ok(To::HeartbeatAck(_)) => panic!("its lease is renewed, and nothing is given to it"),
+            Ok(_) => {}
+            Err(ended) => break ended,
+        }
+    };
+    assert_eq!(ended.code(), tonic::Code::Aborted, "{ended}");
+    let mut node = Node::dial(shell.address, "node-1", TOKEN, 1)
+        .await
+        .expect("welcome");
+    let job = store.submit((1, 1)).await;
+    node.assignment(|tasks| tasks.len() == 2).await;
+    assert_eq!(store.job(job).await.state.phase(), JobPhase::Starting);
 }
 
 #[tokio::test]
