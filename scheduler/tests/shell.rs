@@ -7,6 +7,7 @@ use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::job::JobPhase;
+use muster_model::progress::Sample;
 use muster_model::question::{Answer, Question};
 use muster_model::task::{Outcome, Role};
 use muster_model::wait::Wait;
@@ -15,7 +16,7 @@ use muster_scheduler::{clock, forecast, question};
 use muster_sim::replay::{Recorded, replay};
 use muster_store::pool;
 use std::time::Duration;
-use support::{Node, Shell, Store, TOKEN};
+use support::{Assigned, Node, Shell, Store, TOKEN, sample};
 
 const LEASE_MS: u64 = 30_000;
 
@@ -235,6 +236,64 @@ async fn a_node_that_counts_as_lost_while_it_speaks_is_told_to_dial_in_anew() {
     let job = store.submit((1, 1)).await;
     node.assignment(|tasks| tasks.len() == 2).await;
     assert_eq!(store.job(job).await.state.phase(), JobPhase::Starting);
+}
+
+/// Whatever stands in `events.jsonl` and `exit.json`, to which programs have access.
+#[tokio::test]
+async fn nothing_that_a_program_can_write_stops_what_its_node_reports() {
+    let store = Store::new().await;
+    let mut shell = Shell::start(&store, LEASE_MS).await;
+    shell.until_it_leads().await;
+    let mut node = Node::dial(shell.address, "node-1", TOKEN, 1)
+        .await
+        .expect("welcome");
+    let job = store.submit((1, 1)).await;
+    let tasks = node.assignment(|tasks| tasks.len() == 2).await;
+    for task in &tasks {
+        node.report(task, &Observed::Running, 0, &[]).await;
+        node.acknowledged().await;
+    }
+    let is_chief = |task: &&Assigned| task.launch.role == Role::Worker { rank: 0 };
+    let chief = tasks.iter().find(is_chief).expect("a chief");
+    let fast = |steps_per_s: f64, gain: f64| Sample {
+        steps_per_s,
+        gain: Some(gain),
+        ..sample()
+    };
+    let many = |workers: u32, ps_shards: u32| Sample {
+        workers,
+        ps_shards,
+        ..sample()
+    };
+    let samples = [
+        sample(),
+        many(3_000_000_000, 0),
+        many(1, 1 << 31),
+        fast(1.7, 1e-308),
+        fast(1.7, 1e-308),
+        fast(1e30, 1e-308),
+        sample(),
+    ];
+    for (number, sample) in (0..).zip(samples) {
+        let told = [TaskReport::Progress { sample }];
+        node.report(chief, &Observed::Running, number, &told).await;
+        node.acknowledged().await;
+    }
+    let mut tx = pool::begin(&store.pool).await.expect("a transaction");
+    let speeds = muster_store::progress::speeds_of(&mut tx, job).await;
+    assert_eq!(speeds.expect("read"), [((1, 1), sample().steps_per_s)]);
+    drop(tx);
+
+    let outcome = Outcome::Exited {
+        code: 1,
+        said: Some("torn\0off".to_owned()),
+    };
+    node.report(chief, &Observed::Gone { outcome }, 7, &[])
+        .await;
+    node.acknowledged().await;
+    store.until(job, "a failure", |job| job.failures == 1).await;
+    let why = store.last_failure(job).await.expect("it has failed");
+    assert!(why.contains("torn\u{fffd}off"), "{why}");
 }
 
 #[tokio::test]

@@ -1,11 +1,13 @@
 //! Reading a task's report that a user's program may have had a hand in: what Postgres could not keep or add up is found here, before
 //! it stands in the way of everything else that its node reports.
 
-use crate::assignment::TaskReport;
+use crate::assignment::{Observed, TaskReport};
 use serde_json::Value;
 
 /// Largest number of a report, either side of zero: sums over all of a job's samples stay finite.
 pub const LARGEST_NUMBER: f64 = 1e30;
+/// Largest number of tasks: the store has 32 bits with a sign for them.
+const MOST_TASKS: f64 = 2_147_483_647.0;
 /// Largest fraction of an epoch count that still is a whole number of the store when rounded.
 const LARGEST_EPOCH: f64 = 1e15;
 
@@ -29,31 +31,61 @@ impl TaskReport {
     /// [`UnfitReport`], naming the number that is out of range.
     pub fn read(line: &str) -> Result<Self, UnfitReport> {
         let mut value: Value = serde_json::from_str(line)?;
-        fit("", &mut value)?;
-        Ok(serde_json::from_value(value)?)
+        clean(&mut value);
+        fit("", &value)?;
+        let report = serde_json::from_value(value)?;
+        if let Self::Progress { sample } = &report {
+            let updates_per_s = sample.updates_per_s();
+            if updates_per_s.abs() > LARGEST_NUMBER {
+                return Err(UnfitReport::Number {
+                    field: "sample.steps_per_s / sample.gain".to_owned(),
+                    value: format!("{updates_per_s:e}"),
+                    most: LARGEST_NUMBER,
+                });
+            }
+        }
+        Ok(report)
     }
 }
 
-fn fit(path: &str, value: &mut Value) -> Result<(), UnfitReport> {
-    let below = |name: &str| match path {
-        "" => name.to_owned(),
-        _ => format!("{path}.{name}"),
-    };
+impl Observed {
+    /// What a node has observed of a task, whose end a program may have written. Texts as of [`TaskReport::read`].
+    ///
+    /// # Errors
+    /// When it is no such JSON.
+    pub fn read(text: &str) -> Result<Self, serde_json::Error> {
+        let mut value: Value = serde_json::from_str(text)?;
+        clean(&mut value);
+        serde_json::from_value(value)
+    }
+}
+
+fn clean(value: &mut Value) {
     match value {
         Value::String(text) => {
             if text.contains('\0') {
                 *text = text.replace('\0', "\u{fffd}");
             }
         }
+        Value::Array(items) => items.iter_mut().for_each(clean),
+        Value::Object(fields) => fields.values_mut().for_each(clean),
+        Value::Number(_) | Value::Null | Value::Bool(_) => {}
+    }
+}
+
+fn fit(path: &str, value: &Value) -> Result<(), UnfitReport> {
+    let below = |name: &str| match path {
+        "" => name.to_owned(),
+        _ => format!("{path}.{name}"),
+    };
+    match value {
         Value::Number(number) => {
-            let is_epoch = path.rsplit('.').next() == Some("epoch");
-            let most = if is_epoch {
-                LARGEST_EPOCH
-            } else if number.is_u64() {
+            let most = match path.rsplit('.').next() {
+                Some("epoch") => LARGEST_EPOCH,
+                Some("workers" | "ps_shards") => MOST_TASKS,
                 // Counts are kept in 64 bits with a sign.
-                9.2e18
-            } else {
-                LARGEST_NUMBER
+                _ if number.is_u64() => 9.2e18,
+                _ => LARGEST_NUMBER,
             };
             if number.as_f64().is_none_or(|number| number.abs() > most) {
                 return Err(UnfitReport::Number {
@@ -64,7 +96,7 @@ fn fit(path: &str, value: &mut Value) -> Result<(), UnfitReport> {
             }
         }
         Value::Array(items) => {
-            for (index, item) in items.iter_mut().enumerate() {
+            for (index, item) in items.iter().enumerate() {
                 fit(&below(&index.to_string()), item)?;
             }
         }
@@ -73,7 +105,7 @@ fn fit(path: &str, value: &mut Value) -> Result<(), UnfitReport> {
                 fit(&below(name), field)?;
             }
         }
-        Value::Null | Value::Bool(_) => {}
+        Value::String(_) | Value::Null | Value::Bool(_) => {}
     }
     Ok(())
 }
@@ -81,6 +113,8 @@ fn fit(path: &str, value: &mut Value) -> Result<(), UnfitReport> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::Outcome;
+    use serde_json::json;
 
     fn evaluated(step: &str, epoch: &str, loss: &str) -> String {
         format!(
@@ -108,9 +142,50 @@ mod tests {
     }
 
     #[test]
+    fn what_a_sample_comes_to_is_bounded_like_its_numbers() {
+        let read = |changed: Value| {
+            let mut sample = json!({
+                "step": 1, "epoch": 1.0, "loss": 1.0, "accuracy": 0.5, "examples_per_s": 1.0, "steps_per_s": 1.0, "compute_ms": 1.0,
+                "exchange_ms": 1.0, "data_ms": 1.0, "workers": 1, "ps_shards": 1,
+            });
+            for (name, value) in changed.as_object().expect("fields") {
+                sample[name] = value.clone();
+            }
+            TaskReport::read(&json!({ "kind": "progress", "sample": sample }).to_string())
+        };
+        assert!(read(json!({ "workers": i32::MAX, "steps_per_s": 1e10, "gain": 1e-19 })).is_ok());
+        for (changed, field) in [
+            (json!({ "workers": 1_u64 << 31 }), "sample.workers"),
+            (json!({ "ps_shards": u32::MAX }), "sample.ps_shards"),
+            (
+                json!({ "steps_per_s": 1.7, "gain": 1e-308 }),
+                "sample.steps_per_s / sample.gain",
+            ),
+            (
+                json!({ "steps_per_s": 1e30, "gain": 1e-308 }),
+                "sample.steps_per_s / sample.gain",
+            ),
+        ] {
+            match read(changed.clone()) {
+                Err(UnfitReport::Number { field: named, .. }) => assert_eq!(named, field),
+                other => panic!("{changed}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
     fn a_text_loses_its_nuls() {
         let read = TaskReport::read(r#"{"kind":"note","message":"a\u0000b"}"#);
         let message = "a\u{fffd}b".to_owned();
         assert_eq!(read.expect("a note"), TaskReport::Note { message });
+        let gone = r#"{"phase":"gone","outcome":{"kind":"exited","code":1,"said":"a\u0000b"}}"#;
+        let outcome = Outcome::Exited {
+            code: 1,
+            said: Some("a\u{fffd}b".to_owned()),
+        };
+        assert_eq!(
+            Observed::read(gone).expect("an end"),
+            Observed::Gone { outcome }
+        );
     }
 }

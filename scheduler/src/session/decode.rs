@@ -30,7 +30,9 @@ pub enum DecodeError {
 pub fn report(report: proto::Report) -> Result<NodeReport, DecodeError> {
     let mut decoded = NodeReport::default();
     for status in report.statuses {
-        let observed: Observed = json("statuses.observed_json", &status.observed_json)?;
+        let text = &status.observed_json;
+        let observed = Observed::read(text)
+            .map_err(|source| unreadable("statuses.observed_json", text, source))?;
         decoded.statuses.push((
             task_id("statuses.task_id", &status.task_id)?,
             status.revision,

@@ -8,6 +8,7 @@ use muster_model::assignment::{Observed, Peers, TaskLaunch, TaskReport};
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
 use muster_model::job::Job;
 use muster_model::node::{Capacity, Gpu, GpuKind};
+use muster_model::progress::Sample;
 use muster_model::question::{Answer, Question};
 use muster_model::spec::JobSpec;
 use muster_model::study::StudySpec;
@@ -195,6 +196,14 @@ impl Store {
             .expect("a transaction");
         let row = muster_store::job::get(&mut tx, id).await.expect("read");
         row.expect("the job is there").forecast
+    }
+
+    pub async fn last_failure(&self, id: JobId) -> Option<String> {
+        let mut tx = muster_store::pool::begin(&self.owner)
+            .await
+            .expect("a transaction");
+        let row = muster_store::job::get(&mut tx, id).await.expect("read");
+        row.expect("the job is there").last_failure
     }
 
     /// Waits until the job is as `right` says.
@@ -431,6 +440,16 @@ impl Node {
             .expect("the session lives");
     }
 
+    /// Waits until the last report is kept.
+    pub async fn acknowledged(&mut self) {
+        loop {
+            let message = self.next().await.expect("the session lives");
+            if matches!(message, To::ReportAck(ack) if ack.number == self.number) {
+                return;
+            }
+        }
+    }
+
     /// Reports what became of tasks, with lines of their event files from `first_seq` on.
     pub async fn report(
         &mut self,
@@ -468,6 +487,25 @@ impl Node {
             })
             .await
             .expect("the session lives");
+    }
+}
+
+/// One of a job with a worker and a shard.
+pub fn sample() -> Sample {
+    Sample {
+        step: 1,
+        epoch: 0.5,
+        loss: 1.0,
+        accuracy: 0.5,
+        examples_per_s: 640.0,
+        steps_per_s: 10.0,
+        compute_ms: 1.0,
+        exchange_ms: 0.5,
+        data_ms: 0.25,
+        workers: 1,
+        ps_shards: 1,
+        noise_scale: None,
+        gain: None,
     }
 }
 
