@@ -13,6 +13,11 @@ pub(crate) fn signed32(value: u32) -> i32 {
     i32::try_from(value).expect("sizes stay below 2^31")
 }
 
+/// A number that somebody has asked for; one that no row can have is that of none.
+pub(crate) fn asked32(value: u32) -> Option<i32> {
+    i32::try_from(value).ok()
+}
+
 pub(crate) fn unsigned32(value: i32) -> u32 {
     u32::try_from(value).expect("the column is never negative")
 }

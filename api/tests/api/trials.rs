@@ -361,6 +361,25 @@ async fn nothing_is_told_of_a_trial_that_nobody_was_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_a_number_that_no_trial_can_have_there_is_no_trial() {
+    let world = World::new().await;
+    let id = created(&world).await;
+    written(&world, id, &[trial(0)], "running").await;
+    for number in [1_u64 << 31, 3_000_000_000, u32::MAX.into()] {
+        let tell = json!({"results": [{"trial": number, "state": "failed"}]});
+        let refused = world.post(RED, &place(id, "/tell"), &tell).await;
+        assert_eq!(refused.status, 422, "{number}");
+        assert_eq!(refused.problem().errors[0].field, "results[0].trial");
+        for list in ["/trials", "/best"] {
+            let page = place(id, &format!("{list}?continue={number}"));
+            let page = world.get(RED, &page).await;
+            assert_eq!(page.status, 200, "{list} after {number}");
+            assert_eq!(page.json::<Value>()["items"], json!([]));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn so_many_proposals_wait_and_each_is_kept_once_under_its_key() {
     let world = World::new().await;
     let id = external(&world).await;

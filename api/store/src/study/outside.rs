@@ -5,7 +5,7 @@
 
 use super::{Outcome, Standing, phase, refused, trial, write};
 use crate::error::StoreError;
-use crate::number::{signed32, unsigned, unsigned32};
+use crate::number::{asked32, unsigned, unsigned32};
 use crate::pool::{Pool, Transaction};
 use muster_model::id::{StudyId, TenantId};
 use muster_model::study::{Parameters, StudyOrder, StudyPhase, StudySpec, TrialPhase};
@@ -138,7 +138,7 @@ pub async fn look(
     id: StudyId,
     numbers: &[u32],
 ) -> Result<Option<Open>, StoreError> {
-    let numbers: Vec<i32> = numbers.iter().copied().map(signed32).collect();
+    let numbers: Vec<i32> = numbers.iter().copied().filter_map(asked32).collect();
     let row = sqlx::query!(
         r#"select s.document as "document: Json<StudySpec>", s.phase, s.cancelled, s.trials_limit, s.proposed,
                   o.waiting as "waiting!", o.ends as "ends!", t.numbers as "numbers!", t.states as "states!", t.budgets as "budgets!",

@@ -1,7 +1,7 @@
 //! Trials as they are shown, and given out to whoever trains them outside.
 
 use crate::error::StoreError;
-use crate::number::{signed32, unsigned, unsigned32};
+use crate::number::{asked32, unsigned, unsigned32};
 use muster_model::id::StudyId;
 use muster_model::job::{JobPhase, JobState};
 use muster_model::study::{Parameters, TrialPhase};
@@ -65,7 +65,7 @@ pub async fn list(
         "where t.study_id = $2 and t.number > $3 and ($4::text is null or t.state = $4) order by t.number limit $5",
         curves,
         study.0,
-        after.map_or(-1, signed32),
+        place(after),
         state.map(TrialPhase::as_str),
         i64::from(limit)
     )
@@ -83,7 +83,7 @@ pub async fn named(
     study: StudyId,
     numbers: &[u32],
 ) -> Result<Vec<TrialView>, StoreError> {
-    let numbers: Vec<i32> = numbers.iter().copied().map(signed32).collect();
+    let numbers: Vec<i32> = numbers.iter().copied().filter_map(asked32).collect();
     let rows = select_trials!(
         "where t.study_id = $2 and t.number = any($3) order by t.number",
         true,
@@ -109,7 +109,7 @@ pub async fn front(
         "where t.study_id = $2 and t.is_best and t.number > $3 order by t.number limit $4",
         false,
         study.0,
-        after.map_or(-1, signed32),
+        place(after),
         i64::from(limit)
     )
     .fetch_all(conn)
@@ -142,6 +142,11 @@ pub(super) async fn best(
         best.entry(row.study_id).or_default().push(row.into());
     }
     Ok(best)
+}
+
+/// What a page begins after.
+fn place(after: Option<u32>) -> i32 {
+    after.map_or(-1, |after| asked32(after).unwrap_or(i32::MAX))
 }
 
 pub(crate) fn phase(name: &str) -> TrialPhase {
