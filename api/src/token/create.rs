@@ -1,5 +1,6 @@
 //! `POST /tokens`.
 
+use super::revoke::find_in_scope;
 use super::wire;
 use crate::auth::Caller;
 use crate::body::Document;
@@ -18,11 +19,12 @@ use muster_store::token::{self, NewToken as NewRow};
 use muster_store::user::{self, User};
 use muster_store::{PgConnection, StoreError, scope, tenant};
 use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 /// Create a token
 ///
 /// The answer holds its secret, which is stored nowhere. Members make tokens for themselves; administrators also for other users
-/// and tenants, and with access `admin`.
+/// and tenants, and with access `admin`. A member's new token ends no later than the one with which it is made.
 #[utoipa::path(
     post, path = "/tokens", operation_id = "createToken", tag = "tokens", request_body = NewToken,
     responses((status = 201, description = "Created", body = CreatedToken)),
@@ -38,6 +40,9 @@ pub async fn create(
     let wanted = document.value;
     check(&wanted, &caller, now)?;
     let mut tx = app.begin(&caller).await?;
+    if !caller.is_admin() {
+        must_not_outlive(&mut tx, &wanted, &caller).await?;
+    }
     let (tenant_id, tenant) = match &wanted.tenant {
         Some(name) if *name != caller.tenant_name => {
             scope::admin(&mut tx).await?;
@@ -112,6 +117,28 @@ fn check(wanted: &NewToken, caller: &Caller, now: OffsetDateTime) -> Result<(), 
         return Err(Refusal::new(Kind::Forbidden, detail));
     }
     Ok(())
+}
+
+/// Whoever has got hold of a token that ends must not make one of it that does not.
+async fn must_not_outlive(
+    conn: &mut PgConnection,
+    wanted: &NewToken,
+    caller: &Caller,
+) -> Result<(), Refusal> {
+    let own = find_in_scope(conn, caller.token_id).await?;
+    let Some(ends) = own.and_then(|own| own.expires_at) else {
+        return Ok(());
+    };
+    if wanted.expires_at.is_some_and(|at| at <= ends) {
+        return Ok(());
+    }
+    let text = |at: OffsetDateTime| at.format(&Rfc3339).expect("a date of this era");
+    let value = wanted.expires_at.map_or_else(|| "null".to_owned(), text);
+    let expected = format!(
+        "{} or earlier, when the token ends that makes it",
+        text(ends)
+    );
+    Err(invalid("expires_at", &value, &expected))
 }
 
 /// The user of this name, who is created if need be.

@@ -78,7 +78,10 @@ async fn find(
 }
 
 /// Lists go down from an id that is not among them; the one just above makes the wanted token their first.
-async fn find_in_scope(conn: &mut PgConnection, id: TokenId) -> Result<Option<Token>, StoreError> {
+pub(super) async fn find_in_scope(
+    conn: &mut PgConnection,
+    id: TokenId,
+) -> Result<Option<Token>, StoreError> {
     let above = Uuid::from_u128(id.0.as_u128().saturating_add(1));
     let first = token::list(conn, Some(above.into()), 1).await?.pop();
     Ok(first.filter(|token| token.id == id))

@@ -370,6 +370,39 @@ async fn in_an_hour(world: &World) -> String {
     soon.format(form).expect("a date")
 }
 
+/// Whoever has found a token that ends has nothing that lasts.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_members_token_outlives_the_one_that_makes_it() {
+    let world = World::new().await;
+    let soon = in_an_hour(&world).await;
+    let made = async |by: &str, body: Value| world.post(by, "/api/v1/tokens", &body).await;
+    let secret = async |by: &str, body: Value| {
+        let made: Value = made(by, body).await.json();
+        made["secret"].as_str().expect("a secret").to_owned()
+    };
+    let short = secret(RED, json!({"name": "short", "expires_at": soon})).await;
+    let form = &time::format_description::well_known::Rfc3339;
+    let ends = time::OffsetDateTime::parse(&soon, form).expect("a date");
+    let later = |by: time::Duration| (ends + by).format(form).expect("a date");
+    for expires_at in [Value::Null, later(time::Duration::seconds(1)).into()] {
+        let refused = made(&short, json!({"name": "t", "expires_at": expires_at})).await;
+        assert_eq!(refused.status, 422, "{expires_at}");
+        let error = &refused.problem().errors[0];
+        assert_eq!(error.field, "expires_at");
+        assert!(error.expected.contains(&soon), "{}", error.expected);
+    }
+    assert_eq!(made(&short, json!({"name": "t"})).await.status, 422);
+    for expires_at in [soon.clone(), later(-time::Duration::minutes(1))] {
+        let body = json!({"name": "t", "expires_at": expires_at});
+        assert_eq!(made(&short, body).await.status, 201);
+    }
+    // Who administers makes tokens for others, and can do worse.
+    let admin = json!({"name": "short", "access": "admin", "expires_at": soon});
+    let admin = secret(ADMIN, admin).await;
+    let lasting = json!({"name": "operator", "tenant": "blue", "user": "operator"});
+    assert_eq!(made(&admin, lasting).await.status, 201);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_token_that_administers_is_not_revoked() {
     let world = World::new().await;

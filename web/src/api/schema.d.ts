@@ -933,7 +933,7 @@ export interface paths {
         /**
          * Create a token
          * @description The answer holds its secret, which is stored nowhere. Members make tokens for themselves; administrators also for other users
-         *     and tenants, and with access `admin`.
+         *     and tenants, and with access `admin`. A member's new token ends no later than the one with which it is made.
          */
         post: operations["createToken"];
         delete?: never;
