@@ -33,6 +33,8 @@ pub struct Limits {
     pub request_timeout_ms: u64,
     /// Open event streams, of all clients together.
     pub streams: usize,
+    /// Open event streams of one tenant's clients. An operator holds one of each tenant's that has objects.
+    pub streams_per_tenant: usize,
 }
 
 /// Flags of `serve`, each with its variable.
@@ -88,6 +90,7 @@ impl Default for Limits {
             requests_burst: 1000,
             request_timeout_ms: 30_000,
             streams: 1024,
+            streams_per_tenant: 256,
         }
     }
 }

@@ -21,6 +21,7 @@ mod layers;
 mod metrics;
 mod node;
 pub mod openapi;
+mod places;
 mod pods;
 mod problem;
 mod query;

@@ -25,7 +25,8 @@ the last page.
 right; `instance` names the request in the daemon's log. A refused request has changed nothing.
 
 **Limits** (defaults, set by the daemon's configuration): 1 MiB of body (413); 500 requests a second for each token, 1000 at once
-(429 with `Retry-After`); 30 seconds until an answer begins (504); 1024 open event streams (429); 1 MiB of log in one answer.
+(429 with `Retry-After`); 30 seconds until an answer begins (504); 1024 open event streams,
+256 of one tenant (429); 1 MiB of log in one answer.
 
 **Streams** are server-sent events. Comments keep an idle stream open. Every message has an `id:`; a client that connects again
 with it in `Last-Event-ID` misses nothing and gets nothing twice.

@@ -4,6 +4,7 @@ use crate::auth::{Caller, Tokens};
 use crate::config::{Limits, Settings};
 use crate::files::Files;
 use crate::metrics::Metrics;
+use crate::places::Places;
 use crate::rate::Rate;
 use crate::stream::Wakes;
 use crate::study::Lines;
@@ -13,7 +14,6 @@ use muster_store::StoreError;
 use muster_store::pool::{self, Pool, Transaction};
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// Why the daemon cannot start.
@@ -47,8 +47,8 @@ pub struct Inner {
     pub wakes: Wakes,
     /// Who waits for trials.
     pub lines: Lines,
-    /// One permit for each open stream.
-    pub streams: Arc<Semaphore>,
+    /// One for each open stream.
+    pub streams: Places,
     /// Cancelled when the daemon stops, so that open streams end.
     pub stopping: CancellationToken,
 }
@@ -82,7 +82,7 @@ impl App {
             waker: Waker::start(pool.clone(), stopping.clone()),
             wakes: Wakes::start(pool.clone(), stopping.clone()),
             lines: Lines::default(),
-            streams: Arc::new(Semaphore::new(settings.limits.streams)),
+            streams: Places::new(&settings.limits),
             stopping,
             pool,
         };

@@ -3,7 +3,7 @@
 
 use crate::auth::Caller;
 use crate::metrics::OpenStream;
-use crate::problem::{Kind, Refusal, chain};
+use crate::problem::{Refusal, chain};
 use crate::state::App;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -190,7 +190,7 @@ impl Client {
 /// Answers with a stream that `follow` writes; it ends when `follow` returns, whatever it returns.
 ///
 /// # Errors
-/// When too many streams are open.
+/// When too many streams are open, of the tenant or of all.
 pub fn answer<F>(
     app: &App,
     caller: &Caller,
@@ -199,13 +199,7 @@ pub fn answer<F>(
 where
     F: Future<Output = Result<(), Gone>> + Send + 'static,
 {
-    let permit = app.streams.clone().try_acquire_owned().map_err(|_| {
-        let detail = format!(
-            "{} event streams are open already; close one or try again later",
-            app.limits.streams
-        );
-        Refusal::new(Kind::TooManyRequests, detail).retry_after(5)
-    })?;
+    let place = app.streams.take(caller)?;
     let open = OpenStream::count(app);
     let (sender, receiver) = mpsc::channel(BUFFERED);
     let mut turn = app.wakes.follow();
@@ -218,7 +212,7 @@ where
     });
     tokio::spawn(async move {
         let _ = followed.await;
-        drop((permit, open));
+        drop((place, open));
     });
     let messages = ReceiverStream::new(receiver).map(Ok::<_, Infallible>);
     let alive = KeepAlive::new().interval(HEARTBEAT).text("alive");

@@ -1,6 +1,6 @@
 //! Server-sent events: whoever connects again with the id of the last message misses nothing and gets nothing twice.
 
-use crate::world::{BLUE, RED, World, request, sample};
+use crate::world::{ADMIN, BLUE, RED, World, request, sample};
 use axum::body::{Body, BodyDataStream};
 use axum::http::Method;
 use futures::StreamExt as _;
@@ -464,4 +464,49 @@ async fn a_follower_hears_of_every_start_and_not_of_the_newest_alone() {
         "worker-0 exited with code 1, saying \"no luck\""
     );
     assert_eq!(shown["failure"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_that_opens_all_streams_leaves_others_theirs() {
+    let limits = muster_api::config::Limits {
+        streams: 4,
+        streams_per_tenant: 2,
+        ..Default::default()
+    };
+    let world = World::with(limits).await;
+    let open = async |token: &str| {
+        let mut stream = Stream::open(&world, token, "/api/v1/stream", "").await;
+        stream.next_of("opened").await;
+        stream
+    };
+    let ask = async |token: &str| {
+        let request = request(Method::GET, token, "/api/v1/stream", Body::empty());
+        let answer = world.router.clone().oneshot(request).await;
+        answer.expect("an answer")
+    };
+    let mut red = vec![open(RED).await, open(RED).await];
+    let refused = ask(RED).await;
+    assert_eq!(refused.status(), 429);
+    assert_eq!(refused.headers()["retry-after"], "5");
+    let body = axum::body::to_bytes(refused.into_body(), 1 << 20).await;
+    let problem: Value = serde_json::from_slice(&body.expect("a body")).expect("a problem");
+    let detail = problem["detail"].as_str().expect("words");
+    assert!(
+        detail.contains("2 event streams of your tenant"),
+        "{detail}"
+    );
+    // An administrator's own tenant pays, whichever it looks at.
+    assert_eq!(ask(ADMIN).await.status(), 429);
+    let mut blue = vec![open(BLUE).await, open(BLUE).await];
+    assert_eq!(ask(BLUE).await.status(), 429);
+    // A place is there again once somebody goes.
+    drop((red.pop(), blue.pop()));
+    let again = async {
+        while ask(RED).await.status() == 429 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, again)
+        .await
+        .expect("a place in time");
 }
