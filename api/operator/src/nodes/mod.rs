@@ -20,7 +20,7 @@ pub use tolerated::Tolerated;
 
 use self::foreign::{Foreign, Pods};
 use self::known::Known;
-use self::taken::{counted, of_others};
+use self::taken::{counted, counts, of_others};
 use crate::clock;
 use crate::error::Error;
 use crate::operator::Context;
@@ -128,10 +128,12 @@ fn of_namesakes(why: String, notice: Notice) -> Notice {
     }
 }
 
-/// Whether Muster wants nothing of the machine any more: all that it has there is drained. A cordon is the machine's, and while one of its parts is
-/// in use somebody else's pod may as well be there.
+/// Whether Muster wants nothing of the machine any more: all that it has there and that counts ([`counts`]) is drained. A cordon is the machine's, and
+/// while one of its parts is in use somebody else's pod may as well be there.
 fn is_drained(views: &[NodeView]) -> bool {
-    views.iter().all(|view| view.drained)
+    let counts = counts(views);
+    let mut there = views.iter().filter(|view| counts(view));
+    there.all(|view| view.drained)
 }
 
 impl Follower {
@@ -277,7 +279,7 @@ impl std::fmt::Debug for Follower {
 mod tests {
     use super::taken::counted;
     use super::{all_in_muster, is_drained, namesake, of_namesakes};
-    use muster_model::node::{Labelled, Notice};
+    use muster_model::node::{Labelled, NodeState, Notice};
     use muster_model::view::NodeView;
     use serde_json::json;
 
@@ -340,6 +342,15 @@ mod tests {
         };
         assert!(is_drained(&[of(true), of(true)]));
         assert!(!is_drained(&[of(true), of(false)]));
+        let lost = |drained| {
+            let mut view = of(drained);
+            view.state = NodeState::Lost;
+            view
+        };
+        assert!(is_drained(&[of(true), lost(false)]), "it is not there");
+        assert!(!is_drained(&[of(false), lost(true)]));
+        assert!(is_drained(&[lost(true)]), "its executor may come back");
+        assert!(!is_drained(&[lost(true), lost(false)]));
         let parts = ["1g", "3g"].map(str::to_owned);
         let names: Vec<String> = all_in_muster("gpu-7.example", &parts).collect();
         assert_eq!(

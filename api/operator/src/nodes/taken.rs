@@ -5,7 +5,7 @@
 
 use super::foreign::Foreign;
 use k8s_openapi::api::core::v1::Node;
-use muster_model::node::{Closed, GpuKind};
+use muster_model::node::{Closed, GpuKind, NodeState};
 use muster_model::view::NodeView;
 
 /// What others have of one of Muster's nodes.
@@ -35,14 +35,20 @@ pub(super) fn counted(view: &NodeView) -> Option<&str> {
     (first.memory_bytes == 0).then_some(first.model.as_str())
 }
 
-/// Of each of Muster's nodes of the machine. Of what Kubernetes has more of than all of Muster's executors give out there, others take first.
+/// Of each of Muster's nodes of the machine that count ([`counts`]). Of what Kubernetes has more of than all of Muster's executors give out there,
+/// others take first.
 pub(super) fn of_others(
     node: &Node,
     views: &[NodeView],
     foreign: &Foreign,
     seen_as: &[String],
 ) -> Vec<Taken> {
-    let kinds: Vec<Counting<'_>> = views.iter().map(|view| counting(view, seen_as)).collect();
+    let counts = counts(views);
+    let kind = |view| match counts(view) {
+        true => counting(view, seen_as),
+        false => Counting::Not,
+    };
+    let kinds: Vec<Counting<'_>> = views.iter().map(kind).collect();
     let mut left: Vec<(Counting<'_>, u64)> = Vec::new();
     let taken = views.iter().zip(&kinds).map(|(view, kind)| {
         let names: Vec<&str> = match kind {
@@ -72,6 +78,14 @@ pub(super) fn of_others(
         }
     });
     taken.collect()
+}
+
+/// Which of Muster's nodes of a machine count: those whose executors are there. What a lost one gave out another may give out by now, under
+/// another name; where all are lost, that which was is taken for what will be.
+pub(super) fn counts(views: &[NodeView]) -> impl Fn(&NodeView) -> bool + use<> {
+    let is_up = |view: &NodeView| view.state == NodeState::Up;
+    let any_up = views.iter().any(is_up);
+    move |view| !any_up || is_up(view)
 }
 
 impl Taken {
@@ -210,6 +224,28 @@ mod tests {
         let pods = [json!({ SMALL: "4" })];
         let both = taken(&parts, &json!({ SMALL: "6" }), &pods);
         assert_eq!(both, [(2, false), (1, false)], "three of them, once");
+    }
+
+    /// As when a pool's parts are named anew: the row of an executor that never comes back stays.
+    #[test]
+    fn what_a_lost_node_of_the_machine_had_is_not_taken_from_it() {
+        let lost = |mut view: NodeView| {
+            view.state = NodeState::Lost;
+            view
+        };
+        let of = |views: &[NodeView], limits: &Value| {
+            let there = json!({ SMALL: "7", GPU: "8" });
+            taken(views, &there, std::slice::from_ref(limits))
+        };
+        let three = json!({ SMALL: "3" });
+        let parts = [lost(counted_as(SMALL, 7)), counted_as(SMALL, 7)];
+        assert_eq!(of(&parts, &three), [FREE, (3, false)]);
+        let wholes = [counted_as(GPU, 8), lost(seen(8))];
+        let one = json!({ GPU: "1" });
+        assert_eq!(of(&wholes, &one), [(1, false), FREE]);
+        // Whoever comes back to a machine with nobody finds what was said while it was away.
+        assert_eq!(of(&[lost(counted_as(SMALL, 7))], &three), [(3, false)]);
+        assert_eq!(of(&[lost(seen(8))], &one), [SHUT]);
     }
 
     #[test]
