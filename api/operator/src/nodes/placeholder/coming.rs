@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 /// A node that has come up counts as one that is about to join Muster for so long; large images take their time.
 const COMING: Duration = Duration::from_secs(15 * 60);
+/// The watch of nodes may lag so far behind the pods that name them: one that it does not show by then was taken away again.
+const SHOWN: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub struct Coming {
@@ -34,12 +36,17 @@ impl Coming {
         }
         let late = &mut self.late;
         self.since.retain(|node, (_, since)| {
-            let is_late = now.saturating_duration_since(*since) >= COMING;
-            if is_late && !is_known(node) && is_there(node) {
+            let age = now.saturating_duration_since(*since);
+            let is_gone = age >= SHOWN && !is_there(node);
+            if is_known(node) || is_gone {
+                return false;
+            }
+            let is_late = age >= COMING;
+            if is_late {
                 tracing::warn!(node, "a node has not joined Muster: is its executor well?");
                 late.insert(node.clone());
             }
-            !is_late && !is_known(node)
+            !is_late
         });
     }
 
@@ -108,12 +115,25 @@ mod tests {
         assert_eq!(taken(&coming), [false; 3]);
     }
 
+    /// Its autoscaler or its machine took it away again: another is to be asked for.
     #[test]
-    fn a_node_that_is_gone_before_its_time_has_run_out_is_not_remembered() {
+    fn a_node_that_is_gone_is_not_coming_once_the_watch_must_have_shown_it() {
         let start = clock::monotonic();
+        let no = |_: &str| false;
+        let is_there = |node: &str| node == "b";
+        let all = [found("a"), found("b")];
         let mut coming = Coming::default();
-        coming.look(&[found("a")], |_| false, |_| true, start);
-        coming.look(&[], |_| false, |_| false, start + COMING);
-        assert!(!coming.is_taken("a"));
+        coming.look(&all, no, no, start);
+        let early = start + SHOWN / 2;
+        coming.look(&[], no, is_there, early);
+        assert_eq!(counted(&coming), 2, "the watch may lag");
+        coming.look(&[], no, is_there, start + SHOWN);
+        assert_eq!(counted(&coming), 1);
+        assert!(!coming.is_taken("a") && coming.is_taken("b"));
+        coming.look(&[], no, no, start + COMING);
+        assert!(!coming.is_taken("b"), "nor is it remembered as late");
+        // Another of its name is another node.
+        coming.look(&all, no, no, start + COMING);
+        assert_eq!(counted(&coming), 2);
     }
 }
