@@ -52,12 +52,23 @@ pub struct Context {
 /// The last status that was written of an object.
 struct Written {
     /// Of the object at which was looked, and of what the writes since then have made of it: a look at one of these does not see the last of
-    /// them yet, or sees just that.
+    /// them yet, or sees just that. Where versions are no numbers it is known by this alone.
     versions: Vec<Option<String>>,
     status: Value,
 }
 
 impl Written {
+    /// Whether the last write is no part of what was seen in this version, or just that is seen. Others may have changed the object between the
+    /// version that was looked at and the one that the write has made, and the watch shows that too before it shows the write.
+    fn hides(&self, seen: &Option<String>) -> bool {
+        let number = |version: &Option<String>| version.as_ref()?.parse::<u64>().ok();
+        let newest = self.versions.last().and_then(number);
+        let is_before = number(seen)
+            .zip(newest)
+            .is_some_and(|(seen, newest)| seen < newest);
+        is_before || self.versions.contains(seen)
+    }
+
     /// Of an object that was seen in this version; the write has made the other of it.
     fn next(
         before: Option<&Self>,
@@ -65,7 +76,7 @@ impl Written {
         made: Option<String>,
         status: Value,
     ) -> Self {
-        let own = before.filter(|before| before.versions.contains(&seen));
+        let own = before.filter(|before| before.hides(&seen));
         let mut versions = own.map_or_else(|| vec![seen], |before| before.versions.clone());
         versions.push(made);
         let surplus = versions.len().saturating_sub(VERSIONS);
@@ -212,7 +223,7 @@ impl Context {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written
             .get(&object.uid_text())
-            .filter(|written| written.versions.contains(&object.metadata.resource_version))
+            .filter(|written| written.hides(&object.metadata.resource_version))
             .and_then(|written| serde_json::from_value(written.status.clone()).ok())
             .unwrap_or_else(|| object.own_status())
     }
@@ -416,10 +427,10 @@ mod tests {
         let first = Written::next(None, version(1), version(2), json!("first"));
         let second = Written::next(Some(&first), version(1), version(3), json!("second"));
         for own in 1..=3 {
-            assert!(second.versions.contains(&version(own)), "{own}");
+            assert!(second.hides(&version(own)), "{own}");
         }
         // Somebody else has changed the object: what it is counts.
-        assert!(!second.versions.contains(&version(4)));
+        assert!(!second.hides(&version(4)));
         let third = Written::next(Some(&second), version(4), version(5), json!("third"));
         assert_eq!(third.versions, [version(4), version(5)]);
         let mut last = third;
@@ -427,6 +438,20 @@ mod tests {
             last = Written::next(Some(&last), version(made - 1), version(made), json!(made));
         }
         assert_eq!(last.versions.len(), VERSIONS);
-        assert!(last.versions.contains(&version(99)));
+        assert!(last.hides(&version(99)));
+    }
+
+    #[test]
+    fn what_somebody_else_changed_before_an_own_write_does_not_show_it_undone() {
+        let version = |text: &str| Some(text.to_owned());
+        let write = Written::next(None, version("9"), version("11"), json!("own"));
+        assert!(write.hides(&version("10")), "as numbers: 10 is before 11");
+        assert!(!write.hides(&version("12")));
+        let next = Written::next(Some(&write), version("10"), version("13"), json!("next"));
+        assert!(next.hides(&version("11")) && next.hides(&version("12")));
+        // Where they are none, what is not known as own is somebody else's, and newer.
+        let words = Written::next(None, version("b"), version("d"), json!("own"));
+        assert!(words.hides(&version("b")) && words.hides(&version("d")));
+        assert!(!words.hides(&version("a")) && !words.hides(&version("c")) && !words.hides(&None));
     }
 }
