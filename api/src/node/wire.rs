@@ -9,7 +9,7 @@ use muster_store::pool::Transaction;
 use muster_store::scope;
 
 pub fn node(row: NodeRow) -> NodeView {
-    let NodeRow { node, held } = row;
+    let NodeRow { node, held, tasks } = row;
     let gpus = node.gpus().into_iter().map(|gpu| {
         let mut there = held.iter().filter(|held| held.gpu_index == gpu.index);
         let holder = there.clone().find(|held| !held.is_guest);
@@ -28,6 +28,7 @@ pub fn node(row: NodeRow) -> NodeView {
     NodeView {
         id: node.id,
         gpus,
+        tasks: Some(tasks),
         name: node.name,
         state: node.state,
         drained: node.drained,

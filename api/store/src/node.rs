@@ -22,6 +22,8 @@ pub struct NodeRow {
     pub node: Node,
     /// By GPU index.
     pub held: Vec<HeldGpu>,
+    /// That have not ended, of all tenants; those without a GPU among them.
+    pub tasks: u64,
 }
 
 /// A GPU or CPU slot that a task holds.
@@ -356,11 +358,13 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<NodeRow>, StoreError> {
     )
     .fetch_all(&mut *conn)
     .await?;
-    let mut held = held_gpus(conn, None).await?;
+    let mut held = held_gpus(&mut *conn, None).await?;
+    let tasks = tasks(conn, None).await?;
     let nodes = rows.into_iter().map(|row| {
         let node = Node::from(row);
         let held = held.remove(&node.id).unwrap_or_default();
-        NodeRow { node, held }
+        let tasks = tasks.get(&node.id).copied().unwrap_or(0);
+        NodeRow { node, held, tasks }
     });
     Ok(nodes.collect())
 }
@@ -379,11 +383,31 @@ pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Option<NodeRow>,
     let Some(node) = row.map(Node::from) else {
         return Ok(None);
     };
-    let held = held_gpus(conn, Some(node.id))
+    let held = held_gpus(&mut *conn, Some(node.id))
         .await?
         .remove(&node.id)
         .unwrap_or_default();
-    Ok(Some(NodeRow { node, held }))
+    let tasks = tasks(conn, Some(node.id)).await?;
+    let tasks = tasks.get(&node.id).copied().unwrap_or(0);
+    Ok(Some(NodeRow { node, held, tasks }))
+}
+
+/// How many tasks of each node that has any have not ended.
+async fn tasks(
+    conn: &mut PgConnection,
+    node: Option<NodeId>,
+) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select node_id as "node_id!", tasks as "tasks!"
+           from muster_tasks_of_nodes() where $1::uuid is null or node_id = $1"#,
+        node.map(Uuid::from)
+    )
+    .fetch_all(conn)
+    .await?;
+    let tasks = rows
+        .into_iter()
+        .map(|row| (row.node_id.into(), unsigned(row.tasks)));
+    Ok(tasks.collect())
 }
 
 async fn held_gpus(

@@ -404,6 +404,33 @@ async fn no_members_token_outlives_the_one_that_makes_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_tells_everybody_how_many_tasks_it_has() {
+    let world = World::new().await;
+    let told = async || {
+        let mut told = Vec::new();
+        for token in [RED, BLUE, ADMIN] {
+            let node: Value = world.get(token, "/api/v1/nodes/node-a").await.json();
+            let page: Value = world.get(token, "/api/v1/nodes").await.json();
+            assert_eq!(page["items"][0]["tasks"], node["tasks"]);
+            told.push(node["tasks"].as_u64().expect("a number"));
+        }
+        told
+    };
+    assert_eq!(told().await, [0; 3]);
+    let job = world.submit("held").await;
+    let (chief, shard) = world.run(job, 0, 0).await;
+    assert_eq!(
+        told().await,
+        [2; 3],
+        "a worker on a GPU, and a PS shard on none"
+    );
+    world.gone(&[chief], 1).await;
+    assert_eq!(told().await, [1; 3]);
+    world.gone(&[shard], 1).await;
+    assert_eq!(told().await, [0; 3]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_last_token_that_administers_is_not_revoked() {
     let world = World::new().await;
     let me: Value = world.get(ADMIN, "/api/v1/me").await.json();

@@ -2748,6 +2748,11 @@ export interface components {
             name: string;
             notice: components["schemas"]["Notice"] | null;
             state: components["schemas"]["NodeState"];
+            /**
+             * Format: int64
+             * @description Tasks that have not ended, of all tenants; PS shards hold no GPU. Older apis do not tell.
+             */
+            tasks?: number | null;
         };
         /**
          * @description What a bucket is measured by.
@@ -3098,6 +3103,11 @@ export interface components {
                 name: string;
                 notice: components["schemas"]["Notice"] | null;
                 state: components["schemas"]["NodeState"];
+                /**
+                 * Format: int64
+                 * @description Tasks that have not ended, of all tenants; PS shards hold no GPU. Older apis do not tell.
+                 */
+                tasks?: number | null;
             }[];
         };
         /** @description One page of a list. */

@@ -29,6 +29,9 @@ pub struct NodeView {
     pub last_seen_at: OffsetDateTime,
     /// By index.
     pub gpus: Vec<GpuView>,
+    /// Tasks that have not ended, of all tenants; PS shards hold no GPU. Older apis do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<u64>,
 }
 
 /// A GPU, or the CPU slot that stands for one.

@@ -47,6 +47,8 @@ fn is_idle(view: &NodeView) -> bool {
         && view.excluded.is_none()
         && view.notice.as_ref().is_none_or(is_open)
         && view.gpus.iter().all(|gpu| gpu.job.is_none())
+        // PS shards hold no GPU, and room all the same. An api of before does not tell.
+        && view.tasks.is_none_or(|tasks| tasks == 0)
 }
 
 /// If the pod is an executor of this release.
@@ -159,5 +161,7 @@ mod tests {
         held[1]["job"] =
             json!({ "id": "01890000-0000-7000-8000-000000000002", "name": null, "tenant": null });
         assert!(!is_idle(json!({ "gpus": held })));
+        assert!(is_idle(json!({ "tasks": 0 })));
+        assert!(!is_idle(json!({ "tasks": 1 })), "a PS shard, on no GPU");
     }
 }
