@@ -1,25 +1,33 @@
-//! Nodes that Kubernetes and Muster both know: who closes one on either side is obeyed on the other, and labels say where they stand. A real API server, a real Muster, and the operator with the chart's role and no other right.
+//! Nodes that Kubernetes and Muster both know: who closes one on either side is obeyed on the other, labels say where they stand, and
+//! whole GPUs of which pods of others hold some are left alone. A real API server, a real Muster, and the operator with the chart's role and no other right.
 
 use muster_e2e::cluster::{Options, PATIENCE};
 use muster_e2e::kubernetes::Stage;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
-use muster_model::node::Closed;
+use muster_model::node::{Closed, NodeState};
 use muster_model::view::NodeView;
+use muster_proto::session as proto;
+use muster_proto::session::from_node::Message as From;
+use muster_proto::session::node_sessions_client::NodeSessionsClient;
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 
 const STEP: Duration = Duration::from_millis(200);
 const NODES: Options = Options { nodes: 2, slots: 1 };
 const VALUES: &str =
     "operator.nodes.cordon=true,operator.nodes.foreignPods=true,operator.tenants=true";
-const FLAGS: [&str; 6] = [
+const FLAGS: [&str; 8] = [
     "--rack-labels=topology.kubernetes.io/zone,example.com/rack",
     "--tolerated=nvidia.com/gpu",
     "--cordon-nodes",
     "true",
     "--foreign-pods",
     "true",
+    "--node-parts",
+    "whole",
 ];
 
 /// The stage, and what is looked at of nodes.
@@ -121,7 +129,7 @@ async fn what_either_side_says_of_a_node_holds_on_both() {
     labels_say_where_it_stands(&story).await;
     a_cordon_lets_stay_and_a_taint_moves_away(&story).await;
     what_is_drained_in_muster_is_cordoned_and_no_more(&story).await;
-    pods_of_others_take_nothing_of_another_kind(&story).await;
+    pods_of_others_close_the_kind_that_they_hold_and_no_other(&story).await;
     a_deleted_node_is_left(&story).await;
     story.stage.operator.kill();
     story.stage.line.cut();
@@ -248,29 +256,79 @@ async fn what_is_drained_in_muster_is_cordoned_and_no_more(story: &Story) {
     story.until_closed("node-2", Closed::Open, "").await;
 }
 
-/// GPUs are none of what these nodes give out, which is CPU slots: `kubernetes_parts.rs` has those that are.
-async fn pods_of_others_take_nothing_of_another_kind(story: &Story) {
+/// One machine, of which one executor gives out CPU slots and another whole GPUs.
+async fn pods_of_others_close_the_kind_that_they_hold_and_no_other(story: &Story) {
+    let whole = "node-1--whole";
+    let speaking = whole_gpus(story, whole, 2).await;
+    story.until_closed(whole, Closed::Open, "").await;
     let limits = "{limits: {nvidia.com/gpu: 1}}";
     story.stage.kubernetes.applied(&format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: theirs}}, spec: {{nodeName: node-1, containers: [{{name: a, image: b, resources: {limits}}}]}}}}"
     ));
-    // Longer than what is known of pods stays so.
-    tokio::time::sleep(Duration::from_secs(6)).await;
-    let _ = story.kubectl(&[
-        "label",
-        "node",
-        "node-1",
-        "example.com/rack=r8",
-        "--overwrite",
-    ]);
-    story
-        .until("node-1", "its new rack", |view| {
-            let notice = view.notice.as_ref().expect("it is known");
-            assert_eq!((notice.closed, notice.taken), (Closed::Open, 0));
-            notice.rack.as_deref() == Some("eu-1/r8")
-        })
-        .await;
+    let why = "1 nvidia.com/gpu held by a pod that is not Muster's";
+    story.until_closed(whole, Closed::ToNew, why).await;
+    // The look that told of it has told of the slots before.
+    let slots = story.stage.cluster.client().node("node-1").await;
+    let notice = slots.expect("a node").notice.expect("it is known");
+    assert_eq!(
+        (notice.closed, notice.taken, notice.why.as_str()),
+        (Closed::Open, 0, "")
+    );
     let _ = story.kubectl(&["delete", "pod", "theirs", "--force", "--grace-period=0"]);
+    story.until_closed(whole, Closed::Open, "").await;
+    speaking.abort();
+    story
+        .until(whole, "its loss", |view| view.state == NodeState::Lost)
+        .await;
+}
+
+/// An executor as a scheduler hears one that has seen so many GPUs through the driver, of which there is none here. It speaks until it is aborted.
+async fn whole_gpus(story: &Story, name: &str, count: u32) -> JoinHandle<()> {
+    let executor = story.stage.cluster.running("muster-executor").remove(0);
+    let told = |name: &str| {
+        let mut all = executor.environment.iter();
+        let value = all.find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
+        value.expect("executors are told by it").to_owned()
+    };
+    let gpu = |index| json!({ "index": index, "kind": "cuda", "model": "NVIDIA H100 80GB HBM3", "memory_bytes": 80_u64 << 30 });
+    let gpus: Vec<_> = (0..count).map(gpu).collect();
+    let capacity = json!({ "gpus": gpus, "cpu_milli": 1_000, "memory_bytes": 1 << 30 });
+    let hello = From::Hello(proto::Hello {
+        node_name: name.to_owned(),
+        join_token: told("MUSTER_EXECUTOR_JOIN_TOKEN"),
+        capacity_json: capacity.to_string(),
+        version: "test".to_owned(),
+        generation: 0,
+        boot_id: "test".to_owned(),
+        identity: "test".to_owned(),
+    });
+    let (outbox, messages) = futures::channel::mpsc::unbounded();
+    let say = move |message| {
+        let message = Some(message);
+        let said = outbox.unbounded_send(proto::FromNode { message });
+        said.is_ok()
+    };
+    assert!(say(hello));
+    let scheduler = told("MUSTER_EXECUTOR_SCHEDULER_URL");
+    let mut sessions = NodeSessionsClient::connect(scheduler)
+        .await
+        .expect("it listens");
+    let inbox = sessions.session(messages).await.expect("it is welcome");
+    let mut inbox = inbox.into_inner();
+    tokio::spawn(async move {
+        let mut number = 0;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(STEP) => {
+                    number += 1;
+                    let (faults, usages) = (Vec::new(), Vec::new());
+                    let beat = proto::Heartbeat { number, faults, usages };
+                    assert!(say(From::Heartbeat(beat)));
+                }
+                message = inbox.message() => assert!(matches!(message, Ok(Some(_)))),
+            }
+        }
+    })
 }
 
 /// Its executor still speaks to Muster, as it does while a machine is being taken away.
