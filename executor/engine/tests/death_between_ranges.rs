@@ -79,6 +79,10 @@ fn reduce(group: &mut Group, range: Range<usize>, is_interrupted: bool, value: f
     reduced.unwrap().contributions
 }
 
+fn of_last_sum(group: &Group) -> usize {
+    group.of_last_sum().map_or(0, <[_]>::len)
+}
+
 #[test]
 fn the_sum_of_the_range_that_was_completed_is_handed_on() {
     let office = Arc::new(Office {
@@ -96,6 +100,8 @@ fn the_sum_of_the_range_that_was_completed_is_handed_on() {
         scope.spawn(move || {
             let mut group = enter(0);
             assert_eq!(reduce(&mut group, FIRST, false, 1.0), 3);
+            // It does not know of the death, and who does cuts the next step as it does.
+            assert_eq!((of_last_sum(&group), group.view().members.len()), (3, 3));
             assert_eq!(reduce(&mut group, SECOND, true, 2.0), 2);
             assert_eq!(group.sums()[..3], [1.0; 3]);
         });
@@ -103,6 +109,7 @@ fn the_sum_of_the_range_that_was_completed_is_handed_on() {
             let mut group = enter(1);
             // Its own would be 7, but the sum of three was complete already.
             assert_eq!(reduce(&mut group, FIRST, true, 7.0), 3);
+            assert_eq!((of_last_sum(&group), group.view().members.len()), (3, 2));
             assert_eq!(group.sums()[..3], [1.0; 3]);
             assert_eq!(reduce(&mut group, SECOND, false, 2.0), 2);
         });

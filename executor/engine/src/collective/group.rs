@@ -142,6 +142,13 @@ impl Group {
         self.rosters.get(&view).map(Vec::as_slice)
     }
 
+    /// Whose gradients are in the last sum, in order of rank: the same on all who have it. Of a death after it one of them may know already, and
+    /// be in another view, and another one not yet. `None` before the first, and when that was before [`Self::forget_views`].
+    #[must_use]
+    pub fn of_last_sum(&self) -> Option<&[Member]> {
+        self.members_of(self.last.view)
+    }
+
     /// Forgets the members of every view but the present one: called between steps.
     pub fn forget_views(&mut self) {
         let present = self.view().number;

@@ -70,11 +70,27 @@ impl AllReduce<'_> {
         Ok(())
     }
 
-    /// Cuts batches by who is there now.
+    /// Cuts batches by who is there now: where all have just come to one view.
     pub(super) fn recut(&mut self, model: &mut Model) -> Result<(), WorkerError> {
         self.group.forget_views();
         let members = &self.group.view().members;
         let workers: Vec<TaskId> = members.iter().map(|member| member.id).collect();
+        self.cut_among(model, workers)
+    }
+
+    /// The same after a step: by whose gradients are in its sum, unless all have come to another view since. Who is there now one worker may know
+    /// before another, and two that cut a step differently would make different means of its sum.
+    pub(super) fn recut_after(
+        &mut self,
+        model: &mut Model,
+        regrouped: bool,
+    ) -> Result<(), WorkerError> {
+        let summed = self.group.of_last_sum().filter(|_| !regrouped);
+        let Some(members) = summed else {
+            return self.recut(model);
+        };
+        let workers: Vec<TaskId> = members.iter().map(|member| member.id).collect();
+        self.group.forget_views();
         self.cut_among(model, workers)
     }
 

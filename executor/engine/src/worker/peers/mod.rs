@@ -265,7 +265,7 @@ impl Exchange for AllReduce<'_> {
         if let Err(error) = kept.and_then(|()| self.between(model, head.regroup)) {
             return Ok((self.parted(error)?, times));
         }
-        self.recut(model)?;
+        self.recut_after(model, head.regroup)?;
         let answer = Answer::Parameters {
             step: self.step,
             stats: head.stats,

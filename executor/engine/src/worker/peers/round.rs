@@ -48,7 +48,7 @@ impl AllReduce<'_> {
             if let Err(error) = self.between(model, head.regroup) {
                 return Ok((self.parted(error)?, times));
             }
-            self.recut(model)?;
+            self.recut_after(model, head.regroup)?;
         }
         let step = self.step;
         Ok((Answer::Parameters { step, stats }, times))
