@@ -229,7 +229,9 @@ impl Cluster {
             .open(self.folder.path().join("up.log"))
             .expect("a log");
         let is_wanted = std::env::var_os("MUSTER_E2E_RUNTIME").is_some_and(|kind| kind == "pod");
-        if is_wanted && self.pods.is_none() {
+        // Jobs in pods take no turns, so a story of turns is one of processes.
+        let is_of_turns = ![0, QUANTUM_MS].contains(&self.quantum_ms);
+        if is_wanted && !is_of_turns && self.pods.is_none() {
             self.carry_in_pods().await;
         }
         let mut command = self.muster();

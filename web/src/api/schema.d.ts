@@ -1241,8 +1241,8 @@ export interface components {
             gpus: components["schemas"]["Gpu"][];
             /** Format: int64 */
             memory_bytes: number;
-            /** @description Its tasks are pods of their own, which can have what a job's `pod` says. */
-            pods?: boolean;
+            /** @description Whether its tasks are pods of their own, which can have what a job's `pod` says; `None`: its executor is too old to say. */
+            pods?: boolean | null;
             /** @description Nodes with the same name here are nearer to each other than to others; `None`: nobody said. */
             rack?: string | null;
         };
