@@ -170,6 +170,9 @@ impl Waiting {
                     short: Some(short), ..
                 },
             ) => Some(short.remedy()),
+            (None, Wait::NoMatchingNodes { pods: true, .. }) => Some(
+                "add a node whose tasks are pods, or take pod out of the job's document".to_owned(),
+            ),
             (None, _) => None,
         }
     }
@@ -424,7 +427,7 @@ fn utc(unix_ms: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Change, Wait};
+    use super::{Change, Wait, Waiting};
 
     #[test]
     fn one_is_not_many() {
@@ -447,6 +450,23 @@ mod tests {
         );
         let add = Change::AddGpus { gpus: 1 };
         assert_eq!(add.to_string(), "free or add 1 GPU");
+    }
+
+    #[test]
+    fn who_needs_pods_is_not_told_to_wait_for_them() {
+        let waiting = |pods| Waiting {
+            why: Wait::NoMatchingNodes {
+                needed_gpus_per_worker: 1,
+                largest_node_gpus: 0,
+                parts: false,
+                pods,
+            },
+            smallest_change: None,
+            position: 1,
+        };
+        let said = waiting(true).remedy().expect("no time brings them");
+        assert!(said.contains("add a node whose tasks are pods"), "{said}");
+        assert_eq!(waiting(false).remedy(), None);
     }
 
     #[test]

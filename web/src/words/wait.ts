@@ -18,6 +18,7 @@ function remedy({ smallest_change: change, why }: Waiting): string | null {
   // Whoever frees some does not make the cluster larger.
   if (change?.change === "add_gpus" && isForGood(why)) return `add ${gpus(change.gpus)}`;
   if (change) return changeMessage(change);
+  if (why.reason === "no_matching_nodes" && why.pods) return "add a node whose tasks are pods, or take pod out of the job's document";
   if (why.reason !== "topology_placement_failed" || !why.short) return null;
   return why.short.of === "memory"
     ? `lower resources.worker.memory_bytes to ${why.short.largest_node_bytes} or less`
