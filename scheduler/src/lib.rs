@@ -15,7 +15,6 @@ pub mod question;
 pub mod retention;
 pub mod retry;
 pub mod round;
-mod runtimes;
 pub mod session;
 pub mod study;
 pub mod tls;

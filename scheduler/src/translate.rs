@@ -2,7 +2,6 @@
 
 use crate::clock;
 use crate::others::{Uses, others, uses};
-use crate::runtimes::Runtimes;
 use muster_core::plan::{Action as Planned, Plan, PlannedTask};
 use muster_core::snapshot as core;
 use muster_model::id::TaskId;
@@ -21,7 +20,6 @@ use time::OffsetDateTime;
 pub fn snapshot(round: u64, loaded: store::Loaded) -> core::Snapshot {
     let (mut faults, mut freed) = (loaded.faults, loaded.freed);
     let uses = uses(&loaded.jobs);
-    let runtimes = Runtimes::of(&loaded.nodes);
     let nodes = loaded.nodes.into_iter().map(|one| {
         let charges = faults.remove(&one.id).unwrap_or_default();
         let freed = freed.remove(&one.id).unwrap_or_default();
@@ -33,12 +31,9 @@ pub fn snapshot(round: u64, loaded: store::Loaded) -> core::Snapshot {
         now_ms: unix_ms(loaded.now),
         nodes: nodes.collect(),
         tenants: loaded.tenants.into_iter().map(tenant).collect(),
-        jobs: loaded
-            .jobs
-            .into_iter()
-            .map(|one| job(one, &runtimes))
-            .collect(),
+        jobs: loaded.jobs.into_iter().map(job).collect(),
     };
+    snapshot.leave_pods_out_of_turns();
     snapshot.sort();
     snapshot
 }
@@ -185,12 +180,11 @@ fn tenant(tenant: muster_model::tenant::Tenant) -> core::Tenant {
     }
 }
 
-fn job(loaded: store::LoadedJob, runtimes: &Runtimes) -> core::Job {
+fn job(loaded: store::LoadedJob) -> core::Job {
     let progress = progress(&loaded);
     let has_sampled = loaded.has_sampled;
     let adaptive = adaptive(&loaded);
     let job = loaded.job;
-    let suspends = job.spec.suspends() && runtimes.give_back(&job, &loaded.tasks);
     let ps_shards = job.spec.ps_shards();
     let told = Told {
         paces: loaded.paces,
@@ -223,7 +217,7 @@ fn job(loaded: store::LoadedJob, runtimes: &Runtimes) -> core::Job {
         adaptive,
         in_place: job.spec.resizes_in_place(),
         replicated: job.spec.exchange.shard_replicas > 0,
-        suspends,
+        suspends: job.spec.suspends(),
         exclusive: job.spec.exclusive,
         trial: loaded
             .trial

@@ -16,6 +16,7 @@ pub mod policies;
 pub mod policy;
 pub mod problem;
 pub mod report;
+mod runtimes;
 pub mod snapshot;
 
 pub use apply::{ApplyError, apply, move_up};

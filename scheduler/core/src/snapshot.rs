@@ -148,7 +148,8 @@ pub struct Job {
     /// Whether each shard has a copy with another one, so that the job goes on without any one of them.
     #[serde(default, skip_serializing_if = "is_false")]
     pub replicated: bool,
-    /// Whether its workers can stand still and go on from there.
+    /// Whether its workers can stand still and go on from there, and others have what they hold meanwhile
+    /// ([`Snapshot::leave_pods_out_of_turns`]).
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspends: bool,
     /// Takes no turns with others on its GPUs.

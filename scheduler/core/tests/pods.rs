@@ -3,10 +3,10 @@
 mod scene;
 
 use muster_core::policies::name::PolicyName;
-use muster_core::policy::Policy;
+use muster_core::policy::{Policy, Slicing};
 use muster_core::snapshot::Job;
-use muster_core::{check, plan};
-use muster_model::job::JobPhase;
+use muster_core::{Action, Decision, Plan, Violation, check, plan};
+use muster_model::job::{JobPhase, JobState};
 use muster_model::wait::{Change, Wait};
 use scene::{JobIn, Scene};
 
@@ -166,4 +166,97 @@ fn the_check_lets_nobody_run_where_it_cannot() {
         .iter()
         .filter(|one| one.to_string().contains("must be a pod"));
     assert_eq!(told.count(), 2, "its worker and its shard: {broken:?}");
+}
+
+/// A policy of turns.
+fn slicing() -> Policy {
+    Policy {
+        slicing: Some(Slicing {
+            quantum_ms: 60_000,
+            suspended_per_gpu: 3,
+        }),
+        ..Policy::named(PolicyName::Muster)
+    }
+}
+
+/// Whether who runs stands still for who waits, an hour later; `nodes` as for [`cluster`].
+fn is_turned_out(nodes: &[(u32, bool)]) -> bool {
+    let mut scene = cluster(PolicyName::Muster, nodes);
+    scene.policy = slicing();
+    scene.job("first").workers(4, 4).ps_shards(0, 0);
+    scene.settle();
+    assert_eq!(scene.phase("first"), JobPhase::Running);
+    scene.later(3_600_000);
+    scene.job("second").workers(4, 4).ps_shards(0, 0);
+    scene.snapshot.leave_pods_out_of_turns();
+    scene.settle();
+    match scene.phase("first") {
+        JobPhase::Suspended => true,
+        phase => {
+            assert_eq!(phase, JobPhase::Running);
+            assert_eq!(scene.phase("second"), JobPhase::Queued);
+            false
+        }
+    }
+}
+
+#[test]
+fn who_is_in_pods_takes_no_turns() {
+    assert!(is_turned_out(&[(4, false)]));
+    assert!(!is_turned_out(&[(4, true)]));
+}
+
+#[test]
+fn whether_one_takes_turns_is_said_by_where_it_is_or_may_go() {
+    let mut scene = cluster(PolicyName::Muster, &[(2, true), (2, false)]);
+    scene.job("waits").workers(1, 1).ps_shards(0, 0);
+    in_pods(scene.job("own")).workers(1, 1).ps_shards(0, 0);
+    let mut both = scene.snapshot.clone();
+    both.leave_pods_out_of_turns();
+    let suspends: Vec<_> = both.jobs.iter().map(|job| job.suspends).collect();
+    assert_eq!(
+        suspends,
+        [true, false],
+        "where both are, it may come to either"
+    );
+
+    let mut only = scene.snapshot.clone();
+    only.nodes.retain(|node| node.has_pods());
+    only.leave_pods_out_of_turns();
+    assert!(only.jobs.iter().all(|job| !job.suspends));
+
+    // Without any node nothing is known.
+    let mut none = scene.snapshot.clone();
+    none.nodes.clear();
+    none.leave_pods_out_of_turns();
+    assert!(none.jobs.iter().all(|job| job.suspends));
+
+    // Of one that was suspended before its node was of pods the processes are there, and go on.
+    scene.job("still").workers(2, 2).ps_shards(0, 0);
+    scene.settle();
+    for node in &mut scene.snapshot.nodes {
+        node.pods = Some(true);
+    }
+    scene.find("still").state = JobState::Suspended;
+    scene.snapshot.leave_pods_out_of_turns();
+    assert!(scene.find("still").suspends && !scene.find("waits").suspends);
+}
+
+#[test]
+fn a_plan_that_has_a_pod_stand_still_is_refused() {
+    let mut scene = cluster(PolicyName::Muster, &[(4, true)]);
+    scene.job("first").workers(4, 4).ps_shards(0, 0);
+    scene.settle();
+    let job = scene.find("first").clone();
+    let plan = Plan {
+        decisions: vec![Decision {
+            job: job.id,
+            expected_revision: job.revision,
+            action: Action::Suspend { why: String::new() },
+        }],
+        excluded: Vec::new(),
+    };
+    let what = "some of whose tasks are pods";
+    let expected = Violation::WrongTurn { job: job.id, what };
+    assert_eq!(check(&scene.snapshot, &plan), [expected]);
 }

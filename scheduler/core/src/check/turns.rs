@@ -33,6 +33,14 @@ impl<'s> Checker<'s> {
         if !job.suspends {
             wrong("which cannot stand still");
         }
+        // What a pod holds Kubernetes gives to nobody else.
+        let is_pod = |task: &Task| {
+            let mut nodes = self.snapshot.nodes.iter();
+            nodes.any(|node| node.id == task.node && node.has_pods())
+        };
+        if job.held_tasks().any(is_pod) {
+            wrong("some of whose tasks are pods");
+        }
         if job.exclusive && job.intent != muster_model::job::Intent::Suspend {
             wrong("which is exclusive");
         }
