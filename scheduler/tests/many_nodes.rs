@@ -3,7 +3,6 @@
 
 mod support;
 
-use muster_proto::session::to_node::Message as To;
 use muster_store::wake::{self, Channel};
 use std::time::Duration;
 use support::{CONNECTIONS, Node, PATIENCE, Shell, Store, TOKEN};
@@ -29,30 +28,52 @@ async fn sessions_of_many_nodes_leave_connections_to_others() -> anyhow::Result<
         nodes.push(node);
     }
     // Nobody comes by, so all that is asked for at this time is there to be counted.
-    let owner = muster_store::pool::owner(&store.database.owner_url, 2)?;
-    let mut lock = muster_store::pool::begin(&owner).await?;
-    sqlx::query("lock table node in access exclusive mode")
-        .execute(&mut *lock)
-        .await?;
+    let held = store.database.hold_table("node").await;
     for node in &mut nodes {
         node.heartbeat().await;
     }
+    let owner = muster_store::pool::owner(&store.database.owner_url, 1)?;
     let mut other = muster_store::pool::begin(&owner).await?;
     wake::send(&mut other, &[Channel::Assignments]).await?;
     other.commit().await?;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let mut other = muster_store::pool::begin(&owner).await?;
-    let waiting: i64 = sqlx::query_scalar(
-        "select count(*) from pg_stat_activity
-         where datname = current_database() and application_name = 'muster-scheduler' and wait_event_type = 'Lock'",
-    )
-    .fetch_one(&mut *other)
-    .await?;
+    let waiting = store.database.waiting("muster-scheduler").await;
     assert!((1..=WAITING).contains(&waiting), "{waiting} are waiting");
-    lock.commit().await?;
+    held.give_back().await;
     for node in &mut nodes {
-        until_acknowledged(node).await?;
+        node.until_acknowledged().await?;
     }
+    Ok(())
+}
+
+/// As a commit does that is long in coming to its end.
+#[tokio::test]
+async fn whoever_holds_the_row_of_one_node_delays_no_other() -> anyhow::Result<()> {
+    let store = Store::new().await;
+    let mut shell = Shell::start(&store, LEASE_MS).await;
+    shell.until_it_leads().await;
+    let mut nodes = Vec::new();
+    for name in ["held", "free"] {
+        let mut node = Node::dial(shell.address, name, TOKEN, 1)
+            .await
+            .expect("welcome");
+        node.assignment(|_| true).await;
+        nodes.push(node);
+    }
+    let held = store.database.hold_rows("node", "name = 'held'").await;
+    let [locked, free] = &mut nodes[..] else {
+        unreachable!("there are two")
+    };
+    // Together, and once more after the one that has to wait.
+    for _ in 0..3 {
+        locked.heartbeat().await;
+        free.heartbeat().await;
+        free.until_acknowledged().await?;
+    }
+    let early = tokio::time::timeout(Duration::from_millis(200), locked.until_acknowledged());
+    assert!(early.await.is_err(), "nobody could have written it");
+    held.give_back().await;
+    locked.until_acknowledged().await?;
     Ok(())
 }
 
@@ -71,16 +92,8 @@ async fn a_heartbeat_waits_for_no_report_of_others() -> anyhow::Result<()> {
         held.push(muster_store::pool::begin(&shell.sessions_pool).await?);
     }
     node.heartbeat().await;
-    until_acknowledged(&mut node).await?;
+    node.until_acknowledged().await?;
     Ok(())
-}
-
-async fn until_acknowledged(node: &mut Node) -> Result<(), tonic::Status> {
-    loop {
-        if matches!(node.next().await?, To::HeartbeatAck(_)) {
-            return Ok(());
-        }
-    }
 }
 
 /// It was silent for its lease, as where the scheduler could not write its heartbeats, and its session is there all the same.
@@ -99,12 +112,12 @@ async fn a_node_that_counts_as_lost_is_told_so_and_is_up_when_it_has_dialled_aga
     assert_eq!(lost.len(), 1);
     tx.commit().await?;
     node.heartbeat().await;
-    let told = until_acknowledged(&mut node).await;
+    let told = node.until_acknowledged().await;
     let told = told.expect_err("one that is lost is no more acknowledged");
     assert_eq!(told.message(), "the node counts as lost by now");
     let again = Node::dial(shell.address, "node-1", TOKEN, 1).await;
     let mut again = again.expect("welcome");
     again.heartbeat().await;
-    until_acknowledged(&mut again).await?;
+    again.until_acknowledged().await?;
     Ok(())
 }

@@ -197,7 +197,17 @@ pub async fn identify(
     Ok(())
 }
 
-/// Heartbeats of these nodes; those of them that are up. One that is not counts as lost by now and must dial in anew.
+/// What became of heartbeats that were written together.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Touched {
+    /// These are written.
+    pub up: BTreeSet<NodeId>,
+    /// The rows of these are locked by somebody else at the moment: nothing is written of them.
+    pub locked: BTreeSet<NodeId>,
+}
+
+/// Heartbeats of these nodes, as far as nobody has locked their rows: whoever holds one long delays none of the others. One that is neither
+/// up nor locked counts as lost by now, or is not there, and must dial in anew.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -205,19 +215,29 @@ pub async fn touch(
     conn: &mut PgConnection,
     ids: &BTreeSet<NodeId>,
     now: OffsetDateTime,
-) -> Result<BTreeSet<NodeId>, StoreError> {
+) -> Result<Touched, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    // In the order in which everybody locks nodes.
-    let up = sqlx::query_scalar!(
-        "update node set last_seen_at = greatest(last_seen_at, $2)
-         where state = 'up' and id in (select id from node where id = any($1) order by id for no key update)
-         returning id",
+    let rows = sqlx::query!(
+        r#"with free as materialized (select id, state from node where id = any($1) for no key update skip locked),
+                up as (update node n set last_seen_at = greatest(n.last_seen_at, $2) from free
+                       where n.id = free.id and free.state = 'up' returning n.id)
+           select n.id, free.id is null as "locked!", up.id is not null as "up!"
+           from node n left join free on free.id = n.id left join up on up.id = n.id where n.id = any($1)"#,
         &ids,
         now
     )
     .fetch_all(conn)
     .await?;
-    Ok(up.into_iter().map(NodeId).collect())
+    let mut touched = Touched::default();
+    for row in rows {
+        let id = NodeId(row.id);
+        match (row.up, row.locked) {
+            (true, _) => touched.up.insert(id),
+            (_, true) => touched.locked.insert(id),
+            _ => false,
+        };
+    }
+    Ok(touched)
 }
 
 /// Version of what the node shall run; 0 for an unknown node.

@@ -9,10 +9,12 @@
 //! must never be a dependency of anything but tests and benches.
 
 mod files;
+mod locks;
 mod programs;
 mod server;
 mod template;
 
+pub use locks::Held;
 use muster_store::migrate;
 use server::{Promise, Server};
 

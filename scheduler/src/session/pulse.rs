@@ -1,17 +1,22 @@
 //! Heartbeats of all sessions: those that come while others are being written go into one transaction together. A transaction for each had
-//! two hundred nodes wait for connections until their leases were over.
+//! two hundred nodes wait for connections until their leases were over. A row that somebody has locked is passed over and tried again, so that it
+//! delays nobody else.
 
 use super::chain;
 use crate::clock;
 use crate::retry;
 use muster_model::id::NodeId;
 use muster_store::StoreError;
+use muster_store::node::Touched;
 use muster_store::pool::Pool;
 use std::collections::BTreeSet;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// Into one transaction; more would hold the rows of so many nodes for longer.
 const MOST: usize = 1_000;
+/// How soon a row that somebody has locked is tried again.
+const LOCKED: Duration = Duration::from_millis(20);
 
 /// Every session has one.
 #[derive(Debug, Clone)]
@@ -60,13 +65,17 @@ impl Pulse {
 
 async fn keep(pool: Pool, mut beats: mpsc::Receiver<Beat>) {
     let mut together = Vec::new();
-    while beats.recv_many(&mut together, MOST).await > 0 {
-        let nodes: BTreeSet<NodeId> = together.iter().map(|beat| beat.node).collect();
+    while gather(&mut beats, &mut together).await {
+        let nodes: BTreeSet<NodeId> = together.iter().map(|beat: &Beat| beat.node).collect();
         match retry::on_conflict(|| touch(&pool, &nodes)).await {
-            Ok(up) => {
-                for beat in together.drain(..) {
-                    // The session may have ended meanwhile.
-                    let _ = beat.is_up.send(up.contains(&beat.node));
+            Ok(touched) => {
+                for beat in std::mem::take(&mut together) {
+                    if touched.locked.contains(&beat.node) {
+                        together.push(beat);
+                    } else {
+                        // The session may have ended meanwhile.
+                        let _ = beat.is_up.send(touched.up.contains(&beat.node));
+                    }
                 }
             }
             Err(error) => {
@@ -77,9 +86,25 @@ async fn keep(pool: Pool, mut beats: mpsc::Receiver<Beat>) {
     }
 }
 
-async fn touch(pool: &Pool, nodes: &BTreeSet<NodeId>) -> Result<BTreeSet<NodeId>, StoreError> {
+/// Puts the heartbeats that have come to those whose nodes' rows somebody had locked; of these the ones for whom nobody waits any more are
+/// left out. Whether there can be any.
+async fn gather(beats: &mut mpsc::Receiver<Beat>, together: &mut Vec<Beat>) -> bool {
+    together.retain(|beat| !beat.is_up.is_closed());
+    if together.is_empty() {
+        return beats.recv_many(together, MOST).await > 0;
+    }
+    tokio::time::sleep(LOCKED).await;
+    while together.len() < MOST
+        && let Ok(beat) = beats.try_recv()
+    {
+        together.push(beat);
+    }
+    true
+}
+
+async fn touch(pool: &Pool, nodes: &BTreeSet<NodeId>) -> Result<Touched, StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
-    let up = muster_store::node::touch(&mut tx, nodes, clock::now()).await?;
+    let touched = muster_store::node::touch(&mut tx, nodes, clock::now()).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    Ok(up)
+    Ok(touched)
 }

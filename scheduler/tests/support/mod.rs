@@ -440,6 +440,18 @@ impl Node {
             .expect("the session lives");
     }
 
+    /// Waits until a heartbeat is acknowledged.
+    ///
+    /// # Errors
+    /// How the session ended instead.
+    pub async fn until_acknowledged(&mut self) -> Result<(), tonic::Status> {
+        loop {
+            if matches!(self.next().await?, To::HeartbeatAck(_)) {
+                return Ok(());
+            }
+        }
+    }
+
     /// Waits until the last report is kept.
     pub async fn acknowledged(&mut self) {
         loop {

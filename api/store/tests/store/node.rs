@@ -2,6 +2,7 @@
 
 use crate::world::{World, at, gone, id, slots, start};
 use muster_model::assignment::Observed;
+use muster_model::id::NodeId;
 use muster_model::node::{Closed, Node, NodeState, Notice};
 use muster_model::task::{Outcome, TaskState};
 use muster_store::event::EventFilter;
@@ -10,6 +11,37 @@ use muster_store::{assignment, event, node, pool, scope};
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_heartbeat_passes_over_nodes_whose_rows_are_locked() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let other = node::hello(&mut tx, id(), "node-b", &slots(1), at(1))
+        .await?
+        .id;
+    let gone: NodeId = id();
+    tx.commit().await?;
+    let touch = async |seconds| -> anyhow::Result<node::Touched> {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        let all = [world.node, other, gone].into();
+        let touched = node::touch(&mut tx, &all, at(seconds)).await?;
+        tx.commit().await?;
+        Ok(touched)
+    };
+    let held = world.db.hold_rows("node", "name = 'node-b'").await;
+    let touched = touch(10).await?;
+    assert_eq!(
+        (touched.up, touched.locked),
+        ([world.node].into(), [other].into())
+    );
+    held.give_back().await;
+    let touched = touch(11).await?;
+    assert_eq!(
+        (touched.up, touched.locked),
+        ([world.node, other].into(), [].into())
+    );
+    Ok(())
+}
 
 #[tokio::test]
 async fn a_silent_node_is_lost_with_its_tasks_and_comes_back_without_them() -> anyhow::Result<()> {
@@ -25,9 +57,9 @@ async fn a_silent_node_is_lost_with_its_tasks_and_comes_back_without_them() -> a
     };
     let touch = async |seconds| -> anyhow::Result<bool> {
         let mut tx = pool::begin(&world.scheduler).await?;
-        let up = node::touch(&mut tx, &[world.node].into(), at(seconds)).await?;
+        let touched = node::touch(&mut tx, &[world.node].into(), at(seconds)).await?;
         tx.commit().await?;
-        Ok(up.contains(&world.node))
+        Ok(touched.up.contains(&world.node))
     };
     assert!(touch(10).await?);
     assert_eq!(lost(30).await?, [], "its lease runs until 30");

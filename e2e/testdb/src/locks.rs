@@ -1,0 +1,73 @@
+//! Rows and tables that a test holds, as another transaction would, and who waits for them.
+
+use crate::TestDb;
+use sqlx::AssertSqlSafe;
+
+/// What is held, until this is dropped or the server is gone.
+#[derive(Debug)]
+pub struct Held(sqlx::Transaction<'static, sqlx::Postgres>);
+
+impl Held {
+    /// Gives it back, at once.
+    ///
+    /// # Panics
+    /// When the server is gone.
+    pub async fn give_back(self) {
+        self.0.rollback().await.expect("the server is there");
+    }
+}
+
+impl TestDb {
+    /// Holds a whole table: nobody reads or writes it.
+    ///
+    /// # Panics
+    /// When there is no such table, or somebody else holds it for long.
+    pub async fn hold_table(&self, table: &str) -> Held {
+        self.hold(format!("lock table {table} in access exclusive mode"))
+            .await
+    }
+
+    /// Holds the rows of a table of which `which` is so, a condition in SQL: who would change or lock them waits.
+    ///
+    /// # Panics
+    /// When the condition is none, or there is no such row.
+    pub async fn hold_rows(&self, table: &str, which: &str) -> Held {
+        let statement = format!("select 1 from {table} where {which} for update");
+        self.hold(statement).await
+    }
+
+    /// Connections of the program that wait for somebody's lock at the moment.
+    ///
+    /// # Panics
+    /// When the server is gone.
+    pub async fn waiting(&self, program: &str) -> i64 {
+        let owner = muster_store::pool::owner(&self.owner_url, 1).expect("an address");
+        let mut tx = muster_store::pool::begin(&owner)
+            .await
+            .expect("a transaction");
+        sqlx::query_scalar(
+            "select count(*) from pg_stat_activity
+             where datname = current_database() and application_name = $1 and wait_event_type = 'Lock'",
+        )
+        .bind(program)
+        .fetch_one(&mut *tx)
+        .await
+        .expect("counted")
+    }
+
+    async fn hold(&self, statement: String) -> Held {
+        let owner = muster_store::pool::owner(&self.owner_url, 1).expect("an address");
+        let mut tx = muster_store::pool::begin(&owner)
+            .await
+            .expect("a transaction");
+        let done = sqlx::query(AssertSqlSafe(statement.clone()))
+            .execute(&mut *tx)
+            .await
+            .expect("a statement");
+        assert!(
+            statement.starts_with("lock") || done.rows_affected() > 0,
+            "there is nothing to hold: {statement}"
+        );
+        Held(tx)
+    }
+}
