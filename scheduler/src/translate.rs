@@ -204,6 +204,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         state: job.state,
         revision: job.revision,
         failures: job.failures,
+        put_off: loaded.put_off,
         retries: job.spec.retries,
         not_before_ms: job.not_before.map(unix_ms),
         workers: job.spec.scale.workers,

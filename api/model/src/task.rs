@@ -211,6 +211,10 @@ impl TaskEvent {
     }
 }
 
+/// As reasons of [`Outcome::Evicted`], beside those that Kubernetes gives.
+const REFUSED: &str = "Refused";
+const OVER_LIMIT: &str = "OverLimit";
+
 impl Outcome {
     /// Of one of whose output nothing is known.
     #[must_use]
@@ -286,19 +290,42 @@ impl Outcome {
         }
     }
 
+    /// Of a task whose pod its node would not begin with, and why: somebody else's came first, or the node has less than it was taken for.
+    #[must_use]
+    pub fn refused(message: String) -> Self {
+        Self::Evicted {
+            reason: REFUSED.to_owned(),
+            message,
+        }
+    }
+
+    /// Whether its node would not begin with it.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Evicted { reason, .. } if reason == REFUSED)
+    }
+
+    /// Of a task whose pod Kubernetes has ended because it used more of the disk than it was given, in Kubernetes' words.
+    #[must_use]
+    pub fn over_limit(message: String) -> Self {
+        Self::Evicted {
+            reason: OVER_LIMIT.to_owned(),
+            message,
+        }
+    }
+
     /// Whether the machine is to blame, so that the job's `retries` are not charged.
     #[must_use]
     pub fn is_node_fault(&self) -> bool {
-        matches!(
-            self,
+        match self {
+            Self::Evicted { reason, .. } => reason != OVER_LIMIT,
             Self::LeaseExpired
-                | Self::NodeLost
-                | Self::Evicted { .. }
-                | Self::Stopped {
-                    driver: Some(_),
-                    ..
-                }
-        )
+            | Self::NodeLost
+            | Self::Stopped {
+                driver: Some(_), ..
+            } => true,
+            _ => false,
+        }
     }
 }
 
@@ -328,6 +355,12 @@ impl fmt::Display for Outcome {
                 write!(f, "told to stop, and killed when its grace was over")
             }
             Self::OutOfMemory => write!(f, "killed for more memory than it was given"),
+            Self::Evicted { reason, message } if reason == REFUSED => {
+                write!(f, "refused by its node: {message}")
+            }
+            Self::Evicted { reason, message } if reason == OVER_LIMIT => {
+                write!(f, "ended for more of the disk than it was given: {message}")
+            }
             Self::Evicted { reason, message } => {
                 write!(f, "taken off its node by Kubernetes: {reason}: {message}")
             }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 /// Mounts what its arguments say, three to each, up to `--`, and becomes the program behind it.
 pub const MOUNTING: &str = r#"
 while [ "$1" != -- ]; do
+  mkdir -p "$3" || exit 125
   case "$1" in
     tmpfs) mount -t tmpfs -o "size=$2" tmpfs "$3" ;;
     ro) mount --bind "$2" "$3" && mount -o remount,bind,ro "$3" ;;
@@ -50,13 +51,37 @@ pub async fn prepare(client: &Client, pod: &Pod, folder: &Path) -> Result<Prepar
         variables: source.variables(container).await?,
         ..Prepared::default()
     };
-    for mount in container.volume_mounts.iter().flatten() {
+    let mut mounts: Vec<&VolumeMount> = container.volume_mounts.iter().flatten().collect();
+    // As container runtimes do: what lies within another comes after it.
+    mounts.sort_by_key(|mount| Path::new(&mount.mount_path).components().count());
+    for mount in mounts {
         let mut volumes = spec.volumes.iter().flatten();
         let volume = volumes.find(|volume| volume.name == mount.name);
         let volume = volume.ok_or_else(|| format!("there is no volume {}", mount.name))?;
         prepared.mounts.extend(source.mount(volume, mount).await?);
     }
+    prepared.hold_on_to_sources(&source.folder)?;
     Ok(prepared)
+}
+
+impl Prepared {
+    /// The pod's mounts hide folders of this machine that others of its mounts come from: these are held on to before the first one.
+    fn hold_on_to_sources(&mut self, folder: &Path) -> Result<(), String> {
+        let targets: Vec<String> = self.mounts.iter().map(|[_, _, to]| to.clone()).collect();
+        let is_hidden = |from: &str| targets.iter().any(|to| Path::new(from).starts_with(to));
+        let mut held = Vec::new();
+        for (number, [how, from, _]) in self.mounts.iter_mut().enumerate() {
+            if how != "tmpfs" && is_hidden(from) {
+                let stage = folder.join(format!("held-{number}"));
+                fs::create_dir_all(&stage).map_err(|error| error.to_string())?;
+                let stage = stage.to_string_lossy().into_owned();
+                let from = std::mem::replace(from, stage.clone());
+                held.push(["rw".to_owned(), from, stage]);
+            }
+        }
+        self.mounts.splice(0..0, held);
+        Ok(())
+    }
 }
 
 struct Source<'a> {
@@ -99,10 +124,22 @@ impl Source<'_> {
     ) -> Result<Option<[String; 3]>, String> {
         let target = Path::new(&mount.mount_path);
         if let Some(host) = &volume.host_path {
-            return match host.path == mount.mount_path {
-                true => Ok(None),
-                false => Err(format!("cannot mount {} there", mount.name)),
+            let sub_path = mount.sub_path.as_deref().unwrap_or_default();
+            let from = Path::new(&host.path).join(sub_path);
+            // Where it is already, and everything of it.
+            if from == target && mount.read_only != Some(true) && sub_path.is_empty() {
+                return Ok(None);
+            }
+            if !from.is_dir() {
+                return Err(format!("there is no folder {}", from.display()));
+            }
+            let how = if mount.read_only == Some(true) {
+                "ro"
+            } else {
+                "rw"
             };
+            let from = from.to_string_lossy().into_owned();
+            return Ok(Some([how.to_owned(), from, mount.mount_path.clone()]));
         }
         // A container's own file system has the folder made for it.
         fs::create_dir_all(target).map_err(|error| error.to_string())?;

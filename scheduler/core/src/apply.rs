@@ -89,6 +89,7 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
             ..
         } => {
             job.failures += u32::from(*charge_failure);
+            job.put_off += u32::from(not_before_ms.is_some() && !charge_failure);
             job.not_before_ms = not_before_ms.or(job.not_before_ms);
             for task in job.tasks.iter_mut().chain(&mut job.leaving) {
                 // A stop leaves a released task as it is.
@@ -115,7 +116,7 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
                 watch.suspects.clone_from(suspects);
             }
         }
-        Action::Up => job.running_ms = Some(now_ms),
+        Action::Up => (job.running_ms, job.put_off) = (Some(now_ms), 0),
         Action::Release | Action::Hold | Action::Resume | Action::Cancel => {}
     }
     Ok(())

@@ -20,7 +20,8 @@ impl Snapshot {
         if pods.is_empty() {
             return;
         }
-        let only_pods = pods.len() == self.nodes.len();
+        // One that is lost for good is still among them.
+        let only_pods = self.nodes.iter().all(|node| node.has_pods() || !node.up);
         for job in &mut self.jobs {
             job.suspends &= gives_back(job, &pods, only_pods);
         }

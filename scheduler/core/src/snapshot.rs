@@ -118,6 +118,9 @@ pub struct Job {
     pub revision: u64,
     /// Restarts charged so far.
     pub failures: u32,
+    /// How often nodes have refused its tasks since it last ran, which is not charged.
+    #[serde(default, skip_serializing_if = "is_never")]
+    pub put_off: u32,
     /// The job fails when `failures` exceeds this.
     pub retries: u32,
     pub not_before_ms: Option<i64>,
@@ -526,6 +529,10 @@ fn size<'t>(tasks: impl Iterator<Item = &'t Task>) -> (u32, u32) {
 
 fn is_false(flag: &bool) -> bool {
     !flag
+}
+
+fn is_never(times: &u32) -> bool {
+    *times == 0
 }
 
 fn is_zero(bytes: &u64) -> bool {

@@ -7,6 +7,7 @@ use muster_core::policy::{Policy, Slicing};
 use muster_core::snapshot::Job;
 use muster_core::{Action, Decision, Plan, Violation, check, plan};
 use muster_model::job::{JobPhase, JobState};
+use muster_model::task::{Outcome, TaskState};
 use muster_model::wait::{Change, Wait};
 use scene::{JobIn, Scene};
 
@@ -168,6 +169,82 @@ fn the_check_lets_nobody_run_where_it_cannot() {
     assert_eq!(told.count(), 2, "its worker and its shard: {broken:?}");
 }
 
+#[test]
+fn who_waits_for_pods_is_told_of_those_alone_who_hold_them() {
+    let mut scene = cluster(PolicyName::Muster, &[(2, true), (8, false)]);
+    in_pods(scene.job("first")).workers(2, 2).ps_shards(0, 0);
+    scene.job("other").workers(1, 1).gpus(4).ps_shards(0, 0);
+    scene.settle();
+    in_pods(scene.job("second")).workers(2, 2).ps_shards(0, 0);
+    scene.round();
+    let told = scene.find("second").waiting.clone().expect("it waits");
+    let first = scene.find("first").id;
+    let expected = Wait::WaitingForGpus {
+        needed_gpus: 2,
+        free_gpus: 0,
+        held_by: vec![first],
+    };
+    assert_eq!(told.why, expected);
+}
+
+/// A round, and the node refuses the pod: what became of the job, and the milliseconds until it may start again.
+fn refused(scene: &mut Scene) -> (JobPhase, i64) {
+    scene.round();
+    let job = scene.find("own");
+    let outcome = Outcome::refused("OutOfcpu: Node didn't have enough resource: cpu".to_owned());
+    for task in &mut job.tasks {
+        let outcome = outcome.clone();
+        task.state = TaskState::Released { outcome };
+    }
+    scene.round();
+    let now_ms = scene.snapshot.now_ms;
+    let until_ms = scene.find("own").not_before_ms.unwrap_or(now_ms);
+    scene.later(until_ms - now_ms);
+    (scene.phase("own"), until_ms - now_ms)
+}
+
+#[test]
+fn who_is_refused_by_its_node_waits_for_longer_each_time_and_fails_in_the_end() {
+    let mut scene = cluster(PolicyName::Muster, &[(2, true)]);
+    in_pods(scene.job("own"))
+        .workers(1, 1)
+        .ps_shards(0, 0)
+        .retries(2);
+    // Pods of others may take minutes to go, which is nobody's failure.
+    let mut waited_ms = 0;
+    for times in 0..8 {
+        let (phase, ms) = refused(&mut scene);
+        assert_eq!((phase, ms), (JobPhase::Queued, 1_000 << times));
+        assert_eq!(scene.find("own").failures, 0);
+        waited_ms += ms;
+    }
+    assert!(waited_ms > 240_000);
+    // Who runs begins anew.
+    scene.settle();
+    assert_eq!(scene.phase("own"), JobPhase::Running);
+    let job = scene.find("own");
+    let outcome = Outcome::NodeLost;
+    job.tasks[0].state = TaskState::Released { outcome };
+    scene.round();
+    for _ in 0..8 {
+        assert_eq!(refused(&mut scene).0, JobPhase::Queued);
+    }
+    assert_eq!(scene.find("own").failures, 0);
+    // What does not go away is the job's, in the node's words.
+    for failures in 1..=2 {
+        assert_eq!(refused(&mut scene).0, JobPhase::Queued);
+        assert_eq!(scene.find("own").failures, failures);
+    }
+    assert_eq!(refused(&mut scene).0, JobPhase::Failed);
+    let JobState::Failed { reason } = scene.find("own").state.clone() else {
+        panic!("it failed")
+    };
+    assert!(
+        reason.starts_with("worker-0 was refused by its node: OutOfcpu"),
+        "{reason}"
+    );
+}
+
 /// A policy of turns.
 fn slicing() -> Policy {
     Policy {
@@ -224,6 +301,13 @@ fn whether_one_takes_turns_is_said_by_where_it_is_or_may_go() {
     only.nodes.retain(|node| node.has_pods());
     only.leave_pods_out_of_turns();
     assert!(only.jobs.iter().all(|job| !job.suspends));
+
+    // What is lost for good is nowhere to go.
+    let mut lost = scene.snapshot.clone();
+    lost.nodes[1].up = false;
+    assert!(!lost.nodes[1].has_pods());
+    lost.leave_pods_out_of_turns();
+    assert!(lost.jobs.iter().all(|job| !job.suspends));
 
     // Without any node nothing is known.
     let mut none = scene.snapshot.clone();

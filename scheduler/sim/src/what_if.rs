@@ -181,6 +181,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         state: JobState::Queued,
         revision: 0,
         failures: 0,
+        put_off: 0,
         retries: spec.retries,
         suspends: spec.suspends(),
         exclusive: spec.exclusive,

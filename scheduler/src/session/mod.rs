@@ -30,6 +30,7 @@ use muster_store::pool::Pool;
 use pulse::{Missed, Pulse};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
@@ -142,12 +143,15 @@ impl Sessions {
         leader: watch::Receiver<bool>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let heartbeat = std::time::Duration::from_millis(config.heartbeat_ms);
+        let heartbeat = Duration::from_millis(config.heartbeat_ms);
         let assignments = wakes.assignments.clone();
         Self {
             pool: pools.sessions.clone(),
             generations: Generations::follow(pools.own.clone(), assignments, heartbeat),
-            pulse: Pulse::keep(pools.own.clone()),
+            pulse: Pulse::keep(
+                pools.own.clone(),
+                Duration::from_millis(config.lease_ms / 2),
+            ),
             config,
             registry,
             leader,
@@ -277,7 +281,7 @@ impl Session {
             usage_ms: config.packing.map_or(0, |_| USAGE_MS),
         }))
         .await?;
-        let silence = std::time::Duration::from_millis(config.lease_ms);
+        let silence = Duration::from_millis(config.lease_ms);
         loop {
             self.send_assignment(config.grace_ms).await?;
             tokio::select! {

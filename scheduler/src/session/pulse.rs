@@ -10,13 +10,17 @@ use muster_store::StoreError;
 use muster_store::node::Touched;
 use muster_store::pool::Pool;
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 /// Into one transaction; more would hold the rows of so many nodes for longer.
 const MOST: usize = 1_000;
 /// How soon a row that somebody has locked is tried again.
 const LOCKED: Duration = Duration::from_millis(20);
+/// How soon all are tried again where the database did not answer.
+const AWAY: Duration = Duration::from_millis(500);
+/// A connection that says nothing for so long is given up for another.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// Every session has one.
 #[derive(Debug, Clone)]
@@ -25,6 +29,7 @@ pub struct Pulse(mpsc::Sender<Beat>);
 #[derive(Debug)]
 struct Beat {
     node: NodeId,
+    came: Instant,
     /// Whether the node is up; dropped if that could not be written.
     is_up: oneshot::Sender<bool>,
 }
@@ -39,11 +44,12 @@ pub enum Missed {
 }
 
 impl Pulse {
-    /// Writes until no session is left; needs a tokio runtime.
+    /// Writes until no session is left; needs a tokio runtime. A heartbeat that cannot be written is tried again for `patience`, and only then
+    /// costs its node the session: all nodes that dial in anew at one time are more than a database needs that has just come back.
     #[must_use]
-    pub fn keep(pool: Pool) -> Self {
+    pub fn keep(pool: Pool, patience: Duration) -> Self {
         let (sender, beats) = mpsc::channel(MOST);
-        tokio::spawn(keep(pool, beats));
+        tokio::spawn(keep(pool, beats, patience));
         Self(sender)
     }
 
@@ -53,7 +59,8 @@ impl Pulse {
     /// [`Missed`]: the node is to dial in anew.
     pub async fn beat(&self, node: NodeId) -> Result<(), Missed> {
         let (is_up, answer) = oneshot::channel();
-        let sent = self.0.send(Beat { node, is_up }).await;
+        let came = Instant::now();
+        let sent = self.0.send(Beat { node, came, is_up }).await;
         sent.map_err(|_| Missed::Unkept)?;
         match answer.await {
             Ok(true) => Ok(()),
@@ -63,37 +70,50 @@ impl Pulse {
     }
 }
 
-async fn keep(pool: Pool, mut beats: mpsc::Receiver<Beat>) {
-    let mut together = Vec::new();
-    while gather(&mut beats, &mut together).await {
+async fn keep(pool: Pool, mut beats: mpsc::Receiver<Beat>, patience: Duration) {
+    let (mut together, mut pause) = (Vec::new(), LOCKED);
+    while gather(&mut beats, &mut together, pause).await {
         let nodes: BTreeSet<NodeId> = together.iter().map(|beat: &Beat| beat.node).collect();
-        match retry::on_conflict(|| touch(&pool, &nodes)).await {
-            Ok(touched) => {
-                for beat in std::mem::take(&mut together) {
-                    if touched.locked.contains(&beat.node) {
-                        together.push(beat);
-                    } else {
-                        // The session may have ended meanwhile.
-                        let _ = beat.is_up.send(touched.up.contains(&beat.node));
-                    }
-                }
+        let touched = retry::on_conflict(|| touch(&pool, &nodes));
+        let why = match tokio::time::timeout(ANSWER, touched).await {
+            Ok(Ok(touched)) => {
+                together = answer(together, &touched);
+                pause = LOCKED;
+                continue;
             }
-            Err(error) => {
-                tracing::warn!(error = %chain(&error), nodes = nodes.len(), "heartbeats could not be kept");
-                together.clear();
-            }
-        }
+            Ok(Err(error)) => chain(&error),
+            Err(_) => format!("no answer within {} s", ANSWER.as_secs()),
+        };
+        tracing::warn!(error = %why, nodes = nodes.len(), "heartbeats could not be kept yet");
+        together.retain(|beat| beat.came.elapsed() < patience);
+        pause = AWAY;
     }
 }
 
-/// Puts the heartbeats that have come to those whose nodes' rows somebody had locked; of these the ones for whom nobody waits any more are
-/// left out. Whether there can be any.
-async fn gather(beats: &mut mpsc::Receiver<Beat>, together: &mut Vec<Beat>) -> bool {
+/// Tells who waits; those whose rows somebody has locked are left.
+fn answer(together: Vec<Beat>, touched: &Touched) -> Vec<Beat> {
+    let (locked, told): (Vec<Beat>, Vec<Beat>) = together
+        .into_iter()
+        .partition(|beat| touched.locked.contains(&beat.node));
+    for beat in told {
+        // The session may have ended meanwhile.
+        let _ = beat.is_up.send(touched.up.contains(&beat.node));
+    }
+    locked
+}
+
+/// Puts the heartbeats that have come to those that are still to be written, after a pause; of these the ones for whom nobody waits any more
+/// are left out. Whether there can be any.
+async fn gather(
+    beats: &mut mpsc::Receiver<Beat>,
+    together: &mut Vec<Beat>,
+    pause: Duration,
+) -> bool {
     together.retain(|beat| !beat.is_up.is_closed());
     if together.is_empty() {
         return beats.recv_many(together, MOST).await > 0;
     }
-    tokio::time::sleep(LOCKED).await;
+    tokio::time::sleep(pause).await;
     while together.len() < MOST
         && let Ok(beat) = beats.try_recv()
     {

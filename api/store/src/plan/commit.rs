@@ -122,7 +122,7 @@ async fn lock(
 ) -> Result<BTreeMap<JobId, Draft>, StoreError> {
     let ids: Vec<Uuid> = groups.iter().map(|(id, ..)| id.0).collect();
     let rows = sqlx::query!(
-        r#"select id, tenant_id, state as "state: Json<JobState>", revision, failures, last_failure, waiting as "waiting: Json<Waiting>",
+        r#"select id, tenant_id, state as "state: Json<JobState>", revision, failures, put_off, last_failure, waiting as "waiting: Json<Waiting>",
                   not_before, started_at, placed_at, running_since, finished_at, trained_s, turn, turned_at,
                   verdicts, suspects as "suspects: Json<Vec<Suspect>>", stopped_at, stops, stop_s
            from job where id = any($1) and deleted_at is null order by id for no key update"#,
@@ -136,6 +136,7 @@ async fn lock(
         state: row.state.0,
         revision: unsigned(row.revision),
         failures: unsigned32(row.failures),
+        put_off: unsigned32(row.put_off),
         last_failure: row.last_failure,
         waiting: row.waiting.map(|waiting| waiting.0),
         not_before: row.not_before,
@@ -267,7 +268,7 @@ async fn update(
              failed = case when $15 then null else failed end,
              revision_samples = case when $17 then 0 else revision_samples end,
              turn = $18, turned_at = $19, verdicts = $20, suspects = $21, stopped_at = $22, stops = $23, stop_s = $24,
-             last_failure = $25
+             last_failure = $25, put_off = $26
          where id = $1 and revision = $2 and phase = $3",
         draft.id.0,
         signed(before.1),
@@ -293,7 +294,8 @@ async fn update(
         draft.stopped_at,
         signed32(draft.stops),
         draft.stop_s,
-        draft.last_failure
+        draft.last_failure,
+        signed32(draft.put_off)
     )
     .execute(conn)
     .await

@@ -22,6 +22,7 @@ pub(super) struct Draft {
     pub state: JobState,
     pub revision: u64,
     pub failures: u32,
+    pub put_off: u32,
     pub last_failure: Option<String>,
     pub waiting: Option<Waiting>,
     pub not_before: Option<OffsetDateTime>,
@@ -134,6 +135,7 @@ impl Draft {
             Action::Up => {
                 self.move_on(JobEvent::AllRunning, now)?;
                 self.running_since = Some(now);
+                self.put_off = 0;
             }
             Action::Stop {
                 then,
@@ -167,6 +169,7 @@ impl Draft {
                 }
                 self.end_running(now);
                 self.charge(*charge_failure, why);
+                self.put_off += u32::from(not_before.is_some() && !charge_failure);
                 self.not_before = not_before.or(self.not_before);
                 self.stop = true;
             }

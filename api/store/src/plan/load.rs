@@ -105,7 +105,7 @@ async fn jobs(
 ) -> Result<BTreeMap<JobId, LoadedJob>, StoreError> {
     let rows = sqlx::query!(
         r#"select j.id, j.tenant_id, j.submitted_by, j.spec as "spec: Json<JobSpec>", j.intent,
-                  j.state as "state: Json<JobState>", j.revision, j.failures, j.waiting as "waiting: Json<Waiting>",
+                  j.state as "state: Json<JobState>", j.revision, j.failures, j.put_off, j.waiting as "waiting: Json<Waiting>",
                   j.not_before, j.submitted_at, j.started_at, j.finished_at, j.placed_at, j.turned_at, j.running_since, j.trained_s,
                   j.stops, j.stop_s, j.starts, j.start_s, j.resumed, j.lost_steps,
                   j.finished as "finished: Json<Finished>", j.failed as "failed: Json<FailedReport>",
@@ -167,6 +167,7 @@ async fn jobs(
                 .measured
                 .map(|known| known.0.in_revision(unsigned(row.revision))),
             verdicts: unsigned32(row.verdicts),
+            put_off: unsigned32(row.put_off),
             suspects: row.suspects.0,
             placed_at: row.placed_at,
             asked: row.intent_at.map(|at| (row.intent_by.map(|by| by.0), at)),

@@ -79,6 +79,8 @@ pub struct LoadedJob {
     pub measured: Option<Measured>,
     /// Verdicts on its ranks so far.
     pub verdicts: u32,
+    /// How often nodes have refused its tasks since it last ran.
+    pub put_off: u32,
     /// Ranks that may come to one.
     pub suspects: Vec<Suspect>,
     /// Seconds during which all of its tasks were up, the present revision's until `now` included.

@@ -8,6 +8,7 @@ mod mirror;
 mod own;
 mod program;
 mod server;
+mod shut;
 mod status;
 mod template;
 
@@ -31,6 +32,7 @@ use muster_model::id::TaskId;
 use muster_model::task::Outcome;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Between two looks for pods that nobody needs.
@@ -95,8 +97,7 @@ impl Pods {
         template.has_gpus = has_gpus;
         let program = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
         template.program = program.to_string_lossy().into_owned();
-        let shared = program::shared(&program, &config.data_dir)?;
-        template.shared_program = shared.to_string_lossy().into_owned();
+        template.data.clone_from(&config.data_dir);
         let api = Api::<Pod>::namespaced(client, &template.namespace);
         let mirror = Arc::new(Mirror::default());
         let server = Server {
@@ -295,6 +296,11 @@ impl Runtime for Pods {
         disk::write_private(&path, &text).map_err(ExecutorError::write(&path))?;
         start.arguments.push("--environment".into());
         start.arguments.push(path.into());
+        if entry.launch.spec.pod.image.is_some() && self.template.shared_program.is_empty() {
+            let program = Path::new(&self.template.program);
+            let shared = program::shared(program, &self.template.data)?;
+            self.template.shared_program = shared.to_string_lossy().into_owned();
+        }
         let pod = self.template.pod(&entry.launch, &start.arguments)?;
         self.keep(id, folder, false)
             .map_err(ExecutorError::write(folder.pod()))?;

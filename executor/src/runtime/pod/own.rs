@@ -60,8 +60,9 @@ pub fn over(spec: &mut PodSpec, container: &mut Container, own: &Pod) -> Result<
     Ok(())
 }
 
-/// Whether the two are one folder, or one lies within the other.
+/// Whether the two are one folder, or one lies within the other. The template's may end with a slash.
 fn overlap(path: &str, taken: &str) -> bool {
+    let taken = taken.trim_end_matches('/');
     let is_within = |inner: &str, outer: &str| {
         let rest = inner.strip_prefix(outer);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -247,6 +248,7 @@ volumes:
             let own = format!("volumes: [{{ kind: scratch, path: {path}, bytes: 1 }}]");
             assert!(over_template(&own).is_ok(), "{path}");
         }
+        assert!(overlap("/srv/extra/mine", "/srv/extra/"));
         // One of the job's own within another of its own is its own affair.
         let nested = "volumes: [{ kind: scratch, path: /a/b, bytes: 1 }, { kind: scratch, path: /a, bytes: 1 }]";
         assert!(over_template(nested).is_ok());

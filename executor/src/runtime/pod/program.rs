@@ -12,7 +12,8 @@ use std::time::SystemTime;
 /// Of earlier executors: a pod that was made for one of them may not have started yet.
 const KEPT: usize = 3;
 
-/// Copies `program` into `data`, unless it lies there already, and says where. Whoever finds it finds all of it.
+/// Copies `program` into `data`, unless it lies there already, and says where. Whoever finds it finds all of it. That its name is there does not
+/// say that it is the program: tasks of earlier releases could write there.
 ///
 /// # Errors
 /// If it cannot be read or written.
@@ -23,11 +24,20 @@ pub fn shared(program: &Path, data: &Path) -> Result<PathBuf, ExecutorError> {
     let mut sum = DefaultHasher::new();
     sum.write(&content);
     let path = folder.join(format!("muster-executor-{:016x}", sum.finish()));
-    if !path.exists() {
+    if !is_there(&content, &path) {
         put(&content, &folder, &path).map_err(ExecutorError::write(&path))?;
     }
-    tidy(&folder, &path).map_err(ExecutorError::write(&folder))?;
+    if let Err(error) = tidy(&folder, &path) {
+        tracing::warn!(folder = %folder.display(), %error, "programs of earlier executors cannot be removed");
+    }
     Ok(path)
+}
+
+/// Neither a link, nor another's file, nor one that cannot be run.
+fn is_there(content: &[u8], path: &Path) -> bool {
+    let is_program = fs::symlink_metadata(path)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
+    is_program && fs::read(path).is_ok_and(|found| found == content)
 }
 
 fn put(content: &[u8], folder: &Path, path: &Path) -> io::Result<()> {
@@ -80,6 +90,27 @@ mod tests {
             copy.exists(),
             "pods of the executor before may still want it"
         );
+    }
+
+    #[test]
+    fn what_somebody_else_has_put_there_is_not_run_and_stops_nobody() {
+        let data = tempfile::tempdir().expect("a folder");
+        let copy = shared(Path::new("/bin/true"), data.path()).expect("it is readable");
+        fs::write(&copy, "#!/bin/sh\nexit 7\n").expect("our own folder");
+        for number in 0..5 {
+            let folder = data.path().join(format!("programs/{number}/full"));
+            fs::create_dir_all(folder).expect("our own folder");
+        }
+        assert_eq!(
+            shared(Path::new("/bin/true"), data.path()).expect("put anew"),
+            copy
+        );
+        let ran = Command::new(&copy).status().expect("it runs");
+        assert!(ran.success());
+        fs::remove_file(&copy).expect("our own folder");
+        std::os::unix::fs::symlink("/bin/false", &copy).expect("our own folder");
+        shared(Path::new("/bin/true"), data.path()).expect("put anew");
+        assert!(Command::new(&copy).status().expect("it runs").success());
     }
 
     #[test]

@@ -25,8 +25,12 @@ const EVICTED: [&str; 6] = [
     "Terminated",
 ];
 
-/// Of a pod that its node would not begin with.
-const REFUSED: &str = "Refused";
+/// What kubelets say of a pod that they evict because it, and not the node, has used more of the disk than it may.
+const OVER_LIMIT: [&str; 3] = [
+    "Usage of EmptyDir volume",
+    "ephemeral local storage usage exceeds",
+    "exceeded its local ephemeral storage limit",
+];
 
 /// What we look at, of one pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -93,7 +97,7 @@ impl Status {
     /// Whether it is over because its node would not begin with it.
     #[must_use]
     pub fn is_refused(&self, has_run: bool) -> bool {
-        matches!(self.outcome(has_run), Outcome::Evicted { reason, .. } if reason == REFUSED)
+        self.outcome(has_run).is_refusal()
     }
 
     /// Its node, or somebody by way of the API server, has ended it, and not what ran in it.
@@ -101,6 +105,9 @@ impl Status {
         if let Some(reason) = &self.reason
             && (has_run || EVICTED.contains(&reason.as_str()))
         {
+            if reason == "Evicted" && OVER_LIMIT.iter().any(|one| self.message.contains(one)) {
+                return Some(Outcome::over_limit(self.message.clone()));
+            }
             return Some(Outcome::Evicted {
                 reason: reason.clone(),
                 message: self.message.clone(),
@@ -133,10 +140,7 @@ impl Status {
             // Somebody else's pod came first, or the node has less than it was taken for: the job did not do that.
             None => {
                 let reason = self.reason.as_deref().unwrap_or("no reason was given");
-                Outcome::Evicted {
-                    reason: REFUSED.to_owned(),
-                    message: sentence(reason, &self.message),
-                }
+                Outcome::refused(sentence(reason, &self.message))
             }
         }
     }
@@ -241,8 +245,26 @@ mod tests {
         );
         assert_eq!(
             refused.outcome(false).to_string(),
-            "taken off its node by Kubernetes: Refused: OutOfcpu: Node didn't have enough resource: cpu"
+            "refused by its node: OutOfcpu: Node didn't have enough resource: cpu"
         );
+    }
+
+    #[test]
+    fn who_fills_more_of_the_disk_than_it_was_given_did_that_itself() {
+        for message in [
+            "Usage of EmptyDir volume \"own-0\" exceeds the limit \"1Gi\". ",
+            "Pod ephemeral local storage usage exceeds the total limit of containers 2Gi. ",
+            "Container task exceeded its local ephemeral storage limit \"1Gi\". ",
+        ] {
+            let evicted =
+                status(&json!({ "phase": "Failed", "reason": "Evicted", "message": message }));
+            let outcome = evicted.outcome(true);
+            assert!(!outcome.is_node_fault() && !outcome.is_clean(), "{message}");
+            assert_eq!(
+                outcome.to_string(),
+                format!("ended for more of the disk than it was given: {message}")
+            );
+        }
     }
 
     #[test]

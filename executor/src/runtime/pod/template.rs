@@ -1,6 +1,7 @@
 //! The pod of a task: what the administrator gives (image, volumes, service account, security) and what is ours (where, what, for whom).
 
 use super::own::{self, PathTaken};
+use super::shut;
 use crate::error::ExecutorError;
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod, ResourceRequirements,
@@ -12,7 +13,7 @@ use muster_model::id::TaskId;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// By which our pods are known.
 pub const GROUP_LABEL: &str = "muster.dev/group";
@@ -41,8 +42,10 @@ pub struct Template {
     pub has_gpus: bool,
     /// The shim's program, in the template's image.
     pub program: String,
-    /// The same where it lies in any image: in the data folder.
+    /// The same where it lies in any image: in the data folder. Empty until a job brings an image.
     pub shared_program: String,
+    /// The executor's, at the same path in each pod.
+    pub data: PathBuf,
 }
 
 impl Template {
@@ -108,6 +111,7 @@ impl Template {
             has_gpus: false,
             program: String::new(),
             shared_program: String::new(),
+            data: PathBuf::new(),
         }
     }
 
@@ -140,6 +144,7 @@ impl Template {
         spec.automount_service_account_token.get_or_insert(false);
         let mut container = spec.containers.pop().expect("a template has a container");
         own::over(&mut spec, &mut container, &launch.spec.pod)?;
+        shut::shut(&mut container, &self.data, launch.task_id);
         spec.containers = vec![self.container(launch, arguments, container)];
         pod.spec = Some(spec);
         Ok(pod)

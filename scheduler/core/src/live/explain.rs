@@ -3,7 +3,7 @@
 //! A change is named only if a trial round with it really starts the job: what people are told is tried, not guessed.
 
 use super::change::{could_start, would_start};
-use super::free::When;
+use super::free::{FreeNode, When};
 use super::pass::Rest;
 use super::place::fits_empty;
 use super::rehearse::{Stage, are_few, is_affordable};
@@ -28,22 +28,25 @@ pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>
         .iter()
         .map(|live| (live.state == JobState::Paused).then(suspended))
         .collect();
-    let free_gpus = rest.free.iter().map(|node| node.gpus(When::Now)).sum();
-    let holders = holders(world);
+    let all = Reach::of(world, rest, false);
+    let of_pods = Reach::of(world, rest, true);
     let mut stage = None;
     for (position, index) in (1_u32..).zip(queue) {
+        let reach = match world.jobs[index].shape.pods {
+            true => &of_pods,
+            false => &all,
+        };
         let explaining = Explaining {
             world: &*world,
             rest,
-            free_gpus,
-            holders: &holders,
+            reach,
         };
         let why = explaining.why(index);
         let candidates = if position <= world.policy.explained_jobs {
             let remedies = Remedies {
                 world,
                 rest,
-                free_gpus,
+                free_gpus: reach.free_gpus,
             };
             remedies.of(index, &why)
         } else {
@@ -126,24 +129,43 @@ fn suspended() -> Waiting {
     }
 }
 
-/// Everybody who holds GPUs, the largest holder first.
-fn holders(world: &World<'_>) -> Vec<(Reverse<u32>, JobId)> {
-    let mut holders: Vec<(Reverse<u32>, JobId)> = world
-        .jobs
-        .iter()
-        .map(|live| (Reverse(gpus_of(&live.holdings)), live.job.id))
-        .filter(|(held, _)| held.0 > 0)
-        .collect();
-    holders.sort_unstable();
-    holders
+/// The nodes where a job may run at all, as far as others are in its way there.
+struct Reach {
+    /// Free after the round and promised to nobody.
+    free_gpus: u32,
+    /// Everybody who holds GPUs there, the largest holder first.
+    holders: Vec<(Reverse<u32>, JobId)>,
+}
+
+impl Reach {
+    /// Of all nodes, or of those whose tasks are pods.
+    fn of(world: &World<'_>, rest: &Rest, only_pods: bool) -> Self {
+        let is_there = |node: &FreeNode| node.pods || !only_pods;
+        let free = rest.free.iter().filter(|node| is_there(node));
+        let held = |live: &LiveJob<'_>| -> u32 {
+            let there = live
+                .holdings
+                .iter()
+                .filter(|holding| is_there(&rest.free[holding.node as usize]));
+            there.map(|holding| holding.gpus.count_ones()).sum()
+        };
+        let jobs = world.jobs.iter();
+        let mut holders: Vec<(Reverse<u32>, JobId)> = jobs
+            .map(|live| (Reverse(held(live)), live.job.id))
+            .filter(|(held, _)| held.0 > 0)
+            .collect();
+        holders.sort_unstable();
+        Self {
+            free_gpus: free.map(|node| node.gpus(When::Now)).sum(),
+            holders,
+        }
+    }
 }
 
 struct Explaining<'e, 'a> {
     world: &'e World<'a>,
     rest: &'e Rest,
-    /// Free after the round and promised to nobody.
-    free_gpus: u32,
-    holders: &'e [(Reverse<u32>, JobId)],
+    reach: &'e Reach,
 }
 
 impl Explaining<'_, '_> {
@@ -187,17 +209,17 @@ impl Explaining<'_, '_> {
                 held_by: vec![ahead],
             };
         }
-        if self.free_gpus >= needed_gpus {
+        if self.reach.free_gpus >= needed_gpus {
             return Wait::TopologyPlacementFailed {
                 needed_gpus,
-                free_gpus: self.free_gpus,
+                free_gpus: self.reach.free_gpus,
                 short: None,
             };
         }
         Wait::WaitingForGpus {
             needed_gpus,
-            free_gpus: self.free_gpus,
-            held_by: self.held_by(needed_gpus - self.free_gpus),
+            free_gpus: self.reach.free_gpus,
+            held_by: self.held_by(needed_gpus - self.reach.free_gpus),
         }
     }
 
@@ -242,7 +264,7 @@ impl Explaining<'_, '_> {
         } else {
             Wait::TopologyPlacementFailed {
                 needed_gpus,
-                free_gpus: self.free_gpus,
+                free_gpus: self.reach.free_gpus,
                 short: self.short(live),
             }
         })
@@ -306,7 +328,7 @@ impl Explaining<'_, '_> {
     fn held_by(&self, missing_gpus: u32) -> Vec<JobId> {
         let mut sum = 0;
         let mut held_by = Vec::new();
-        for &(Reverse(held), job) in self.holders {
+        for &(Reverse(held), job) in &self.reach.holders {
             if sum >= missing_gpus {
                 break;
             }

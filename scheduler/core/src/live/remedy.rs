@@ -27,7 +27,7 @@ const HIGHEST: i32 = 100;
 pub(crate) struct Remedies<'e, 'a> {
     pub world: &'e World<'a>,
     pub rest: &'e Rest,
-    /// Free after the round and promised to nobody.
+    /// Free after the round where the job may run, and promised to nobody.
     pub free_gpus: u32,
 }
 
@@ -226,6 +226,7 @@ impl Remedies<'_, '_> {
 
     fn for_room(&self, live: &LiveJob<'_>, needed_gpus: u32) -> Vec<Change> {
         let free = self.rest.free.iter();
+        let free = free.filter(|node| node.suits(&live.shape));
         let gaps = free.map(|node| node.gpus_of_a_task(When::Now));
         let largest_gap = gaps.max().unwrap_or(0);
         let mut candidates = self.closed();

@@ -14,6 +14,9 @@ use muster_model::spec::Ends;
 use muster_model::task::{Outcome, Role, TaskState};
 use std::collections::BTreeSet;
 
+/// A node may refuse a job so often before it runs without a charge: about six minutes, which pods of others may take to go.
+const FREE_REFUSALS: u32 = 8;
+
 /// A job after its facts were settled.
 #[derive(Debug, Clone)]
 pub(crate) struct Settled<'a> {
@@ -121,6 +124,8 @@ enum Ending {
     Stop { then: AfterStop, why: String },
     /// A failure that is charged to the job's retries.
     Failure { why: String },
+    /// It did nothing wrong, and would find the same where it was: it waits for longer each time.
+    PutOff { why: String },
     /// These tasks are lost, and the others train on.
     GoesOn {
         without: Vec<TaskId>,
@@ -156,6 +161,7 @@ impl Facts<'_> {
         match self.ending(job) {
             Some(Ending::Stop { then, why }) => settled.take(stop(then, why)),
             Some(Ending::Failure { why }) => self.fail(job, why, settled),
+            Some(Ending::PutOff { why }) => self.put_off(job, why, settled),
             Some(Ending::GoesOn {
                 without,
                 why,
@@ -340,7 +346,18 @@ impl Facts<'_> {
                 why,
             })
         };
-        if let Some((task, outcome)) = gone(job).find(|(_, outcome)| outcome.is_node_fault()) {
+        let node_fault = gone(job).find(|(_, outcome)| outcome.is_node_fault());
+        // Behind a node that is lost for certain.
+        let refused =
+            node_fault.filter(|_| job.held_tasks().all(|task| self.up.contains(&task.node)));
+        if let Some((task, outcome)) = refused.filter(|(_, outcome)| outcome.is_refusal()) {
+            let why = format!("{} was {outcome}", task.role);
+            return Some(match job.put_off < FREE_REFUSALS {
+                true => Ending::PutOff { why },
+                false => Ending::Failure { why },
+            });
+        }
+        if let Some((task, outcome)) = node_fault {
             return requeue(match outcome {
                 Outcome::Stopped { .. } => format!("{} {outcome}", task.role),
                 _ => format!("{} was lost with its node", task.role),
@@ -407,6 +424,20 @@ impl Facts<'_> {
             self.fail(job, why, settled);
         }
         settled.take(Action::Release);
+    }
+
+    /// Without a charge, and not at once.
+    fn put_off(&self, job: &Job, why: String, settled: &mut Settled<'_>) {
+        let times = job.put_off.saturating_add(1);
+        let until_ms = self.policy.backoff_until_ms(self.now_ms, times);
+        settled.not_before_ms = Some(until_ms);
+        let cause = RequeueCause::NodeLost;
+        settled.take(Action::Stop {
+            then: AfterStop::Requeue { cause },
+            why,
+            charge_failure: false,
+            not_before_ms: Some(until_ms),
+        });
     }
 
     /// Charges a failure.

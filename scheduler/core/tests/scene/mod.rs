@@ -237,6 +237,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
         state: JobState::Queued,
         revision: 0,
         failures: 0,
+        put_off: 0,
         retries: 3,
         not_before_ms: None,
         workers: Range { min: 1, max: 1 },

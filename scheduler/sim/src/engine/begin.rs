@@ -109,6 +109,7 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> Job {
         state: JobState::Queued,
         revision: 0,
         failures: 0,
+        put_off: 0,
         retries: spec.retries,
         not_before_ms: None,
         workers: spec.workers,

@@ -59,6 +59,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
         state: JobState::Queued,
         revision: 0,
         failures: 0,
+        put_off: 0,
         retries: 3,
         not_before_ms: None,
         workers: Range { min: 1, max: 8 },
