@@ -77,6 +77,26 @@ async fn whoever_holds_the_row_of_one_node_delays_no_other() -> anyhow::Result<(
     Ok(())
 }
 
+/// All nodes would dial in anew at one time.
+#[tokio::test]
+async fn heartbeats_outlive_the_connection_on_which_they_are_written() -> anyhow::Result<()> {
+    let store = Store::new().await;
+    let mut shell = Shell::start(&store, LEASE_MS).await;
+    shell.until_it_leads().await;
+    let mut node = Node::dial(shell.address, "node-1", TOKEN, 1)
+        .await
+        .expect("welcome");
+    node.assignment(|_| true).await;
+    let held = store.database.hold_table("node").await;
+    node.heartbeat().await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let ended = store.database.disconnect_waiting("muster-scheduler").await;
+    assert!(ended > 0, "somebody writes it");
+    held.give_back().await;
+    node.until_acknowledged().await?;
+    Ok(())
+}
+
 /// As when all nodes report at one time, and what they report waits for the rows of jobs.
 #[tokio::test]
 async fn a_heartbeat_waits_for_no_report_of_others() -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! Rows and tables that a test holds, as another transaction would, and who waits for them.
+//! Rows and tables that a test holds, as another transaction would, who waits for them, and connections that are lost meanwhile.
 
 use crate::TestDb;
 use sqlx::AssertSqlSafe;
@@ -53,6 +53,25 @@ impl TestDb {
         .fetch_one(&mut *tx)
         .await
         .expect("counted")
+    }
+
+    /// Ends the connections of the program that wait for somebody's lock, as a proxy or a restart of the server would; how many these were.
+    ///
+    /// # Panics
+    /// When the server is gone.
+    pub async fn disconnect_waiting(&self, program: &str) -> i64 {
+        let owner = muster_store::pool::owner(&self.owner_url, 1).expect("an address");
+        let mut tx = muster_store::pool::begin(&owner)
+            .await
+            .expect("a transaction");
+        sqlx::query_scalar(
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity
+             where datname = current_database() and application_name = $1 and wait_event_type = 'Lock'",
+        )
+        .bind(program)
+        .fetch_one(&mut *tx)
+        .await
+        .expect("ended")
     }
 
     async fn hold(&self, statement: String) -> Held {
