@@ -2,7 +2,7 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-ask bench-studies bench-kills story-kubernetes story-scale story-upgrade lint fmt openapi
+.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-ask bench-studies bench-kills story-kubernetes story-scale story-upgrade story-install lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -96,6 +96,12 @@ story-upgrade: ## from another revision (FROM=HEAD~20) to this one while a job t
 	@scripts/ensure-toolchain
 	cargo build --locked --workspace --bins
 	@scripts/test-chart upgrade $(FROM)
+
+story-install: FROM ?=
+story-install: ## helm installs, upgrades (FROM=HEAD~20: from another revision), rolls back and uninstalls the chart on a real API server; needs root
+	@scripts/ensure-toolchain
+	cargo build --locked --workspace --bins
+	@scripts/test-chart install $(FROM)
 
 lint: ## rustfmt, clippy, the dependency law, tsc and eslint
 	@scripts/ensure-toolchain lint

@@ -35,18 +35,23 @@ def until(what, is_so, seconds=60):
 class Service:
     """Connections to one address, each handed to any pod that takes it, as kube-proxy does with those that are ready."""
 
-    def __init__(self):
-        self.listener = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, address=("127.0.0.1", 0)):
+        self.listener = socket.create_server(address, backlog=128)
         self.port = self.listener.getsockname()[1]
+        # Addresses.
         self.backends = []
         threading.Thread(target=self.serve, daemon=True).start()
 
     def serve(self):
         while True:
-            client, _ = self.listener.accept()
-            for port in random.sample(self.backends, len(self.backends)):
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            for backend in random.sample(self.backends, len(self.backends)):
                 try:
-                    server = socket.create_connection(("127.0.0.1", port))
+                    server = socket.create_connection(backend, 1)
+                    server.settimeout(None)
                 except OSError:
                     continue
                 for pair in ((client, server), (server, client)):
@@ -54,6 +59,12 @@ class Service:
                 break
             else:
                 client.close()
+
+    def close(self):
+        """Connections that are there go on."""
+        # Closing alone would not wake who waits for the next.
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
 
     @staticmethod
     def carry(source, sink):

@@ -44,9 +44,10 @@ def programs_in(variable):
 
 
 class Postgres:
-    """A server of its own on loopback; `owner` may make roles and owns the database, and is no superuser."""
+    """A server of its own; `owner` may make roles and owns the database, and is no superuser."""
 
-    def __init__(self, root):
+    def __init__(self, root, address="127.0.0.1"):
+        self.address = address
         self.programs = pathlib.Path(os.environ["MUSTER_POSTGRES_BIN"])
         self.port = free_port()
         # It refuses to run as root.
@@ -56,9 +57,11 @@ class Postgres:
         if self.user:
             os.chown(self.data, 65534, 65534)
         self.call("initdb", "--pgdata", self.data, "--username", "root", "--auth-host", "scram-sha-256", "--auth-local", "trust", "--no-sync", "--encoding", "UTF8")
+        with open(self.data / "pg_hba.conf", "a") as admitted:
+            admitted.write("host all all samenet scram-sha-256\n")
         # By the server itself, as a Postgres from npm comes without psql.
         self.call("postgres", "--single", "-D", self.data, "postgres", input="create role owner login createrole password 'owner'\ncreate database muster owner owner\n")
-        options = [f"--port={self.port}", "--listen_addresses=127.0.0.1", f"--unix_socket_directories={self.data}", "--fsync=off"]
+        options = [f"--port={self.port}", f"--listen_addresses={address}", f"--unix_socket_directories={self.data}", "--fsync=off"]
         with open(self.data.parent / "postgres.log", "wb") as log:
             self.process = subprocess.Popen([self.programs / "postgres", "-D", self.data, *options], cwd=self.data, stdout=log, stderr=log, **self.user)
         until("Postgres listens", self.listens)
@@ -69,10 +72,10 @@ class Postgres:
 
     def listens(self):
         with socket.socket() as client:
-            return client.connect_ex(("127.0.0.1", self.port)) == 0
+            return client.connect_ex((self.address, self.port)) == 0
 
     def url(self, role):
-        return f"postgres://{role}:{role}@127.0.0.1:{self.port}/muster"
+        return f"postgres://{role}:{role}@{self.address}:{self.port}/muster"
 
     def stop(self):
         self.process.terminate()
@@ -138,7 +141,7 @@ class Stage(unittest.TestCase):
         port = free_port()
         pod = self.machine.start("Deployment", "muster-scheduler", {"0.0.0.0:7071": port, "0.0.0.0:7073": free_port()})
         until("the scheduler is ready", pod.is_ready)
-        self.sessions.backends.append(port)
+        self.sessions.backends.append(("127.0.0.1", port))
         return pod
 
     def leader(self, schedulers):
