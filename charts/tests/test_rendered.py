@@ -138,6 +138,21 @@ class Rendered(unittest.TestCase):
                 for container in containers(spec):
                     self.assertEqual(container["image"], image)
 
+    def test_all_that_goes_on_says_when_it_is_ready(self):
+        """Else helm waits for nothing, and a rolling update goes on over what crashes."""
+        for name, items in each():
+            for item, _, spec in pods(items):
+                if item["kind"] in ("Deployment", "DaemonSet", "StatefulSet"):
+                    self.assertTrue("readinessProbe" in spec["containers"][0], f"{name} {name_of(item)}")
+
+    def test_hooks_leave_nothing_behind(self):
+        """`helm uninstall` does not know them."""
+        for name, items in each():
+            for item in items:
+                annotations = item["metadata"].get("annotations", {})
+                if "helm.sh/hook" in annotations:
+                    self.assertIn("hook-succeeded", annotations["helm.sh/hook-delete-policy"].split(","), f"{name} {name_of(item)}")
+
     def test_selectors_find_their_pods_and_no_others(self):
         for name, items in each():
             made = pods(items)
