@@ -261,6 +261,11 @@ spec:
             # As docs/kubernetes.md says: other than this, helm 4 waits for executors that nobody replaces.
             self.release("upgrade", NEXT, wait="--wait=legacy", operator={"enabled": True}, api={"replicas": 3})
         self.assertEqual(len(self.pods("api")), 3)
+        if "MUSTER_CHART_BEFORE" in os.environ:
+            # The version before knows that there is more than it has brought; so there was something to migrate.
+            owner = {"MUSTER_API_OWNER_DATABASE_URL": self.postgres.url("owner")}
+            ran = subprocess.run([self.node.programs[FIRST] / "muster-api", "migrate"], env=owner, capture_output=True, timeout=60)
+            self.assertNotEqual(ran.returncode, 0)
         for component in ("api", "scheduler", "operator"):
             self.assertEqual(self.images(component), {f"muster-control-plane:{NEXT}"})
         self.assertEqual(self.images("executor"), {f"muster-executor-cpu:{FIRST}"})
