@@ -35,6 +35,9 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 const FIRST_PAUSE_MS: u64 = 100;
 /// Well below any sensible lease, so that a scheduler that restarts finds its nodes back in time.
 const LONGEST_PAUSE_MS: u64 = 2_000;
+/// The longest after a scheduler that answers and cannot serve, as it does not lead. Another does, or soon will; which of them is reached is chance, and a few
+/// wrong ones in a row must not use up a lease.
+const LONGEST_SEARCH_MS: u64 = 400;
 /// For the connection, and for the Welcome.
 const PATIENCE: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
@@ -133,7 +136,7 @@ impl Dialer {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             tracing::warn!(%error, cause, "no session with the scheduler");
             tokio::time::sleep(Duration::from_millis(clock::jittered_ms(pause_ms))).await;
-            pause_ms = (pause_ms * 2).min(LONGEST_PAUSE_MS);
+            pause_ms = (pause_ms * 2).min(longest_pause_ms(&error));
         }
     }
 
@@ -343,6 +346,16 @@ impl Pulse {
     }
 }
 
+/// Of the pauses after such an end.
+fn longest_pause_ms(error: &SessionError) -> u64 {
+    match error {
+        SessionError::Stream(status) if status.code() == tonic::Code::Unavailable => {
+            LONGEST_SEARCH_MS
+        }
+        _ => LONGEST_PAUSE_MS,
+    }
+}
+
 async fn welcome(incoming: &mut Streaming<ToNode>) -> Result<Welcome, SessionError> {
     match next(incoming).await? {
         to_node::Message::Welcome(welcome) => Ok(welcome),
@@ -432,5 +445,23 @@ mod tests {
         assert_eq!(pulse.acknowledged_ms, 450);
         assert!(!pulse.is_silent(1_400));
         assert!(pulse.is_silent(1_431));
+    }
+    /// Of two or three schedulers one leads, and chance says which is reached.
+    #[test]
+    fn a_lease_is_long_enough_to_find_the_leader_among_others() {
+        let tries_in = |lease_ms: u64, error: &SessionError| {
+            let pauses = std::iter::successors(Some(FIRST_PAUSE_MS), |pause_ms| {
+                Some((pause_ms * 2).min(longest_pause_ms(error)))
+            });
+            let ends = pauses.scan(0, |end_ms, pause_ms| {
+                *end_ms += pause_ms;
+                Some(*end_ms)
+            });
+            ends.take_while(|end_ms| *end_ms < lease_ms).count()
+        };
+        let waits = tonic::Status::unavailable("this scheduler is not the leader");
+        let waits = SessionError::Stream(Box::new(waits));
+        assert!(tries_in(10_000, &waits) >= 24, "(2/3)^24 is 1 in 17,000");
+        assert!(tries_in(10_000, &SessionError::Closed) <= 8);
     }
 }
