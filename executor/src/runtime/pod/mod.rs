@@ -4,6 +4,8 @@
 //! of the folder, but no process id: the pod has its own), how it is told to stop (its pod is deleted: the kubelet sends SIGTERM), and
 //! that a pod holds what Kubernetes counts until it is over.
 
+mod again;
+mod answer;
 mod mirror;
 mod own;
 mod program;
@@ -83,8 +85,10 @@ impl Pods {
             .as_ref()
             .expect("checked with the settings");
         let mut template = Template::new(Template::read(path)?);
-        let client = kube::Client::try_default()
-            .await
+        let settings = kube::Config::infer().await;
+        let settings = settings.map_err(kube::Error::InferConfig);
+        let client = settings
+            .and_then(server::client)
             .map_err(ExecutorError::kubernetes("connect to it"))?;
         template.namespace = config
             .pod_namespace

@@ -1,5 +1,7 @@
 //! Speaks to the API server: watches our pods, and makes and deletes what is wanted, again and again until it is so.
 
+use super::again::Again;
+use super::answer::{Failure, Forbidden, answered};
 use super::mirror::{Known, Mirror, Wish};
 use super::status::Status;
 use super::template::{TASK_LABEL, name};
@@ -14,20 +16,21 @@ use kube::runtime::watcher::{self, Event};
 use muster_model::id::TaskId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// For one answer.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// Between two tries at what has failed.
-const AGAIN: Duration = Duration::from_secs(1);
-/// What a server forbids for so long it will forbid again: one that has just started does not know all its rights yet, and a quota may be
-/// raised.
-const FORBIDDEN_FOR: Duration = Duration::from_secs(30);
 const FORBIDDEN: u16 = 403;
 const CONFLICT: u16 = 409;
 const NOT_FOUND: u16 = 404;
-/// Answers of the 400s that mean "later".
-const LATER: [u16; 4] = [401, 408, 425, 429];
+
+/// A client that sends each request once. The library's own would send what a busy server refuses (429, 503, 504) 15 times more, with pauses that
+/// double up to minutes or last as long as the server says: no answer would come in time, and what the server says would be lost. Here a
+/// wish is asked for again ([`Again`]), and so is the watch, by its own stream: after 0.8 s, then twice as long, up to half a minute.
+///
+/// # Errors
+/// When the configuration is none that can be used.
+pub fn client(mut config: kube::Config) -> kube::Result<kube::Client> {
+    config.default_retry = false;
+    kube::Client::try_from(config)
+}
 
 /// What speaks to the API server.
 #[derive(Debug)]
@@ -58,17 +61,27 @@ impl Server {
     async fn work(&self) {
         let mut owner = None;
         let mut forbidden = Forbidden::default();
+        let mut again = Again::default();
         loop {
-            let mut has_failed = false;
             let wishes = self.mirror.lock().wishes();
             forbidden.retain(&wishes);
+            again.retain(&wishes);
             for (task, wish) in wishes {
-                has_failed |= !self.attempt(task, &wish, &mut owner, &mut forbidden).await;
+                if !again.is_due(task, clock::boottime_ms()) {
+                    continue;
+                }
+                match self.attempt(task, &wish, &mut owner, &mut forbidden).await {
+                    true => again.succeeded(task),
+                    false => again.failed(task, &wish, clock::boottime_ms()),
+                }
             }
-            if has_failed {
-                tokio::time::sleep(AGAIN).await;
-            } else {
-                self.mirror.bell.notified().await;
+            let rung = self.mirror.bell.notified();
+            match again.rest(clock::boottime_ms()) {
+                // Whoever wishes for something meanwhile does not wait for what has failed.
+                Some(rest) => {
+                    let _ = tokio::time::timeout(rest, rung).await;
+                }
+                None => rung.await,
             }
         }
     }
@@ -240,135 +253,35 @@ fn task_of(pod: &Pod) -> Option<TaskId> {
     pod.labels().get(TASK_LABEL)?.parse().ok()
 }
 
-/// Why a wish did not come true, in words.
-#[derive(Debug, PartialEq, Eq)]
-enum Failure {
-    /// The server was not heard.
-    Away(String),
-    /// It says so, and may say otherwise the next time.
-    Again(String),
-    /// The server will not let us, or not yet.
-    Forbidden(String),
-}
-
-impl Failure {
-    fn words(&self) -> &str {
-        match self {
-            Self::Away(words) | Self::Again(words) | Self::Forbidden(words) => words,
-        }
-    }
-
-    /// What the server has said.
-    fn said(self) -> Option<String> {
-        match self {
-            Self::Away(_) => None,
-            Self::Again(words) | Self::Forbidden(words) => Some(words),
-        }
-    }
-}
-
-impl From<String> for Failure {
-    fn from(words: String) -> Self {
-        Self::Again(words)
-    }
-}
-
-/// Since when pods are forbidden that are to be made.
-#[derive(Debug, Default)]
-struct Forbidden(BTreeMap<TaskId, u64>);
-
-impl Forbidden {
-    /// Those for which nothing is wished any more are forgotten.
-    fn retain(&mut self, wishes: &[(TaskId, Wish)]) {
-        self.0
-            .retain(|task, _| wishes.iter().any(|(wished, _)| wished == task));
-    }
-
-    /// What was forbidden for long enough was refused.
-    fn judge(
-        &mut self,
-        task: TaskId,
-        done: Result<Option<Known>, Failure>,
-        now_ms: u64,
-    ) -> Result<Option<Known>, Failure> {
-        match done {
-            Ok(known) => Ok(known),
-            Err(failure @ (Failure::Away(_) | Failure::Again(_))) => Err(failure),
-            Err(Failure::Forbidden(words)) => {
-                let since_ms = *self.0.entry(task).or_insert(now_ms);
-                let is_final = u128::from(now_ms - since_ms) >= FORBIDDEN_FOR.as_millis();
-                match is_final {
-                    true => Ok(Some(Known::Refused(words))),
-                    false => Err(Failure::Forbidden(words)),
-                }
-            }
-        }
-    }
-}
-
-/// An answer that the server will give again.
-struct Refusal {
-    code: u16,
-    message: String,
-}
-
-/// # Errors
-/// What may be otherwise the next time.
-async fn answered<T>(
-    asked: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<Result<T, Refusal>, Failure> {
-    match tokio::time::timeout(PATIENCE, asked).await {
-        Err(_) => Err(Failure::Away("no answer came in time".to_owned())),
-        Ok(Ok(answer)) => Ok(Ok(answer)),
-        Ok(Err(kube::Error::Api(status)))
-            if (400..500).contains(&status.code) && !LATER.contains(&status.code) =>
-        {
-            Ok(Err(Refusal {
-                code: status.code,
-                message: status.message.clone(),
-            }))
-        }
-        Ok(Err(error @ kube::Error::Api(_))) => Err(crate::shim::describe(&error).into()),
-        Ok(Err(error)) => Err(Failure::Away(crate::shim::describe(&error))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
-    #[test]
-    fn what_is_forbidden_is_refused_once_it_was_so_for_a_while() {
-        let task = TaskId(uuid::Uuid::from_u128(1));
-        let mut forbidden = Forbidden::default();
-        let said = |forbidden: &mut Forbidden, now_ms| {
-            let done = Err(Failure::Forbidden("no".to_owned()));
-            forbidden.judge(task, done, now_ms)
-        };
-        let later = Err(Failure::Forbidden("no".to_owned()));
-        assert_eq!(said(&mut forbidden, 5_000), later);
-        assert_eq!(said(&mut forbidden, 34_999), later);
-        let refused = Ok(Some(Known::Refused("no".to_owned())));
-        assert_eq!(said(&mut forbidden, 35_000), refused);
-        forbidden.retain(&[]);
-        assert_eq!(said(&mut forbidden, 36_000), later, "another time");
-        let away = || Err(Failure::Again("away".to_owned()));
-        assert_eq!(forbidden.judge(task, away(), 99_000), away());
-    }
+    /// Says that it cannot now, in words of its own, and that one is to come back in an hour.
+    const BUSY: &str = "HTTP/1.1 429 no\r\nretry-after: 3600\r\n\r\ntoo many requests";
 
-    /// What speaks to a server whose every answer is this; to none at all, and nobody listens there.
-    async fn speaking_to(answer: Option<&'static str>) -> Server {
+    /// What speaks to a server that gives these answers one after the other, and the last of them from then on; where there are none nobody
+    /// listens. The number is of the requests that came.
+    async fn speaking_to(answers: &'static [&'static str]) -> (Server, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("bound").port();
-        if let Some(body) = answer {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        if let Some(last) = answers.len().checked_sub(1) {
             tokio::spawn(async move {
                 while let Ok((mut connection, _)) = listener.accept().await {
                     let _ = connection.read(&mut [0; 65_536]).await;
+                    let number = count.fetch_add(1, Ordering::Relaxed);
+                    let (head, body) = answers[number.min(last)]
+                        .split_once("\r\n\r\n")
+                        .expect("two");
+                    let length = body.len();
                     let text = format!(
-                        "HTTP/1.1 500 no\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-                        body.len()
+                        "{head}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
                     );
                     let _ = connection.write_all(text.as_bytes()).await;
                 }
@@ -376,37 +289,98 @@ mod tests {
         }
         let address = format!("http://127.0.0.1:{port}").parse();
         let config = kube::Config::new(address.expect("an address"));
-        let client = kube::Client::try_from(config).expect("a client");
-        Server {
-            api: Api::namespaced(client, "default"),
+        let server = Server {
+            api: Api::namespaced(client(config).expect("a client"), "default"),
             selector: String::new(),
             node: String::new(),
             own: None,
             mirror: Arc::default(),
-        }
+        };
+        (server, asked)
+    }
+
+    fn task() -> TaskId {
+        TaskId(uuid::Uuid::from_u128(1))
     }
 
     /// What counts as said when a pod is asked for.
     async fn said(server: &Server) -> Option<String> {
-        let task = TaskId(uuid::Uuid::from_u128(1));
         let wish = Wish::Create(Box::default());
-        server.mirror.wish(task, wish.clone());
+        server.mirror.wish(task(), wish.clone());
         let forbidden = &mut Forbidden::default();
-        assert!(!server.attempt(task, &wish, &mut None, forbidden).await);
-        server.mirror.lock().not_made(task).map(str::to_owned)
+        assert!(!server.attempt(task(), &wish, &mut None, forbidden).await);
+        server.mirror.lock().not_made(task()).map(str::to_owned)
     }
 
     #[tokio::test]
     async fn a_server_that_is_away_says_nothing_of_a_pod() {
-        let answer = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"a webhook is away","code":500}"#;
-        let said_by_one = said(&speaking_to(Some(answer)).await).await;
+        let (server, _) = speaking_to(&[
+            "HTTP/1.1 500 no\r\ncontent-type: application/json\r\n\r\n{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"message\":\"a webhook is away\",\"code\":500}",
+        ])
+        .await;
+        let said_by_one = said(&server).await;
         assert!(
             said_by_one
                 .as_ref()
                 .is_some_and(|words| words.contains("a webhook is away")),
             "{said_by_one:?}"
         );
-        let server = speaking_to(None).await;
+        let (server, _) = speaking_to(&[]).await;
         assert_eq!(said(&server).await, None);
+    }
+
+    #[tokio::test]
+    async fn what_a_busy_server_says_is_heard_and_nothing_is_sent_again_behind_our_back() {
+        for answer in [
+            &[BUSY],
+            &["HTTP/1.1 503 no\r\n\r\ntoo many requests"],
+            &["HTTP/1.1 504 no\r\n\r\ntoo many requests"],
+        ] {
+            let (server, asked) = speaking_to(answer).await;
+            let words = said(&server).await.expect("it has said so");
+            assert!(words.contains("too many requests"), "{words}");
+            assert_eq!(asked.load(Ordering::Relaxed), 1, "{answer:?}");
+        }
+    }
+
+    /// Pauses of one second and of two lie between.
+    #[tokio::test]
+    async fn a_wish_comes_true_soon_after_the_server_takes_requests_again() {
+        let (server, asked) = speaking_to(&[BUSY, BUSY, "HTTP/1.1 404 no\r\n\r\nnone"]).await;
+        server.mirror.wish(task(), Wish::Delete);
+        let mirror = Arc::clone(&server.mirror);
+        let begun_ms = clock::boottime_ms();
+        tokio::select! {
+            () = server.work() => unreachable!("it has no end"),
+            () = until(|| mirror.lock().known(task()) == Some(&Known::Absent)) => {}
+        }
+        let took_ms = clock::boottime_ms() - begun_ms;
+        assert!((3_000..10_000).contains(&took_ms), "{took_ms} ms");
+        assert_eq!(asked.load(Ordering::Relaxed), 3);
+        assert!(!mirror.lock().has_wish(task()));
+    }
+
+    #[tokio::test]
+    async fn the_pods_are_known_soon_after_the_server_takes_requests_again() {
+        let list = "HTTP/1.1 200 yes\r\ncontent-type: application/json\r\n\r\n{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}";
+        let (server, _) = speaking_to(Box::leak(Box::new([BUSY, BUSY, list]))).await;
+        let mirror = Arc::clone(&server.mirror);
+        let config = watched("", "");
+        tokio::select! {
+            () = watch(server.api.clone(), config, &server.mirror) => unreachable!("it has no end"),
+            () = until(|| mirror.lock().is_complete) => {}
+        }
+    }
+
+    /// # Panics
+    /// When it has not come about after ten seconds.
+    async fn until(right: impl Fn() -> bool) {
+        for _ in 0..1_000 {
+            if right() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("it has not come about");
     }
 }
