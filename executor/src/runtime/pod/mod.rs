@@ -33,7 +33,7 @@ use kube::api::Api;
 use muster_model::id::TaskId;
 use muster_model::task::Outcome;
 use rustix::process::Signal;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -59,6 +59,8 @@ pub struct Pods {
     /// When its node was seen to refuse a task's pod.
     refused: BTreeMap<TaskId, u64>,
     records: BTreeMap<TaskId, PodRecord>,
+    /// Those whose shims had vanished before they were to be told to stop.
+    vanished: BTreeSet<TaskId>,
     tidied_at_ms: u64,
     /// When the API server's silence is complained of (again).
     complains_at_ms: u64,
@@ -121,6 +123,7 @@ impl Pods {
             unmade: BTreeMap::new(),
             refused: BTreeMap::new(),
             records: BTreeMap::new(),
+            vanished: BTreeSet::new(),
             tidied_at_ms: 0,
             complains_at_ms: clock::boottime_ms() + COMPLAIN_EVERY_MS,
         })
@@ -275,8 +278,16 @@ impl Pods {
             };
             return Carrier::Gone(Some(outcome));
         }
+        // The pod was deleted by us, when nothing of the task was left in it.
+        let has_vanished = self.vanished.contains(&entry.launch.task_id);
         Carrier::Gone(Some(match status {
+            None if has_vanished => Outcome::NodeLost,
             None => Outcome::pod_deleted(),
+            Some(status) if has_vanished => Status {
+                is_deleted: false,
+                ..status.clone()
+            }
+            .outcome(has_run),
             Some(status) => status.outcome(has_run),
         }))
     }
@@ -314,7 +325,12 @@ impl Runtime for Pods {
 
     fn stop(&mut self, entry: &Entry) -> bool {
         let id = entry.launch.task_id;
-        if let Err(error) = self.keep(id, &entry.folder, true) {
+        let has_run = matches!(entry.life, Life::Running(_));
+        // The others may have told of a loss before its pod is known to be over, and all are stopped for that. Who died before did not die of
+        // the stop: taken for one that did not heed it, the job would be charged for its node.
+        if has_run && !self.told_to_stop(entry) && !is_held(entry) {
+            self.vanished.insert(id);
+        } else if let Err(error) = self.keep(id, &entry.folder, true) {
             // A later daemon would take it for somebody else's doing; no more.
             tracing::warn!(task.id = %id, %error, "cannot keep that a task was told to stop");
         }
@@ -388,6 +404,7 @@ impl Runtime for Pods {
                 self.unmade.remove(&id);
                 self.refused.remove(&id);
                 self.records.remove(&id);
+                self.vanished.remove(&id);
             }
         }
         drop(state);
@@ -414,6 +431,8 @@ fn is_held(entry: &Entry) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::ProcessId;
+    use crate::shim::ShimRecord;
     use muster_model::assignment::{Peers, TaskLaunch};
     use serde_json::json;
 
@@ -440,6 +459,7 @@ mod tests {
             unmade: BTreeMap::new(),
             refused: BTreeMap::new(),
             records: BTreeMap::new(),
+            vanished: BTreeSet::new(),
             tidied_at_ms: 0,
             complains_at_ms: 0,
         }
@@ -497,6 +517,73 @@ mod tests {
         let text = outcome.to_string();
         assert!(text.contains("a webhook is away"), "{text}");
         assert!(outcome.is_node_fault(), "no retry of the job's is charged");
+    }
+
+    /// A task that runs, as far as the ledger knows.
+    fn running(ledger: &mut Ledger) -> &Entry {
+        let launch = launch();
+        ledger
+            .prepare(&launch, &Peers::default())
+            .expect("our own folder");
+        let entry = ledger.entries.get_mut(&launch.task_id).expect("just made");
+        let own = ProcessId {
+            pid: 1,
+            start_ticks: 1,
+        };
+        entry.life = Life::Running(ShimRecord {
+            boot_id: shim::boot_id(),
+            shim: own,
+            task: own,
+        });
+        entry
+    }
+
+    fn over(reason: &str) -> Known {
+        let ended = json!({ "exitCode": 137, "reason": reason });
+        let container = json!({ "name": "task", "image": "b", "imageID": "", "ready": false, "restartCount": 0, "state": { "terminated": ended } });
+        let pod = json!({
+            "metadata": { "name": "x", "deletionTimestamp": "2026-01-01T00:00:00Z" },
+            "status": { "phase": "Failed", "containerStatuses": [container] },
+        });
+        let pod = serde_json::from_value(pod).expect("a pod");
+        Known::Present(Box::new(Status::of(&pod)))
+    }
+
+    #[test]
+    fn a_task_that_had_vanished_when_it_was_told_to_stop_was_not_killed_for_that() {
+        for (known, expected) in [
+            (over("Error"), Outcome::NodeLost),
+            (over("OOMKilled"), Outcome::OutOfMemory),
+            (Known::Absent, Outcome::NodeLost),
+        ] {
+            let place = tempfile::tempdir().expect("a folder");
+            let mut ledger = Ledger::open(place.path()).expect("our own folder");
+            let entry = running(&mut ledger);
+            let mut pods = pods(60_000);
+            assert!(pods.stop(entry));
+            let wishes = pods.mirror.lock().wishes();
+            assert_eq!(wishes, [(entry.launch.task_id, Wish::Delete)]);
+            pods.mirror.lock().learn(entry.launch.task_id, known);
+            assert_eq!(pods.carrier(entry), Carrier::Gone(Some(expected)));
+        }
+    }
+
+    #[test]
+    fn a_task_that_is_told_to_stop_and_has_to_be_killed_was_killed_for_that() {
+        let place = tempfile::tempdir().expect("a folder");
+        let mut ledger = Ledger::open(place.path()).expect("our own folder");
+        let entry = running(&mut ledger);
+        let mut pods = pods(60_000);
+        let shim = std::fs::File::create(entry.folder.lock()).expect("our own folder");
+        shim.try_lock().expect("it is free");
+        assert!(pods.stop(entry));
+        drop(shim);
+        // Asked for again, as its pod is still there.
+        assert!(pods.stop(entry));
+        let id = entry.launch.task_id;
+        pods.mirror.lock().learn(id, over("Error"));
+        let killed = Outcome::killed_late();
+        assert_eq!(pods.carrier(entry), Carrier::Gone(Some(killed)));
     }
 
     #[test]
