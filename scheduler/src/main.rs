@@ -79,21 +79,24 @@ async fn lead(
         ..Policy::named(config.policy)
     };
     while leader.wait_for(|leads| *leads).await.is_ok() {
-        tokio::join!(
-            round::run(
-                pool,
-                &policy,
-                config,
-                wakes.clone(),
-                leader.clone(),
-                metrics,
-            ),
-            lease::run(pool, config, leader.clone()),
-            forecast::run(pool, &policy, leader.clone()),
-            question::run(pool, &policy, wakes.clone(), leader.clone()),
-            study::run(pool, wakes.clone(), leader.clone()),
-            retention::run(pool, config, leader.clone()),
-        );
+        leader::term(&mut leader, async |of_term| {
+            tokio::join!(
+                round::run(
+                    pool,
+                    &policy,
+                    config,
+                    wakes.clone(),
+                    of_term.clone(),
+                    metrics,
+                ),
+                lease::run(pool, config, of_term.clone()),
+                forecast::run(pool, &policy, of_term.clone()),
+                question::run(pool, &policy, wakes.clone(), of_term.clone()),
+                study::run(pool, wakes.clone(), of_term.clone()),
+                retention::run(pool, config, of_term),
+            );
+        })
+        .await;
         registry.end_all();
     }
 }
