@@ -2,10 +2,11 @@
 //! somebody takes one away, say why when Kubernetes ends them, and none is left behind.
 
 use muster_e2e::cluster::{Cluster, Options, PATIENCE};
-use muster_e2e::story::{document, no_gpu_was_held_twice, training_is_continuous};
+use muster_e2e::story::{document, log, no_gpu_was_held_twice, training_is_continuous};
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 use muster_model::view::JobView;
+use std::path::Path;
 use std::time::Duration;
 
 const NODES: Options = Options { nodes: 2, slots: 1 };
@@ -58,31 +59,46 @@ async fn a_job_in_pods_outlives_its_executor_and_the_loss_of_a_pod() {
     cluster.down();
 }
 
-/// The next executor knows its tasks from its folder, and the scheduler knows it again, before the API server can tell it of any pod.
+/// The next executor knows its tasks from its folder, and the scheduler knows it again, before the API server can tell it of any pod: what they
+/// report and how they end goes its way meanwhile.
 #[tokio::test]
 async fn an_executor_starts_while_the_api_server_is_away_and_adopts_its_tasks() {
-    let mut cluster = Cluster::start_pods(NODES).await;
-    let job = cluster.submit(&sleeper("kept", 0)).await.id;
-    until_running(&cluster, job).await;
-    let before = cluster.client().job(job).await.expect("a job");
+    let mut cluster = Cluster::start_pods(Options { nodes: 2, slots: 2 }).await;
+    let over = cluster.data().join("over");
+    let kept = cluster.submit(&stepper("kept", &over)).await.id;
+    let done = cluster.submit(&stepper("done", &over)).await.id;
+    for job in [kept, done] {
+        until_step(&cluster, job, 1).await;
+    }
     cluster.pods_mut().kubernetes.kill_server();
     for executor in cluster.running("muster-executor") {
         cluster.kill(&executor);
     }
     until_nodes_speak(&cluster).await;
-    // What is to start waits for the API server, and what is there goes on.
+    // What is to start waits for the API server, and what is there goes on, and ends.
     let late = cluster.submit(&sleeper("late", 0)).await.id;
     cluster
         .until(late, "its start", |job| job.phase == JobPhase::Starting)
         .await;
+    for job in [kept, done] {
+        let view = cluster.client().job(job).await.expect("a job");
+        let step = view.progress.map_or(0, |progress| progress.step);
+        until_step(&cluster, job, step + 10).await;
+    }
+    std::fs::write(&over, "done").expect("our own folder");
+    until_said(&cluster, done, "over").await;
     cluster.pods_mut().kubernetes.restart_server().await;
     until_running(&cluster, late).await;
-    let after = cluster.client().job(job).await.expect("a job");
+    let ended = cluster
+        .until(done, "success", |job| job.phase == JobPhase::Succeeded)
+        .await;
+    assert_eq!((ended.revision, ended.failures), (1, 0));
+    let after = cluster.client().job(kept).await.expect("a job");
     assert_eq!(
         (after.phase, after.revision, after.failures),
-        (JobPhase::Running, before.revision, 0)
+        (JobPhase::Running, 1, 0)
     );
-    for job in [job, late] {
+    for job in [kept, late] {
         cluster.client().cancel(job).await.expect("cancelled");
         cluster
             .until(job, "its end", |job| job.phase == JobPhase::Cancelled)
@@ -180,6 +196,24 @@ fn sleeper(name: &str, retries: u32) -> String {
     format!(
         "version: muster/v1\nname: {name}\nretries: {retries}\ncommand: {{ argv: [sleep, '600'] }}\n"
     )
+}
+
+/// A user's program that tells of its steps, until the file has its name.
+fn stepper(name: &str, over: &Path) -> String {
+    let over = over.display();
+    format!(
+        "version: muster/v1\nname: {name}\nretries: 0\ncommand:\n  argv: [sh, -c, 'i=0; until grep -qs {name} {over}; do i=$((i+1)); echo \"muster: step=$i loss=1\"; sleep 0.1; done; echo over']\n"
+    )
+}
+
+/// Its log has come here, whole lines of it.
+async fn until_said(cluster: &Cluster, job: JobId, words: &str) {
+    let mut waited = Duration::ZERO;
+    while !log(cluster, job, "worker-0").await.contains(words) {
+        assert!(waited < PATIENCE, "{job} has not said {words:?}");
+        tokio::time::sleep(STEP).await;
+        waited += STEP;
+    }
 }
 
 async fn until_step(cluster: &Cluster, job: JobId, step: u64) -> JobView {
