@@ -2,7 +2,7 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-ask bench-studies bench-kills story-kubernetes story-scale story-upgrade story-install lint fmt openapi
+.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-ask bench-studies bench-kills story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -22,16 +22,18 @@ build: web ## build the programs into target/release, and the web page
 web: ## build the web page into web/dist
 	@scripts/build-web
 
-test: web ## run every test
-	@scripts/ensure-toolchain test
-	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
+# What the tests need beside this repository, installed where it is not, and named in the environment.
+TESTED_WITH = MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
 	MUSTER_CHROMIUM=$$(scripts/ensure-chromium) && node=$$(scripts/ensure-node) && MUSTER_NVRTC=$$(scripts/ensure-nvrtc) && \
 	MUSTER_ONNX_PYTHON=$$(scripts/ensure-onnxruntime) && MUSTER_HELM=$$(scripts/ensure-helm) && \
 	MUSTER_KUBERNETES=$$(scripts/ensure-kubernetes || true) && MUSTER_S3_PYTHON=$$(scripts/ensure-s3) && MUSTER_MLFLOW_PYTHON=$$(scripts/ensure-mlflow) && MUSTER_MPIRUN=$$(scripts/ensure-mpi) && \
 	MUSTER_TORCH_PYTHON=$$(scripts/ensure-torch --installed || true) && \
 	export MUSTER_POSTGRES_BIN MUSTER_CHROMIUM MUSTER_NVRTC MUSTER_ONNX_PYTHON MUSTER_HELM MUSTER_KUBERNETES MUSTER_S3_PYTHON && \
-	export MUSTER_MLFLOW_PYTHON MUSTER_MPIRUN MUSTER_TORCH_PYTHON && \
-	MUSTER_DATASETS=$$(dirname "$$dataset") PATH="$$node:$$PATH" scripts/run-tests
+	export MUSTER_MLFLOW_PYTHON MUSTER_MPIRUN MUSTER_TORCH_PYTHON && MUSTER_DATASETS=$$(dirname "$$dataset") && PATH="$$node:$$PATH" && export MUSTER_DATASETS PATH
+
+test: web ## run every test
+	@scripts/ensure-toolchain test
+	@$(TESTED_WITH) && scripts/run-tests
 
 bench: PEERS ?=
 # Those that take a quarter of an hour or a cluster of their own have targets of their own.
@@ -89,6 +91,11 @@ story-scale: ## 200 machines of Kubernetes with 1,600 GPUs that come and go unde
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && MUSTER_HELM=$$(scripts/ensure-helm) && MUSTER_KUBERNETES=$$(scripts/ensure-kubernetes) && \
 	export MUSTER_POSTGRES_BIN MUSTER_HELM MUSTER_KUBERNETES && cargo build --locked --workspace --bins && \
 	cargo nextest run --locked -p muster-e2e --test kubernetes_scale --run-ignored only --no-capture
+
+story-pods: ARGS ?=
+story-pods: web ## every story with its tasks as pods on a real API server, but those of processes alone (ARGS="postgres an_executor" for some)
+	@scripts/ensure-toolchain test
+	@$(TESTED_WITH) && cargo build --locked --workspace --bins && scripts/story-pods $(ARGS)
 
 # Before the newest migration: without one there would be nothing to upgrade.
 story-upgrade: FROM ?= $(shell git log -1 --diff-filter=A --format=%h -- migrations)~1

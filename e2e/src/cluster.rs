@@ -2,6 +2,7 @@
 
 use crate::pods::Carriers;
 use crate::processes::{self, Process};
+use crate::runtime;
 use muster_client::Client;
 use muster_model::event::Event;
 use muster_model::id::JobId;
@@ -193,6 +194,7 @@ impl Cluster {
         let folder = self.folder.path().to_owned();
         let pods = Carriers::start(&folder, &datasets(), self.options.nodes).await;
         self.pods = Some(pods);
+        self.lease_ms = self.lease_ms.max(CALM_LEASE_MS);
         // The API server may have taken the port that was free before.
         self.server = format!("http://127.0.0.1:{}", free_port());
     }
@@ -228,10 +230,7 @@ impl Cluster {
             .append(true)
             .open(self.folder.path().join("up.log"))
             .expect("a log");
-        let is_wanted = std::env::var_os("MUSTER_E2E_RUNTIME").is_some_and(|kind| kind == "pod");
-        // Jobs in pods take no turns, so a story of turns is one of processes.
-        let is_of_turns = ![0, QUANTUM_MS].contains(&self.quantum_ms);
-        if is_wanted && !is_of_turns && self.pods.is_none() {
+        if runtime::is_pod() && self.pods.is_none() {
             self.carry_in_pods().await;
         }
         let mut command = self.muster();

@@ -9,6 +9,7 @@ pub mod kubelet;
 pub mod kubernetes;
 pub mod pods;
 pub mod processes;
+pub mod runtime;
 pub mod story;
 pub mod study;
 pub mod usage;

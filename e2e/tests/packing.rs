@@ -2,6 +2,7 @@
 //! whoever is killed meanwhile, nothing is lost and no lane is held twice.
 
 use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::runtime::of_processes;
 use muster_e2e::story::every_round_replays;
 use muster_model::event::Event;
 use muster_model::id::JobId;
@@ -39,6 +40,7 @@ const SMALL_BYTES: u64 = 224 << 20;
 
 #[tokio::test]
 async fn two_that_wait_for_data_share_a_slot_whoever_is_killed() {
+    of_processes("jobs in pods take no turns");
     let mut cluster = Cluster::start_packing(SLOT, QUANTUM_MS, None).await;
     let jobs = [
         submit(&cluster, WAITS, "first", "second").await,
@@ -80,6 +82,7 @@ async fn two_that_wait_for_data_share_a_slot_whoever_is_killed() {
 
 #[tokio::test]
 async fn two_that_hinder_each_other_are_parted_by_what_was_measured() {
+    of_processes("jobs in pods take no turns");
     let mut cluster = Cluster::start_packing(SLOT, QUANTUM_MS, None).await;
     let jobs = [
         submit(&cluster, HOGS, "first", "second").await,
@@ -106,6 +109,7 @@ async fn two_that_hinder_each_other_are_parted_by_what_was_measured() {
 
 #[tokio::test]
 async fn two_whose_memory_would_not_fit_take_turns_and_no_more() {
+    of_processes("jobs in pods take no turns");
     let mut cluster = Cluster::start_packing(SLOT, QUANTUM_MS, Some(SMALL_BYTES)).await;
     let jobs = [
         submit(&cluster, HEAVY, "first", "second").await,

@@ -2,6 +2,7 @@
 //! stopped is left behind, whoever is killed.
 
 use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::runtime::of_processes;
 use muster_e2e::story::{document, every_round_replays, training_is_continuous};
 use muster_model::event::Event;
 use muster_model::id::{JobId, TaskId};
@@ -13,6 +14,7 @@ const QUANTUM_MS: u32 = 1_500;
 
 #[tokio::test]
 async fn a_suspended_job_gives_its_slots_to_others_and_goes_on_where_it_stood() {
+    of_processes("jobs in pods are not suspended");
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 2 }).await;
     let first = cluster
         .submit(&document("first", (2, 2), (1, 1), 800))
@@ -65,6 +67,7 @@ command:
 
 #[tokio::test]
 async fn a_users_program_is_stopped_and_continued_by_the_kernel() {
+    of_processes("jobs in pods are not suspended");
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
     let out = cluster.data().join("counted");
     let text = COUNTER.replace("@OUT@", &out.to_string_lossy());
@@ -104,6 +107,7 @@ async fn a_users_program_is_stopped_and_continued_by_the_kernel() {
 
 #[tokio::test]
 async fn eight_short_jobs_and_a_long_one_share_four_slots_in_turns() {
+    of_processes("jobs in pods take no turns");
     let options = Options { nodes: 2, slots: 2 };
     let mut cluster = Cluster::start_slicing(options, QUANTUM_MS).await;
     let long = cluster
@@ -148,6 +152,7 @@ async fn eight_short_jobs_and_a_long_one_share_four_slots_in_turns() {
 
 #[tokio::test]
 async fn an_executor_that_is_killed_in_the_middle_of_the_turns_leaves_nothing_stopped_behind() {
+    of_processes("jobs in pods take no turns");
     let options = Options { nodes: 1, slots: 2 };
     let mut cluster = Cluster::start_slicing(options, QUANTUM_MS).await;
     let mut jobs = Vec::new();
