@@ -104,6 +104,7 @@ impl Fleet {
 
     /// Starts the machine's executor, as its DaemonSet does.
     pub fn join(&mut self, name: &str) {
+        self.lend_programs(name);
         let log = std::fs::File::options()
             .create(true)
             .append(true)
@@ -125,6 +126,17 @@ impl Fleet {
             .spawn()
             .expect("muster-executor starts");
         self.executors.insert(name.to_owned(), child);
+    }
+
+    /// Each machine has a disk of its own for its executor's program. Here one copy serves all: those of 200 would be 22 GB.
+    fn lend_programs(&self, name: &str) {
+        let (lent, folder) = (self.cluster.data().join("programs"), self.folder(name));
+        std::fs::create_dir_all(&lent).expect("our own folder");
+        std::fs::create_dir_all(&folder).expect("our own folder");
+        let there = folder.join("programs");
+        if !there.exists() {
+            std::os::unix::fs::symlink(lent, there).expect("our own folder");
+        }
     }
 
     /// Kills the machine's executor; what it has started goes on.

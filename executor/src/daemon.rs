@@ -13,6 +13,7 @@ use crate::node::{Node, Order};
 use crate::runtime::{Pods, Processes, Runtime};
 use crate::session::{Dialer, Known};
 use crate::tracking::Tracking;
+use crate::watcher::Watcher;
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::sync::mpsc;
@@ -65,9 +66,10 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     let reports_to = tracking.address()?;
     // Which GPUs a pod gets is then the device plugin's choice, and what it sees of them too.
     let has_gpus = device::has_cuda(&capacity) && config.pod_gpus.is_none();
+    let (orders, taken) = mpsc::channel();
     let runtime: Box<dyn Runtime> = match config.runtime {
         RuntimeKind::Process => Box::new(Processes::new(config.listen_host.clone(), limits)?),
-        RuntimeKind::Pod => Box::new(Pods::start(&config, has_gpus).await?),
+        RuntimeKind::Pod => Box::new(Pods::start(&config, has_gpus, orders.clone()).await?),
     };
     let launcher = Launcher::new(config.clone(), capacity.clone(), reports_to, runtime);
     let meter = Meter::default();
@@ -75,9 +77,9 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     if config.runtime == RuntimeKind::Process {
         meter.run(&capacity);
     }
-    let watched = (meter.clone(), metrics.clone());
-    let node = Node::new(config.clone(), ledger, launcher, watched);
-    let (orders, taken) = mpsc::channel();
+    let watcher = Watcher::new(orders.clone());
+    let measured = (meter.clone(), metrics.clone());
+    let node = Node::new(config.clone(), ledger, launcher, watcher, measured);
     let stop_tasks = config.stop_tasks_on_exit;
     let health = Health::default();
     if has_gpus {

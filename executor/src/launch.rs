@@ -87,6 +87,12 @@ impl Launcher {
         self.runtime.carrier(entry)
     }
 
+    /// See [`Runtime::tells_of_ends`].
+    #[must_use]
+    pub fn tells_of_ends(&self) -> bool {
+        self.runtime.tells_of_ends()
+    }
+
     /// Lets go of whatever is carried that nobody needs.
     pub fn tidy(&mut self, ledger: &Ledger) {
         self.runtime.tidy(ledger);

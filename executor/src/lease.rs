@@ -8,6 +8,7 @@ use crate::disk;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The file, as the daemon writes it.
 #[derive(Debug, Clone)]
@@ -79,6 +80,12 @@ impl Watch {
             self.deadline_ms = deadline_ms;
         }
         now_boottime_ms >= self.deadline_ms
+    }
+
+    /// Until the deadline that is known.
+    #[must_use]
+    pub fn left(&self, now_boottime_ms: u64) -> Duration {
+        Duration::from_millis(self.deadline_ms.saturating_sub(now_boottime_ms))
     }
 
     /// The deadline, if it has passed.

@@ -11,12 +11,10 @@ use muster_model::node::Capacity;
 use muster_model::packing::UsageReport;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// Between two looks whether anybody asks.
-const IDLE: Duration = Duration::from_millis(500);
 const SHORTEST_MS: u64 = 100;
 /// Of the times in `/proc`: USER_HZ, which is part of the kernel's interface.
 const TICKS_PER_S: f64 = 100.0;
@@ -39,6 +37,8 @@ pub struct Meter(Arc<Inner>);
 struct Inner {
     /// 0: nobody asks.
     every_ms: AtomicU64,
+    /// Asleep while nobody does.
+    measuring: OnceLock<Thread>,
     watched: Mutex<Vec<Watched>>,
     measured: Mutex<BTreeMap<TaskId, UsageReport>>,
 }
@@ -76,7 +76,7 @@ impl Meter {
                     let every_ms = meter.0.every_ms.load(Ordering::Relaxed);
                     if every_ms == 0 {
                         known.clear();
-                        thread::sleep(IDLE);
+                        thread::park();
                         continue;
                     }
                     let means = means.get_or_insert_with(|| match has_cuda {
@@ -87,14 +87,18 @@ impl Meter {
                     thread::sleep(Duration::from_millis(every_ms.max(SHORTEST_MS)));
                 }
             });
-        if let Err(error) = running {
-            tracing::warn!(%error, "what tasks use is not measured");
+        match running {
+            Ok(running) => drop(self.0.measuring.set(running.thread().clone())),
+            Err(error) => tracing::warn!(%error, "what tasks use is not measured"),
         }
     }
 
     /// A session begins, in which the scheduler asks for a measurement every so often; 0: never.
     pub fn ask(&self, every_ms: u64) {
         self.0.every_ms.store(every_ms, Ordering::Relaxed);
+        if let Some(measuring) = self.0.measuring.get() {
+            measuring.unpark();
+        }
         lock(&self.0.measured).clear();
     }
 

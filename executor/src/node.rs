@@ -1,14 +1,16 @@
 //! The node's own loop, on one thread: look, compare, do, report. It alone touches the ledger; whatever else happens reaches it as an
-//! [`Order`], so there are no locks, and a slow disk holds up no heartbeat.
+//! [`Order`], so there are no locks, and a slow disk holds up no heartbeat. It sleeps until then, as long as it hears of all its tasks.
 
 use crate::clock;
 use crate::config::Config;
 use crate::launch::Launcher;
-use crate::ledger::Ledger;
+use crate::ledger::{Entry, Ledger, Life};
 use crate::meter::Meter;
 use crate::metrics::Metrics;
+use crate::pace::{LONGEST_MS, Pace, SOON_MS};
 use crate::reconcile::{Desired, DesiredTask, Step, steps};
 use crate::report::Outbox;
+use crate::watcher::Watcher;
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::id::TaskId;
 use muster_model::task::Outcome;
@@ -17,11 +19,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// How late an ended process, a new event or a log line is noticed.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// On leaving: for the last reports to be acknowledged.
 const LAST_REPORTS_MS: u64 = 3_000;
 
@@ -36,6 +35,10 @@ pub enum Order {
     Leave {
         stop_tasks: bool,
     },
+    /// Something has become of a task.
+    Look,
+    /// A task has said more, which goes with the next report.
+    Grown,
 }
 
 /// An assignment, decoded.
@@ -57,8 +60,10 @@ pub struct Node {
     config: Config,
     ledger: Ledger,
     launcher: Launcher,
+    watcher: Watcher,
     meter: Meter,
     metrics: Metrics,
+    pace: Pace,
     outbox: Outbox,
     desired: Option<Desired>,
     launches: BTreeMap<TaskId, TaskLaunch>,
@@ -76,6 +81,7 @@ impl Node {
         config: Config,
         ledger: Ledger,
         launcher: Launcher,
+        watcher: Watcher,
         (meter, metrics): (Meter, Metrics),
     ) -> Self {
         let generation = Arc::new(AtomicU64::new(ledger.generation));
@@ -83,8 +89,10 @@ impl Node {
             config,
             ledger,
             launcher,
+            watcher,
             meter,
             metrics,
+            pace: Pace::default(),
             outbox: Outbox::default(),
             desired: None,
             launches: BTreeMap::new(),
@@ -105,7 +113,8 @@ impl Node {
     pub fn run(mut self, orders: &Receiver<Order>) {
         self.look();
         loop {
-            let mut order = match orders.recv_timeout(LOOK_EVERY) {
+            let left = self.pace.left(clock::boottime_ms());
+            let mut order = match orders.recv_timeout(left) {
                 Ok(order) => Some(order),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -117,6 +126,11 @@ impl Node {
                 self.take(next);
                 order = orders.try_recv().ok();
             }
+            let now_ms = clock::boottime_ms();
+            if !self.pace.left(now_ms).is_zero() {
+                continue;
+            }
+            self.pace.looked(now_ms, self.longest_ms());
             self.look();
             self.act();
             self.metrics.look(&self.ledger);
@@ -129,6 +143,15 @@ impl Node {
 
     fn take(&mut self, order: Order) {
         match order {
+            Order::Acknowledged(_) => self.pace.look_by(0),
+            Order::Grown if self.session.is_none() => {}
+            Order::Grown => {
+                let interval_ms = self.config.report_interval_ms;
+                self.pace.look_by(self.outbox.due_ms(interval_ms));
+            }
+            _ => self.pace.stir(),
+        }
+        match order {
             Order::Connected(session) => {
                 self.outbox.restart();
                 self.session = Some(session);
@@ -137,7 +160,25 @@ impl Node {
             Order::Acknowledged(number) => self.outbox.acknowledge(number, &mut self.ledger),
             Order::Assigned(assigned) => self.assign(assigned),
             Order::Leave { .. } => self.is_leaving = true,
+            Order::Look | Order::Grown => {}
         }
+    }
+
+    /// For how long at most nobody has to look at a task of which nothing is heard.
+    fn longest_ms(&self) -> u64 {
+        let report_ms = self.config.report_interval_ms;
+        let of_task = |(id, entry): (&TaskId, &Entry)| match entry.life {
+            _ if self.watcher.hears(*id) || entry.is_ended() => LONGEST_MS,
+            // Only what it reports goes unheard.
+            Life::Running(_) if self.launcher.tells_of_ends() => report_ms.max(SOON_MS),
+            _ => SOON_MS,
+        };
+        let longest_ms = match self.is_leaving {
+            true => SOON_MS,
+            false => LONGEST_MS,
+        };
+        let of_tasks = self.ledger.entries.iter().map(of_task).min();
+        of_tasks.unwrap_or(LONGEST_MS).min(longest_ms)
     }
 
     fn assign(&mut self, assigned: Assigned) {
@@ -187,6 +228,7 @@ impl Node {
     }
 
     fn look(&mut self) {
+        self.watcher.follow(&self.ledger);
         for entry in self
             .ledger
             .entries

@@ -208,6 +208,12 @@ impl Outbox {
         }
     }
 
+    /// When what has grown by now may go with a report of either kind.
+    #[must_use]
+    pub fn due_ms(&self, interval_ms: u64) -> u64 {
+        self.facts_at_ms.max(self.logs_at_ms) + interval_ms
+    }
+
     /// Whether nothing of any task is left to tell.
     #[must_use]
     pub fn is_drained(&self, ledger: &Ledger) -> bool {

@@ -24,7 +24,7 @@ struct Part {
 }
 
 /// The part that grows.
-fn current(folder: &Path) -> PathBuf {
+pub(crate) fn current(folder: &Path) -> PathBuf {
     folder.join("log")
 }
 

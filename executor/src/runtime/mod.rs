@@ -31,6 +31,9 @@ pub trait Runtime: Debug + Send {
     /// What has become of whoever carries the task. Looked at before the files of the folder: a shim writes the end before it goes.
     fn carrier(&mut self, entry: &Entry) -> Carrier;
 
+    /// Whether the node's loop is woken when a running task's carrier goes; else that is found by looking.
+    fn tells_of_ends(&self) -> bool;
+
     /// After each look at all tasks: whatever is carried that nobody needs is let go.
     fn tidy(&mut self, ledger: &Ledger);
 

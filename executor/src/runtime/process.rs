@@ -109,6 +109,10 @@ impl Runtime for Processes {
         }
     }
 
+    fn tells_of_ends(&self) -> bool {
+        false
+    }
+
     /// A process is its own: nothing is carried that the folders do not tell of.
     fn tidy(&mut self, _: &Ledger) {}
 

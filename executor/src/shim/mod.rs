@@ -170,8 +170,12 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
 /// # Errors
 /// If the lock file cannot be opened.
 pub fn is_locked(folder: &TaskFolder) -> Result<bool, ExecutorError> {
-    let file = File::create(folder.lock()).map_err(ExecutorError::write(folder.lock()))?;
-    Ok(file.try_lock().is_err())
+    // Not for writing: the end of that is how the end of a shim is heard of.
+    match File::open(folder.lock()) {
+        Ok(file) => Ok(file.try_lock().is_err()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(ExecutorError::read(folder.lock())(error)),
+    }
 }
 
 /// Writes the end of a task that never began, under the folder's lock, so that no shim begins it any more. `false`, and nothing is

@@ -22,8 +22,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How late the end of the lease or the grace may be noticed.
+/// How late the end of the grace may be noticed, or that of what the driver does.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// While the task just runs, until the lease ends: whatever else there is to see rings.
+const CALM_EVERY: Duration = Duration::from_secs(1);
 /// Between two rounds of SIGKILL.
 const KILL_EVERY: Duration = Duration::from_millis(10);
 /// For a process outside the task that holds its output open; everything of the task is dead by then.
@@ -127,12 +129,13 @@ impl Signals {
             let ringer = ringer.try_clone().map_err(ExecutorError::Signals)?;
             pipe::register(signal, ringer).map_err(ExecutorError::Signals)?;
         }
-        bell.set_read_timeout(Some(LOOK_EVERY))
-            .map_err(ExecutorError::Signals)?;
         Ok(Self { stop, bell })
     }
 
-    fn wait(&self) {
+    fn wait(&self, longest: Duration) {
+        // Refused only if it were nothing.
+        let longest = longest.max(Duration::from_millis(1));
+        let _ = self.bell.set_read_timeout(Some(longest));
         // Whether it rang or time is up, the caller looks at everything.
         let _ = (&self.bell).read(&mut [0; 64]);
     }
@@ -173,7 +176,11 @@ pub(super) fn to_the_end(
                 is_lease: phase.is_lease(),
             };
         }
-        signals.wait();
+        let driver_has_it = hold.as_ref().and_then(Hold::keeps_for_ms).is_some();
+        signals.wait(match phase {
+            Phase::Running if !driver_has_it => lease.left(now_ms).min(CALM_EVERY),
+            _ => LOOK_EVERY,
+        });
     };
     kill_rest(&task);
     for _ in 0..LOG_WAIT_ROUNDS {

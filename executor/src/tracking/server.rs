@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::Notify;
 
 /// How late a point that came fast after another is reported.
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
@@ -46,6 +47,8 @@ pub struct Tracking {
 struct App {
     tasks: PathBuf,
     runs: Mutex<BTreeMap<TaskId, Open>>,
+    /// Rings for a task that has asked for the first time.
+    opened: Notify,
 }
 
 /// A task that has asked for something.
@@ -111,6 +114,7 @@ impl Tracking {
         let app = Arc::new(App {
             tasks: self.tasks,
             runs: Mutex::default(),
+            opened: Notify::new(),
         });
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let flushing = flush_for_ever(Arc::clone(&app));
@@ -282,6 +286,9 @@ async fn stopping(
 
 async fn flush_for_ever(app: Arc<App>) {
     loop {
+        if app.lock().is_empty() {
+            app.opened.notified().await;
+        }
         tokio::time::sleep(FLUSH_EVERY).await;
         let mut runs = app.lock();
         for open in runs.values_mut() {
@@ -343,6 +350,7 @@ impl App {
             launch,
             run,
         });
+        self.opened.notify_one();
         Ok(id)
     }
 }

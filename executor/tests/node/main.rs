@@ -9,6 +9,7 @@ mod gpu;
 mod lease;
 mod life;
 mod metrics;
+mod quiet;
 mod scheduler;
 mod session;
 mod shipping;

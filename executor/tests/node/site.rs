@@ -163,6 +163,11 @@ impl Site {
             .expect("started")
     }
 
+    pub fn daemon_pid(&self) -> i32 {
+        let daemon = self.daemon.as_ref().expect("it runs");
+        i32::try_from(daemon.id()).expect("small")
+    }
+
     pub fn kill(&mut self) {
         let mut daemon = self.daemon.take().expect("it runs");
         daemon.kill().expect("killed");

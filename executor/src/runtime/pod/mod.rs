@@ -27,6 +27,7 @@ use crate::disk;
 use crate::error::ExecutorError;
 use crate::folder::TaskFolder;
 use crate::ledger::{Entry, Ledger, Life, NOT_MADE};
+use crate::node::Order;
 use crate::shim::{self, PodRecord};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
@@ -36,6 +37,7 @@ use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 /// Between two looks for pods that nobody needs.
 const TIDY_EVERY_MS: u64 = 500;
@@ -76,12 +78,16 @@ struct Waiting {
 }
 
 impl Pods {
-    /// Begins to watch this executor's pods; needs a tokio runtime. The API server may be away: what runs goes on meanwhile, and what is
+    /// Begins to watch this executor's pods, and wakes the node's loop by `orders` for what it learns; needs a tokio runtime. The API server may be away: what runs goes on meanwhile, and what is
     /// known of it is in the tasks' folders.
     ///
     /// # Errors
     /// If the template is wrong, or nothing says how the API server is reached.
-    pub async fn start(config: &Config, has_gpus: bool) -> Result<Self, ExecutorError> {
+    pub async fn start(
+        config: &Config,
+        has_gpus: bool,
+        orders: Sender<Order>,
+    ) -> Result<Self, ExecutorError> {
         let path = config
             .pod_template
             .as_ref()
@@ -112,6 +118,7 @@ impl Pods {
             node: template.node.clone(),
             own: config.pod_name.clone(),
             mirror: Arc::clone(&mirror),
+            orders,
         };
         tokio::spawn(server.serve());
         Ok(Self {
@@ -338,7 +345,7 @@ impl Runtime for Pods {
         true
     }
 
-    /// The shim looks by itself, ten times a second.
+    /// What stands there a shim reads by itself each second; turns, for which it would be too late, pods do not take.
     fn wake(&mut self, _: &Entry) {}
 
     fn carrier(&mut self, entry: &Entry) -> Carrier {
@@ -377,6 +384,10 @@ impl Runtime for Pods {
                 }
             }
         }
+    }
+
+    fn tells_of_ends(&self) -> bool {
+        true
     }
 
     fn tidy(&mut self, ledger: &Ledger) {

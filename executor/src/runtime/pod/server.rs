@@ -6,6 +6,7 @@ use super::mirror::{Known, Mirror, Wish};
 use super::status::Status;
 use super::template::{TASK_LABEL, name};
 use crate::clock;
+use crate::node::Order;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -16,6 +17,7 @@ use kube::runtime::watcher::{self, Event};
 use muster_model::id::TaskId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 const FORBIDDEN: u16 = 403;
 const CONFLICT: u16 = 409;
@@ -43,19 +45,52 @@ pub struct Server {
     /// The executor's own pod, with whose owner tasks' pods go away.
     pub own: Option<String>,
     pub mirror: Arc<Mirror>,
+    /// Wakes the node's loop for what was learned.
+    pub orders: Sender<Order>,
 }
 
 impl Server {
     /// Runs until the process ends.
     pub async fn serve(self) {
-        tokio::join!(
-            watch(
-                self.api.clone(),
-                watched(&self.selector, &self.node),
-                &self.mirror
-            ),
-            self.work()
-        );
+        tokio::join!(self.watch(), self.work());
+    }
+
+    async fn watch(&self) {
+        let (mirror, config) = (&self.mirror, watched(&self.selector, &self.node));
+        let mut listed = BTreeMap::new();
+        let events = watcher::watcher(self.api.clone(), config).default_backoff();
+        let mut events = std::pin::pin!(events.inspect_err(|error| {
+            tracing::warn!(error = %crate::shim::describe(error), "cannot watch the pods of tasks");
+        }));
+        while let Some(event) = events.next().await {
+            let Ok(event) = event else { continue };
+            match event {
+                Event::Init => listed.clear(),
+                Event::InitApply(pod) => {
+                    if let Some(task) = task_of(&pod) {
+                        listed.insert(task, Status::of(&pod));
+                    }
+                }
+                Event::InitDone => mirror.lock().learn_all(std::mem::take(&mut listed)),
+                Event::Apply(pod) => {
+                    if let Some(task) = task_of(&pod) {
+                        let status = Box::new(Status::of(&pod));
+                        mirror.lock().learn(task, Known::Present(status));
+                    }
+                }
+                Event::Delete(pod) => {
+                    if let Some(task) = task_of(&pod) {
+                        mirror.lock().learn(task, Known::Absent);
+                    }
+                }
+            }
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        // It is gone only when the daemon goes.
+        let _ = self.orders.send(Order::Look);
     }
 
     async fn work(&self) {
@@ -74,6 +109,7 @@ impl Server {
                     true => again.succeeded(task),
                     false => again.failed(task, &wish, clock::boottime_ms()),
                 }
+                self.wake();
             }
             let rung = self.mirror.bell.notified();
             match again.rest(clock::boottime_ms()) {
@@ -149,37 +185,6 @@ fn watched(selector: &str, node: &str) -> watcher::Config {
     watcher::Config::default()
         .labels(selector)
         .fields(&format!("spec.nodeName={node}"))
-}
-
-async fn watch(api: Api<Pod>, config: watcher::Config, mirror: &Mirror) {
-    let mut listed = BTreeMap::new();
-    let events = watcher::watcher(api, config).default_backoff();
-    let mut events = std::pin::pin!(events.inspect_err(|error| {
-        tracing::warn!(error = %crate::shim::describe(error), "cannot watch the pods of tasks");
-    }));
-    while let Some(event) = events.next().await {
-        let Ok(event) = event else { continue };
-        match event {
-            Event::Init => listed.clear(),
-            Event::InitApply(pod) => {
-                if let Some(task) = task_of(&pod) {
-                    listed.insert(task, Status::of(&pod));
-                }
-            }
-            Event::InitDone => mirror.lock().learn_all(std::mem::take(&mut listed)),
-            Event::Apply(pod) => {
-                if let Some(task) = task_of(&pod) {
-                    let status = Box::new(Status::of(&pod));
-                    mirror.lock().learn(task, Known::Present(status));
-                }
-            }
-            Event::Delete(pod) => {
-                if let Some(task) = task_of(&pod) {
-                    mirror.lock().learn(task, Known::Absent);
-                }
-            }
-        }
-    }
 }
 
 async fn create(api: &Api<Pod>, name: &str, pod: &Pod) -> Result<Known, Failure> {
@@ -295,6 +300,7 @@ mod tests {
             node: String::new(),
             own: None,
             mirror: Arc::default(),
+            orders: std::sync::mpsc::channel().0,
         };
         (server, asked)
     }

@@ -1,0 +1,262 @@
+//! Tells the node's loop when there is something to see in its tasks' folders, so that it sleeps until then: it runs beside training.
+//!
+//! That a notification comes is never relied on for good. Of a folder that the kernel has no room to watch the loop is told so
+//! ([`Watcher::hears`]), and looks more often itself.
+
+use crate::folder::TaskFolder;
+use crate::ledger::{Entry, Ledger};
+use crate::node::Order;
+use muster_model::assignment::STANDING;
+use muster_model::id::TaskId;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::Duration;
+
+/// After one notification: a log that is written without pause wakes nobody more often.
+const GATHER: Duration = Duration::from_millis(25);
+/// Of notifications that are read at once.
+const BLOCK_BYTES: usize = 16 << 10;
+
+/// Watches the folders of all tasks that are not forgotten.
+#[derive(Debug)]
+pub struct Watcher {
+    orders: Sender<Order>,
+    /// None before the first task.
+    inotify: Option<Arc<OwnedFd>>,
+    watched: BTreeMap<TaskId, i32>,
+    /// It was said that something cannot be watched.
+    has_warned: bool,
+}
+
+impl Watcher {
+    /// The loop is woken through `orders`.
+    #[must_use]
+    pub fn new(orders: Sender<Order>) -> Self {
+        Self {
+            orders,
+            inotify: None,
+            watched: BTreeMap::new(),
+            has_warned: false,
+        }
+    }
+
+    /// Watches the tasks that there are now. To be called before their folders are looked at: what comes between is then told.
+    pub fn follow(&mut self, ledger: &Ledger) {
+        let is_there = |entry: &Entry| !entry.is_forgotten();
+        if let Some(inotify) = &self.inotify {
+            self.watched.retain(|id, watch| {
+                let stays = ledger.entries.get(id).is_some_and(is_there);
+                if !stays {
+                    // The kernel has let go of a folder that was removed by itself.
+                    let _ = inotify::remove_watch(inotify, *watch);
+                }
+                stays
+            });
+        }
+        for (id, entry) in &ledger.entries {
+            if is_there(entry) && !self.watched.contains_key(id) {
+                match self.watch(&entry.folder) {
+                    Ok(watch) => {
+                        self.watched.insert(*id, watch);
+                    }
+                    // A task that could not be launched may have no folder.
+                    Err(Errno::NOENT) => {}
+                    Err(error) => self.warn(error),
+                }
+            }
+        }
+    }
+
+    /// Whether it is told when something happens in this task's folder.
+    #[must_use]
+    pub fn hears(&self, task: TaskId) -> bool {
+        self.watched.contains_key(&task)
+    }
+
+    fn watch(&mut self, folder: &TaskFolder) -> Result<i32, Errno> {
+        let inotify = match &self.inotify {
+            Some(inotify) => inotify,
+            None => self.inotify.insert(self.begin()?),
+        };
+        let flags = WatchFlags::CREATE
+            | WatchFlags::MODIFY
+            | WatchFlags::MOVED_TO
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::ONLYDIR;
+        inotify::add_watch(inotify, folder.path(), flags)
+    }
+
+    fn begin(&self) -> Result<Arc<OwnedFd>, Errno> {
+        let inotify = Arc::new(inotify::init(CreateFlags::CLOEXEC)?);
+        let (heard, orders) = (Arc::clone(&inotify), self.orders.clone());
+        let listening = thread::Builder::new()
+            .name("watcher".to_owned())
+            .spawn(move || listen(&heard, &orders));
+        listening.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))?;
+        Ok(inotify)
+    }
+
+    fn warn(&mut self, error: Errno) {
+        if !std::mem::replace(&mut self.has_warned, true) {
+            tracing::warn!(%error, "the kernel watches no more folders (fs.inotify.max_user_instances, max_user_watches); they are looked at again and again");
+        }
+    }
+}
+
+/// Until the loop is gone, which is noticed at the next notification.
+fn listen(inotify: &OwnedFd, orders: &Sender<Order>) {
+    let mut block = [MaybeUninit::uninit(); BLOCK_BYTES];
+    let mut reader = inotify::Reader::new(inotify, &mut block);
+    loop {
+        let mut heard = None;
+        loop {
+            match reader.next() {
+                Ok(event) => {
+                    let name = event.file_name().and_then(|name| name.to_str().ok());
+                    heard = heard.max(meaning(event.events(), name.unwrap_or_default()));
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => {
+                    tracing::error!(%error, "notifications of tasks' folders cannot be read");
+                    return;
+                }
+            }
+            if reader.is_buffer_empty() {
+                break;
+            }
+        }
+        let order = match heard {
+            None => continue,
+            Some(Heard::Growth) => Order::Grown,
+            Some(Heard::Turn) => Order::Look,
+        };
+        if orders.send(order).is_err() {
+            return;
+        }
+        thread::sleep(GATHER);
+    }
+}
+
+/// What a notification is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Heard {
+    /// There is more to report.
+    Growth,
+    /// The task has begun, stands still, goes on, has ended, or its shim is gone.
+    Turn,
+}
+
+/// `None`: nobody waits for it, as for what the loop itself has written.
+fn meaning(events: ReadFlags, name: &str) -> Option<Heard> {
+    if events.contains(ReadFlags::QUEUE_OVERFLOW) {
+        return Some(Heard::Turn);
+    }
+    let is = |file: fn(&TaskFolder) -> std::path::PathBuf| {
+        file(&TaskFolder::at("")).as_os_str().as_encoded_bytes() == name.as_bytes()
+    };
+    if is(TaskFolder::shim) || is(TaskFolder::exit) || name == STANDING {
+        let is_whole = events.intersects(ReadFlags::MOVED_TO | ReadFlags::CLOSE_WRITE);
+        return is_whole.then_some(Heard::Turn);
+    }
+    if is(TaskFolder::lock) {
+        // The shim has it open for as long as it lives, however it ends.
+        return events
+            .contains(ReadFlags::CLOSE_WRITE)
+            .then_some(Heard::Turn);
+    }
+    let grows = events.intersects(ReadFlags::CREATE | ReadFlags::MODIFY);
+    ((is(TaskFolder::events) || is(|folder| crate::log::current(folder.path()))) && grows)
+        .then_some(Heard::Growth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk;
+    use muster_model::assignment::{Peers, TaskLaunch};
+    use serde_json::json;
+    use std::fs::{self, File};
+    use std::io::Write as _;
+    use std::path::Path;
+    use std::sync::mpsc::{self, Receiver};
+
+    /// Until a test gives up.
+    const PATIENCE: Duration = Duration::from_secs(20);
+    /// For what is not to come.
+    const A_WHILE: Duration = Duration::from_millis(100);
+
+    fn prepared(ledger: &mut Ledger) -> TaskId {
+        let id = "00000000-0000-7000-8000-000000000001";
+        let launch: TaskLaunch = serde_json::from_value(json!({
+            "task_id": id, "job_id": id, "tenant_id": id, "revision": 1, "role": { "kind": "worker", "rank": 0 },
+            "workers": 1, "ps_shards": 0, "gpus": [0], "cpu_milli": 0, "memory_bytes": 0, "secret": "00",
+            "spec": { "version": "muster/v1", "name": "x", "command": { "argv": ["true"] } },
+            "resume_step": null, "trained_s": 0.0, "grace_ms": 1_000,
+        }))
+        .expect("a launch");
+        ledger
+            .prepare(&launch, &Peers::default())
+            .expect("our own folder");
+        launch.task_id
+    }
+
+    fn next(orders: &Receiver<Order>) -> Option<Order> {
+        // Several may come of one file.
+        let first = orders.recv_timeout(PATIENCE).ok()?;
+        let mut newest = first;
+        while let Ok(order) = orders.recv_timeout(A_WHILE) {
+            newest = order;
+        }
+        Some(newest)
+    }
+
+    fn append(path: &Path) {
+        let file = File::options().create(true).append(true).open(path);
+        writeln!(file.expect("our own folder"), "x").expect("written");
+    }
+
+    #[test]
+    fn a_tasks_beginning_its_end_and_its_words_are_told_and_nothing_else() {
+        let place = tempfile::tempdir().expect("a folder");
+        let mut ledger = Ledger::open(place.path()).expect("our own folder");
+        let (sender, orders) = mpsc::channel();
+        let mut watcher = Watcher::new(sender);
+        let id = prepared(&mut ledger);
+        assert!(!watcher.hears(id));
+        watcher.follow(&ledger);
+        assert!(watcher.hears(id));
+        let folder = ledger.entries[&id].folder.clone();
+        let shim = File::create(folder.lock()).expect("our own folder");
+        for written in [folder.shim(), folder.standing(), folder.exit()] {
+            disk::write_atomically(&written, &1).expect("our own folder");
+            let told = next(&orders);
+            assert!(matches!(told, Some(Order::Look)), "{written:?}: {told:?}");
+        }
+        for written in [folder.events(), crate::log::current(folder.path())] {
+            append(&written);
+            let told = next(&orders);
+            assert!(matches!(told, Some(Order::Grown)), "{written:?}: {told:?}");
+        }
+        for own in [folder.shipped(), folder.peers()] {
+            disk::write_atomically(&own, &1).expect("our own folder");
+        }
+        assert!(crate::shim::is_locked(&folder).is_ok());
+        assert!(orders.recv_timeout(A_WHILE).is_err(), "done by the loop");
+        drop(shim);
+        let told = next(&orders);
+        assert!(matches!(told, Some(Order::Look)), "the shim ends: {told:?}");
+        let entry = ledger.entries.get_mut(&id).expect("it is there");
+        entry.shipped.forgotten_at_unix_ms = Some(1);
+        watcher.follow(&ledger);
+        assert!(!watcher.hears(id));
+        fs::remove_file(folder.exit()).expect("our own folder");
+        append(&folder.events());
+        assert!(orders.recv_timeout(A_WHILE).is_err(), "it is forgotten");
+    }
+}

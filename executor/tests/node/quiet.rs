@@ -1,0 +1,61 @@
+//! What the daemon costs a node whose GPUs train: it sleeps until something happens. That it is woken then is held by `watcher`.
+
+use crate::scheduler::Wanted;
+use crate::site::Site;
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+const WATCHED_FOR: Duration = Duration::from_secs(5);
+/// In that time, of what looks each second: as many again for a busy machine.
+const MOST_WAKES: u64 = 10;
+/// Of the whole daemon, which sends a heartbeat each two seconds.
+const MOST_WAKES_OF_ALL: u64 = 80;
+
+/// How often the threads of this name have slept since the process began; of all threads where there is no name.
+fn sleeps(pid: i32, name: Option<&str>) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    let counts = threads.flatten().filter_map(|thread| {
+        let comm = fs::read_to_string(thread.path().join("comm")).ok()?;
+        if name.is_some_and(|name| name != comm.trim()) {
+            return None;
+        }
+        let status = fs::read_to_string(thread.path().join("status")).ok()?;
+        let count = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        count?.trim().parse::<u64>().ok()
+    });
+    counts.sum()
+}
+
+fn is_quiet(pid: i32) {
+    // What was just done has its sequel.
+    thread::sleep(Duration::from_secs(2));
+    let before = (sleeps(pid, Some("node")), sleeps(pid, None));
+    thread::sleep(WATCHED_FOR);
+    let node = sleeps(pid, Some("node")) - before.0;
+    let all = sleeps(pid, None) - before.1;
+    assert!(node <= MOST_WAKES, "the loop woke {node} times");
+    assert!(all <= MOST_WAKES_OF_ALL, "the daemon woke {all} times");
+    eprintln!("{node} {all}");
+}
+
+#[test]
+fn it_sleeps_while_nothing_happens_whether_tasks_run_or_not() {
+    let site = Site::started(10_000, &[]);
+    let daemon = site.daemon_pid();
+    is_quiet(daemon);
+    let tasks: Vec<Wanted> = (0..4).map(|slot| site.task(slot, "sleep 600")).collect();
+    site.scheduler.assign(1, &tasks);
+    tasks.iter().for_each(|task| site.until_running(task));
+    is_quiet(daemon);
+    let shim = site.record(&tasks[0]).shim.pid;
+    let before = sleeps(shim, None);
+    thread::sleep(WATCHED_FOR);
+    let shim = sleeps(shim, None) - before;
+    assert!(shim <= MOST_WAKES, "a shim woke {shim} times");
+    site.scheduler.assign(2, &[]);
+    tasks.iter().for_each(|task| drop(site.until_gone(task)));
+    site.finish();
+}
