@@ -128,10 +128,11 @@ impl Fleet {
         self.executors.insert(name.to_owned(), child);
     }
 
-    /// Each machine has a disk of its own for its executor's program. Here one copy serves all: those of 200 would be 22 GB.
+    /// Each machine has a disk of its own for the copy of its executor's program. Here that of the first serves all: those of 200 would be
+    /// 22 GB.
     fn lend_programs(&self, name: &str) {
-        let (lent, folder) = (self.cluster.data().join("programs"), self.folder(name));
-        std::fs::create_dir_all(&lent).expect("our own folder");
+        let (lent, folder) = (self.folder(FIRST.0).join("programs"), self.folder(name));
+        assert!(lent.is_dir(), "{} is not there", lent.display());
         std::fs::create_dir_all(&folder).expect("our own folder");
         let there = folder.join("programs");
         if !there.exists() {

@@ -47,6 +47,7 @@ pub async fn commit(
 ) -> Result<CommitOutcome, StoreError> {
     let groups = by_job(steps);
     let mut drafts = lock(conn, &groups).await?;
+    start::keep(conn, nodes_of(&groups, &drafts)).await?;
     let mut outcome = CommitOutcome::default();
     let mut all = Written::default();
     let mut waits: Vec<(Draft, &Waiting)> = Vec::new();
@@ -113,6 +114,37 @@ fn by_job(steps: &[Step]) -> Vec<(JobId, u64, Vec<&Action>)> {
         groups[place].2.push(&step.action);
     }
     groups
+}
+
+/// Those that the steps may touch. All of them are locked at once, in order of id as everybody does it: job after job they would be in the
+/// order of the plan, and heartbeats, which come for hundreds of nodes together, would meet it half way and wait for a deadlock to be found.
+///
+/// Not those of a job that goes on beside another, whose place there is locked before its node; what meets then is begun anew.
+fn nodes_of<'p>(
+    groups: &'p [(JobId, u64, Vec<&'p Action>)],
+    drafts: &'p BTreeMap<JobId, Draft>,
+) -> impl Iterator<Item = NodeId> + use<'p> {
+    let touching = groups.iter().filter(|(.., actions)| {
+        !actions.iter().any(|action| {
+            matches!(
+                action,
+                Action::Wait { .. }
+                    | Action::Continue {
+                        beside: Some(_),
+                        ..
+                    }
+            )
+        })
+    });
+    touching.flat_map(|(job, _, actions)| {
+        let new = actions.iter().flat_map(|action| match action {
+            Action::Start { tasks, .. } | Action::Resize { join: tasks, .. } => tasks.as_slice(),
+            _ => &[],
+        });
+        let held = drafts.get(job).into_iter().flat_map(|draft| &draft.held);
+        new.map(|task| task.node_id)
+            .chain(held.map(|held| held.task.node_id))
+    })
 }
 
 /// Locks the jobs, then the tasks that they hold, each in order of id.

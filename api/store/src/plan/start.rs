@@ -12,7 +12,7 @@ use muster_model::id::{NodeId, TaskId};
 use muster_model::task::{Role, TaskState};
 use sqlx::PgConnection;
 use sqlx::types::Json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -116,25 +116,41 @@ async fn kept(
     Ok(kept.collect())
 }
 
-/// Names of the nodes. They stay as they are until the transaction ends, so that none is lost, and its tasks released, between
-/// this look and the commit.
-pub(super) async fn admit(
+/// Whether a node takes tasks.
+pub(super) struct Found {
+    id: Uuid,
+    name: String,
+    open: bool,
+}
+
+/// Those of the nodes that there are. They stay as they are until the transaction ends, so that none is lost, and its tasks released,
+/// between this look and the commit.
+pub(super) async fn keep(
     conn: &mut PgConnection,
-    nodes: &[NodeId],
-) -> Result<BTreeMap<Uuid, String>, Failure> {
-    let mut ids: Vec<Uuid> = nodes.iter().map(|node| node.0).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let rows = sqlx::query!(
+    nodes: impl Iterator<Item = NodeId>,
+) -> Result<Vec<Found>, StoreError> {
+    let ids: BTreeSet<Uuid> = nodes.map(|node| node.0).collect();
+    let ids: Vec<Uuid> = ids.into_iter().collect();
+    let rows = sqlx::query_as!(
+        Found,
         r#"select id, name,
                   state = 'up' and not drained and excluded_at is null and coalesce(notice ->> 'closed', 'open') = 'open' as "open!"
            from node where id = any($1) order by id for no key update"#,
         &ids
     )
     .fetch_all(conn)
-    .await
-    .map_err(StoreError::from)?;
-    if rows.len() < ids.len() {
+    .await?;
+    Ok(rows)
+}
+
+/// Names of the nodes, all of which must take tasks.
+pub(super) async fn admit(
+    conn: &mut PgConnection,
+    nodes: &[NodeId],
+) -> Result<BTreeMap<Uuid, String>, Failure> {
+    let wanted: BTreeSet<&NodeId> = nodes.iter().collect();
+    let rows = keep(conn, nodes.iter().copied()).await?;
+    if rows.len() < wanted.len() {
         return Err(Refusal::NoSuchNode.into());
     }
     let closed: Vec<String> = rows

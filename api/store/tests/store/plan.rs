@@ -1,6 +1,6 @@
 //! Rounds: what they load, and how their plans are committed.
 
-use crate::world::{World, at, gone, id, start, stop};
+use crate::world::{World, at, gone, id, slots, start, stop};
 use muster_model::assignment::Observed;
 use muster_model::event::Event;
 use muster_model::job::{AfterStop, JobPhase, JobState, RequeueCause};
@@ -9,6 +9,46 @@ use muster_model::wait::{Wait, Waiting};
 use muster_store::event::EventFilter;
 use muster_store::plan::{Action, Refusal, Step};
 use muster_store::{assignment, event, node, plan, pool};
+use std::time::Duration;
+
+/// A heartbeat of many nodes comes while a round starts jobs on them, the first job on a later node than the second.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_round_and_heartbeats_lock_nodes_in_one_order() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let later = node::hello(&mut tx, id(), "node-b", &slots(4), at(0)).await?;
+    tx.commit().await?;
+    let (first, second) = (world.submit("first").await?, world.submit("second").await?);
+    let mut on_later = world.tasks(&[0]);
+    for task in &mut on_later {
+        task.node_id = later.id;
+    }
+    let starts = |job_id, tasks| Step {
+        job_id,
+        expected_revision: 0,
+        action: start(tasks),
+    };
+    let steps = [starts(first, on_later), starts(second, world.tasks(&[0]))];
+    let mut beating = pool::begin(&world.scheduler).await?;
+    let (node_a, all) = ([world.node].into(), [world.node, later.id].into());
+    node::touch(&mut beating, &node_a, at(1)).await?;
+    let mut round = pool::begin(&world.scheduler).await?;
+    let mut committing = tokio::spawn(async move {
+        let outcome = plan::commit(&mut round, &steps, at(2)).await?;
+        round.commit().await?;
+        anyhow::Ok(outcome)
+    });
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut committing).await;
+    assert!(early.is_err(), "it waits for the heartbeat: {early:?}");
+    node::touch(&mut beating, &all, at(3)).await?;
+    beating.commit().await?;
+    let outcome = committing.await??;
+    assert_eq!(
+        (outcome.applied, outcome.conflicts),
+        (vec![first, second], vec![])
+    );
+    Ok(())
+}
 
 #[tokio::test]
 async fn a_job_goes_through_its_whole_life_and_each_change_is_an_event() -> anyhow::Result<()> {
