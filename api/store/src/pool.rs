@@ -72,7 +72,21 @@ pub fn owner(url: &str, max: u32) -> Result<Pool, StoreError> {
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn begin(pool: &Pool) -> Result<Transaction, StoreError> {
-    Ok(pool.begin().await?)
+    begin_with(pool, AssertSqlSafe("begin".to_owned())).await
+}
+
+/// In a task of its own: whoever asks may be gone before the answer has come, and the connection would go back to the pool with a transaction
+/// open on it that nobody knows of. The next one's would then begin within that, under its level of isolation.
+async fn begin_with(
+    pool: &Pool,
+    statement: AssertSqlSafe<String>,
+) -> Result<Transaction, StoreError> {
+    let pool = pool.clone();
+    let begun = tokio::spawn(async move { pool.begin_with(statement).await });
+    match begun.await {
+        Ok(begun) => Ok(begun?),
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
 }
 
 /// Begins a transaction that acts for `tenant`, in the round trip of its `BEGIN`.
@@ -82,7 +96,7 @@ pub async fn begin(pool: &Pool) -> Result<Transaction, StoreError> {
 pub async fn begin_for(pool: &Pool, tenant: TenantId) -> Result<Transaction, StoreError> {
     // A UUID needs no quoting beyond its quotes.
     let statement = format!("begin; set local muster.tenant = '{}'", tenant.0);
-    Ok(pool.begin_with(AssertSqlSafe(statement)).await?)
+    begin_with(pool, AssertSqlSafe(statement)).await
 }
 
 /// Begins a transaction that reads one consistent snapshot and writes nothing.
@@ -90,9 +104,8 @@ pub async fn begin_for(pool: &Pool, tenant: TenantId) -> Result<Transaction, Sto
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn begin_snapshot(pool: &Pool) -> Result<Transaction, StoreError> {
-    Ok(pool
-        .begin_with("begin isolation level repeatable read read only")
-        .await?)
+    let statement = "begin isolation level repeatable read read only";
+    begin_with(pool, AssertSqlSafe(statement.to_owned())).await
 }
 
 /// Whether the database answers.
