@@ -117,7 +117,7 @@ fn kubeconfig(folder: &Path, server: &str) -> PathBuf {
 fn placeholders(folder: &Path) -> PathBuf {
     let path = folder.join("placeholders.json");
     let pod = json!({ "metadata": {}, "spec": { "containers": [{ "name": "placeholder", "image": "pause:1" }] } });
-    let pool = json!({ "gpus": 8, "parts": false, "part": "", "cpuMilli": 64_000, "memoryBytes": 512_u64 << 30, "pod": pod });
+    let pool = json!({ "gpus": 8, "parts": false, "pods": false, "part": "", "cpuMilli": 64_000, "memoryBytes": 512_u64 << 30, "pod": pod });
     let settings = json!({ "namespace": "muster", "group": "muster", "afterSeconds": 0, "most": 4, "pools": { "gpu": pool } });
     std::fs::write(&path, settings.to_string()).expect("written");
     path

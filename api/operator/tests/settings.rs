@@ -41,7 +41,7 @@ fn it_follows_everything_unless_it_is_told_whose() {
 fn placeholders_need_nodes_and_a_file_that_says_what_they_are() {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("placeholders.json");
     let pod = json!({ "spec": { "containers": [{ "name": "a", "image": "b:1" }] } });
-    let pool = json!({ "gpus": 8, "parts": false, "part": "", "cpuMilli": 1, "memoryBytes": 1, "pod": pod });
+    let pool = json!({ "gpus": 8, "parts": false, "pods": false, "part": "", "cpuMilli": 1, "memoryBytes": 1, "pod": pod });
     let right = json!({ "namespace": "muster", "group": "muster", "afterSeconds": 1, "most": 1, "pools": { "gpu": pool } });
     let write = |what: &serde_json::Value| {
         std::fs::write(&path, what.to_string()).expect("a file");

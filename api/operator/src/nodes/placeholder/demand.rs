@@ -71,6 +71,7 @@ fn gang(job: &JobView) -> Gang {
             cpu_milli: resources.ps_shard.cpu_milli,
             memory_bytes: resources.ps_shard.memory_bytes,
         },
+        pods: !job.spec.pod.is_empty(),
     }
 }
 

@@ -78,7 +78,7 @@ mod tests {
     fn settings() -> Settings {
         let pool = |part: &str| {
             let pod = json!({ "metadata": { "labels": { "app.kubernetes.io/instance": "muster" } }, "spec": { "containers": [] } });
-            json!({ "gpus": 2, "parts": false, "part": part, "cpuMilli": 1, "memoryBytes": 1, "pod": pod })
+            json!({ "gpus": 2, "parts": false, "pods": false, "part": part, "cpuMilli": 1, "memoryBytes": 1, "pod": pod })
         };
         serde_json::from_value(json!({
             "namespace": "muster", "group": "muster", "afterSeconds": 60, "most": 4, "pools": { "gpu": pool(""), "slices": pool("1g") },

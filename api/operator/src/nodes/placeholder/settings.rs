@@ -27,6 +27,8 @@ pub struct Pool {
     pub gpus: u32,
     /// They are parts of GPUs, of which a task has one.
     pub parts: bool,
+    /// Tasks there are pods of their own, as some jobs need.
+    pub pods: bool,
     /// What the pool's nodes in Muster have behind the machine's name, where several pools share machines; empty where they do not.
     pub part: String,
     pub cpu_milli: u64,

@@ -17,7 +17,7 @@ fn settings() -> Settings {
         "metadata": { "labels": { "app.kubernetes.io/instance": "muster" } },
         "spec": { "containers": [{ "name": "placeholder", "image": "pause:1" }] },
     });
-    let pool = json!({ "gpus": 8, "parts": false, "part": "", "cpuMilli": 64_000, "memoryBytes": 512_u64 << 30, "pod": pod });
+    let pool = json!({ "gpus": 8, "parts": false, "pods": false, "part": "", "cpuMilli": 64_000, "memoryBytes": 512_u64 << 30, "pod": pod });
     serde_json::from_value(json!({
         "namespace": "muster", "group": "muster", "afterSeconds": 60, "most": 4, "pools": { "gpu": pool, "more": pool },
     }))
@@ -70,6 +70,28 @@ fn who_has_waited_for_nodes_long_enough_needs_its_smallest_gang() {
     // It has run in between.
     assert_eq!(demand.gangs(&[], after, later), []);
     assert_eq!(demand.gangs(&waiting, after, later + after / 2), []);
+}
+
+/// Whatever it waits for: nodes whose tasks are children of their executor could not run it.
+#[test]
+fn a_job_with_an_image_or_a_volume_needs_nodes_whose_tasks_are_pods() {
+    let mut settings = settings();
+    let mut wanted = |pod: Value, more_are_pods: bool| {
+        let mut job = job(1, "queued", "run", &for_gpus());
+        job.spec.resources.ps_shard.memory_bytes = 1 << 30;
+        job.spec.pod = serde_json::from_value(pod).expect("pods");
+        let gangs = Demand::default().gangs(&[job], Duration::ZERO, clock::monotonic());
+        settings.pools.get_mut("more").expect("a pool").pods = more_are_pods;
+        super::wanted::wanted(&settings.pools, &of(&[]), &gangs, 4)
+    };
+    assert_eq!(wanted(json!({}), true), of(&[("gpu", 1)]));
+    for pod in [
+        json!({ "image": "r.io/x:1" }),
+        json!({ "volumes": [{ "kind": "scratch", "path": "/s", "bytes": 1 }] }),
+    ] {
+        assert_eq!(wanted(pod.clone(), false), of(&[]), "{pod}");
+        assert_eq!(wanted(pod, true), of(&[("more", 1)]));
+    }
 }
 
 #[test]
@@ -194,6 +216,7 @@ fn one_that_has_found_a_node_ends_and_none_is_made_in_its_place() {
             cpu_milli: 0,
             memory_bytes: 0,
         },
+        pods: false,
     };
     let beside =
         |idle: u32| super::wanted::wanted(&settings.pools, &of(&[("gpu", idle)]), &[gang], 4);

@@ -10,6 +10,8 @@ pub struct Gang {
     pub worker: Room,
     pub ps_shards: u32,
     pub ps_shard: Room,
+    /// Its tasks must be pods of their own.
+    pub pods: bool,
 }
 
 /// What one task needs of one node, or what is left of a node that is thought of or stands idle.
@@ -84,7 +86,7 @@ impl<'a> Packing<'a> {
         for _ in 0..gang.ps_shards {
             let pools = self.pools.keys().map(String::as_str);
             let first = std::iter::once(pool).chain(pools);
-            let mut nodes = first.filter(|name| self.pools[*name].room().holds(&gang.ps_shard));
+            let mut nodes = first.filter(|name| self.pools[*name].holds_a_shard(gang));
             let Some(of) = nodes.next() else {
                 return;
             };
@@ -120,8 +122,7 @@ impl<'a> Packing<'a> {
 /// The pool whose nodes would stand for the fewest GPUs; of those the one that needs the fewest nodes. None where no pool has a node for one of its
 /// shards either.
 fn best<'a>(pools: &'a BTreeMap<String, Pool>, gang: &Gang) -> Option<&'a str> {
-    let holds = |pool: &Pool| pool.room().holds(&gang.ps_shard);
-    if gang.ps_shards > 0 && !pools.values().any(holds) {
+    if gang.ps_shards > 0 && !pools.values().any(|pool| pool.holds_a_shard(gang)) {
         return None;
     }
     let fitting = pools.iter().filter_map(|(name, pool)| {
@@ -136,14 +137,25 @@ fn best<'a>(pools: &'a BTreeMap<String, Pool>, gang: &Gang) -> Option<&'a str> {
 }
 
 impl Pool {
-    /// How many workers of the gang an empty node holds; `None` where one task cannot have so many of its GPUs.
+    /// How many workers of the gang an empty node holds; `None` where one task cannot have so many of its GPUs, or must be a pod and is none.
     fn holds(&self, gang: &Gang) -> Option<u32> {
-        if self.parts && gang.worker.gpus > 1 {
+        let is_apart = self.parts && gang.worker.gpus > 1;
+        if is_apart || !self.runs(gang) {
             return None;
         }
         let mut node = self.room();
         let most = self.gpus / gang.worker.gpus.max(1);
         Some((0..most).take_while(|_| node.takes(&gang.worker)).count() as u32)
+    }
+
+    /// Whether an empty node holds one of its shards.
+    fn holds_a_shard(&self, gang: &Gang) -> bool {
+        self.runs(gang) && self.room().holds(&gang.ps_shard)
+    }
+
+    /// Whether tasks there are what those of the gang must be.
+    fn runs(&self, gang: &Gang) -> bool {
+        self.pods || !gang.pods
     }
 
     /// Of an empty node.
@@ -188,6 +200,7 @@ mod tests {
         Pool {
             gpus,
             parts,
+            pods: false,
             part: String::new(),
             cpu_milli: 64_000,
             memory_bytes: 512 << 30,
@@ -212,6 +225,7 @@ mod tests {
             },
             ps_shards: 1,
             ps_shard: shard(1 << 20),
+            pods: false,
         }
     }
 
@@ -298,6 +312,45 @@ mod tests {
         assert_eq!(nodes(&both, &[gang], 3), []);
         gang.ps_shards = 0;
         assert_eq!(nodes(&both, &[gang], 3), [("parts".to_owned(), 1)]);
+    }
+
+    /// Nodes that cannot run it would come, stand idle, be taken away, and come again.
+    #[test]
+    fn what_must_be_pods_needs_nodes_of_pools_whose_tasks_are_pods_and_no_others() {
+        let of_pods = |gpus| Pool {
+            pods: true,
+            ..pool(gpus, false)
+        };
+        let processes = ("processes", pool(1, false));
+        let mut gang = gang(1, 1);
+        assert_eq!(
+            nodes(std::slice::from_ref(&processes), &[gang], 3),
+            [("processes".to_owned(), 1)]
+        );
+        gang.pods = true;
+        assert_eq!(nodes(std::slice::from_ref(&processes), &[gang], 3), []);
+        // Though a node there stands for more GPUs, and there is none yet.
+        let both = [processes, ("pods", of_pods(8))];
+        assert_eq!(nodes(&both, &[gang], 3), [("pods".to_owned(), 1)]);
+        // Nor do its shards find room on nodes where they could not run.
+        gang.ps_shard = shard(300 << 30);
+        assert_eq!(
+            beside(&both, &[("pods", 1)], &[gang], 3),
+            [],
+            "beside the worker"
+        );
+        gang.ps_shards = 2;
+        assert_eq!(
+            beside(&both, &[("pods", 1)], &[gang], 3),
+            [("pods".to_owned(), 1)]
+        );
+        let mut roomy = pool(1, false);
+        roomy.memory_bytes = 900 << 30;
+        gang.ps_shard = shard(600 << 30);
+        assert_eq!(
+            nodes(&[("processes", roomy), both[1].clone()], &[gang], 3),
+            []
+        );
     }
 
     #[test]
