@@ -18,7 +18,8 @@ pub struct TenantPods {
     /// next start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account: Option<String>,
-    /// Images that its jobs may name, each as it is or by what it begins with (`registry.example.com/vision/*`); any when empty. At most 256.
+    /// Images that its jobs may name, each as it is or by what it begins with up to a `/`, `:` or `@` (`registry.example.com/vision/*`; after `:`
+    /// and `@`, any tag or digest of one image). Any image when empty, as with `*` alone; that there is to be none, no list says. At most 256.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schema(max_items = 256))]
     pub images: Vec<String>,
@@ -88,7 +89,7 @@ impl TenantPods {
                         field,
                         one,
                         is_pattern(one),
-                        "an image, or what images begin with and then *, such as registry.example.com/vision/*",
+                        "an image, what images begin with up to a '/', ':' or '@' and then *, such as registry.example.com/vision/*, or * alone",
                     ),
                     _ => check(field, one, is_object_name(one), name),
                 }
@@ -180,17 +181,41 @@ impl fmt::Display for What {
     }
 }
 
+/// Where the name of a registry, a folder or an image ends.
+const ENDS: [char; 3] = ['/', ':', '@'];
+
+/// A `*` stands for whole parts of a name alone: `registry.example.com*` would be a registry of anybody's, `registry.example.com.evil.io`, too.
+/// Patterns of before may have been stored so; to them it is as if the name ended there.
 fn matches(pattern: &str, image: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(begins) => image.starts_with(begins),
-        None => image == pattern,
+    let Some(begins) = pattern.strip_suffix('*') else {
+        return image == pattern;
+    };
+    if begins.is_empty() {
+        return true;
     }
+    let Some(rest) = image.strip_prefix(begins) else {
+        return false;
+    };
+    let mut after = rest.chars();
+    match begins.chars().next_back() {
+        Some(end) if ENDS.contains(&end) => is_below(end, rest),
+        _ => {
+            let end = after.next();
+            end.is_none_or(|end| ENDS.contains(&end) && is_below(end, after.as_str()))
+        }
+    }
+}
+
+/// Whether this is below a name that ends so. After `:` or `@` that is a tag or a digest: before a `/` it was a port.
+fn is_below(end: char, rest: &str) -> bool {
+    end == '/' || !rest.contains('/')
 }
 
 fn is_pattern(pattern: &str) -> bool {
     match pattern.strip_suffix('*') {
-        // What ends with a separator could be no image by itself.
-        Some(begins) => begins.is_empty() || is_image(begins.trim_end_matches(['/', ':', '-'])),
+        Some("") => true,
+        // What ends so could be no image by itself.
+        Some(begins) => begins.strip_suffix(ENDS).is_some_and(is_image),
         None => is_image(pattern),
     }
 }
@@ -268,6 +293,63 @@ volumes:
             "{ volumes: [{ kind: config_map, name: wandb, path: /d }] }",
         ] {
             assert_eq!(refused(&pods, &pod(wrong)).len(), 1, "{wrong}");
+        }
+    }
+
+    fn of_images(images: &[&str]) -> TenantPods {
+        TenantPods {
+            images: images.iter().map(|image| (*image).to_owned()).collect(),
+            ..TenantPods::default()
+        }
+    }
+
+    #[test]
+    fn a_star_stands_for_whole_parts_of_a_name() {
+        let may = |pattern: &str, image: &str| of_images(&[pattern]).has(What::Image, image);
+        for (pattern, image) in [
+            ("*", "any/image"),
+            ("r.io/*", "r.io/vision/trainer:3"),
+            ("r.io:5000/*", "r.io:5000/trainer"),
+            ("r.io/base:*", "r.io/base:10"),
+            ("r.io/base@*", "r.io/base@sha256:00"),
+        ] {
+            assert_eq!(of_images(&[pattern]).validate("pods"), Ok(()), "{pattern}");
+            assert!(may(pattern, image), "{pattern} {image}");
+        }
+        // A port is no tag: another registry's images would be had by it.
+        for (pattern, image) in [("base:*", "base:5000/x"), ("r.io/base:*", "r.io/base")] {
+            assert!(!may(pattern, image), "{pattern} {image}");
+        }
+        for wrong in [
+            "r.io*",
+            "r.io/vision*",
+            "r.io/trainer-*",
+            "/*",
+            "r.io//*",
+            "**",
+        ] {
+            let errors = of_images(&["*", wrong]).validate("pods").expect_err(wrong);
+            let said = errors[0].to_string();
+            assert!(said.starts_with("pods.images[1] is"), "{said}");
+            assert!(said.contains(wrong), "{said}");
+            assert!(
+                said.contains("up to a '/', ':' or '@' and then *"),
+                "{said}"
+            );
+        }
+    }
+
+    /// Before they were refused, they were taken.
+    #[test]
+    fn a_pattern_that_was_stored_without_an_end_lets_nobody_elses_registry_in() {
+        let text = r#"{ "images": ["registry.example.com*"] }"#;
+        let stored: TenantPods = serde_json::from_str(text).expect("it is read");
+        let may = |image: &str| stored.has(What::Image, image);
+        for image in ["/vision/x:1", ":1", "@sha256:00", ""] {
+            assert!(may(&format!("registry.example.com{image}")), "{image}");
+        }
+        for image in [".evil.io/x", "-evil.io/x", ":5000/x", "2/x"] {
+            assert!(!may(&format!("registry.example.com{image}")), "{image}");
         }
     }
 
