@@ -32,6 +32,10 @@ pub struct TenantStatus {
     pub message: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// What the pods of its tasks may have was said by `spec.pods`. Written before it is said, and taken back after all was taken away: whoever
+    /// writes it by himself can have something taken away, and nothing given.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub pods: bool,
     pub conditions: Vec<Condition>,
 }
 
@@ -42,7 +46,7 @@ struct Wanted {
     gpu_quota: Option<u32>,
     /// `None` leaves it as it is.
     weight: Option<f64>,
-    /// `None` leaves them as they are.
+    /// `None` leaves them as they are, unless the object has said them before.
     pods: Option<TenantPods>,
 }
 
@@ -60,19 +64,35 @@ async fn look(object: &Tenant, context: &Context) -> Result<Action, Error> {
         return Ok(Action::await_change());
     }
     let client = context.tenants.admin()?;
+    let mut before = context.before(object);
+    let mut is_said = before.pods;
     let (id, refused) = match wanted(&object.spec) {
         Err(refused) => (None, Some(refused)),
-        Ok(wanted) => match carry_out(&client, &object.name(), wanted).await {
-            Ok(tenant) => (Some(tenant.id), None),
-            Err(error) => match refusal(&error) {
-                Some(refused) => (None, Some(refused)),
-                None => return Err(Error::muster("the tenant was not changed")(error)),
-            },
-        },
+        Ok(mut wanted) => {
+            is_said = wanted.pods.is_some();
+            if is_said && !before.pods {
+                before.pods = true;
+                context.write_status(object, &before).await?;
+            }
+            if before.pods {
+                // It has said them once and does not any more.
+                wanted.pods.get_or_insert_default();
+            }
+            match carry_out(&client, &object.name(), wanted).await {
+                Ok(tenant) => (Some(tenant.id), None),
+                Err(error) => match refusal(&error) {
+                    Some(refused) => {
+                        is_said = before.pods;
+                        (None, Some(refused))
+                    }
+                    None => return Err(Error::muster("the tenant was not changed")(error)),
+                },
+            }
+        }
     };
-    let before = context.before(object);
     let generation = object.metadata.generation;
-    let status = status(&before, generation, id, refused.as_ref(), clock::now());
+    let mut status = status(&before, generation, id, refused.as_ref(), clock::now());
+    status.pods = is_said;
     if status != before {
         context.write_status(object, &status).await?;
     }
@@ -145,6 +165,7 @@ pub fn status(
         reason: refused.map(|refused| refused.reason.to_owned()),
         message: refused.map(|refused| refused.message.clone()),
         observed_generation: generation,
+        pods: before.pods,
         conditions: conditions.done(),
     }
 }

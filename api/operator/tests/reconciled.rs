@@ -368,3 +368,62 @@ async fn a_deleted_study_is_shown_while_it_ends() {
     let finalizers = world.seen::<JobStatus>().metadata.finalizers.clone();
     assert_eq!(finalizers.map(|all| all.len()), Some(0));
 }
+
+fn secrets(world: &World) -> Value {
+    world.state().tenant_pods["secrets"].clone()
+}
+
+async fn tenant_of(spec: Value) -> World {
+    let world = World::with("Tenant", spec).await;
+    world.change(|object| {
+        let metadata = object["metadata"].as_object_mut().expect("an object");
+        metadata.insert("name".to_owned(), "vision".into());
+        metadata.remove("namespace");
+    });
+    world
+}
+
+/// Whoever keeps objects in a repository takes a right back by deleting the lines that gave it.
+#[tokio::test]
+async fn what_a_tenants_object_has_allowed_and_does_not_name_any_more_is_taken_back() {
+    let spec = json!({ "pods": { "secrets": ["wandb"] } });
+    let world = tenant_of(spec.clone()).await;
+    // Nothing is allowed before it is noted that the object has done it.
+    world.state().takes_no_status = true;
+    assert!(world.tenant_look().await.is_err());
+    assert_eq!(secrets(&world), Value::Null);
+    world.state().takes_no_status = false;
+    world.tenant_look().await.expect("a look");
+    assert_eq!(secrets(&world), json!(["wandb"]));
+    assert_eq!(world.status()["pods"], true);
+
+    world.change(|object| object["spec"] = json!({}));
+    // By whichever operator, and however often it is asked.
+    world.state().is_away = true;
+    assert!(world.tenant_look().await.is_err());
+    assert_eq!(world.status()["pods"], true);
+    world.state().is_away = false;
+    world.state().takes_no_status = true;
+    assert!(world.tenant_look().await.is_err());
+    assert_eq!(secrets(&world), Value::Null);
+    world.state().takes_no_status = false;
+    world.tenant_look().await.expect("a look");
+    assert_eq!(world.status().get("pods"), None);
+
+    // From now on it is as if it had never said anything.
+    world.state().tenant_pods = json!({ "secrets": ["by-hand"] });
+    world.told("");
+    world.tenant_look().await.expect("a look");
+    assert_eq!(world.told("admin "), Vec::<String>::new());
+    assert_eq!(secrets(&world), json!(["by-hand"]));
+}
+
+#[tokio::test]
+async fn an_object_that_says_nothing_of_pods_leaves_what_an_administrator_has_said() {
+    let world = tenant_of(json!({ "weight": 1.0 })).await;
+    world.state().tenant_pods = json!({ "secrets": ["by-hand"] });
+    world.tenant_look().await.expect("a look");
+    assert_eq!(world.told("admin "), Vec::<String>::new());
+    assert_eq!(secrets(&world), json!(["by-hand"]));
+    assert_eq!(world.status().get("pods"), None);
+}

@@ -1,7 +1,7 @@
 //! `Tenant`: who owns jobs, its quota and its weight, as an object of the cluster.
 
 use super::rules::short_name;
-use super::{Kind, age, column, conditions, structural, text, whole, wide};
+use super::{Kind, age, column, conditions, flag, structural, text, whole, wide};
 use serde_json::{Value, json};
 
 pub(super) fn definition(openapi: &Value) -> Value {
@@ -45,7 +45,7 @@ pub(super) fn definition(openapi: &Value) -> Value {
                     "description": "Its share of the cluster beside the other tenants' weights: twice the weight, twice the share. As it is, or 1, \
                                     when left out.",
                 },
-                "pods": structural(openapi, "TenantPods"),
+                "pods": pods(openapi),
             },
         }),
         scales: false,
@@ -57,10 +57,19 @@ pub(super) fn definition(openapi: &Value) -> Value {
                 "reason": text("Why Muster refused it."),
                 "message": text("The same in a sentence."),
                 "observedGeneration": whole("The metadata.generation that was last acted upon."),
+                "pods": flag("spec.pods has said what the pods of its tasks may have: once it does not any more, all of that is taken away."),
                 "conditions": conditions("Ready, Misconfigured."),
             },
         }),
         rules: short_name(63),
     }
     .definition()
+}
+
+fn pods(openapi: &Value) -> Value {
+    let mut pods = structural(openapi, "TenantPods");
+    pods["description"] = "What the pods of its tasks may have, all of it. Left out, what `muster tenants pods` says holds; what stood here before is \
+                           taken away with it."
+        .into();
+    pods
 }

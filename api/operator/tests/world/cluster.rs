@@ -50,11 +50,10 @@ impl State {
                 self.notice = body.clone();
                 Some((200, self.view_of_node()))
             }
-            ("GET", "/muster/api/v1/tenants") => {
-                let tenant =
-                    json!({ "id": ID, "name": "vision", "gpu_quota": null, "weight": 1.0 });
-                Some((200, json!({ "items": [tenant], "next": null })))
-            }
+            ("GET", "/muster/api/v1/tenants") => Some((
+                200,
+                json!({ "items": [self.view_of_tenant()], "next": null }),
+            )),
             _ if self.takes_no_status && path.ends_with("/status") => {
                 let status = json!({
                     "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "busy", "reason": "ServiceUnavailable", "code": 503,
@@ -62,8 +61,22 @@ impl State {
                 Some((503, status))
             }
             _ if self.is_away && path.starts_with("/muster/") => Some(problem(503, "")),
+            ("PATCH", "/muster/api/v1/tenants/vision") => {
+                if let Some(pods) = body.get("pods") {
+                    self.tenant_pods = pods.clone();
+                }
+                Some((200, self.view_of_tenant()))
+            }
             _ => None,
         }
+    }
+
+    fn view_of_tenant(&self) -> Value {
+        let pods = match &self.tenant_pods {
+            Value::Null => json!({}),
+            pods => pods.clone(),
+        };
+        json!({ "id": ID, "name": "vision", "gpu_quota": null, "weight": 1.0, "pods": pods })
     }
 
     fn view_of_node(&self) -> Value {

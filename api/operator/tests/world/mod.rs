@@ -10,6 +10,7 @@ use muster_operator::metrics::{self, Metrics};
 use muster_operator::operator::Context;
 use muster_operator::resource::{Object, Status};
 use muster_operator::study::status::StudyStatus;
+use muster_operator::tenant::TenantStatus;
 use muster_operator::tenants::{AdminToken, Tenants};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -58,6 +59,8 @@ pub struct State {
     pub pods: Vec<Value>,
     /// Those that the operator has made.
     pub placeholders: Vec<Value>,
+    /// What the tenant's pods may have, as Muster knows it.
+    pub tenant_pods: Value,
     /// What Muster was told of its node.
     pub notice: Value,
     tokens: usize,
@@ -128,6 +131,10 @@ impl World {
 
     pub async fn study_look(&self) -> Result<Action, Error> {
         muster_operator::course::reconcile::<StudyStatus>(self.seen(), self.operator()).await
+    }
+
+    pub async fn tenant_look(&self) -> Result<Action, Error> {
+        muster_operator::tenant::reconcile(self.seen::<TenantStatus>(), self.operator()).await
     }
 
     pub fn suspend(&self, held: bool) {
