@@ -53,13 +53,16 @@ async fn a_job_has_an_image_secrets_and_volumes_of_its_own_once_its_tenant_may()
     ];
     assert_eq!(fields, expected);
     let change = TenantChange {
-        pods: Some(TenantPods {
-            service_account: Some("trainers".to_owned()),
-            images: vec!["registry.test/vision/*".to_owned()],
-            claims: vec!["numbers".to_owned()],
-            secrets: vec!["words".to_owned()],
-            config_maps: vec!["settings".to_owned()],
-        }),
+        pods: Some(
+            TenantPods {
+                service_account: Some("trainers".to_owned()),
+                images: vec!["registry.test/vision/*".to_owned()],
+                claims: vec!["numbers".to_owned()],
+                secrets: vec!["words".to_owned()],
+                config_maps: vec!["settings".to_owned()],
+            }
+            .into(),
+        ),
         ..TenantChange::default()
     };
     change_own_tenant(cluster.client(), &change).await;
@@ -111,10 +114,13 @@ async fn a_job_has_an_image_secrets_and_volumes_of_its_own_once_its_tenant_may()
 async fn what_cannot_be_had_is_told_to_the_owner_of_the_job() {
     let mut cluster = Cluster::start_pods(NODES).await;
     let change = TenantChange {
-        pods: Some(TenantPods {
-            secrets: vec!["missing".to_owned()],
-            ..TenantPods::default()
-        }),
+        pods: Some(
+            TenantPods {
+                secrets: vec!["missing".to_owned()],
+                ..TenantPods::default()
+            }
+            .into(),
+        ),
         ..TenantChange::default()
     };
     change_own_tenant(cluster.client(), &change).await;

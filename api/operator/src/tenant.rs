@@ -121,7 +121,7 @@ async fn carry_out(client: &Client, name: &str, wanted: Wanted) -> Result<Tenant
         gpu_quota: Some(wanted.gpu_quota),
         weight: Some(weight),
         // Nothing of what a server of the release before does not know, unless it is asked for.
-        pods: (found.pods != pods).then_some(pods),
+        pods: (found.pods != pods).then(|| pods.into()),
     };
     client.change_tenant(name, &change).await
 }

@@ -36,7 +36,7 @@ pub async fn change(
     } = document.value;
     wire::check_quota(gpu_quota.flatten())?;
     wire::check_weight(weight)?;
-    wire::check_pods(pods.as_ref())?;
+    wire::check_pods_change(pods.as_ref())?;
     if gpu_quota.is_none() && weight.is_none() && pods.is_none() {
         let expected = "required: gpu_quota, weight or pods";
         return Err(wire::invalid("gpu_quota", "nothing", expected));

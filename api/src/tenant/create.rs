@@ -43,7 +43,7 @@ pub async fn create(
     }
     wire::check_quota(gpu_quota)?;
     wire::check_weight(Some(weight))?;
-    wire::check_pods(Some(&pods))?;
+    wire::check_pods(&pods)?;
     let new = Tenant {
         id: clock::new_id().into(),
         name,

@@ -2,7 +2,7 @@
 
 use crate::problem::{Kind, Refusal};
 use muster_model::spec::FieldError;
-use muster_model::tenant::{Tenant, TenantPods, WEIGHT_RANGE};
+use muster_model::tenant::{Tenant, TenantPods, TenantPodsChange, WEIGHT_RANGE};
 use muster_model::view::TenantView;
 use muster_store::tenant::InUse;
 
@@ -50,12 +50,23 @@ pub fn check_weight(weight: Option<f64>) -> Result<(), Refusal> {
 
 /// # Errors
 /// When something of it can be no name in Kubernetes.
-pub fn check_pods(pods: Option<&TenantPods>) -> Result<(), Refusal> {
-    let broken = pods.and_then(|pods| pods.validate("pods").err());
-    match broken {
-        Some(errors) => Err(Refusal::of_fields(Kind::InvalidBody, errors)),
-        None => Ok(()),
+pub fn check_pods(pods: &TenantPods) -> Result<(), Refusal> {
+    let checked = pods.validate("pods");
+    checked.map_err(|errors| Refusal::of_fields(Kind::InvalidBody, errors))
+}
+
+/// # Errors
+/// When something of it can be no name in Kubernetes, or nothing is said.
+pub fn check_pods_change(change: Option<&TenantPodsChange>) -> Result<(), Refusal> {
+    let Some(change) = change else {
+        return Ok(());
+    };
+    if change.is_nothing() {
+        let expected = "one or more of service_account, images, claims, secrets and config_maps; [] empties a list";
+        return Err(invalid("pods", "{}", expected));
     }
+    let checked = change.validate("pods");
+    checked.map_err(|errors| Refusal::of_fields(Kind::InvalidBody, errors))
 }
 
 pub fn invalid(field: &str, value: &str, expected: &str) -> Refusal {

@@ -3,7 +3,7 @@
 use crate::error::StoreError;
 use crate::number::{signed32, unsigned, unsigned32};
 use muster_model::id::TenantId;
-use muster_model::tenant::{Tenant, TenantPods};
+use muster_model::tenant::{Tenant, TenantPods, TenantPodsChange};
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use std::collections::BTreeMap;
@@ -193,7 +193,8 @@ pub struct Change {
     /// `Some(None)` takes the limit away.
     pub gpu_quota: Option<Option<u32>>,
     pub weight: Option<f64>,
-    pub pods: Option<TenantPods>,
+    /// What is given of it, over what the row has then.
+    pub pods: Option<TenantPodsChange>,
 }
 
 /// The tenant after the change; the next round obeys it. `None` if there is no such tenant, or it may not be changed.
@@ -208,7 +209,7 @@ pub async fn change(
     let row = sqlx::query_as!(
         Row,
         r#"with changed as (
-             update tenant set gpu_quota = case when $2 then $3 else gpu_quota end, weight = coalesce($4, weight), pods = coalesce($5, pods)
+             update tenant set gpu_quota = case when $2 then $3 else gpu_quota end, weight = coalesce($4, weight), pods = pods || coalesce($5::jsonb, '{}')
              where id = $1 and deleted_at is null returning id, name, gpu_quota, weight, pods),
               woken as (select pg_notify('muster_rounds', '') from changed)
          select id as "id!", name as "name!", gpu_quota, weight as "weight!", pods as "pods!: Json<TenantPods>" from changed left join woken on true"#,

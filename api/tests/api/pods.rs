@@ -96,12 +96,15 @@ async fn a_tenants_jobs_have_of_the_cluster_what_an_administrator_lets_them_have
     let request = json_request(Method::PATCH, ADMIN, path, &weight);
     let changed: Value = world.send(request).await.json();
     assert_eq!(changed["pods"], pods);
-    // And a list that is left out of what is said is empty from now on.
+    // So does whoever changes one list of the others, and null is that of all tasks.
+    let account = json!({ "service_account": "trainers" });
+    allow(&world, "red", account).await;
+    let fewer = json!({ "secrets": [], "service_account": null });
+    let changed = allow(&world, "red", fewer).await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
     assert_eq!(
-        allow(&world, "red", json!({ "claims": ["imagenet"] }))
-            .await
-            .status,
-        200
+        changed.json::<Value>()["pods"],
+        json!({ "claims": ["imagenet"] })
     );
     let refused = world.post(RED, "/api/v1/jobs", &own()).await;
     assert_eq!(fields(&refused), ["pod.secret_env.KEY.secret"]);
@@ -140,6 +143,9 @@ async fn what_can_be_no_name_is_refused_and_members_change_nothing() {
     .await;
     assert_eq!(refused.status, 422, "{}", refused.text());
     assert_eq!(fields(&refused), ["pods.images[1]", "pods.secrets[0]"]);
+    // It was all that could be meant by it before, and is nothing now.
+    let nothing = allow(&world, "red", json!({})).await;
+    assert_eq!(fields(&nothing), ["pods"], "{}", nothing.text());
     let unknown = allow(&world, "red", json!({ "nodes": ["a"] })).await;
     assert!(unknown.status.is_client_error(), "{}", unknown.text());
     let body = json!({ "pods": { "secrets": ["wandb"] } });

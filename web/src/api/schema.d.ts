@@ -4128,7 +4128,7 @@ export interface components {
              * @description Null takes the limit away; it must be written, so that a forgotten field does not.
              */
             gpu_quota?: number | null;
-            pods?: components["schemas"]["TenantPods"] | null;
+            pods?: components["schemas"]["TenantPodsChange"] | null;
             /**
              * Format: double
              * @description 0.001 to 1000: its share of the cluster beside the other tenants' weights.
@@ -4169,6 +4169,19 @@ export interface components {
              * @default null
              */
             service_account: string | null;
+        };
+        /** @description A list that is given takes the place of the whole list before; what is left out stays. */
+        TenantPodsChange: {
+            /** @description Claims of volumes that they may mount. At most 256. */
+            claims?: string[] | null;
+            /** @description Objects of kind `ConfigMap` that they may mount. At most 256. */
+            config_maps?: string[] | null;
+            /** @description Images that its jobs may name, as in `TenantPods`; any from now on when empty. At most 256. */
+            images?: string[] | null;
+            /** @description Secrets that they may mount, take variables from and pull images by. At most 256. */
+            secrets?: string[] | null;
+            /** @description As which service account its tasks run; null is the cluster's own for tasks, and must be written, so that a forgotten field is not. */
+            service_account?: string | null;
         };
         /** @description Means over a tenant's jobs, seconds since submission. */
         TenantShift: {

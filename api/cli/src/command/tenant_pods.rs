@@ -4,7 +4,7 @@ use super::Session;
 use super::tenants::find;
 use crate::output::fields;
 use clap::Args;
-use muster_model::tenant::TenantPods;
+use muster_model::tenant::TenantPodsChange;
 use muster_model::view::{TenantChange, TenantView};
 
 /// A list that is given takes the place of the whole list before; `none` empties it.
@@ -34,42 +34,35 @@ impl Pods {
     /// # Errors
     /// What the server says.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
-        let before = find(session, &self.name).await?;
-        let wanted = self.over(before.pods.clone());
-        let tenant = match wanted == before.pods {
-            true => before,
-            false => {
-                let change = TenantChange {
-                    pods: Some(wanted),
-                    ..TenantChange::default()
-                };
-                session.client.change_tenant(&self.name, &change).await?
-            }
+        let given = self.given();
+        let tenant = if given.is_nothing() {
+            find(session, &self.name).await?
+        } else {
+            let change = TenantChange {
+                pods: Some(given),
+                ..TenantChange::default()
+            };
+            session.client.change_tenant(&self.name, &change).await?
         };
         session.output.print(&tenant, shown)
     }
 
-    fn over(&self, before: TenantPods) -> TenantPods {
+    /// And no more than that: another administrator may change the other lists at the same time.
+    fn given(&self) -> TenantPodsChange {
         let account = self.service_account.clone();
-        TenantPods {
-            service_account: match account {
-                Some(name) => Some(name).filter(|name| name != "none"),
-                None => before.service_account,
-            },
-            images: list(&self.images, before.images),
-            claims: list(&self.claims, before.claims),
-            secrets: list(&self.secrets, before.secrets),
-            config_maps: list(&self.config_maps, before.config_maps),
+        TenantPodsChange {
+            service_account: account.map(|name| Some(name).filter(|name| name != "none")),
+            images: list(&self.images),
+            claims: list(&self.claims),
+            secrets: list(&self.secrets),
+            config_maps: list(&self.config_maps),
         }
     }
 }
 
-fn list(given: &[String], before: Vec<String>) -> Vec<String> {
-    if given.is_empty() {
-        return before;
-    }
+fn list(given: &[String]) -> Option<Vec<String>> {
     let named = given.iter().filter(|name| *name != "none");
-    named.cloned().collect()
+    (!given.is_empty()).then(|| named.cloned().collect())
 }
 
 fn shown(tenant: &TenantView) -> String {

@@ -1,7 +1,7 @@
 //! Tenants, tokens and the bearer, as sent and answered.
 
 use crate::id::{TenantId, TokenId, UserId};
-use crate::tenant::{Access, EQUAL_WEIGHT, TenantPods};
+use crate::tenant::{Access, EQUAL_WEIGHT, TenantPods, TenantPodsChange};
 use serde::{Deserialize, Deserializer, Serialize};
 use time::OffsetDateTime;
 
@@ -62,9 +62,9 @@ pub struct TenantChange {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 0.001, maximum = 1000))]
     pub weight: Option<f64>,
-    /// What the pods of its tasks may have, as a whole: what is left out of it is nothing from now on.
+    /// What the pods of its tasks may have, list by list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pods: Option<TenantPods>,
+    pub pods: Option<TenantPodsChange>,
 }
 
 /// A token without its secret.

@@ -62,8 +62,11 @@ impl State {
             }
             _ if self.is_away && path.starts_with("/muster/") => Some(problem(503, "")),
             ("PATCH", "/muster/api/v1/tenants/vision") => {
-                if let Some(pods) = body.get("pods") {
-                    self.tenant_pods = pods.clone();
+                if self.tenant_pods.is_null() {
+                    self.tenant_pods = json!({});
+                }
+                for (list, given) in body["pods"].as_object().into_iter().flatten() {
+                    self.tenant_pods[list] = given.clone();
                 }
                 Some((200, self.view_of_tenant()))
             }

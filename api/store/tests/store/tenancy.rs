@@ -4,7 +4,7 @@ use crate::world::{World, at, id, spec};
 use muster_model::event::Event;
 use muster_model::id::TokenId;
 use muster_model::job::Intent;
-use muster_model::tenant::{Access, Tenant};
+use muster_model::tenant::{Access, Tenant, TenantPods, TenantPodsChange};
 use muster_store::event::{EventFilter, NewEvent};
 use muster_store::idempotency::{self, Claim};
 use muster_store::job::{DeleteOutcome, IntentOutcome, JobFilter, NewJob};
@@ -558,5 +558,54 @@ async fn nothing_is_begun_for_a_tenant_that_is_deleted_meanwhile() -> anyhow::Re
     drop(tx);
     let created = crate::study::created(&world).await;
     assert!(created.is_err(), "{created:?}");
+    Ok(())
+}
+
+/// Two administrators at once: the second waits for the first's row, and says nothing of what the first has changed.
+#[tokio::test]
+async fn changes_of_different_lists_of_what_pods_may_have_are_both_kept() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let change = |pods: TenantPodsChange| tenant::Change {
+        pods: Some(pods),
+        ..tenant::Change::default()
+    };
+    let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
+    let mut tx = administrator(&world).await?;
+    let both = TenantPodsChange {
+        service_account: Some(Some("trainers".to_owned())),
+        secrets: names(&["wandb", "leaked"]),
+        ..TenantPodsChange::default()
+    };
+    tenant::change(&mut tx, world.red, change(both)).await?;
+    tx.commit().await?;
+
+    let mut first = administrator(&world).await?;
+    let fewer = TenantPodsChange {
+        secrets: names(&["wandb"]),
+        ..TenantPodsChange::default()
+    };
+    tenant::change(&mut first, world.red, change(fewer)).await?;
+    let mut second = administrator(&world).await?;
+    let red = world.red;
+    let images = change(TenantPodsChange {
+        service_account: Some(None),
+        images: names(&["r.io/vision/*"]),
+        ..TenantPodsChange::default()
+    });
+    let mut waiting = tokio::spawn(async move {
+        let changed = tenant::change(&mut second, red, images).await?;
+        second.commit().await?;
+        anyhow::Ok(changed)
+    });
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut waiting).await;
+    assert!(early.is_err(), "it has not waited for the other");
+    first.commit().await?;
+    let changed = waiting.await??.expect("a tenant").pods;
+    let expected = TenantPods {
+        images: names(&["r.io/vision/*"]).expect("names"),
+        secrets: names(&["wandb"]).expect("names"),
+        ..TenantPods::default()
+    };
+    assert_eq!(changed, expected);
     Ok(())
 }
