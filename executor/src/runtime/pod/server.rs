@@ -371,9 +371,8 @@ mod tests {
         let list = "HTTP/1.1 200 yes\r\ncontent-type: application/json\r\n\r\n{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}";
         let (server, _) = speaking_to(Box::leak(Box::new([BUSY, BUSY, list]))).await;
         let mirror = Arc::clone(&server.mirror);
-        let config = watched("", "");
         tokio::select! {
-            () = watch(server.api.clone(), config, &server.mirror) => unreachable!("it has no end"),
+            () = server.watch() => unreachable!("it has no end"),
             () = until(|| mirror.lock().is_complete) => {}
         }
     }
