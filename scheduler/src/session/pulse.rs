@@ -59,7 +59,7 @@ impl Pulse {
     /// [`Missed`]: the node is to dial in anew.
     pub async fn beat(&self, node: NodeId) -> Result<(), Missed> {
         let (is_up, answer) = oneshot::channel();
-        let came = Instant::now();
+        let came = clock::instant();
         let sent = self.0.send(Beat { node, came, is_up }).await;
         sent.map_err(|_| Missed::Unkept)?;
         match answer.await {
