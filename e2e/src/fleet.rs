@@ -104,7 +104,6 @@ impl Fleet {
 
     /// Starts the machine's executor, as its DaemonSet does.
     pub fn join(&mut self, name: &str) {
-        self.lend_programs(name);
         let log = std::fs::File::options()
             .create(true)
             .append(true)
@@ -126,18 +125,6 @@ impl Fleet {
             .spawn()
             .expect("muster-executor starts");
         self.executors.insert(name.to_owned(), child);
-    }
-
-    /// Each machine has a disk of its own for the copy of its executor's program. Here that of the first serves all: those of 200 would be
-    /// 22 GB.
-    fn lend_programs(&self, name: &str) {
-        let (lent, folder) = (self.folder(FIRST.0).join("programs"), self.folder(name));
-        assert!(lent.is_dir(), "{} is not there", lent.display());
-        std::fs::create_dir_all(&folder).expect("our own folder");
-        let there = folder.join("programs");
-        if !there.exists() {
-            std::os::unix::fs::symlink(lent, there).expect("our own folder");
-        }
     }
 
     /// Kills the machine's executor; what it has started goes on.
