@@ -16,16 +16,10 @@ const WAITING: i64 = 4;
 #[tokio::test]
 async fn sessions_of_many_nodes_leave_connections_to_others() -> anyhow::Result<()> {
     let store = Store::new().await;
-    let mut shell = Shell::start(&store, LEASE_MS).await;
-    shell.until_it_leads().await;
+    let shell = Shell::leading(&store, LEASE_MS).await;
     let mut nodes = Vec::new();
     for number in 0..NODES {
-        let name = format!("node-{number}");
-        let mut node = Node::dial(shell.address, &name, TOKEN, 1)
-            .await
-            .expect("welcome");
-        node.assignment(|_| true).await;
-        nodes.push(node);
+        nodes.push(shell.joined(&format!("node-{number}")).await);
     }
     // Nobody comes by, so all that is asked for at this time is there to be counted.
     let held = store.database.hold_table("node").await;
@@ -50,20 +44,9 @@ async fn sessions_of_many_nodes_leave_connections_to_others() -> anyhow::Result<
 #[tokio::test]
 async fn whoever_holds_the_row_of_one_node_delays_no_other() -> anyhow::Result<()> {
     let store = Store::new().await;
-    let mut shell = Shell::start(&store, LEASE_MS).await;
-    shell.until_it_leads().await;
-    let mut nodes = Vec::new();
-    for name in ["held", "free"] {
-        let mut node = Node::dial(shell.address, name, TOKEN, 1)
-            .await
-            .expect("welcome");
-        node.assignment(|_| true).await;
-        nodes.push(node);
-    }
+    let shell = Shell::leading(&store, LEASE_MS).await;
+    let (mut locked, mut free) = (shell.joined("held").await, shell.joined("free").await);
     let held = store.database.hold_rows("node", "name = 'held'").await;
-    let [locked, free] = &mut nodes[..] else {
-        unreachable!("there are two")
-    };
     // Together, and once more after the one that has to wait.
     for _ in 0..3 {
         locked.heartbeat().await;
@@ -81,12 +64,8 @@ async fn whoever_holds_the_row_of_one_node_delays_no_other() -> anyhow::Result<(
 #[tokio::test]
 async fn heartbeats_outlive_the_connection_on_which_they_are_written() -> anyhow::Result<()> {
     let store = Store::new().await;
-    let mut shell = Shell::start(&store, LEASE_MS).await;
-    shell.until_it_leads().await;
-    let mut node = Node::dial(shell.address, "node-1", TOKEN, 1)
-        .await
-        .expect("welcome");
-    node.assignment(|_| true).await;
+    let shell = Shell::leading(&store, LEASE_MS).await;
+    let mut node = shell.joined("node-1").await;
     let held = store.database.hold_table("node").await;
     node.heartbeat().await;
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -101,12 +80,8 @@ async fn heartbeats_outlive_the_connection_on_which_they_are_written() -> anyhow
 #[tokio::test]
 async fn a_heartbeat_waits_for_no_report_of_others() -> anyhow::Result<()> {
     let store = Store::new().await;
-    let mut shell = Shell::start(&store, LEASE_MS).await;
-    shell.until_it_leads().await;
-    let mut node = Node::dial(shell.address, "node-1", TOKEN, 1)
-        .await
-        .expect("welcome");
-    node.assignment(|_| true).await;
+    let shell = Shell::leading(&store, LEASE_MS).await;
+    let mut node = shell.joined("node-1").await;
     let mut held = Vec::new();
     for _ in 0..CONNECTIONS {
         held.push(muster_store::pool::begin(&shell.sessions_pool).await?);
@@ -121,11 +96,8 @@ async fn a_heartbeat_waits_for_no_report_of_others() -> anyhow::Result<()> {
 async fn a_node_that_counts_as_lost_is_told_so_and_is_up_when_it_has_dialled_again()
 -> anyhow::Result<()> {
     let store = Store::new().await;
-    let mut shell = Shell::start(&store, LEASE_MS).await;
-    shell.until_it_leads().await;
-    let mut node = Node::dial(shell.address, "node-1", TOKEN, 1)
-        .await
-        .expect("welcome");
+    let shell = Shell::leading(&store, LEASE_MS).await;
+    let mut node = shell.joined("node-1").await;
     let mut tx = muster_store::pool::begin(&store.pool).await?;
     let later = muster_scheduler::clock::now() + PATIENCE;
     let lost = muster_store::node::lost(&mut tx, later, Duration::from_secs(1)).await?;

@@ -76,7 +76,7 @@ pub async fn begin(pool: &Pool) -> Result<Transaction, StoreError> {
 }
 
 /// In a task of its own: whoever asks may be gone before the answer has come, and the connection would go back to the pool with a transaction
-/// open on it that nobody knows of. The next one's would then begin within that, under its level of isolation.
+/// open on it that nobody knows of. The next one would then be within that, and act for its tenant.
 async fn begin_with(
     pool: &Pool,
     statement: AssertSqlSafe<String>,

@@ -5,7 +5,7 @@ use sqlx::AssertSqlSafe;
 
 /// What is held, until this is dropped or the server is gone.
 #[derive(Debug)]
-pub struct Held(sqlx::Transaction<'static, sqlx::Postgres>);
+pub struct Held(muster_store::pool::Transaction);
 
 impl Held {
     /// Gives it back, at once.
@@ -41,18 +41,7 @@ impl TestDb {
     /// # Panics
     /// When the server is gone.
     pub async fn waiting(&self, program: &str) -> i64 {
-        let owner = muster_store::pool::owner(&self.owner_url, 1).expect("an address");
-        let mut tx = muster_store::pool::begin(&owner)
-            .await
-            .expect("a transaction");
-        sqlx::query_scalar(
-            "select count(*) from pg_stat_activity
-             where datname = current_database() and application_name = $1 and wait_event_type = 'Lock'",
-        )
-        .bind(program)
-        .fetch_one(&mut *tx)
-        .await
-        .expect("counted")
+        self.of_waiting(program, "count(*)").await
     }
 
     /// Ends the connections of the program that wait for somebody's lock, as a proxy or a restart of the server would; how many these were.
@@ -60,25 +49,31 @@ impl TestDb {
     /// # Panics
     /// When the server is gone.
     pub async fn disconnect_waiting(&self, program: &str) -> i64 {
-        let owner = muster_store::pool::owner(&self.owner_url, 1).expect("an address");
-        let mut tx = muster_store::pool::begin(&owner)
+        self.of_waiting(program, "count(pg_terminate_backend(pid))")
             .await
-            .expect("a transaction");
-        sqlx::query_scalar(
-            "select count(pg_terminate_backend(pid)) from pg_stat_activity
-             where datname = current_database() and application_name = $1 and wait_event_type = 'Lock'",
-        )
-        .bind(program)
-        .fetch_one(&mut *tx)
-        .await
-        .expect("ended")
+    }
+
+    async fn of_waiting(&self, program: &str, what: &str) -> i64 {
+        let statement = format!(
+            "select {what} from pg_stat_activity
+             where datname = current_database() and application_name = $1 and wait_event_type = 'Lock'"
+        );
+        let answer = sqlx::query_scalar(AssertSqlSafe(statement)).bind(program);
+        let mut tx = self.as_owner().await;
+        answer
+            .fetch_one(&mut *tx)
+            .await
+            .expect("the server is there")
+    }
+
+    async fn as_owner(&self) -> muster_store::pool::Transaction {
+        let owner = muster_store::pool::owner(&self.owner_url, 1).expect("an address");
+        let begun = muster_store::pool::begin(&owner).await;
+        begun.expect("a transaction")
     }
 
     async fn hold(&self, statement: String) -> Held {
-        let owner = muster_store::pool::owner(&self.owner_url, 1).expect("an address");
-        let mut tx = muster_store::pool::begin(&owner)
-            .await
-            .expect("a transaction");
+        let mut tx = self.as_owner().await;
         let done = sqlx::query(AssertSqlSafe(statement.clone()))
             .execute(&mut *tx)
             .await

@@ -307,6 +307,21 @@ impl Shell {
         }
     }
 
+    /// The one that leads.
+    pub async fn leading(store: &Store, lease_ms: u64) -> Self {
+        let mut shell = Self::start(store, lease_ms).await;
+        shell.until_it_leads().await;
+        shell
+    }
+
+    /// A node with one slot that knows that it has nothing to do.
+    pub async fn joined(&self, name: &str) -> Node {
+        let node = Node::dial(self.address, name, TOKEN, 1).await;
+        let mut node = node.expect("welcome");
+        node.assignment(|_| true).await;
+        node
+    }
+
     pub async fn until_it_leads(&mut self) {
         let leads = self.leads.wait_for(|leads| *leads);
         tokio::time::timeout(PATIENCE, leads)

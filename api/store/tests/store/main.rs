@@ -10,6 +10,7 @@ mod migration;
 mod node;
 mod packing;
 mod plan;
+mod pool;
 mod program;
 mod question;
 mod report;
