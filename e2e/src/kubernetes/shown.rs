@@ -5,11 +5,22 @@ use muster_model::event::Event;
 use muster_model::job::JobPhase;
 use muster_model::view::EventView;
 use std::fmt;
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 
-/// How late changes of phases were shown, in milliseconds and in order.
+/// Of these, the latest are told one by one.
+const LATEST: usize = 10;
+
+/// How late changes of phases were shown.
 #[derive(Debug, Default)]
-pub struct Lateness(Vec<i128>);
+pub struct Lateness(Vec<Change>);
+
+#[derive(Debug)]
+struct Change {
+    late: Duration,
+    phase: JobPhase,
+    job: String,
+    at: OffsetDateTime,
+}
 
 impl Lateness {
     /// Adds one job's changes. `seen` is what was shown of it, in order.
@@ -22,31 +33,50 @@ impl Lateness {
         let changes = phases(history);
         let places = places(&changes, &seen);
         assert!(places.is_sorted(), "{name}: {changes:?} shown as {seen:?}");
-        for (at, (when, _)) in changes.iter().enumerate() {
+        for (at, (when, phase)) in changes.iter().enumerate() {
             let first = places.iter().position(|place| *place >= at);
             let first = first.expect("the last one is shown");
-            self.0.push((seen[first].at - *when).whole_milliseconds());
+            self.0.push(Change {
+                late: seen[first].at - *when,
+                phase: *phase,
+                job: name.to_owned(),
+                at: *when,
+            });
         }
-        self.0.sort_unstable();
+        self.0.sort_by_key(|change| change.late);
     }
 
     fn share(&self, percent: usize) -> i128 {
         let last = self.0.len().saturating_sub(1);
-        self.0.get(last * percent / 100).copied().unwrap_or(0)
+        let change = self.0.get(last * percent / 100);
+        change.map_or(0, |change| change.late.whole_milliseconds())
     }
 }
 
 impl fmt::Display for Lateness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let soon = |change: &Change| change.late <= Duration::seconds(2);
         write!(
             f,
-            "{} changes: shown after {} ms in the middle, {} ms at the 99th percentile, {} ms at most; {} within two seconds",
+            "{} changes: shown after {} ms in the middle, {} ms at the 99th percentile, {} ms at most; {} within two seconds. The latest:",
             self.0.len(),
             self.share(50),
             self.share(99),
             self.share(100),
-            self.0.partition_point(|late| *late <= 2_000)
-        )
+            self.0.partition_point(soon)
+        )?;
+        let first = self.0.iter().map(|change| change.at).min();
+        for change in self.0.iter().rev().take(LATEST) {
+            write!(
+                f,
+                "\n  {} {} of second {:.1}: {} ms",
+                change.job,
+                change.phase.as_str(),
+                first.map_or(0., |first| (change.at - first).as_seconds_f64()),
+                change.late.whole_milliseconds()
+            )?;
+        }
+        Ok(())
     }
 }
 
