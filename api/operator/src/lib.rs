@@ -24,3 +24,4 @@ pub mod resource;
 pub mod study;
 pub mod tenant;
 pub mod tenants;
+pub mod turns;

@@ -5,6 +5,7 @@ use crate::clock;
 use crate::error::Error;
 use crate::job;
 use crate::job::status::JobStatus;
+use crate::look::Submitted;
 use crate::metrics::{self, Metrics};
 use crate::nodes::{self, Placeholders};
 use crate::pace::Pace;
@@ -12,13 +13,14 @@ use crate::recent::Recent;
 use crate::resource::{FINALIZER, MANAGER, Object, SUBMITTED, Status, Tenant};
 use crate::study::status::StudyStatus;
 use crate::tenants::Tenants;
+use crate::turns::{self, Turns};
 use crate::{course, tenant};
 use futures::future::{BoxFuture, ready};
 use futures::{FutureExt as _, StreamExt as _};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::NamespaceResourceScope;
 use kube::runtime::Controller;
-use kube::runtime::controller::{Action, Config as ControllerConfig};
+use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::runtime::watcher;
 use kube::{Resource as _, ResourceExt as _};
@@ -27,8 +29,6 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Looks at one time. Each waits for answers most of its time.
-const AT_ONCE: u16 = 32;
 /// Until the watch has shown what an object has become meanwhile; it looks again by itself then, and after this in any case.
 pub const STALE: Duration = Duration::from_secs(1);
 /// Characters of an error in the log.
@@ -109,8 +109,7 @@ pub struct Scope {
 pub async fn run(context: Arc<Context>, scope: &Scope, placeholders: Option<Placeholders>) {
     let mut following: Vec<BoxFuture<'static, ()>> = Vec::new();
     for (namespace, jobs) in scope.of::<JobStatus>(&context.kubernetes) {
-        let jobs = Controller::new(jobs, watcher::Config::default()).with_config(settings());
-        context.metrics.sees(metrics::seen(jobs.store()));
+        let jobs = Controller::new(jobs, watcher::Config::default());
         let (objects, metrics) = (jobs.store(), context.metrics.clone());
         let changed = context.known.wakes().of(namespace);
         let changed = changed.filter(move |object| {
@@ -121,31 +120,25 @@ pub async fn run(context: Arc<Context>, scope: &Scope, placeholders: Option<Plac
             }
             ready(object.is_some())
         });
-        let jobs = jobs
-            .reconcile_on(changed)
-            .run(course::reconcile::<JobStatus>, again, Arc::clone(&context))
-            .for_each(|done| async { told("TrainingJob", done) });
-        following.push(jobs.boxed());
+        following.push(follow(jobs.reconcile_on(changed), &context));
     }
     for (_, studies) in scope.of::<StudyStatus>(&context.kubernetes) {
-        let studies = Controller::new(studies, watcher::Config::default()).with_config(settings());
-        context.metrics.sees(metrics::seen(studies.store()));
-        let studies = studies
-            .run(
-                course::reconcile::<StudyStatus>,
-                again,
-                Arc::clone(&context),
-            )
-            .for_each(|done| async { told("Study", done) });
-        following.push(studies.boxed());
+        let studies = Controller::new(studies, watcher::Config::default());
+        following.push(follow(studies, &context));
     }
     if scope.tenants {
         let tenants = Api::<Tenant>::all(context.kubernetes.clone());
-        let tenants = Controller::new(tenants, watcher::Config::default()).with_config(settings());
+        let tenants = Controller::new(tenants, watcher::Config::default());
         let seen = metrics::seen_tenants(tenants.store());
         context.metrics.sees(seen);
+        let turns = Turns::of(tenants.store());
+        let look = move |object, context| {
+            let look = |object| tenant::reconcile(object, context);
+            turns.clone().look(object, false, look)
+        };
         let tenants = tenants
-            .run(tenant::reconcile, again, Arc::clone(&context))
+            .with_config(turns::settings())
+            .run(look, again, Arc::clone(&context))
             .for_each(|done| async { told("Tenant", done) });
         following.push(tenants.boxed());
     }
@@ -153,6 +146,25 @@ pub async fn run(context: Arc<Context>, scope: &Scope, placeholders: Option<Plac
         following.push(nodes::run(context, settings.clone(), placeholders).boxed());
     }
     futures::future::join_all(following).await;
+}
+
+/// Looks at each object of the controller, in turn, until the process ends.
+fn follow<S: Submitted>(
+    controller: Controller<Object<S>>,
+    context: &Arc<Context>,
+) -> BoxFuture<'static, ()> {
+    context.metrics.sees(metrics::seen(controller.store()));
+    let turns = Turns::of(controller.store());
+    let look = move |object: Arc<Object<S>>, context: Arc<Context>| {
+        let is_new = !object.is_being_deleted() && !context.before(&object).is_submitted();
+        let look = |object| course::reconcile::<S>(object, context);
+        turns.clone().look(object, is_new, look)
+    };
+    controller
+        .with_config(turns::settings())
+        .run(look, again, Arc::clone(context))
+        .for_each(|done| async { told(S::KIND, done) })
+        .boxed()
 }
 
 impl Scope {
@@ -171,10 +183,6 @@ impl Scope {
             })
             .collect()
     }
-}
-
-pub(crate) fn settings() -> ControllerConfig {
-    ControllerConfig::default().concurrency(AT_ONCE)
 }
 
 fn again<S: Status>(object: Arc<Object<S>>, _: &Error, context: Arc<Context>) -> Action {

@@ -24,6 +24,7 @@ use self::taken::{counted, counts, of_others};
 use crate::clock;
 use crate::error::Error;
 use crate::operator::Context;
+use crate::turns::{self, Turns};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
@@ -58,10 +59,15 @@ pub struct Follower {
 pub async fn run(context: Arc<Context>, settings: Settings, placeholders: Option<Placeholders>) {
     let nodes = Api::<Node>::all(context.kubernetes.clone());
     let controller =
-        Controller::new(nodes, watcher::Config::default()).with_config(crate::operator::settings());
+        Controller::new(nodes, watcher::Config::default()).with_config(turns::settings());
     let follower = Arc::new(Follower::new(context, settings, controller.store()));
+    let turns = Turns::of(controller.store());
+    let look = move |node, follower| {
+        let look = |node| reconcile(node, follower);
+        turns.clone().look(node, false, look)
+    };
     let following = controller
-        .run(reconcile, again, Arc::clone(&follower))
+        .run(look, again, Arc::clone(&follower))
         .for_each(|done| async { crate::operator::told("Node", done) });
     let standing_in = async {
         if let Some(placeholders) = placeholders {

@@ -1,0 +1,194 @@
+//! Who is looked at next. Of the objects that wait, kube's controller takes whichever comes first in a hash set: with more of them than are
+//! looked at at one time, some are passed over for as long as others keep coming. So it may begin as many looks as it likes, and they wait
+//! here: first come, first served. Objects of which nothing has been submitted yet wait by themselves, and fewer of them are looked at
+//! at one time: two hundred new ones at once do not hold up what has become of those that were there before.
+
+use crate::error::Error;
+use kube::Resource;
+use kube::runtime::controller::{Action, Config};
+use kube::runtime::reflector::{ObjectRef, Store};
+use std::hash::Hash;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Looks at one time. Each waits for answers most of its time.
+const AT_ONCE: usize = 32;
+/// Of these, looks at objects of which nothing has been submitted yet.
+const NEW: usize = 8;
+
+/// Of one controller, and the objects that it has.
+#[derive(Clone)]
+pub struct Turns<K>
+where
+    K: Resource + 'static,
+    K::DynamicType: Eq + Hash,
+{
+    objects: Store<K>,
+    all: Arc<Semaphore>,
+    new: Arc<Semaphore>,
+}
+
+/// Until it is dropped.
+struct Turn {
+    _all: OwnedSemaphorePermit,
+    _new: Option<OwnedSemaphorePermit>,
+}
+
+/// Of a controller whose looks take turns.
+#[must_use]
+pub fn settings() -> Config {
+    Config::default().concurrency(0)
+}
+
+impl<K> Turns<K>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Default + Eq + Hash + Clone,
+{
+    #[must_use]
+    pub fn of(objects: Store<K>) -> Self {
+        Self {
+            objects,
+            all: Arc::new(Semaphore::new(AT_ONCE)),
+            new: Arc::new(Semaphore::new(NEW)),
+        }
+    }
+
+    /// Looks at the object, as the watch has it by then, when it is its turn. The look is a task of its own: those that wait are asked whenever
+    /// one of them may go on, and that shall cost little.
+    ///
+    /// # Errors
+    /// Those of the look.
+    ///
+    /// # Panics
+    /// When the look does.
+    pub async fn look<F>(
+        self,
+        object: Arc<K>,
+        is_new: bool,
+        look: impl FnOnce(Arc<K>) -> F,
+    ) -> Result<Action, Error>
+    where
+        F: Future<Output = Result<Action, Error>> + Send + 'static,
+    {
+        let turn = self.next(is_new).await;
+        let Some(object) = self.objects.get(&ObjectRef::from_obj(&*object)) else {
+            return Ok(Action::await_change());
+        };
+        let looked = tokio::spawn(look(object)).await;
+        drop(turn);
+        looked.unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic()))
+    }
+
+    async fn next(&self, is_new: bool) -> Turn {
+        let of = async |turns: &Arc<Semaphore>| {
+            let turn = Arc::clone(turns).acquire_owned().await;
+            turn.expect("nobody closes it")
+        };
+        // In this order: who is new waits for the others only once it is first among the new.
+        let new = if is_new {
+            Some(of(&self.new).await)
+        } else {
+            None
+        };
+        Turn {
+            _all: of(&self.all).await,
+            _new: new,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::{StreamExt as _, stream};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::ResourceExt as _;
+    use kube::runtime::controller::applier;
+    use kube::runtime::reflector;
+    use kube::runtime::watcher::Event;
+    use std::collections::BTreeMap;
+    use std::convert::Infallible;
+    use std::sync::{Mutex, PoisonError};
+    use std::time::Duration;
+
+    const OBJECTS: usize = 300;
+    const LOOK: Duration = Duration::from_millis(1);
+
+    /// Who was looked at, in order.
+    type Looked = Arc<Mutex<Vec<String>>>;
+
+    /// Objects called `0`, `1` and so on, as a watch has them.
+    fn objects() -> Store<ConfigMap> {
+        let (store, mut writer) = reflector::store();
+        writer.apply_watcher_event(&Event::Init);
+        for number in 0..OBJECTS {
+            let mut object = ConfigMap::default();
+            object.metadata.name = Some(number.to_string());
+            writer.apply_watcher_event(&Event::InitApply(object));
+        }
+        writer.apply_watcher_event(&Event::InitDone);
+        store
+    }
+
+    /// Looks at all objects, each again as soon as it was looked at, until there were so many looks.
+    async fn looked(is_new: fn(&str) -> bool, looks: usize) -> Vec<String> {
+        let objects = objects();
+        let turns = Turns::of(objects.clone());
+        let looked = Looked::default();
+        let seen = Arc::clone(&looked);
+        let look = move |object: Arc<ConfigMap>, _: Arc<()>| {
+            let seen = Arc::clone(&seen);
+            let is_new = is_new(&object.name_any());
+            let look = |object: Arc<ConfigMap>| async move {
+                seen.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(object.name_any());
+                tokio::time::sleep(LOOK).await;
+                Ok(Action::requeue(Duration::ZERO))
+            };
+            Box::pin(turns.clone().look(object, is_new, look))
+        };
+        let all = objects.state();
+        let all: Vec<_> = all
+            .iter()
+            .map(|object| ObjectRef::from_obj(&**object))
+            .collect();
+        let queue = stream::iter(all.into_iter().map(Ok::<_, Infallible>));
+        let queue = queue.chain(stream::pending());
+        let again = |_, _: &Error, _| Action::await_change();
+        let done = applier(look, again, Arc::new(()), objects, queue, settings());
+        done.take(looks).for_each(|_| async {}).await;
+        let looked = looked.lock().unwrap_or_else(PoisonError::into_inner);
+        looked.clone()
+    }
+
+    /// In kube's own order many are passed over for as long as others keep coming.
+    #[tokio::test]
+    async fn each_is_looked_at_as_often_as_the_others() {
+        let looked = looked(|_| false, 10 * OBJECTS).await;
+        let mut times: BTreeMap<&str, usize> = BTreeMap::new();
+        for name in &looked {
+            *times.entry(name).or_default() += 1;
+        }
+        let often = |times: &usize| (8..=12).contains(times);
+        assert!(
+            times.len() == OBJECTS && times.values().all(often),
+            "{times:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn who_is_new_waits_for_those_before_and_they_for_no_crowd_of_new_ones() {
+        // Four of five are new: eight of them stand in the line with the sixty others.
+        let is_new = |name: &str| !name.ends_with(['0', '5']);
+        let looked = looked(is_new, 10 * OBJECTS).await;
+        let new = looked.iter().filter(|name| is_new(name)).count();
+        let all = looked.len();
+        assert!(
+            new * AT_ONCE <= all * NEW,
+            "{new} of {all} at most a quarter"
+        );
+        assert!(new * 2 * (OBJECTS / 5 + NEW) >= all * NEW, "{new} of {all}");
+    }
+}
