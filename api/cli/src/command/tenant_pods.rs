@@ -14,7 +14,7 @@ pub struct Pods {
     /// The Kubernetes service account that its tasks run as, with its token; `none`: that of all tasks.
     #[arg(long, value_name = "NAME|none")]
     service_account: Option<String>,
-    /// An image that its jobs may name, or what images begin with up to a `/`, `:` or `@` (`registry.example.com/vision/*`); again for more; `none`: any image.
+    /// An image that its jobs may name, or what images begin with (`registry.example.com/vision/*`, `registry.example.com/vision/trainer-*`); again for more; `none`: any image.
     #[arg(long = "image", value_name = "IMAGE|none")]
     images: Vec<String>,
     /// A PersistentVolumeClaim that they may mount; again for more.

@@ -18,8 +18,8 @@ pub struct TenantPods {
     /// next start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account: Option<String>,
-    /// Images that its jobs may name, each as it is or by what it begins with up to a `/`, `:` or `@` (`registry.example.com/vision/*`; after `:`
-    /// and `@`, any tag or digest of one image). Any image when empty, as with `*` alone; that there is to be none, no list says. At most 256.
+    /// Images that its jobs may name, each as it is or by what it begins with: up to a `/` (`registry.example.com/vision/*`), up to a `:` or `@` (any
+    /// tag or digest of one image), or within a folder (`registry.example.com/vision/trainer-*`, and no folder below). Any image when empty, as with `*` alone; that there is to be none, no list says. At most 256.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schema(max_items = 256))]
     pub images: Vec<String>,
@@ -89,7 +89,7 @@ impl TenantPods {
                         field,
                         one,
                         is_pattern(one),
-                        "an image, what images begin with up to a '/', ':' or '@' and then *, such as registry.example.com/vision/*, or * alone",
+                        "an image, what images begin with (a registry whole, as in registry.example.com/vision/* or registry.example.com/vision/trainer-*), or * alone",
                     ),
                     _ => check(field, one, is_object_name(one), name),
                 }
@@ -184,8 +184,9 @@ impl fmt::Display for What {
 /// Where the name of a registry, a folder or an image ends.
 const ENDS: [char; 3] = ['/', ':', '@'];
 
-/// A `*` stands for whole parts of a name alone: `registry.example.com*` would be a registry of anybody's, `registry.example.com.evil.io`, too.
-/// Patterns of before may have been stored so; to them it is as if the name ended there.
+/// A `*` ends no registry: `registry.example.com*` would be a registry of anybody's, `registry.example.com.evil.io`, too. Within a folder it stands
+/// for the rest of an image's own name, tag and digest, and for no folder.
+/// Patterns of before may have been stored otherwise; to them it is as if the name ended there.
 fn matches(pattern: &str, image: &str) -> bool {
     let Some(begins) = pattern.strip_suffix('*') else {
         return image == pattern;
@@ -196,6 +197,9 @@ fn matches(pattern: &str, image: &str) -> bool {
     let Some(rest) = image.strip_prefix(begins) else {
         return false;
     };
+    if begins.contains('/') && !rest.contains('/') {
+        return true;
+    }
     let mut after = rest.chars();
     match begins.chars().next_back() {
         Some(end) if ENDS.contains(&end) => is_below(end, rest),
@@ -215,7 +219,10 @@ fn is_pattern(pattern: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some("") => true,
         // What ends so could be no image by itself.
-        Some(begins) => begins.strip_suffix(ENDS).is_some_and(is_image),
+        Some(begins) => match begins.strip_suffix(ENDS) {
+            Some(whole) => is_image(whole),
+            None => begins.contains('/') && is_image(&format!("{begins}x")),
+        },
         None => is_image(pattern),
     }
 }
@@ -304,7 +311,7 @@ volumes:
     }
 
     #[test]
-    fn a_star_stands_for_whole_parts_of_a_name() {
+    fn a_star_ends_no_registry_and_stands_for_no_folder_within_one() {
         let may = |pattern: &str, image: &str| of_images(&[pattern]).has(What::Image, image);
         for (pattern, image) in [
             ("*", "any/image"),
@@ -312,30 +319,28 @@ volumes:
             ("r.io:5000/*", "r.io:5000/trainer"),
             ("r.io/base:*", "r.io/base:10"),
             ("r.io/base@*", "r.io/base@sha256:00"),
+            ("r.io/base:1.*", "r.io/base:1.2"),
+            ("r.io/vision/trainer-*", "r.io/vision/trainer-a:1"),
+            ("r.io/vision/trainer-*", "r.io/vision/trainer-@sha256:00"),
         ] {
             assert_eq!(of_images(&[pattern]).validate("pods"), Ok(()), "{pattern}");
             assert!(may(pattern, image), "{pattern} {image}");
         }
         // A port is no tag: another registry's images would be had by it.
-        for (pattern, image) in [("base:*", "base:5000/x"), ("r.io/base:*", "r.io/base")] {
+        for (pattern, image) in [
+            ("base:*", "base:5000/x"),
+            ("r.io/base:*", "r.io/base"),
+            ("r.io/trainer-*", "r.io/trainer-evil/x"),
+            ("r.io/vision*", "r.io/visions/x"),
+        ] {
             assert!(!may(pattern, image), "{pattern} {image}");
         }
-        for wrong in [
-            "r.io*",
-            "r.io/vision*",
-            "r.io/trainer-*",
-            "/*",
-            "r.io//*",
-            "**",
-        ] {
+        for wrong in ["r.io*", "trainer-*", "/*", "/x*", "r.io//*", "**"] {
             let errors = of_images(&["*", wrong]).validate("pods").expect_err(wrong);
             let said = errors[0].to_string();
             assert!(said.starts_with("pods.images[1] is"), "{said}");
             assert!(said.contains(wrong), "{said}");
-            assert!(
-                said.contains("up to a '/', ':' or '@' and then *"),
-                "{said}"
-            );
+            assert!(said.contains("a registry whole, as in"), "{said}");
         }
     }
 
