@@ -6,6 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, Postgres};
 use std::str::FromStr as _;
 use std::time::Duration;
+use tracing::Instrument as _;
 
 /// Connections to the store; cheap to clone.
 pub type Pool = sqlx::PgPool;
@@ -16,6 +17,9 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection idle for less is taken without asking whether it still stands: it was asked when it was given back. Postgres
 /// takes longer to come back from a crash, so that nobody who asks after it gets a connection from before it.
 const TRUSTED: Duration = Duration::from_millis(100);
+/// Postgres ends a connection that has stood in a transaction for a minute and asked nothing: whoever holds locks and is gone, or stopped, keeps
+/// others waiting no longer than that. To ask each connection that is given back whether it is in one would cost a round trip every time.
+const AS_ANYBODY: &str = "set idle_in_transaction_session_timeout = '60s'";
 
 /// Connections of the api: bound by row level security. No connection is made yet. Connections of a login that could bypass it
 /// are never handed out; `verify_api` tells so at once.
@@ -30,7 +34,7 @@ pub fn api(url: &str, max: u32) -> Result<Pool, StoreError> {
                     login,
                 })));
             }
-            conn.execute("set role muster_api").await.map(drop)
+            become_role(conn, "muster_api").await
         })
     });
     Ok(pool.connect_lazy_with(connect(url, "muster-api")?))
@@ -54,7 +58,7 @@ pub async fn verify_api(url: &str) -> Result<(), StoreError> {
 /// [`StoreError::Address`].
 pub fn scheduler(url: &str, max: u32) -> Result<Pool, StoreError> {
     let pool = options(max).after_connect(|conn, _| {
-        Box::pin(async move { conn.execute("set role muster_scheduler").await.map(drop) })
+        Box::pin(async move { become_role(conn, "muster_scheduler").await })
     });
     Ok(pool.connect_lazy_with(connect(url, "muster-scheduler")?))
 }
@@ -76,16 +80,22 @@ pub async fn begin(pool: &Pool) -> Result<Transaction, StoreError> {
 }
 
 /// In a task of its own: whoever asks may be gone before the answer has come, and the connection would go back to the pool with a transaction
-/// open on it that nobody knows of. The next one would then be within that, and act for its tenant.
-async fn begin_with(
+/// open on it that nobody knows of. The next one would then be within that, and act for its tenant; and what is written without a transaction
+/// would be acknowledged and undone.
+#[expect(clippy::disallowed_methods, reason = "everybody else begins here")]
+pub(crate) async fn begin_with(
     pool: &Pool,
     statement: AssertSqlSafe<String>,
 ) -> Result<Transaction, StoreError> {
     let pool = pool.clone();
-    let begun = tokio::spawn(async move { pool.begin_with(statement).await });
-    match begun.await {
+    let begin = async move { pool.begin_with(statement).await };
+    match tokio::spawn(begin.in_current_span()).await {
         Ok(begun) => Ok(begun?),
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends, and with it whatever connections there are.
+            Err(_cancelled) => Err(sqlx::Error::PoolClosed.into()),
+        },
     }
 }
 
@@ -130,6 +140,12 @@ fn options(max: u32) -> PgPoolOptions {
                 Ok(true)
             })
         })
+}
+
+/// In one round trip.
+async fn become_role(conn: &mut PgConnection, role: &'static str) -> Result<(), sqlx::Error> {
+    let statement = AssertSqlSafe(format!("set role {role}; {AS_ANYBODY}"));
+    conn.execute(statement).await.map(drop)
 }
 
 fn connect(url: &str, name: &str) -> Result<PgConnectOptions, StoreError> {

@@ -6,7 +6,7 @@
 use super::{Outcome, Standing, phase, refused, trial, write};
 use crate::error::StoreError;
 use crate::number::{asked32, unsigned, unsigned32};
-use crate::pool::{Pool, Transaction};
+use crate::pool::{Pool, Transaction, begin_with};
 use muster_model::id::{StudyId, TenantId};
 use muster_model::study::{Parameters, StudyOrder, StudyPhase, StudySpec, TrialPhase};
 use muster_model::view::{TrialPoint, TrialSource, TrialView};
@@ -126,7 +126,7 @@ pub async fn begin(pool: &Pool, tenant: TenantId, id: StudyId) -> Result<Transac
         "begin; set local muster.tenant = '{tenant}'; set local synchronous_commit = off; \
          select pg_advisory_xact_lock_shared(hashtextextended('{id}', 0))"
     );
-    Ok(pool.begin_with(AssertSqlSafe(statement)).await?)
+    begin_with(pool, AssertSqlSafe(statement)).await
 }
 
 /// What there is to know to tell of these trials; `None` when there is no such study in scope. In a transaction of [`begin`].
