@@ -116,8 +116,8 @@ fn by_job(steps: &[Step]) -> Vec<(JobId, u64, Vec<&Action>)> {
     groups
 }
 
-/// Those that the steps may touch. All of them are locked at once, in order of id as everybody does it: job after job they would be in the
-/// order of the plan, and heartbeats, which come for hundreds of nodes together, would meet it half way and wait for a deadlock to be found.
+/// Those that the steps may touch. All of them are locked at once, in order of id as everybody does it who waits for several: job after job they
+/// would be in the order of the plan, and who finds many nodes lost at a time would meet it half way, and both wait for a deadlock to be found.
 ///
 /// Not those of a job that goes on beside another, whose place there is locked before its node; what meets then is begun anew.
 fn nodes_of<'p>(

@@ -11,9 +11,9 @@ use muster_store::plan::{Action, Refusal, Step};
 use muster_store::{assignment, event, node, plan, pool};
 use std::time::Duration;
 
-/// A heartbeat of many nodes comes while a round starts jobs on them, the first job on a later node than the second.
+/// Nodes are found lost while a round starts jobs on them, the first job on a later node than the second.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_round_and_heartbeats_lock_nodes_in_one_order() -> anyhow::Result<()> {
+async fn a_round_and_who_finds_nodes_lost_lock_them_in_one_order() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut tx = pool::begin(&world.scheduler).await?;
     let later = node::hello(&mut tx, id(), "node-b", &slots(4), at(0)).await?;
@@ -29,9 +29,9 @@ async fn a_round_and_heartbeats_lock_nodes_in_one_order() -> anyhow::Result<()> 
         action: start(tasks),
     };
     let steps = [starts(first, on_later), starts(second, world.tasks(&[0]))];
-    let mut beating = pool::begin(&world.scheduler).await?;
-    let (node_a, all) = ([world.node].into(), [world.node, later.id].into());
-    node::touch(&mut beating, &node_a, at(1)).await?;
+    // As `node::lost` locks them, slowly.
+    let mut losing = pool::begin(&world.scheduler).await?;
+    locked(&mut losing, "node-a").await?;
     let mut round = pool::begin(&world.scheduler).await?;
     let mut committing = tokio::spawn(async move {
         let outcome = plan::commit(&mut round, &steps, at(2)).await?;
@@ -39,14 +39,23 @@ async fn a_round_and_heartbeats_lock_nodes_in_one_order() -> anyhow::Result<()> 
         anyhow::Ok(outcome)
     });
     let early = tokio::time::timeout(Duration::from_millis(300), &mut committing).await;
-    assert!(early.is_err(), "it waits for the heartbeat: {early:?}");
-    node::touch(&mut beating, &all, at(3)).await?;
-    beating.commit().await?;
+    assert!(early.is_err(), "it waits for the first node: {early:?}");
+    locked(&mut losing, "node-b").await?;
+    losing.commit().await?;
     let outcome = committing.await??;
     assert_eq!(
         (outcome.applied, outcome.conflicts),
         (vec![first, second], vec![])
     );
+    Ok(())
+}
+
+/// Waits until it has the node's row, or Postgres has found a deadlock.
+async fn locked(tx: &mut pool::Transaction, node: &str) -> anyhow::Result<()> {
+    sqlx::query("select from node where name = $1 for no key update")
+        .bind(node)
+        .execute(&mut **tx)
+        .await?;
     Ok(())
 }
 
