@@ -60,6 +60,22 @@ async fn whoever_holds_the_row_of_one_node_delays_no_other() -> anyhow::Result<(
     Ok(())
 }
 
+/// Its session would go on, and the row be tried again, without end.
+#[tokio::test]
+async fn a_node_whose_row_stays_locked_for_half_of_its_lease_is_to_dial_in_anew()
+-> anyhow::Result<()> {
+    let store = Store::new().await;
+    let shell = Shell::leading(&store, 2_000).await;
+    let mut node = shell.joined("held").await;
+    let held = store.database.hold_rows("node", "name = 'held'").await;
+    node.heartbeat().await;
+    let told = tokio::time::timeout(PATIENCE, node.until_acknowledged()).await?;
+    let told = told.expect_err("nobody could have written it");
+    assert_eq!(told.message(), "a heartbeat could not be kept");
+    held.give_back().await;
+    Ok(())
+}
+
 /// All nodes would dial in anew at one time.
 #[tokio::test]
 async fn heartbeats_outlive_the_connection_on_which_they_are_written() -> anyhow::Result<()> {

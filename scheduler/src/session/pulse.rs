@@ -15,8 +15,9 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Into one transaction; more would hold the rows of so many nodes for longer.
 const MOST: usize = 1_000;
-/// How soon a row that somebody has locked is tried again.
+/// How soon a row that somebody has locked is tried again; each time after twice as long, up to three times a second.
 const LOCKED: Duration = Duration::from_millis(20);
+const LOCKED_LONG: Duration = Duration::from_millis(320);
 /// How soon all are tried again where the database did not answer.
 const AWAY: Duration = Duration::from_millis(500);
 /// A connection that says nothing for so long is given up for another.
@@ -70,15 +71,35 @@ impl Pulse {
     }
 }
 
+/// Before the same heartbeats are written again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pause {
+    /// Others' heartbeats end it: they wait for no row that somebody has locked.
+    Locked(Duration),
+    /// The database did not answer.
+    Away,
+}
+
+impl Pause {
+    /// After a transaction that has passed over locked rows, or over none.
+    fn after(self, are_locked: bool) -> Self {
+        match self {
+            Self::Locked(pause) if are_locked => Self::Locked((pause * 2).min(LOCKED_LONG)),
+            Self::Locked(_) | Self::Away => Self::Locked(LOCKED),
+        }
+    }
+}
+
 async fn keep(pool: Pool, mut beats: mpsc::Receiver<Beat>, patience: Duration) {
-    let (mut together, mut pause) = (Vec::new(), LOCKED);
+    let (mut together, mut pause) = (Vec::new(), Pause::Locked(LOCKED));
     while gather(&mut beats, &mut together, pause).await {
         let nodes: BTreeSet<NodeId> = together.iter().map(|beat: &Beat| beat.node).collect();
         let touched = retry::on_conflict(|| touch(&pool, &nodes));
         let why = match tokio::time::timeout(ANSWER, touched).await {
             Ok(Ok(touched)) => {
                 together = answer(together, &touched);
-                pause = LOCKED;
+                together.retain(|beat| beat.came.elapsed() < patience);
+                pause = pause.after(!together.is_empty());
                 continue;
             }
             Ok(Err(error)) => chain(&error),
@@ -86,7 +107,7 @@ async fn keep(pool: Pool, mut beats: mpsc::Receiver<Beat>, patience: Duration) {
         };
         tracing::warn!(error = %why, nodes = nodes.len(), "heartbeats could not be kept yet");
         together.retain(|beat| beat.came.elapsed() < patience);
-        pause = AWAY;
+        pause = Pause::Away;
     }
 }
 
@@ -104,16 +125,20 @@ fn answer(together: Vec<Beat>, touched: &Touched) -> Vec<Beat> {
 
 /// Puts the heartbeats that have come to those that are still to be written, after a pause; of these the ones for whom nobody waits any more
 /// are left out. Whether there can be any.
-async fn gather(
-    beats: &mut mpsc::Receiver<Beat>,
-    together: &mut Vec<Beat>,
-    pause: Duration,
-) -> bool {
+async fn gather(beats: &mut mpsc::Receiver<Beat>, together: &mut Vec<Beat>, pause: Pause) -> bool {
     together.retain(|beat| !beat.is_up.is_closed());
     if together.is_empty() {
         return beats.recv_many(together, MOST).await > 0;
     }
-    tokio::time::sleep(pause).await;
+    match pause {
+        Pause::Away => tokio::time::sleep(AWAY).await,
+        // Ended where no session is left, too.
+        Pause::Locked(pause) => {
+            if let Ok(Some(beat)) = tokio::time::timeout(pause, beats.recv()).await {
+                together.push(beat);
+            }
+        }
+    }
     while together.len() < MOST
         && let Ok(beat) = beats.try_recv()
     {
@@ -127,4 +152,24 @@ async fn touch(pool: &Pool, nodes: &BTreeSet<NodeId>) -> Result<Touched, StoreEr
     let touched = muster_store::node::touch(&mut tx, nodes, clock::now()).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(touched)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LOCKED, LOCKED_LONG, Pause};
+    use std::time::Duration;
+
+    #[test]
+    fn a_row_that_stays_locked_is_tried_a_few_times_a_second() {
+        let mut pause = Pause::Locked(LOCKED);
+        let mut waited = Duration::ZERO;
+        let mut tries = 0;
+        while let (Pause::Locked(next), true) = (pause, waited < Duration::from_secs(10)) {
+            (waited, tries) = (waited + next, tries + 1);
+            pause = pause.after(true);
+        }
+        assert!((10..40).contains(&tries), "{tries} in ten seconds");
+        assert_eq!(pause, Pause::Locked(LOCKED_LONG));
+        assert_eq!(pause.after(false), Pause::Locked(LOCKED));
+    }
 }
