@@ -477,3 +477,45 @@ fn of_who_waits_for_a_program_of_unknown_length_it_is_not_told_that_it_never_sta
     assert_eq!(of("second"), (None, Some(Unforeseen::BehindOthers)));
     assert_eq!(of("job-2"), (None, None));
 }
+
+/// A job of the built-in engine on all four GPUs, for an hour or so.
+fn whole(name: &str) -> Change {
+    let spec = serde_json::from_value(serde_json::json!({
+        "version": "muster/v1", "name": name,
+        "engine": {
+            "model": { "kind": "mlp", "hidden": [8] },
+            "dataset": { "name": "fashion-mnist" },
+            "optimizer": { "kind": "sgd", "learning_rate": 0.1 },
+            "batch": 64,
+        },
+        "scale": { "workers": { "min": 4, "max": 4 } },
+        "stop": { "steps": 100_000 },
+    }));
+    Change::AddJob {
+        tenant: "team".to_owned(),
+        spec: Box::new(spec.expect("a document")),
+        begins: 0,
+        lasts: None,
+    }
+}
+
+/// When the first of two jobs ends and the second one starts, in a cluster whose tasks are pods or are none.
+fn one_after_the_other(pods: bool) -> (i64, i64) {
+    let mut snapshot = cluster(1);
+    snapshot.nodes[0].pods = Some(pods);
+    let told = what_if(&snapshot, &[whole("a"), whole("b")], &in_turns(), &SETTINGS);
+    let told = told.expect("an answer");
+    let starts = |at: usize| told.jobs[at].after.start.expect("it starts").p50_ms;
+    let first = usize::from(starts(0) > starts(1));
+    let ends_ms = told.jobs[first].after.finish.expect("it ends").p50_ms;
+    (ends_ms, starts(1 - first))
+}
+
+/// A pod holds its GPUs for as long as it is there.
+#[test]
+fn whom_a_forecast_places_in_pods_it_has_take_no_turns() {
+    let (ends_ms, starts_ms) = one_after_the_other(false);
+    assert!(starts_ms < ends_ms, "they take turns");
+    let (ends_ms, starts_ms) = one_after_the_other(true);
+    assert!(starts_ms >= ends_ms, "{starts_ms} before {ends_ms}");
+}

@@ -93,6 +93,8 @@ struct Live {
     steps: f64,
     /// It was never placed.
     fresh: bool,
+    /// Whether it can stand still where its tasks are no pods.
+    suspends: bool,
 }
 
 impl Live {
@@ -220,6 +222,7 @@ impl Ahead {
             before: job.progress.step,
             steps: 0.0,
             fresh: job.revision == 0,
+            suspends: job.suspends,
         };
         self.live.insert(job.id, live);
         let fate = Fate {
@@ -274,6 +277,14 @@ impl Ahead {
             .map(|job| job.turn_began_ms().saturating_add(quantum_ms))
             .filter(|&over_ms| over_ms > self.snapshot.now_ms)
             .min()
+    }
+
+    /// As live: whose tasks are pods by now takes no turns, and takes them again where they are none.
+    fn know_who_stands_still(&mut self) {
+        for job in &mut self.snapshot.jobs {
+            job.suspends = self.live[&job.id].suspends;
+        }
+        self.snapshot.leave_pods_out_of_turns();
     }
 
     /// The policy as far as it matters at this distance.
@@ -410,6 +421,7 @@ impl Ahead {
     fn round(&mut self, policy: &Policy) -> Result<bool, ApplyError> {
         let now_ms = self.snapshot.now_ms;
         let policy = self.foreseen(policy);
+        self.know_who_stands_still();
         let (plan, _) = plan(&self.snapshot, &policy);
         let endless: BTreeSet<JobId> = self
             .snapshot

@@ -71,6 +71,8 @@ fn settle(
             }
         }
         apply(snapshot, &plan).ok()?;
+        // Whoever has started in pods takes no turns from here on.
+        snapshot.leave_pods_out_of_turns();
     }
     Some(())
 }
