@@ -112,6 +112,54 @@ pub enum AfterStop {
     Cancel,
 }
 
+/// What a decision counts against its job; of two the later one here. It is written as it was when there was no other question than whether a
+/// failure is charged, and by its name where it is a refusal.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(from = "WrittenCharge", into = "WrittenCharge")]
+pub enum Charge {
+    #[default]
+    None,
+    /// A node refused a task of it: it waits for longer each time.
+    Refusal,
+    /// One of its retries.
+    Failure,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum WrittenCharge {
+    IsFailure(bool),
+    Named(Named),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Named {
+    Refusal,
+}
+
+impl From<WrittenCharge> for Charge {
+    fn from(written: WrittenCharge) -> Self {
+        match written {
+            WrittenCharge::IsFailure(false) => Self::None,
+            WrittenCharge::IsFailure(true) => Self::Failure,
+            WrittenCharge::Named(Named::Refusal) => Self::Refusal,
+        }
+    }
+}
+
+impl From<Charge> for WrittenCharge {
+    fn from(charge: Charge) -> Self {
+        match charge {
+            Charge::None => Self::IsFailure(false),
+            Charge::Failure => Self::IsFailure(true),
+            Charge::Refusal => Self::Named(Named::Refusal),
+        }
+    }
+}
+
 /// Where one task of a job that moves will be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

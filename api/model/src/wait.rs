@@ -62,8 +62,25 @@ pub enum Wait {
     },
     /// Room is made for it: these jobs are stopping.
     WaitingForPreemptedWorkloads { jobs: Vec<JobId> },
-    /// It failed and is tried again after a pause.
-    BackingOff { until_unix_ms: i64 },
+    /// It failed, or a node refused a task of it, and is tried again after a pause.
+    BackingOff {
+        until_unix_ms: i64,
+        /// Of one that a node refused; left out of one that failed. Before there was such a thing both were written so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<Refused>,
+    },
+}
+
+/// Who would not begin with a task, though its GPUs were free: pods of others were there first, or the node has less than it was taken for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Refused {
+    /// The node's name.
+    pub node: String,
+    /// What it said.
+    pub message: String,
+    /// How often in a row nodes have refused the job's start.
+    pub times: u32,
 }
 
 /// What one worker asks for and no node has.
@@ -323,7 +340,28 @@ impl fmt::Display for Wait {
                 let jobs = plural(jobs.len(), "job is", "jobs are");
                 write!(f, "room is being made: {jobs} stopping")
             }
-            Self::BackingOff { .. } => write!(f, "failed, and is tried again after a pause"),
+            Self::BackingOff { refused: None, .. } => {
+                write!(f, "failed, and is tried again after a pause")
+            }
+            Self::BackingOff {
+                until_unix_ms,
+                refused:
+                    Some(Refused {
+                        node,
+                        message,
+                        times,
+                    }),
+            } => {
+                let often = match times {
+                    0 | 1 => String::new(),
+                    many => format!(", as nodes did {many} times in a row"),
+                };
+                write!(
+                    f,
+                    "a node refused it ({node}: {message}){often}; it is tried again at {}",
+                    utc_to_the_second(*until_unix_ms)
+                )
+            }
         }
     }
 }
@@ -416,18 +454,33 @@ fn gpus(count: u32) -> String {
     plural(count as usize, "GPU", "GPUs")
 }
 
+fn date(unix_ms: i64) -> Option<time::OffsetDateTime> {
+    let nanos = i128::from(unix_ms).saturating_mul(1_000_000);
+    time::OffsetDateTime::from_unix_timestamp_nanos(nanos).ok()
+}
+
 /// As people write it, to the minute.
 fn utc(unix_ms: i64) -> String {
-    let nanos = i128::from(unix_ms).saturating_mul(1_000_000);
-    time::OffsetDateTime::from_unix_timestamp_nanos(nanos).map_or_else(
-        |_| "never".to_owned(),
+    date(unix_ms).map_or_else(
+        || "never".to_owned(),
         |at| format!("{} {:02}:{:02} UTC", at.date(), at.hour(), at.minute()),
+    )
+}
+
+/// Of what is less than a few minutes away.
+fn utc_to_the_second(unix_ms: i64) -> String {
+    date(unix_ms).map_or_else(
+        || "never".to_owned(),
+        |at| {
+            let (hour, minute, second) = at.to_hms();
+            format!("{hour:02}:{minute:02}:{second:02} UTC")
+        },
     )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Change, Wait, Waiting};
+    use super::{Change, Refused, Wait, Waiting};
 
     #[test]
     fn one_is_not_many() {
@@ -467,6 +520,36 @@ mod tests {
         let said = waiting(true).remedy().expect("no time brings them");
         assert!(said.contains("add a node whose tasks are pods"), "{said}");
         assert_eq!(waiting(false).remedy(), None);
+    }
+
+    #[test]
+    fn who_is_put_off_is_told_who_refused_it_how_often_and_until_when() {
+        let why = |refused| Wait::BackingOff {
+            until_unix_ms: 1_764_000_061_500,
+            refused,
+        };
+        let said = why(None).to_string();
+        assert_eq!(said, "failed, and is tried again after a pause");
+        // As it was written before, and is read still.
+        let before = r#"{"reason":"backing_off","until_unix_ms":1764000061500}"#;
+        assert_eq!(serde_json::to_string(&why(None)).expect("JSON"), before);
+        let read: Wait = serde_json::from_str(before).expect("a reason");
+        assert_eq!(read, why(None));
+        let by = |times| {
+            why(Some(Refused {
+                node: "gpu-3".to_owned(),
+                message: "OutOfcpu".to_owned(),
+                times,
+            }))
+        };
+        assert_eq!(
+            by(1).to_string(),
+            "a node refused it (gpu-3: OutOfcpu); it is tried again at 16:01:01 UTC"
+        );
+        assert_eq!(
+            by(3).to_string(),
+            "a node refused it (gpu-3: OutOfcpu), as nodes did 3 times in a row; it is tried again at 16:01:01 UTC"
+        );
     }
 
     #[test]

@@ -52,6 +52,7 @@ pub fn job(row: JobRow, tenant: &str) -> JobView {
         edits: row.edits,
         failures,
         last_failure: row.last_failure,
+        put_off: row.put_off,
         waiting: waiting.map(waiting_view),
         workers: Count {
             running: row.workers,
@@ -93,6 +94,7 @@ pub fn submitted(job: Job, user: &str) -> JobRow {
         submitted_by: user.to_owned(),
         edits: 0,
         last_failure: None,
+        put_off: 0,
         forecast: None,
         resume_step: None,
         begins_anew: false,

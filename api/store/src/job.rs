@@ -20,7 +20,7 @@ use muster_model::study::TrialPhase;
 use muster_model::wait::{Wait, Waiting};
 use sqlx::PgConnection;
 use sqlx::types::Json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -59,6 +59,8 @@ pub struct JobRow {
     pub edits: u64,
     /// Why it failed the last time that was charged to its retries.
     pub last_failure: Option<String>,
+    /// How often in a row nodes have refused tasks of it.
+    pub put_off: u32,
     /// The study that made it, its number there, and where that has it.
     pub trial: Option<(StudyId, u32, TrialPhase)>,
 }
@@ -113,6 +115,7 @@ struct Row {
     edits: i64,
     failures: i32,
     last_failure: Option<String>,
+    put_off: i32,
     waiting: Option<Json<Waiting>>,
     not_before: Option<OffsetDateTime>,
     submitted_at: OffsetDateTime,
@@ -147,7 +150,7 @@ macro_rules! select_jobs {
         sqlx::query_as!(
             Row,
             r#"select j.id, j.tenant_id, j.submitted_by, j.spec as "spec: Json<JobSpec>", j.intent,
-                   j.state as "state: Json<JobState>", j.revision, j.edits, j.failures, j.last_failure,
+                   j.state as "state: Json<JobState>", j.revision, j.edits, j.failures, j.last_failure, j.put_off,
                    j.waiting as "waiting: Json<Waiting>", j.not_before, j.submitted_at, j.started_at, j.finished_at,
                    j.latest as "latest: Json<Sample>", j.sample_at,
                    j.latest_evaluation as "latest_evaluation: Json<Evaluation>",
@@ -508,6 +511,21 @@ fn submitted(new: &NewJob, now: OffsetDateTime) -> (Job, Event) {
     (job, event)
 }
 
+/// A task by which each of these grows is up: its nodes refuse it no more.
+pub(crate) async fn has_grown(
+    conn: &mut PgConnection,
+    jobs: &BTreeSet<JobId>,
+) -> Result<(), StoreError> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = jobs.iter().map(|id| id.0).collect();
+    sqlx::query!("update job set put_off = 0 where id = any($1)", &ids)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
 /// What a waiting job is told until a round has looked at it.
 pub(crate) fn not_considered() -> Waiting {
     Waiting {
@@ -555,6 +573,7 @@ impl From<Row> for JobRow {
             submitted_by: row.user_name,
             edits: unsigned(row.edits),
             last_failure: row.last_failure,
+            put_off: unsigned32(row.put_off),
             resume_step: row.resume_step.map(unsigned),
             begins_anew: row.begins_anew,
             trial: row.study_id.zip(row.trial).zip(row.trial_state).map(

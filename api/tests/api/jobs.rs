@@ -179,7 +179,7 @@ async fn a_running_job_shows_its_tasks_progress_eta_and_model() {
             Action::Stop {
                 then: AfterStop::Succeed,
                 why: "done".to_owned(),
-                charge_failure: false,
+                charge: muster_model::job::Charge::None,
                 not_before: None,
             },
         )

@@ -233,7 +233,7 @@ async fn samples_come_once_over_breaks_and_again_after_the_job_went_back() {
             Action::Stop {
                 then,
                 why: "a task failed".to_owned(),
-                charge_failure: true,
+                charge: muster_model::job::Charge::Failure,
                 not_before: None,
             },
         )
@@ -300,7 +300,7 @@ async fn a_tenants_stream_brings_the_newest_sample_of_each_running_job() {
     let stop = Action::Stop {
         then,
         why: "a task failed".to_owned(),
-        charge_failure: true,
+        charge: muster_model::job::Charge::Failure,
         not_before: None,
     };
     world.step(first, 1, stop).await;
@@ -368,7 +368,7 @@ async fn a_log_is_followed_through_revisions_and_ends_with_the_job() {
             Action::Stop {
                 then,
                 why: "room".to_owned(),
-                charge_failure: false,
+                charge: muster_model::job::Charge::None,
                 not_before: None,
             },
         )
@@ -394,7 +394,7 @@ async fn a_log_is_followed_through_revisions_and_ends_with_the_job() {
             Action::Stop {
                 then: AfterStop::Cancel,
                 why: "asked".to_owned(),
-                charge_failure: false,
+                charge: muster_model::job::Charge::None,
                 not_before: None,
             },
         )

@@ -245,7 +245,7 @@ impl World {
         let stop = Action::Stop {
             then: AfterStop::Requeue { cause },
             why,
-            charge_failure: true,
+            charge: muster_model::job::Charge::Failure,
             not_before: None,
         };
         self.step(job, revision, stop).await;

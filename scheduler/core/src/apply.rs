@@ -3,7 +3,7 @@
 use crate::plan::{Action, Decision, Plan, PlannedTask};
 use crate::snapshot::{Job, Snapshot, Task};
 use muster_model::id::{JobId, TaskId};
-use muster_model::job::{InvalidTransition, JobState};
+use muster_model::job::{Charge, InvalidTransition, JobState};
 use muster_model::task::{TaskEvent, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -56,6 +56,8 @@ pub fn move_up(snapshot: &mut Snapshot) {
 }
 
 fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), ApplyError> {
+    // Whoever has run was put off no more; only a refused start goes on with the count.
+    let has_run = !matches!(job.state, JobState::Starting | JobState::Stopping { .. });
     if let Some(event) = decision.action.event() {
         let before = job.state.clone();
         job.state = job
@@ -77,19 +79,21 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
         Action::Resize {
             leave,
             join,
-            charge_failure,
+            charge,
             ..
         } => {
-            job.failures += u32::from(*charge_failure);
+            count(job, *charge);
             resize(job, leave, join, now_ms);
         }
         Action::Stop {
-            charge_failure,
+            charge,
             not_before_ms,
             ..
         } => {
-            job.failures += u32::from(*charge_failure);
-            job.put_off += u32::from(not_before_ms.is_some() && !charge_failure);
+            if has_run {
+                job.put_off = 0;
+            }
+            count(job, *charge);
             job.not_before_ms = not_before_ms.or(job.not_before_ms);
             for task in job.tasks.iter_mut().chain(&mut job.leaving) {
                 // A stop leaves a released task as it is.
@@ -120,6 +124,14 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
         Action::Release | Action::Hold | Action::Resume | Action::Cancel => {}
     }
     Ok(())
+}
+
+fn count(job: &mut Job, charge: Charge) {
+    match charge {
+        Charge::None => {}
+        Charge::Refusal => job.put_off = job.put_off.saturating_add(1),
+        Charge::Failure => job.failures += 1,
+    }
 }
 
 /// PS shards hold no GPU, and stand still when the workers do.

@@ -5,7 +5,7 @@ use crate::policy::Policy;
 use crate::report::RoundReport;
 use crate::snapshot::Snapshot;
 use muster_model::id::{JobId, NodeId, TaskId};
-use muster_model::job::{AfterStop, JobEvent};
+use muster_model::job::{AfterStop, Charge, JobEvent};
 use muster_model::pace::Suspect;
 use muster_model::task::Role;
 use muster_model::verdict::Verdict;
@@ -53,8 +53,8 @@ pub enum Action {
         leave: Vec<TaskId>,
         join: Vec<PlannedTask>,
         why: String,
-        /// Counts against the job's retries.
-        charge_failure: bool,
+        #[serde(rename = "charge_failure")]
+        charge: Charge,
     },
     /// Every task of the present revision is up.
     Up,
@@ -72,8 +72,8 @@ pub enum Action {
     Stop {
         then: AfterStop,
         why: String,
-        /// Counts against the job's retries.
-        charge_failure: bool,
+        #[serde(rename = "charge_failure")]
+        charge: Charge,
         not_before_ms: Option<i64>,
     },
     /// The last task is gone.

@@ -2,7 +2,7 @@
 
 use crate::plan::Action;
 use crate::policies::name::PolicyName;
-use muster_model::job::{AfterStop, RequeueCause};
+use muster_model::job::{AfterStop, Charge, RequeueCause};
 use serde::{Deserialize, Serialize};
 
 /// The numbers behind the decisions.
@@ -215,7 +215,7 @@ impl Policy {
         Action::Stop {
             then,
             why,
-            charge_failure: true,
+            charge: Charge::Failure,
             not_before_ms,
         }
     }

@@ -118,7 +118,7 @@ pub struct Job {
     pub revision: u64,
     /// Restarts charged so far.
     pub failures: u32,
-    /// How often nodes have refused its tasks since it last ran, which is not charged.
+    /// How often in a row nodes have refused its start or, while it runs, its growth, which is not charged.
     #[serde(default, skip_serializing_if = "is_never")]
     pub put_off: u32,
     /// The job fails when `failures` exceeds this.
@@ -493,6 +493,17 @@ impl Job {
         let comes = |task: &Task| task.state == TaskState::Assigned;
         self.state == JobState::Running
             && (!self.leaving.is_empty() || self.tasks.iter().any(comes))
+    }
+
+    /// [`put_off`](Self::put_off) once those of its tasks are up that are on their way: with one by which it grows, nodes refuse it no more. The store
+    /// counts so too.
+    #[must_use]
+    pub fn put_off_when_up(&self) -> u32 {
+        let comes = |task: &Task| task.state == TaskState::Assigned;
+        match self.state == JobState::Running && self.tasks.iter().any(comes) {
+            true => 0,
+            false => self.put_off,
+        }
     }
 
     /// Workers and shards of the present revision, whether up or not.

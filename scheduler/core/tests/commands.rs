@@ -5,7 +5,7 @@ mod scene;
 use muster_core::Action;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
-use muster_model::job::{AfterStop, JobPhase, JobState, RequeueCause};
+use muster_model::job::{AfterStop, Charge, JobPhase, JobState, RequeueCause};
 use muster_model::spec::Ends;
 use muster_model::task::{Outcome, TaskState};
 use scene::{Scene, gone};
@@ -217,11 +217,8 @@ fn who_is_lost_by_the_driver_costs_nothing_and_says_so() {
     let plan = scene.round();
     let stop = plan.decisions.iter().find_map(|one| match &one.action {
         Action::Stop {
-            then,
-            why,
-            charge_failure,
-            ..
-        } => Some((then.clone(), why.clone(), *charge_failure)),
+            then, why, charge, ..
+        } => Some((then.clone(), why.clone(), *charge == Charge::Failure)),
         _ => None,
     });
     let (then, why, charged) = stop.expect("the other is stopped");

@@ -4,7 +4,7 @@ mod scene;
 
 use muster_core::snapshot::Task;
 use muster_core::{Action, Plan};
-use muster_model::job::{AfterStop, Intent, JobPhase};
+use muster_model::job::{AfterStop, Charge, Intent, JobPhase};
 use muster_model::pace::{Doing, Pace, Watch};
 use muster_model::spec::Ends;
 use muster_model::task::{Outcome, Role, TaskState};
@@ -278,11 +278,7 @@ fn a_program_that_falls_silent_starts_again_and_fails_in_the_end() {
     let (verdict, plan) = ticks(&mut scene, 2 * HANG_MS, |_| None).expect("a verdict");
     assert_eq!(verdict.remedy, Remedy::Restarted);
     let stop = plan.decisions.iter().find_map(|one| match &one.action {
-        Action::Stop {
-            then,
-            charge_failure,
-            ..
-        } => Some((then.clone(), *charge_failure)),
+        Action::Stop { then, charge, .. } => Some((then.clone(), *charge == Charge::Failure)),
         _ => None,
     });
     assert!(matches!(stop, Some((AfterStop::Requeue { .. }, true))));

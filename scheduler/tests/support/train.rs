@@ -70,7 +70,7 @@ impl Training {
         let stop = Action::Stop {
             then: AfterStop::Succeed,
             why: "done".to_owned(),
-            charge_failure: false,
+            charge: muster_model::job::Charge::None,
             not_before: None,
         };
         self.decide(store, stop).await;

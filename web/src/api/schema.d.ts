@@ -2303,6 +2303,12 @@ export interface components {
             progress: components["schemas"]["ProgressView"] | null;
             ps_shards: components["schemas"]["Count"];
             /**
+             * Format: int32
+             * @description How often in a row nodes have refused tasks of it, as pods of others were there first. Its start may be refused eight times; from the ninth
+             *     on each is charged to its retries. A job that runs as it is and cannot grow is charged nothing.
+             */
+            put_off?: number;
+            /**
              * Format: int64
              * @description Newest step that it can continue from; null before the first checkpoint.
              */
@@ -3056,6 +3062,12 @@ export interface components {
                 progress: components["schemas"]["ProgressView"] | null;
                 ps_shards: components["schemas"]["Count"];
                 /**
+                 * Format: int32
+                 * @description How often in a row nodes have refused tasks of it, as pods of others were there first. Its start may be refused eight times; from the ninth
+                 *     on each is charged to its retries. A job that runs as it is and cannot grow is charged nothing.
+                 */
+                put_off?: number;
+                /**
                  * Format: int64
                  * @description Newest step that it can continue from; null before the first checkpoint.
                  */
@@ -3489,6 +3501,18 @@ export interface components {
          * @enum {string}
          */
         Rate: "constant" | "by_staleness";
+        /** @description Who would not begin with a task, though its GPUs were free: pods of others were there first, or the node has less than it was taken for. */
+        Refused: {
+            /** @description What it said. */
+            message: string;
+            /** @description The node's name. */
+            node: string;
+            /**
+             * Format: int32
+             * @description How often in a row nodes have refused the job's start.
+             */
+            times: number;
+        };
         /**
          * @description What was done about it.
          * @enum {string}
@@ -4533,6 +4557,7 @@ export interface components {
         } | {
             /** @enum {string} */
             reason: "backing_off";
+            refused?: components["schemas"]["Refused"] | null;
             /** Format: int64 */
             until_unix_ms: number;
         };

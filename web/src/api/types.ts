@@ -16,6 +16,7 @@ export type ProgressView = Schemas["ProgressView"];
 export type Waiting = Schemas["Waiting"];
 export type WaitingView = Schemas["WaitingView"];
 export type Wait = Schemas["Wait"];
+export type Refused = Schemas["Refused"];
 export type Short = Schemas["Short"];
 export type Change = Schemas["Change"];
 export type Evaluation = Schemas["Evaluation"];

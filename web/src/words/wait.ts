@@ -1,6 +1,6 @@
 // Why a job waits, and the smallest change that would start it. The api sends the same sentences with a job; a
 // `job_waits` event on a stream carries only the facts, so they are said here again.
-import type { Change, Short, Wait, Waiting, WaitingView } from "../api/types";
+import type { Change, Refused, Short, Wait, Waiting, WaitingView } from "../api/types";
 import { plural } from "./number";
 
 export function waitingView(waiting: Waiting): WaitingView {
@@ -56,8 +56,13 @@ function waitMessage(why: Wait): string {
     case "waiting_for_preempted_workloads":
       return `room is being made: ${plural(why.jobs.length, "job is", "jobs are")} stopping`;
     case "backing_off":
-      return "failed, and is tried again after a pause";
+      return why.refused ? refusedMessage(why.refused, why.until_unix_ms) : "failed, and is tried again after a pause";
   }
+}
+
+function refusedMessage({ node, message, times }: Refused, untilMs: number): string {
+  const often = times > 1 ? `, as nodes did ${times} times in a row` : "";
+  return `a node refused it (${node}: ${message})${often}; it is tried again at ${new Date(untilMs).toISOString().slice(11, 19)} UTC`;
 }
 
 function shortMessage(short: Short): string {

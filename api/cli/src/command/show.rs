@@ -6,6 +6,7 @@ use super::list::{count, phase_and_reason};
 use crate::clock;
 use crate::output::{age, duration_s, fields, table};
 use clap::Args;
+use muster_model::job::JobPhase;
 use muster_model::pace::Suspicion;
 use muster_model::task::TaskState;
 use muster_model::view::{JobView, PaceView, TaskView};
@@ -124,6 +125,9 @@ fn describe(job: &JobView) -> String {
     if let Some(model) = &job.model_path {
         rows.push(("model", model.clone()));
     }
+    if job.put_off > 0 && !job.phase.is_terminal() {
+        rows.push(("refused", refused(job)));
+    }
     if let Some(failure) = &job.failure {
         rows.push(("failure", failure.clone()));
     } else if let Some(last) = &job.last_failure {
@@ -134,6 +138,19 @@ fn describe(job: &JobView) -> String {
 
 fn epoch(epoch: Option<f64>) -> String {
     epoch.map_or_else(String::new, |epoch| format!(" (epoch {epoch:.2})"))
+}
+
+/// How often nodes would not begin with its tasks, and what comes of that.
+fn refused(job: &JobView) -> String {
+    let often = match job.put_off {
+        1 => "once".to_owned(),
+        many => format!("{many} times in a row"),
+    };
+    let then = match job.phase {
+        JobPhase::Running | JobPhase::Suspended => "it runs as it is, and grows later",
+        _ => "from the 9th time on it is charged to its retries",
+    };
+    format!("by nodes, {often}; {then}")
 }
 
 /// How often it failed, beside how often it might: one failure more than the retries ends a job.

@@ -56,6 +56,10 @@ pub struct JobView {
     #[cfg_attr(feature = "schema", schema(required = true))]
     #[serde(default)]
     pub last_failure: Option<String>,
+    /// How often in a row nodes have refused tasks of it, as pods of others were there first. Its start may be refused eight times; from the ninth
+    /// on each is charged to its retries. A job that runs as it is and cannot grow is charged nothing.
+    #[serde(default)]
+    pub put_off: u32,
     /// When it is expected to start and to end; null before the first forecast, and once it has ended.
     #[cfg_attr(feature = "schema", schema(required = true))]
     #[serde(default)]

@@ -2,13 +2,13 @@
 
 use super::{Action, NewTask, Refusal};
 use crate::event::{NewEvent, of_job};
-use crate::fault::Charge;
+use crate::fault;
 use crate::job::not_considered;
 use crate::task::Locked;
 use muster_model::event::Event;
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, TaskId, TenantId};
-use muster_model::job::{AfterStop, JobEvent, JobPhase, JobState, RequeueCause};
+use muster_model::job::{AfterStop, Charge, JobEvent, JobPhase, JobState, RequeueCause};
 use muster_model::pace::Suspect;
 use muster_model::verdict::Finding;
 use muster_model::wait::Waiting;
@@ -42,7 +42,7 @@ pub(super) struct Draft {
     pub held: Vec<Locked>,
     pub events: Vec<NewEvent>,
     /// To be charged to nodes.
-    pub charges: Vec<Charge>,
+    pub charges: Vec<fault::Charge>,
     /// All tasks shall stop.
     pub stop: bool,
     /// Its workers shall stand still, or go on.
@@ -108,11 +108,11 @@ impl Draft {
                 leave,
                 join,
                 why,
-                charge_failure,
+                charge,
             } => {
                 self.move_on(JobEvent::Resize, now)?;
                 self.revision += 1;
-                self.charge(*charge_failure, why);
+                self.charge(*charge, why);
                 self.placed_at = Some(now);
                 self.start = Some(Start {
                     tasks: join.clone(),
@@ -140,7 +140,7 @@ impl Draft {
             Action::Stop {
                 then,
                 why,
-                charge_failure,
+                charge,
                 not_before,
             } => {
                 let before = self.state.clone();
@@ -168,8 +168,11 @@ impl Draft {
                         .push(of_job(now, self.tenant_id, self.id, event));
                 }
                 self.end_running(now);
-                self.charge(*charge_failure, why);
-                self.put_off += u32::from(not_before.is_some() && !charge_failure);
+                // Whoever has run was put off no more; only a refused start goes on with the count.
+                if !matches!(before, JobState::Starting | JobState::Stopping { .. }) {
+                    self.put_off = 0;
+                }
+                self.charge(*charge, why);
                 self.not_before = not_before.or(self.not_before);
                 self.stop = true;
             }
@@ -189,7 +192,7 @@ impl Draft {
             Action::Cancel => self.move_on(JobEvent::Cancel, now)?,
             Action::Judge { verdict } => {
                 self.verdicts += 1;
-                self.charges.push(Charge {
+                self.charges.push(fault::Charge {
                     node_id: verdict.node_id,
                     of: Some((self.id, verdict.task_id)),
                     fault: match verdict.finding {
@@ -285,10 +288,14 @@ impl Draft {
             .push(of_job(now, self.tenant_id, self.id, event));
     }
 
-    fn charge(&mut self, is_charged: bool, why: &str) {
-        if is_charged {
-            self.failures += 1;
-            self.last_failure = Some(why.to_owned());
+    fn charge(&mut self, charge: Charge, why: &str) {
+        match charge {
+            Charge::None => {}
+            Charge::Refusal => self.put_off = self.put_off.saturating_add(1),
+            Charge::Failure => {
+                self.failures += 1;
+                self.last_failure = Some(why.to_owned());
+            }
         }
     }
 

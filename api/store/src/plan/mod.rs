@@ -13,7 +13,7 @@ pub use load::load;
 use crate::fault::Charge;
 use muster_model::actor::Actor;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId};
-use muster_model::job::{AfterStop, Job, JobPhase};
+use muster_model::job::{self, AfterStop, Job, JobPhase};
 use muster_model::node::Node;
 use muster_model::pace::{Pace, Suspect};
 use muster_model::packing::Measured;
@@ -79,7 +79,7 @@ pub struct LoadedJob {
     pub measured: Option<Measured>,
     /// Verdicts on its ranks so far.
     pub verdicts: u32,
-    /// How often nodes have refused its tasks since it last ran.
+    /// How often in a row nodes have refused its start or, while it runs, its growth.
     pub put_off: u32,
     /// Ranks that may come to one.
     pub suspects: Vec<Suspect>,
@@ -153,8 +153,7 @@ pub enum Action {
         leave: Vec<TaskId>,
         join: Vec<NewTask>,
         why: String,
-        /// Count a failure.
-        charge_failure: bool,
+        charge: job::Charge,
     },
     /// Every task of the present revision is up.
     Up,
@@ -172,8 +171,7 @@ pub enum Action {
     Stop {
         then: AfterStop,
         why: String,
-        /// Count a failure.
-        charge_failure: bool,
+        charge: job::Charge,
         /// Do not start again before.
         not_before: Option<OffsetDateTime>,
     },

@@ -69,6 +69,8 @@ struct Known {
     locked: Locked,
     job_revision: u64,
     job_turn: u64,
+    /// How often in a row nodes have refused tasks of its job, which runs.
+    refused_growth: u32,
     events_seen: u64,
     log_end: u64,
     pace: Option<Pace>,
@@ -155,7 +157,7 @@ async fn lock(
         return Ok(BTreeMap::new());
     }
     let jobs = sqlx::query!(
-        "select id, revision, turn from job
+        "select id, revision, turn, case when phase = 'running' then put_off else 0 end as \"refused_growth!\" from job
          where id in (select job_id from task where id = any($1) and node_id = $2)
          order by id for no key update",
         &ids,
@@ -163,10 +165,7 @@ async fn lock(
     )
     .fetch_all(&mut *conn)
     .await?;
-    let jobs: BTreeMap<Uuid, (u64, u64)> = jobs
-        .into_iter()
-        .map(|row| (row.id, (unsigned(row.revision), unsigned(row.turn))))
-        .collect();
+    let jobs: BTreeMap<Uuid, _> = jobs.into_iter().map(|row| (row.id, row)).collect();
     let rows = sqlx::query!(
         r#"select t.id, t.tenant_id, t.job_id, t.revision, t.role, t.role_index, t.node_id, t.gpus, t.state as "state: Json<TaskState>",
                   t.address, t.events_seen, t.log_end, t.pace as "pace: Json<Pace>",
@@ -190,8 +189,9 @@ async fn lock(
             address: row.address,
         };
         let known = Known {
-            job_revision: jobs[&row.job_id].0,
-            job_turn: jobs[&row.job_id].1,
+            job_revision: unsigned(jobs[&row.job_id].revision),
+            job_turn: unsigned(jobs[&row.job_id].turn),
+            refused_growth: unsigned32(jobs[&row.job_id].refused_growth),
             events_seen: unsigned(row.events_seen),
             log_end: unsigned(row.log_end),
             pace: row.pace.map(|pace| pace.0),

@@ -3,14 +3,15 @@
 use super::{Known, NodeReport, Sum};
 use crate::error::StoreError;
 use crate::fault::{self, Charge};
+use crate::job;
 use crate::packing;
 use crate::task;
 use muster_model::assignment::Observed;
 use muster_model::fault::NodeFault;
-use muster_model::id::TaskId;
+use muster_model::id::{JobId, TaskId};
 use muster_model::task::{Outcome, Task, TaskEvent, TaskState};
 use sqlx::PgConnection;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 
 pub(super) async fn statuses(
@@ -64,6 +65,14 @@ pub(super) async fn statuses(
         tracing::warn!(task.id = %id, node.id = %known[id].locked.task.node_id, "a released task is reported as running");
     }
     sum.outcome.round_due |= !done.changed.is_empty();
+    let joined = done.changed.iter().filter(|task| {
+        let known = &known[&task.id];
+        task.state == TaskState::Running
+            && known.refused_growth > 0
+            && known.is_current(task.revision)
+    });
+    let grown: BTreeSet<JobId> = joined.map(|task| task.job_id).collect();
+    job::has_grown(conn, &grown).await?;
     let released = done.changed.iter().filter(|task| task.state.is_released());
     sum.touched.extend(released.map(|task| task.node_id));
     sum.events.extend(done.events);

@@ -334,7 +334,7 @@ async fn a_charged_stop_counts_a_failure_and_holds_the_job_back() -> anyhow::Res
     let action = Action::Stop {
         then,
         why: "worker-0 failed".to_owned(),
-        charge_failure: true,
+        charge: muster_model::job::Charge::Failure,
         not_before: Some(at(60)),
     };
     world.step(job, 1, action, 2).await?;

@@ -3,8 +3,8 @@
 use crate::world::{World, at, gone, id, sample, start, stop};
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, TaskId};
-use muster_model::job::{AfterStop, JobPhase, RequeueCause};
-use muster_model::task::Role;
+use muster_model::job::{AfterStop, Charge, JobPhase, RequeueCause};
+use muster_model::task::{Outcome, Role};
 use muster_store::plan::{Action, NewTask, Refusal, Step};
 use muster_store::{assignment, plan, pool};
 
@@ -25,7 +25,7 @@ fn resize(leave: &[TaskId], join: Vec<NewTask>) -> Action {
         leave: leave.to_vec(),
         join,
         why: "others gain more".to_owned(),
-        charge_failure: false,
+        charge: Charge::None,
     }
 }
 
@@ -87,6 +87,48 @@ async fn who_stays_goes_on_under_the_new_revision_and_who_leaves_holds_its_gpu_u
     world.observe(1, &[(other, gone(0))], 13).await?;
     assert_eq!(world.loaded(job, 14).await?.leaving, []);
     assert_eq!(world.commit(&[on_held], 15).await?.conflicts, []);
+    Ok(())
+}
+
+#[tokio::test]
+async fn growth_that_nodes_refuse_is_counted_until_somebody_joins() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, [_, _, shard]) = running(&world).await?;
+    let refused = Observed::Gone {
+        outcome: Outcome::refused("OutOfcpu".to_owned()),
+    };
+    for times in 1..=2 {
+        let newcomer = worker(&world, 2, 3);
+        let joins = newcomer.id;
+        let revision = u64::from(times) * 2;
+        let (grows, at_s) = (resize(&[], vec![newcomer]), 10 * revision);
+        world.step(job, revision - 1, grows, at_s).await?;
+        // What else is up says nothing of that.
+        let reported = [(shard, Observed::Running), (joins, refused.clone())];
+        world.observe(revision, &reported, at_s + 1).await?;
+        let Action::Resize {
+            leave, join, why, ..
+        } = resize(&[joins], Vec::new())
+        else {
+            unreachable!("it is one")
+        };
+        let without = Action::Resize {
+            leave,
+            join,
+            why,
+            charge: Charge::Refusal,
+        };
+        world.step(job, revision, without, at_s + 2).await?;
+        let loaded = world.loaded(job, at_s + 3).await?;
+        assert_eq!((loaded.put_off, loaded.job.failures), (times, 0));
+        assert_eq!(world.job(job).await?.put_off, times);
+    }
+    let newcomer = worker(&world, 2, 3);
+    let joins = newcomer.id;
+    world.step(job, 5, resize(&[], vec![newcomer]), 90).await?;
+    assert_eq!(world.loaded(job, 91).await?.put_off, 2, "it is not up yet");
+    world.observe(6, &[(joins, Observed::Running)], 92).await?;
+    assert_eq!(world.loaded(job, 93).await?.put_off, 0);
     Ok(())
 }
 

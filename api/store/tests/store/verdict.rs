@@ -100,7 +100,7 @@ async fn a_verdict_is_an_event_and_suspects_are_forgotten_with_the_task_set() ->
             leave: vec![other],
             join: Vec::new(),
             why: verdict.to_string(),
-            charge_failure: false,
+            charge: muster_model::job::Charge::None,
         },
     ];
     let steps = steps.map(|action| muster_store::plan::Step {

@@ -303,7 +303,7 @@ pub fn stop(then: muster_model::job::AfterStop) -> Action {
     Action::Stop {
         then,
         why: "a test".to_owned(),
-        charge_failure: false,
+        charge: muster_model::job::Charge::None,
         not_before: None,
     }
 }

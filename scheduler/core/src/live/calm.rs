@@ -55,8 +55,20 @@ pub(crate) fn rests(world: &World<'_>, live: &LiveJob<'_>) -> bool {
         .map_or(policy.min_run_ms, |slicing| slicing.quantum_ms);
     let goes_on = |action: &Action| matches!(action, Action::Continue { .. });
     went_on_ms < quantum_ms
+        || is_put_off(world, live)
         || live.actions.iter().any(goes_on)
         || world.ran_ms(live) < rest_ms(world, live)
+}
+
+/// Whether a node has refused whom it was to grow by, so short a time ago that it would do so again: it tries for twice as long a rest as any, and
+/// twice as long again after each further refusal. GPUs that it is given in vain are held for about ten seconds, and others might fit there.
+pub(crate) fn is_put_off(world: &World<'_>, live: &LiveJob<'_>) -> bool {
+    let policy = world.policy;
+    let doubled = policy
+        .min_run_ms
+        .saturating_mul(1 << live.job.put_off.min(32));
+    let rest_ms = doubled.min(policy.backoff_max_ms.max(policy.min_run_ms));
+    live.standing == Standing::Running && live.job.put_off > 0 && world.ran_ms(live) < rest_ms
 }
 
 /// So long a job keeps what it was given unless somebody needs it: what its next resize costs is a small part of that.

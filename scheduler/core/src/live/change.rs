@@ -9,7 +9,7 @@ use crate::estimate::Estimate;
 use crate::plan::Action;
 use crate::snapshot::{Finished, Job, Node, Snapshot};
 use muster_model::id::{JobId, NodeId};
-use muster_model::job::{AfterStop, Intent, JobPhase};
+use muster_model::job::{AfterStop, Charge, Intent, JobPhase};
 use muster_model::node::is_part;
 use muster_model::wait::Change;
 use uuid::Uuid;
@@ -252,7 +252,7 @@ fn end(world: &mut World<'_>, job: JobId, then: AfterStop) -> bool {
         Action::Stop {
             then,
             why,
-            charge_failure: false,
+            charge: Charge::None,
             not_before_ms: None,
         },
     );

@@ -8,12 +8,15 @@ use super::pass::Rest;
 use super::place::fits_empty;
 use super::rehearse::{Stage, are_few, is_affordable};
 use super::remedy::{Remedies, never_could_start, turn, with_turn};
+use super::settle::{is_refused, refused_starts};
 use super::standing::{Turn, gpus_of};
 use super::world::{LiveJob, World};
+use crate::plan::Action;
 use crate::problem;
 use muster_model::id::JobId;
-use muster_model::job::{JobPhase, JobState};
-use muster_model::wait::{Change, Short, Wait, Waiting};
+use muster_model::job::{Charge, JobPhase, JobState};
+use muster_model::task::{Outcome, TaskState};
+use muster_model::wait::{Change, Refused, Short, Wait, Waiting};
 use std::cmp::Reverse;
 
 /// For every job in the snapshot's order: what its owner is to be told; `None` for a job that does not wait. The world is that after
@@ -173,7 +176,10 @@ impl Explaining<'_, '_> {
         let live = &self.world.jobs[index];
         let not_before_ms = live.not_before_ms;
         if let Some(until_unix_ms) = not_before_ms.filter(|&at| at > self.world.now_ms) {
-            return Wait::BackingOff { until_unix_ms };
+            return Wait::BackingOff {
+                until_unix_ms,
+                refused: self.refused(live),
+            };
         }
         let Some(member) = live.member else {
             return Wait::NotConsidered;
@@ -221,6 +227,32 @@ impl Explaining<'_, '_> {
             free_gpus: self.reach.free_gpus,
             held_by: self.held_by(needed_gpus - self.reach.free_gpus),
         }
+    }
+
+    /// Who refused it the last time; `None` of one that failed.
+    fn refused(&self, live: &LiveJob<'_>) -> Option<Refused> {
+        let now = live.actions.iter().find_map(|action| match action {
+            Action::Stop { charge, .. } => Some(*charge),
+            _ => None,
+        });
+        let times = match now {
+            Some(Charge::Refusal) => refused_starts(live.job) + 1,
+            Some(Charge::None | Charge::Failure) => 0,
+            None => live.job.put_off,
+        };
+        let (node, message) = live.job.tasks.iter().find_map(|task| match &task.state {
+            TaskState::Released {
+                outcome: Outcome::Evicted { message, .. },
+            } if is_refused(task) => Some((task.node, message)),
+            _ => None,
+        })?;
+        let nodes = &self.world.snapshot.nodes;
+        let name = nodes.iter().find(|one| one.id == node);
+        (times > 0).then(|| Refused {
+            node: name.map_or_else(|| node.to_string(), |one| one.name.clone()),
+            message: message.clone(),
+            times,
+        })
     }
 
     /// GPUs that a tenant's jobs hold or are promised.

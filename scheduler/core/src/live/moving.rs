@@ -131,7 +131,7 @@ impl World<'_> {
             Action::Stop {
                 then,
                 why,
-                charge_failure: was_charged,
+                charge: was_charged,
                 not_before_ms: None,
             },
             now_ms,

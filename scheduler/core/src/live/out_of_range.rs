@@ -3,6 +3,7 @@
 //! minimum, and grows into what nobody waits for: stopping would take from its owner what is there already, and coming before those who
 //! wait would let whoever asks for little first overtake them. Neither way is it stopped before there is a place for it.
 
+use super::calm::is_put_off;
 use super::change::would_start_after;
 use super::free::{FreeNode, When};
 use super::in_place::{self, InPlace};
@@ -52,7 +53,8 @@ pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
     for index in in_rotation(world) {
         let live = &world.jobs[index];
         let (had, wanted) = (live.size.0, live.job.workers.min);
-        if !is_settled(live) || had >= wanted || is_waited_for(world, rest, live) {
+        let may_grow = is_settled(live) && !is_put_off(world, live);
+        if !may_grow || had >= wanted || is_waited_for(world, rest, live) {
             continue;
         }
         let why =

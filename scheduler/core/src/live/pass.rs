@@ -1,6 +1,7 @@
 //! One pass of a round: what the policy chose is carried out on the dense world as far as the facts allow it now. Who is to run on
 //! other GPUs stops; who is given free ones starts; who is given GPUs of stopping tasks waits for them.
 
+use super::calm::is_put_off;
 use super::choose::{Chosen, choose, is_moved};
 use super::defragment;
 use super::free::{FreeNode, When};
@@ -19,7 +20,7 @@ use super::world::{LiveJob, World};
 use crate::plan::Action;
 use crate::problem::{Decision, Part, gpus_of};
 use muster_model::id::JobId;
-use muster_model::job::{AfterStop, RequeueCause};
+use muster_model::job::{AfterStop, Charge, RequeueCause};
 use std::collections::BTreeMap;
 
 /// What the last pass, which changed nothing, leaves: what is promised to whom.
@@ -89,6 +90,7 @@ fn restore(world: &mut World<'_>) {
     for index in 0..world.jobs.len() {
         let live = &world.jobs[index];
         if live.standing.stays()
+            && !is_put_off(world, live)
             && let Some(change) = in_place::restore(live, &world.free)
         {
             let why = "another shard takes the place of the lost one".to_owned();
@@ -438,7 +440,7 @@ pub(crate) fn requeue(cause: RequeueCause, why: String) -> Action {
     Action::Stop {
         then: AfterStop::Requeue { cause },
         why,
-        charge_failure: false,
+        charge: Charge::None,
         not_before_ms: None,
     }
 }

@@ -10,6 +10,7 @@ use super::world::{LiveJob, World, room_of};
 use crate::plan::Action;
 use crate::snapshot::{Job, Task};
 use muster_model::id::TaskId;
+use muster_model::job::Charge;
 use muster_model::task::Role;
 
 impl World<'_> {
@@ -26,7 +27,7 @@ impl World<'_> {
             leave: change.leave.clone(),
             join,
             why,
-            charge_failure: false,
+            charge: Charge::None,
         };
         if let Some(Action::Resize { .. }) = live.actions.last() {
             action = merged(live.actions.pop(), action);
@@ -49,13 +50,13 @@ impl World<'_> {
         self.keep_excluded();
     }
 
-    /// Who was asked to join in this very round is not, after all.
-    pub(crate) fn uninvite(&mut self, index: usize) -> bool {
+    /// Who was asked to join in this very round is not, after all. What was counted with that.
+    pub(crate) fn uninvite(&mut self, index: usize) -> Charge {
         let live = &mut self.jobs[index];
-        let Some(Action::Resize { charge_failure, .. }) = live.actions.last() else {
-            return false;
+        let Some(Action::Resize { charge, .. }) = live.actions.last() else {
+            return Charge::None;
         };
-        let charged = *charge_failure;
+        let charged = *charge;
         live.actions.pop();
         live.revision -= 1;
         for held in std::mem::take(&mut live.joining) {
@@ -140,7 +141,7 @@ fn merged(before: Option<Action>, after: Action) -> Action {
             Some(Action::Resize {
                 mut leave,
                 why: first,
-                charge_failure,
+                charge,
                 ..
             }),
             Action::Resize {
@@ -156,7 +157,7 @@ fn merged(before: Option<Action>, after: Action) -> Action {
                 leave,
                 join,
                 why,
-                charge_failure,
+                charge,
             }
         }
         (_, after) => after,

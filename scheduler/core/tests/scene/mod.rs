@@ -79,6 +79,7 @@ impl Scene {
     pub fn obey(&mut self) {
         for job in &mut self.snapshot.jobs {
             job.leaving.clear();
+            job.put_off = job.put_off_when_up();
             for task in &mut job.tasks {
                 match task.state {
                     TaskState::Assigned => task.state = TaskState::Running,

@@ -249,7 +249,7 @@ impl<'s> Engine<'s> {
             }
             live.due_ms = None;
             let before = freed::held(job);
-            come_due(&mut job.tasks);
+            come_due(job);
             let after = freed::held(job);
             gone.extend(before.into_iter().filter(|held| !after.contains(held)));
             // What it has shrunk by it gave up to somebody on purpose.
@@ -306,9 +306,10 @@ impl<'s> Engine<'s> {
     }
 }
 
-/// The time of these tasks has come: those that start are up, those that stop are gone in order.
-pub(crate) fn come_due(tasks: &mut [Task]) {
-    for task in tasks {
+/// The time of its tasks has come: those that start are up, those that stop are gone in order.
+pub(crate) fn come_due(job: &mut Job) {
+    job.put_off = job.put_off_when_up();
+    for task in &mut job.tasks {
         let event = match task.state {
             TaskState::Assigned => TaskEvent::Up,
             // A user's program that ended by itself would be done.

@@ -412,7 +412,7 @@ impl Ahead {
                 continue;
             }
             live.due_ms = None;
-            come_due(&mut job.tasks);
+            come_due(job);
             job.leaving.clear();
         }
     }

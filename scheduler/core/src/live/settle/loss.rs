@@ -3,7 +3,7 @@
 use super::{Ending, Facts};
 use crate::snapshot::{Job, Task};
 use muster_model::assignment::exit_code;
-use muster_model::job::{AfterStop, JobState, RequeueCause};
+use muster_model::job::{AfterStop, Charge, JobState, RequeueCause};
 use muster_model::task::{Outcome, Role, TaskState};
 
 /// A node may refuse a job so often before it runs without a charge: about six minutes, which pods of others may take to go.
@@ -49,7 +49,13 @@ impl Facts<'_> {
         if own.is_some() && job.failures >= job.retries {
             return None;
         }
-        let charged = own.is_some();
+        let charge = match own {
+            Some(_) => Charge::Failure,
+            // It runs as it is, so that however many refusals are no failure; but its next growth would find the same, and GPUs would be held
+            // for nothing each time ([`is_put_off`](crate::live::calm::is_put_off)).
+            None if lost.iter().any(|task| is_refused(task)) => Charge::Refusal,
+            None => Charge::None,
+        };
         let what = own.unwrap_or_else(|| match &first.state {
             TaskState::Released { outcome } => format!("{} {outcome}", first.role),
             _ => format!("the node of {} is lost", first.role),
@@ -57,7 +63,7 @@ impl Facts<'_> {
         Some(Ending::GoesOn {
             without: lost.iter().map(|task| task.id).collect(),
             why: format!("{what}; the others train on"),
-            charged,
+            charge,
         })
     }
 
@@ -80,7 +86,7 @@ impl Facts<'_> {
             node_fault.filter(|_| job.held_tasks().all(|task| self.up.contains(&task.node)));
         if let Some((task, outcome)) = refused.filter(|(_, outcome)| outcome.is_refusal()) {
             let why = format!("{} was {outcome}", task.role);
-            return Some(match job.put_off < FREE_REFUSALS {
+            return Some(match refused_starts(job) < FREE_REFUSALS {
                 true => Ending::PutOff { why },
                 false => Ending::Failure { why },
             });
@@ -118,6 +124,19 @@ impl Facts<'_> {
             return requeue("its nodes stopped its tasks in order".to_owned());
         }
         None
+    }
+}
+
+/// Whether its node would not begin with it.
+pub(crate) fn is_refused(task: &Task) -> bool {
+    matches!(&task.state, TaskState::Released { outcome } if outcome.is_refusal())
+}
+
+/// How often in a row nodes have refused its start. What was refused while it runs was growth, and says nothing of that.
+pub(crate) fn refused_starts(job: &Job) -> u32 {
+    match job.state {
+        JobState::Starting => job.put_off,
+        _ => 0,
     }
 }
 

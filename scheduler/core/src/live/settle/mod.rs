@@ -6,13 +6,14 @@
 mod loss;
 
 use self::loss::{gone, hurt_beside_another, is_own_fault};
+pub(crate) use self::loss::{is_refused, refused_starts};
 use super::world::LiveJob;
 use crate::plan::Action;
 use crate::policy::Policy;
 use crate::snapshot::{Job, Node, Snapshot, Task};
 use muster_model::assignment::exit_code;
 use muster_model::id::{NodeId, TaskId};
-use muster_model::job::{AfterStop, Intent, JobState, RequeueCause};
+use muster_model::job::{AfterStop, Charge, Intent, JobState, RequeueCause};
 use muster_model::spec::Ends;
 use muster_model::task::{Outcome, Role, TaskState};
 use std::collections::BTreeSet;
@@ -130,7 +131,7 @@ enum Ending {
     GoesOn {
         without: Vec<TaskId>,
         why: String,
-        charged: bool,
+        charge: Charge,
     },
 }
 
@@ -165,13 +166,13 @@ impl Facts<'_> {
             Some(Ending::GoesOn {
                 without,
                 why,
-                charged,
+                charge,
             }) => {
                 settled.take(Action::Resize {
                     leave: without,
                     join: Vec::new(),
                     why,
-                    charge_failure: charged,
+                    charge,
                 });
                 return;
             }
@@ -318,14 +319,14 @@ impl Facts<'_> {
 
     /// Without a charge, and not at once.
     fn put_off(&self, job: &Job, why: String, settled: &mut Settled<'_>) {
-        let times = job.put_off.saturating_add(1);
+        let times = refused_starts(job).saturating_add(1);
         let until_ms = self.policy.backoff_until_ms(self.now_ms, times);
         settled.not_before_ms = Some(until_ms);
         let cause = RequeueCause::NodeLost;
         settled.take(Action::Stop {
             then: AfterStop::Requeue { cause },
             why,
-            charge_failure: false,
+            charge: Charge::Refusal,
             not_before_ms: Some(until_ms),
         });
     }
@@ -363,7 +364,7 @@ fn is_charge(action: &Action) -> bool {
     matches!(
         action,
         Action::Stop {
-            charge_failure: true,
+            charge: Charge::Failure,
             ..
         }
     )
@@ -461,7 +462,7 @@ fn stop(then: AfterStop, why: String) -> Action {
     Action::Stop {
         then,
         why,
-        charge_failure: false,
+        charge: Charge::None,
         not_before_ms: None,
     }
 }

@@ -157,8 +157,8 @@ impl<'a> World<'a> {
         self.remember(index);
         let was_charged = self.uninvite(index);
         turns::take_back(self, index);
-        if let Action::Stop { charge_failure, .. } = &mut action {
-            *charge_failure |= was_charged;
+        if let Action::Stop { charge, .. } = &mut action {
+            *charge = was_charged.max(*charge);
         }
         packing::leave(self, index);
         let now_ms = self.now_ms;
