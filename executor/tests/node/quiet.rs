@@ -29,7 +29,7 @@ fn sleeps(pid: i32, name: Option<&str>) -> u64 {
     counts.sum()
 }
 
-fn is_quiet(pid: i32) {
+fn sleeps_for_a_while(pid: i32) {
     // What was just done has its sequel.
     thread::sleep(Duration::from_secs(2));
     let before = (sleeps(pid, Some("node")), sleeps(pid, None));
@@ -38,18 +38,17 @@ fn is_quiet(pid: i32) {
     let all = sleeps(pid, None) - before.1;
     assert!(node <= MOST_WAKES, "the loop woke {node} times");
     assert!(all <= MOST_WAKES_OF_ALL, "the daemon woke {all} times");
-    eprintln!("{node} {all}");
 }
 
 #[test]
 fn it_sleeps_while_nothing_happens_whether_tasks_run_or_not() {
     let site = Site::started(10_000, &[]);
     let daemon = site.daemon_pid();
-    is_quiet(daemon);
+    sleeps_for_a_while(daemon);
     let tasks: Vec<Wanted> = (0..4).map(|slot| site.task(slot, "sleep 600")).collect();
     site.scheduler.assign(1, &tasks);
     tasks.iter().for_each(|task| site.until_running(task));
-    is_quiet(daemon);
+    sleeps_for_a_while(daemon);
     let shim = site.record(&tasks[0]).shim.pid;
     let before = sleeps(shim, None);
     thread::sleep(WATCHED_FOR);
