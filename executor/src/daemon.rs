@@ -2,6 +2,7 @@
 
 use crate::config::{Config, RuntimeKind};
 use crate::device::{self, Health, Wanted};
+use crate::disk;
 use crate::driver;
 use crate::error::ExecutorError;
 use crate::launch::Launcher;
@@ -141,7 +142,7 @@ async fn show(config: &Config, metrics: &Metrics) -> Result<JoinHandle<()>, Exec
 /// The lock goes with the process, however it ends.
 fn lock(config: &Config) -> Result<File, ExecutorError> {
     let path = config.data_dir.join("executor.lock");
-    let file = File::create(&path).map_err(ExecutorError::write(&path))?;
+    let file = disk::hold(&path).map_err(ExecutorError::write(&path))?;
     file.try_lock()
         .map_err(|_| ExecutorError::DataFolderInUse {
             path: config.data_dir.clone(),

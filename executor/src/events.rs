@@ -1,16 +1,19 @@
 //! A task's `events.jsonl`: read line by line as it grows, and appended to for tasks that do not know of it. Only whole lines count: what a killed task left unfinished is no report.
 
+use crate::opener::is_refusal;
+use crate::task_file::TaskFile;
 use muster_model::assignment::TaskReport;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 /// Longest line that is passed on as it is.
 pub const MAX_LINE_BYTES: usize = 256 << 10;
 /// Read at a time.
 const BLOCK_BYTES: usize = 64 << 10;
+/// In which a line must come to an end: a file without lines would hold up the other tasks.
+const SCAN_BYTES: u64 = 16 << 20;
 
 /// Between two lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -37,7 +40,7 @@ pub struct Lines {
 ///
 /// # Errors
 /// If the file cannot be written, or takes only a part of the lines.
-pub fn append(path: &Path, reports: &[TaskReport]) -> io::Result<()> {
+pub fn append(file: &TaskFile, reports: &[TaskReport]) -> io::Result<()> {
     let mut lines = Vec::new();
     for report in reports {
         serde_json::to_writer(&mut lines, report)?;
@@ -46,7 +49,7 @@ pub fn append(path: &Path, reports: &[TaskReport]) -> io::Result<()> {
     if lines.is_empty() {
         return Ok(());
     }
-    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    let mut file = file.append()?;
     if file.write(&lines)? < lines.len() {
         return Err(io::Error::new(
             io::ErrorKind::StorageFull,
@@ -60,10 +63,10 @@ pub fn append(path: &Path, reports: &[TaskReport]) -> io::Result<()> {
 ///
 /// # Errors
 /// If the file cannot be read.
-pub fn each(path: &Path, mut take: impl FnMut(&TaskReport)) -> io::Result<()> {
+pub fn each(file: &TaskFile, mut take: impl FnMut(&TaskReport)) -> io::Result<()> {
     let (mut tail, mut from) = (EventTail::default(), Position::default());
     loop {
-        let lines = tail.read(path, from, BLOCK_BYTES)?;
+        let lines = tail.read(file, from, BLOCK_BYTES)?;
         for line in &lines.reports {
             take(&serde_json::from_str(line)?);
         }
@@ -78,28 +81,42 @@ pub fn each(path: &Path, mut take: impl FnMut(&TaskReport)) -> io::Result<()> {
 #[derive(Debug, Default)]
 pub struct EventTail {
     file: Option<File>,
+    /// The line in whose place it is said that the file is none that is read.
+    refused_at: Option<u64>,
 }
 
 impl EventTail {
-    /// Whole lines from a position on, until they come to `max_bytes`; empty if there is none.
+    /// Whole lines from a position on, until they come to `max_bytes`; empty if there is none. Of something that is not read, as it is no file
+    /// of a task's, a note says so in the place of a line.
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn read(&mut self, path: &Path, from: Position, max_bytes: usize) -> io::Result<Lines> {
+    pub fn read(&mut self, file: &TaskFile, from: Position, max_bytes: usize) -> io::Result<Lines> {
         let mut lines = Lines {
             first: from.line,
             reports: Vec::new(),
             end: from,
             is_all: false,
         };
-        let Some(file) = self.open(path)? else {
-            lines.is_all = true;
-            return Ok(lines);
+        let file = match self.open(file) {
+            Ok(Some(file)) => file,
+            Ok(None) => {
+                lines.is_all = true;
+                return Ok(lines);
+            }
+            Err(error) if is_refusal(&error) => return Ok(self.refused(lines, &error)),
+            Err(error) => return Err(error),
         };
         let (mut pending, mut skipped, mut taken) = (Vec::new(), 0_u64, 0);
         let mut block = vec![0; BLOCK_BYTES];
         let mut at = from.byte;
         while taken < max_bytes {
+            if at - from.byte >= SCAN_BYTES {
+                if lines.reports.is_empty() {
+                    skip(&mut lines, file.metadata()?.len().max(at));
+                }
+                break;
+            }
             let count = file.read_at(&mut block, at)?;
             if count == 0 {
                 lines.is_all = true;
@@ -128,9 +145,20 @@ impl EventTail {
         Ok(lines)
     }
 
-    fn open(&mut self, path: &Path) -> io::Result<Option<&File>> {
+    fn refused(&mut self, mut lines: Lines, error: &io::Error) -> Lines {
+        let line = *self.refused_at.get_or_insert(lines.first);
+        if lines.first <= line {
+            let message = format!("what it reports is not read: {error}");
+            lines.reports.push(json(&TaskReport::Note { message }));
+            lines.end.line += 1;
+        }
+        lines.is_all = true;
+        lines
+    }
+
+    fn open(&mut self, file: &TaskFile) -> io::Result<Option<&File>> {
         if self.file.is_none() {
-            match File::open(path) {
+            match file.open() {
                 Ok(file) => self.file = Some(file),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(error),
@@ -145,6 +173,19 @@ fn keep(line: &mut Vec<u8>, piece: &[u8]) -> u64 {
     let kept = piece.len().min(MAX_LINE_BYTES - line.len());
     line.extend_from_slice(&piece[..kept]);
     (piece.len() - kept) as u64
+}
+
+/// A note in place of a line that does not end, and of all that follows it now.
+fn skip(lines: &mut Lines, file_bytes: u64) {
+    let line = lines.end.line;
+    let message = format!(
+        "line {line} of its events is without an end; all up to byte {file_bytes} is left out"
+    );
+    lines.reports.push(json(&TaskReport::Note { message }));
+    lines.end = Position {
+        line: line + 1,
+        byte: file_bytes,
+    };
 }
 
 /// The line, if it is a report; else a note in its place, so that the numbers of the lines after it stay.
@@ -179,20 +220,21 @@ mod tests {
     fn only_whole_lines_with_their_numbers() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("events.jsonl");
+        let file = TaskFile::new(&path);
         let mut tail = EventTail::default();
         let start = Position::default();
         assert_eq!(
-            tail.read(&path, start, 1_000).expect("read").reports,
+            tail.read(&file, start, 1_000).expect("read").reports,
             Vec::<String>::new()
         );
-        let mut file = File::create(&path).expect("created");
-        write!(file, "{}\n{}", note("a"), &note("b")[..5]).expect("written");
-        let lines = tail.read(&path, start, 1_000).expect("read");
+        let mut written = File::create(&path).expect("created");
+        write!(written, "{}\n{}", note("a"), &note("b")[..5]).expect("written");
+        let lines = tail.read(&file, start, 1_000).expect("read");
         assert_eq!((lines.first, &lines.reports), (0, &vec![note("a")]));
-        writeln!(file, "{}", &note("b")[5..]).expect("written");
-        let more = tail.read(&path, lines.end, 1_000).expect("read");
+        writeln!(written, "{}", &note("b")[5..]).expect("written");
+        let more = tail.read(&file, lines.end, 1_000).expect("read");
         assert_eq!((more.first, more.reports), (1, vec![note("b")]));
-        let again = EventTail::default().read(&path, start, 1).expect("read");
+        let again = EventTail::default().read(&file, start, 1).expect("read");
         assert_eq!(
             (again.reports, again.end),
             (vec![note("a")], lines.end),
@@ -204,11 +246,12 @@ mod tests {
     fn what_is_appended_is_read() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("events.jsonl");
+        let file = TaskFile::new(&path);
         for message in ["a", "b"] {
             let message = message.to_owned();
-            append(&path, &[TaskReport::Note { message }]).expect("appended");
+            append(&file, &[TaskReport::Note { message }]).expect("appended");
         }
-        let lines = EventTail::default().read(&path, Position::default(), 1_000);
+        let lines = EventTail::default().read(&file, Position::default(), 1_000);
         assert_eq!(lines.expect("read").reports, [note("a"), note("b")]);
     }
 
@@ -216,13 +259,14 @@ mod tests {
     fn each_is_given_once_over_many_blocks() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("events.jsonl");
+        let file = TaskFile::new(&path);
         let note = |number: usize| TaskReport::Note {
             message: format!("{number} {}", "x".repeat(BLOCK_BYTES / 3)),
         };
         let all: Vec<TaskReport> = (0..10).map(note).collect();
-        append(&path, &all).expect("appended");
+        append(&file, &all).expect("appended");
         let mut given = Vec::new();
-        each(&path, |report| given.push(report.clone())).expect("read");
+        each(&file, |report| given.push(report.clone())).expect("read");
         assert_eq!(given, all);
     }
 
@@ -230,6 +274,7 @@ mod tests {
     fn garbage_becomes_a_note_and_shifts_nothing() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("events.jsonl");
+        let file = TaskFile::new(&path);
         let long = "x".repeat(3 * MAX_LINE_BYTES);
         std::fs::write(
             &path,
@@ -237,7 +282,7 @@ mod tests {
         )
         .expect("written");
         let lines = EventTail::default()
-            .read(&path, Position::default(), 1 << 20)
+            .read(&file, Position::default(), 1 << 20)
             .expect("read");
         assert_eq!(lines.reports.len(), 4);
         assert!(
@@ -251,5 +296,57 @@ mod tests {
             lines.end.byte,
             std::fs::metadata(&path).expect("there").len()
         );
+    }
+
+    /// As much as fits no memory, of which nothing is there: each byte is nought.
+    #[test]
+    fn a_line_without_an_end_is_left_out_and_holds_up_nobody() {
+        let folder = tempfile::tempdir().expect("folder");
+        let file = TaskFile::new(folder.path().join("events.jsonl"));
+        let written = File::create(file.path()).expect("created");
+        written.set_len(1 << 42).expect("sparse");
+        let mut tail = EventTail::default();
+        let first = tail.read(&file, Position::default(), 1_000).expect("read");
+        assert!(first.reports[0].contains("without an end") && !first.is_all);
+        assert_eq!((first.end.line, first.end.byte), (1, 1 << 42));
+        append(
+            &file,
+            &[TaskReport::Note {
+                message: "a".to_owned(),
+            }],
+        )
+        .expect("appended");
+        let rest = tail.read(&file, first.end, 1_000).expect("read");
+        assert_eq!((rest.reports, rest.is_all), (vec![note("a")], true));
+    }
+
+    #[test]
+    fn something_else_in_its_place_is_told_once_and_not_read() {
+        let folder = tempfile::tempdir().expect("folder");
+        let file = TaskFile::new(folder.path().join("events.jsonl"));
+        let secret = folder.path().join("secret");
+        std::fs::write(&secret, format!("{}\n", note("only ours"))).expect("written");
+        std::os::unix::fs::symlink(&secret, file.path()).expect("linked");
+        let mut tail = EventTail::default();
+        let start = Position::default();
+        let told = tail.read(&file, start, 1_000).expect("a note");
+        assert!(told.reports[0].contains("is a link") && told.is_all);
+        let again = tail.read(&file, start, 1_000).expect("not acknowledged");
+        assert_eq!(again, told);
+        let more = tail.read(&file, told.end, 1_000).expect("acknowledged");
+        assert_eq!(
+            (more.reports.len(), more.end, more.is_all),
+            (0, told.end, true)
+        );
+        let message = || {
+            vec![TaskReport::Note {
+                message: "a".to_owned(),
+            }]
+        };
+        assert!(append(&file, &message()).is_err());
+        std::fs::remove_file(file.path()).expect("removed");
+        append(&file, &message()).expect("appended");
+        let lines = tail.read(&file, told.end, 1_000).expect("read");
+        assert_eq!((lines.first, lines.reports), (1, vec![note("a")]));
     }
 }

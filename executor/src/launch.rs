@@ -3,7 +3,6 @@
 use crate::clock;
 use crate::config::Config;
 use crate::device;
-use crate::disk;
 use crate::driver;
 use crate::environment;
 use crate::error::ExecutorError;
@@ -71,7 +70,7 @@ impl Launcher {
 
     /// Rewrites `peers.json`, which the task looks at from time to time.
     pub fn write_peers(&mut self, entry: &mut Entry, peers: &Peers) {
-        match disk::write_atomically(&entry.folder.peers(), peers) {
+        match entry.folder.peers().write_atomically(peers) {
             Ok(()) => {
                 entry.peers = peers.clone();
                 self.runtime.wake(entry);
@@ -104,10 +103,11 @@ impl Launcher {
         if launch.spec.command.is_none() {
             return Ok(Vec::new());
         }
-        let path = entry.folder.token();
-        let secret = clock::secret().map_err(ExecutorError::write(&path))?;
+        let file = entry.folder.token();
+        let secret = clock::secret().map_err(ExecutorError::read("the system's randomness"))?;
         let token = format!("{}.{secret}", launch.task_id);
-        disk::write_private(&path, &token).map_err(ExecutorError::write(&path))?;
+        file.write_private(&token)
+            .map_err(ExecutorError::write(file))?;
         let url = format!("http://{}", self.reports_to);
         Ok(vec![
             ("MLFLOW_TRACKING_URI", url.clone()),

@@ -3,22 +3,28 @@
 use crate::clock;
 use crate::disk;
 use crate::error::ExecutorError;
-use crate::events::Position;
+use crate::events::{self, Position};
 use crate::folder::TaskFolder;
 use crate::meter::Watched;
+use crate::opener::{Folder, is_refusal};
 use crate::reconcile::{Seen, SeenLife, SeenTask};
 use crate::runtime::Carrier;
+use crate::said::Said;
 use crate::shim::{self, ShimRecord};
-use muster_model::assignment::{Observed, Peers, TaskLaunch};
+use muster_model::assignment::{Observed, Peers, TaskLaunch, TaskReport};
 use muster_model::id::TaskId;
 use muster_model::task::Outcome;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The reason of an eviction from a node where no pod could be made for the task.
 pub const NOT_MADE: &str = "NotMade";
+/// Of what a shim complained of, in characters.
+const TOLD_OF_SHIM: usize = 2_000;
 
 /// All tasks of the node and the newest generation it has taken on.
 #[derive(Debug)]
@@ -39,6 +45,7 @@ pub struct Entry {
     pub is_stopping: bool,
     /// Nothing of an ended task's log is left to ship. Found out anew after a restart.
     pub is_log_drained: bool,
+    said: Said,
 }
 
 /// How far the task's process is, as its folder and `/proc` tell.
@@ -198,15 +205,15 @@ impl Ledger {
             .filter_map(|(id, entry)| Some((entry.shipped.forgotten_at_unix_ms?, *id)))
             .collect();
         forgotten.sort_unstable();
-        let mut total = 0;
+        let mut total = 0_u64;
         for (place, (_, id)) in forgotten.iter().rev().enumerate() {
             let folder = self.entries[id].folder.clone();
-            total += folder_bytes(folder.path());
+            total = folder_bytes(folder.path()).saturating_add(total);
             if place < keep && total <= bytes {
                 continue;
             }
             match fs::remove_dir_all(folder.path()) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     tracing::warn!(task.id = %id, %error, "cannot remove the folder of an ended task");
                 }
                 Ok(()) | Err(_) => {
@@ -228,6 +235,7 @@ impl Entry {
             shipped,
             is_stopping: false,
             is_log_drained: false,
+            said: Said::default(),
         }
     }
 
@@ -255,12 +263,7 @@ impl Entry {
 
     /// What it says itself, of the turn that it was told of last. A task that is told to go on holds its GPUs from then on.
     fn stands_still(&self) -> bool {
-        let told = || {
-            fs::read_to_string(self.folder.standing())
-                .ok()?
-                .parse()
-                .ok()
-        };
+        let told = || self.folder.standing().text().ok()?.parse().ok();
         let held = self.peers.held_turn();
         held.is_some() && told() == held
     }
@@ -330,7 +333,8 @@ impl Entry {
     }
 
     fn never_began(&self) -> Outcome {
-        let reason = fs::read_to_string(self.folder.shim_errors()).unwrap_or_default();
+        let reason = self.folder.shim_errors().text().unwrap_or_default();
+        let reason: String = reason.chars().take(TOLD_OF_SHIM).collect();
         let message = format!("its shim ended before it started it {}", reason.trim());
         Outcome::LaunchFailed {
             message: message.trim().to_owned(),
@@ -339,7 +343,7 @@ impl Entry {
 
     /// Fixes the end of a task that has no shim (any more).
     pub fn end(&mut self, outcome: Outcome) {
-        if let Err(error) = disk::write_durably(&self.folder.exit(), &outcome) {
+        if let Err(error) = self.folder.exit().write_durably(&outcome) {
             tracing::error!(task.id = %self.launch.task_id, %error, "cannot write how a task ended");
         }
         self.life = Life::Ended(outcome);
@@ -348,23 +352,35 @@ impl Entry {
 
     /// A shim that never came to read them has left them there.
     fn forget_secrets(&self) {
-        let file = self.folder.environment();
-        if let Err(error) = fs::remove_file(&file)
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
+        if let Err(error) = self.folder.environment().remove() {
             tracing::warn!(task.id = %self.launch.task_id, %error, "cannot remove the secrets of a task that has ended");
         }
     }
 
     /// Keeps what the scheduler has acknowledged.
     pub fn keep_shipped(&self) {
-        if let Err(error) = disk::write_atomically(&self.folder.shipped(), &self.shipped) {
+        if let Err(error) = self.folder.shipped().write_atomically(&self.shipped) {
             tracing::warn!(task.id = %self.launch.task_id, %error, "cannot keep what was acknowledged");
         }
     }
 
+    /// Says once that something of its folder cannot be used; to the task's owner too if somebody has put it there.
+    pub fn complain(&mut self, what: &str, error: &io::Error) {
+        let message = format!("{what}: {error}");
+        if !self.said.is_new(&message) {
+            return;
+        }
+        tracing::error!(task.id = %self.launch.task_id, message, "the folder of a task");
+        if is_refusal(error)
+            && let Err(error) =
+                events::append(&self.folder.events(), &[TaskReport::Note { message }])
+        {
+            tracing::warn!(task.id = %self.launch.task_id, %error, "its owner is not told");
+        }
+    }
+
     fn read_exit(&mut self) -> bool {
-        match disk::read(&self.folder.exit()) {
+        match self.folder.exit().read() {
             Ok(Some(outcome)) => {
                 self.life = Life::Ended(outcome);
                 self.forget_secrets();
@@ -372,21 +388,21 @@ impl Entry {
             }
             Ok(None) => false,
             Err(error) => {
-                tracing::error!(task.id = %self.launch.task_id, %error, "cannot read how a task ended");
+                self.complain("how it ended cannot be read", &error);
                 false
             }
         }
     }
 
     fn read_record(&mut self) -> bool {
-        match disk::read(&self.folder.shim()) {
+        match self.folder.shim().read() {
             Ok(Some(record)) => {
                 self.life = Life::Running(record);
                 true
             }
             Ok(None) => false,
             Err(error) => {
-                tracing::error!(task.id = %self.launch.task_id, %error, "cannot read who runs a task");
+                self.complain("who runs it cannot be read", &error);
                 false
             }
         }
@@ -402,46 +418,156 @@ fn create(
     let temporary = tasks.join(format!(".tmp-{}", launch.task_id));
     let inside = TaskFolder::at(&temporary);
     fs::create_dir_all(&temporary).map_err(ExecutorError::write(&temporary))?;
-    disk::write_durably(&inside.task(), launch).map_err(ExecutorError::write(inside.task()))?;
-    disk::write_durably(&inside.peers(), peers).map_err(ExecutorError::write(inside.peers()))?;
+    let (task, peers_file) = (inside.task(), inside.peers());
+    task.write_durably(launch)
+        .map_err(ExecutorError::write(task))?;
+    peers_file
+        .write_durably(peers)
+        .map_err(ExecutorError::write(peers_file))?;
     fs::rename(&temporary, folder.path()).map_err(ExecutorError::write(folder.path()))?;
-    disk::sync_folder(folder.path()).map_err(ExecutorError::write(tasks))
+    Folder::at(tasks)
+        .and_then(|tasks| tasks.sync())
+        .map_err(ExecutorError::write(tasks))
 }
 
 fn load(path: &Path) -> Result<Entry, String> {
     let folder = TaskFolder::at(path);
-    let launch = disk::read(&folder.task())
+    let launch = folder
+        .task()
+        .read()
         .map_err(|error| error.to_string())?
         .ok_or_else(|| "it has no task.json".to_owned())?;
-    let peers = disk::read(&folder.peers())
-        .ok()
-        .flatten()
-        .unwrap_or_default();
-    let shipped: Shipped = disk::read(&folder.shipped())
-        .ok()
-        .flatten()
-        .unwrap_or_default();
+    let peers = folder.peers().read().ok().flatten().unwrap_or_default();
+    let shipped: Shipped = folder.shipped().read().ok().flatten().unwrap_or_default();
     let mut entry = Entry::new(folder, launch, peers, Life::Prepared);
-    let events = fs::metadata(entry.folder.events()).map_or(0, |metadata| metadata.len());
-    // A position beyond the file is none of this file's.
-    entry.shipped = if shipped.events.byte <= events {
-        shipped
-    } else {
-        Shipped::default()
-    };
+    let events = entry
+        .folder
+        .events()
+        .metadata()
+        .map_or(0, |found| found.len());
+    // A position beyond the file is none of this file's, and offsets beyond what is ever counted are nobody's.
+    let is_offset = |offset: u64| i64::try_from(offset).is_ok();
+    let is_its_own = shipped.events.byte <= events
+        && is_offset(shipped.events.line)
+        && is_offset(shipped.log_bytes);
+    if is_its_own {
+        entry.shipped = shipped;
+    }
     // Before its end is looked for: who ends in between has written it.
     let is_under_way =
-        entry.folder.pod().exists() || shim::is_locked(&entry.folder).unwrap_or(false);
+        entry.folder.pod().is_there() || shim::is_locked(&entry.folder).unwrap_or(false);
     if !entry.read_exit() && !entry.read_record() && is_under_way {
         entry.life = Life::Starting;
+    }
+    if !entry.is_ended() {
+        // Whoever forgets a task that runs looks after it no more.
+        entry.shipped.forgotten_at_unix_ms = None;
+        entry.shipped.end = false;
     }
     Ok(entry)
 }
 
 fn folder_bytes(folder: &Path) -> u64 {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.metadata().ok())
-        .map(|metadata| metadata.len())
-        .sum()
+    let Ok(folder) = Folder::itself(folder) else {
+        return 0;
+    };
+    match folder.names() {
+        Ok(names) => {
+            let sizes = names.iter().filter_map(|name| folder.metadata(name).ok());
+            // What is sparse may be said to be longer than there is room for numbers.
+            sizes.fold(0, |sum, found| {
+                sum.saturating_add(found.len().min(found.blocks() * 512))
+            })
+        }
+        // Whatever it takes: it goes before others do.
+        Err(_) => u64::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::ProcessId;
+    use serde_json::json;
+
+    fn launch() -> TaskLaunch {
+        let id = "00000000-0000-7000-8000-000000000001";
+        serde_json::from_value(json!({
+            "task_id": id, "job_id": id, "tenant_id": id, "revision": 1, "role": { "kind": "worker", "rank": 0 },
+            "workers": 1, "ps_shards": 0, "gpus": [0], "cpu_milli": 0, "memory_bytes": 0, "secret": "00",
+            "spec": { "version": "muster/v1", "name": "x", "command": { "argv": ["true"] } },
+            "resume_step": null, "trained_s": 0.0, "grace_ms": 1_000,
+        }))
+        .expect("a launch")
+    }
+
+    /// What is acknowledged lies where the task may write too.
+    #[test]
+    fn a_task_that_runs_cannot_have_itself_forgotten() {
+        let place = tempfile::tempdir().expect("a folder");
+        let id = launch().task_id;
+        let mut ledger = Ledger::open(place.path()).expect("our own folder");
+        ledger
+            .prepare(&launch(), &Peers::default())
+            .expect("our own folder");
+        let folder = ledger.entries[&id].folder.clone();
+        let own = ProcessId {
+            pid: 1,
+            start_ticks: 1,
+        };
+        let record = ShimRecord {
+            boot_id: "x".to_owned(),
+            shim: own,
+            task: own,
+        };
+        let all = Shipped {
+            end: true,
+            forgotten_at_unix_ms: Some(1),
+            ..Shipped::default()
+        };
+        let far = Shipped {
+            log_bytes: u64::MAX,
+            ..Shipped::default()
+        };
+        folder.shim().write_durably(&record).expect("written");
+        for written in [all, far] {
+            folder
+                .shipped()
+                .write_atomically(&written)
+                .expect("written");
+            let again = Ledger::open(place.path()).expect("our own folder");
+            assert_eq!(again.entries[&id].shipped, Shipped::default());
+        }
+        folder
+            .exit()
+            .write_durably(&Outcome::NodeLost)
+            .expect("written");
+        folder.shipped().write_atomically(&all).expect("written");
+        let again = Ledger::open(place.path()).expect("our own folder");
+        assert!(again.entries[&id].is_forgotten(), "it has ended");
+    }
+
+    #[test]
+    fn an_end_that_cannot_be_read_is_told_once_to_the_tasks_owner() {
+        let place = tempfile::tempdir().expect("a folder");
+        let id = launch().task_id;
+        let mut ledger = Ledger::open(place.path()).expect("our own folder");
+        ledger
+            .prepare(&launch(), &Peers::default())
+            .expect("our own folder");
+        let entry = ledger.entries.get_mut(&id).expect("just made");
+        entry.life = Life::Starting;
+        std::os::unix::fs::symlink("task.json", entry.folder.exit().path()).expect("linked");
+        for _ in 0..3 {
+            entry.refresh(Carrier::Alive);
+        }
+        let mut told = Vec::new();
+        events::each(&entry.folder.events(), |report| told.push(report.clone())).expect("read");
+        let [TaskReport::Note { message }] = &told[..] else {
+            panic!("{told:?}");
+        };
+        assert!(message.contains("exit.json is a link"), "{message}");
+        entry.refresh(Carrier::Gone(None));
+        assert!(entry.is_ended() && entry.folder.exit().is_there());
+    }
 }

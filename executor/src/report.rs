@@ -6,6 +6,7 @@
 use crate::events::{EventTail, Position};
 use crate::ledger::{Entry, Ledger};
 use crate::log::LogTail;
+use crate::said::Said;
 use muster_model::assignment::Observed;
 use muster_model::id::TaskId;
 use muster_proto::session::{LogChunk, Report, TaskEvent, TaskEvents, TaskStatus};
@@ -38,6 +39,7 @@ pub struct Outbox {
 struct Tails {
     events: EventTail,
     log: LogTail,
+    said: Said,
 }
 
 /// Sent and not acknowledged.
@@ -85,9 +87,9 @@ impl Outbox {
             };
             let mut has_all_events = entry.shipped.end;
             if !entry.shipped.end && budget > 0 {
-                let tail = &mut self.tails.entry(*id).or_default().events;
+                let tails = self.tails.entry(*id).or_default();
                 let (events, end, is_all) =
-                    read_events(tail, entry, budget.min(TASK_EVENT_BYTES), now_unix_ms);
+                    read_events(tails, entry, budget.min(TASK_EVENT_BYTES), now_unix_ms);
                 has_all_events = is_all;
                 if let Some(events) = events {
                     budget = budget.saturating_sub(
@@ -245,15 +247,20 @@ fn known(ledger: &Ledger) -> impl Iterator<Item = (&TaskId, &Entry)> {
 /// New events, the position after them, and whether they are all. A file that cannot be read counts as read to its end: an error of the
 /// disk must not keep an end from being told.
 fn read_events(
-    tail: &mut EventTail,
+    tails: &mut Tails,
     entry: &Entry,
     max_bytes: usize,
     now_unix_ms: i64,
 ) -> (Option<TaskEvents>, Position, bool) {
-    let lines = match tail.read(&entry.folder.events(), entry.shipped.events, max_bytes) {
+    let lines = match tails
+        .events
+        .read(&entry.folder.events(), entry.shipped.events, max_bytes)
+    {
         Ok(lines) => lines,
         Err(error) => {
-            tracing::error!(task.id = %entry.launch.task_id, %error, "cannot read the events of a task");
+            if tails.said.is_new(&error.to_string()) {
+                tracing::error!(task.id = %entry.launch.task_id, %error, "cannot read the events of a task");
+            }
             return (None, entry.shipped.events, true);
         }
     };
@@ -289,7 +296,7 @@ fn read_log(tail: &mut LogTail, entry: &mut Entry, max_bytes: usize) -> Option<L
             None
         }
         Err(error) => {
-            tracing::error!(task.id = %entry.launch.task_id, %error, "cannot read the log of a task");
+            entry.complain("its log cannot be read", &error);
             entry.is_log_drained = is_ended;
             None
         }

@@ -6,6 +6,7 @@
 use crate::folder::TaskFolder;
 use crate::ledger::{Entry, Ledger};
 use crate::node::Order;
+use crate::task_file::TaskFile;
 use muster_model::assignment::STANDING;
 use muster_model::id::TaskId;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
@@ -88,7 +89,8 @@ impl Watcher {
             | WatchFlags::MODIFY
             | WatchFlags::MOVED_TO
             | WatchFlags::CLOSE_WRITE
-            | WatchFlags::ONLYDIR;
+            | WatchFlags::ONLYDIR
+            | WatchFlags::DONT_FOLLOW;
         inotify::add_watch(inotify, folder.path(), flags)
     }
 
@@ -157,8 +159,12 @@ fn meaning(events: ReadFlags, name: &str) -> Option<Heard> {
     if events.contains(ReadFlags::QUEUE_OVERFLOW) {
         return Some(Heard::Turn);
     }
-    let is = |file: fn(&TaskFolder) -> std::path::PathBuf| {
-        file(&TaskFolder::at("")).as_os_str().as_encoded_bytes() == name.as_bytes()
+    let is = |file: fn(&TaskFolder) -> TaskFile| {
+        file(&TaskFolder::at(""))
+            .path()
+            .as_os_str()
+            .as_encoded_bytes()
+            == name.as_bytes()
     };
     if is(TaskFolder::shim) || is(TaskFolder::exit) || name == STANDING {
         let is_whole = events.intersects(ReadFlags::MOVED_TO | ReadFlags::CLOSE_WRITE);
@@ -171,19 +177,15 @@ fn meaning(events: ReadFlags, name: &str) -> Option<Heard> {
             .then_some(Heard::Turn);
     }
     let grows = events.intersects(ReadFlags::CREATE | ReadFlags::MODIFY);
-    ((is(TaskFolder::events) || is(|folder| crate::log::current(folder.path()))) && grows)
-        .then_some(Heard::Growth)
+    ((is(TaskFolder::events) || name == crate::log::CURRENT) && grows).then_some(Heard::Growth)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk;
     use muster_model::assignment::{Peers, TaskLaunch};
     use serde_json::json;
-    use std::fs::{self, File};
     use std::io::Write as _;
-    use std::path::Path;
     use std::sync::mpsc::{self, Receiver};
 
     /// Until a test gives up.
@@ -216,9 +218,8 @@ mod tests {
         Some(newest)
     }
 
-    fn append(path: &Path) {
-        let file = File::options().create(true).append(true).open(path);
-        writeln!(file.expect("our own folder"), "x").expect("written");
+    fn append(file: &TaskFile) {
+        writeln!(file.append().expect("our own folder"), "x").expect("written");
     }
 
     #[test]
@@ -232,19 +233,22 @@ mod tests {
         watcher.follow(&ledger);
         assert!(watcher.hears(id));
         let folder = ledger.entries[&id].folder.clone();
-        let shim = File::create(folder.lock()).expect("our own folder");
+        let shim = folder.lock().hold(true).expect("our own folder");
         for written in [folder.shim(), folder.standing(), folder.exit()] {
-            disk::write_atomically(&written, &1).expect("our own folder");
+            written.write_atomically(&1).expect("our own folder");
             let told = next(&orders);
             assert!(matches!(told, Some(Order::Look)), "{written:?}: {told:?}");
         }
-        for written in [folder.events(), crate::log::current(folder.path())] {
+        for written in [
+            folder.events(),
+            TaskFile::new(folder.path().join(crate::log::CURRENT)),
+        ] {
             append(&written);
             let told = next(&orders);
             assert!(matches!(told, Some(Order::Grown)), "{written:?}: {told:?}");
         }
         for own in [folder.shipped(), folder.peers()] {
-            disk::write_atomically(&own, &1).expect("our own folder");
+            own.write_atomically(&1).expect("our own folder");
         }
         assert!(crate::shim::is_locked(&folder).is_ok());
         assert!(orders.recv_timeout(A_WHILE).is_err(), "done by the loop");
@@ -255,7 +259,7 @@ mod tests {
         entry.shipped.forgotten_at_unix_ms = Some(1);
         watcher.follow(&ledger);
         assert!(!watcher.hears(id));
-        fs::remove_file(folder.exit()).expect("our own folder");
+        folder.exit().remove().expect("our own folder");
         append(&folder.events());
         assert!(orders.recv_timeout(A_WHILE).is_err(), "it is forgotten");
     }

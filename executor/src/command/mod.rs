@@ -14,7 +14,6 @@ pub use environment::{Paths, variables};
 pub use error::CommandError;
 pub(crate) use port::listen;
 
-use crate::disk;
 use crate::events;
 use crate::folder::TaskFolder;
 use muster_model::assignment::{Peers, TaskLaunch, TaskReport, exit_code};
@@ -64,7 +63,9 @@ fn become_program(
     arguments: &CommandArguments,
     folder: &TaskFolder,
 ) -> Result<std::convert::Infallible, CommandError> {
-    let launch: TaskLaunch = disk::read(&folder.task())
+    let launch: TaskLaunch = folder
+        .task()
+        .read()
         .and_then(|launch| launch.ok_or_else(|| std::io::ErrorKind::NotFound.into()))
         .map_err(CommandError::read(folder.task()))?;
     let command = launch
@@ -125,7 +126,7 @@ fn paths(
 /// All processes of the job start at one time: when each of them has told where it will listen. A SIGTERM ends the waiting.
 fn wait_for_peers(folder: &TaskFolder, launch: &TaskLaunch) -> Peers {
     loop {
-        let peers: Option<Peers> = disk::read(&folder.peers()).ok().flatten();
+        let peers: Option<Peers> = folder.peers().read().ok().flatten();
         if let Some(peers) = peers.filter(|peers| is_complete(peers, launch)) {
             return peers;
         }

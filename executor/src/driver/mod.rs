@@ -17,7 +17,6 @@ pub use lost::{folder, has_lost};
 pub use probe::of_node;
 
 use crate::clock;
-use crate::disk;
 use crate::folder::TaskFolder;
 use crate::process;
 use library::Cuda;
@@ -169,7 +168,7 @@ pub fn run(arguments: &DriverArguments) -> i32 {
         return probe::tell();
     };
     let answer = carry_out(arguments, &folder).unwrap_or_else(|why| Answer::Unchanged { why });
-    match disk::write_atomically(&folder.driver(), &answer) {
+    match folder.driver().write_atomically(&answer) {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("cannot write what the driver did: {error}");
@@ -181,8 +180,10 @@ pub fn run(arguments: &DriverArguments) -> i32 {
 /// An error is one before anything was done.
 fn carry_out(arguments: &DriverArguments, folder: &TaskFolder) -> Result<Answer, String> {
     let until_ms = clock::boottime_ms().saturating_add(arguments.patience_ms);
-    let launch: Option<TaskLaunch> =
-        disk::read(&folder.task()).map_err(|error| format!("task.json: {error}"))?;
+    let launch: Option<TaskLaunch> = folder
+        .task()
+        .read()
+        .map_err(|error| format!("task.json: {error}"))?;
     let gpus = launch.ok_or("there is no task.json")?.gpus;
     let cuda = Cuda::load().map_err(|error| error.in_words())?;
     let promises = arguments.promises.as_deref();

@@ -6,6 +6,7 @@
 
 use super::DriverError;
 use super::room::Bytes;
+use crate::disk;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -73,7 +74,7 @@ impl Promises {
     }
 
     fn gate(&self) -> Result<File, DriverError> {
-        let gate = File::create(self.folder.join("gate")).map_err(self.failed())?;
+        let gate = disk::hold(&self.folder.join("gate")).map_err(self.failed())?;
         for _ in 0..TRIES {
             match gate.try_lock() {
                 Ok(()) => return Ok(gate),
@@ -92,7 +93,7 @@ impl Promises {
             if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
                 continue;
             }
-            let file = match File::open(entry.path()) {
+            let file = match disk::open(&entry.path()) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),

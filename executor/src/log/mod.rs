@@ -11,63 +11,73 @@ pub use last_line::LastLine;
 pub use rotate::{RotatingLog, Rotation};
 pub use tail::{LogTail, Slice};
 
-use std::fs;
+use crate::opener::Folder;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::{Path, PathBuf};
+
+/// The part that grows.
+pub(crate) const CURRENT: &str = "log";
+/// Offsets beyond are none of a log's, whoever has made such a name: the scheduler keeps them with a sign.
+const MOST_BYTES: u64 = i64::MAX as u64;
 
 /// A full part; it never changes again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Part {
     offset: u64,
     bytes: u64,
-    path: PathBuf,
+    name: OsString,
 }
 
-/// The part that grows.
-pub(crate) fn current(folder: &Path) -> PathBuf {
-    folder.join("log")
+impl Part {
+    fn end(&self) -> u64 {
+        self.offset + self.bytes
+    }
 }
 
 /// Zeros in front make the order of names that of offsets.
-fn full(folder: &Path, offset: u64) -> PathBuf {
-    folder.join(format!("log.{offset:020}"))
+fn full(offset: u64) -> OsString {
+    format!("log.{offset:020}").into()
 }
 
-/// The full parts, oldest first.
-fn parts(folder: &Path) -> io::Result<Vec<Part>> {
+fn offset_of(name: &OsStr) -> Option<u64> {
+    name.to_str()?.strip_prefix("log.")?.parse().ok()
+}
+
+/// The full parts, oldest first. What is no regular file is no part.
+fn parts(folder: &Folder) -> io::Result<Vec<Part>> {
     let mut parts = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let offset = name
-            .to_str()
-            .and_then(|name| name.strip_prefix("log."))
-            .and_then(|text| text.parse().ok());
-        let Some(offset) = offset else {
+    for name in folder.names()? {
+        let Some(offset) = offset_of(&name) else {
             continue;
         };
-        match entry.metadata() {
-            Ok(metadata) => parts.push(Part {
+        match folder.metadata(&name) {
+            Ok(found) if !found.is_file() => {}
+            Ok(found) => parts.push(Part {
                 offset,
-                bytes: metadata.len(),
-                path: entry.path(),
+                bytes: found.len(),
+                name,
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }
+    parts.retain(|part| {
+        let end = part.offset.checked_add(part.bytes);
+        end.is_some_and(|end| end <= MOST_BYTES)
+    });
     parts.sort_by_key(|part| part.offset);
     Ok(parts)
 }
 
 /// Where the part that grows begins.
 fn current_offset(parts: &[Part]) -> u64 {
-    parts.last().map_or(0, |part| part.offset + part.bytes)
+    parts.last().map_or(0, Part::end)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn pattern(from: u64, count: u64) -> Vec<u8> {
         (from..from + count)
@@ -102,7 +112,9 @@ mod tests {
         }
         assert_eq!(seen, pattern(0, 200));
         assert_eq!(
-            parts(folder.path()).expect("listed").len(),
+            parts(&Folder::itself(folder.path()).expect("there"))
+                .expect("listed")
+                .len(),
             2,
             "and the growing one makes three"
         );
@@ -142,5 +154,34 @@ mod tests {
             .flat_map(|slice| slice.bytes)
             .collect();
         assert_eq!(bytes, pattern(0, 30));
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_log_or_of_a_part_is_not_read() {
+        let folder = tempfile::tempdir().expect("folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("secret"), "only ours").expect("written");
+        std::fs::write(at(CURRENT), "up").expect("written");
+        let mut tail = LogTail::default();
+        assert_eq!(drain(&mut tail, folder.path(), 0).len(), 1);
+        std::fs::remove_file(at(CURRENT)).expect("removed");
+        for target in ["secret", "nothing"] {
+            std::os::unix::fs::symlink(at(target), at(CURRENT)).expect("linked");
+            for error in [
+                tail.read(folder.path(), 2, 7).expect_err("a link"),
+                LogTail::default()
+                    .read(folder.path(), 0, 7)
+                    .expect_err("a link"),
+            ] {
+                assert!(error.to_string().contains("log is a link"), "{error}");
+            }
+            std::fs::remove_file(at(CURRENT)).expect("removed");
+        }
+        std::os::unix::fs::symlink(at("secret"), at("log.00000000000000000002")).expect("linked");
+        std::fs::write(at("log.18446744073709551615"), "x").expect("written");
+        std::fs::write(at(CURRENT), "upon").expect("written");
+        let slices = drain(&mut tail, folder.path(), 2);
+        assert_eq!(slices.len(), 1, "{slices:?}");
+        assert_eq!((slices[0].offset, &slices[0].bytes[..]), (2, &b"on"[..]));
     }
 }

@@ -1,9 +1,11 @@
 //! Writing a task's log in parts of bounded size and number.
 
-use super::{current, current_offset, full, parts};
-use std::fs::{self, File, OpenOptions};
+use super::{CURRENT, current_offset, full, parts};
+use crate::opener::Folder;
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rotation {
@@ -16,7 +18,7 @@ pub struct Rotation {
 /// The writing end; there is one at a time, as there is one shim.
 #[derive(Debug)]
 pub struct RotatingLog {
-    folder: PathBuf,
+    folder: Folder,
     rotation: Rotation,
     file: File,
     /// Of the growing part.
@@ -30,14 +32,12 @@ impl RotatingLog {
     /// # Errors
     /// If the folder cannot be read or the file not be made.
     pub fn open(folder: &Path, rotation: Rotation) -> io::Result<Self> {
-        let offset = current_offset(&parts(folder)?);
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(current(folder))?;
+        let folder = Folder::itself(folder)?;
+        let offset = current_offset(&parts(&folder)?);
+        let file = folder.append(OsStr::new(CURRENT))?;
         let bytes = file.metadata()?.len();
         Ok(Self {
-            folder: folder.to_owned(),
+            folder,
             rotation,
             file,
             offset,
@@ -67,11 +67,9 @@ impl RotatingLog {
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        fs::rename(current(&self.folder), full(&self.folder, self.offset))?;
-        self.file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(current(&self.folder))?;
+        let current = OsStr::new(CURRENT);
+        self.folder.rename(current, &full(self.offset))?;
+        self.file = self.folder.append(current)?;
         self.offset += self.bytes;
         self.bytes = 0;
         let parts = parts(&self.folder)?;
@@ -81,7 +79,7 @@ impl RotatingLog {
             .saturating_sub(1)
             .max(1);
         for old in parts.iter().take(parts.len().saturating_sub(kept)) {
-            fs::remove_file(&old.path)?;
+            self.folder.remove(&old.name)?;
         }
         Ok(())
     }

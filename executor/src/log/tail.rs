@@ -1,10 +1,15 @@
 //! Reading a task's log from an offset while it grows and rotates.
 
-use super::{current, current_offset, parts};
-use std::fs::{self, File};
+use super::{CURRENT, Part, current_offset, parts};
+use crate::opener::Folder;
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+
+/// Looks for a part while parts come and go. A shim makes a new one at most a few times a second.
+const TRIES: u32 = 16;
 
 /// Bytes of the log and where they begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +19,7 @@ pub struct Slice {
     pub bytes: Vec<u8>,
 }
 
-/// The reading end. It keeps the part it reads open, so that a rotation does not take it away, and an idle log costs two system calls.
+/// The reading end. It keeps the part it reads open, so that a rotation does not take it away, and an idle log costs a few system calls.
 #[derive(Debug, Default)]
 pub struct LogTail {
     open: Option<Open>,
@@ -40,15 +45,20 @@ impl LogTail {
         if let Some(slice) = self.read_open(offset, max_bytes)? {
             return Ok(Some(slice));
         }
+        let folder = match Folder::itself(folder) {
+            Ok(folder) => folder,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
         if self
             .open
             .as_ref()
-            .is_some_and(|open| open.offset <= offset && is_growing(folder, &open.file))
+            .is_some_and(|open| open.offset <= offset && is_growing(&folder, &open.file))
         {
             return Ok(None);
         }
         self.open = None;
-        let Some((open, offset)) = find(folder, offset)? else {
+        let Some((open, offset)) = find(&folder, offset)? else {
             return Ok(None);
         };
         self.open = Some(open);
@@ -72,26 +82,20 @@ impl LogTail {
 }
 
 /// Whether this is still the file that the shim appends to.
-fn is_growing(folder: &Path, file: &File) -> bool {
-    let inode = |metadata: io::Result<fs::Metadata>| metadata.map(|metadata| metadata.ino()).ok();
-    inode(file.metadata()) == inode(fs::metadata(current(folder)))
+fn is_growing(folder: &Folder, file: &File) -> bool {
+    let inode = |found: io::Result<Metadata>| found.map(|found| (found.dev(), found.ino())).ok();
+    inode(file.metadata()) == inode(folder.metadata(OsStr::new(CURRENT)))
 }
 
 /// The part that holds `offset`, or the oldest after it, and the offset to read at. The folder may change while we look: the growing part
 /// is opened first and, if a listing made afterwards shows more full parts than one made before, all is done again.
-fn find(folder: &Path, offset: u64) -> io::Result<Option<(Open, u64)>> {
-    loop {
-        let before = match parts(folder) {
-            Ok(parts) => parts,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let part = before.iter().find(|part| offset < part.offset + part.bytes);
-        let (path, start) = match part {
-            Some(part) => (part.path.clone(), part.offset),
-            None => (current(folder), current_offset(&before)),
-        };
-        let file = match File::open(path) {
+fn find(folder: &Folder, offset: u64) -> io::Result<Option<(Open, u64)>> {
+    for _ in 0..TRIES {
+        let before = parts(folder)?;
+        let part = before.iter().find(|part| offset < part.end());
+        let start = part.map_or_else(|| current_offset(&before), |part| part.offset);
+        let name = part.map_or(OsStr::new(CURRENT), |part: &Part| part.name.as_os_str());
+        let file = match folder.open(name) {
             Ok(file) => file,
             // Dropped since the listing, or the log does not exist yet, or is between two parts.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -112,4 +116,8 @@ fn find(folder: &Path, offset: u64) -> io::Result<Option<(Open, u64)>> {
             )));
         }
     }
+    Err(io::Error::new(
+        io::ErrorKind::ResourceBusy,
+        format!("the parts of its log changed in each of {TRIES} looks"),
+    ))
 }

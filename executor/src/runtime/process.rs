@@ -11,7 +11,6 @@ use muster_model::id::TaskId;
 use muster_model::task::Outcome;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -61,7 +60,7 @@ impl Runtime for Processes {
             path: self.shim_binary.clone(),
             source,
         };
-        let errors = File::create(entry.folder.shim_errors()).map_err(failed)?;
+        let errors = entry.folder.shim_errors().create().map_err(failed)?;
         let mut command = Command::new(&self.shim_binary);
         command.args(start.arguments);
         if let Some(cgroup) = self.limits.make(

@@ -2,13 +2,11 @@
 
 use super::child::bind_to_us;
 use crate::clock;
-use crate::disk;
 use crate::driver::{Answer, Order};
 use crate::folder::TaskFolder;
 use crate::process::{self, ProcessId};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -40,10 +38,7 @@ impl Aide {
         needed: &BTreeMap<u32, u64>,
         patience_ms: u64,
     ) -> io::Result<Self> {
-        match fs::remove_file(folder.driver()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        folder.driver().remove()?;
         let order = match order {
             Order::Probe => "probe",
             Order::TakeOff => "take-off",
@@ -81,7 +76,7 @@ impl Aide {
                 why: "the driver took too long".to_owned(),
             });
         }
-        let answer = disk::read(&self.folder.driver()).ok().flatten();
+        let answer = self.folder.driver().read().ok().flatten();
         Some(answer.map_or_else(
             || End::Vanished {
                 why: "who spoke to the driver has died".to_owned(),

@@ -1,18 +1,18 @@
 //! Starting the task's process so that it cannot outlive its shim and nothing that it starts can escape.
 
 use super::ShimArguments;
-use crate::disk;
 use crate::error::ExecutorError;
 use crate::folder::TaskFolder;
 use crate::log::{LastLine, RotatingLog};
 use crate::process::ProcessId;
+use crate::task_file::TaskFile;
 use crate::tracking::Lines;
 use muster_model::assignment::TaskLaunch;
 use rustix::process::{
     Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal, setsid,
 };
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -143,10 +143,12 @@ fn environment(arguments: &ShimArguments) -> Result<BTreeMap<String, String>, Ex
     let Some(path) = &arguments.environment else {
         return Ok(BTreeMap::new());
     };
-    let read = disk::read(path)
+    let file = TaskFile::large(path);
+    let read = file
+        .read()
         .and_then(|read| read.ok_or_else(|| io::ErrorKind::NotFound.into()))
         .map_err(ExecutorError::read(path))?;
-    fs::remove_file(path).map_err(ExecutorError::write(path))?;
+    file.remove().map_err(ExecutorError::write(path))?;
     Ok(read)
 }
 

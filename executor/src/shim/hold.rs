@@ -6,7 +6,6 @@
 
 use super::aide::{Aide, End};
 use super::child::own_id;
-use crate::disk;
 use crate::driver::{self, Answer, Order};
 use crate::events;
 use crate::folder::TaskFolder;
@@ -15,7 +14,6 @@ use muster_model::assignment::{Peers, TaskReport};
 use muster_model::id::JobId;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -168,15 +166,15 @@ impl Hold {
     }
 
     fn read_turn(&mut self) {
-        let path = self.folder.peers();
-        let Ok(metadata) = fs::metadata(&path) else {
+        let file = self.folder.peers();
+        let Some(metadata) = file.metadata() else {
             return;
         };
         let version = (metadata.ino(), metadata.mtime(), metadata.mtime_nsec());
         if self.read == Some(version) {
             return;
         }
-        if let Ok(Some(peers)) = disk::read::<Peers>(&path) {
+        if let Ok(Some(peers)) = file.read::<Peers>() {
             self.read = Some(version);
             self.turn = peers.turn;
             self.is_wanted = peers.held_turn().is_some();
@@ -228,7 +226,7 @@ impl Hold {
     }
 
     fn go_on(&mut self, moved: Option<BTreeMap<u32, u64>>) -> Fate {
-        let _ = fs::remove_file(self.folder.standing());
+        let _ = self.folder.standing().remove();
         // Whatever state it is in: one that was in the kernel's hands when it was told to stop does so when it comes back, unless this
         // comes before.
         signal_all(Signal::CONT, |_| true);
@@ -354,7 +352,7 @@ impl Hold {
 
     /// First for this node, which lets others have the GPU, then for the scheduler, which gives it to them.
     fn tell(&self, turn: u64) {
-        if let Err(error) = disk::write_atomically(&self.folder.standing(), &turn) {
+        if let Err(error) = self.folder.standing().write_atomically(&turn) {
             eprintln!("cannot write that the task stands still: {error}");
         }
         self.report(&TaskReport::Suspended { turn, step: None });

@@ -9,11 +9,11 @@ mod hold;
 mod supervise;
 
 use crate::clock;
-use crate::disk;
 use crate::error::ExecutorError;
 use crate::folder::TaskFolder;
 use crate::lease::{Lease, Watch};
 use crate::log::{RotatingLog, Rotation};
+use crate::opener::is_refusal;
 use crate::process::ProcessId;
 use muster_model::assignment::TaskLaunch;
 use muster_model::task::Outcome;
@@ -96,7 +96,7 @@ pub fn run(arguments: &ShimArguments) -> Result<(), ExecutorError> {
     let Some(_lock) = lock(&folder)? else {
         return Ok(());
     };
-    if folder.shim().exists() || folder.exit().exists() {
+    if folder.shim().is_there() || folder.exit().is_there() {
         return Ok(());
     }
     let outcome = match carry_out(arguments, &folder) {
@@ -108,7 +108,9 @@ pub fn run(arguments: &ShimArguments) -> Result<(), ExecutorError> {
     if let Some(cgroup) = &arguments.cgroup {
         let _ = fs::remove_dir(cgroup);
     }
-    disk::write_durably(&folder.exit(), &outcome).map_err(ExecutorError::write(folder.exit()))
+    let exit = folder.exit();
+    exit.write_durably(&outcome)
+        .map_err(ExecutorError::write(exit))
 }
 
 /// Newly made for each boot of the machine.
@@ -119,7 +121,9 @@ pub fn boot_id() -> String {
 }
 
 fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, ExecutorError> {
-    let launch: TaskLaunch = disk::read(&folder.task())
+    let launch: TaskLaunch = folder
+        .task()
+        .read()
         .and_then(|launch| launch.ok_or_else(|| io::ErrorKind::NotFound.into()))
         .map_err(ExecutorError::read(folder.task()))?;
     let mut lease = Watch::new(Lease::of(&arguments.data_dir));
@@ -139,11 +143,11 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
         shim: child::own_id(),
         task: task.id,
     };
-    if let Err(source) = disk::write_durably(&folder.shim(), &record) {
+    if let Err(source) = folder.shim().write_durably(&record) {
         // Without the record no daemon could stop the task: end it here.
         supervise::kill_all(&task);
         return Err(ExecutorError::Write {
-            path: folder.shim(),
+            path: folder.shim().into(),
             source,
         });
     }
@@ -165,35 +169,40 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
     ))
 }
 
-/// Whether a shim holds this folder.
+/// Whether a shim holds this folder. What a task has put in the lock's place holds nothing, as if it had removed it.
 ///
 /// # Errors
 /// If the lock file cannot be opened.
 pub fn is_locked(folder: &TaskFolder) -> Result<bool, ExecutorError> {
     // Not for writing: the end of that is how the end of a shim is heard of.
-    match File::open(folder.lock()) {
+    match folder.lock().open() {
         Ok(file) => Ok(file.try_lock().is_err()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound || is_refusal(&error) => Ok(false),
         Err(error) => Err(ExecutorError::read(folder.lock())(error)),
     }
 }
 
 /// Writes the end of a task that never began, under the folder's lock, so that no shim begins it any more. `false`, and nothing is
-/// written, if a shim has the folder or has had it.
+/// written, if a shim has the folder or has had it, or has had it.
 ///
 /// # Errors
 /// If the folder cannot be written.
 pub fn forestall(folder: &TaskFolder, outcome: &Outcome) -> Result<bool, ExecutorError> {
-    let file = File::create(folder.lock()).map_err(ExecutorError::write(folder.lock()))?;
-    if file.try_lock().is_err() || folder.shim().exists() || folder.exit().exists() {
+    let (lock, exit) = (folder.lock(), folder.exit());
+    let file = lock
+        .hold(true)
+        .map_err(ExecutorError::write(lock.path()))?;
+    if file.try_lock().is_err() || folder.shim().is_there() || exit.is_there() {
         return Ok(false);
     }
-    disk::write_durably(&folder.exit(), outcome).map_err(ExecutorError::write(folder.exit()))?;
+    exit.write_durably(outcome)
+        .map_err(ExecutorError::write(exit.path()))?;
     Ok(true)
 }
 
 fn lock(folder: &TaskFolder) -> Result<Option<File>, ExecutorError> {
-    let file = File::create(folder.lock()).map_err(ExecutorError::write(folder.lock()))?;
+    let lock = folder.lock();
+    let file = lock.hold(true).map_err(ExecutorError::write(lock.path()))?;
     for _ in 0..LOCK_TRIES {
         if file.try_lock().is_ok() {
             return Ok(Some(file));
@@ -230,13 +239,13 @@ mod tests {
         };
         let held = lock(&folder).expect("our own folder").expect("it is free");
         assert!(!forestall(&folder, &end).expect("our own folder"));
-        assert!(!folder.exit().exists(), "a shim is there");
+        assert!(!folder.exit().is_there(), "a shim is there");
         drop(held);
-        std::fs::write(folder.shim(), "{}").expect("our own folder");
+        std::fs::write(folder.shim().path(), "{}").expect("our own folder");
         assert!(!forestall(&folder, &end).expect("our own folder"));
-        assert!(!folder.exit().exists(), "a shim was there");
-        std::fs::remove_file(folder.shim()).expect("our own folder");
+        assert!(!folder.exit().is_there(), "a shim was there");
+        folder.shim().remove().expect("our own folder");
         assert!(forestall(&folder, &end).expect("our own folder"));
-        assert!(folder.exit().exists());
+        assert!(folder.exit().is_there());
     }
 }

@@ -4,10 +4,10 @@ use super::child::{Task, own_id};
 use super::hold::{Fate, Hold};
 use super::{PodRecord, StopNotice};
 use crate::clock;
-use crate::disk;
 use crate::error::ExecutorError;
 use crate::lease::Watch;
 use crate::process;
+use crate::task_file::TaskFile;
 use muster_model::task::Outcome;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait,
@@ -16,7 +16,6 @@ use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::{flag, low_level::pipe};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -42,27 +41,27 @@ pub(super) struct Orders {
     /// From SIGTERM to SIGKILL.
     pub grace_ms: u64,
     /// Of a command: where a stop is written down, for whoever asks.
-    pub notice: Option<PathBuf>,
+    pub notice: Option<TaskFile>,
     /// Of a shim in a pod: where the executor says that it has asked for its end.
-    pub pod: PathBuf,
+    pub pod: TaskFile,
 }
 
 impl Orders {
     /// Whether somebody else than our executor tells us to stop.
     fn is_foreign(&self) -> bool {
-        let record = disk::read::<PodRecord>(&self.pod).ok().flatten();
+        let record = self.pod.read::<PodRecord>().ok().flatten();
         record.is_some_and(|record| !record.told_to_stop)
     }
 
     fn tell(&self) {
-        let Some(path) = &self.notice else { return };
+        let Some(file) = &self.notice else { return };
         let grace_ms = i64::try_from(self.grace_ms).unwrap_or(i64::MAX);
         let notice = StopNotice {
             until_unix_ms: clock::unix_ms().saturating_add(grace_ms),
             grace_ms: self.grace_ms,
         };
         // Without it the signal still says so.
-        if let Err(error) = disk::write_atomically(path, &notice) {
+        if let Err(error) = file.write_atomically(&notice) {
             eprintln!("cannot write that the task was told to stop: {error}");
         }
     }

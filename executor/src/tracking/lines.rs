@@ -10,9 +10,9 @@ use super::series::{Series, Told};
 use crate::clock;
 use crate::events;
 use crate::folder::TaskFolder;
+use crate::task_file::TaskFile;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::task::Role;
-use std::path::PathBuf;
 
 const PREFIX: &[u8] = b"muster:";
 /// A longer line is none of ours.
@@ -23,7 +23,7 @@ const MOST_VALUES: usize = 32;
 /// The reader of one task's output.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    events: PathBuf,
+    events: TaskFile,
     run: Run,
     line: Vec<u8>,
     /// More of the line than is kept.
@@ -217,7 +217,7 @@ mod tests {
         output.iter().for_each(|piece| lines.feed(piece));
         lines.end();
         let mut reports = Vec::new();
-        if folder.events().exists() {
+        if folder.events().is_there() {
             events::each(&folder.events(), |report| reports.push(report.clone())).expect("reports");
         }
         let (mut samples, mut notes) = (Vec::new(), Vec::new());

@@ -8,6 +8,7 @@ use crate::disk;
 use crate::error::ExecutorError;
 use crate::events;
 use crate::folder::TaskFolder;
+use crate::said::Said;
 use crate::shim::StopNotice;
 use axum::extract::{Query, State};
 use axum::http::header::AUTHORIZATION;
@@ -57,6 +58,7 @@ struct Open {
     folder: TaskFolder,
     launch: TaskLaunch,
     run: Run,
+    said: Said,
 }
 
 /// Why a request is not answered, as MLflow's clients read it.
@@ -265,16 +267,16 @@ async fn stopping(
         .get("wait_s")
         .and_then(|text| text.parse().ok())
         .unwrap_or(0_u64);
-    let path = {
+    let notice = {
         let id = app.open(&headers)?;
         let mut runs = app.lock();
         runs.get_mut(&id).ok_or_else(denied)?.folder.stopping()
     };
     let until_ms = clock::boottime_ms() + wait_s.min(LONGEST_WAIT_S) * 1_000;
     loop {
-        if let Ok(Some(notice)) = disk::read::<StopNotice>(&path) {
+        if let Ok(Some(told)) = notice.read::<StopNotice>() {
             return Ok(Json(json!({
-                "stopping": true, "until_unix_ms": notice.until_unix_ms, "grace_ms": notice.grace_ms,
+                "stopping": true, "until_unix_ms": told.until_unix_ms, "grace_ms": told.grace_ms,
             })));
         }
         if clock::boottime_ms() >= until_ms {
@@ -292,12 +294,14 @@ async fn flush_for_ever(app: Arc<App>) {
         tokio::time::sleep(FLUSH_EVERY).await;
         let mut runs = app.lock();
         for open in runs.values_mut() {
-            if let Err(refusal) = open.flush(false) {
+            if let Err(refusal) = open.flush(false)
+                && open.said.is_new(&refusal.message)
+            {
                 tracing::error!(task.id = %open.launch.task_id, error = refusal.message, "a sample waits");
             }
         }
         // A task that has ended says nothing more.
-        runs.retain(|_, open| !open.folder.exit().exists());
+        runs.retain(|_, open| !open.folder.exit().is_there());
     }
 }
 
@@ -332,23 +336,21 @@ impl App {
             .parse()
             .map_err(|_| denied())?;
         let folder = TaskFolder::of(&self.tasks, id);
-        let right = std::fs::read_to_string(folder.token()).map_err(|_| denied())?;
-        if !is_same(token, &right) || folder.exit().exists() {
+        let right = folder.token().text().map_err(|_| denied())?;
+        if !is_same(token, &right) || folder.exit().is_there() {
             return Err(denied());
         }
         if self.lock().contains_key(&id) {
             return Ok(id);
         }
-        let launch: TaskLaunch = disk::read(&folder.task())
-            .ok()
-            .flatten()
-            .ok_or_else(denied)?;
+        let launch: TaskLaunch = folder.task().read().ok().flatten().ok_or_else(denied)?;
         // Without the lock: after weeks there is much to read, and other tasks do not wait for it.
         let run = Run::new(aside(|| series(&launch, &folder))?);
         self.lock().entry(id).or_insert(Open {
             folder,
             launch,
             run,
+            said: Said::default(),
         });
         self.opened.notify_one();
         Ok(id)
@@ -357,15 +359,15 @@ impl App {
 
 impl Open {
     fn log(&mut self, batch: Batch) -> Result<Value, Refusal> {
-        let path = self.folder.events();
-        let write = |reports: &[TaskReport]| events::append(&path, reports).map_err(not_kept);
+        let file = self.folder.events();
+        let write = |reports: &[TaskReport]| events::append(&file, reports).map_err(not_kept);
         self.run.log(batch, clock::boottime_ms(), write)?;
         Ok(json!({}))
     }
 
     fn flush(&mut self, at_once: bool) -> Result<(), Refusal> {
-        let path = self.folder.events();
-        let write = |reports: &[TaskReport]| events::append(&path, reports).map_err(not_kept);
+        let file = self.folder.events();
+        let write = |reports: &[TaskReport]| events::append(&file, reports).map_err(not_kept);
         self.run.flush(clock::boottime_ms(), at_once, write)
     }
 

@@ -6,6 +6,7 @@ mod crash;
 mod driver;
 mod driver_room;
 mod gpu;
+mod hostile;
 mod lease;
 mod life;
 mod metrics;

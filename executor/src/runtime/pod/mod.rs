@@ -23,7 +23,6 @@ use self::status::{Status, Waits};
 use super::{Carrier, Runtime, Start};
 use crate::clock;
 use crate::config::Config;
-use crate::disk;
 use crate::error::ExecutorError;
 use crate::folder::TaskFolder;
 use crate::ledger::{Entry, Ledger, Life, NOT_MADE};
@@ -138,7 +137,7 @@ impl Pods {
 
     fn told_to_stop(&mut self, entry: &Entry) -> bool {
         let record = self.records.entry(entry.launch.task_id).or_insert_with(|| {
-            let read = disk::read(&entry.folder.pod()).ok().flatten();
+            let read = entry.folder.pod().read().ok().flatten();
             read.unwrap_or(PodRecord {
                 told_to_stop: false,
             })
@@ -149,7 +148,7 @@ impl Pods {
     fn keep(&mut self, id: TaskId, folder: &TaskFolder, told_to_stop: bool) -> std::io::Result<()> {
         let record = PodRecord { told_to_stop };
         self.records.insert(id, record);
-        disk::write_durably(&folder.pod(), &record)
+        folder.pod().write_durably(&record)
     }
 
     /// A pod that is there and not over. One that its node cannot start is given up after a while.
@@ -217,7 +216,7 @@ impl Pods {
             };
             // It may have been made all the same, and the answer was lost: its shim then finds the end.
             match shim::forestall(&entry.folder, &outcome) {
-                Ok(done) if done || entry.folder.exit().exists() => {
+                Ok(done) if done || entry.folder.exit().is_there() => {
                     self.mirror.wish(id, Wish::Delete);
                     self.unmade.remove(&id);
                 }
@@ -237,7 +236,7 @@ impl Pods {
         // Its shim may be about to begin; whoever finds the task's end in its folder does not.
         match shim::forestall(folder, outcome) {
             Ok(done) => {
-                let has_end = done || folder.exit().exists();
+                let has_end = done || folder.exit().is_there();
                 if has_end && !status.is_deleted && !self.mirror.lock().has_wish(id) {
                     self.mirror.wish(id, Wish::Delete);
                 }
@@ -314,10 +313,11 @@ impl Runtime for Pods {
         }
         // Not in the pod itself: there are secrets in it, and many may read pods.
         let text = serde_json::to_string(&start.environment).expect("text is JSON");
-        let path = folder.environment();
-        disk::write_private(&path, &text).map_err(ExecutorError::write(&path))?;
+        let file = folder.environment();
+        file.write_private(&text)
+            .map_err(ExecutorError::write(file.path()))?;
         start.arguments.push("--environment".into());
-        start.arguments.push(path.into());
+        start.arguments.push(file.path().into());
         if entry.launch.spec.pod.image.is_some() && self.template.shared_program.is_empty() {
             let program = Path::new(&self.template.program);
             let shared = program::shared(program, &self.template.data)?;
@@ -503,7 +503,7 @@ mod tests {
         let id = refused(&patient, &mut ledger);
         let entry = &ledger.entries[&id];
         assert_eq!(patient.carrier(entry), Carrier::Holding);
-        assert!(!entry.folder.exit().exists(), "it is asked for again");
+        assert!(!entry.folder.exit().is_there(), "it is asked for again");
         assert!(patient.mirror.lock().not_made(id).is_some());
 
         let place = tempfile::tempdir().expect("a folder");
@@ -585,7 +585,7 @@ mod tests {
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
         let entry = running(&mut ledger);
         let mut pods = pods(60_000);
-        let shim = std::fs::File::create(entry.folder.lock()).expect("our own folder");
+        let shim = entry.folder.lock().hold(true).expect("our own folder");
         shim.try_lock().expect("it is free");
         assert!(pods.stop(entry));
         drop(shim);
@@ -605,10 +605,10 @@ mod tests {
         let id = refused(&hasty, &mut ledger);
         let entry = &ledger.entries[&id];
         // The pod was made and the answer was lost: its shim has the folder.
-        let shim = std::fs::File::create(entry.folder.lock()).expect("our own folder");
+        let shim = entry.folder.lock().hold(true).expect("our own folder");
         shim.try_lock().expect("it is free");
         assert_eq!(hasty.carrier(entry), Carrier::Holding);
-        assert!(!entry.folder.exit().exists());
+        assert!(!entry.folder.exit().is_there());
         let wishes = hasty.mirror.lock().wishes();
         assert!(
             matches!(wishes[..], [(_, Wish::Create(_))]),

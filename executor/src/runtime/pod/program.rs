@@ -2,7 +2,9 @@
 //! has no `muster-executor` in it.
 
 use crate::error::ExecutorError;
-use std::fs::{self, File};
+use crate::opener::Folder;
+use std::ffi::OsStr;
+use std::fs;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -23,9 +25,10 @@ pub fn shared(program: &Path, data: &Path) -> Result<PathBuf, ExecutorError> {
     // Times and lengths are the same of different builds where images are made to be reproducible.
     let mut sum = DefaultHasher::new();
     sum.write(&content);
-    let path = folder.join(format!("muster-executor-{:016x}", sum.finish()));
-    if !is_there(&content, &path) {
-        put(&content, &folder, &path).map_err(ExecutorError::write(&path))?;
+    let name = format!("muster-executor-{:016x}", sum.finish());
+    let path = folder.join(&name);
+    if !is_there(&content, &folder, OsStr::new(&name)) {
+        put(&content, &folder, OsStr::new(&name)).map_err(ExecutorError::write(&path))?;
     }
     if let Err(error) = tidy(&folder, &path) {
         tracing::warn!(folder = %folder.display(), %error, "programs of earlier executors cannot be removed");
@@ -34,22 +37,29 @@ pub fn shared(program: &Path, data: &Path) -> Result<PathBuf, ExecutorError> {
 }
 
 /// Neither a link, nor another's file, nor one that cannot be run.
-fn is_there(content: &[u8], path: &Path) -> bool {
-    let is_program = fs::symlink_metadata(path)
-        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
-    is_program && fs::read(path).is_ok_and(|found| found == content)
+fn is_there(content: &[u8], folder: &Path, name: &OsStr) -> bool {
+    let Ok(folder) = Folder::itself(folder) else {
+        return false;
+    };
+    let can_run = |found: fs::Metadata| found.permissions().mode() & 0o111 != 0;
+    folder.metadata(name).is_ok_and(can_run)
+        && folder
+            .read(name, content.len() as u64)
+            .is_ok_and(|found| found == content)
 }
 
-fn put(content: &[u8], folder: &Path, path: &Path) -> io::Result<()> {
+fn put(content: &[u8], folder: &Path, name: &OsStr) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let half = path.with_extension(format!("half-{}", std::process::id()));
-    let mut copy = File::create(&half)?;
+    let folder = Folder::itself(folder)?;
+    let mut half = name.to_owned();
+    half.push(format!(".half-{}", std::process::id()));
+    let mut copy = folder.create(&half, 0o755)?;
     copy.write_all(content)?;
     copy.set_permissions(fs::Permissions::from_mode(0o755))?;
     copy.sync_all()?;
     // Whoever executes a file that somebody has open for writing is refused.
     drop(copy);
-    fs::rename(&half, path)
+    folder.rename(&half, name)
 }
 
 /// Leaves this one and the newest of the others. Who runs one that is removed goes on.
@@ -124,5 +134,19 @@ mod tests {
         }
         let there: Vec<bool> = copies.iter().map(|copy| copy.exists()).collect();
         assert_eq!(there, [false, false, true, true, true, true]);
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link_that_lies_ready() {
+        let data = tempfile::tempdir().expect("a folder");
+        let copy = shared(Path::new("/bin/true"), data.path()).expect("it is readable");
+        fs::remove_file(&copy).expect("our own folder");
+        let other = data.path().join("another's");
+        fs::write(&other, "kept").expect("our own folder");
+        let half = format!("{}.half-{}", copy.display(), std::process::id());
+        std::os::unix::fs::symlink(&other, half).expect("our own folder");
+        shared(Path::new("/bin/true"), data.path()).expect("put anew");
+        assert!(Command::new(&copy).status().expect("it runs").success());
+        assert_eq!(fs::read_to_string(&other).expect("there"), "kept");
     }
 }

@@ -1,0 +1,442 @@
+//! Opens files where somebody else may have put something in their place. That is a task's folder, which the task's program writes as the
+//! executor's own user, and, where tasks are processes of this machine, the executor's whole data folder.
+//!
+//! What a plain `open` would do there, and what is done against it:
+//! - A link leads to what only the executor may read, such as its service account's token, which would go out as the task's log, or to
+//!   another's file, which would be written. No link is followed, neither at a file nor at a task's folder.
+//! - A FIFO holds up whoever opens it, here the node's only loop, and so does a file that somebody has a lease on (`fcntl`): nothing waits
+//!   (`O_NONBLOCK`), and nothing but a regular file is taken.
+//! - A file may be larger than the memory, and a folder may have any number of names: what is read whole has a bound.
+//! - Under a name that can be guessed a link may lie ready for a file that is about to be made: names of temporary files are random, and who
+//!   makes a file makes it anew (`O_EXCL`).
+//! - A folder may be another one a moment later: all happens within a folder that is open, one name deep. So each step refuses links by itself,
+//!   and `openat2`, which older kernels lack and containers' profiles refuse, has nothing to add.
+//!
+//! Hard links are the kernel's affair: in a pod the task's folder is a mount of its own, and none is made from one mount to another. Programs
+//! that are processes of this machine have the executor's user and need no links to read what it may.
+
+use crate::clock;
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, FileType, Metadata};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// Of names in a folder that are looked at. Executor and shim make a few dozens.
+const MOST_NAMES: usize = 10_000;
+/// For everybody, less what the process' mask takes away.
+pub(crate) const ORDINARY: u32 = 0o666;
+/// For the owner alone.
+pub(crate) const PRIVATE: u32 = 0o600;
+
+/// Something is not what belongs there.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("{} is {found}; only a regular file is taken there", name.display())]
+    NoFile { name: OsString, found: &'static str },
+    #[error("{} is a link or no folder", path.display())]
+    NoFolder { path: PathBuf },
+    #[error("{} has more than {most} bytes", name.display())]
+    Long { name: OsString, most: u64 },
+    #[error("{} has more than {MOST_NAMES} files", path.display())]
+    Crowded { path: PathBuf },
+}
+
+/// Whether nothing went wrong but what somebody has put there.
+pub(crate) fn is_refusal(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Refused>())
+}
+
+/// An open folder: it stays the one that it is.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Folder {
+    /// One that no task can exchange. How it is reached is the administrator's affair: links are followed.
+    ///
+    /// # Errors
+    /// If it is not there, or is no folder.
+    pub(crate) fn at(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let here = if path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            path
+        };
+        Ok(Self {
+            fd: rustix::fs::openat(CWD, here, flags, Mode::empty())?,
+            path: path.to_owned(),
+        })
+    }
+
+    /// A task's, or another that somebody may have exchanged: it is no link itself. What lies above it no task can write.
+    ///
+    /// # Errors
+    /// [`Refused`], or if it is not there.
+    pub(crate) fn itself(path: &Path) -> io::Result<Self> {
+        let (above, name) = split(path)?;
+        let above = Self::at(above)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(&above.fd, name, flags, Mode::empty()) {
+            Ok(fd) => Ok(Self {
+                fd,
+                path: path.to_owned(),
+            }),
+            Err(Errno::LOOP | Errno::NOTDIR) => Err(refused(Refused::NoFolder {
+                path: path.to_owned(),
+            })),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// For reading.
+    ///
+    /// # Errors
+    /// [`Refused`], or if it is not there.
+    pub(crate) fn open(&self, name: &OsStr) -> io::Result<File> {
+        self.open_as(name, OFlags::RDONLY, 0)
+    }
+
+    /// All of it, up to a bound.
+    ///
+    /// # Errors
+    /// [`Refused`], if it is longer too, or if it is not there.
+    pub(crate) fn read(&self, name: &OsStr, most_bytes: u64) -> io::Result<Vec<u8>> {
+        let file = self.open(name)?;
+        let mut bytes = Vec::new();
+        file.take(most_bytes + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > most_bytes {
+            return Err(refused(Refused::Long {
+                name: name.to_owned(),
+                most: most_bytes,
+            }));
+        }
+        Ok(bytes)
+    }
+
+    /// For writing at its end; made if there is none.
+    ///
+    /// # Errors
+    /// [`Refused`], or if it cannot be made.
+    pub(crate) fn append(&self, name: &OsStr) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        self.open_as(name, flags, ORDINARY)
+    }
+
+    /// For its lock; made if there is none. `is_for_writing`: whoever watches the folder hears of its end.
+    ///
+    /// # Errors
+    /// [`Refused`], or if it cannot be made.
+    pub(crate) fn hold(&self, name: &OsStr, is_for_writing: bool) -> io::Result<File> {
+        let access = match is_for_writing {
+            true => OFlags::WRONLY,
+            false => OFlags::RDONLY,
+        };
+        self.open_as(name, access | OFlags::CREATE, ORDINARY)
+    }
+
+    /// For writing, empty: another file than the one that may have been there.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub(crate) fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
+        match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(Errno::ISDIR) => self.put_aside(name)?,
+            Err(error) => return Err(error.into()),
+        }
+        self.open_as(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode)
+    }
+
+    /// Puts a file with this content in its place: readers find the old one or the new one. `durably`: after a loss of power too.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn replace(&self, name: &OsStr, content: &[u8], durably: bool) -> io::Result<()> {
+        let mut temporary = OsString::from(".");
+        temporary.push(name);
+        temporary.push(format!(".tmp-{:016x}", clock::random()));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let file = self.open_as(&temporary, flags, ORDINARY)?;
+        let put = |mut file: File| {
+            file.write_all(content)?;
+            if durably {
+                file.sync_all()?;
+            }
+            self.rename(&temporary, name)
+        };
+        if let Err(error) = put(file) {
+            let _ = self.remove(&temporary);
+            return Err(error);
+        }
+        if durably { self.sync() } else { Ok(()) }
+    }
+
+    /// Whatever bears the new name makes way, a folder too.
+    ///
+    /// # Errors
+    /// If there is no such file.
+    pub(crate) fn rename(&self, name: &OsStr, to: &OsStr) -> io::Result<()> {
+        let rename = || rustix::fs::renameat(&self.fd, name, &self.fd, to);
+        match rename() {
+            Err(Errno::ISDIR) => {
+                self.put_aside(to)?;
+                Ok(rename()?)
+            }
+            done => Ok(done?),
+        }
+    }
+
+    /// Of whatever bears the name, of a link itself.
+    ///
+    /// # Errors
+    /// If nothing does.
+    pub(crate) fn metadata(&self, name: &OsStr) -> io::Result<Metadata> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty())?;
+        File::from(fd).metadata()
+    }
+
+    /// # Errors
+    /// If there is no such file, or it is a folder.
+    pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())?)
+    }
+
+    /// # Errors
+    /// [`Refused`] if there are too many, or if it cannot be read.
+    pub(crate) fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in Dir::new(self.readable()?)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            if names.len() == MOST_NAMES {
+                return Err(refused(Refused::Crowded {
+                    path: self.path.clone(),
+                }));
+            }
+            names.push(name.to_owned());
+        }
+        Ok(names)
+    }
+
+    /// After this its names survive a loss of power.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        File::from(self.readable()?).sync_all()
+    }
+
+    /// What is open only as a place can be neither listed nor synced.
+    fn readable(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.fd, ".", flags, Mode::empty())?)
+    }
+
+    /// A folder cannot be replaced, and may be full of anything: it goes with the task's folder.
+    fn put_aside(&self, name: &OsStr) -> io::Result<()> {
+        let aside = format!(".aside-{:016x}", clock::random());
+        Ok(rustix::fs::renameat(&self.fd, name, &self.fd, aside)?)
+    }
+
+    fn open_as(&self, name: &OsStr, flags: OFlags, mode: u32) -> io::Result<File> {
+        assert!(
+            Path::new(name).file_name() == Some(name),
+            "{} is a name and no path",
+            name.display()
+        );
+        let always = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let no_file = |found| {
+            refused(Refused::NoFile {
+                name: name.to_owned(),
+                found,
+            })
+        };
+        match rustix::fs::openat(&self.fd, name, flags | always, Mode::from_raw_mode(mode)) {
+            Ok(fd) => {
+                let file = File::from(fd);
+                let kind = file.metadata()?.file_type();
+                if kind.is_file() {
+                    Ok(file)
+                } else {
+                    Err(no_file(in_words(kind)))
+                }
+            }
+            Err(Errno::LOOP) => Err(no_file("a link")),
+            Err(Errno::ISDIR) => Err(no_file("a folder")),
+            // Nobody reads a FIFO, nobody can open a socket so, and there is no device.
+            Err(Errno::NXIO) => Err(no_file("a FIFO, a socket or a device")),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The folder and the name in it.
+///
+/// # Errors
+/// If it is no path of a file.
+pub(crate) fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
+    path.parent()
+        .zip(path.file_name())
+        .ok_or_else(|| io::ErrorKind::InvalidFilename.into())
+}
+
+fn in_words(kind: FileType) -> &'static str {
+    if kind.is_dir() {
+        "a folder"
+    } else if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+fn refused(refused: Refused) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
+
+    const SECRET: &str = "only ours";
+    const FEW: u64 = 100;
+
+    fn name(name: &str) -> &OsStr {
+        OsStr::new(name)
+    }
+
+    /// What a task may put in a file's place, and what that is called.
+    const OBSTACLES: [(&str, &str); 5] = [
+        ("link", "a link"),
+        ("dangling", "a link"),
+        ("pipe", "a FIFO"),
+        ("folder", "a folder"),
+        ("socket", "socket"),
+    ];
+
+    fn put(obstacle: &str, file: &Path, place: &Path) {
+        match obstacle {
+            "link" => symlink(place.join("secret"), file).expect("linked"),
+            "dangling" => symlink(place.join("nothing"), file).expect("linked"),
+            "pipe" => rustix::fs::mkfifoat(CWD, file, Mode::RWXU).expect("made"),
+            "folder" => fs::create_dir_all(file.join("full")).expect("made"),
+            _ => drop(UnixListener::bind(file).expect("bound")),
+        }
+    }
+
+    /// Each on a task's folder of its own.
+    fn each_obstacle(act: impl Fn(&'static str, &Folder, &Path)) {
+        for (obstacle, what) in OBSTACLES {
+            let place = tempfile::tempdir().expect("a folder");
+            let own = place.path().join("task");
+            fs::create_dir(&own).expect("made");
+            fs::write(place.path().join("secret"), SECRET).expect("written");
+            put(obstacle, &own.join("x"), place.path());
+            act(what, &Folder::itself(&own).expect("there"), &own);
+            let secret = fs::read_to_string(place.path().join("secret"));
+            assert_eq!(secret.expect("there"), SECRET, "behind {what}");
+            assert!(!place.path().join("nothing").exists(), "behind {what}");
+        }
+    }
+
+    #[test]
+    fn nothing_but_a_regular_file_is_opened_and_nothing_waits() {
+        each_obstacle(|what, folder, _| {
+            for result in [
+                folder.open(name("x")).map(drop),
+                folder.read(name("x"), FEW).map(drop),
+                folder.append(name("x")).map(drop),
+                folder.hold(name("x"), true).map(drop),
+                folder.hold(name("x"), false).map(drop),
+            ] {
+                let error = result.expect_err(what);
+                assert!(is_refusal(&error), "{what}: {error:?}");
+                let text = error.to_string();
+                assert!(
+                    text.contains("x is ") && text.contains("regular file"),
+                    "{text}"
+                );
+                assert!(text.contains(what), "{what}: {text}");
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_written_anew_takes_the_place_of_whatever_is_there() {
+        each_obstacle(|what, folder, _| {
+            folder.replace(name("x"), b"new", true).expect(what);
+            assert_eq!(folder.read(name("x"), FEW).expect(what), b"new");
+        });
+        each_obstacle(|what, folder, own| {
+            let mut file = folder.create(name("x"), PRIVATE).expect(what);
+            file.write_all(b"new").expect(what);
+            assert_eq!(folder.read(name("x"), FEW).expect(what), b"new");
+            let mode = fs::metadata(own.join("x")).expect(what).permissions();
+            assert_eq!(mode.mode() & 0o777, 0o600);
+        });
+        each_obstacle(|what, folder, _| {
+            drop(folder.append(name("y")).expect(what));
+            folder.rename(name("y"), name("x")).expect(what);
+            assert!(folder.metadata(name("x")).expect(what).is_file());
+        });
+    }
+
+    #[test]
+    fn a_temporary_file_that_was_not_kept_is_removed() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = Folder::itself(place.path()).expect("there");
+        folder.replace(name("x"), b"old", false).expect("written");
+        assert_eq!(folder.names().expect("listed"), ["x"]);
+        assert!(
+            folder
+                .replace(name("too-long".repeat(40).as_str()), b"", false)
+                .is_err()
+        );
+        assert_eq!(folder.names().expect("listed"), ["x"]);
+    }
+
+    #[test]
+    fn a_tasks_folder_that_is_a_link_is_not_opened() {
+        let place = tempfile::tempdir().expect("a folder");
+        let (real, link) = (place.path().join("real"), place.path().join("link"));
+        fs::create_dir(&real).expect("made");
+        symlink(&real, &link).expect("linked");
+        assert!(is_refusal(&Folder::itself(&link).expect_err("a link")));
+        let inside = Folder::itself(&link.join("none")).expect_err("not there");
+        assert_eq!(inside.kind(), io::ErrorKind::NotFound);
+        assert!(Folder::at(&link).is_ok(), "the administrator's");
+        let folder = Folder::itself(&real).expect("there");
+        fs::rename(&real, place.path().join("elsewhere")).expect("renamed");
+        drop(folder.append(name("x")).expect("it is the one that it was"));
+        assert!(place.path().join("elsewhere/x").exists());
+    }
+
+    #[test]
+    fn what_is_read_whole_has_a_bound() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = Folder::itself(place.path()).expect("there");
+        let file = folder.append(name("x")).expect("made");
+        file.set_len(FEW).expect("sparse");
+        assert_eq!(folder.read(name("x"), FEW).expect("read").len(), 100);
+        file.set_len(1 << 42).expect("sparse");
+        let error = folder.read(name("x"), FEW).expect_err("too long");
+        assert_eq!(error.to_string(), "x has more than 100 bytes");
+    }
+}

@@ -1,0 +1,135 @@
+//! A program may write its task's folder as the executor's own user. Whatever it puts there in a file's place, the executor reads nothing
+//! else for it, writes nowhere else, and goes on with the other tasks of the node.
+
+use crate::command::told;
+use crate::scheduler::Wanted;
+use crate::site::Site;
+use muster_model::assignment::TaskReport;
+use muster_model::task::Outcome;
+use std::fs;
+use std::path::PathBuf;
+
+const SECRET: &str = "what only the executor may read, such as its service account's token\n";
+/// All that executor or shim open in a task's folder.
+const FILES: &str = "log log.00000000000000000000 events.jsonl exit.json shim.json shim.lock shim.err standing peers.json shipped.json driver.json stopping.json token environment.json pod.json task.json";
+/// What a task does once it has done its worst.
+const WAIT: &str = "\ntouch done\nuntil [ -e go-on ]; do sleep 0.02; done\nexit 4\n";
+
+fn secret(site: &Site) -> PathBuf {
+    let path = site.path().join("secret");
+    fs::write(&path, SECRET).expect("our own folder");
+    path
+}
+
+/// Runs a task that does this, and another beside it from its beginning to its end; the first one's end is told as well.
+fn beside_a_neighbour(site: &Site, script: &str) -> Wanted {
+    let begin = "echo up\nuntil [ -e begin ]; do sleep 0.02; done\n";
+    let hostile = site.task(0, &format!("{begin}{script}{WAIT}"));
+    site.scheduler.assign(1, std::slice::from_ref(&hostile));
+    site.until_log_has(&hostile, "up");
+    fs::write(site.task_folder(&hostile).join("begin"), "").expect("our own folder");
+    let done = site.task_folder(&hostile).join("done");
+    site.until_it("it has done its worst", || done.exists());
+    let neighbour = site.task(1, "echo not disturbed; exit 3");
+    site.scheduler
+        .assign(2, &[hostile.clone(), neighbour.clone()]);
+    assert_eq!(site.until_gone(&neighbour), Outcome::exited(3));
+    site.until_log_has(&neighbour, "not disturbed");
+    fs::write(site.task_folder(&hostile).join("go-on"), "").expect("our own folder");
+    assert_eq!(site.until_gone(&hostile), Outcome::exited(4));
+    hostile
+}
+
+fn is_noted(site: &Site, task: &Wanted, what: &str) -> bool {
+    told(site, task)
+        .iter()
+        .any(|report| matches!(report, TaskReport::Note { message } if message.contains(what)))
+}
+
+#[test]
+fn a_link_in_place_of_a_tasks_log_ships_nothing_of_what_it_points_to() {
+    let site = Site::started(60_000, &[]);
+    let path = secret(&site);
+    let script = format!("rm log; ln -s '{}' log", path.display());
+    let hostile = beside_a_neighbour(&site, &script);
+    site.until("its owner is told", |heard| {
+        let log = heard.log(hostile.id());
+        assert_eq!(log, "up\n", "the log is the program's output and no more");
+        let lines = heard.events.get(&hostile.id()).into_iter().flatten();
+        lines
+            .map(|(_, line)| line)
+            .any(|line| line.contains("log is a link"))
+    });
+    site.finish();
+}
+
+#[test]
+fn links_in_place_of_all_files_lead_the_executor_nowhere() {
+    let mut site = Site::started(60_000, &[]);
+    let path = secret(&site);
+    let script = format!(
+        r#"
+daemon=$(cut -d ' ' -f 4 "/proc/$PPID/stat")
+for file in {FILES}; do
+    rm -f "$file"; ln -s '{secret}' "$file"
+    for pid in $daemon $PPID; do ln -s '{secret}' ".$file.tmp-$pid"; done
+done"#,
+        secret = path.display()
+    );
+    let hostile = beside_a_neighbour(&site, &script);
+    assert_eq!(fs::read_to_string(&path).expect("there"), SECRET);
+    site.scheduler.assign(3, &[]);
+    site.kill();
+    site.start();
+    site.until("the next daemon is there", |heard| heard.hellos.len() >= 2);
+    let last = site.task(2, "echo later");
+    site.scheduler.assign(4, std::slice::from_ref(&last));
+    site.until_gone(&last);
+    let heard = format!("{:?}", site.scheduler.heard());
+    assert!(!heard.contains("service account"), "{heard}");
+    assert!(
+        !site.scheduler.heard().log(hostile.id()).contains("service"),
+        "nothing is shipped of it"
+    );
+    assert_eq!(fs::read_to_string(&path).expect("there"), SECRET);
+    site.finish();
+}
+
+#[test]
+fn pipes_in_place_of_files_hold_up_nobody() {
+    let mut site = Site::started(60_000, &[]);
+    let script = format!("for file in {FILES}; do rm -f \"$file\"; mkfifo \"$file\"; done");
+    let hostile = beside_a_neighbour(&site, &script);
+    site.scheduler.assign(3, &[]);
+    site.kill();
+    site.start();
+    site.until("the next daemon is there", |heard| heard.hellos.len() >= 2);
+    let last = site.task(2, "exit 5");
+    site.scheduler.assign(4, std::slice::from_ref(&last));
+    assert_eq!(site.until_gone(&last), Outcome::exited(5));
+    assert!(site.scheduler.heard().log(hostile.id()).starts_with("up\n"));
+    site.finish();
+}
+
+#[test]
+fn folders_in_place_of_files_hide_no_end() {
+    let site = Site::started(60_000, &[]);
+    let script = format!("for file in {FILES}; do rm -f \"$file\"; mkdir -p \"$file/full\"; done");
+    beside_a_neighbour(&site, &script);
+    site.finish();
+}
+
+/// Sparse, so that it takes no room: read whole, or to the end of its first line, it would take memory and minutes.
+#[test]
+fn files_without_end_hold_up_nobody_and_hide_no_end() {
+    let site = Site::started(60_000, &[]);
+    let script = "for file in events.jsonl standing stopping.json shipped.json token; do truncate -s 4T \"$file\"; done
+truncate -s 4T false-end; mv false-end exit.json
+truncate -s 1 log.18446744073709551615
+echo '{\"kind\":\"note\",\"message\":\"x\"}' >> events.jsonl";
+    let hostile = beside_a_neighbour(&site, script);
+    site.until_it("its owner is told", || {
+        is_noted(&site, &hostile, "without an end")
+    });
+    site.finish();
+}
