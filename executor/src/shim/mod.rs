@@ -183,14 +183,15 @@ pub fn is_locked(folder: &TaskFolder) -> Result<bool, ExecutorError> {
 }
 
 /// Writes the end of a task that never began, under the folder's lock, so that no shim begins it any more. `false`, and nothing is
-/// written, if a shim has the folder or has had it, or has had it.
+/// written, if a shim has the folder or has had it, or if there is an end. Whoever asks at each look wakes the node's loop but once.
 ///
 /// # Errors
 /// If the folder cannot be written.
 pub fn forestall(folder: &TaskFolder, outcome: &Outcome) -> Result<bool, ExecutorError> {
     let (lock, exit) = (folder.lock(), folder.exit());
+    // Not for writing, as above.
     let file = lock
-        .hold(true)
+        .hold(false)
         .map_err(ExecutorError::write(lock.path()))?;
     if file.try_lock().is_err() || folder.shim().is_there() || exit.is_there() {
         return Ok(false);

@@ -615,4 +615,57 @@ mod tests {
             "asked for until it is known: {wishes:?}"
         );
     }
+
+    /// Its pod was deleted by somebody and is still there: what is done at each look must not be heard as something to look at.
+    #[test]
+    fn a_deleted_pod_that_stays_wakes_nobody() {
+        let place = tempfile::tempdir().expect("a folder");
+        let mut ledger = Ledger::open(place.path()).expect("our own folder");
+        let mut pods = pods(0);
+        let id = refused(&pods, &mut ledger);
+        let status = json!({ "phase": "Pending", "containerStatuses": [] });
+        let pod = json!({ "metadata": { "name": "x", "deletionTimestamp": "2026-01-01T00:00:00Z" }, "status": status });
+        let pod = serde_json::from_value(pod).expect("a pod");
+        let known = || Known::Present(Box::new(Status::of(&pod)));
+        let (sender, orders) = std::sync::mpsc::channel();
+        let mut watcher = crate::watcher::Watcher::new(sender);
+        watcher.follow(&ledger);
+        let a_while = std::time::Duration::from_millis(60);
+        let look = |pods: &mut Pods, times: usize| {
+            let mut wakes = 0;
+            for _ in 0..times {
+                pods.mirror.lock().learn(id, known());
+                assert_eq!(pods.carrier(&ledger.entries[&id]), Carrier::Holding);
+                if orders.recv_timeout(a_while).is_ok() {
+                    wakes += 1;
+                }
+            }
+            wakes
+        };
+        assert!(look(&mut pods, 1) <= 1, "the end is written once");
+        let _ = orders.recv_timeout(a_while);
+        assert_eq!(look(&mut pods, 10), 0, "and heard of no more");
+    }
+
+    #[test]
+    fn a_pod_whose_shim_has_the_folder_wakes_nobody() {
+        let place = tempfile::tempdir().expect("a folder");
+        let mut ledger = Ledger::open(place.path()).expect("our own folder");
+        let mut hasty = pods(0);
+        let id = refused(&hasty, &mut ledger);
+        let entry = &ledger.entries[&id];
+        let shim = entry.folder.lock().hold(true).expect("our own folder");
+        shim.try_lock().expect("it is free");
+        let (sender, orders) = std::sync::mpsc::channel();
+        let mut watcher = crate::watcher::Watcher::new(sender);
+        watcher.follow(&ledger);
+        for _ in 0..5 {
+            assert_eq!(hasty.carrier(entry), Carrier::Holding);
+        }
+        let a_while = std::time::Duration::from_millis(60);
+        assert!(
+            orders.recv_timeout(a_while).is_err(),
+            "nothing has happened"
+        );
+    }
 }
