@@ -8,6 +8,7 @@ use crate::folder::TaskFolder;
 use crate::meter::Watched;
 use crate::opener::{Folder, is_refusal};
 use crate::reconcile::{Seen, SeenLife, SeenTask};
+use crate::removal::{remove_aside, remove_folder};
 use crate::runtime::Carrier;
 use crate::said::Said;
 use crate::shim::{self, ShimRecord};
@@ -23,6 +24,9 @@ use std::path::{Path, PathBuf};
 
 /// The reason of an eviction from a node where no pod could be made for the task.
 pub const NOT_MADE: &str = "NotMade";
+/// How the names of folders begin that are being made, and that are being removed.
+const HALF: &str = ".tmp-";
+const GONE: &str = ".tmp-gone-";
 /// Of what a shim complained of, in characters.
 const TOLD_OF_SHIM: usize = 2_000;
 
@@ -85,14 +89,20 @@ impl Ledger {
             generation,
             entries: BTreeMap::new(),
         };
+        let mut gone = Vec::new();
         for found in fs::read_dir(&tasks).map_err(ExecutorError::read(&tasks))? {
             let path = found.map_err(ExecutorError::read(&tasks))?.path();
             let name = path
                 .file_name()
                 .and_then(|name| name.to_str())
                 .unwrap_or_default();
-            if name.starts_with(".tmp-") {
-                let _ = fs::remove_dir_all(&path);
+            if name.starts_with(GONE) {
+                gone.push(path);
+                continue;
+            }
+            if name.starts_with(HALF) {
+                // Before a task of this name is made again.
+                let _ = remove_folder(&path);
                 continue;
             }
             match name
@@ -108,6 +118,7 @@ impl Ledger {
                 }
             }
         }
+        remove_aside(gone);
         Ok(ledger)
     }
 
@@ -205,22 +216,31 @@ impl Ledger {
             .filter_map(|(id, entry)| Some((entry.shipped.forgotten_at_unix_ms?, *id)))
             .collect();
         forgotten.sort_unstable();
-        let mut total = 0_u64;
+        let (mut total, mut removed) = (0_u64, Vec::new());
         for (place, (_, id)) in forgotten.iter().rev().enumerate() {
             let folder = self.entries[id].folder.clone();
             total = folder_bytes(folder.path()).saturating_add(total);
             if place < keep && total <= bytes {
                 continue;
             }
-            match fs::remove_dir_all(folder.path()) {
+            match self.put_away(folder.path(), *id) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     tracing::warn!(task.id = %id, %error, "cannot remove the folder of an ended task");
                 }
-                Ok(()) | Err(_) => {
+                done => {
+                    removed.extend(done);
                     self.entries.remove(id);
                 }
             }
         }
+        remove_aside(removed);
+    }
+
+    /// Out of the way; what is in it may be so much that removing it takes long.
+    fn put_away(&self, folder: &Path, id: TaskId) -> io::Result<PathBuf> {
+        let away = self.data.join("tasks").join(format!("{GONE}{id}"));
+        fs::rename(folder, &away)?;
+        Ok(away)
     }
 }
 
@@ -415,7 +435,7 @@ fn create(
     launch: &TaskLaunch,
     peers: &Peers,
 ) -> Result<(), ExecutorError> {
-    let temporary = tasks.join(format!(".tmp-{}", launch.task_id));
+    let temporary = tasks.join(format!("{HALF}{}", launch.task_id));
     let inside = TaskFolder::at(&temporary);
     fs::create_dir_all(&temporary).map_err(ExecutorError::write(&temporary))?;
     let (task, peers_file) = (inside.task(), inside.peers());
@@ -569,5 +589,37 @@ mod tests {
         assert!(message.contains("exit.json is a link"), "{message}");
         entry.refresh(Carrier::Gone(None));
         assert!(entry.is_ended() && entry.folder.exit().is_there());
+    }
+
+    /// By another daemon if this one ends before.
+    #[test]
+    fn folders_of_forgotten_tasks_are_removed_aside() {
+        let place = tempfile::tempdir().expect("a folder");
+        let tasks = place.path().join("tasks");
+        let id = launch().task_id;
+        let mut ledger = Ledger::open(place.path()).expect("our own folder");
+        ledger
+            .prepare(&launch(), &Peers::default())
+            .expect("our own folder");
+        let entry = ledger.entries.get_mut(&id).expect("just made");
+        entry.end(Outcome::NodeLost);
+        entry.shipped.forgotten_at_unix_ms = Some(1);
+        ledger.prune(1, u64::MAX);
+        assert!(ledger.entries.contains_key(&id), "one may stay");
+        ledger.prune(0, u64::MAX);
+        assert!(ledger.entries.is_empty() && !tasks.join(id.to_string()).exists());
+        let until_empty = || {
+            while fs::read_dir(&tasks).expect("there").next().is_some() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        };
+        until_empty();
+        for name in [format!("{GONE}{id}"), format!("{HALF}{id}")] {
+            fs::create_dir_all(tasks.join(name).join("full")).expect("made");
+        }
+        let ledger = Ledger::open(place.path()).expect("our own folder");
+        assert!(ledger.entries.is_empty());
+        assert!(!tasks.join(format!("{HALF}{id}")).exists(), "at once");
+        until_empty();
     }
 }

@@ -28,6 +28,7 @@ mod opener;
 mod pace;
 pub mod process;
 pub mod reconcile;
+mod removal;
 pub mod report;
 pub mod runtime;
 mod said;

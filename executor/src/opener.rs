@@ -213,21 +213,58 @@ impl Folder {
     /// # Errors
     /// [`Refused`] if there are too many, or if it cannot be read.
     pub(crate) fn names(&self) -> io::Result<Vec<OsString>> {
+        let names = self.some_names(MOST_NAMES + 1)?;
+        if names.len() > MOST_NAMES {
+            return Err(refused(Refused::Crowded {
+                path: self.path.clone(),
+            }));
+        }
+        Ok(names)
+    }
+
+    /// The first ones.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn some_names(&self, most: usize) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in Dir::new(self.readable()?)? {
             let entry = entry?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name == "." || name == ".." {
-                continue;
+            if name != "." && name != ".." {
+                names.push(name.to_owned());
             }
-            if names.len() == MOST_NAMES {
-                return Err(refused(Refused::Crowded {
-                    path: self.path.clone(),
-                }));
+            if names.len() == most {
+                break;
             }
-            names.push(name.to_owned());
         }
         Ok(names)
+    }
+
+    /// A folder in it, which is no link.
+    ///
+    /// # Errors
+    /// If it is not there, or is none.
+    pub(crate) fn inner(&self, name: &OsStr) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(Self {
+            fd: rustix::fs::openat(&self.fd, name, flags, Mode::empty())?,
+            path: self.path.join(name),
+        })
+    }
+
+    /// # Errors
+    /// If there is none of this name, or the other one is there.
+    pub(crate) fn move_to(&self, name: &OsStr, other: &Self, to: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.fd, name, &other.fd, to)?)
+    }
+
+    /// Of a folder that is empty.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub(crate) fn remove_empty(&self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)?)
     }
 
     /// After this its names survive a loss of power.

@@ -1,0 +1,121 @@
+//! Removes a task's folder with all that its program has left in it, however deep: the standard library holds a folder open for each level and
+//! goes down by recursion, so that a program which makes folders within folders would have the executor run out of descriptors, or of stack, and end.
+
+use crate::clock;
+use crate::opener::{self, Folder};
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+/// Names in memory.
+const AT_A_TIME: usize = 1_000;
+
+/// On a thread of its own: a program may have left millions of files, and who waits for their removal starts and ends no task
+/// meanwhile. What is left when the executor ends is the next one's to remove.
+pub(crate) fn remove_aside(folders: Vec<PathBuf>) {
+    if folders.is_empty() {
+        return;
+    }
+    let removing = thread::Builder::new().name("removal".to_owned());
+    let remove = move || {
+        for folder in &folders {
+            if let Err(error) = remove_folder(folder) {
+                tracing::warn!(folder = %folder.display(), %error, "the folder of an ended task is not removed");
+            }
+        }
+    };
+    if let Err(error) = removing.spawn(remove) {
+        tracing::warn!(%error, "folders of ended tasks are left until the next start");
+    }
+}
+
+/// Whatever is a folder within a folder comes up to the top and is emptied there in its turn. No link is followed.
+///
+/// # Errors
+/// If something cannot be removed; what was before it is gone.
+pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
+    let (above, name) = opener::split(path)?;
+    let above = Folder::at(above)?;
+    if is_gone(&above, name)? {
+        return Ok(());
+    }
+    let top = Folder::itself(path)?;
+    loop {
+        let names = top.some_names(AT_A_TIME)?;
+        if names.is_empty() {
+            return above.remove_empty(name);
+        }
+        for name in names {
+            if !is_gone(&top, &name)? {
+                empty(&top, &top.inner(&name)?)?;
+                top.remove_empty(&name)?;
+            }
+        }
+    }
+}
+
+fn empty(top: &Folder, folder: &Folder) -> io::Result<()> {
+    loop {
+        let names = folder.some_names(AT_A_TIME)?;
+        if names.is_empty() {
+            return Ok(());
+        }
+        for name in names {
+            if !is_gone(folder, &name)? {
+                let up = format!(".up-{:016x}", clock::random());
+                folder.move_to(&name, top, up.as_ref())?;
+            }
+        }
+    }
+}
+
+/// `false`: it is a folder.
+fn is_gone(folder: &Folder, name: &OsStr) -> io::Result<bool> {
+    match folder.remove(name) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, Mode, OFlags};
+    use std::fs;
+
+    /// As a program makes them: each from within the one before, as no path is so long.
+    fn nest(place: &Path, levels: usize) {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let mut at = rustix::fs::openat(CWD, place, flags, Mode::empty()).expect("there");
+        for _ in 0..levels {
+            rustix::fs::mkdirat(&at, "in", Mode::RWXU).expect("made");
+            at = rustix::fs::openat(&at, "in", flags, Mode::empty()).expect("made");
+        }
+    }
+
+    #[test]
+    fn folders_within_folders_are_removed_however_many_and_nothing_beyond_links() {
+        let place = tempfile::tempdir().expect("a folder");
+        let task = place.path().join("task");
+        let other = place.path().join("other");
+        fs::create_dir_all(task.join("work/a")).expect("made");
+        fs::create_dir(&other).expect("made");
+        fs::write(other.join("kept"), "").expect("written");
+        fs::write(task.join("work/a/file"), "").expect("written");
+        std::os::unix::fs::symlink(&other, task.join("work/a/link")).expect("linked");
+        std::os::unix::fs::symlink(&other, task.join("link")).expect("linked");
+        for number in 0..2_500 {
+            fs::write(task.join(format!("work/{number}")), "").expect("written");
+        }
+        nest(&task, 20_000);
+        remove_folder(&task).expect("removed");
+        assert!(!task.exists() && other.join("kept").exists());
+        let missing = remove_folder(&task).expect_err("it is gone");
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        std::os::unix::fs::symlink(&other, &task).expect("linked");
+        remove_folder(&task).expect("the link alone");
+        assert!(other.join("kept").exists() && task.symlink_metadata().is_err());
+    }
+}
