@@ -23,6 +23,27 @@ use tokio::net::TcpListener;
 /// What tasks are, as the label `kind` has them.
 const KINDS: [&str; 3] = ["worker", "ps_shard", "command"];
 
+/// What has woken the node's loop, as the label `woken_by` has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WokenBy {
+    /// A task's folder or its pod.
+    Task,
+    Scheduler,
+    Time,
+}
+
+impl WokenBy {
+    const ALL: [Self; 3] = [Self::Task, Self::Scheduler, Self::Time];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Task => "task",
+            Self::Scheduler => "scheduler",
+            Self::Time => "time",
+        }
+    }
+}
+
 /// Shared by the node's loop and the session, which tell, and by whoever shows it.
 #[derive(Debug, Clone)]
 pub struct Metrics {
@@ -36,6 +57,8 @@ pub struct Metrics {
     ends: IntCounterVec,
     connected: IntGauge,
     sessions: IntCounter,
+    /// By what has woken the loop for them.
+    looks: IntCounterVec,
     state: Arc<Mutex<State>>,
 }
 
@@ -62,6 +85,9 @@ impl Metrics {
             // A series is there before its first task.
             metrics.tasks.with_label_values(&[kind]).set(0);
             metrics.launches.with_label_values(&[kind]).reset();
+        }
+        for woken_by in WokenBy::ALL {
+            metrics.looks.with_label_values(&[woken_by.label()]).reset();
         }
         metrics
     }
@@ -100,6 +126,12 @@ impl Metrics {
             sessions: register_int_counter_with_registry!(
                 "muster_executor_sessions_total",
                 "Sessions that have begun: each but the first is one that was made anew.",
+                all
+            )?,
+            looks: register_int_counter_vec_with_registry!(
+                "muster_executor_looks_total",
+                "Looks of the node's loop at all its tasks, by what has woken it.",
+                &["woken_by"],
                 all
             )?,
             all,
@@ -155,6 +187,10 @@ impl Metrics {
             }
         }
         state.ended.retain(|id| ledger.entries.contains_key(id));
+    }
+
+    pub(crate) fn woken(&self, by: WokenBy) {
+        self.looks.with_label_values(&[by.label()]).inc();
     }
 
     /// A session has begun, or another.

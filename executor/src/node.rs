@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::launch::Launcher;
 use crate::ledger::{Entry, Ledger, Life};
 use crate::meter::Meter;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, WokenBy};
 use crate::pace::{LONGEST_MS, Pace, SOON_MS};
 use crate::reconcile::{Desired, DesiredTask, Step, steps};
 use crate::report::Outbox;
@@ -39,6 +39,19 @@ pub enum Order {
     Look,
     /// A task has said more, which goes with the next report.
     Grown,
+}
+
+impl Order {
+    fn from(&self) -> WokenBy {
+        match self {
+            Self::Look | Self::Grown => WokenBy::Task,
+            Self::Connected(_)
+            | Self::Disconnected
+            | Self::Assigned(_)
+            | Self::Acknowledged(_)
+            | Self::Leave { .. } => WokenBy::Scheduler,
+        }
+    }
 }
 
 /// An assignment, decoded.
@@ -119,17 +132,23 @@ impl Node {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
+            let mut woken_by = None;
             while let Some(next) = order {
                 if matches!(next, Order::Leave { stop_tasks: false }) {
                     return;
                 }
+                let from = next.from();
                 self.take(next);
+                if self.pace.left(clock::boottime_ms()).is_zero() {
+                    woken_by = woken_by.or(Some(from));
+                }
                 order = orders.try_recv().ok();
             }
             let now_ms = clock::boottime_ms();
             if !self.pace.left(now_ms).is_zero() {
                 continue;
             }
+            self.metrics.woken(woken_by.unwrap_or(WokenBy::Time));
             self.pace.looked(now_ms, self.longest_ms());
             self.look();
             self.act();

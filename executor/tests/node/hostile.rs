@@ -1,11 +1,12 @@
 //! A program may write its task's folder as the executor's own user. Whatever it puts there in a file's place, the executor reads nothing
 //! else for it, writes nowhere else, and goes on with the other tasks of the node.
 
-use crate::command::told;
+use crate::command::{introduce, told};
 use crate::scheduler::Wanted;
 use crate::site::Site;
 use muster_model::assignment::TaskReport;
 use muster_model::task::Outcome;
+use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
 
@@ -131,5 +132,20 @@ echo '{\"kind\":\"note\",\"message\":\"x\"}' >> events.jsonl";
     site.until_it("its owner is told", || {
         is_noted(&site, &hostile, "without an end")
     });
+    site.finish();
+}
+
+/// The shim looks there for turns: one that waited would neither stop the program nor keep its lease.
+#[test]
+fn a_pipe_in_place_of_a_programs_peers_keeps_nobody_from_stopping_it() {
+    let site = Site::started(60_000, &[]);
+    let script = "rm ../peers.json; mkfifo ../peers.json; echo ready; exec sleep 600";
+    let program = site.command(0, json!({ "argv": ["sh", "-c", script] }));
+    let mut tasks = [program];
+    site.scheduler.assign(1, &tasks);
+    introduce(&site, &mut tasks);
+    site.until_log_has(&tasks[0], "ready");
+    site.scheduler.assign(3, &[tasks[0].stopped()]);
+    assert_eq!(site.until_gone(&tasks[0]), Outcome::stopped());
     site.finish();
 }

@@ -15,3 +15,4 @@ mod scheduler;
 mod session;
 mod shipping;
 mod site;
+mod wakes;

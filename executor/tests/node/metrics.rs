@@ -9,13 +9,13 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 const WAITING: &str = "trap 'exit 0' TERM; while :; do sleep 0.02; done";
 
 /// Where nobody listens at the moment.
-fn free_port() -> SocketAddr {
+pub fn free_port() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("bound")
 }
 
 /// Every series with its value.
-fn scraped(at: SocketAddr) -> BTreeMap<String, f64> {
+pub fn scraped(at: SocketAddr) -> BTreeMap<String, f64> {
     let mut connection = TcpStream::connect(at).expect("it listens");
     let request = "GET /metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n";
     connection.write_all(request.as_bytes()).expect("asked");
