@@ -4177,8 +4177,9 @@ export interface components {
              */
             config_maps: string[];
             /**
-             * @description Images that its jobs may name, each as it is or by what it begins with up to a `/`, `:` or `@` (`registry.example.com/vision/*`; after `:`
-             *     and `@`, any tag or digest of one image). Any image when empty, as with `*` alone; that there is to be none, no list says. At most 256.
+             * @description Images that its jobs may name, each as it is or by what it begins with: up to a `/` (`registry.example.com/vision/*`), up to a `:` or `@` (any
+             *     tag or digest of one image), or within a folder (`registry.example.com/vision/trainer-*`, and no folder below). Any image when empty, as with `*` alone;
+             *     that there is to be none, no list says. At most 256.
              * @default []
              */
             images: string[];
