@@ -4177,7 +4177,7 @@ export interface components {
              */
             config_maps: string[];
             /**
-             * @description Images that its jobs may name, each as it is or by what it begins with: up to a `/` (`registry.example.com/vision/*`), up to a `:` or `@` (any
+             * @description Images that its jobs may name, each as it is or by what it begins with, up to a `/` (`registry.example.com/vision/*`), up to a `:` or `@` (any
              *     tag or digest of one image), or within a folder (`registry.example.com/vision/trainer-*`, and no folder below). Any image when empty, as with `*` alone;
              *     that there is to be none, no list says. At most 256.
              * @default []

@@ -18,7 +18,7 @@ pub struct TenantPods {
     /// next start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account: Option<String>,
-    /// Images that its jobs may name, each as it is or by what it begins with: up to a `/` (`registry.example.com/vision/*`), up to a `:` or `@` (any
+    /// Images that its jobs may name, each as it is or by what it begins with, up to a `/` (`registry.example.com/vision/*`), up to a `:` or `@` (any
     /// tag or digest of one image), or within a folder (`registry.example.com/vision/trainer-*`, and no folder below). Any image when empty, as with `*` alone;
     /// that there is to be none, no list says. At most 256.
     #[serde(skip_serializing_if = "Vec::is_empty")]
