@@ -505,12 +505,12 @@ fn folder_bytes(folder: &Path) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::process::ProcessId;
     use serde_json::json;
 
-    fn launch() -> TaskLaunch {
+    pub(crate) fn launch() -> TaskLaunch {
         let id = "00000000-0000-7000-8000-000000000001";
         serde_json::from_value(json!({
             "task_id": id, "job_id": id, "tenant_id": id, "revision": 1, "role": { "kind": "worker", "rank": 0 },
@@ -521,15 +521,20 @@ mod tests {
         .expect("a launch")
     }
 
+    fn with_task(place: &Path) -> Ledger {
+        let mut ledger = Ledger::open(place).expect("our own folder");
+        ledger
+            .prepare(&launch(), &Peers::default())
+            .expect("our own folder");
+        ledger
+    }
+
     /// What is acknowledged lies where the task may write too.
     #[test]
     fn a_task_that_runs_cannot_have_itself_forgotten() {
         let place = tempfile::tempdir().expect("a folder");
         let id = launch().task_id;
-        let mut ledger = Ledger::open(place.path()).expect("our own folder");
-        ledger
-            .prepare(&launch(), &Peers::default())
-            .expect("our own folder");
+        let ledger = with_task(place.path());
         let folder = ledger.entries[&id].folder.clone();
         let own = ProcessId {
             pid: 1,
@@ -571,10 +576,7 @@ mod tests {
     fn an_end_that_cannot_be_read_is_told_once_to_the_tasks_owner() {
         let place = tempfile::tempdir().expect("a folder");
         let id = launch().task_id;
-        let mut ledger = Ledger::open(place.path()).expect("our own folder");
-        ledger
-            .prepare(&launch(), &Peers::default())
-            .expect("our own folder");
+        let mut ledger = with_task(place.path());
         let entry = ledger.entries.get_mut(&id).expect("just made");
         entry.life = Life::Starting;
         std::os::unix::fs::symlink("task.json", entry.folder.exit().path()).expect("linked");
@@ -597,10 +599,7 @@ mod tests {
         let place = tempfile::tempdir().expect("a folder");
         let tasks = place.path().join("tasks");
         let id = launch().task_id;
-        let mut ledger = Ledger::open(place.path()).expect("our own folder");
-        ledger
-            .prepare(&launch(), &Peers::default())
-            .expect("our own folder");
+        let mut ledger = with_task(place.path());
         let entry = ledger.entries.get_mut(&id).expect("just made");
         entry.end(Outcome::NodeLost);
         entry.shipped.forgotten_at_unix_ms = Some(1);

@@ -20,7 +20,7 @@ use muster_model::study::TrialPhase;
 use muster_model::wait::{Wait, Waiting};
 use sqlx::PgConnection;
 use sqlx::types::Json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -509,21 +509,6 @@ fn submitted(new: &NewJob, now: OffsetDateTime) -> (Job, Event) {
         name: new.spec.name.clone(),
     };
     (job, event)
-}
-
-/// A task by which each of these grows is up: its nodes refuse it no more.
-pub(crate) async fn has_grown(
-    conn: &mut PgConnection,
-    jobs: &BTreeSet<JobId>,
-) -> Result<(), StoreError> {
-    if jobs.is_empty() {
-        return Ok(());
-    }
-    let ids: Vec<Uuid> = jobs.iter().map(|id| id.0).collect();
-    sqlx::query!("update job set put_off = 0 where id = any($1)", &ids)
-        .execute(conn)
-        .await?;
-    Ok(())
 }
 
 /// What a waiting job is told until a round has looked at it.

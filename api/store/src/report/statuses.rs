@@ -3,7 +3,6 @@
 use super::{Known, NodeReport, Sum};
 use crate::error::StoreError;
 use crate::fault::{self, Charge};
-use crate::job;
 use crate::packing;
 use crate::task;
 use muster_model::assignment::Observed;
@@ -13,6 +12,7 @@ use muster_model::task::{Outcome, Task, TaskEvent, TaskState};
 use sqlx::PgConnection;
 use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 pub(super) async fn statuses(
     conn: &mut PgConnection,
@@ -72,10 +72,22 @@ pub(super) async fn statuses(
             && known.is_current(task.revision)
     });
     let grown: BTreeSet<JobId> = joined.map(|task| task.job_id).collect();
-    job::has_grown(conn, &grown).await?;
+    has_grown(conn, &grown).await?;
     let released = done.changed.iter().filter(|task| task.state.is_released());
     sum.touched.extend(released.map(|task| task.node_id));
     sum.events.extend(done.events);
+    Ok(())
+}
+
+/// A task by which each of these grows is up: its nodes refuse it no more.
+async fn has_grown(conn: &mut PgConnection, jobs: &BTreeSet<JobId>) -> Result<(), StoreError> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = jobs.iter().map(|id| id.0).collect();
+    sqlx::query!("update job set put_off = 0 where id = any($1)", &ids)
+        .execute(conn)
+        .await?;
     Ok(())
 }
 

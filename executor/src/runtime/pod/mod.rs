@@ -442,23 +442,13 @@ fn is_held(entry: &Entry) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::tests::launch;
     use crate::process::ProcessId;
     use crate::shim::ShimRecord;
-    use muster_model::assignment::{Peers, TaskLaunch};
+    use muster_model::assignment::Peers;
     use serde_json::json;
 
     const TEMPLATE: &str = "spec: { containers: [{ name: task, image: b }] }";
-
-    fn launch() -> TaskLaunch {
-        let id = "00000000-0000-7000-8000-000000000001";
-        serde_json::from_value(json!({
-            "task_id": id, "job_id": id, "tenant_id": id, "revision": 1, "role": { "kind": "worker", "rank": 0 },
-            "workers": 1, "ps_shards": 0, "gpus": [0], "cpu_milli": 0, "memory_bytes": 0, "secret": "00",
-            "spec": { "version": "muster/v1", "name": "x", "command": { "argv": ["true"] } },
-            "resume_step": null, "trained_s": 0.0, "grace_ms": 1_000,
-        }))
-        .expect("a launch")
-    }
 
     fn pods(start_ms: u64) -> Pods {
         Pods {
