@@ -11,6 +11,8 @@ use muster_model::task::TaskState;
 use std::collections::BTreeMap;
 
 const QUANTUM_MS: u32 = 1_500;
+/// Several times what a fast machine trains in the slices that come between those of the short jobs.
+const LONG_STEPS: u64 = 2_400;
 
 #[tokio::test]
 async fn a_suspended_job_gives_its_slots_to_others_and_goes_on_where_it_stood() {
@@ -111,7 +113,7 @@ async fn eight_short_jobs_and_a_long_one_share_four_slots_in_turns() {
     let options = Options { nodes: 2, slots: 2 };
     let mut cluster = Cluster::start_slicing(options, QUANTUM_MS).await;
     let long = cluster
-        .submit(&document("long", (4, 4), (1, 1), 600))
+        .submit(&document("long", (4, 4), (1, 1), LONG_STEPS))
         .await
         .id;
     trains(&cluster, long).await;
@@ -144,7 +146,7 @@ async fn eight_short_jobs_and_a_long_one_share_four_slots_in_turns() {
     assert!(turns.len() >= 2, "{turns:?}");
     let alternate = turns.windows(2).all(|pair| pair[0] != pair[1]);
     assert!(alternate && turns[0], "{turns:?}");
-    training_is_continuous(&cluster, long, 600).await;
+    training_is_continuous(&cluster, long, LONG_STEPS).await;
     no_slot_was_held_twice(&cluster, &all).await;
     every_round_replays(&cluster);
     cluster.down();
