@@ -110,6 +110,84 @@ fn scenario() -> impl Strategy<Value = Scenario> {
     })
 }
 
+fn plain_job(
+    name: &str,
+    tenant: usize,
+    priority: i32,
+    submitted_ms: i64,
+    (min, max): (u32, u32),
+) -> SimJob {
+    SimJob {
+        name: name.to_owned(),
+        tenant,
+        priority,
+        submitted_ms,
+        workers: Range { min, max },
+        ps_shards: Range { min: 1, max: 1 },
+        gpus_per_worker: 1,
+        retries: 0,
+        in_place: false,
+        consistency: Consistency::Asp {
+            rate: Rate::Constant,
+        },
+        batch: 64,
+        steps: 4_000,
+        checkpoint_steps: 50,
+        speed: TrueSpeed {
+            parallel_s: 0.08,
+            serial_s: 0.01,
+            exchange_s: 0.002,
+            per_worker_s: 0.0005,
+            useful_workers: 8,
+        },
+    }
+}
+
+/// Who waits long for its quota keeps others waiting as long as that is not used up. The job that uses it up starts in the same round: had
+/// it not counted, it would get what the small one was kept from, be stopped for that one once it ran, and so on for ever.
+#[test]
+fn who_waits_for_its_quota_has_nobody_started_and_stopped_for_ever() {
+    let incident = |at_ms, what| Incident { at_ms, what };
+    let scenario = Scenario {
+        nodes: vec![SimNode {
+            name: "node-0".to_owned(),
+            gpus: 2,
+            rack: None,
+        }],
+        tenants: vec![
+            SimTenant {
+                name: "free".to_owned(),
+                gpu_quota: None,
+            },
+            SimTenant {
+                name: "bound".to_owned(),
+                gpu_quota: Some(2),
+            },
+        ],
+        jobs: vec![
+            plain_job("waits", 1, 0, 10_000, (2, 2)),
+            plain_job("small", 0, -1, 20_000, (1, 1)),
+            plain_job("urgent", 1, 1, 30_000, (1, 3)),
+        ],
+        incidents: vec![
+            incident(1_000, What::Drain { node: 0 }),
+            incident(1_000_000, What::Uncordon { node: 0 }),
+        ],
+        launch_ms: 2_000,
+        across_racks: 1.0,
+        suspend_ms: 100,
+        stop_ms: 1_000,
+        sharing: None,
+        round_ms: 30_000,
+        until_ms: 2 * 3_600_000,
+    };
+    let outcome = simulate(&scenario, &Policy::optimus()).expect("plans obey the rules");
+    for job in &outcome.jobs {
+        let phase = job.state.phase();
+        assert_eq!(phase, JobPhase::Succeeded, "{}", job.name);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -387,17 +387,18 @@ impl<'w, 'a> Choosing<'w, 'a> {
         behind
     }
 
-    /// Whether the tenant's other jobs leave no room for this one's minimum.
+    /// Whether the tenant's other jobs leave no room for this one's minimum, those that start by this decision too: once they run they do, and a
+    /// barrier that is none then would have somebody stopped for those whom it kept waiting before, again and again.
     fn quota_is_short(&self, decision: &Decision, member: usize) -> bool {
         let world = &*self.world;
         let job = &world.problem.jobs[member];
         let Some(quota) = world.problem.tenants[job.tenant as usize].gpu_quota else {
             return false;
         };
-        let of_tenant = (0..world.members.len())
+        let stays = (0..world.members.len()).filter(|&other| self.standing(other).stays());
+        let used: u32 = stays
+            .chain(self.given(decision))
             .filter(|&other| world.problem.jobs[other].tenant == job.tenant)
-            .filter(|&other| self.standing(other).stays());
-        let used: u32 = of_tenant
             .map(|other| gpus_of(decision.holds(&world.problem, other)))
             .sum();
         used.saturating_add(job.min_gpus) > quota
