@@ -89,8 +89,8 @@ story-kubernetes: ## 200 jobs by kubectl while the operator is killed, its conne
 story-scale: ## 200 machines of Kubernetes with 1,600 GPUs that come and go under 200 jobs by kubectl: what it takes, and how soon each change is shown
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && MUSTER_HELM=$$(scripts/ensure-helm) && MUSTER_KUBERNETES=$$(scripts/ensure-kubernetes) && \
-	export MUSTER_POSTGRES_BIN MUSTER_HELM MUSTER_KUBERNETES && cargo build --locked --workspace --bins && \
-	cargo nextest run --locked -p muster-e2e --test kubernetes_scale --run-ignored only --no-capture
+	export MUSTER_POSTGRES_BIN MUSTER_HELM MUSTER_KUBERNETES && cargo build --release --locked --workspace --bins && \
+	cargo nextest run --release --locked --workspace --test kubernetes_scale --run-ignored only --no-capture
 
 story-pods: ARGS ?=
 story-pods: web ## every story with its tasks as pods on a real API server, but those of processes alone (ARGS="postgres an_executor" for some)
