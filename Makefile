@@ -84,7 +84,7 @@ story-kubernetes: ## 200 jobs by kubectl while the operator is killed, its conne
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && MUSTER_HELM=$$(scripts/ensure-helm) && MUSTER_KUBERNETES=$$(scripts/ensure-kubernetes) && \
 	export MUSTER_POSTGRES_BIN MUSTER_HELM MUSTER_KUBERNETES && cargo build --locked --workspace --bins && \
-	cargo nextest run --locked -p muster-e2e --test kubernetes_chaos --run-ignored only --no-capture
+	cargo nextest run --locked --workspace --test kubernetes_chaos --run-ignored only --no-capture
 
 story-scale: ## 200 machines of Kubernetes with 1,600 GPUs that come and go under 200 jobs by kubectl: what it takes, and how soon each change is shown
 	@scripts/ensure-toolchain
