@@ -258,7 +258,7 @@ fn member(side: &str) {
     let mut private: Vec<f32> = pages::zeros(floats);
     let mut own: Vec<f32> = pages::zeros(floats);
     if !matches!(side, Side::Rings(_)) {
-        fabric.share(&arena).expect("the arena is shared");
+        fabric.share(&mut arena).expect("the arena is shared");
     }
     for round in 0..rounds {
         // As a backward pass does: the gradients are written anew by the core that will have to publish them.

@@ -1,8 +1,12 @@
 //! Collectives between threads of one process, each with its own port, over both fabrics.
 
 use muster_engine::collective::{self, Algorithm, Model, all_reduce_arena, pieces};
-use muster_engine::fabric::{Arena, Credentials, Fabric, Member, Options, Port, View};
+use muster_engine::fabric::{
+    Arena, Credentials, Fabric, Flow, How, Member, Options, Piece, Port, Side, Take, View,
+};
 use muster_model::id::{JobId, TaskId};
+use std::ops::Range;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 use uuid::Uuid;
@@ -214,7 +218,7 @@ fn an_arena_is_summed_exactly_range_by_range() {
         for shared_memory in [false, true] {
             on_all(n, shared_memory, |fabric| {
                 let mut arena = Arena::new(LEN).unwrap();
-                fabric.share(&arena).unwrap();
+                fabric.share(&mut arena).unwrap();
                 assert_eq!(fabric.groups().len() == 1, shared_memory || n == 1);
                 for (step, range) in ranges.iter().cycle().take(15).enumerate() {
                     let mine = integers(fabric.rank() + step, LEN);
@@ -274,7 +278,7 @@ fn a_pair_that_cannot_meet_locally_falls_back_to_tcp() {
                 // The higher rank connects: 1, 2 and 3 reach 0, nobody reaches 1 or 2.
                 assert_eq!(fabric.groups(), [vec![0, 1], vec![2], vec![3]]);
                 let mut arena = Arena::new(1_001).unwrap();
-                fabric.share(&arena).unwrap();
+                fabric.share(&mut arena).unwrap();
                 let mine = integers(fabric.rank(), 1_001);
                 arena.gradients_mut().copy_from_slice(&mine);
                 let between = Algorithm::Ring;
@@ -297,7 +301,7 @@ fn a_long_step_is_no_death() {
         };
         on_all_with(3, &options, |fabric| {
             let mut arena = Arena::new(1_001).unwrap();
-            fabric.share(&arena).unwrap();
+            fabric.share(&mut arena).unwrap();
             for round in 0..2 {
                 if (round, fabric.rank()) == (1, 1) {
                     thread::sleep(Duration::from_secs(4));
@@ -312,4 +316,78 @@ fn a_long_step_is_no_death() {
             }
         });
     }
+}
+
+/// Over TCP the peers of a large sum are lent its floats and read them later, so whoever has its sum may write on only once they have.
+#[test]
+fn who_has_the_sum_may_write_at_once() {
+    const LEN: usize = 1_300_003;
+    for algorithm in [Algorithm::Ring, Algorithm::HalvingDoubling] {
+        for n in [2, 3, 4] {
+            let expected = exact_sum(n, LEN);
+            on_all(n, false, |fabric| {
+                let mut arena = Arena::new(LEN).unwrap();
+                for _ in 0..6 {
+                    let mine = integers(fabric.rank(), LEN);
+                    arena.gradients_mut().copy_from_slice(&mine);
+                    all_reduce_arena(fabric, &mut arena, 0..LEN, algorithm).unwrap();
+                    assert!(arena.sums() == expected, "{algorithm}, {n} ranks");
+                    let (_, sums) = arena.sides();
+                    sums.fill(f32::NAN);
+                    arena.gradients_mut().fill(f32::NAN);
+                }
+            });
+        }
+    }
+}
+
+/// A peer that is slow to read gets what was sent, though the sum was broken off and its place is used for something else.
+#[test]
+fn what_was_lent_for_a_broken_sum_stays_as_it_was() {
+    const LEN: usize = 400_001;
+    let options = Options {
+        shared_memory: false,
+        stall: Duration::from_millis(500),
+        ..Options::default()
+    };
+    let (tell, told) = mpsc::channel();
+    let (tell, told) = (Mutex::new(tell), Mutex::new(told));
+    on_all_with(2, &options, |fabric| {
+        let some = |range: Range<usize>| Flow {
+            from: Some(0),
+            takes: vec![Take {
+                range,
+                how: How::Store,
+            }],
+            ..Flow::default()
+        };
+        if fabric.rank() == 0 {
+            let mut arena = Arena::new(LEN).unwrap();
+            arena.gradients_mut().fill(1.0);
+            // The peer sends all of its part, and takes too little of this one's.
+            all_reduce_arena(fabric, &mut arena, 0..LEN, Algorithm::Ring).unwrap_err();
+            let (_, sums) = arena.sides();
+            sums.fill(f32::NAN);
+            tell.lock().unwrap().send(()).unwrap();
+            told.lock().unwrap().recv().unwrap();
+            return;
+        }
+        let (mine, mut got) = (vec![2.0; LEN], vec![0.0; LEN]);
+        let all = Piece {
+            range: 0..LEN,
+            from: Side::Input,
+            after: None,
+        };
+        let part = Flow {
+            to: Some(0),
+            sends: vec![all],
+            ..some(0..LEN / 3)
+        };
+        fabric.mesh().run(&mine, &mut got, &part).unwrap();
+        told.lock().unwrap().recv().unwrap();
+        let rest = some(LEN / 3..LEN);
+        fabric.mesh().run(&[], &mut got, &rest).unwrap();
+        assert!(got.iter().all(|float| [1.0, 3.0].contains(float)));
+        tell.lock().unwrap().send(()).unwrap();
+    });
 }

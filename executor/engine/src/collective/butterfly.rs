@@ -25,6 +25,7 @@ pub(super) fn all_reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), Fa
             }],
             // What is sent is also what is added to.
             in_step: sum.own == Side::Output,
+            lends: false,
         };
         sum.mesh.run(sum.input, sum.output, &flow)?;
         sum.own = Side::Output;

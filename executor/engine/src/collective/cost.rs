@@ -174,6 +174,7 @@ fn measure(mesh: &mut Mesh, members: &[usize]) -> Result<[f64; 2], FabricError> 
                 how: How::Store,
             }],
             in_step: false,
+            lends: false,
         };
         let mut seconds = Vec::with_capacity(rounds);
         for _ in 0..rounds {

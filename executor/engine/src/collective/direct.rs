@@ -28,9 +28,16 @@ pub fn all_reduce_arena(
             input: &input[range.clone()],
             output: &mut output[range],
             own: Side::Input,
+            lends: true,
         };
         // A task alone on its node is its own leader.
-        return sum.over(between, Circle::new(&leaders, rank));
+        let summed = sum.over(between, Circle::new(&leaders, rank));
+        if mesh.has_lent() {
+            // Gradients stay until a later view has their sum, and nobody in that one reads the broken one any more. Of the sums
+            // somebody may who has nearly completed it.
+            arena.move_sums()?;
+        }
+        return summed;
     };
     node.enter(mesh, options)?;
     let work = (range.clone(), CHUNK);
@@ -45,6 +52,8 @@ pub fn all_reduce_arena(
             input: &input[range.clone()],
             output: &mut output[range],
             own: Side::Input,
+            // Planes of a node go with their view: nobody writes to them once a sum is broken.
+            lends: true,
         };
         sum.over(between, Circle::new(&leaders, rank))?;
     }

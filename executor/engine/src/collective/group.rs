@@ -264,6 +264,7 @@ impl Group {
                 how: How::Store,
             }],
             in_step: false,
+            lends: false,
         };
         let (input, output) = self.arena.sides();
         match fabric.mesh().run(input, output, &flow) {
@@ -469,7 +470,7 @@ impl Group {
             .collect();
         let fabric = Fabric::join(&self.port, view.clone(), &self.options)?;
         let fabric = self.fabric.insert(fabric);
-        fabric.share(&self.arena)?;
+        fabric.share(&mut self.arena)?;
         self.model = None;
         if self.between == Choice::Fastest && fabric.groups().len() > 1 {
             let (mesh, groups, ..) = fabric.parts();

@@ -53,6 +53,7 @@ fn exchange(
         from: Some(partner),
         takes: vec![Take { range: take, how }],
         in_step: false,
+        lends: sum.lends,
     };
     let mesh: &mut Mesh = sum.mesh;
     mesh.run(sum.input, sum.output, &flow)

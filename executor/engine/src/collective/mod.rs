@@ -95,6 +95,7 @@ pub fn all_reduce(
         input,
         output,
         own: Side::Input,
+        lends: false,
     };
     match algorithm {
         Algorithm::Hierarchical => hierarchical::all_reduce(&mut sum, groups),
@@ -109,6 +110,8 @@ pub(crate) struct Sum<'a> {
     pub output: &'a mut [f32],
     /// Where this rank's own contribution lies: its input, or the output after an earlier stage.
     pub own: Side,
+    /// Whether peers may read both sides where they lie ([`Flow::lends`](crate::fabric::Flow)).
+    pub lends: bool,
 }
 
 impl Sum<'_> {

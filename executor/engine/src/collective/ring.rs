@@ -7,8 +7,9 @@ use super::{Circle, Sum, pieces};
 use crate::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
 use std::ops::Range;
 
-/// Floats of one piece of a segment, 256 KiB: what has come goes on while it is in the cache still, also where tasks share cores.
-const PIECE: usize = 64 << 10;
+/// Floats of one piece of a segment, 512 KiB: what has come goes on while it is in the cache still, also where tasks share cores. Of smaller ones
+/// neighbours wait for each other more often.
+const PIECE: usize = 128 << 10;
 
 /// Which of the two rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +20,11 @@ enum Rounds {
 }
 
 pub(super) fn all_reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), FabricError> {
-    let mut flow = between_neighbours(circle);
+    let mut flow = Flow {
+        // A piece comes back, complete, from those who have taken what was sent of it.
+        lends: sum.lends,
+        ..between_neighbours(circle)
+    };
     let segment = PIECE * circle.len();
     let len = sum.output.len();
     let segments: Vec<Vec<Range<usize>>> = (0..len)

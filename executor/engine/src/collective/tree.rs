@@ -122,6 +122,7 @@ pub fn barrier(mesh: &mut Mesh) -> Result<(), FabricError> {
                 how: How::Store,
             }],
             in_step: false,
+            lends: false,
         };
         mesh.run(&[1.0], &mut token, &flow)?;
         distance *= 2;

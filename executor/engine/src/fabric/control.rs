@@ -5,6 +5,7 @@
 use super::hello::Stream;
 use crate::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, send, sendmsg,
@@ -37,6 +38,8 @@ pub enum Word {
     Memory,
     /// My process runs.
     Alive,
+    /// All that you have lent me for one flow is taken.
+    Taken,
 }
 
 impl Word {
@@ -49,6 +52,7 @@ impl Word {
             Self::Leave => (4, 0),
             Self::Memory => (5, 0),
             Self::Alive => (6, 0),
+            Self::Taken => (7, 0),
         };
         let [low, high] = u16::to_le_bytes(rank);
         [tag, 0, low, high]
@@ -65,6 +69,7 @@ impl Word {
             (4, 0, 0) => Some(Self::Leave),
             (5, 0, 0) => Some(Self::Memory),
             (6, 0, 0) => Some(Self::Alive),
+            (7, 0, 0) => Some(Self::Taken),
             _ => None,
         }
     }
@@ -74,7 +79,7 @@ impl Word {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heard {
     Nothing,
-    /// The bell, memory, a sign of life, or a leave.
+    /// The bell, memory, a sign of life, that something is taken, or a leave.
     Something,
     Lost {
         rank: u16,
@@ -93,6 +98,8 @@ pub struct Control {
     partial: Vec<u8>,
     files: VecDeque<OwnedFd>,
     left: bool,
+    /// Flows whose floats the peer says to have taken, beyond those that were waited for.
+    taken: usize,
 }
 
 impl Control {
@@ -105,6 +112,7 @@ impl Control {
             partial: Vec::new(),
             files: VecDeque::new(),
             left: false,
+            taken: 0,
         })
     }
 
@@ -118,6 +126,25 @@ impl Control {
     /// the socket's end. A dead peer is noticed by who listens.
     pub fn say(&mut self, word: Word) {
         let _ = send(&*self.stream, &word.encode(), SendFlags::NOSIGNAL);
+    }
+
+    /// Says a word that the peer waits for.
+    ///
+    /// # Errors
+    /// When it cannot be said: the peer is gone, or has read nothing for as long as a socket's buffer takes to fill.
+    pub fn say_surely(&mut self, word: Word) -> io::Result<()> {
+        match send(&*self.stream, &word.encode(), SendFlags::NOSIGNAL) {
+            Ok(WORD_BYTES) => Ok(()),
+            Ok(_) | Err(Errno::AGAIN) => Err(io::ErrorKind::TimedOut.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether the peer has said [`Word::Taken`] once more; that is then over.
+    pub fn is_taken(&mut self) -> bool {
+        let is_taken = self.taken > 0;
+        self.taken -= usize::from(is_taken);
+        is_taken
     }
 
     /// For the pulse.
@@ -196,6 +223,10 @@ impl Control {
             for word in words.chunks_exact(WORD_BYTES) {
                 match Word::decode([word[0], word[1], word[2], word[3]]) {
                     Some(Word::Bell | Word::Memory | Word::Alive) => heard = Heard::Something,
+                    Some(Word::Taken) => {
+                        self.taken = self.taken.saturating_add(1);
+                        heard = Heard::Something;
+                    }
                     Some(Word::Leave) => {
                         self.left = true;
                         heard = Heard::Something;
@@ -248,14 +279,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_word_is_what_it_was(tag in 1u8..=6, rank: u16) {
+        fn a_word_is_what_it_was(tag in 1u8..=7, rank: u16) {
             let word = match tag {
                 1 => Word::Bell,
                 2 => Word::Lost { rank },
                 3 => Word::Regroup,
                 4 => Word::Leave,
                 5 => Word::Memory,
-                _ => Word::Alive,
+                6 => Word::Alive,
+                _ => Word::Taken,
             };
             prop_assert_eq!(Word::decode(word.encode()), Some(word));
         }

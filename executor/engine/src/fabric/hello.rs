@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 /// Longest greeting that is read from a stranger.
 pub const MAX_PEER_HELLO_BYTES: u32 = 1024;
 
-/// In which order and pieces floats follow one another on the data connections, which carry nothing else: another number with every change of
-/// that, or tasks of two releases would add up what does not belong together.
-pub const ORDER: u32 = 2;
+/// In which order and pieces floats follow one another on the data connections, which carry nothing else, and what is said of them beside: another
+/// number with every change of that, or tasks of two releases would add up what does not belong together.
+pub const ORDER: u32 = 3;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -46,6 +46,14 @@ pub trait Link: Send + Debug {
     /// The peer is gone.
     fn try_send(&mut self, floats: &[f32]) -> io::Result<usize>;
 
+    /// As [`Self::try_send`]; the peer may read them for as long as it has not said that it has taken them, so until then they stay as they are.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    fn try_lend(&mut self, floats: &[f32]) -> io::Result<usize> {
+        self.try_send(floats)
+    }
+
     /// Takes as many floats as have come, at most as the sink holds; how many.
     ///
     /// # Errors

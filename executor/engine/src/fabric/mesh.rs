@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 /// How long the news of who died may stay behind the end of the socket of who brings it (two connections of one peer).
 const NEWS_LIMIT: Duration = Duration::from_millis(500);
 
+/// Floats of a flow, 1 MiB, from which on they are lent: below, a word more costs as much as the copy.
+const LEND_FROM: usize = 256 << 10;
+
 /// Looks at whether peers live in the time after which their silence means something.
 const LOOKS: u32 = 8;
 
@@ -64,6 +67,9 @@ pub struct Flow {
     pub takes: Vec<Take>,
     /// Take into a range no further than the send of the same index has come: what is sent there must go before it is changed.
     pub in_step: bool,
+    /// What is sent is only changed by what the peer has made of it, and nobody writes to either side after an error before it has
+    /// [settled](Mesh::has_lent): so it need not be copied. The peer's flow says the same.
+    pub lends: bool,
 }
 
 /// The links of one view.
@@ -78,6 +84,8 @@ pub struct Mesh {
     /// When each peer was last heard, and when this task last looked: it may not have looked for a whole step.
     heard: Vec<Instant>,
     looked: Instant,
+    /// Whether a peer may still read what this task has lent it.
+    has_lent: bool,
 }
 
 impl Mesh {
@@ -92,6 +100,7 @@ impl Mesh {
             pulse: None,
             heard: vec![now; size],
             looked: now,
+            has_lent: false,
         }
     }
 
@@ -162,14 +171,25 @@ impl Mesh {
         flow: &Flow,
     ) -> Result<(), FabricError> {
         let (mut sent, mut taken) = (Cursor::default(), Cursor::default());
+        let lent_to = flow
+            .to
+            .filter(|&to| self.is_lent(flow, to, flow.sends.iter().map(|piece| &piece.range)));
+        let lent_by = flow
+            .from
+            .filter(|&from| self.is_lent(flow, from, flow.takes.iter().map(|take| &take.range)));
+        let mut owed = lent_by;
         let mut idle_since: Option<Instant> = None;
         loop {
             taken.skip(flow.takes.len(), |i| flow.takes[i].range.len());
             sent.skip(flow.sends.len(), |i| flow.sends[i].range.len());
             let receives = taken.index < flow.takes.len();
             let sends = sent.index < flow.sends.len();
+            if let Some(from) = owed.take_if(|_| !receives) {
+                let said = self.link(from).control().say_surely(Word::Taken);
+                said.map_err(|error| self.broken(from, error))?;
+            }
             if !receives && !sends {
-                return Ok(());
+                return lent_to.map_or(Ok(()), |to| self.settle(to));
             }
             let mut moved = 0;
             // An empty sink would mistake nothing for the peer's end.
@@ -198,7 +218,13 @@ impl Mesh {
                     Side::Input => &input[ready],
                     Side::Output => &output[ready],
                 };
-                let count = self.link(to).try_send(floats);
+                let count = match lent_to {
+                    Some(_) => {
+                        self.has_lent = true;
+                        self.link(to).try_lend(floats)
+                    }
+                    None => self.link(to).try_send(floats),
+                };
                 let count = count.map_err(|error| self.broken(to, error))?;
                 sent.within += count;
                 moved += count;
@@ -217,6 +243,40 @@ impl Mesh {
                 });
             }
         }
+    }
+
+    /// Whether peers may still read what this task has lent them: then both sides of the flow that was broken off must not be written any more.
+    #[must_use]
+    pub fn has_lent(&self) -> bool {
+        self.has_lent
+    }
+
+    /// Whether floats of these ranges are lent between this task and `rank`; both say the same.
+    fn is_lent<'a>(
+        &self,
+        flow: &Flow,
+        rank: usize,
+        ranges: impl Iterator<Item = &'a Range<usize>>,
+    ) -> bool {
+        flow.lends
+            && !self.is_shared_memory(rank)
+            && ranges.map(Range::len).sum::<usize>() >= LEND_FROM
+    }
+
+    /// Waits until `to` has taken all that it was lent.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    fn settle(&mut self, to: usize) -> Result<(), FabricError> {
+        let began = clock::now();
+        while !self.link(to).control().is_taken() {
+            if self.link(to).control_ref().has_left() || began.elapsed() > self.stall {
+                return Err(FabricError::Lost { rank: to });
+            }
+            self.sleep(None, None)?;
+        }
+        self.has_lent = false;
+        Ok(())
     }
 
     /// Sleeps until floats may go to `to`, come from `from`, or a word is heard; and now and then whether they live.

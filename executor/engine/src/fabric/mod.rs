@@ -16,10 +16,12 @@ mod control;
 mod gathering;
 mod hello;
 mod join;
+mod lend;
 mod link;
 mod memory;
 mod mesh;
 mod node;
+mod plane;
 mod port;
 mod pulse;
 mod ring;
@@ -134,7 +136,7 @@ impl Fabric {
     ///
     /// # Errors
     /// As [`Self::join`].
-    pub fn share(&mut self, arena: &Arena) -> Result<(), FabricError> {
+    pub fn share(&mut self, arena: &mut Arena) -> Result<(), FabricError> {
         let rank = self.rank();
         let group = self.groups.iter().find(|group| group.contains(&rank));
         let group = group.expect("every rank is in a group");

@@ -51,7 +51,7 @@ impl Node {
     pub(super) fn share(
         mesh: &mut Mesh,
         members: &[usize],
-        arena: &Arena,
+        arena: &mut Arena,
         options: &Options,
     ) -> Result<Self, FabricError> {
         let me = members
@@ -64,7 +64,7 @@ impl Node {
             .then(|| Shared::create(bytes))
             .transpose()
             .map_err(FabricError::io("make a node's plane"))?;
-        let mut files = vec![arena.memory().file()];
+        let mut files = vec![arena.memory()?.file()];
         files.extend(own.as_ref().map(Shared::file));
         for &rank in members.iter().filter(|&&rank| rank != members[me]) {
             let handed = mesh.link(rank).control().hand_over(&files);

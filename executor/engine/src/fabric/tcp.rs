@@ -2,7 +2,9 @@
 
 use super::control::Control;
 use super::hello::Stream;
+use super::lend::Lender;
 use super::link::{Link, Sink};
+use crate::collective::add;
 use rustix::event::{PollFd, PollFlags};
 use socket2::SockRef;
 use std::io::{self, Read, Write};
@@ -11,7 +13,8 @@ use std::net::TcpStream;
 /// Floats given to one `write`: 1 MiB, past which larger ones gained nothing measurable.
 const SEND_CHUNK: usize = 256 << 10;
 
-/// Floats received before they are added: 256 KiB stay in the second-level cache between the socket and the sum.
+/// Floats received before they are added, 256 KiB: they are in the second-level cache still when they are. Of smaller ones the system has more to
+/// acknowledge.
 const ADD_CHUNK: usize = 64 << 10;
 
 /// Kernel buffers per socket and direction; the kernel doubles it for its own book-keeping and caps it at its own limit.
@@ -22,11 +25,21 @@ const SOCKET_BUFFER: usize = 4 << 20;
 pub struct TcpLink {
     data: TcpStream,
     control: Control,
+    /// Made when it is first asked for.
+    lender: Lending,
     /// Bytes of the next float that are sent already.
     sent_head: usize,
     /// Bytes of the next float that are received already, and what they are.
     received_head: usize,
     scratch: Vec<f32>,
+}
+
+#[derive(Debug)]
+enum Lending {
+    NotYet,
+    By(Lender),
+    /// The system refuses: floats are sent as ever.
+    Refused,
 }
 
 impl TcpLink {
@@ -40,10 +53,33 @@ impl TcpLink {
         Ok(Self {
             data,
             control: Control::new(control)?,
+            lender: Lending::NotYet,
             sent_head: 0,
             received_head: 0,
             scratch: vec![0.0; ADD_CHUNK],
         })
+    }
+
+    /// Whole floats that are sent, once so many bytes more are.
+    fn sent(&mut self, count: Option<usize>) -> usize {
+        let count = self.sent_head + count.unwrap_or(0);
+        self.sent_head = count % 4;
+        count / 4
+    }
+
+    /// Reads what is added to `out`.
+    fn add(&mut self, out: &mut [f32]) -> io::Result<usize> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let room = out.len().min(scratch.len());
+        let read = self.read(&mut scratch[..room]);
+        if let Ok(count) = read {
+            add::add_to(&mut out[..count], &scratch[..count]);
+            if self.received_head > 0 {
+                scratch[0] = scratch[count];
+            }
+        }
+        self.scratch = scratch;
+        read
     }
 
     /// Reads into `out`, whose first `received_head` bytes are in place; whole floats in place afterwards.
@@ -64,31 +100,35 @@ impl Link for TcpLink {
     fn try_send(&mut self, floats: &[f32]) -> io::Result<usize> {
         let chunk = &floats[..floats.len().min(SEND_CHUNK)];
         let bytes: &[u8] = bytemuck::cast_slice(chunk);
-        let Some(count) = nonblocking(self.data.write(&bytes[self.sent_head..]))? else {
-            return Ok(0);
-        };
-        let count = self.sent_head + count;
-        self.sent_head = count % 4;
-        Ok(count / 4)
+        let sent = self.data.write(&bytes[self.sent_head..]);
+        Ok(self.sent(nonblocking(sent)?))
     }
 
-    fn try_receive(&mut self, mut sink: Sink<'_>) -> io::Result<usize> {
+    fn try_lend(&mut self, floats: &[f32]) -> io::Result<usize> {
+        if matches!(self.lender, Lending::NotYet) {
+            self.lender = Lender::new().map_or(Lending::Refused, Lending::By);
+        }
+        let Lending::By(lender) = &mut self.lender else {
+            return self.try_send(floats);
+        };
+        let bytes: &[u8] = bytemuck::cast_slice(floats);
+        let lent = lender.lend(&self.data, &bytes[self.sent_head..]);
+        Ok(self.sent(nonblocking(lent)?))
+    }
+
+    fn try_receive(&mut self, sink: Sink<'_>) -> io::Result<usize> {
         // The beginning of a float whose rest has not come lies where the next call reads on: at the sink's next float, which the
         // caller does not touch in between, or at the scratch's first.
-        if let Sink::Store(out) = sink {
-            return self.read(out);
-        }
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let room = sink.room().min(scratch.len());
-        let read = self.read(&mut scratch[..room]);
-        if let Ok(count) = read {
-            sink.take(0, &scratch[..count]);
-            if self.received_head > 0 {
-                scratch[0] = scratch[count];
+        match sink {
+            Sink::Store(out) => self.read(out),
+            Sink::Add { own, out } => {
+                let room = out.len().min(ADD_CHUNK);
+                let count = self.read(&mut out[..room])?;
+                add::add_to(&mut out[..count], &own[..count]);
+                Ok(count)
             }
+            Sink::AddTo(out) => self.add(out),
         }
-        self.scratch = scratch;
-        read
     }
 
     fn arm(&mut self, _send: bool, _receive: bool) -> bool {

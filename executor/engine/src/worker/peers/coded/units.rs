@@ -100,6 +100,7 @@ pub(super) fn trade(
                 how: How::Store,
             }],
             in_step: false,
+            lends: false,
         };
         // Words go as floats, whose bits nobody looks at on the way.
         mesh.run(
