@@ -189,7 +189,7 @@ fn follow(at_once: usize, clip_norm: Option<f64>) {
         let expected =
             network.loss_and_grad(&mut workspace, &params, &examples.batch(), &mut grads);
         let factor = clip_norm.map_or(1.0, |limit| {
-            clip_factor(limit, square_norm(&[(&grads, scale)], 1).sqrt())
+            clip_factor(limit, square_norm(&[(&grads[..], scale)], 1).sqrt())
         });
         assert!(factor < 1.0 || clip_norm.is_none(), "nothing to clip");
         let own = (f64::from(scale) * factor) as f32;

@@ -158,7 +158,7 @@ fn every_update_rule_is_the_cpus_and_outlives_giving_memory_back() {
             factor: 0.9,
         },
     };
-    for (at_once, clip_norm, written_down) in [(7, None, 1), (3, None, 3), (3, Some(0.2), 3)] {
+    for (at_once, clip_norm, written_down) in [(7, None, 1), (3, None, 3), (3, Some(0.05), 3)] {
         let how = How { at_once, clip_norm };
         for rule in rules() {
             let optimizer = Optimizer { rule, schedule };
@@ -172,7 +172,7 @@ fn is_the_cpus(network: &Network, optimizer: &Optimizer, how: How, written_down:
     let scale = 1.0 / 7.0;
     let (expected, planes, clipped) = train(network, optimizer, scale, how);
     let clips = how.clip_norm.is_some();
-    assert_eq!(clipped > 3, clips, "{what}: there is something to clip");
+    assert_eq!(clipped > 1, clips, "{what}: there is something to clip");
     let params = network.init(3);
     let mut resident = resident(network, optimizer, &params, how);
     let examples = Examples::new(network);

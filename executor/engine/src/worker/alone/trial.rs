@@ -326,19 +326,20 @@ fn stopped_and_resumed_it_comes_to_the_same_bits() {
     for outside in [Outside::StopInTurn, Outside::Company] {
         assert_resumes(&launch, &expected, &Job::new(), outside);
     }
-    assert_undisturbed(&launch, &expected, Job::new);
+    assert_undisturbed(&launch, &expected, 96);
 }
 
-/// By a turn, and by being stopped and resumed.
-fn assert_undisturbed(launch: &TaskLaunch, expected: &Contents<Plane>, job: fn() -> Job) {
-    let turning = job();
+/// By a turn, and by being stopped and resumed, with so many images to train on.
+fn assert_undisturbed(launch: &TaskLaunch, expected: &Contents<Plane>, images: u32) {
+    let turning = Job::with_images(images);
     let (_, reports) = turning
         .run(launch.clone(), 1, &Device::Emulated, Outside::Turn)
         .unwrap();
     let went_on = |report: &TaskReport| matches!(report, TaskReport::Continued { turn: 2, .. });
     assert!(reports.iter().any(went_on), "{reports:?}");
     assert_same("in turns", &turning.kept(launch).1, expected);
-    assert_resumes(launch, expected, &job(), Outside::Stop);
+    let stopped = Job::with_images(images);
+    assert_resumes(launch, expected, &stopped, Outside::Stop);
 }
 
 fn assert_resumes(launch: &TaskLaunch, expected: &Contents<Plane>, job: &Job, outside: Outside) {
