@@ -429,7 +429,7 @@ fn what_of_an_exchange_does_not_go_together_is_named() {
             "nccl",
         ),
         (
-            "{ engine: { clip_norm: 1.0 }, exchange: { topology: all_reduce, algorithm: nccl } }",
+            "{ engine: { batch_rule: adascale }, exchange: { topology: all_reduce, algorithm: nccl } }",
             "exchange.algorithm",
             "nccl",
         ),
@@ -509,6 +509,13 @@ fn what_of_an_exchange_does_not_go_together_is_named() {
             "{wrong}: {errors:?}"
         );
     }
+}
+
+#[test]
+fn gradients_that_meet_on_gpus_add_up_in_passes_and_are_clipped() {
+    let right = "{ engine: { accumulate: 4, clip_norm: 1.0 }, exchange: { topology: all_reduce, algorithm: nccl } }";
+    let spec: JobSpec = serde_json::from_value(merged(right)).expect("a document");
+    assert_eq!(spec.validate(), Ok(()));
 }
 
 #[test]

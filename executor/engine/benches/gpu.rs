@@ -98,8 +98,14 @@ fn ours(gpu: &Gpu, model: &Model, measured: &mut Ours) {
         weight_decay: 0.0,
     };
     let (optimizer, params) = (Optimizer::new(rule), network.init(1));
-    let mut resident = Resident::new(gpu, network, optimizer, model.examples, &params)
-        .unwrap_or_else(|error| panic!("{}: {error}", model.name));
+    let mut resident = Resident::new(
+        gpu,
+        network,
+        optimizer,
+        (model.examples, model.examples),
+        &params,
+    )
+    .unwrap_or_else(|error| panic!("{}: {error}", model.name));
     let len = model.examples * network.input().len();
     let inputs: Vec<f32> = match network.input() {
         Input::Tokens { vocabulary, .. } => {

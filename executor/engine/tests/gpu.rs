@@ -8,7 +8,7 @@ use muster_engine as engine;
 use muster_engine::cuda::{Device, Gpu, Precision, Resident};
 use muster_engine::model::Network;
 use muster_engine::model::zoo::{self, Gpt};
-use muster_engine::optimizer::{Optimizer, Rule};
+use muster_engine::optimizer::{Optimizer, Rule, clip_factor, square_norm};
 
 fn gpu(precision: Precision) -> Gpu {
     Gpu::open(0, precision).unwrap_or_else(|error| panic!("these tests need a GPU: {error}"))
@@ -140,27 +140,45 @@ fn small_gpt() -> Network {
     zoo::gpt(gpt).expect("a network")
 }
 
-/// Steps written down (CUDA graphs) and repeated are the steps asked for one by one, also across giving the memory back.
+/// Steps written down (CUDA graphs) and repeated are the steps asked for one by one, also across giving the memory back; whole, in parts of
+/// three, three and one, and clipped.
 #[test]
 #[ignore = "needs a GPU"]
 fn training_stays_on_the_gpu() {
+    for (at_once, clip_norm) in [(EXAMPLES, None), (3, None), (3, Some(0.5))] {
+        follow(at_once, clip_norm);
+    }
+}
+
+fn follow(at_once: usize, clip_norm: Option<f64>) {
     let network = small_gpt();
-    let rule = Rule::Adam {
-        lr: 1e-3,
-        beta1: 0.9,
-        beta2: 0.99,
-        eps: 1e-6,
-        weight_decay: 0.01,
-        decoupled: true,
+    // An update by Adam hardly depends on the length of a gradient.
+    let rule = match clip_norm {
+        None => Rule::Adam {
+            lr: 1e-3,
+            beta1: 0.9,
+            beta2: 0.99,
+            eps: 1e-6,
+            weight_decay: 0.01,
+            decoupled: true,
+        },
+        Some(_) => Rule::Sgd {
+            lr: 0.1,
+            momentum: 0.9,
+            nesterov: false,
+            weight_decay: 0.0,
+        },
     };
     let optimizer = Optimizer::new(rule);
     let examples = Examples::new(&network);
     let scale = 1.0 / EXAMPLES as f32;
     let mut params = network.init(3);
     let gpu = gpu(Precision::F32);
-    let mut resident = Resident::new(&gpu, &network, optimizer.clone(), EXAMPLES, &params)
-        .unwrap_or_else(|error| panic!("{error}"));
-    let mut workspace = network.workspace(EXAMPLES, 8);
+    let room = (at_once, EXAMPLES);
+    let mut resident = Resident::new(&gpu, &network, optimizer.clone(), room, &params)
+        .unwrap_or_else(|error| panic!("{error}"))
+        .clipping(clip_norm);
+    let mut workspace = network.workspace(at_once, 8);
     let mut grads = vec![0.0; params.len()];
     let mut state = vec![0.0; params.len() * optimizer.state_len_per_param()];
     for step in 0..12 {
@@ -170,10 +188,16 @@ fn training_stays_on_the_gpu() {
         }
         let expected =
             network.loss_and_grad(&mut workspace, &params, &examples.batch(), &mut grads);
-        optimizer.update(step, &mut params, &grads, &mut state, scale);
+        let factor = clip_norm.map_or(1.0, |limit| {
+            clip_factor(limit, square_norm(&[(&grads[..], scale)], 1).sqrt())
+        });
+        assert!(factor < 1.0 || clip_norm.is_none(), "nothing to clip");
+        let own = (f64::from(scale) * factor) as f32;
+        optimizer.update(step, &mut params, &grads, &mut state, own);
         resident.lay(&examples.batch());
         let found = resident.step(scale).expect("a step");
         let apart = (found.loss_sum - expected.loss_sum).abs() / expected.loss_sum;
-        assert!(apart < 1e-3, "step {step}: {found:?}, not {expected:?}");
+        let what = format!("{at_once} at once, to {clip_norm:?}, step {step}");
+        assert!(apart < 1e-3, "{what}: {found:?}, not {expected:?}");
     }
 }

@@ -14,8 +14,13 @@ use std::time::Instant;
 
 /// Twenty steps an epoch, of 1.9 million parameters.
 fn document(steps: u64, exchange: &Value) -> JobSpec {
+    let engine = json!({ "model": { "kind": "mlp", "hidden": [1024, 1024] } });
+    document_of(engine, steps, exchange)
+}
+
+fn document_of(engine: Value, steps: u64, exchange: &Value) -> JobSpec {
     let spec = spec(json!({
-        "engine": { "model": { "kind": "mlp", "hidden": [1024, 1024] } },
+        "engine": engine,
         "exchange": exchange,
         "checkpoint": { "every_steps": 200, "every_minutes": null },
         "stop": { "steps": steps },
@@ -131,4 +136,61 @@ fn a_job_of_one_worker_stays_on_its_gpu() {
     let why = "because exchange.topology is not all_reduce";
     assert!(revision.logs().contains(why), "{}", revision.logs());
     print_steps("by a PS shard", &mut revision, began);
+}
+
+/// Steps in several passes, of a batch that does not go through the network at once too, and clipped ones, with batch norm and dropout: what the CPU
+/// learns, and to the bit the same again and after a stop.
+#[test]
+#[ignore = "needs a GPU"]
+fn clipping_and_several_passes_stay_on_the_gpu() {
+    let layers = json!([
+        { "kind": "conv", "channels": 8, "stride": 2, "bias": false },
+        { "kind": "batch_norm", "relu": true },
+        { "kind": "dropout", "share": 0.25 },
+        { "kind": "dense", "width": 64 },
+    ]);
+    for more in [
+        json!({ "accumulate": 3 }),
+        json!({ "batch": 300 }),
+        json!({ "clip_norm": 0.3 }),
+        json!({ "batch": 300, "accumulate": 7, "clip_norm": 0.3 }),
+    ] {
+        let document = |steps| {
+            let mut engine = json!({
+                "model": { "kind": "layers", "layers": layers },
+                "optimizer": { "kind": "sgd", "learning_rate": 0.05, "momentum": 0.9 },
+            });
+            let more = more.as_object().expect("fields").clone();
+            engine.as_object_mut().expect("fields").extend(more);
+            document_of(engine, steps, &json!({ "topology": "all_reduce" }))
+        };
+        let trained = |device: &str, steps| {
+            let rig = on(device);
+            let began = Instant::now();
+            let mut revision = rig.start(&Launch::new(1, 1, 0, document(steps)));
+            revision.succeed();
+            print_steps(&format!("{more} on {device}"), &mut revision, began);
+            (rig, revision)
+        };
+        let (straight, mut found) = trained("cuda", 260);
+        let said = "all of a step stays on the GPU";
+        assert!(found.logs().contains(said), "{}", found.logs());
+        let (again, _) = trained("cuda", 260);
+        assert_eq!(again.final_sha256(1), straight.final_sha256(1), "{more}");
+
+        let (resumed, _) = trained("cuda", 210);
+        let launch = Launch::new(2, 1, 0, document(260)).resuming(200);
+        resumed.start(&launch).succeed();
+        assert_eq!(resumed.final_sha256(2), straight.final_sha256(1), "{more}");
+
+        // Before rounding has led them apart.
+        let (_, mut plain) = trained("cpu", 60);
+        let (expected, found) = (evaluations(&mut plain), evaluations(&mut found));
+        assert!(expected.len() >= 3, "{expected:?}");
+        for (expected, found) in expected.iter().zip(&found) {
+            let off = (found.loss - expected.loss).abs();
+            let is_near = off < 2e-3 + 1e-2 * expected.loss;
+            assert!(is_near, "{more}: {found:?}, not {expected:?}");
+        }
+    }
 }

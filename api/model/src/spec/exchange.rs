@@ -66,7 +66,7 @@ pub enum Algorithm {
     /// Inside each node first, then between the nodes.
     Hierarchical,
     /// By NVIDIA's NCCL on the workers' GPUs, where all of them can; as `auto` where one cannot, which the workers' logs tell. Not with
-    /// `averaging`, `compression`, `engine.clip_norm`, `engine.accumulate`, `engine.hogwild_threads` or `batch_rule: adascale`.
+    /// `averaging`, `compression`, `engine.hogwild_threads` or `batch_rule: adascale`.
     Nccl,
 }
 

@@ -111,7 +111,7 @@ impl Device {
             #[cfg(test)]
             Self::Emulated => {
                 let queue = super::trial::Emulator::new(Kind::F32);
-                Some((Box::new(queue), Kind::F32))
+                Some((Box::new(super::trial::Late::new(queue)), Kind::F32))
             }
             #[cfg(test)]
             Self::Ranked(ranked) => Some((Box::new(ranked.queue()), Kind::F32)),

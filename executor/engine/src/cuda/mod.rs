@@ -17,6 +17,7 @@ mod device;
 mod dnn;
 mod error;
 mod kernels;
+mod laid;
 mod library;
 mod limits;
 mod nccl;
@@ -26,6 +27,7 @@ mod queue;
 mod regions;
 mod resident;
 mod session;
+mod step;
 mod stream;
 mod together;
 #[cfg(test)]

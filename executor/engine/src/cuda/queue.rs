@@ -87,22 +87,25 @@ pub(crate) trait Queue: Send {
     /// The first thing that went wrong since the queue was made; from then on every call gives it again.
     fn finish(&mut self) -> Result<(), DeviceError>;
 
-    /// Whether steps can be written down; the emulator gains nothing by it.
+    /// Whether what is asked for can be written down; a queue that does all at once gains nothing by it.
     fn can_record(&self) -> bool {
         false
     }
 
     /// From now on what is asked for is written down in place of being done. Until [`Self::recorded`], uploads, copies, kernels, products
-    /// and convolutions may be asked for, all of shapes that the queue has met before.
+    /// and convolutions may be asked for, all of shapes that the queue has met before. An upload reads what lies in the host's memory whenever
+    /// it is replayed.
     fn record(&mut self) {}
 
-    /// Ends it.
-    fn recorded(&mut self) {}
+    /// Ends it; how many were written down before.
+    fn recorded(&mut self) -> usize {
+        0
+    }
 
-    /// Does what was written down last.
-    fn replay(&mut self) {}
+    /// Does what was written down after so many others.
+    fn replay(&mut self, _number: usize) {}
 
-    /// Forgets it, since addresses in it are no longer valid.
+    /// Forgets all of them, since addresses in them are no longer valid.
     fn forget(&mut self) {}
 }
 

@@ -1,9 +1,11 @@
 //! One piece of device memory for everything that a network's passes need, so that all of it can be given back and taken again in one step.
 
 use super::arenas::Arenas;
+use super::laid::DRAW;
 use super::operation::areas_len;
 use super::product::Kind;
 use super::queue::{Address, Queue, THREADS};
+use super::update;
 use crate::model::network::Network;
 use crate::model::slots::Slots;
 
@@ -42,9 +44,10 @@ pub(crate) struct Regions {
     pub(crate) losses: Region,
     pub(crate) rights: Region,
     pub(crate) totals: Region,
-    /// What an optimizer's kernels are told of a step, and their partial sums.
+    /// What an optimizer's kernels are told of a step, their partial sums, and those of clipping.
     pub(crate) factors: Region,
     pub(crate) norms: Region,
+    pub(crate) squares: Region,
     pub(crate) bytes: usize,
 }
 
@@ -55,9 +58,9 @@ impl Region {
 }
 
 /// Floats of [`Regions::factors`].
-pub(crate) const FACTORS: usize = 12;
-/// Blocks of a sum over a tensor.
-pub(crate) const NORM_BLOCKS: usize = 128;
+pub(crate) const FACTORS: usize = 13;
+/// Blocks of a sum over a tensor at most: several for each multiprocessor.
+pub(crate) const NORM_BLOCKS: usize = 512;
 /// Two sums of each block, two sums of all, a ratio.
 const NORMS: usize = 8 * (2 * NORM_BLOCKS + 3);
 
@@ -95,7 +98,7 @@ impl Regions {
             arriving: place(4 * input),
             input: place(if is_cast { size * input } else { 0 }),
             targets: place(4 * targets),
-            draw: place(16),
+            draw: place(DRAW),
             values: Vec::new(),
             kept: Vec::new(),
             slots: Vec::new(),
@@ -105,6 +108,7 @@ impl Regions {
             totals: place(16),
             factors: place(4 * FACTORS),
             norms: place(NORMS),
+            squares: place(update::squares_len(arenas, network.blocks())),
             bytes: 0,
         };
         let values = lens[1..].iter();
@@ -137,6 +141,7 @@ impl Regions {
             self.totals,
             self.factors,
             self.norms,
+            self.squares,
         ];
         let many = [&self.values, &self.kept, &self.slots];
         let mut used: Vec<Region> = alone.into_iter().collect();

@@ -1,20 +1,16 @@
-//! Training that stays on a GPU: parameters and an optimizer's state lie there, and a step is written down once (a CUDA graph) and then
-//! repeated, so that the host only lays the next batch into pinned memory.
+//! Training that stays on a GPU: parameters and an optimizer's state lie there, and a step ([`super::step`]) is written down once (CUDA graphs)
+//! and then repeated, so that the host only lays the next batch into pinned memory.
 
 use super::device::{Gpu, Way};
 use super::error::DeviceError;
 use super::nccl::Communicator;
 use super::queue::Address;
 use super::session::Session;
-use super::update::{self, Places};
-use crate::layer::matrix::Write;
+use super::step::Part;
 use crate::loss::StepLoss;
 use crate::model::{Batch, Network};
 use crate::optimizer::Optimizer;
 use std::ops::Deref;
-
-/// Steps before one is written down: cuBLASLt chooses its algorithms, and the driver loads kernels, when they are first used.
-const WARM_UP: usize = 2;
 
 /// A network in training on one GPU.
 #[derive(Debug)]
@@ -22,7 +18,9 @@ pub struct Resident {
     /// Before the session, whose memory sums may be under way in.
     pub(super) ranks: Option<Communicator>,
     pub(super) network: Network,
-    optimizer: Optimizer,
+    pub(super) optimizer: Optimizer,
+    /// The longest that a step's mean gradient may be.
+    pub(super) clip_norm: Option<f64>,
     pub(super) session: Session,
     pub(super) step: u64,
     /// Examples of the batch in pinned memory, and in which of two places it is; 0 examples: there is none.
@@ -32,15 +30,16 @@ pub struct Resident {
     /// Whether a step was begun that nobody has waited for.
     pub(super) is_under_way: bool,
     /// Examples of the steps made last, and how many steps had as many.
-    warm: (usize, usize),
-    /// Of the step that is written down.
-    recorded: Option<usize>,
+    pub(super) warm: (usize, usize),
+    /// Parts of steps that are written down, in the order of the queue's numbers.
+    pub(super) recorded: Vec<Part>,
     /// Pinned; parameters and state while the device's memory is given back.
     saved: Option<&'static mut [u8]>,
 }
 
 impl Resident {
-    /// With these parameters, an optimizer's state of zeros, and room for batches of up to `max_batch`.
+    /// With these parameters, an optimizer's state of zeros, and room for passes of up to so many examples and steps of up to so many, which
+    /// take several passes where they have more.
     ///
     /// # Errors
     /// When the GPU has no room or refuses the kernels.
@@ -48,11 +47,11 @@ impl Resident {
         gpu: &Gpu,
         network: &Network,
         optimizer: Optimizer,
-        max_batch: usize,
+        room: (usize, usize),
         params: &[f32],
     ) -> Result<Self, DeviceError> {
         let way: Way = (Box::new(gpu.stream()?), gpu.kind());
-        Self::on(way, network, optimizer, max_batch, params)
+        Self::on(way, network, optimizer, room, params)
     }
 
     /// The same on a device's queue.
@@ -60,11 +59,11 @@ impl Resident {
         (queue, kind): Way,
         network: &Network,
         optimizer: Optimizer,
-        max_batch: usize,
+        room: (usize, usize),
         params: &[f32],
     ) -> Result<Self, DeviceError> {
         let state = optimizer.state_len_per_param();
-        let session = Session::new(network, queue, kind, max_batch, state)?;
+        let session = Session::new(network, queue, kind, room, state)?;
         Self::with(session, network, optimizer, params)
     }
 
@@ -86,15 +85,23 @@ impl Resident {
             ranks: None,
             network: network.clone(),
             optimizer,
+            clip_norm: None,
             session,
             step: 0,
             laid: (0, 0),
             begun: 0,
             is_under_way: false,
             warm: (0, 0),
-            recorded: None,
+            recorded: Vec::new(),
             saved: None,
         })
+    }
+
+    /// Mean gradients of a step that are longer than this are scaled down to it.
+    #[must_use]
+    pub fn clipping(mut self, norm: Option<f64>) -> Self {
+        self.clip_norm = norm;
+        self
     }
 
     /// Goes on from these parameters and this state, plane by plane as the update rule keeps it, after `step` updates.
@@ -170,15 +177,16 @@ impl Resident {
         Ok(())
     }
 
-    /// Puts a batch of at most as many examples as there is room for into pinned memory, where the steps that begin from now on find it; one
-    /// that is under way reads another place.
+    /// Puts a batch of at most as many examples as a step may have into pinned memory, where the steps that begin from now on find it. One
+    /// that is under way reads another place, all of whose parts it has been asked to upload; the place that is written here is that of a
+    /// step before it, which has been waited for.
     ///
     /// # Panics
     /// When the batch is empty or too large, on a token that is not in the vocabulary, or on a class that is none.
     pub fn lay(&mut self, batch: &Batch<'_>) {
         let examples = batch.inputs.len() / self.network.input().len();
-        let is_in = (1..=self.session.max_batch).contains(&examples);
-        assert!(is_in, "a step of 1 to {} examples", self.session.max_batch);
+        let is_in = (1..=self.session.max_step).contains(&examples);
+        assert!(is_in, "a step of 1 to {} examples", self.session.max_step);
         let place = 1 - self.begun;
         self.session.fill_batch(&self.network, batch, place);
         self.laid = (examples, place);
@@ -190,72 +198,13 @@ impl Resident {
         self.laid.0 > 0
     }
 
-    /// One step on the batch that was laid last: gradients as sums over its examples, times `grad_scale`.
-    ///
-    /// # Errors
-    /// What the GPU complained of; it can make no step any more.
-    ///
-    /// # Panics
-    /// When no batch was laid, or while the memory is given back.
-    pub fn step(&mut self, grad_scale: f32) -> Result<StepLoss, DeviceError> {
-        self.begin(grad_scale);
-        self.wait()
-    }
-
-    /// Asks for that step and returns at once; [`Self::wait`] is next.
-    ///
-    /// # Panics
-    /// As [`Self::step`].
-    pub fn begin(&mut self, grad_scale: f32) {
-        let (examples, place) = self.laid;
-        assert!(examples > 0, "a step needs a batch");
-        assert!(!self.is_under_way, "one step at a time");
-        self.begun = place;
-        // Apart from what is written down, which knows one place only.
-        self.session.upload_batch(&self.network, examples, place);
-        self.tell(grad_scale);
-        if self.recorded == Some(examples) {
-            self.session.queue.replay();
-        } else if self.session.queue.can_record() && self.warm == (examples, WARM_UP) {
-            self.session.queue.record();
-            self.ask(examples);
-            self.session.queue.recorded();
-            self.recorded = Some(examples);
-            self.session.queue.replay();
-        } else {
-            self.ask(examples);
-            let steps = if self.warm.0 == examples {
-                self.warm.1
-            } else {
-                0
-            };
-            self.warm = (examples, steps + 1);
-        }
-        self.session.ask_loss();
-        self.step += 1;
-        self.is_under_way = true;
-    }
-
-    /// Waits for the step that was begun.
-    ///
-    /// # Errors
-    /// What the GPU complained of; it can make no step any more.
-    ///
-    /// # Panics
-    /// When none was begun.
-    pub fn wait(&mut self) -> Result<StepLoss, DeviceError> {
-        assert!(self.is_under_way, "a step was begun");
-        self.is_under_way = false;
-        self.session.await_loss()
-    }
-
-    /// Forward only, over parts of at most as many examples as there is room for, with the parameters as they are. What was laid is gone.
+    /// Forward only, over parts of at most as many examples as a pass takes, with the parameters as they are. What was laid is gone.
     ///
     /// # Errors
     /// What the GPU complained of.
     ///
     /// # Panics
-    /// As [`Self::lay`], and while the memory is given back.
+    /// As [`Self::lay`], on a larger part, and while a step is under way or the memory is given back.
     pub fn evaluate<'a>(
         &mut self,
         parts: impl Iterator<Item = Batch<'a>>,
@@ -265,10 +214,16 @@ impl Resident {
         self.session.evaluate_here(&self.network, parts)
     }
 
-    /// Examples that a step takes at most.
+    /// Examples that a pass takes at most.
     #[must_use]
     pub fn max_batch(&self) -> usize {
         self.session.max_batch
+    }
+
+    /// Examples that a step takes at most.
+    #[must_use]
+    pub fn max_step(&self) -> usize {
+        self.session.max_step
     }
 
     /// Steps made.
@@ -317,7 +272,7 @@ impl Resident {
         session.queue.forget();
         session.queue.free(base);
         session.base = None;
-        self.recorded = None;
+        self.recorded.clear();
         self.warm = (0, 0);
         Ok(())
     }
@@ -347,42 +302,5 @@ impl Resident {
     #[cfg(test)]
     pub(super) fn session(&self) -> &Session {
         &self.session
-    }
-
-    /// Lays what the update's kernels are to be told of this step.
-    pub(super) fn tell(&mut self, grad_scale: f32) {
-        let told = update::factors(&self.optimizer, self.step, grad_scale);
-        let told = bytemuck::cast_slice(&told);
-        self.session.host.factors.copy_from_slice(told);
-    }
-
-    /// Asks for all of a step, from the batch on the device to the parameters' copies for the next step.
-    fn ask(&mut self, examples: usize) {
-        self.session.cast_batch(&self.network, examples);
-        self.send_told();
-        self.session
-            .pass(&self.network, examples, Write::Overwrite, &mut |_, _| {});
-        self.update();
-    }
-
-    /// Sends what [`Self::tell`] has laid.
-    pub(super) fn send_told(&mut self) {
-        let to = self.session.at(self.session.regions.factors);
-        self.session.queue.upload(self.session.host.factors, to);
-    }
-
-    /// Asks for the update by the gradients that are there and what was sent.
-    pub(super) fn update(&mut self) {
-        let session = &mut self.session;
-        let factors = session.at(session.regions.factors);
-        let places = Places {
-            state: session.at(session.regions.state),
-            parameters: self.network.parameter_count(),
-            norms: session.at(session.regions.norms),
-            factors,
-            arenas: &session.arenas,
-        };
-        let (queue, blocks) = (&mut *session.queue, self.network.blocks());
-        update::update_all(queue, &places, &self.optimizer, blocks);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::arenas::Arenas;
 use super::error::DeviceError;
+use super::laid::Laid;
 use super::nccl::{Communicator, Look};
 use super::operation::{Pass, pack_blocks};
 use super::product::Kind;
@@ -11,7 +12,7 @@ use crate::layer::matrix::Write;
 use crate::loss::{Loss, StepLoss};
 use crate::model::network::Network;
 use crate::model::slots::{Slots, Step, Target};
-use crate::model::{Batch, Block, Input, Role, Targets};
+use crate::model::{Batch, Block, Role};
 use std::ops::Range;
 
 /// Values that every row of scores begins at a multiple of.
@@ -25,6 +26,8 @@ pub(crate) struct Session {
     pub(super) queue: Box<dyn Queue>,
     pub(super) kind: Kind,
     pub(super) max_batch: usize,
+    /// Examples of a step at most; more than `max_batch` go through the network in parts.
+    pub(super) max_step: usize,
     pub(super) arenas: Arenas,
     pub(super) regions: Regions,
     slots: Slots,
@@ -39,26 +42,9 @@ pub(super) struct Host {
     pub(super) parameters: &'static mut [u8],
     pub(super) gradients: &'static mut [u8],
     /// One, or several that take turns.
-    batches: Vec<Laid>,
+    pub(super) batches: Vec<Laid>,
     totals: &'static mut [u8],
     pub(super) factors: &'static mut [u8],
-}
-
-/// A batch on its way to the device.
-struct Laid {
-    inputs: &'static mut [u8],
-    targets: &'static mut [u8],
-    draw: &'static mut [u8],
-}
-
-impl Laid {
-    fn pin(queue: &mut dyn Queue, regions: &Regions) -> Result<Self, DeviceError> {
-        Ok(Self {
-            inputs: queue.pin(regions.arriving.bytes)?,
-            targets: queue.pin(regions.targets.bytes)?,
-            draw: queue.pin(regions.draw.bytes)?,
-        })
-    }
 }
 
 impl std::fmt::Debug for Session {
@@ -72,7 +58,8 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// For passes of up to `max_batch` examples; `state` is an optimizer's numbers per parameter, 0 where updates are made elsewhere.
+    /// For passes of up to `max_batch` examples, of up to `max_step` that are laid out at once; `state` is an optimizer's numbers per
+    /// parameter, 0 where updates are made elsewhere.
     ///
     /// # Errors
     /// When the device has no room.
@@ -80,10 +67,11 @@ impl Session {
         network: &Network,
         mut queue: Box<dyn Queue>,
         kind: Kind,
-        max_batch: usize,
+        (max_batch, max_step): (usize, usize),
         state: usize,
     ) -> Result<Self, DeviceError> {
         assert!(max_batch > 0, "a session holds at least one example");
+        let max_step = max_step.max(max_batch);
         let (padded, mut lens) = (Padded::of(network), network.lens.clone());
         if let (Some(padded), Some(len)) = (padded, lens.last_mut()) {
             *len = network.targets() * padded.stride;
@@ -103,7 +91,7 @@ impl Session {
         let host = Host {
             parameters: queue.pin(regions.parameters.bytes)?,
             gradients: queue.pin(regions.leaving.bytes)?,
-            batches: vec![Laid::pin(&mut *queue, &regions)?],
+            batches: vec![Laid::pin(&mut *queue, &regions, (max_batch, max_step))?],
             totals: queue.pin(regions.totals.bytes)?,
             factors: queue.pin(regions.factors.bytes)?,
         };
@@ -111,6 +99,7 @@ impl Session {
             queue,
             kind,
             max_batch,
+            max_step,
             arenas,
             regions,
             slots,
@@ -120,16 +109,6 @@ impl Session {
         };
         session.take_memory()?;
         Ok(session)
-    }
-
-    /// Makes room for one batch more that [`Self::fill_batch`] can lay out.
-    ///
-    /// # Errors
-    /// When the machine does not grant it.
-    pub(super) fn pin_batch(&mut self) -> Result<(), DeviceError> {
-        let batch = Laid::pin(&mut *self.queue, &self.regions)?;
-        self.host.batches.push(batch);
-        Ok(())
     }
 
     /// Forward and backward over the parts of a batch, as [`Network::loss_and_grad_telling`] does on the CPU.
@@ -165,7 +144,8 @@ impl Session {
                 grads[range.clone()].copy_from_slice(bytemuck::cast_slice(bytes));
                 ready(range, grads);
             }
-            total += self.receive_loss()?;
+            // All parts' so far.
+            total = self.receive_loss()?;
             write = Write::Add;
         }
         Ok(total)
@@ -199,7 +179,7 @@ impl Session {
             self.send_batch(network, &part);
             let examples = part.inputs.len() / network.input().len();
             self.forward(network, examples, false);
-            self.loss(network, examples, false);
+            self.loss(network, examples, None);
             total += self.receive_loss()?;
         }
         Ok(total)
@@ -270,65 +250,8 @@ impl Session {
         }
     }
 
-    /// Sends inputs, targets and what draws depend on.
-    ///
-    /// # Panics
-    /// On a token that is not in the vocabulary, or targets that are no class; data sets are checked when they are read.
-    pub(super) fn send_batch(&mut self, network: &Network, batch: &Batch<'_>) {
-        self.fill_batch(network, batch, 0);
-        let examples = batch.inputs.len() / network.input().len();
-        self.upload_batch(network, examples, 0);
-        self.cast_batch(network, examples);
-    }
-
-    /// Lays the batch into the pinned memory of that number.
-    pub(super) fn fill_batch(&mut self, network: &Network, batch: &Batch<'_>, number: usize) {
-        check(network, batch);
-        let laid = &mut self.host.batches[number];
-        let inputs = bytemuck::cast_slice(batch.inputs);
-        laid.inputs[..inputs.len()].copy_from_slice(inputs);
-        let targets: &[u8] = match batch.targets {
-            Targets::Classes(classes) => bytemuck::cast_slice(classes),
-            Targets::Values(values) => bytemuck::cast_slice(values),
-        };
-        laid.targets[..targets.len()].copy_from_slice(targets);
-        let draw = batch.draw;
-        let draw = [draw.seed.rotate_left(32) ^ draw.step, draw.first];
-        laid.draw.copy_from_slice(bytemuck::bytes_of(&draw));
-    }
-
-    /// Sends so many examples that [`Self::fill_batch`] has laid out there.
-    pub(super) fn upload_batch(&mut self, network: &Network, examples: usize, number: usize) {
-        let arriving = self.at(self.regions.arriving);
-        let numbers = examples * network.input().len();
-        let targets = 4 * examples * network.targets();
-        let (to, draw) = (self.at(self.regions.targets), self.at(self.regions.draw));
-        let laid = &self.host.batches[number];
-        self.queue.upload(&laid.inputs[..4 * numbers], arriving);
-        self.queue.upload(&laid.targets[..targets], to);
-        self.queue.upload(laid.draw, draw);
-    }
-
-    /// Makes values of inputs that have been sent.
-    pub(super) fn cast_batch(&mut self, network: &Network, examples: usize) {
-        if self.is_cast(network) {
-            let numbers = examples * network.input().len();
-            let arguments = [
-                self.at(self.regions.arriving).into(),
-                self.at(self.regions.input).into(),
-                int(numbers),
-            ];
-            let blocks = pack_blocks(numbers);
-            self.queue.launch("cast_in", blocks, THREADS, &arguments);
-        }
-    }
-
-    /// Tokens stay f32: bf16 does not hold whole numbers above 256.
-    fn is_cast(&self, network: &Network) -> bool {
-        self.kind != Kind::F32 && !matches!(network.input(), Input::Tokens { .. })
-    }
-
-    /// Forward, loss, backward; `done` is told each operation's range of parameters once their gradients are asked for.
+    /// Forward, loss, backward; `done` is told each operation's range of parameters once their gradients are asked for. Loss and gradients
+    /// are written, or added to those of the parts before.
     pub(super) fn pass(
         &mut self,
         network: &Network,
@@ -337,7 +260,7 @@ impl Session {
         done: &mut dyn FnMut(&mut Self, Range<usize>),
     ) {
         self.forward(network, examples, true);
-        self.loss(network, examples, true);
+        self.loss(network, examples, Some(write));
         for (index, node) in network.nodes.iter().enumerate().rev() {
             let slots = std::mem::take(&mut self.slots);
             if let Some(step) = &slots.steps[index] {
@@ -438,11 +361,13 @@ impl Session {
         }
     }
 
-    /// Of the last value; with `gradient`, the gradient with respect to it is left where the backward pass starts.
-    fn loss(&mut self, network: &Network, examples: usize, gradient: bool) {
+    /// Of the last value. In training, which says what becomes of the loss that is there, the gradient with respect to it is left where the
+    /// backward pass starts.
+    fn loss(&mut self, network: &Network, examples: usize, training: Option<Write>) {
         let count = examples * network.outputs();
         let last = network.nodes.len() - 1;
-        let step = self.slots.steps[last].as_ref().filter(|_| gradient);
+        let step = self.slots.steps[last].as_ref();
+        let step = step.filter(|_| training.is_some());
         let d = step.map_or(0, |step| self.at(self.regions.slots[step.d_output]));
         let [losses, rights] = [self.regions.losses, self.regions.rights].map(|r| self.at(r));
         let output = self.at(self.regions.values[last]);
@@ -489,7 +414,14 @@ impl Session {
             }
         };
         let sums = self.at(self.regions.totals);
-        let arguments = [losses.into(), rights.into(), int(parts), sums.into()];
+        let adds = training == Some(Write::Add);
+        let arguments = [
+            losses.into(),
+            rights.into(),
+            int(parts),
+            sums.into(),
+            adds.into(),
+        ];
         self.queue.launch("total", 1, THREADS, &arguments);
     }
 
@@ -570,21 +502,5 @@ impl Padded {
             .by_rows
             .map(|(place, width)| (place, (stride - classes) * width));
         (row.numbers == classes && stride > classes).then_some(Self { stride, zeros })
-    }
-}
-
-fn check(network: &Network, batch: &Batch<'_>) {
-    if let Input::Tokens { vocabulary, .. } = network.input() {
-        for &token in batch.inputs {
-            let is_known = (token as usize) < vocabulary && token as usize as f32 == token;
-            assert!(is_known, "token {token} of a vocabulary of {vocabulary}");
-        }
-    }
-    if let (Loss::CrossEntropy { classes }, Targets::Classes(labels)) =
-        (network.loss, batch.targets)
-    {
-        for &label in labels {
-            assert!((label as usize) < classes, "class {label} of {classes}");
-        }
     }
 }

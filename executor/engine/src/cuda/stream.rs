@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// A GPU's queue.
 pub(crate) struct Stream {
     /// Before the streams and the context, which it needs in order to go.
-    graph: Option<CudaGraph>,
+    graphs: Vec<CudaGraph>,
     blas: Option<Blas>,
     /// Without one, convolutions are products.
     dnn: Option<Dnn>,
@@ -74,7 +74,7 @@ impl Stream {
         let compute = context.new_stream().map_err(failure("make a stream"))?;
         let copies = context.new_stream().map_err(failure("make a stream"))?;
         Ok(Self {
-            graph: None,
+            graphs: Vec::new(),
             blas: None,
             dnn: None,
             workspaces: Vec::new(),
@@ -342,7 +342,6 @@ impl Queue for Stream {
     }
 
     fn record(&mut self) {
-        self.graph = None;
         self.attempt("write a step down", |queue| {
             // Only calls of this thread are forbidden meanwhile, so that other tasks' threads may take memory.
             let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -350,15 +349,20 @@ impl Queue for Stream {
         });
     }
 
-    fn recorded(&mut self) {
+    fn recorded(&mut self) -> usize {
+        let number = self.graphs.len();
         self.attempt("write a step down", |queue| {
-            queue.graph = queue.compute.end_capture(CUgraphInstantiate_flags(0))?;
-            Ok::<(), DriverError>(())
+            let graph = queue.compute.end_capture(CUgraphInstantiate_flags(0));
+            let graph = graph.map_err(|error| error.to_string())?;
+            queue.graphs.push(graph.ok_or("nothing was asked for")?);
+            Ok::<(), String>(())
         });
+        number
     }
 
-    fn replay(&mut self) {
-        self.attempt("repeat a step", |queue| match &queue.graph {
+    /// Launches on one stream go one after another, also of the same graph.
+    fn replay(&mut self, number: usize) {
+        self.attempt("repeat a step", |queue| match queue.graphs.get(number) {
             Some(graph) => graph.launch(),
             None => Ok(()),
         });
@@ -366,7 +370,7 @@ impl Queue for Stream {
 
     /// Only a step that is written down may still name the memory that convolutions use, so it is given back too.
     fn forget(&mut self) {
-        self.graph = None;
+        self.graphs.clear();
         for (at, _) in std::mem::take(&mut self.workspaces) {
             self.free(at);
         }
@@ -378,7 +382,7 @@ impl Drop for Stream {
         let _ = self.context.bind_to_thread();
         let _ = self.compute.synchronize();
         let _ = self.copies.synchronize();
-        self.graph = None;
+        self.graphs.clear();
         self.blas = None;
         self.dnn = None;
         for at in self.taken.drain(..) {

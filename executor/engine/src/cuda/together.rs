@@ -10,8 +10,8 @@ use super::device::Means;
 use super::error::DeviceError;
 use super::nccl::{Communicator, Id, Look, SumError};
 use super::resident::Resident;
+use super::step::parts;
 use crate::clock;
-use crate::layer::matrix::Write;
 use std::ops::Range;
 use std::thread;
 use std::time::Duration;
@@ -61,30 +61,28 @@ impl Resident {
     }
 
     /// Asks for the gradients of the batch that was laid last, and for the sum over all ranks of each of `buckets`, which tile the parameters from
-    /// their end, once the backward pass has completed it. [`Self::wait`] gives this rank's loss, [`Self::await_sums`] is next.
+    /// their end, once the backward pass of its last part has completed it. [`Self::wait`] gives this rank's loss, [`Self::await_sums`] is next.
     ///
     /// # Panics
     /// As [`Self::step`], and when no ranks were joined.
     pub(crate) fn begin_sums(&mut self, buckets: &[Range<usize>], look: Look<'_>) {
-        let (examples, place) = self.laid;
-        assert!(examples > 0, "a step needs a batch");
-        assert!(!self.is_under_way, "one step at a time");
-        self.begun = place;
+        let (examples, place) = self.take_laid();
         let session = &mut self.session;
-        session.upload_batch(&self.network, examples, place);
-        session.cast_batch(&self.network, examples);
         let ranks = self.ranks.as_mut().expect("ranks to sum with");
         let mut waiting = buckets.iter().peekable();
-        session.pass(
-            &self.network,
-            examples,
-            Write::Overwrite,
-            &mut |session, done| {
-                while let Some(bucket) = waiting.next_if(|bucket| bucket.start >= done.start) {
+        for (range, part) in parts(examples, session.max_batch) {
+            session.upload_part(&self.network, range, place);
+            session.cast_batch(&self.network, part.examples);
+            let write = part.write();
+            session.pass(&self.network, part.examples, write, &mut |session, done| {
+                // Only the last part's gradients are whole: a bucket that was handed over before would be added to while it is summed.
+                while let Some(bucket) =
+                    waiting.next_if(|bucket| part.is_last && bucket.start >= done.start)
+                {
                     session.sum(ranks, bucket, look);
                 }
-            },
-        );
+            });
+        }
         session.ask_loss();
         self.is_under_way = true;
     }
@@ -124,7 +122,8 @@ impl Resident {
         }
     }
 
-    /// Asks for the update by the sums, times `grad_scale`.
+    /// Asks for the update by the sums, times `grad_scale`, clipped by the norm of all of them: the same bits on every rank, which have the same
+    /// sums.
     pub(crate) fn apply(&mut self, grad_scale: f32) {
         self.tell(grad_scale);
         self.send_told();

@@ -16,13 +16,14 @@ pub(super) struct Places<'a> {
     pub(super) parameters: usize,
     pub(super) factors: Address,
     pub(super) norms: Address,
+    pub(super) squares: Address,
 }
 
 /// What kernels are told of update number `step`, as their `struct told`.
 pub(super) fn factors(optimizer: &Optimizer, step: u64, grad_scale: f32) -> [f32; FACTORS] {
     let lr = optimizer.learning_rate(step);
     let mut told = [0.0_f32; FACTORS];
-    told[3] = grad_scale;
+    [told[3], told[12]] = [grad_scale; 2];
     told[11] = 1.0;
     let mut common = |lr: f64, momentum: f64, weight_decay: f64, eps: f64| {
         told[0] = lr as f32;
@@ -77,6 +78,56 @@ pub(super) fn factors(optimizer: &Optimizer, step: u64, grad_scale: f32) -> [f32
         }
     }
     told
+}
+
+/// Bytes for the partial sums of [`clip`].
+pub(super) fn squares_len(arenas: &Arenas, blocks: &[Block]) -> usize {
+    let parts = clipped(arenas, blocks)
+        .iter()
+        .map(norm_blocks)
+        .sum::<usize>();
+    8 * (2 * parts + 2)
+}
+
+/// Runs of what clipping measures and scales: statistics are no gradients.
+fn clipped(arenas: &Arenas, blocks: &[Block]) -> Vec<Range<usize>> {
+    let runs = arenas.runs(blocks.iter(), |block| block.role == Role::Statistic);
+    let runs = runs.into_iter().filter(|(_, is_statistic)| !is_statistic);
+    runs.map(|(run, _)| run).collect()
+}
+
+/// Blocks that sum up a run's squares.
+fn norm_blocks(run: &Range<usize>) -> usize {
+    pack_blocks(run.len()).min(NORM_BLOCKS)
+}
+
+/// Scales what the update's kernels multiply gradients with, so that the gradients' mean is no longer than `limit`
+/// ([`crate::optimizer::clip_factor`]). The norm stays on the device: the host knows it as little as it need, and a step that is written down
+/// clips each time by its own. Sums are f64, in an order that only the tensors' lengths decide, so the same gradients give the same bits.
+pub(super) fn clip(queue: &mut dyn Queue, places: &Places<'_>, blocks: &[Block], limit: f64) {
+    let runs = clipped(places.arenas, blocks);
+    let parts: usize = runs.iter().map(norm_blocks).sum();
+    // Of parameters, which are not asked for, and of gradients.
+    let [of_p, of_g, sums] = [0, 1, 2].map(|array| places.squares + (8 * array * parts) as u64);
+    let mut first = 0;
+    for run in runs {
+        let blocks = norm_blocks(&run);
+        let at = 8 * first as u64;
+        let arguments = [
+            Argument::from(0_u64),
+            places.arenas.gradient(run.start).into(),
+            int(run.len()),
+            (of_p + at).into(),
+            (of_g + at).into(),
+        ];
+        queue.launch("squares", blocks, THREADS, &arguments);
+        first += blocks;
+    }
+    let adds = Argument::from(false);
+    let arguments = [of_p.into(), of_g.into(), int(parts), sums.into(), adds];
+    queue.launch("total", 1, THREADS, &arguments);
+    let arguments = [(sums + 8).into(), places.factors.into(), limit.into()];
+    queue.launch("clip", 1, 32, &arguments);
 }
 
 /// Updates all tensors from their gradients, and the copies of them that products read.
@@ -137,7 +188,7 @@ fn update(
             momentum, trust, ..
         } => {
             let ratio = match role {
-                Role::Weight => trust_ratio(queue, places, run.len(), [p, g], trust),
+                Role::Weight => trust_ratio(queue, places, run, [p, g], trust),
                 // Null counts as 1.
                 _ => Argument::from(0_u64),
             };
@@ -171,22 +222,23 @@ fn update(
     }
 }
 
-/// Where LARS' factor of a tensor of `len` numbers will lie.
+/// Where LARS' factor of a tensor will lie.
 fn trust_ratio(
     queue: &mut dyn Queue,
     places: &Places<'_>,
-    len: usize,
+    run: &Range<usize>,
     [p, g]: [Address; 2],
     coefficient: f64,
 ) -> Argument {
     let of_g = places.norms + 8 * NORM_BLOCKS as u64;
     let sums = of_g + 8 * NORM_BLOCKS as u64;
     let ratio = sums + 16;
-    let blocks = len.div_ceil(THREADS).min(NORM_BLOCKS);
-    let (parts, len) = (places.norms.into(), int(len));
+    let blocks = norm_blocks(run);
+    let (parts, len) = (places.norms.into(), int(run.len()));
     let arguments = [p.into(), g.into(), len, parts, of_g.into()];
     queue.launch("squares", blocks, THREADS, &arguments);
-    let arguments = [parts, of_g.into(), int(blocks), sums.into()];
+    let adds = Argument::from(false);
+    let arguments = [parts, of_g.into(), int(blocks), sums.into(), adds];
     queue.launch("total", 1, THREADS, &arguments);
     let told = places.factors.into();
     let arguments = [sums.into(), told, coefficient.into(), ratio.into()];

@@ -104,7 +104,7 @@ impl Network {
         match device.queue()? {
             None => Ok(self.workspace(max_batch, threads)),
             Some((queue, kind)) => {
-                let session = Session::new(self, queue, kind, max_batch, 0)?;
+                let session = Session::new(self, queue, kind, (max_batch, max_batch), 0)?;
                 Ok(Workspace {
                     max_batch,
                     place: Place::Cuda(Box::new(session)),

@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 /// Examples that go through the network at once; more run in parts, so that memory does not grow with the batch.
-pub(super) const MAX_PASS: usize = 256;
+const MAX_PASS: usize = 256;
 
 /// What a worker computes with.
 pub(super) struct Model {
@@ -62,7 +62,7 @@ impl Room {
         around: &Surroundings<'_>,
     ) -> Result<Self, WorkerError> {
         if !around.device.is_cpu() {
-            let why_not = alone::why_not(launch, largest_pass < examples);
+            let why_not = alone::why_not(launch);
             match why_not {
                 None => log::line("all of a step stays on the GPU"),
                 // What becomes of them the workers agree on.
@@ -74,10 +74,13 @@ impl Room {
             if why_not.is_none()
                 && let Some(queue) = around.device.queue()?
             {
-                let optimizer = document::optimizer(launch.spec.engine());
+                let engine = launch.spec.engine();
+                let optimizer = document::optimizer(engine);
                 // What training starts from is not known yet.
                 let parameters = pages::zeros(network.parameter_count());
-                let resident = Resident::on(queue, network, optimizer, largest_pass, &parameters)?;
+                let room = (largest_pass, examples);
+                let resident = Resident::on(queue, network, optimizer, room, &parameters)?;
+                let resident = resident.clipping(engine.clip_norm);
                 return Ok(Self::Whole(Box::new(resident)));
             }
         }
@@ -96,6 +99,14 @@ impl Room {
         match self {
             Self::Passes(workspace) => workspace.max_batch(),
             Self::Whole(resident) => resident.max_batch(),
+        }
+    }
+
+    /// Whether a step of so many examples can be laid out: of those that leave the device the parts are, one after another.
+    fn holds(&self, examples: usize) -> bool {
+        match self {
+            Self::Passes(_) => true,
+            Self::Whole(resident) => examples <= resident.max_step(),
         }
     }
 }
@@ -200,7 +211,8 @@ impl Model {
         });
         let largest_pass = largest_pass(self.batches.examples(), self.passes);
         let room = self.room.max_batch();
-        if largest_pass > room || self.passes > 1 && largest_pass < room {
+        let is_other = largest_pass > room || self.passes > 1 && largest_pass < room;
+        if is_other || !self.room.holds(self.batches.examples()) {
             self.clear_room(largest_pass)?;
         }
         self.loaded = None;

@@ -104,13 +104,11 @@ impl JobSpec {
     }
 }
 
-/// Gradients that meet on the GPUs are added up there and nothing else: what looks at them, or at parameters, between the two needs the
-/// host. Compression takes no algorithm at all.
+/// Gradients that meet on the GPUs are added up and clipped there and nothing else: what else looks at them, or at parameters, between the two
+/// needs the host. Compression takes no algorithm at all.
 fn check_nccl(errors: &mut Errors, exchange: &Exchange, engine: &Engine) {
     let needs_the_host = [
         ("exchange.averaging", exchange.averaging.is_some()),
-        ("engine.clip_norm", engine.clip_norm.is_some()),
-        ("engine.accumulate", engine.accumulate.is_some()),
         ("engine.hogwild_threads", engine.hogwild_threads.is_some()),
         (
             "engine.batch_rule",

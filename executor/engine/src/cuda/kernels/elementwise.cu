@@ -78,15 +78,20 @@ static __device__ __forceinline__ bool is_aligned(const void* at) { return (u64)
 // A thread's part of `count` numbers: eight, or what is left of them.
 struct portion { i64 first; int count; bool is_wide; };
 
-// Of arrays that are read and written there, null ones among them.
+// The `index`th, of arrays that are read and written there, null ones among them.
 template <typename... T>
-static __device__ __forceinline__ portion own_portion(i64 count, T*... arrays) {
+static __device__ __forceinline__ portion portion_at(i64 index, i64 count, T*... arrays) {
     portion own;
-    own.first = global_index() * PACK;
+    own.first = index * PACK;
     i64 left = count - own.first;
     own.count = left < 0 ? 0 : left < PACK ? (int)left : (int)PACK;
     own.is_wide = own.count == PACK && (is_aligned(arrays) && ...);
     return own;
+}
+
+template <typename... T>
+static __device__ __forceinline__ portion own_portion(i64 count, T*... arrays) {
+    return portion_at(global_index(), count, arrays...);
 }
 
 // What is past the end is 0.

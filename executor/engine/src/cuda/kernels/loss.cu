@@ -115,9 +115,10 @@ extern "C" __global__ void binary(const val* scores, const float* targets, i64 c
     leave_sums(loss, right, losses, rights);
 }
 
-// One block.
-extern "C" __global__ void total(const double* losses, const double* rights, i64 count, double* sums) {
-    double loss = 0.0, right = 0.0;
+// One block. When `adds`, to what is there already.
+extern "C" __global__ void total(const double* losses, const double* rights, i64 count, double* sums, int adds) {
+    bool is_more = adds && threadIdx.x == 0;
+    double loss = is_more ? sums[0] : 0.0, right = is_more ? sums[1] : 0.0;
     for (i64 i = threadIdx.x; i < count; i += blockDim.x) {
         loss += losses[i];
         right += rights[i];

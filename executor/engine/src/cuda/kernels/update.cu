@@ -3,9 +3,11 @@
 
 struct told {
     float lr, momentum, weight_decay, grad_scale, eps, rho, new_square, beta1, beta2, new1, new2, keep;
+    // What gradients are multiplied by: grad_scale, or what clipping leaves of it.
+    float clipped;
 };
 
-// Statistics move by what the step says of them.
+// Statistics move by what the step says of them; they are no gradients, and not clipped.
 extern "C" __global__ void follow(float* p, const float* g, i64 count, const told* f) {
     portion own = own_portion(count, p, g);
     pack<PACK> at = take(p, own), d = take(g, own);
@@ -21,7 +23,7 @@ extern "C" __global__ void sgd(float* p, const float* g, val* w, i64 count, cons
     pack<PACK> at = take(p, own), d = take(g, own);
     float lr = f->lr * (trust ? *trust : 1.0f);
 #pragma unroll
-    for (int k = 0; k < PACK; k++) at.at[k] -= lr * (f->grad_scale * d.at[k] + f->weight_decay * at.at[k]);
+    for (int k = 0; k < PACK; k++) at.at[k] -= lr * (f->clipped * d.at[k] + f->weight_decay * at.at[k]);
     leave(p, own, at);
     leave(w, own, at);
 }
@@ -31,7 +33,7 @@ extern "C" __global__ void momentum(float* p, const float* g, float* v, val* w, 
     pack<PACK> at = take(p, own), d = take(g, own), speed = take(v, own);
 #pragma unroll
     for (int k = 0; k < PACK; k++) {
-        float step = f->grad_scale * d.at[k] + f->weight_decay * at.at[k];
+        float step = f->clipped * d.at[k] + f->weight_decay * at.at[k];
         speed.at[k] = f->momentum * speed.at[k] + step;
         at.at[k] -= f->lr * (nesterov ? step + f->momentum * speed.at[k] : speed.at[k]);
     }
@@ -46,7 +48,7 @@ extern "C" __global__ void lars(float* p, const float* g, float* v, val* w, i64 
     float lr = f->lr * (trust ? *trust : 1.0f);
 #pragma unroll
     for (int k = 0; k < PACK; k++) {
-        speed.at[k] = f->momentum * speed.at[k] + lr * (f->grad_scale * d.at[k] + f->weight_decay * at.at[k]);
+        speed.at[k] = f->momentum * speed.at[k] + lr * (f->clipped * d.at[k] + f->weight_decay * at.at[k]);
         at.at[k] -= speed.at[k];
     }
     leave(v, own, speed);
@@ -59,7 +61,7 @@ extern "C" __global__ void adagrad(float* p, const float* g, float* s, val* w, i
     pack<PACK> at = take(p, own), d = take(g, own), seen = take(s, own);
 #pragma unroll
     for (int k = 0; k < PACK; k++) {
-        float step = f->grad_scale * d.at[k] + f->weight_decay * at.at[k];
+        float step = f->clipped * d.at[k] + f->weight_decay * at.at[k];
         seen.at[k] += step * step;
         at.at[k] -= f->lr * step / (sqrtf(seen.at[k]) + f->eps);
     }
@@ -75,7 +77,7 @@ extern "C" __global__ void rmsprop(float* p, const float* g, float* s, float* v,
     if (v) speed = take(v, own);
 #pragma unroll
     for (int k = 0; k < PACK; k++) {
-        float step = f->grad_scale * d.at[k] + f->weight_decay * at.at[k];
+        float step = f->clipped * d.at[k] + f->weight_decay * at.at[k];
         seen.at[k] = f->rho * seen.at[k] + f->new_square * (step * step);
         float change = step / (sqrtf(seen.at[k]) + f->eps);
         speed.at[k] = f->momentum * speed.at[k] + change;
@@ -93,7 +95,7 @@ extern "C" __global__ void adam(float* p, const float* g, float* m, float* v, va
     pack<PACK> at = take(p, own), d = take(g, own), mean = take(m, own), square = take(v, own);
 #pragma unroll
     for (int k = 0; k < PACK; k++) {
-        float step = f->grad_scale * d.at[k] + f->weight_decay * at.at[k];
+        float step = f->clipped * d.at[k] + f->weight_decay * at.at[k];
         mean.at[k] = f->beta1 * mean.at[k] + f->new1 * step;
         square.at[k] = f->beta2 * square.at[k] + f->new2 * (step * step);
         at.at[k] = f->keep * at.at[k] - f->lr * mean.at[k] / (sqrtf(square.at[k]) + f->eps);
@@ -104,12 +106,18 @@ extern "C" __global__ void adam(float* p, const float* g, float* m, float* v, va
     leave(w, own, at);
 }
 
-// Of a tensor and its gradient, each block's sums of squares.
+// Of a tensor and its gradient, each block's sums of squares; `p` may be null.
 extern "C" __global__ void squares(const float* p, const float* g, i64 count, double* of_p, double* of_g) {
     double a = 0.0, b = 0.0;
-    for (i64 i = global_index(); i < count; i += (i64)gridDim.x * blockDim.x) {
-        a += (double)p[i] * (double)p[i];
-        b += (double)g[i] * (double)g[i];
+    for (i64 i = global_index(); i * PACK < count; i += (i64)gridDim.x * blockDim.x) {
+        portion own = portion_at(i, count, p, g);
+        pack<PACK> at = {}, d = take(g, own);
+        if (p) at = take(p, own);
+#pragma unroll
+        for (int k = 0; k < PACK; k++) {
+            a += (double)at.at[k] * (double)at.at[k];
+            b += (double)d.at[k] * (double)d.at[k];
+        }
     }
     leave_sums(a, b, of_p, of_g);
 }
@@ -117,7 +125,16 @@ extern "C" __global__ void squares(const float* p, const float* g, i64 count, do
 // One block: LARS' trust from the sums over blocks.
 extern "C" __global__ void trust(const double* sums, const told* f, double coefficient, float* ratio) {
     if (threadIdx.x > 0) return;
-    double norm = sqrt(sums[0]), grad_norm = (double)f->grad_scale * sqrt(sums[1]);
+    double norm = sqrt(sums[0]), grad_norm = (double)f->clipped * sqrt(sums[1]);
     bool is_none = norm == 0.0 || grad_norm == 0.0;
     *ratio = is_none ? 1.0f : (float)(coefficient * norm / (grad_norm + (double)f->weight_decay * norm));
+}
+
+// One block: what clipping to `limit` leaves of grad_scale, from the sum of the gradients' squares, as the CPU's `clip_factor` has it. A
+// norm that is no number stays one.
+extern "C" __global__ void clip(const double* square, told* f, double limit) {
+    if (threadIdx.x > 0) return;
+    double scale = (double)f->grad_scale;
+    double factor = limit / (sqrt(scale * scale * *square) + 1e-6);
+    f->clipped = (float)(scale * (factor >= 1.0 ? 1.0 : factor));
 }

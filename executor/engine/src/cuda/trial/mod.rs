@@ -3,6 +3,7 @@
 #[path = "../../../tests/devices/mod.rs"]
 mod devices;
 mod emulator;
+mod late;
 mod losses;
 mod nccl;
 mod networks;
@@ -15,6 +16,7 @@ use super::session::Session;
 use crate as engine;
 use crate::model::{Batch, Network};
 pub(crate) use emulator::Emulator;
+pub(crate) use late::Late;
 pub(crate) use ranked::{Ranked, StandIn};
 
 /// How a case is tried: what values are, how many examples there are at a time, and what the queue convolves by itself.
@@ -35,7 +37,7 @@ fn session(network: &Network, how: How) -> Session {
     queue.convolves = convolves;
     // Small parts try what cuBLASLt may leave to a kernel.
     queue.is_plain = max_batch < devices::EXAMPLES;
-    Session::new(network, queue, kind, max_batch, 0).expect("the machine has room")
+    Session::new(network, queue, kind, (max_batch, max_batch), 0).expect("the machine has room")
 }
 
 /// Nothing may have been written between the regions.

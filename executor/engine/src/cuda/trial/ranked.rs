@@ -1,6 +1,7 @@
 //! An emulated GPU that sums with others by a stand-in for NCCL (`stand_in_nccl.cpp`), which proves this side of the contract only.
 
 use super::emulator::{Emulator, build};
+use super::late::Late;
 use crate::cuda::device::Means;
 use crate::cuda::nccl::Nccl;
 use crate::cuda::product::Kind;
@@ -108,10 +109,10 @@ impl Ranked {
         self.sums.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn queue(self: &Arc<Self>) -> Emulator {
+    pub(crate) fn queue(self: &Arc<Self>) -> Late {
         let mut queue = Emulator::new(Kind::F32);
         queue.ranked = Some(Arc::clone(self));
-        queue
+        Late::new(queue)
     }
 
     /// Whether the update that was just made went astray.

@@ -1,14 +1,17 @@
-//! Training that stays on a device, against the CPU's passes and update rules.
+//! Training that stays on a device, against the CPU's passes and update rules. The queue is late in everything and writes down.
 
 use super::devices::Examples;
 use super::emulator::Emulator;
+use super::late::Late;
 use super::{assert_gaps, norm};
 use crate::cuda::product::Kind;
+use crate::cuda::queue::{Queue, int};
+use crate::cuda::regions::FACTORS;
 use crate::cuda::resident::Resident;
 use crate::cuda::session::Session;
 use crate::model::zoo::{Goal, Layer, layers};
-use crate::model::{Conv, InputShape, Network, Role, Windows};
-use crate::optimizer::{Decay, Optimizer, Rule, Schedule};
+use crate::model::{Batch, Conv, InputShape, Network, Role, Windows};
+use crate::optimizer::{Decay, Optimizer, Rule, Schedule, clip_factor, square_norm};
 
 /// Weights, biases and statistics, some with gaps between them where they are aligned and some without.
 fn network() -> Network {
@@ -70,20 +73,37 @@ fn rules() -> Vec<Rule> {
     rules
 }
 
-/// Five steps on the CPU, tensor by tensor: parameters, and the state's planes.
-fn train(network: &Network, optimizer: &Optimizer, scale: f32) -> (Vec<f32>, Vec<Vec<f32>>) {
+/// In how many examples at once a step's seven go through the network, and to what the mean gradient is clipped.
+#[derive(Debug, Clone, Copy)]
+struct How {
+    at_once: usize,
+    clip_norm: Option<f64>,
+}
+
+const STEPS: u64 = 7;
+
+/// Steps on the CPU, tensor by tensor: parameters, and the state's planes; and in how many of them there was something to clip.
+fn train(
+    network: &Network,
+    optimizer: &Optimizer,
+    scale: f32,
+    how: How,
+) -> (Vec<f32>, Vec<Vec<f32>>, u64) {
     let examples = Examples::new(network);
     let mut params = network.init(3);
     let mut grads = vec![0.0; params.len()];
-    let mut workspace = network.workspace(7, 1);
+    let mut workspace = network.workspace(how.at_once, 1);
+    let mut clipped = 0;
     let planes = optimizer.state_len_per_param();
     let mut states: Vec<Vec<f32>> = network
         .blocks()
         .iter()
         .map(|block| vec![0.0; block.len * planes])
         .collect();
-    for step in 0..5 {
+    for step in 0..STEPS {
         network.loss_and_grad(&mut workspace, &params, &examples.batch(), &mut grads);
+        let own = clip(network, &grads, scale, how.clip_norm);
+        clipped += u64::from(own < scale);
         for (block, state) in network.blocks().iter().zip(&mut states) {
             let (params, grads) = (&mut params[block.range()], &grads[block.range()]);
             match (block.role, optimizer.rule) {
@@ -92,9 +112,9 @@ fn train(network: &Network, optimizer: &Optimizer, scale: f32) -> (Vec<f32>, Vec
                 (Role::Bias, Rule::Lars { .. }) => {
                     let half = params.len().min(state.len());
                     let (first, second) = state.split_at_mut(half);
-                    optimizer.update_part(step, params, grads, [first, second], scale, 1.0);
+                    optimizer.update_part(step, params, grads, [first, second], own, 1.0);
                 }
-                _ => optimizer.update(step, params, grads, state, scale),
+                _ => optimizer.update(step, params, grads, state, own),
             }
         }
     }
@@ -104,16 +124,30 @@ fn train(network: &Network, optimizer: &Optimizer, scale: f32) -> (Vec<f32>, Vec
         parts.collect::<Vec<_>>().concat()
     };
     let planes = (0..planes).map(plane).collect();
-    (params, planes)
+    (params, planes, clipped)
 }
 
-fn resident(network: &Network, optimizer: &Optimizer, params: &[f32]) -> Resident {
-    let queue = Box::new(Emulator::new(Kind::F32));
+/// What gradients, but for statistics, are multiplied with.
+fn clip(network: &Network, grads: &[f32], scale: f32, norm: Option<f64>) -> f32 {
+    let Some(limit) = norm else { return scale };
+    let blocks = network.blocks().iter();
+    let of_gradients = blocks.filter(|block| block.role != Role::Statistic);
+    let parts: Vec<(&[f32], f32)> = of_gradients
+        .map(|block| (&grads[block.range()], scale))
+        .collect();
+    let factor = clip_factor(limit, square_norm(&parts, 1).sqrt());
+    (f64::from(scale) * factor) as f32
+}
+
+fn resident(network: &Network, optimizer: &Optimizer, params: &[f32], how: How) -> Resident {
+    let queue = Box::new(Late::new(Emulator::new(Kind::F32)));
     let planes = optimizer.state_len_per_param();
-    let session = Session::new(network, queue, Kind::F32, 7, planes).expect("room");
-    Resident::with(session, network, optimizer.clone(), params).expect("room")
+    let session = Session::new(network, queue, Kind::F32, (how.at_once, 7), planes).expect("room");
+    let resident = Resident::with(session, network, optimizer.clone(), params).expect("room");
+    resident.clipping(how.clip_norm)
 }
 
+/// Whole or in parts of which the last is smaller, each written down once; clipped or not.
 #[test]
 fn every_update_rule_is_the_cpus_and_outlives_giving_memory_back() {
     let network = network();
@@ -124,43 +158,134 @@ fn every_update_rule_is_the_cpus_and_outlives_giving_memory_back() {
             factor: 0.9,
         },
     };
-    for rule in rules() {
-        let optimizer = Optimizer { rule, schedule };
-        let scale = 1.0 / 7.0;
-        let (expected, planes) = train(&network, &optimizer, scale);
-        let params = network.init(3);
-        let mut resident = resident(&network, &optimizer, &params);
-        let examples = Examples::new(&network);
-        for step in 0..5 {
-            if step == 3 {
-                resident.suspend().expect("suspended");
-                resident.suspend().expect("nothing to do");
-                resident.resume().expect("resumed");
-            }
-            resident.lay(&examples.batch());
-            let loss = resident.step(scale).expect("a step");
-            assert!(loss.loss_sum.is_finite());
+    for (at_once, clip_norm, written_down) in [(7, None, 1), (3, None, 3), (3, Some(0.05), 3)] {
+        let how = How { at_once, clip_norm };
+        for rule in rules() {
+            let optimizer = Optimizer { rule, schedule };
+            is_the_cpus(&network, &optimizer, how, written_down);
         }
-        assert_eq!(resident.steps(), 5);
-        assert_gaps(resident.session());
-        let mut found = resident.parameters().expect("parameters");
-        let mut state = vec![vec![0.0; found.len()]; planes.len()];
-        resident.read(&mut found, &mut state).expect("a state");
-        for (expected, found) in planes.iter().zip(&state) {
-            let size = norm(expected.iter().map(|x| f64::from(*x)));
-            let differences = expected.iter().zip(found);
-            let apart = norm(differences.map(|(e, f)| f64::from(*e) - f64::from(*f)));
-            assert!(apart < 2e-3 * size, "{rule:?}: {apart} of {size} off");
+    }
+}
+
+fn is_the_cpus(network: &Network, optimizer: &Optimizer, how: How, written_down: usize) {
+    let what = format!("{:?}, {how:?}", optimizer.rule);
+    let scale = 1.0 / 7.0;
+    let (expected, planes, clipped) = train(network, optimizer, scale, how);
+    let clips = how.clip_norm.is_some();
+    assert_eq!(clipped > 1, clips, "{what}: there is something to clip");
+    let params = network.init(3);
+    let mut resident = resident(network, optimizer, &params, how);
+    let examples = Examples::new(network);
+    let other: Vec<f32> = examples.batch().inputs.iter().map(|x| -2.0 * x).collect();
+    let mut workspace = network.workspace(how.at_once, 1);
+    let mut grads = vec![0.0; params.len()];
+    let first = network.loss_and_grad(&mut workspace, &params, &examples.batch(), &mut grads);
+    for step in 0..STEPS {
+        if step == 4 {
+            assert_eq!(resident.recorded.len(), written_down, "{what}");
+            resident.suspend().expect("suspended");
+            resident.suspend().expect("nothing to do");
+            resident.resume().expect("resumed");
         }
-        for block in network.blocks() {
-            let (expected, before) = (&expected[block.range()], &params[block.range()]);
-            let of = |a: &[f32], b: &[f32]| {
-                norm(a.iter().zip(b).map(|(a, b)| f64::from(*a) - f64::from(*b)))
+        resident.lay(&examples.batch());
+        resident.begin(scale);
+        // Something else is laid meanwhile.
+        resident.lay(&Batch {
+            inputs: &other,
+            ..examples.batch()
+        });
+        let loss = resident.wait().expect("a step");
+        assert!(loss.loss_sum.is_finite());
+        if step == 0 {
+            let off = (loss.loss_sum - first.loss_sum).abs() / first.loss_sum;
+            assert!(off < 1e-5, "{what}: {loss:?}, not {first:?}");
+            assert_eq!(loss.correct, first.correct, "{what}");
+        }
+    }
+    assert_eq!(resident.steps(), STEPS);
+    assert_gaps(resident.session());
+    let mut found = resident.parameters().expect("parameters");
+    let mut state = vec![vec![0.0; found.len()]; planes.len()];
+    resident.read(&mut found, &mut state).expect("a state");
+    for (expected, found) in planes.iter().zip(&state) {
+        let size = norm(expected.iter().map(|x| f64::from(*x)));
+        let differences = expected.iter().zip(found);
+        let apart = norm(differences.map(|(e, f)| f64::from(*e) - f64::from(*f)));
+        assert!(apart < 2e-3 * size, "{what}: {apart} of {size} off");
+    }
+    for block in network.blocks() {
+        let (expected, before) = (&expected[block.range()], &params[block.range()]);
+        let of = |a: &[f32], b: &[f32]| {
+            norm(a.iter().zip(b).map(|(a, b)| f64::from(*a) - f64::from(*b)))
+        };
+        let (apart, moved) = (of(expected, &found[block.range()]), of(expected, before));
+        assert!(moved > 0.0, "{what} moves {}", block.name);
+        let share = apart / moved;
+        assert!(share < 2e-3, "{what}: {} is {share} off", block.name);
+    }
+}
+
+/// As on the host: a norm that is none makes no parameters that look sound.
+#[test]
+fn what_clipping_leaves_is_what_the_cpus_does() {
+    let mut queue = Emulator::new(Kind::F32);
+    let squares = [0.0, 1e-12, 0.5, 16.0, 1e30, f64::INFINITY, f64::NAN];
+    for (square, limit, scale) in squares
+        .into_iter()
+        .flat_map(|square| [(square, 0.7_f64, 0.25_f32), (square, 3.0, 1.0)])
+    {
+        let [at, told] = [8, 4 * FACTORS].map(|bytes| queue.allocate(bytes).expect("room"));
+        queue.upload(&square.to_le_bytes(), at);
+        let mut factors = [0.0_f32; FACTORS];
+        factors[3] = scale;
+        queue.upload(bytemuck::cast_slice(&factors), told);
+        queue.launch("clip", 1, 32, &[at.into(), told.into(), limit.into()]);
+        queue.download(told, bytemuck::cast_slice_mut(&mut factors));
+        let norm = f64::from(scale) * square.sqrt();
+        let expected = (f64::from(scale) * clip_factor(limit, norm)) as f32;
+        let (found, what) = (factors[12], format!("{square} to {limit} by {scale}"));
+        let is_right = (found - expected).abs() <= 1e-6 * expected.abs();
+        assert!(
+            is_right || found.is_nan() && expected.is_nan(),
+            "{what}: {found}"
+        );
+        assert_eq!(factors[3], scale, "{what}: statistics are not clipped");
+    }
+}
+
+/// By fewer blocks than there are eights, with and without a second tensor, from where sixteen bytes may be moved and from elsewhere.
+#[test]
+fn squares_are_summed_wherever_they_begin() {
+    const BLOCKS: usize = 2;
+    let mut queue = Emulator::new(Kind::F32);
+    let values: Vec<f32> = (0..9_001)
+        .map(|i| ((i * 7_919) % 1_003) as f32 / 501.5 - 1.0)
+        .collect();
+    let at = queue.allocate(4 * values.len()).expect("room");
+    queue.upload(bytemuck::cast_slice(&values), at);
+    let sums = queue.allocate(2 * 8 * BLOCKS).expect("room");
+    let square = |values: &[f32]| values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
+    for (first, count) in [(0, 9_001), (1, 9_000), (3, 11), (4, 8)] {
+        for p in [0, at] {
+            let of_g = sums + 8 * BLOCKS as u64;
+            let g = at + 4 * first as u64;
+            let arguments = [p.into(), g.into(), int(count), sums.into(), of_g.into()];
+            queue.launch("squares", BLOCKS, 256, &arguments);
+            let mut found = [0.0_f64; 2 * BLOCKS];
+            queue.download(sums, bytemuck::cast_slice_mut(&mut found));
+            let [of_p, of_g] = [&found[..BLOCKS], &found[BLOCKS..]].map(|f| f.iter().sum::<f64>());
+            let what = format!("{count} from {first}");
+            let expected = square(&values[first..][..count]);
+            assert!((of_g / expected - 1.0).abs() < 1e-12, "{what}: {of_g}");
+            let expected = if p == 0 {
+                0.0
+            } else {
+                square(&values[..count])
             };
-            let (apart, moved) = (of(expected, &found[block.range()]), of(expected, before));
-            assert!(moved > 0.0, "{rule:?} moves {}", block.name);
-            let share = apart / moved;
-            assert!(share < 2e-3, "{rule:?}: {} is {share} off", block.name);
+            assert!(
+                (of_p - expected).abs() <= 1e-12 * expected,
+                "{what}: {of_p}"
+            );
         }
     }
 }
@@ -188,10 +313,14 @@ fn a_state_is_read_and_gone_on_from() {
             resident.read(parameters, state).expect("a state");
             all
         };
-        let mut straight = resident(&network, &optimizer, &params);
+        let how = How {
+            at_once: 4,
+            clip_norm: Some(0.2),
+        };
+        let mut straight = resident(&network, &optimizer, &params, how);
         train(&mut straight, 4);
 
-        let mut first = resident(&network, &optimizer, &params);
+        let mut first = resident(&network, &optimizer, &params, how);
         train(&mut first, 2);
         let evaluate = |resident: &mut Resident| {
             let parts = network.parts_of(3, &examples.batch());
@@ -202,7 +331,7 @@ fn a_state_is_read_and_gone_on_from() {
         first.suspend().expect("suspended");
         assert_eq!(read(&mut first), kept, "{rule:?}");
 
-        let mut second = resident(&network, &optimizer, &network.init(4));
+        let mut second = resident(&network, &optimizer, &network.init(4), how);
         train(&mut second, 1);
         second.fill(2, &kept[0], &kept[1..]).expect("filled");
         assert_eq!(evaluate(&mut second), loss);

@@ -27,7 +27,7 @@ use std::time::Duration;
 const ROUND: Duration = Duration::from_millis(20);
 
 /// What keeps a worker with a GPU from leaving everything there, if anything does.
-pub(super) fn why_not(launch: &TaskLaunch, is_cut: bool) -> Option<&'static str> {
+pub(super) fn why_not(launch: &TaskLaunch) -> Option<&'static str> {
     let (spec, engine) = (&launch.spec, launch.spec.engine());
     let (exchange, workers) = (&spec.exchange, spec.scale.workers);
     let reasons = [
@@ -55,8 +55,6 @@ pub(super) fn why_not(launch: &TaskLaunch, is_cut: bool) -> Option<&'static str>
             engine.batch_rule != BatchRule::Constant,
             "engine.batch_rule is not constant",
         ),
-        (engine.clip_norm.is_some(), "engine.clip_norm is asked for"),
-        (is_cut, "a step's examples go through the network in parts"),
     ];
     let reason = reasons.into_iter().find(|(holds, _)| *holds);
     reason.map(|(_, why)| why)

@@ -1,5 +1,7 @@
 //! Whole jobs in this process, on an emulated GPU and on the CPU.
 
+mod parts;
+
 use super::super::train::{Ending, Surroundings, run};
 use super::super::{Reporter, WorkerError};
 use super::why_not;
@@ -73,8 +75,13 @@ pub(in crate::worker) struct Job {
 
 impl Job {
     pub(in crate::worker) fn new() -> Self {
+        Self::with_images(96)
+    }
+
+    /// With so many to train on.
+    pub(in crate::worker) fn with_images(count: u32) -> Self {
         let root = tempfile::tempdir().unwrap();
-        write_images(&root.path().join("data/fashion-mnist"));
+        write_images(&root.path().join("data/fashion-mnist"), count);
         Self { root }
     }
 
@@ -201,7 +208,7 @@ fn merge(into: &mut Value, from: &Value) {
 }
 
 /// Ten classes, each a bar at its own height with noise.
-fn write_images(folder: &Path) {
+fn write_images(folder: &Path, count: u32) {
     fs::create_dir_all(folder).unwrap();
     let mut noise = 1_u64;
     let mut next = || {
@@ -210,7 +217,7 @@ fn write_images(folder: &Path) {
             .wrapping_add(1_442_695_040_888_963_407);
         (noise >> 33) as u32
     };
-    for (prefix, count) in [("train", 96_u32), ("t10k", 20)] {
+    for (prefix, count) in [("train", count), ("t10k", 20)] {
         let mut images = vec![0, 0, 8, 3];
         let mut labels = vec![0, 0, 8, 1];
         for side in [count, 28, 28] {
@@ -310,41 +317,49 @@ fn a_job_that_stays_on_the_device_learns_what_the_cpus_does() {
 /// never having been.
 #[test]
 fn stopped_and_resumed_it_comes_to_the_same_bits() {
-    let launch = launch(&json!({}));
     let straight = Job::new();
-    let device = &Device::Emulated;
+    let launch = launch(&json!({}));
     straight
-        .run(launch.clone(), 1, device, Outside::Nothing)
+        .run(launch.clone(), 1, &Device::Emulated, Outside::Nothing)
         .unwrap();
     let (_, expected) = straight.kept(&launch);
+    for outside in [Outside::StopInTurn, Outside::Company] {
+        assert_resumes(&launch, &expected, &Job::new(), outside);
+    }
+    assert_undisturbed(&launch, &expected, 96);
+}
 
-    let turning = Job::new();
+/// By a turn, and by being stopped and resumed, with so many images to train on.
+fn assert_undisturbed(launch: &TaskLaunch, expected: &Contents<Plane>, images: u32) {
+    let turning = Job::with_images(images);
     let (_, reports) = turning
-        .run(launch.clone(), 1, device, Outside::Turn)
+        .run(launch.clone(), 1, &Device::Emulated, Outside::Turn)
         .unwrap();
     let went_on = |report: &TaskReport| matches!(report, TaskReport::Continued { turn: 2, .. });
     assert!(reports.iter().any(went_on), "{reports:?}");
-    assert_same("in turns", &turning.kept(&launch).1, &expected);
+    assert_same("in turns", &turning.kept(launch).1, expected);
+    let stopped = Job::with_images(images);
+    assert_resumes(launch, expected, &stopped, Outside::Stop);
+}
 
-    for outside in [Outside::Stop, Outside::StopInTurn, Outside::Company] {
-        let job = Job::new();
-        let (ending, reports) = job.run(launch.clone(), 1, device, outside).unwrap();
-        assert_eq!(ending, Ending::Interrupted, "{reports:?}");
-        let Some(&TaskReport::Interrupted { step }) = reports.last() else {
-            panic!("{reports:?}");
-        };
-        assert!((1..STEPS).contains(&step), "{step}");
-        let (manifest, _) = job.kept(&launch);
-        assert_eq!((manifest.step, manifest.optimizer_updates), (step, step));
-        let resumed = TaskLaunch {
-            resume_step: Some(step),
-            ..launch.clone()
-        };
-        let (ending, reports) = job.run(resumed, 2, device, Outside::Nothing).unwrap();
-        assert_eq!(ending, Ending::Finished);
-        assert!(reports.contains(&TaskReport::Ready { from_step: step }));
-        assert_same("resumed", &job.kept(&launch).1, &expected);
-    }
+fn assert_resumes(launch: &TaskLaunch, expected: &Contents<Plane>, job: &Job, outside: Outside) {
+    let device = &Device::Emulated;
+    let (ending, reports) = job.run(launch.clone(), 1, device, outside).unwrap();
+    assert_eq!(ending, Ending::Interrupted, "{reports:?}");
+    let Some(&TaskReport::Interrupted { step }) = reports.last() else {
+        panic!("{reports:?}");
+    };
+    assert!((1..STEPS).contains(&step), "{step}");
+    let (manifest, _) = job.kept(launch);
+    assert_eq!((manifest.step, manifest.optimizer_updates), (step, step));
+    let resumed = TaskLaunch {
+        resume_step: Some(step),
+        ..launch.clone()
+    };
+    let (ending, reports) = job.run(resumed, 2, device, Outside::Nothing).unwrap();
+    assert_eq!(ending, Ending::Finished);
+    assert!(reports.contains(&TaskReport::Ready { from_step: step }));
+    assert_same("resumed", &job.kept(launch).1, expected);
 }
 
 /// A checkpoint is anybody's to go on from: the CPU's from the GPU's, and back.
@@ -377,72 +392,59 @@ fn it_changes_places_with_the_exchange_on_the_host() {
     }
 }
 
+/// By the CPU's way too, also where gradients are clipped, whose norm is no number then.
 #[test]
 fn a_loss_that_is_none_names_its_step() {
-    let mut launch = launch(&json!({}));
-    let mut document = serde_json::to_value(&launch.spec).unwrap();
-    document["engine"]["optimizer"] = json!({ "kind": "sgd", "learning_rate": 1e30 });
-    launch.spec = serde_json::from_value(document).unwrap();
-    let ended = Job::new().run(launch, 1, &Device::Emulated, Outside::Nothing);
-    assert!(
-        matches!(ended, Err(WorkerError::Diverged { step: 1..8 })),
-        "{ended:?}"
-    );
+    let ended = |more: &Value, device| {
+        let mut launch = launch(more);
+        let mut document = serde_json::to_value(&launch.spec).unwrap();
+        document["engine"]["optimizer"] = json!({ "kind": "sgd", "learning_rate": 1e30 });
+        launch.spec = serde_json::from_value(document).unwrap();
+        match Job::new().run(launch, 1, &device, Outside::Nothing) {
+            Err(WorkerError::Diverged { step }) => step,
+            ended => panic!("{ended:?}"),
+        }
+    };
+    for more in [
+        json!({}),
+        json!({ "engine": { "clip_norm": 1.0, "accumulate": 3 } }),
+    ] {
+        let step = ended(&more, Device::Emulated);
+        assert!((1..8).contains(&step), "{step}");
+        assert_eq!(step, ended(&more, Device::Cpu), "{more}");
+    }
 }
 
 #[test]
 fn what_needs_gradients_on_the_host_says_so() {
-    assert_eq!(why_not(&launch(&json!({})), false), None);
-    for (more, is_cut, wanted) in [
+    assert_eq!(why_not(&launch(&json!({}))), None);
+    for (more, wanted) in [
         (
             json!({ "exchange": { "topology": "parameter_server" } }),
-            false,
             "exchange.topology",
         ),
         (
             json!({ "exchange": { "averaging": { "kind": "local_sgd", "every": 2 } } }),
-            false,
             "exchange.averaging",
         ),
         (
             json!({ "exchange": { "compression": { "codec": { "kind": "one_bit" } } } }),
-            false,
             "exchange.compression",
         ),
         (
             json!({ "scale": { "workers": { "min": 1, "max": 2 } } }),
-            false,
             "scale.workers",
         ),
         (
-            json!({ "engine": { "clip_norm": 1.0 } }),
-            false,
-            "engine.clip_norm",
+            json!({ "engine": { "hogwild_threads": 2 } }),
+            "engine.hogwild_threads",
         ),
         (
             json!({ "engine": { "batch_rule": "adascale" } }),
-            false,
             "engine.batch_rule",
         ),
-        (json!({}), true, "in parts"),
     ] {
-        let why = why_not(&launch(&more), is_cut).expect("a reason");
+        let why = why_not(&launch(&more)).expect("a reason");
         assert!(why.contains(wanted), "{why}: {more}");
     }
-}
-
-/// Cut in parts, which the batch's gradients add up of, a GPU trains as it did.
-#[test]
-fn a_step_of_several_passes_goes_through_the_host() {
-    let launch = launch(&json!({ "engine": { "accumulate": 2 }, "stop": { "steps": 3 } }));
-    let job = Job::new();
-    let (ending, reports) = job
-        .run(launch, 1, &Device::Emulated, Outside::Nothing)
-        .unwrap();
-    assert_eq!(ending, Ending::Finished);
-    assert!(
-        reports
-            .iter()
-            .any(|report| matches!(report, TaskReport::Listening { .. }))
-    );
 }

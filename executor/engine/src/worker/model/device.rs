@@ -23,14 +23,14 @@ impl Model {
         Ok(())
     }
 
-    /// From now on training stays on the device, going on from the host's parameters and this state after so many updates. Nothing happens where it
-    /// does already.
+    /// From now on training stays on the device, going on from the host's parameters and this state after so many updates, with gradients clipped to
+    /// this norm, if any. Nothing happens where it does already.
     ///
     /// # Errors
     /// When the device has no room; then gradients leave it, as before.
     pub fn go_up(
         &mut self,
-        optimizer: &Optimizer,
+        (optimizer, clip_norm): (&Optimizer, Option<f64>),
         updates: u64,
         state: &[Vec<f32>],
     ) -> Result<(), WorkerError> {
@@ -40,17 +40,18 @@ impl Model {
         let Some(queue) = self.device.queue()? else {
             return Ok(());
         };
-        let largest_pass = largest_pass(self.batches.examples(), self.passes);
+        let examples = self.batches.examples();
+        let largest_pass = largest_pass(examples, self.passes);
         self.room = Room::Passes(self.network.workspace(1, 1));
-        let optimizer = optimizer.clone();
         let resident = Resident::on(
             queue,
             &self.network,
-            optimizer,
-            largest_pass,
+            optimizer.clone(),
+            (largest_pass, examples),
             &self.parameters,
         );
-        let filled = resident.and_then(|mut resident| {
+        let filled = resident.and_then(|resident| {
+            let mut resident = resident.clipping(clip_norm);
             resident.fill(updates, &self.parameters, state)?;
             Ok(resident)
         });

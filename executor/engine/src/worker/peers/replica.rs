@@ -62,6 +62,12 @@ impl Replica {
         &self.optimizer
     }
 
+    /// The longest that a mean gradient may be.
+    #[must_use]
+    pub fn clip_norm(&self) -> Option<f64> {
+        self.clip_norm
+    }
+
     /// Parameters.
     #[must_use]
     pub fn len(&self) -> usize {

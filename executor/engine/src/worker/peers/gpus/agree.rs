@@ -2,9 +2,8 @@
 
 use crate::fabric::{Member, Summing};
 
-/// Why the gradients of these members, in order of rank, cannot meet on their GPUs, if they cannot; a step is of so many examples, of which a
-/// worker computes at most `at_once` in one pass.
-pub fn why_not(members: &[Member], batch: usize, at_once: usize) -> Option<String> {
+/// Why the gradients of these members, in order of rank, cannot meet on their GPUs, if they cannot; a step is of so many examples.
+pub fn why_not(members: &[Member], batch: usize) -> Option<String> {
     let mut gpus: Vec<(&str, &str, &str)> = Vec::new();
     for (rank, member) in members.iter().enumerate() {
         match member.summing.as_deref() {
@@ -30,12 +29,7 @@ pub fn why_not(members: &[Member], batch: usize, at_once: usize) -> Option<Strin
             return Some(format!("workers {other} and {rank} have the same GPU"));
         }
     }
-    if batch < members.len() {
-        return Some("there are more workers than examples in a step".to_owned());
-    }
-    let part = batch.div_ceil(members.len().max(1));
-    (part > at_once)
-        .then(|| format!("a worker's {part} examples of a step go through the network in parts"))
+    (batch < members.len()).then(|| "there are more workers than examples in a step".to_owned())
 }
 
 #[cfg(test)]
@@ -64,15 +58,14 @@ mod tests {
     #[test]
     fn whatever_keeps_gradients_on_the_host_is_named() {
         let good = || vec![gpu("2.27.3", "a", "H100"), gpu("2.27.3", "b", "H100")];
-        assert_eq!(why_not(&good(), 512, 256), None);
-        let with = |third: Member| why_not(&[good(), vec![third]].concat(), 512, 256).unwrap();
+        assert_eq!(why_not(&good(), 2), None);
+        let with = |third: Member| why_not(&[good(), vec![third]].concat(), 512).unwrap();
         assert!(with(gpu("2.28.1", "c", "H100")).contains("2.27.3 and worker 2 has 2.28.1"));
         assert!(with(gpu("2.27.3", "c", "A100")).contains("on H100 and worker 2 on A100"));
         assert!(with(gpu("2.27.3", "b", "H100")).contains("workers 1 and 2 have the same GPU"));
         let why = "it computes on the CPU".to_owned();
         assert!(with(member(Some(Summing::Host { why }))).contains("worker 2 cannot: it computes"));
         assert!(with(member(None)).contains("worker 2 says nothing"));
-        assert!(why_not(&good(), 513, 256).unwrap().contains("257 examples"));
-        assert!(why_not(&good(), 1, 256).unwrap().contains("more workers"));
+        assert!(why_not(&good(), 1).unwrap().contains("more workers"));
     }
 }

@@ -10,7 +10,7 @@ use crate::cuda::Id;
 use crate::fabric::{FabricError, Member};
 use crate::log;
 use crate::worker::error::WorkerError;
-use crate::worker::model::{MAX_PASS, Model};
+use crate::worker::model::Model;
 
 impl AllReduce<'_> {
     /// Called by all before the same step. Cuts batches by the members that agreed.
@@ -34,7 +34,7 @@ impl AllReduce<'_> {
             let members = members.expect("an offer is of a view that this worker was in");
             let members = members.to_vec();
             self.cut_among(model, members.iter().map(|member| member.id).collect())?;
-            let id = match agree::why_not(&members, self.cut.batch, MAX_PASS) {
+            let id = match agree::why_not(&members, self.cut.batch) {
                 Some(why) => Err(why),
                 None => offer
                     .id
@@ -104,8 +104,9 @@ impl AllReduce<'_> {
         let gpus = self.gpus.as_ref().expect("a job that asks for it");
         let means = gpus.means.clone()?;
         let (updates, state) = (self.replica.updates, &self.replica.state);
+        let rule = (self.replica.optimizer(), self.replica.clip_norm());
         model
-            .go_up(self.replica.optimizer(), updates, state)
+            .go_up(rule, updates, state)
             .map_err(|error| log::chain(&error).to_string())?;
         let resident = model.resident().expect("just gone up");
         resident

@@ -1,6 +1,8 @@
 //! Whole jobs of several workers in this process, each on an emulated GPU of its own, whose gradients meet by a stand-in for NCCL. It proves this
 //! side of the contract; whether NCCL keeps to its own only GPUs can tell.
 
+mod parts;
+
 use crate::clock;
 use crate::cuda::Device;
 use crate::cuda::trial::{Ranked, StandIn};
@@ -222,8 +224,11 @@ const NOTHING: Change = |_, _| {};
 
 /// A job whose gradients meet on the host, from the same seed: what all others must come to.
 fn on_host() -> (Job, TaskLaunch) {
-    let job = Job::new();
-    let mut launch = asking(&json!({}));
+    on_host_of(Job::new(), &json!({}))
+}
+
+fn on_host_of(job: Job, more: &Value) -> (Job, TaskLaunch) {
+    let mut launch = asking(more);
     launch.spec.exchange.algorithm = muster_model::spec::Algorithm::Auto;
     let ended = start(&job, &launch, &[const { Device::Emulated }; 2], 2, NOTHING);
     assert_finished(&ended);
@@ -418,16 +423,19 @@ fn a_newcomer_without_the_library_takes_all_back_to_the_host() {
     assert_near("with one that cannot", &job, &expected);
 }
 
-/// Standing still for a turn, or stopped and resumed: the bits are those of never having been.
 #[test]
 fn turns_and_stops_change_no_bit() {
-    let launch = asking(&json!({}));
+    assert_undisturbed(&asking(&json!({})));
+}
+
+/// Standing still for a turn, or stopped and resumed: the bits are those of never having been.
+fn assert_undisturbed(launch: &TaskLaunch) {
     let straight = Job::new();
-    start(&straight, &launch, &devices(&gpus::<2>()), 2, NOTHING);
-    let (_, expected) = straight.kept(&launch);
+    start(&straight, launch, &devices(&gpus::<2>()), 2, NOTHING);
+    let (_, expected) = straight.kept(launch);
 
     let (turning, gpus) = (Job::new(), gpus::<2>());
-    let ended = start(&turning, &launch, &devices(&gpus), 2, |peers, _| {
+    let ended = start(&turning, launch, &devices(&gpus), 2, |peers, _| {
         peers.turn = 1
     });
     assert_finished(&ended);
@@ -436,13 +444,13 @@ fn turns_and_stops_change_no_bit() {
         assert!(reports.iter().any(went_on), "{reports:?}");
     }
     assert_eq!(sums(&gpus), [STEPS + 1; 2]);
-    assert_same("in turns", &turning.kept(&launch).1, &expected);
+    assert_same("in turns", &turning.kept(launch).1, &expected);
 
     let (stopped, gpus) = (Job::new(), self::gpus::<2>());
-    let ended = start(&stopped, &launch, &devices(&gpus), 2, |_, stop| stop.set());
+    let ended = start(&stopped, launch, &devices(&gpus), 2, |_, stop| stop.set());
     let is_stopped = |(ending, _): &Ended| matches!(ending, Some(Ok(Ending::Interrupted)));
     assert!(ended.iter().all(is_stopped), "{ended:?}");
-    let (manifest, _) = stopped.kept(&launch);
+    let (manifest, _) = stopped.kept(launch);
     assert!((6..STEPS).contains(&manifest.step), "{}", manifest.step);
     let resumed = TaskLaunch {
         revision: 2,
@@ -450,5 +458,5 @@ fn turns_and_stops_change_no_bit() {
         ..launch.clone()
     };
     assert_finished(&start(&stopped, &resumed, &devices(&gpus), 2, NOTHING));
-    assert_same("resumed", &stopped.kept(&launch).1, &expected);
+    assert_same("resumed", &stopped.kept(launch).1, &expected);
 }

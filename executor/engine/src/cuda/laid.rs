@@ -1,0 +1,130 @@
+//! Batches on their way to a device: a step's examples lie in pinned memory, all of them, and go up in the parts that passes take.
+
+use super::error::DeviceError;
+use super::operation::pack_blocks;
+use super::product::Kind;
+use super::queue::{Queue, THREADS, int};
+use super::regions::Regions;
+use super::session::Session;
+use crate::loss::Loss;
+use crate::model::network::Network;
+use crate::model::{Batch, Input, Targets};
+use std::ops::Range;
+
+/// Bytes of what one pass's draws depend on.
+pub(super) const DRAW: usize = 16;
+
+/// Pinned memory for the examples of a step.
+pub(super) struct Laid {
+    inputs: &'static mut [u8],
+    targets: &'static mut [u8],
+    /// Of each part.
+    draws: &'static mut [u8],
+}
+
+impl Laid {
+    /// For so many examples, of which so many go through the network at once.
+    pub(super) fn pin(
+        queue: &mut dyn Queue,
+        regions: &Regions,
+        (max_batch, max_step): (usize, usize),
+    ) -> Result<Self, DeviceError> {
+        let of_step = |part: usize| part / max_batch * max_step;
+        Ok(Self {
+            inputs: queue.pin(of_step(regions.arriving.bytes))?,
+            targets: queue.pin(of_step(regions.targets.bytes))?,
+            draws: queue.pin(DRAW * max_step.div_ceil(max_batch))?,
+        })
+    }
+}
+
+impl Session {
+    /// Makes room for the examples of one step more that [`Self::fill_batch`] can lay out.
+    ///
+    /// # Errors
+    /// When the machine does not grant it.
+    pub(super) fn pin_batch(&mut self) -> Result<(), DeviceError> {
+        let room = (self.max_batch, self.max_step);
+        let batch = Laid::pin(&mut *self.queue, &self.regions, room)?;
+        self.host.batches.push(batch);
+        Ok(())
+    }
+
+    /// Sends inputs, targets and what draws depend on, for one pass.
+    ///
+    /// # Panics
+    /// On a token that is not in the vocabulary, or targets that are no class; data sets are checked when they are read.
+    pub(super) fn send_batch(&mut self, network: &Network, batch: &Batch<'_>) {
+        self.fill_batch(network, batch, 0);
+        let examples = batch.inputs.len() / network.input().len();
+        self.upload_part(network, 0..examples, 0);
+        self.cast_batch(network, examples);
+    }
+
+    /// Lays the batch into the pinned memory of that number.
+    pub(super) fn fill_batch(&mut self, network: &Network, batch: &Batch<'_>, number: usize) {
+        check(network, batch);
+        let laid = &mut self.host.batches[number];
+        let inputs = bytemuck::cast_slice(batch.inputs);
+        laid.inputs[..inputs.len()].copy_from_slice(inputs);
+        let targets: &[u8] = match batch.targets {
+            Targets::Classes(classes) => bytemuck::cast_slice(classes),
+            Targets::Values(values) => bytemuck::cast_slice(values),
+        };
+        laid.targets[..targets.len()].copy_from_slice(targets);
+        let parts = network.parts_of(self.max_batch, batch);
+        for (out, part) in laid.draws.chunks_exact_mut(DRAW).zip(parts) {
+            let draw = part.draw;
+            let draw = [draw.seed.rotate_left(32) ^ draw.step, draw.first];
+            out.copy_from_slice(bytemuck::bytes_of(&draw));
+        }
+    }
+
+    /// Sends these of the examples that [`Self::fill_batch`] has laid out there, which are one part.
+    pub(super) fn upload_part(&mut self, network: &Network, part: Range<usize>, number: usize) {
+        let arriving = self.at(self.regions.arriving);
+        let (to, draw) = (self.at(self.regions.targets), self.at(self.regions.draw));
+        let of = |each: usize| 4 * each * part.start..4 * each * part.end;
+        let [inputs, targets] = [network.input().len(), network.targets()].map(of);
+        let draws = DRAW * (part.start / self.max_batch);
+        let laid = &self.host.batches[number];
+        self.queue.upload(&laid.inputs[inputs], arriving);
+        self.queue.upload(&laid.targets[targets], to);
+        self.queue.upload(&laid.draws[draws..][..DRAW], draw);
+    }
+
+    /// Makes values of inputs that have been sent.
+    pub(super) fn cast_batch(&mut self, network: &Network, examples: usize) {
+        if self.is_cast(network) {
+            let numbers = examples * network.input().len();
+            let arguments = [
+                self.at(self.regions.arriving).into(),
+                self.at(self.regions.input).into(),
+                int(numbers),
+            ];
+            let blocks = pack_blocks(numbers);
+            self.queue.launch("cast_in", blocks, THREADS, &arguments);
+        }
+    }
+
+    /// Tokens stay f32: bf16 does not hold whole numbers above 256.
+    pub(super) fn is_cast(&self, network: &Network) -> bool {
+        self.kind != Kind::F32 && !matches!(network.input(), Input::Tokens { .. })
+    }
+}
+
+fn check(network: &Network, batch: &Batch<'_>) {
+    if let Input::Tokens { vocabulary, .. } = network.input() {
+        for &token in batch.inputs {
+            let is_known = (token as usize) < vocabulary && token as usize as f32 == token;
+            assert!(is_known, "token {token} of a vocabulary of {vocabulary}");
+        }
+    }
+    if let (Loss::CrossEntropy { classes }, Targets::Classes(labels)) =
+        (network.loss, batch.targets)
+    {
+        for &label in labels {
+            assert!((label as usize) < classes, "class {label} of {classes}");
+        }
+    }
+}
