@@ -52,6 +52,7 @@ fn manifest(step: u64, revision: u64) -> Manifest {
             batch: 10,
             batch_rule: BatchRule::Constant,
             hogwild_threads: None,
+            precision: None,
             seed: 1,
         },
         consistency: Consistency::default(),

@@ -1,5 +1,6 @@
 //! What a job's document says of networks and data becomes what the engine trains, and what it accepts can be built.
 
+use muster_engine::cuda::Precision;
 use muster_engine::data::TargetsMut;
 use muster_engine::document;
 use muster_engine::model::{Draw, Role};
@@ -309,4 +310,24 @@ fn only_training_images_are_augmented() {
         inputs != before
     };
     assert!(changed(&data.train) && !changed(&data.test));
+}
+
+#[test]
+fn the_documents_precision_comes_before_the_nodes() {
+    let asked = |precision: Option<&str>| {
+        let mut engine = serde_json::to_value(engine(images(4, 1))).unwrap();
+        if let Some(precision) = precision {
+            engine["precision"] = precision.into();
+        }
+        let engine: Engine = serde_json::from_value(engine).unwrap();
+        document::precision(&engine, Precision::Tf32)
+    };
+    assert_eq!(asked(None), Precision::Tf32);
+    for (text, expected) in [
+        ("f32", Precision::F32),
+        ("tf32", Precision::Tf32),
+        ("bf16", Precision::Bf16),
+    ] {
+        assert_eq!(asked(Some(text)), expected);
+    }
 }

@@ -19,8 +19,8 @@ pub use compression::{
 };
 pub use engine::{
     Activation, Augmentation, BatchRule, DataFiles, Dataset, DatasetName, Decay, DenseNetVariant,
-    Engine, Goal, Input, KnownDataset, Layer, Learn, Model, Normalisation, Optimizer, Schedule,
-    Sides,
+    Engine, Goal, Input, KnownDataset, Layer, Learn, Model, Normalisation, Optimizer, Precision,
+    Schedule, Sides,
 };
 pub use exchange::{Algorithm, Averaging, Consistency, Exchange, Rate, Topology};
 pub use origin::{Origin, same_place};

@@ -5,7 +5,9 @@
 mod data;
 mod network;
 mod optimizer;
+mod precision;
 
 pub use data::dataset;
 pub use network::network;
 pub use optimizer::{constant, optimizer, state_planes};
+pub use precision::precision;

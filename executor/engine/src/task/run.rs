@@ -41,7 +41,8 @@ pub struct Options {
     /// Where to compute: auto (a GPU if the task was given one, else the CPU), cpu, cuda or cuda:N.
     #[arg(long, env = "MUSTER_DEVICE", default_value = "auto")]
     pub device: Choice,
-    /// How exact a GPU's products are: f32, tf32 (f32 values, products of 10 bits) or bf16 (values too). Parameters are f32 always.
+    /// How exact a GPU's products are where the job does not say: f32, tf32 (f32 values, products of 10 bits) or bf16 (values too).
+    /// Parameters are f32 always.
     #[arg(long, env = "MUSTER_PRECISION", default_value = "tf32")]
     pub precision: Precision,
 }
@@ -93,7 +94,8 @@ fn run_worker(
 ) -> i32 {
     // The executor names a task's GPUs so, on nodes that have any.
     let granted = std::env::var("CUDA_VISIBLE_DEVICES").is_ok_and(|gpus| !gpus.is_empty());
-    let device = match Device::open(options.device, granted, options.precision) {
+    let precision = document::precision(launch.spec.engine(), options.precision);
+    let device = match Device::open(options.device, granted, precision) {
         Ok((device, why)) => {
             if let Some(why) = why {
                 log::line(format_args!("the task's GPU cannot be used: {why}"));

@@ -5,6 +5,7 @@ mod dataset;
 mod layer;
 mod model;
 mod optimizer;
+mod precision;
 
 pub use batch_rule::BatchRule;
 pub use dataset::{
@@ -13,6 +14,7 @@ pub use dataset::{
 pub use layer::{Activation, Layer, Sides};
 pub use model::{DenseNetVariant, Goal, Model};
 pub use optimizer::{Decay, Optimizer, Schedule};
+pub use precision::Precision;
 
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +50,10 @@ pub struct Engine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 64))]
     pub hogwild_threads: Option<u32>,
+    /// Of workers on GPUs, all alike; when it is left out, each node's own (`tf32`, unless its administrator says otherwise). CPUs compute in
+    /// f32 whatever it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Precision>,
     /// Of initial parameters and data order.
     #[serde(default)]
     pub seed: u64,
