@@ -199,6 +199,7 @@ impl Pair {
                     guest,
                     to: None,
                     says_held: false,
+                    plain_statistics: false,
                 };
                 let reached = addresses
                     .iter()

@@ -224,6 +224,7 @@ fn hello(task_id: TaskId, guest: Guest) -> Hello {
         guest,
         to: None,
         says_held: false,
+        plain_statistics: false,
     }
 }
 

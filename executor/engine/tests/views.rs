@@ -115,6 +115,7 @@ impl Cluster {
             },
             to: None,
             says_held: false,
+            plain_statistics: false,
         };
         let mut shards = Shards::join(&self.addresses(shards), size(), &hello).unwrap();
         if let Some(codecs) = self.codecs.clone() {

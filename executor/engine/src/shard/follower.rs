@@ -170,6 +170,7 @@ impl Exchange {
                 factors: [scale, clip, rate].map(f32::to_bits),
             };
             let tensors = Arc::clone(&state.tensors);
+            plain_statistics: false,
             let tensors = tensors.read().expect("no update has panicked");
             if !follower.ship(&view, to, shipped, sum, &tensors) {
                 state.superseded = true;

@@ -144,6 +144,12 @@ impl Room {
                     .to_owned(),
             );
         }
+        if is_worker && exchange.recipe.has_plain_statistics() && !hello.plain_statistics {
+            return Err(
+                "workers of this job do not encode statistics, and one of an older release does: let its node's executor be of this one"
+                    .to_owned(),
+            );
+        }
         match hello.guest {
             Guest::Shard => Ok(Greeted::Shard(exchange, hello.task_id)),
             Guest::Primary => Ok(Greeted::Primary(hello.task_id)),

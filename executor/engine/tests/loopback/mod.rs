@@ -52,6 +52,7 @@ pub fn hello(number: u32) -> Hello {
         },
         to: None,
         says_held: true,
+        plain_statistics: false,
     }
 }
 

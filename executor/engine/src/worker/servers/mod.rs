@@ -25,6 +25,7 @@ use crate::clock;
 use crate::log;
 use crate::model::Network;
 use crate::pages;
+use crate::squeeze::has_plain_statistics;
 use crate::wire::hello::{Guest, Hello};
 use crate::wire::view::View;
 use join::{addresses, connect, ids};
@@ -104,6 +105,10 @@ impl<'a> Servers<'a> {
                 let exchange = &launch.spec.exchange;
                 exchange.compression.codecs().is_some()
                     && !exchange.consistency.is_bulk_synchronous()
+            },
+            plain_statistics: {
+                let codecs = launch.spec.exchange.compression.codecs();
+                has_plain_statistics(codecs, network.blocks())
             },
         };
         let copied = launch.spec.exchange.shard_replicas > 0;
