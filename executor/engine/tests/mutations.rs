@@ -247,7 +247,7 @@ fn shard() -> (String, StopFlag) {
     let address = shard.address().to_string();
     let stop = StopFlag::new(Duration::from_secs(1));
     let told = stop.clone();
-    thread::spawn(move || shard.serve(&told));
+    thread::spawn(move || shard.serve(&told, &|_| {}));
     (address, stop)
 }
 

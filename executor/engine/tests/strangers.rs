@@ -57,7 +57,7 @@ fn shard_of(change: impl FnOnce(Recipe) -> Recipe) -> String {
     let exchange = Exchange::new(SHARD, recipe, Consistency::default(), 1);
     let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
     let address = shard.address().to_string();
-    thread::spawn(move || shard.serve(&StopFlag::new(Duration::from_secs(1))));
+    thread::spawn(move || shard.serve(&StopFlag::new(Duration::from_secs(1)), &|_| {}));
     address
 }
 

@@ -85,7 +85,7 @@ impl Cluster {
         let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
         let address = shard.address().to_string();
         let stop = StopFlag::new(Duration::from_secs(10));
-        let serving = thread::spawn(move || shard.serve(&stop).unwrap());
+        let serving = thread::spawn(move || shard.serve(&stop, &|_| {}).unwrap());
         self.shards.insert(number, ((task_id, address), serving));
     }
 

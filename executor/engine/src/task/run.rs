@@ -165,7 +165,12 @@ fn run_shard(launch: &TaskLaunch, options: &Options, events: &EventsFile, stop: 
     if let Err(error) = events.report(&TaskReport::Listening { address }) {
         return failed(events, format!("could not keep a report: {error}"), true);
     }
-    match shard.serve(stop) {
+    let tell = |message| {
+        if let Err(error) = events.report(&TaskReport::Note { message }) {
+            log::line(format_args!("could not keep a report: {error}"));
+        }
+    };
+    match shard.serve(stop, &tell) {
         Ok(End::Finished | End::Stopped) => exit_code::DONE,
         Ok(End::PeerLost) => exit_code::PEER_LOST,
         Err(error) => failed(events, log::chain(&error), true),

@@ -183,7 +183,7 @@ impl Job {
         let address = shard.address().to_string();
         let stop = self.stop.clone();
         self.shards
-            .push(thread::spawn(move || shard.serve(&stop).unwrap()));
+            .push(thread::spawn(move || shard.serve(&stop, &|_| {}).unwrap()));
         (me, address)
     }
 
