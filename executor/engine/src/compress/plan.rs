@@ -53,7 +53,7 @@ impl Plan {
         config: &Codecs,
         blocks: impl IntoIterator<Item = (&'a str, Range<usize>, Role)>,
     ) -> Result<Self, PlanError> {
-        let momentum = momentum(config);
+        let momentum = config.momentum().filter(|momentum| *momentum > 0.0);
         let mut plan = Self {
             blocks: Vec::new(),
             len: 0,
@@ -187,17 +187,6 @@ impl Plan {
             rest => Err(DecodeError::Trailing(rest)),
         }
     }
-}
-
-/// What workers apply themselves because one of the codecs does: the first that does says it.
-fn momentum(codecs: &Codecs) -> Option<f32> {
-    let named = codecs.layers.iter().map(|layer| layer.codec);
-    let mut all = std::iter::once(codecs.codec).chain(named);
-    let momentum = all.find_map(|codec| match codec {
-        CodecConfig::Dgc { momentum, .. } => Some(momentum),
-        _ => None,
-    });
-    momentum.filter(|momentum| *momentum > 0.0)
 }
 
 impl PlannedBlock {

@@ -7,7 +7,7 @@ use crate::document;
 use crate::log;
 use crate::shard::{End, Exchange, Identity, Recipe, Shard};
 use crate::stop::StopFlag;
-use crate::worker::{self, Ending, Reporter, Surroundings, WorkerError};
+use crate::worker::{self, Ending, OwnClip, Reporter, Surroundings, WorkerError};
 use muster_model::assignment::{TaskLaunch, TaskReport, exit_code};
 use muster_model::place::Place;
 use muster_model::task::Role;
@@ -147,7 +147,7 @@ fn run_shard(launch: &TaskLaunch, options: &Options, events: &EventsFile, stop: 
         consistency,
         engine.targets_per_step(),
     )
-    .clipped(engine.clip_norm.is_some() && consistency.is_bulk_synchronous());
+    .clipped(OwnClip::of_sum(&launch.spec).is_some());
     let identity = Identity {
         job_id: launch.job_id,
         task_id: launch.task_id,
