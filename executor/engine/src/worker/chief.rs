@@ -52,6 +52,8 @@ pub(super) struct Chief<'a> {
     noise_scale: Option<f64>,
     /// The step at whose beginning a snapshot was announced.
     noticed: Option<u64>,
+    /// The state that was measured last, where training is over with it.
+    measured: Option<Snapshot>,
 }
 
 impl<'a> Chief<'a> {
@@ -94,6 +96,7 @@ impl<'a> Chief<'a> {
             evaluation: None,
             noise_scale: None,
             noticed: None,
+            measured: None,
         })
     }
 
@@ -160,6 +163,7 @@ impl<'a> Chief<'a> {
         self.saver.settle()?;
         let stops = self.around.stop.is_set();
         if over.is_some() || stops {
+            self.measured = snapshot.filter(|_| over.is_some());
             return Ok(over);
         }
         let may = is_noticed || !exchange.needs_notice();
@@ -278,7 +282,10 @@ impl<'a> Chief<'a> {
     ) -> Result<Ending, Trouble> {
         self.sample(true)?;
         exchange.conclude(model)?;
-        let snapshot = self.copy(model, exchange.as_mut())?;
+        let snapshot = match self.measured.take() {
+            Some(measured) => measured,
+            None => self.copy(model, exchange.as_mut())?,
+        };
         model
             .parameters
             .copy_from_slice(&snapshot.contents.parameters);
