@@ -8,7 +8,7 @@ use muster_engine::checkpoint::Manifest;
 use muster_engine::document;
 use muster_engine::model::Batch;
 use muster_model::assignment::TaskReport;
-use muster_model::spec::JobSpec;
+use muster_model::spec::{JobSpec, Topology};
 use rig::{Launch, Rig, TEST, TRAIN, Task, spec};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ fn keeping_best(exchange: &Value) -> JobSpec {
 
 /// What the chief of a job of two workers has reported, once it is done.
 fn done(rig: &Rig, spec: &JobSpec) -> Vec<TaskReport> {
-    if spec.scale.ps_shards.max == 0 {
+    if spec.exchange.topology == Topology::AllReduce {
         let mut crew = Crew::start(rig, &Launch::new(1, 2, 0, spec.clone()));
         crew.succeed();
         return crew.tasks()[0].events();
