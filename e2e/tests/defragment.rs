@@ -87,9 +87,9 @@ impl Story {
             nodes.extend(held.map(|task| task.node));
         }
         assert_eq!(nodes.len(), 4, "a slot is free on every node");
-        let text = document("gang", (2, 2), (1, 1), 100);
-        let text = format!("{text}resources: {{ worker: {{ gpus: 2 }} }}\n");
-        let gang = cluster.submit(&text).await.id;
+        let text = "version: muster/v1\nname: gang\ncommand: { argv: [sleep, '5'] }\n\
+            scale: { workers: { min: 2, max: 2 } }\nresources: { worker: { gpus: 2 } }\n";
+        let gang = cluster.submit(text).await.id;
         Self {
             cluster,
             small,
@@ -122,7 +122,7 @@ impl Story {
         }
     }
 
-    /// The gang has trained to its end, and everybody who moved trains on where it was told to go.
+    /// The gang has run to its end, and everybody who moved trains on where it was told to go.
     async fn ends_well(&mut self) {
         let done = |job: &JobView| job.phase == JobPhase::Succeeded;
         self.cluster.until(self.gang, "success", done).await;

@@ -169,6 +169,11 @@ fn every_broken_rule_names_field_value_and_remedy() {
             "0",
         ),
         (
+            "resources: { worker: { gpus: 2 } }",
+            "resources.worker.gpus",
+            "2",
+        ),
+        (
             "resources: { ps_shard: { memory_bytes: 1 } }",
             "resources.ps_shard.memory_bytes",
             "1",

@@ -199,6 +199,7 @@ impl Pair {
                     guest,
                     to: None,
                     says_held: false,
+                    plain_statistics: false,
                 };
                 let reached = addresses
                     .iter()
@@ -284,7 +285,7 @@ fn start_exchange(task_id: TaskId, exchange: Exchange) -> String {
     };
     let shard = Shard::bind("127.0.0.1", identity, exchange).expect("a free port");
     let address = shard.address().to_string();
-    thread::spawn(move || shard.serve(&StopFlag::new(Duration::from_secs(1))));
+    thread::spawn(move || shard.serve(&StopFlag::new(Duration::from_secs(1)), &|_| {}));
     address
 }
 

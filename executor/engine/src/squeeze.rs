@@ -12,7 +12,7 @@ use crate::compress::{
     CHUNK, Codec, CodecConfig, Codecs, DecodeError, Encoding, Feedback, HalfFormat, Key, Mode,
     Norm, Plan, PlanError, Rounding, build,
 };
-use crate::model::Block;
+use crate::model::{Block, Role};
 use crate::pages;
 use std::ops::Range;
 use std::sync::Arc;
@@ -59,7 +59,8 @@ impl Squeeze {
         let mut globals = Vec::new();
         for part in common(&all, pieces) {
             let block = blocks.partition_point(|block| block.range().end <= part.offset);
-            named.push((blocks[block].name.as_str(), at..at + part.len));
+            let Block { name, role, .. } = &blocks[block];
+            named.push((name.as_str(), at..at + part.len, *role));
             at += part.len;
             globals.push(part.range());
         }
@@ -82,7 +83,7 @@ impl Squeeze {
     pub fn feedback(codecs: &Codecs, blocks: &[Block]) -> Result<Feedback, PlanError> {
         let named = blocks
             .iter()
-            .map(|block| (block.name.as_str(), block.range()));
+            .map(|block| (block.name.as_str(), block.range(), block.role));
         Ok(Feedback::new(&Plan::new(codecs, named)?))
     }
 
@@ -305,6 +306,13 @@ impl Part {
     }
 }
 
+/// Whether some blocks of an encoded network's gradients are never encoded, as they are no gradients: earlier releases did.
+#[must_use]
+pub fn has_plain_statistics(codecs: Option<&Codecs>, blocks: &[Block]) -> bool {
+    let mut roles = blocks.iter().map(|block| block.role);
+    codecs.is_some() && roles.any(|role| role == Role::Statistic)
+}
+
 /// QSGD for what makes its own errors up: by the Euclidean norm of a bucket its few levels are so far apart that an error is larger
 /// than what it was made of, and feedback would add errors up without end.
 pub(crate) fn by_largest(bits: u8, bucket: usize) -> CodecConfig {
@@ -335,7 +343,6 @@ fn back(config: CodecConfig) -> CodecConfig {
 mod tests {
     use super::*;
     use crate::assign::{load, reassign, split_mut};
-    use crate::model::Role;
 
     fn blocks(lens: &[usize]) -> Vec<Block> {
         Block::in_a_row(lens.iter().map(|&len| (len, Role::Weight)))

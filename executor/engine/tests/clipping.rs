@@ -2,6 +2,8 @@
 
 mod loopback;
 mod rig;
+#[path = "rig/workers.rs"]
+mod workers;
 
 use loopback::{BATCH, Job, forever, fresh, gradients, size, stats, train};
 use muster_engine::optimizer::{Optimizer, Rule, clip_factor};
@@ -12,6 +14,7 @@ use muster_model::task::Role;
 use rig::{Launch, Rig, samples, spec};
 use serde_json::json;
 use std::thread;
+use workers::Crew;
 
 const LIMIT: f64 = 3.0;
 
@@ -141,6 +144,40 @@ fn clipped_training_does_not_burst() {
         let (with, without) = (trained(Some(0.005)), trained(None));
         assert!(with.is_some_and(|loss| loss < 2.0), "{with:?}");
         assert!(without.is_none_or(|loss| loss > 10.0), "{without:?}");
+    }
+}
+
+/// With Deep Gradient Compression every worker clips its own part, on either road, and nobody waits for a norm of the sum.
+#[test]
+fn clipped_training_by_dgc_does_not_burst() {
+    let dgc = json!({ "codec": { "kind": "dgc", "density": 0.1, "momentum": 0.9 } });
+    let alone = json!({ "workers": { "min": 1, "max": 4 }, "ps_shards": { "min": 0, "max": 0 } });
+    for topology in ["parameter_server", "all_reduce"] {
+        let trained = |norm: Option<f64>| {
+            let mut all = json!({
+                "engine": {
+                    "optimizer": { "kind": "sgd", "learning_rate": 6.0 }, "clip_norm": norm
+                },
+                "exchange": { "topology": topology, "compression": dgc },
+                "stop": { "steps": 300 }
+            });
+            let rig = Rig::new();
+            if topology == "all_reduce" {
+                all["scale"] = alone.clone();
+                let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, spec(all)));
+                crew.tasks.iter_mut().for_each(|task| drop(task.wait()));
+                return loss(&crew.tasks[0].events());
+            }
+            let mut revision = rig.start(&Launch::new(1, 2, 2, spec(all)));
+            revision.wait();
+            loss(&revision.chief().events())
+        };
+        let (with, without) = (trained(Some(0.005)), trained(None));
+        assert!(with.is_some_and(|loss| loss < 2.0), "{topology}: {with:?}");
+        assert!(
+            without.is_none_or(|loss| loss > 10.0),
+            "{topology}: {without:?}"
+        );
     }
 }
 

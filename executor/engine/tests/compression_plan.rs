@@ -4,15 +4,16 @@ use muster_engine::compress::{
     CHUNK, CodecConfig, Codecs, DecodeError, Feedback, FeedbackError, Half, HalfFormat, LayerCodec,
     Mode, Plan, PlanError, Rounding, build,
 };
+use muster_engine::model::Role;
 use proptest::prelude::*;
 use std::ops::Range;
 
-const BLOCKS: [(&str, Range<usize>); 5] = [
-    ("conv1.weight", 0..2400),
-    ("conv1.bias", 2400..2432),
-    ("dense1.weight", 2432..2432 + CHUNK + 1234),
-    ("dense1.bias", 70_000..70_100),
-    ("logits.weight", 70_100..72_000),
+const BLOCKS: [(&str, Range<usize>, Role); 5] = [
+    ("conv1.weight", 0..2400, Role::Weight),
+    ("conv1.bias", 2400..2432, Role::Bias),
+    ("dense1.weight", 2432..2432 + CHUNK + 1234, Role::Weight),
+    ("dense1.bias", 70_000..70_100, Role::Bias),
+    ("logits.weight", 70_100..72_000, Role::Weight),
 ];
 
 const LEN: usize = 72_000;
@@ -87,6 +88,44 @@ fn small_blocks_stay_plain_and_named_ones_get_their_own() {
         ]
     );
     assert_eq!(plan.arena_len(), LEN);
+}
+
+/// A mean that runs along is no gradient: whatever is asked for, it is neither rounded nor held back nor given momentum.
+#[test]
+fn statistics_go_as_they_are_whatever_the_document_says() {
+    let blocks = [
+        ("norm1.scale", 0..2000, Role::Bias),
+        ("norm1.variance", 2000..4000, Role::Statistic),
+        ("norm2.variance", 4000..4010, Role::Statistic),
+    ];
+    let named = LayerCodec {
+        blocks: "*.variance".into(),
+        codec: CodecConfig::OneBit {},
+    };
+    for layers in [Vec::new(), vec![named]] {
+        let codecs = Codecs {
+            layers,
+            ..Codecs::uniform(CodecConfig::Dgc {
+                density: 0.01,
+                momentum: 0.9,
+                warm_up_steps: 0,
+                masking: false,
+            })
+        };
+        let plan = Plan::new(&codecs, blocks.clone()).expect("a plan");
+        let mut feedback = Feedback::new(&plan);
+        for step in 0..5 {
+            let bytes = encoded(&plan, step, 0..3, &mut feedback);
+            let mut arena = vec![f32::NAN; 4010];
+            plan.decode(0..3, &bytes, &mut arena, Mode::Overwrite)
+                .expect("our own bytes");
+            assert_eq!(arena[2000..], gradients(step)[2000..4010]);
+            assert_ne!(arena[..2000], gradients(step)[..2000]);
+            for (name, plane) in feedback.planes() {
+                assert!(plane[2000..].iter().all(|held| *held == 0.0), "{name}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -275,7 +314,7 @@ fn a_plan_that_cannot_be_is_refused() {
         let plan = Plan::new(&Codecs::uniform(codec), BLOCKS);
         assert!(matches!(plan, Err(PlanError::Codec { .. })), "{codec:?}");
     }
-    let overlapping = [("a", 0..10), ("b", 9..20)];
+    let overlapping = [("a", 0..10, Role::Weight), ("b", 9..20, Role::Weight)];
     assert_eq!(
         Plan::new(&Codecs::uniform(TOP), overlapping).err(),
         Some(PlanError::Order { name: "b".into() })

@@ -2,7 +2,7 @@
 
 use muster_engine::compress::{
     CHUNK, Codec, Correction, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane, Prepared, Qsgd,
-    Rounding, Scale, Selection, Sparse, SparseSum, State, TernGrad, clip_locally, decode, encode,
+    Rounding, Scale, Selection, Sparse, SparseSum, State, TernGrad, decode, encode,
     max_encoded_bytes,
 };
 
@@ -455,13 +455,4 @@ fn rounding_to_nearest_keeps_the_sum_to_the_bit() {
             assert!(kept.abs() <= given.abs() / 256.0 || kept.abs() <= 2f32.powi(-25));
         }
     }
-}
-
-#[test]
-fn local_clipping_scales_by_the_root_of_the_workers() {
-    let mut values = vec![3.0, 4.0];
-    assert!((clip_locally(&mut values, 10.0, 4) - 5.0).abs() < 1e-9);
-    assert_eq!(values, [3.0, 4.0]);
-    clip_locally(&mut values, 5.0, 4);
-    assert!((values[0] - 1.5).abs() < 1e-6 && (values[1] - 2.0).abs() < 1e-6);
 }

@@ -3,10 +3,11 @@
 mod loopback;
 
 use loopback::{
-    BATCH, Job, adam, forever, fresh, gradients, hello, reference, size, stats, train, worker,
+    BATCH, Job, adam, forever, fresh, gradients, hello, reference, shard, size, stats, train,
+    worker,
 };
 use muster_engine::checkpoint::Contents;
-use muster_engine::shard::End;
+use muster_engine::shard::{End, Exchange, Recipe, Refusal};
 use muster_engine::wire::WireError;
 use muster_engine::wire::hello::Hello;
 use muster_engine::wire::view::Departed;
@@ -63,6 +64,23 @@ fn a_snapshot_continues_on_another_number_of_shards() {
     let joined = job.filled(3, snapshot.updates, &snapshot.contents);
     let (_joined, parameters, _) = train(joined, 3, 3);
     assert_eq!(parameters, reference(2, 0..6).0);
+}
+
+/// A worker that comes again while its old connection asks, and goes: the shard knows that nobody is there.
+#[test]
+fn a_connection_that_was_replaced_leaves_nothing_behind() {
+    let recipe = Recipe::weights(adam(), size(), 1);
+    let exchange = Exchange::new(shard(0), recipe, Consistency::default(), BATCH);
+    let old = exchange.join(worker(1), false).unwrap();
+    let new = exchange.join(worker(1), false).unwrap();
+    exchange.depart(new, true);
+    let pulled = exchange.pull(old, 0);
+    assert!(matches!(pulled, Err(Refusal::Replaced(task)) if task == worker(1)));
+    exchange.depart(old, false);
+    assert_eq!(exchange.membership(Duration::ZERO).joined, 0);
+    let chief = exchange.join(worker(0), true).unwrap();
+    assert_eq!(exchange.guests(chief), Ok(Vec::new()));
+    assert_eq!(exchange.membership(Duration::ZERO).joined, 1);
 }
 
 #[test]

@@ -304,3 +304,33 @@ fn pieces_come_to_an_heir_where_it_lives() {
         }
     }
 }
+
+/// A worker that alone has lost a shard asks for its heir and goes away, and the chief, which has lost nothing, never does: the host keeps
+/// nothing of it, and ends when its own pieces are elsewhere.
+#[test]
+fn an_heir_that_the_chief_never_made_one_does_not_keep_its_host() {
+    let ring = Ring::start(3, BSP);
+    let mut workers = ring.joined();
+    both(&mut workers, 0);
+    let host = ring.others[0].address();
+    let stray = Shards::join(&[(shard(0), host)], size(), &hello(1)).unwrap();
+    stray.goodbye();
+    let addresses = ring.addresses(0);
+    let without = [addresses[0].clone(), addresses[2].clone()];
+    workers[0]
+        .change(2, all(), &without, 2, Vec::new())
+        .unwrap();
+    for at in 1..3 {
+        let after = both(&mut workers, at);
+        let (expected, _) = reference(2, 0..at + 1);
+        assert_eq!(after, [expected.clone(), expected], "after step {at}");
+    }
+    assert!(workers[0].audit().unwrap().is_some());
+    let mut looks = 0;
+    while !ring.job.shards[1].is_finished() {
+        assert!(looks < 1000, "the host does not end");
+        looks += 1;
+        thread::sleep(std::time::Duration::from_millis(10));
+    }
+    both(&mut workers, 3);
+}

@@ -224,6 +224,7 @@ fn hello(task_id: TaskId, guest: Guest) -> Hello {
         guest,
         to: None,
         says_held: false,
+        plain_statistics: false,
     }
 }
 
@@ -246,7 +247,7 @@ fn shard() -> (String, StopFlag) {
     let address = shard.address().to_string();
     let stop = StopFlag::new(Duration::from_secs(1));
     let told = stop.clone();
-    thread::spawn(move || shard.serve(&told));
+    thread::spawn(move || shard.serve(&told, &|_| {}));
     (address, stop)
 }
 

@@ -52,7 +52,10 @@ fn start(number: u32) -> (Address, JoinHandle<End>) {
     let bound = Shard::bind("127.0.0.1", identity, exchange).unwrap();
     let address = (shard(number), bound.address().to_string());
     let stop = StopFlag::new(Duration::from_secs(10));
-    (address, thread::spawn(move || bound.serve(&stop).unwrap()))
+    (
+        address,
+        thread::spawn(move || bound.serve(&stop, &|_| {}).unwrap()),
+    )
 }
 
 fn contents() -> Contents {

@@ -140,3 +140,29 @@ fn stale_workers_go_on_with_the_copy() {
     });
     assert!(accuracy > Some(0.8), "{accuracy:?}");
 }
+
+/// A follower that stands still is given up, which the job hears of, and when it goes on it is the follower again; the model is the same.
+#[test]
+fn a_follower_that_stands_still_is_told_of() {
+    let rig = Rig::new();
+    let spec = replicated(json!({ "kind": "bsp" }), 2);
+    let mut revision = rig.start(&Launch::new(1, 2, 2, spec));
+    revision.chief().wait_for("progress", |event| {
+        samples(std::slice::from_ref(event)).pop()
+    });
+    let first = Role::PsShard { index: 0 };
+    let note = |said: &'static str| {
+        move |event: &TaskReport| match event {
+            TaskReport::Note { message } if message.starts_with(said) => Some(()),
+            _ => None,
+        }
+    };
+    revision.task(Role::PsShard { index: 1 }).signal("STOP");
+    let given_up = note("PS shard 1 keeps no copy of PS shard 0 any more");
+    revision
+        .task(first)
+        .wait_for("the loss of its copy", given_up);
+    revision.task(Role::PsShard { index: 1 }).signal("CONT");
+    revision.succeed();
+    assert_eq!(rig.final_sha256(1), undisturbed(2), "{}", revision.logs());
+}

@@ -4,6 +4,8 @@
 
 use muster_engine::assign::Piece;
 use muster_engine::checkpoint::Contents;
+use muster_engine::compress::{CodecConfig, Codecs};
+use muster_engine::model::Role;
 use muster_engine::optimizer::{Optimizer, Rule};
 use muster_engine::shard::{Exchange, Identity, Recipe, Shard};
 use muster_engine::stop::StopFlag;
@@ -30,11 +32,16 @@ fn hello() -> Hello {
         guest: Guest::Chief,
         to: None,
         says_held: false,
+        plain_statistics: false,
     }
 }
 
 /// A shard that serves until the process ends.
 fn shard() -> String {
+    shard_of(|recipe| recipe)
+}
+
+fn shard_of(change: impl FnOnce(Recipe) -> Recipe) -> String {
     let sgd = Optimizer::new(Rule::Sgd {
         lr: 1.0,
         momentum: 0.0,
@@ -46,11 +53,11 @@ fn shard() -> String {
         task_id: SHARD,
         secret: "a".repeat(64),
     };
-    let recipe = Recipe::weights(sgd, SIZE, 1);
+    let recipe = change(Recipe::weights(sgd, SIZE, 1));
     let exchange = Exchange::new(SHARD, recipe, Consistency::default(), 1);
     let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
     let address = shard.address().to_string();
-    thread::spawn(move || shard.serve(&StopFlag::new(Duration::from_secs(1))));
+    thread::spawn(move || shard.serve(&StopFlag::new(Duration::from_secs(1)), &|_| {}));
     address
 }
 
@@ -224,4 +231,31 @@ fn a_push_of_another_length_is_not_read() {
     push.extend(head.encode());
     stream.write_all(&push).unwrap();
     assert!(is_closed(&mut stream, Duration::from_secs(2)));
+}
+
+/// Whoever encodes statistics means other bytes than this shard; where there are none it is welcome.
+#[test]
+fn a_worker_of_a_release_that_encodes_statistics_is_refused_where_there_are_any() {
+    let encoded = |role| {
+        shard_of(|mut recipe| {
+            recipe.blocks[0].role = role;
+            recipe.with_codecs(Some(Codecs::uniform(CodecConfig::OneBit {})))
+        })
+    };
+    let said = serde_json::to_string(&hello()).unwrap();
+    assert!(
+        !said.contains("statistics"),
+        "an older shard refuses {said}"
+    );
+    let join = |address: &str, plain_statistics| {
+        let hello = Hello {
+            plain_statistics,
+            ..hello()
+        };
+        Shards::join(&[(SHARD, address.to_owned())], SIZE, &hello).map(drop)
+    };
+    assert!(join(&encoded(Role::Weight), false).is_ok());
+    assert!(join(&encoded(Role::Statistic), true).is_ok());
+    let refused = join(&encoded(Role::Statistic), false).unwrap_err().1;
+    assert!(refused.to_string().contains("older release"), "{refused}");
 }

@@ -85,7 +85,7 @@ impl Cluster {
         let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
         let address = shard.address().to_string();
         let stop = StopFlag::new(Duration::from_secs(10));
-        let serving = thread::spawn(move || shard.serve(&stop).unwrap());
+        let serving = thread::spawn(move || shard.serve(&stop, &|_| {}).unwrap());
         self.shards.insert(number, ((task_id, address), serving));
     }
 
@@ -115,6 +115,7 @@ impl Cluster {
             },
             to: None,
             says_held: false,
+            plain_statistics: false,
         };
         let mut shards = Shards::join(&self.addresses(shards), size(), &hello).unwrap();
         if let Some(codecs) = self.codecs.clone() {

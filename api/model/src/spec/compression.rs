@@ -169,6 +169,17 @@ impl Codecs {
         }
     }
 
+    /// What workers apply themselves, to all that they send, because one of the codecs is Deep Gradient Compression: the first that is says it.
+    #[must_use]
+    pub fn momentum(&self) -> Option<f32> {
+        let named = self.layers.iter().map(|layer| layer.codec);
+        let mut all = std::iter::once(self.codec).chain(named);
+        all.find_map(|codec| match codec {
+            CodecConfig::Dgc { momentum, .. } => Some(momentum),
+            _ => None,
+        })
+    }
+
     /// What a block of that name and length is encoded with.
     #[must_use]
     pub fn codec_of(&self, name: &str, len: usize) -> CodecConfig {

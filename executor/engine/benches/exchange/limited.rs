@@ -97,6 +97,7 @@ fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
                 },
                 to: None,
                 says_held: false,
+                plain_statistics: false,
             };
             let shards = Shards::join(&addresses, size, &hello).expect("a shard");
             (shards.in_parts(way), addresses)

@@ -195,6 +195,7 @@ impl Link {
             guest: Guest::Chief,
             to: None,
             says_held: false,
+            plain_statistics: false,
         };
         let addresses: [Address; 1] = [(SHARD, address)];
         let mut shards =

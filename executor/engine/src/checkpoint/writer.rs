@@ -131,6 +131,11 @@ impl Writer {
         self.spare.take().unwrap_or_default()
     }
 
+    /// Memory that [`Self::spare`] gave and that is not written.
+    pub fn take_back(&mut self, contents: Contents) {
+        self.spare = Some(contents);
+    }
+
     /// Begins to write.
     ///
     /// # Panics

@@ -36,7 +36,7 @@ pub use half::{Half, HalfFormat, Rounding};
 pub use one_bit::OneBit;
 pub use plan::{Plan, PlanError, PlannedBlock};
 pub use qsgd::{Norm, Qsgd};
-pub use sparse::{Correction, Selection, Sparse, SparseSum, clip_locally};
+pub use sparse::{Correction, Selection, Sparse, SparseSum};
 pub use terngrad::{Scale, TernGrad};
 
 use std::fmt::Debug;

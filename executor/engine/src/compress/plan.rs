@@ -5,6 +5,7 @@ use super::config::{CodecConfig, Codecs, ConfigError, build};
 use super::feedback::Feedback;
 use super::momentum::WithMomentum;
 use super::{Codec, DecodeError, Key, Mode, Plane};
+use crate::model::Role;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -39,33 +40,40 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// `blocks` gives names and ranges, ascending; an arena's gaps are never touched. For a PS shard these are the pieces of the
+    /// `blocks` gives names, ranges and roles, ascending; an arena's gaps are never touched. For a PS shard these are the pieces of the
     /// blocks that live on it, with offsets of the worker's arena on the worker and of its own on the shard: a codec sees a block's
     /// length and its place in the table only.
+    ///
+    /// Statistics go as they are whatever the configuration says. Their gradients are the steps of a mean that runs along: what a codec
+    /// held back of them would be of other parameters by the time it came, and with momentum a variance runs past 0.
     ///
     /// # Errors
     /// [`PlanError`] when a setting lies outside its range or blocks overlap.
     pub fn new<'a>(
         config: &Codecs,
-        blocks: impl IntoIterator<Item = (&'a str, Range<usize>)>,
+        blocks: impl IntoIterator<Item = (&'a str, Range<usize>, Role)>,
     ) -> Result<Self, PlanError> {
-        let momentum = momentum(config);
+        let momentum = config.momentum().filter(|momentum| *momentum > 0.0);
         let mut plan = Self {
             blocks: Vec::new(),
             len: 0,
         };
-        for (name, range) in blocks {
+        for (name, range, role) in blocks {
             let name = name.to_owned();
             if range.start < plan.len || range.end < range.start {
                 return Err(PlanError::Order { name });
             }
-            let config = config.codec_of(&name, range.len());
+            let is_followed = role == Role::Statistic;
+            let config = match is_followed {
+                true => CodecConfig::None {},
+                false => config.codec_of(&name, range.len()),
+            };
             let codec = match build(&config) {
                 Ok(codec) => codec,
                 Err(source) => return Err(PlanError::Codec { name, source }),
             };
             let codec = match momentum {
-                Some(momentum) if !matches!(config, CodecConfig::Dgc { .. }) => {
+                Some(momentum) if !is_followed && !matches!(config, CodecConfig::Dgc { .. }) => {
                     Arc::new(WithMomentum::new(momentum, codec))
                 }
                 _ => codec,
@@ -179,17 +187,6 @@ impl Plan {
             rest => Err(DecodeError::Trailing(rest)),
         }
     }
-}
-
-/// What workers apply themselves because one of the codecs does: the first that does says it.
-fn momentum(codecs: &Codecs) -> Option<f32> {
-    let named = codecs.layers.iter().map(|layer| layer.codec);
-    let mut all = std::iter::once(codecs.codec).chain(named);
-    let momentum = all.find_map(|codec| match codec {
-        CodecConfig::Dgc { momentum, .. } => Some(momentum),
-        _ => None,
-    });
-    momentum.filter(|momentum| *momentum > 0.0)
 }
 
 impl PlannedBlock {

@@ -2,6 +2,7 @@
 
 use super::control::Control;
 use rustix::event::PollFd;
+use rustix::io::Errno;
 use std::fmt::Debug;
 use std::io;
 
@@ -36,6 +37,31 @@ impl Sink<'_> {
             Self::AddTo(out) => crate::collective::add::add_to(&mut out[range], received),
         }
     }
+}
+
+/// Whether a link that failed so says that the peer, its machine or the way to it is gone, and nothing of this task's own. A machine
+/// without power answers nothing: once TCP gives up, it says what it heard last of the way there, from a router or from the kernel, that
+/// asked in vain who has the address.
+#[must_use]
+pub fn means_loss(error: &io::Error) -> bool {
+    let is_gone = matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::TimedOut
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::NetworkDown
+    );
+    // These have no kind of their own.
+    let others = [Errno::HOSTDOWN, Errno::NONET, Errno::NETRESET];
+    is_gone
+        || others
+            .iter()
+            .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// One peer. Nothing in it blocks; [`super::Mesh`] sleeps for all links at once.

@@ -5,7 +5,7 @@
 //! sum over a chunk would find it in another core's cache.
 
 use super::control::{Heard, Word};
-use super::link::{Link, Sink};
+use super::link::{Link, Sink, means_loss};
 use super::pulse::Pulse;
 use super::{FabricError, Options};
 use crate::clock;
@@ -391,13 +391,7 @@ impl Mesh {
 
     /// What the end of a link to `rank` means: a death there, or the peer's leaving because of somebody else's.
     fn broken(&mut self, rank: usize, error: io::Error) -> FabricError {
-        if !matches!(
-            error.kind(),
-            io::ErrorKind::UnexpectedEof
-                | io::ErrorKind::ConnectionReset
-                | io::ErrorKind::BrokenPipe
-                | io::ErrorKind::TimedOut
-        ) {
+        if !means_loss(&error) {
             return FabricError::io("exchange with a peer")(error);
         }
         let deadline = clock::now() + NEWS_LIMIT;
@@ -476,5 +470,94 @@ impl Cursor {
         };
         let start = piece.range.start + self.within;
         start..(piece.range.start + made).max(start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::control::Control;
+    use super::super::hello::Stream;
+    use super::*;
+    use rustix::io::Errno;
+    use std::os::unix::net::UnixStream;
+
+    /// A link that fails as its socket would.
+    #[derive(Debug)]
+    struct Failing {
+        errno: Errno,
+        control: Control,
+    }
+
+    impl Link for Failing {
+        fn try_send(&mut self, _: &[f32]) -> io::Result<usize> {
+            Err(self.errno.into())
+        }
+
+        fn try_receive(&mut self, _: Sink<'_>) -> io::Result<usize> {
+            Err(self.errno.into())
+        }
+
+        fn arm(&mut self, _: bool, _: bool) -> bool {
+            true
+        }
+
+        fn watch<'a>(&'a self, _: bool, _: bool, _: &mut Vec<PollFd<'a>>) {}
+
+        fn control(&mut self) -> &mut Control {
+            &mut self.control
+        }
+
+        fn control_ref(&self) -> &Control {
+            &self.control
+        }
+
+        fn is_shared_memory(&self) -> bool {
+            false
+        }
+    }
+
+    /// What becomes of a sum when the link to rank 1 fails so.
+    fn failed(errno: Errno) -> FabricError {
+        let (ours, _) = UnixStream::pair().unwrap();
+        let control = Control::new(Stream::Unix(ours)).unwrap();
+        let mut mesh = Mesh::new(0, 2, &Options::default());
+        mesh.add(1, Box::new(Failing { errno, control }));
+        let flow = Flow {
+            to: Some(1),
+            sends: vec![Piece {
+                range: 0..1,
+                from: Side::Input,
+                after: None,
+            }],
+            ..Flow::default()
+        };
+        mesh.run(&[1.0], &mut [], &flow).unwrap_err()
+    }
+
+    #[test]
+    fn a_machine_that_is_gone_is_a_lost_peer_and_this_tasks_trouble_is_its_own() {
+        for errno in [
+            Errno::CONNRESET,
+            Errno::PIPE,
+            Errno::TIMEDOUT,
+            Errno::HOSTUNREACH,
+            Errno::NETUNREACH,
+            Errno::HOSTDOWN,
+            Errno::NETDOWN,
+            Errno::NONET,
+        ] {
+            let error = failed(errno);
+            assert!(
+                matches!(error, FabricError::Lost { rank: 1 }),
+                "{errno}: {error:?}"
+            );
+        }
+        for errno in [Errno::NOMEM, Errno::BADF, Errno::NOBUFS] {
+            let error = failed(errno);
+            assert!(
+                matches!(error, FabricError::Io { .. }),
+                "{errno}: {error:?}"
+            );
+        }
     }
 }

@@ -20,8 +20,8 @@ use std::time::Instant;
 /// Bytes before the planes.
 const PAGE: usize = 64 << 10;
 
-/// Tasks of a node that fit the page.
-const MEMBERS: usize = 256;
+/// Tasks of a node that fit the page; where there are more they are several groups.
+pub(super) const MEMBERS: usize = 256;
 
 /// Looks at a counter before going to sleep: about as long as the sleep itself would take.
 const LOOKS: u32 = 200;

@@ -133,8 +133,9 @@ impl Exchange {
         }
         state.connections += 1;
         let connection = state.connections;
-        // A guest that comes again has given up its other connection.
+        // A guest that comes again has given up its other connection, and what it waited for there.
         state.connected.insert(task, connection);
+        state.waiting.remove(&task);
         self.changed.notify_all();
         Ok(Seat { task, connection })
     }
@@ -142,7 +143,7 @@ impl Exchange {
     /// A worker departs, in order or not.
     pub fn depart(&self, seat: Seat, in_order: bool) {
         let mut state = self.lock();
-        if state.connected.get(&seat.task) != Some(&seat.connection) {
+        if !state.is_seated(seat) {
             return;
         }
         let in_order = in_order || state.finished;
@@ -215,6 +216,9 @@ impl Exchange {
     /// [`Refusal::Stranger`] when the view has no place for this worker any more; [`Refusal::Replaced`]; [`Refusal::NotAdopted`].
     pub fn pull(&self, seat: Seat, number: u64) -> Result<Answer, Refusal> {
         let mut state = self.adopted()?;
+        if !state.is_seated(seat) {
+            return Err(Refusal::Replaced(seat.task));
+        }
         let pending = state.pending.as_ref();
         let next = pending.map_or(0, |(_, change)| change.view.number);
         // Whoever knows no view yet comes in under the next one at once.
@@ -230,7 +234,7 @@ impl Exchange {
         }
         self.changed.notify_all();
         loop {
-            if state.connected.get(&seat.task) != Some(&seat.connection) {
+            if !state.is_seated(seat) {
                 return Err(Refusal::Replaced(seat.task));
             }
             if state.finished {
@@ -337,7 +341,7 @@ impl Exchange {
                 .count()
         };
         Membership {
-            joined: state.connected.len() - state.waiting.len(),
+            joined: state.inside().count(),
             left: count(Standing::Left),
             lost: count(Standing::Lost),
             awaited: count(Standing::Awaited),

@@ -65,6 +65,7 @@ fn send(
         task_id: me,
         guest: Guest::Shard,
         says_held: false,
+        plain_statistics: false,
         to: Some(to.task_id),
     };
     let (mut connection, _) = greet(&to.address, &hello, WELCOME_LIMIT)?;

@@ -33,6 +33,11 @@ impl Exchange {
         Ok(state)
     }
 
+    /// Whether it holds nothing yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().phase == Phase::Empty
+    }
+
     /// Chief: this is the lost shard from now on. The step that comes next, which is `least` or later.
     ///
     /// # Errors

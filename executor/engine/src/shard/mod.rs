@@ -38,6 +38,6 @@ mod words;
 
 pub use exchange::Exchange;
 pub use recipe::Recipe;
-pub use serve::{End, Identity, Shard, ShardError};
+pub use serve::{End, Identity, Shard, ShardError, Tell};
 pub use tensors::{Segment, Tensors};
 pub use words::{Answer, Membership, Push, Refusal, Seat};

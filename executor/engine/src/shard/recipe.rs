@@ -5,7 +5,7 @@ use crate::assign::{Piece, load};
 use crate::compress::Codecs;
 use crate::model::{Block, Fill, Role};
 use crate::optimizer::Optimizer;
-use crate::squeeze::Squeeze;
+use crate::squeeze::{Squeeze, has_plain_statistics};
 
 /// Of a job: the same for every shard.
 #[derive(Debug, Clone)]
@@ -57,6 +57,12 @@ impl Recipe {
         let codecs = self.codecs.as_ref()?;
         let squeeze = Squeeze::new(codecs, &self.blocks, pieces);
         Some(squeeze.expect("the document's codecs are validated"))
+    }
+
+    /// As [`has_plain_statistics`] of this job.
+    #[must_use]
+    pub fn has_plain_statistics(&self) -> bool {
+        has_plain_statistics(self.codecs.as_ref(), &self.blocks)
     }
 
     /// Parameters of the whole network.

@@ -144,6 +144,12 @@ impl Room {
                     .to_owned(),
             );
         }
+        if is_worker && exchange.recipe.has_plain_statistics() && !hello.plain_statistics {
+            return Err(
+                "workers of this job do not encode statistics, and one of an older release does: let its node's executor be of this one"
+                    .to_owned(),
+            );
+        }
         match hello.guest {
             Guest::Shard => Ok(Greeted::Shard(exchange, hello.task_id)),
             Guest::Primary => Ok(Greeted::Primary(hello.task_id)),
@@ -178,22 +184,29 @@ impl Room {
         Ok(heir)
     }
 
-    /// Lets go of lost ones that hold nothing any more, and whom nobody is connected to.
+    /// Lets go of lost ones that hold nothing any more, and whom nobody is connected to; and of those that a worker asked for who is gone
+    /// again, while the chief, that may not have lost them at all, never did.
     pub fn dismiss_heirs(&self) {
-        let is_over = |heir: &Exchange| {
+        let why_over = |heir: &Arc<Exchange>| {
             let members = heir.membership(Duration::ZERO);
-            members.retired && members.joined == 0
+            // Whoever comes in has it from the list, which is locked, and holds it until it has gone.
+            let is_alone = Arc::strong_count(heir) == 1;
+            match members.retired && members.joined == 0 {
+                true => Some("it has handed over all it held"),
+                false if is_alone && heir.is_empty() => Some("the chief did not make it one"),
+                false => None,
+            }
         };
         let mut heirs = self.heirs.lock().expect("nobody panics with it");
         heirs.retain(|heir| {
-            let over = is_over(heir);
-            if over {
+            let over = why_over(heir);
+            if let Some(why) = over {
                 log::line(format_args!(
-                    "PS shard {} does not live here any more: it has handed over all it held",
+                    "PS shard {} does not live here any more: {why}",
                     heir.me
                 ));
             }
-            !over
+            over.is_none()
         });
     }
 

@@ -23,6 +23,9 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// How long a shard that all joined workers have left waits for those still to come: they learn from it that it is over.
 const LATECOMERS: Duration = Duration::from_secs(5);
 
+/// Who keeps a line for the job's history.
+pub type Tell<'a> = &'a dyn Fn(String);
+
 /// Who the shard is, and whom it takes as its peer.
 #[derive(Debug, Clone)]
 pub struct Identity {
@@ -99,19 +102,21 @@ impl Shard {
         self.address
     }
 
-    /// Serves until training ends. Once `stop` is set it goes on until the workers have left (the chief still needs its
+    /// Serves until training ends, and tells what is for the job's history. Once `stop` is set it goes on until the workers have left (the chief still needs its
     /// snapshot), at most until the grace is nearly over.
     ///
     /// # Errors
     /// [`ShardError::Thread`].
-    pub fn serve(self, stop: &StopFlag) -> Result<End, ShardError> {
+    pub fn serve(self, stop: &StopFlag, tell: Tell<'_>) -> Result<End, ShardError> {
         let Self { room, listener, .. } = self;
         let acceptor = Arc::clone(&room);
         thread::Builder::new()
             .name("accept".to_owned())
             .spawn(move || accept(&listener, &acceptor))
             .map_err(ShardError::Thread)?;
-        Ok(watch(&room, stop))
+        let end = watch(&room, stop, tell);
+        told(&room, tell);
+        Ok(end)
     }
 }
 
@@ -133,12 +138,21 @@ fn membership(room: &Room, limit: Duration) -> Membership {
     })
 }
 
-fn watch(room: &Room, stop: &StopFlag) -> End {
+/// Passes on what the exchanges have to tell.
+fn told(room: &Room, tell: Tell<'_>) {
+    let exchanges = room.exchanges().into_iter();
+    exchanges
+        .flat_map(|exchange| exchange.take_notes())
+        .for_each(tell);
+}
+
+fn watch(room: &Room, stop: &StopFlag, tell: Tell<'_>) -> End {
     let mut finished_at: Option<Instant> = None;
     let mut alone_since: Option<Instant> = None;
     let passed =
         |since: Option<Instant>, limit: Duration| since.is_some_and(|at| at.elapsed() >= limit);
     loop {
+        told(room, tell);
         room.dismiss_heirs();
         let members = membership(room, Duration::from_millis(100));
         let departed = members.left + members.lost;

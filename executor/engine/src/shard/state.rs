@@ -6,7 +6,7 @@ use super::held::Held;
 use super::outbox::Outbox;
 use super::parts::Parted;
 use super::tensors::Tensors;
-use super::words::Push;
+use super::words::{Push, Seat};
 use crate::squeeze::Squeeze;
 use crate::wire::hello::{NoisePart, StepStats};
 use crate::wire::view::{Change, Departed, Tally, View};
@@ -190,6 +190,17 @@ impl State {
 
     pub fn is_chief(&self, task: TaskId) -> bool {
         self.chief == Some(task)
+    }
+
+    /// Whether a worker still comes by this connection, and not by a newer one.
+    pub fn is_seated(&self, seat: Seat) -> bool {
+        self.connected.get(&seat.task) == Some(&seat.connection)
+    }
+
+    /// Who is connected and does not wait to be taken in.
+    pub fn inside(&self) -> impl Iterator<Item = &TaskId> {
+        let connected = self.connected.keys();
+        connected.filter(|task| !self.waiting.contains(task))
     }
 
     /// Who went away and has not been decided on.

@@ -7,7 +7,7 @@ use crate::document;
 use crate::log;
 use crate::shard::{End, Exchange, Identity, Recipe, Shard};
 use crate::stop::StopFlag;
-use crate::worker::{self, Ending, Reporter, Surroundings, WorkerError};
+use crate::worker::{self, Ending, OwnClip, Reporter, Surroundings, WorkerError};
 use muster_model::assignment::{TaskLaunch, TaskReport, exit_code};
 use muster_model::place::Place;
 use muster_model::task::Role;
@@ -149,7 +149,7 @@ fn run_shard(launch: &TaskLaunch, options: &Options, events: &EventsFile, stop: 
         consistency,
         engine.targets_per_step(),
     )
-    .clipped(engine.clip_norm.is_some() && consistency.is_bulk_synchronous());
+    .clipped(OwnClip::of_sum(&launch.spec).is_some());
     let identity = Identity {
         job_id: launch.job_id,
         task_id: launch.task_id,
@@ -167,7 +167,12 @@ fn run_shard(launch: &TaskLaunch, options: &Options, events: &EventsFile, stop: 
     if let Err(error) = events.report(&TaskReport::Listening { address }) {
         return failed(events, format!("could not keep a report: {error}"), true);
     }
-    match shard.serve(stop) {
+    let tell = |message| {
+        if let Err(error) = events.report(&TaskReport::Note { message }) {
+            log::line(format_args!("could not keep a report: {error}"));
+        }
+    };
+    match shard.serve(stop, &tell) {
         Ok(End::Finished | End::Stopped) => exit_code::DONE,
         Ok(End::PeerLost) => exit_code::PEER_LOST,
         Err(error) => failed(events, log::chain(&error), true),

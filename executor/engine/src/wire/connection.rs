@@ -31,6 +31,8 @@ pub enum WireError {
     Closed,
     #[error("the peer took too long over its greeting")]
     HandshakeTimeout,
+    #[error("the peer neither took nor said anything for {} ms", .0.as_millis())]
+    Silent(Duration),
     #[error("could not read a frame")]
     Frame(#[from] FrameError),
     #[error("the peer sent {got} bytes of payload where {expected} belong")]
@@ -117,6 +119,16 @@ impl Connection {
         SockRef::from(&self.stream)
             .set_tcp_notsent_lowat(bytes)
             .map_err(WireError::io("limit what waits for the wire"))
+    }
+
+    /// From now on sending fails once the peer has taken nothing for so long; what it takes slowly goes on.
+    ///
+    /// # Errors
+    /// [`WireError::Io`] when the socket refuses.
+    pub fn give_up_sending(&self, limit: Duration) -> Result<(), WireError> {
+        self.stream
+            .set_write_timeout(Some(limit))
+            .map_err(WireError::io("limit how long sending waits"))
     }
 
     /// Sends one frame; `payload` parts go out one after the other as one payload.

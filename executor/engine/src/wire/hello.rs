@@ -27,6 +27,9 @@ pub struct Hello {
     /// that a shard of an older release understands the greeting.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub says_held: bool,
+    /// Whether it knows that statistics are not encoded, where a job with codecs has any. Left out likewise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plain_statistics: bool,
 }
 
 /// What a peer comes for.

@@ -52,6 +52,8 @@ pub(super) struct Chief<'a> {
     noise_scale: Option<f64>,
     /// The step at whose beginning a snapshot was announced.
     noticed: Option<u64>,
+    /// The state that was measured last, where training is over with it.
+    measured: Option<Snapshot>,
 }
 
 impl<'a> Chief<'a> {
@@ -94,6 +96,7 @@ impl<'a> Chief<'a> {
             evaluation: None,
             noise_scale: None,
             noticed: None,
+            measured: None,
         })
     }
 
@@ -142,37 +145,97 @@ impl<'a> Chief<'a> {
         self.noise_scale = exchange.noise_scale();
         self.curve.add(stats);
         self.meter.add(step.saturating_sub(before), stats, times);
-        let epochs = (step / self.steps_per_epoch).saturating_sub(before / self.steps_per_epoch);
-        for _ in 0..epochs {
+        for _ in 0..self.epochs_between(before, step) {
             self.curve.end_epoch();
         }
-        if epochs > 0 || self.launch.spec.evaluate.due(before, step) {
+        // Told to stop, it leaves with what was announced.
+        let is_noticed = self.noticed == Some(step) && !self.around.stop.is_set();
+        let mut snapshot = None;
+        if self.evaluates(before, step) {
             // Before the evaluation, lest its time count as training.
             self.sample(true)?;
-            self.evaluate(model)?;
+            snapshot = self.measure(model, exchange, is_noticed)?;
             self.meter = Meter::start();
         }
         self.sample(false)?;
         self.layout = exchange.layout();
         let over = self.over(step);
         self.saver.settle()?;
-        let evaluation = self.evaluation_now().cloned();
         let stops = self.around.stop.is_set();
-        let evaluated = evaluation.as_ref();
-        if over.is_none() && self.is_due(exchange, before, evaluated)? && !stops {
-            let snapshot = exchange.snapshot(model, self.saver.spare())?;
-            self.count(snapshot.counted)?;
+        if over.is_some() || stops {
+            self.measured = snapshot.filter(|_| over.is_some());
+            return Ok(over);
+        }
+        let may = is_noticed || !exchange.needs_notice();
+        // The measures of what cannot be copied now are no reason to copy what comes after it.
+        let evaluation = self.evaluation_now().filter(|_| may).cloned();
+        let is_due = self.saver.due((before, step), evaluation.as_ref())?;
+        if is_due && may {
+            let snapshot = match snapshot {
+                Some(snapshot) => snapshot,
+                None => self.copy(model, exchange)?,
+            };
             let manifest = self.manifest(step, &snapshot);
             self.saver.begin(manifest, snapshot.contents);
             self.meter = Meter::start();
+        } else if let Some(snapshot) = snapshot {
+            self.saver.take_back(snapshot.contents);
         }
-        if over.is_none() && exchange.needs_notice() && !stops {
-            let now = self.saver.due((before, step), evaluated)?;
-            if now || self.saver.will_be_due(step + 1) {
-                self.announce(exchange, step + 1);
-            }
+        self.foresee(exchange, step, is_due && !may);
+        Ok(None)
+    }
+
+    /// Where a checkpoint needs notice: gives it, if after the step that follows `step` one will be due, or is already.
+    pub fn foresee(&mut self, exchange: &mut (dyn Exchange + '_), step: u64, is_owed: bool) {
+        let next = step + 1;
+        let is_one = || {
+            let measured = self.saver.keeps_best() && self.evaluates(step, next);
+            is_owed || self.saver.will_be_due(next) || measured && self.saver.may_begin()
+        };
+        if exchange.needs_notice() && is_one() {
+            self.announce(exchange, next);
         }
-        Ok(over)
+    }
+
+    fn epochs_between(&self, before: u64, step: u64) -> u64 {
+        (step / self.steps_per_epoch).saturating_sub(before / self.steps_per_epoch)
+    }
+
+    /// Whether to evaluate at `step`, the first that training stands at after `before`.
+    fn evaluates(&self, before: u64, step: u64) -> bool {
+        self.epochs_between(before, step) > 0 || self.launch.spec.evaluate.due(before, step)
+    }
+
+    /// Evaluates. Where the best are kept and a snapshot of this step was announced, it is of the parameters of the snapshot: what workers
+    /// have may lack what an encoded answer has lost, or be older.
+    fn measure(
+        &mut self,
+        model: &mut Model,
+        exchange: &mut (dyn Exchange + '_),
+        is_noticed: bool,
+    ) -> Result<Option<Snapshot>, Trouble> {
+        if !is_noticed || !self.saver.keeps_best() {
+            self.evaluate(model)?;
+            return Ok(None);
+        }
+        let mut snapshot = self.copy(model, exchange)?;
+        std::mem::swap(&mut model.parameters, &mut snapshot.contents.parameters);
+        let evaluated = self.evaluate(model);
+        std::mem::swap(&mut model.parameters, &mut snapshot.contents.parameters);
+        evaluated?;
+        Ok(Some(snapshot))
+    }
+
+    /// The state as it is now. What was announced for it others have said once: whoever leaves at this step announces another one.
+    fn copy(
+        &mut self,
+        model: &mut Model,
+        exchange: &mut (dyn Exchange + '_),
+    ) -> Result<Snapshot, Trouble> {
+        let snapshot = exchange.snapshot(model, self.saver.spare())?;
+        self.noticed = None;
+        self.count(snapshot.counted)?;
+        Ok(snapshot)
     }
 
     /// What a snapshot has counted belongs to the curve that it is kept with.
@@ -182,19 +245,6 @@ impl<'a> Chief<'a> {
         }
         self.curve.add(stats);
         Ok(())
-    }
-
-    /// Whether to copy the state now; where that needs notice, whether it was given.
-    fn is_due(
-        &mut self,
-        exchange: &(dyn Exchange + '_),
-        before: u64,
-        evaluation: Option<&Evaluation>,
-    ) -> Result<bool, WorkerError> {
-        match exchange.needs_notice() {
-            true => Ok(self.noticed == Some(self.step)),
-            false => self.saver.due((before, self.step), evaluation),
-        }
     }
 
     fn announce(&mut self, exchange: &mut (dyn Exchange + '_), step: u64) {
@@ -232,8 +282,10 @@ impl<'a> Chief<'a> {
     ) -> Result<Ending, Trouble> {
         self.sample(true)?;
         exchange.conclude(model)?;
-        let snapshot = exchange.snapshot(model, self.saver.spare())?;
-        self.count(snapshot.counted)?;
+        let snapshot = match self.measured.take() {
+            Some(measured) => measured,
+            None => self.copy(model, exchange.as_mut())?,
+        };
         model
             .parameters
             .copy_from_slice(&snapshot.contents.parameters);
@@ -284,8 +336,7 @@ impl<'a> Chief<'a> {
             Ending::Interrupted
         };
         self.sample(true)?;
-        let snapshot = exchange.snapshot(model, self.saver.spare())?;
-        self.count(snapshot.counted)?;
+        let snapshot = self.copy(model, exchange.as_mut())?;
         let Some(step) = snapshot.version() else {
             // A worker was lost between two shards; whatever is on the disk is the newest whole state.
             log::line(format_args!(

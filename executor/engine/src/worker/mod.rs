@@ -10,6 +10,7 @@
 mod alone;
 mod batches;
 mod chief;
+mod clip;
 mod error;
 mod exchange;
 mod hogwild;
@@ -28,6 +29,7 @@ mod stop_rules;
 mod train;
 mod turns;
 
+pub use clip::OwnClip;
 pub use error::WorkerError;
 pub use link::{Link, Reply};
 pub use shards::{

@@ -89,11 +89,10 @@ impl<'a> Saver<'a> {
         (before, step): (u64, u64),
         evaluation: Option<&Evaluation>,
     ) -> Result<bool, WorkerError> {
-        let now = clock::now();
         let by_time = self
             .policy
             .every_minutes
-            .is_some_and(|every| now.duration_since(self.copied_at).as_secs_f64() >= every * 60.0);
+            .is_some_and(|every| self.copied_at.elapsed().as_secs_f64() >= every * 60.0);
         let wanted =
             self.policy.due_by_steps(before, step) || by_time || self.is_best(step, evaluation);
         let held = self.saved == Some(step) || self.begun.is_some_and(|(begun, _)| begun == step);
@@ -101,14 +100,22 @@ impl<'a> Saver<'a> {
         if self.owed && self.writer.is_busy() {
             self.tell_slow()?;
         }
-        let may = !self.writer.is_busy() && self.retry_at.is_none_or(|at| now >= at);
-        Ok(self.owed && may)
+        Ok(self.owed && self.may_begin())
     }
 
     /// Whether one may be begun at `step`, the next one, and the number of steps says so.
     pub fn will_be_due(&self, step: u64) -> bool {
-        let may = !self.writer.is_busy() && self.retry_at.is_none_or(|at| clock::now() >= at);
-        self.policy.due_by_steps(step.saturating_sub(1), step) && may
+        self.policy.due_by_steps(step.saturating_sub(1), step) && self.may_begin()
+    }
+
+    /// Whether nothing is being written, and the store did not fail just now.
+    pub fn may_begin(&self) -> bool {
+        !self.writer.is_busy() && self.retry_at.is_none_or(|at| clock::now() >= at)
+    }
+
+    /// Whether the best by an evaluation stay.
+    pub fn keeps_best(&self) -> bool {
+        self.policy.keep_best.is_some()
     }
 
     fn is_best(&self, step: u64, evaluation: Option<&Evaluation>) -> bool {
@@ -126,6 +133,11 @@ impl<'a> Saver<'a> {
     /// Memory for a copy of the state.
     pub fn spare(&mut self) -> Contents {
         self.writer.spare()
+    }
+
+    /// Memory of a copy that is not to be written.
+    pub fn take_back(&mut self, contents: Contents) {
+        self.writer.take_back(contents);
     }
 
     /// Begins to write a copy; training goes on.

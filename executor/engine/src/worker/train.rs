@@ -142,6 +142,7 @@ fn lead(
     if let Some(reason) = chief.over(step) {
         return chief.finish(model, exchange, reason);
     }
+    chief.foresee(exchange.as_mut(), step, false);
     let mut turns = Turns::new(around);
     loop {
         if around.stop.is_set()

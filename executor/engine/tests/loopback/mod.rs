@@ -52,6 +52,7 @@ pub fn hello(number: u32) -> Hello {
         },
         to: None,
         says_held: true,
+        plain_statistics: false,
     }
 }
 
@@ -182,7 +183,7 @@ impl Job {
         let address = shard.address().to_string();
         let stop = self.stop.clone();
         self.shards
-            .push(thread::spawn(move || shard.serve(&stop).unwrap()));
+            .push(thread::spawn(move || shard.serve(&stop, &|_| {}).unwrap()));
         (me, address)
     }
 

@@ -39,6 +39,9 @@ impl fmt::Display for FieldError {
     }
 }
 
+/// Others that it held would lie idle.
+const ONE_GPU: &str = "1, and more workers (scale.workers) where more GPUs are to compute: a worker of the built-in engine uses one";
+
 const MAX_LABELS: usize = 64;
 const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;
@@ -176,11 +179,15 @@ impl JobSpec {
     fn check_resources(&self, errors: &mut Errors) {
         let worker = self.resources.worker;
         let shard = self.resources.ps_shard;
+        let (most, expected) = match self.engine {
+            Some(_) => (1, ONE_GPU),
+            None => (16, "1 to 16"),
+        };
         errors.check(
             "resources.worker.gpus",
             &worker.gpus,
-            (1..=16).contains(&worker.gpus),
-            "1 to 16",
+            (1..=most).contains(&worker.gpus),
+            expected,
         );
         for (role, cpu_milli, memory_bytes) in [
             ("worker", worker.cpu_milli, worker.memory_bytes),

@@ -208,34 +208,3 @@ impl Sparse {
         }
     }
 }
-
-/// Scales a worker's gradients down so that the norm of the sum over all workers stays below `limit` if theirs do likewise (Deep
-/// Gradient Compression's local clipping: by the square root of the workers, as the sum of independent vectors grows). Of all
-/// gradients of the worker, before any is encoded. Returns the norm before.
-pub fn clip_locally(gradients: &mut [f32], limit: f32, workers: u32) -> f64 {
-    let squares: f64 = gradients
-        .chunks(4096)
-        .map(|part| {
-            let (octets, tail) = part.as_chunks::<8>();
-            let mut lanes = [0.0f32; 8];
-            for octet in octets {
-                for lane in 0..8 {
-                    lanes[lane] += octet[lane] * octet[lane];
-                }
-            }
-            let whole: f64 = lanes.iter().map(|lane| f64::from(*lane)).sum();
-            whole
-                + tail
-                    .iter()
-                    .map(|value| f64::from(value * value))
-                    .sum::<f64>()
-        })
-        .sum();
-    let norm = squares.sqrt();
-    let limit = f64::from(limit) / f64::from(workers.max(1)).sqrt();
-    if norm > limit {
-        let scale = (limit / norm) as f32;
-        gradients.iter_mut().for_each(|value| *value *= scale);
-    }
-    norm
-}

@@ -8,6 +8,7 @@ use crate::data::slice;
 use crate::fabric::FabricError;
 use crate::model::Block;
 use crate::wire::hello::StepStats;
+use crate::worker::clip::OwnClip;
 use crate::worker::model::Model;
 use crate::worker::noise::Parts;
 use crate::worker::progress::StepTimes;
@@ -104,6 +105,8 @@ pub struct Step<'a> {
     pub head: Head,
     /// Where the noise of gradients is measured: who knows which of them are any.
     pub measured_by: Option<&'a Replica>,
+    /// Where each clips its own gradients, which then are one bucket.
+    pub clip: Option<OwnClip>,
 }
 
 impl Step<'_> {
@@ -150,6 +153,10 @@ pub fn in_one(
     let len = model.parameters.len();
     let gradients = &mut group.gradients_mut()[HEAD..];
     let (stats, times) = model.gradient(step.place, gradients, &mut |_, _| {});
+    if let Some(clip) = step.clip {
+        let targets = stats.examples * u64::from(step.cut.targets.max(1));
+        clip.apply(&model.network, gradients, targets, step.cut.workers.len());
+    }
     let head = step.head(stats, gradients);
     head.write(group.gradients_mut());
     let sums = way

@@ -36,9 +36,8 @@ impl Head {
         if high.is_finite() {
             out[1] = (self.stats.loss_sum - f64::from(high)) as f32;
         }
-        // Exact up to 2^24 examples a step.
-        out[2] = self.stats.correct as f32;
-        out[3] = self.stats.examples as f32;
+        [out[2], out[13]] = halves(self.stats.correct);
+        [out[3], out[14]] = halves(self.stats.examples);
         out[4] = f32::from(u8::from(self.regroup));
         out[5] = f32::from(u8::from(self.finish));
         out[6] = self.weight;
@@ -62,8 +61,8 @@ impl Head {
         Self {
             stats: StepStats {
                 loss_sum: f64::from(floats[0]) + f64::from(floats[1]),
-                correct: floats[2] as u64,
-                examples: floats[3] as u64,
+                correct: whole([floats[2], floats[13]]),
+                examples: whole([floats[3], floats[14]]),
                 dropped: 0,
                 hold: floats[11] as u64,
             },
@@ -79,6 +78,19 @@ impl Head {
             },
         }
     }
+}
+
+/// Bits of a count in its low half: the sum of so many of 4,096 workers is exact in a float, as is that of what is above them, up to
+/// 2^36 in all.
+const LOW: u32 = 12;
+
+/// A count as two floats whose sums over workers are those of the counts.
+fn halves(count: u64) -> [f32; 2] {
+    [(count & ((1 << LOW) - 1)) as f32, (count >> LOW) as f32]
+}
+
+fn whole([low, high]: [f32; 2]) -> u64 {
+    low as u64 + ((high as u64) << LOW)
 }
 
 /// A count as floats that go over the wire unchanged: sixteen bits each.
@@ -135,6 +147,32 @@ mod tests {
         };
         diverged.write(&mut floats);
         assert!(!Head::read(&floats).stats.loss_sum.is_finite());
+    }
+
+    /// A round of averaging has the examples of many steps.
+    #[test]
+    fn counts_of_all_workers_add_up_exactly() {
+        let counts = |rank: u64| StepStats {
+            correct: 16_777_217 + 3 * rank,
+            examples: 1_000_000_007 + 2 * rank,
+            ..StepStats::default()
+        };
+        let mut sums = [0.0f32; HEAD];
+        for rank in 0..60 {
+            let mut floats = [f32::NAN; HEAD];
+            let head = Head {
+                stats: counts(rank),
+                ..Head::default()
+            };
+            head.write(&mut floats);
+            sums.iter_mut()
+                .zip(floats)
+                .for_each(|(sum, own)| *sum += own);
+        }
+        let read = Head::read(&sums).stats;
+        let expected = |of: fn(StepStats) -> u64| (0..60).map(|rank| of(counts(rank))).sum::<u64>();
+        assert_eq!(read.correct, expected(|stats| stats.correct));
+        assert_eq!(read.examples, expected(|stats| stats.examples));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::document;
 use crate::fabric::{Credentials, FabricError, Options, Port};
 use crate::model::Network;
 use crate::wire::hello::StepStats;
+use crate::worker::clip::OwnClip;
 use crate::worker::error::WorkerError;
 use crate::worker::noise::Noise;
 use crate::worker::train::{Ending, Surroundings};
@@ -91,7 +92,12 @@ impl<'a> AllReduce<'a> {
             Err(FabricError::NoView(_)) => return Ok(Err(seat.ending(around))),
             Err(error) => return Err(error.into()),
         };
-        let buckets = buckets(network.blocks());
+        let clip_own = OwnClip::of(&launch.spec);
+        // The norm of all gradients is known when the last are computed.
+        let buckets = match clip_own {
+            Some(_) => std::iter::once(0..len).collect(),
+            None => buckets(network.blocks()),
+        };
         let codecs = launch.spec.exchange.compression.codecs();
         let seed = launch.spec.engine().seed;
         let coded = codecs.map(|codecs| Coded::new(codecs, network.blocks(), seed));
@@ -104,11 +110,12 @@ impl<'a> AllReduce<'a> {
             group,
             seat,
             replica: Replica::new(optimizer, network.blocks(), around.threads)
-                .clipping(launch.spec.engine().clip_norm),
+                .clipping(OwnClip::of_sum(&launch.spec)),
             buckets,
             gradients: vec![0.0; spare],
             sums: vec![0.0; spare],
             coded: coded.transpose()?,
+            clip_own,
             gpus,
             cut: Cut {
                 workers: Vec::new(),

@@ -20,6 +20,7 @@ mod round;
 mod seat;
 mod unsaid;
 
+use super::clip::OwnClip;
 use super::error::WorkerError;
 use super::exchange::{Answer, Exchange, Trouble};
 use super::model::Model;
@@ -61,6 +62,8 @@ pub(super) struct AllReduce<'a> {
     sums: Vec<f32>,
     /// Where gradients go as codecs' bytes.
     coded: Option<Coded>,
+    /// Where this worker clips its own before they are encoded.
+    clip_own: Option<OwnClip>,
     /// Where gradients may meet on the workers' GPUs.
     gpus: Option<Gpus>,
     cut: Cut,
@@ -136,6 +139,7 @@ impl AllReduce<'_> {
             cut: &self.cut,
             head,
             measured_by: measures.then_some(&self.replica),
+            clip: self.clip_own,
         };
         let began = clock::now();
         let mut way = self.coded.as_mut().map_or(Way::Plain, Way::Coded);

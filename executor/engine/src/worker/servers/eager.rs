@@ -5,7 +5,6 @@ use super::super::link::Reply;
 use super::super::model::Model;
 use super::super::progress::StepTimes;
 use super::super::shards::Eager;
-use super::clip::clip_own;
 use super::{Following, Servers, Settled};
 use crate::clock;
 use crate::wire::hello::StepStats;
@@ -68,16 +67,16 @@ impl Servers<'_> {
         if self.noticed == Some(step + 1) {
             self.shards.keep(step + 1)?;
         }
-        let (limit, around) = (self.clip_own, self.around);
+        let (clip, workers, around) = (self.clip_own, self.workers(), self.around);
         let ((times, computed), reply) = eager.overlap(
             &mut self.shards,
             step,
             &|| !around.stop.must_hurry(),
             |gradients| {
                 let (stats, times) = model.gradient(step, gradients, &mut |_, _| {});
-                if let Some(limit) = limit {
+                if let Some(clip) = clip {
                     let targets = stats.examples * model.network.targets() as u64;
-                    clip_own(&model.network, gradients, targets, limit);
+                    clip.apply(&model.network, gradients, targets, workers);
                 }
                 (stats, (times, clock::now()))
             },

@@ -5,12 +5,12 @@
 //! it from the present step and from the view. What a lost worker had pushed to a shard that completed the step with it stays in
 //! that shard's parameters: at most its part of one step is in some shards and not in others.
 
-mod clip;
 mod eager;
 mod join;
 mod lead;
 mod parts;
 
+use super::clip::OwnClip;
 use super::error::WorkerError;
 use super::exchange::{Answer, Exchange, Trouble};
 use super::link::Reply;
@@ -25,6 +25,7 @@ use crate::clock;
 use crate::log;
 use crate::model::Network;
 use crate::pages;
+use crate::squeeze::has_plain_statistics;
 use crate::wire::hello::{Guest, Hello};
 use crate::wire::view::View;
 use join::{addresses, connect, ids};
@@ -43,8 +44,8 @@ pub(super) struct Servers<'a> {
     bulk_synchronous: bool,
     /// Whether each shard has a copy with another one.
     copied: bool,
-    /// The norm to which this worker clips what it pushes, where a step has no mean.
-    clip_own: Option<f64>,
+    /// Where this worker clips what it pushes.
+    clip_own: Option<OwnClip>,
     /// Whether what workers hold back of encoded gradients is in checkpoints: everywhere but among backup workers.
     keeps_held_back: bool,
     /// Chief: the step at whose beginning it will be asked for.
@@ -105,6 +106,10 @@ impl<'a> Servers<'a> {
                 exchange.compression.codecs().is_some()
                     && !exchange.consistency.is_bulk_synchronous()
             },
+            plain_statistics: {
+                let codecs = launch.spec.exchange.compression.codecs();
+                has_plain_statistics(codecs, network.blocks())
+            },
         };
         let copied = launch.spec.exchange.shard_replicas > 0;
         let (shards, peers) = match connect(&me, 0, network, copied, around) {
@@ -113,9 +118,8 @@ impl<'a> Servers<'a> {
             Err(trouble) => return trouble.ending().map(Err),
         };
         let bulk_synchronous = launch.spec.exchange.consistency.is_bulk_synchronous();
-        let clip_norm = launch.spec.engine().clip_norm;
         let mut shards = shards
-            .with_clip_norm(clip_norm.filter(|_| bulk_synchronous))
+            .with_clip_norm(OwnClip::of_sum(&launch.spec))
             .in_parts(parts::order(launch, network));
         if let Some(codecs) = launch.spec.exchange.compression.codecs() {
             let seed = launch.spec.engine().seed;
@@ -132,7 +136,7 @@ impl<'a> Servers<'a> {
             copied,
             keeps_held_back,
             noticed: None,
-            clip_own: clip_norm.filter(|_| !bulk_synchronous),
+            clip_own: OwnClip::of(&launch.spec),
             bulk_synchronous,
             around,
             gradients: pages::zeros(network.parameter_count()),

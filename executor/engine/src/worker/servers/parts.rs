@@ -6,7 +6,6 @@ use super::super::model::Model;
 use super::super::progress::StepTimes;
 use super::super::shards::{Fetch, Pass, Ready, ShardFailure};
 use super::Servers;
-use super::clip::clip_own;
 use crate::clock;
 use crate::document;
 use crate::model::Network;
@@ -110,6 +109,11 @@ impl Servers<'_> {
         })
     }
 
+    /// Of the view that is worked by.
+    pub(super) fn workers(&self) -> usize {
+        self.shards.view().map_or(1, |view| view.workers.len())
+    }
+
     /// Computes `step`, then gives its gradients and waits for the answer.
     pub(super) fn exchange_at_once(
         &mut self,
@@ -119,9 +123,10 @@ impl Servers<'_> {
     ) -> Result<Exchanged, Trouble> {
         let (mut stats, times) = model.gradient(step, &mut self.gradients, &mut |_, _| {});
         stats.hold = self.hold;
-        if let Some(limit) = self.clip_own {
+        if let Some(clip) = self.clip_own {
             let targets = stats.examples * model.network.targets() as u64;
-            clip_own(&model.network, &mut self.gradients, targets, limit);
+            let workers = self.workers();
+            clip.apply(&model.network, &mut self.gradients, targets, workers);
         }
         let computed = clock::now();
         if self.noticed == Some(step + 1) {

@@ -73,7 +73,7 @@ impl Coded {
     pub fn new(codecs: &Codecs, blocks: &[Block], seed: u64) -> Result<Self, PlanError> {
         let named = blocks
             .iter()
-            .map(|block| (block.name.as_str(), block.range()));
+            .map(|block| (block.name.as_str(), block.range(), block.role));
         let plan = Plan::new(codecs, named)?;
         let back = plan.blocks().iter().map(|block| {
             build(&back(block.config)).map_err(|source| PlanError::Codec {

@@ -11,12 +11,15 @@ use uuid::Uuid;
 const LENS: [usize; 3] = [150_000, 50, 70_000];
 const LEN: usize = 220_050;
 
-fn blocks() -> Vec<Block> {
-    Block::in_a_row(LENS.map(|len| (len, Role::Weight)))
+fn workers(codec: CodecConfig, count: usize) -> Vec<Coded> {
+    workers_of(codec, count, Role::Weight)
 }
 
-fn workers(codec: CodecConfig, count: usize) -> Vec<Coded> {
-    let coded = || Coded::new(&Codecs::uniform(codec), &blocks(), 5).unwrap();
+/// Of a network whose last two blocks have that role.
+fn workers_of(codec: CodecConfig, count: usize, last: Role) -> Vec<Coded> {
+    let [first, small, large] = LENS;
+    let blocks = Block::in_a_row([(first, Role::Weight), (small, last), (large, last)]);
+    let coded = || Coded::new(&Codecs::uniform(codec), &blocks, 5).unwrap();
     (0..count).map(|_| coded()).collect()
 }
 
@@ -186,6 +189,28 @@ fn a_broken_sum_is_repeated_from_the_same_bytes() {
         }
         let off = largest(&balance);
         assert!(off < 1e-4, "{codec:?}: {off}");
+    }
+}
+
+/// On neither leg is anything made of statistics, with momentum or without.
+#[test]
+fn statistics_are_summed_as_they_are() {
+    let dgc = CodecConfig::Dgc {
+        density: 0.01,
+        momentum: 0.9,
+        warm_up_steps: 0,
+        masking: false,
+    };
+    for codec in with_feedback().into_iter().chain([dgc]) {
+        let mut crew = workers_of(codec, 3, Role::Statistic);
+        for number in 0..4 {
+            let sum = step(1, number, &mut crew);
+            let given = [0, 1, 2].map(|rank| gradients(rank, number));
+            for at in LENS[0]..LEN {
+                let exact: f32 = given.iter().map(|given| given[at]).sum();
+                assert_eq!(sum[at], exact, "{codec:?}: number {at} of step {number}");
+            }
+        }
     }
 }
 

@@ -1,0 +1,160 @@
+//! Where it is not a step's sum that is clipped, a worker clips what it gives.
+
+use crate::model::{Network, Role};
+use crate::optimizer::{clip_factor, square_norm};
+use muster_model::spec::{JobSpec, Topology};
+
+/// How a worker clips its own gradients.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum OwnClip {
+    /// Where a step has no mean, its own mean is no longer than this.
+    Mean { limit: f64 },
+    /// With Deep Gradient Compression, what it adds to the mean over a step's targets is no longer than the limit over the square root of
+    /// the workers, as the norm of a sum of independent gradients grows with that (Lin et al., ICLR 2018, section 3.2). Of the sum that comes
+    /// out it would be too late: that has gradients of many steps, and what is scaled down there is lost.
+    Part { limit: f64, targets: u32 },
+}
+
+impl OwnClip {
+    /// What the document asks for; `None` where nothing is clipped, or the sum is.
+    #[must_use]
+    pub fn of(spec: &JobSpec) -> Option<Self> {
+        let (engine, exchange) = (spec.engine(), &spec.exchange);
+        let limit = engine.clip_norm?;
+        let codecs = exchange.compression.codecs();
+        if codecs.is_some_and(|codecs| codecs.momentum().is_some()) {
+            let targets = engine.targets_per_step();
+            return Some(Self::Part { limit, targets });
+        }
+        let has_no_mean = exchange.topology == Topology::ParameterServer
+            && !exchange.consistency.is_bulk_synchronous();
+        has_no_mean.then_some(Self::Mean { limit })
+    }
+
+    /// To what the mean of a step is clipped, if it is.
+    #[must_use]
+    pub fn of_sum(spec: &JobSpec) -> Option<f64> {
+        let limit = spec.engine().clip_norm;
+        limit.filter(|_| Self::of(spec).is_none())
+    }
+
+    /// Clips `gradients`, a worker's sum over `targets` of its own, in a step of so many workers. Running statistics are no gradients.
+    pub fn apply(self, network: &Network, gradients: &mut [f32], targets: u64, workers: usize) {
+        let clipped = || {
+            let blocks = network.blocks().iter();
+            blocks.filter(|block| block.role != Role::Statistic)
+        };
+        let (limit, targets) = match self {
+            Self::Mean { limit } => (limit, targets),
+            Self::Part { limit, targets } => {
+                (limit / (workers.max(1) as f64).sqrt(), u64::from(targets))
+            }
+        };
+        let scale = 1.0 / targets.max(1) as f32;
+        let parts: Vec<(&[f32], f32)> = clipped()
+            .map(|block| (&gradients[block.range()], scale))
+            .collect();
+        let factor = clip_factor(limit, square_norm(&parts, 1).sqrt()) as f32;
+        if factor != 1.0 {
+            for block in clipped() {
+                let own = &mut gradients[block.range()];
+                own.iter_mut().for_each(|value| *value *= factor);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document;
+    use serde_json::{Value, json};
+
+    fn spec(topology: &str, consistency: &str, compression: Value) -> JobSpec {
+        serde_json::from_value(json!({
+            "version": "muster/v1",
+            "name": "clipped",
+            "engine": {
+                "model": { "kind": "layers", "layers": [
+                    { "kind": "flatten" }, { "kind": "dense", "width": 8 }, { "kind": "batch_norm" }
+                ] },
+                "dataset": { "name": "fashion-mnist" },
+                "optimizer": { "kind": "sgd", "learning_rate": 0.1 },
+                "batch": 32,
+                "clip_norm": 2.0
+            },
+            "exchange": {
+                "topology": topology, "consistency": { "kind": consistency }, "compression": compression
+            },
+            "stop": { "steps": 1 }
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_is_clipped_is_said_once_for_all_who_ask() {
+        let dgc = || json!({ "codec": { "kind": "dgc", "density": 0.1, "momentum": 0.9 } });
+        let named = json!({
+            "codec": { "kind": "one_bit" },
+            "layers": [{ "blocks": "dense*", "codec": dgc()["codec"].clone() }]
+        });
+        let part = Some(OwnClip::Part {
+            limit: 2.0,
+            targets: 32,
+        });
+        let mean = Some(OwnClip::Mean { limit: 2.0 });
+        for (topology, consistency, compression, own) in [
+            ("parameter_server", "bsp", json!("none"), None),
+            (
+                "parameter_server",
+                "bsp",
+                json!({ "codec": { "kind": "one_bit" } }),
+                None,
+            ),
+            ("parameter_server", "bsp", dgc(), part),
+            ("parameter_server", "bsp", named, part),
+            ("parameter_server", "asp", json!("none"), mean),
+            ("parameter_server", "asp", dgc(), part),
+            ("all_reduce", "bsp", json!("none"), None),
+            ("all_reduce", "bsp", dgc(), part),
+        ] {
+            let spec = spec(topology, consistency, compression);
+            assert_eq!(OwnClip::of(&spec), own, "{:?}", spec.exchange);
+            let of_sum = OwnClip::of_sum(&spec);
+            assert_eq!(of_sum, own.is_none().then_some(2.0), "{:?}", spec.exchange);
+        }
+    }
+
+    /// Lin et al.: the norm of each of N workers' parts is at most the limit over √N.
+    #[test]
+    fn a_part_is_clipped_by_the_root_of_the_workers_and_statistics_are_left_alone() {
+        let spec = spec("all_reduce", "bsp", json!("none"));
+        let network = document::network(spec.engine()).unwrap();
+        let ones = vec![1.0; network.parameter_count()];
+        let is_statistic = |at: usize| {
+            let mut blocks = network.blocks().iter();
+            let block = blocks.find(|block| block.range().contains(&at));
+            block.is_some_and(|block| block.role == Role::Statistic)
+        };
+        let clipped = |limit, workers| {
+            let mut gradients = ones.clone();
+            let own = OwnClip::Part { limit, targets: 4 };
+            own.apply(&network, &mut gradients, 2, workers);
+            gradients
+        };
+        assert_eq!(clipped(1e9, 4), ones, "short enough");
+        let gradients = clipped(3.0, 4);
+        let squares = gradients
+            .iter()
+            .enumerate()
+            .map(|(at, value)| match is_statistic(at) {
+                true => {
+                    assert_eq!(*value, 1.0);
+                    0.0
+                }
+                false => (f64::from(*value) / 4.0).powi(2),
+            });
+        let norm = squares.sum::<f64>().sqrt();
+        assert!((norm - 1.5).abs() < 1e-4, "{norm}");
+    }
+}

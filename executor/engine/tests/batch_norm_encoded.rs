@@ -1,0 +1,105 @@
+//! Batch normalisation where gradients are encoded: running statistics travel as they are, so that evaluation goes by the same ones as
+//! without a codec.
+
+mod rig;
+#[path = "rig/workers.rs"]
+mod workers;
+
+use muster_model::assignment::TaskReport;
+use muster_model::spec::JobSpec;
+use rig::{Launch, Rig, Task, spec};
+use safetensors::SafeTensors;
+use serde_json::{Value, json};
+use std::fs;
+use workers::Crew;
+
+/// A wide layer whose statistics are no small block, after functions whose values differ so little that variances fall far from the 1
+/// that they begin with.
+fn normalised(topology: &str, compression: &Value) -> JobSpec {
+    let mut all = json!({
+        "engine": {
+            "model": { "kind": "layers", "layers": [
+                { "kind": "flatten" },
+                { "kind": "dense", "width": 1100 },
+                { "kind": "activation", "function": "sigmoid" },
+                { "kind": "batch_norm" },
+                { "kind": "dense", "width": 24 },
+                { "kind": "activation", "function": "sigmoid" },
+                { "kind": "batch_norm" }
+            ] },
+            "optimizer": { "kind": "sgd", "learning_rate": 0.02 }
+        },
+        "exchange": { "topology": topology, "compression": compression },
+        "stop": { "epochs": 10 }
+    });
+    if topology == "all_reduce" {
+        all["scale"] =
+            json!({ "workers": { "min": 1, "max": 4 }, "ps_shards": { "min": 0, "max": 0 } });
+    }
+    let spec = spec(all);
+    assert_eq!(spec.validate(), Ok(()));
+    spec
+}
+
+/// Test accuracy, and the running variances layer by layer, of a job of two workers that went to its end.
+fn trained(topology: &str, compression: Value) -> (f64, Vec<Vec<f32>>) {
+    let rig = Rig::new();
+    let spec = normalised(topology, &compression);
+    let evaluated = |task: &Task| {
+        let accuracy = |report: &TaskReport| match report {
+            TaskReport::Evaluated { evaluation } => Some(evaluation.accuracy),
+            _ => None,
+        };
+        let events = task.events();
+        events.iter().filter_map(accuracy).next_back().unwrap()
+    };
+    let accuracy = match topology {
+        "all_reduce" => {
+            let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, spec));
+            crew.succeed();
+            evaluated(&crew.tasks()[0])
+        }
+        _ => {
+            let mut revision = rig.start(&Launch::new(1, 2, 2, spec));
+            revision.succeed();
+            evaluated(revision.chief())
+        }
+    };
+    let model = fs::read(rig.job_folder().join("final-r1/model.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&model).unwrap();
+    let mut names = tensors.names();
+    names.sort_unstable();
+    let variances = names.iter().filter(|name| name.ends_with(".variance"));
+    let numbers = |name: &&&str| {
+        let tensor = tensors.tensor(name).unwrap();
+        let (words, _) = tensor.data().as_chunks::<4>();
+        words.iter().map(|word| f32::from_le_bytes(*word)).collect()
+    };
+    (accuracy, variances.map(|name| numbers(&name)).collect())
+}
+
+#[test]
+fn networks_with_batch_normalisation_learn_with_the_statistics_that_they_have_without_a_codec() {
+    let dgc = json!({ "kind": "dgc", "density": 0.05, "momentum": 0.9, "warm_up_steps": 20 });
+    for topology in ["parameter_server", "all_reduce"] {
+        let (accuracy, plain) = trained(topology, json!("none"));
+        assert!(accuracy > 0.85, "{topology}: {accuracy}");
+        for codec in [&dgc, &json!({ "kind": "one_bit" })] {
+            let (accuracy, encoded) = trained(topology, json!({ "codec": codec }));
+            println!("{topology}, {codec}: {accuracy}");
+            assert!(accuracy > 0.85, "{topology}, {codec}: {accuracy}");
+            for (plain, encoded) in plain.iter().zip(&encoded) {
+                let mean = |numbers: &[f32]| {
+                    assert!(numbers.iter().all(|number| *number > 0.0), "{codec}");
+                    f64::from(numbers.iter().sum::<f32>()) / numbers.len() as f64
+                };
+                let (plain, encoded) = (mean(plain), mean(encoded));
+                println!("variances of {encoded}, without a codec {plain}");
+                assert!(
+                    (0.6..1.7).contains(&(encoded / plain)),
+                    "{topology}, {codec}: variances of {encoded}, without a codec {plain}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The best checkpoints of jobs whose gradients are encoded: each is of the very parameters that were measured, and has their measures.
+
+mod rig;
+#[path = "rig/workers.rs"]
+mod workers;
+
+use muster_engine::checkpoint::Manifest;
+use muster_engine::document;
+use muster_engine::model::Batch;
+use muster_model::assignment::TaskReport;
+use muster_model::spec::{JobSpec, Topology};
+use rig::{Launch, Rig, TEST, TRAIN, Task, spec};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use workers::Crew;
+
+const BEST: usize = 2;
+
+/// Learns so slowly that later evaluations are better, and more than the two that are kept are among the best when they are made.
+fn keeping_best(exchange: &Value) -> JobSpec {
+    let mut all = json!({
+        "engine": { "optimizer": { "kind": "sgd", "learning_rate": 0.01 } },
+        "exchange": exchange,
+        "checkpoint": {
+            "every_minutes": null,
+            "every_steps": 1000,
+            "keep": 1,
+            "keep_best": { "count": BEST, "by": "loss" }
+        },
+        "stop": { "epochs": 5 }
+    });
+    if exchange["topology"] == "all_reduce" {
+        all["scale"] =
+            json!({ "workers": { "min": 1, "max": 4 }, "ps_shards": { "min": 0, "max": 0 } });
+    }
+    let spec = spec(all);
+    assert_eq!(spec.validate(), Ok(()));
+    spec
+}
+
+/// What the chief of a job of two workers has reported, once it is done.
+fn done(rig: &Rig, spec: &JobSpec) -> Vec<TaskReport> {
+    if spec.exchange.topology == Topology::AllReduce {
+        let mut crew = Crew::start(rig, &Launch::new(1, 2, 0, spec.clone()));
+        crew.succeed();
+        return crew.tasks()[0].events();
+    }
+    let mut revision = rig.start(&Launch::new(1, 2, 2, spec.clone()));
+    revision.succeed();
+    let chief: &mut Task = revision.chief();
+    chief.events()
+}
+
+/// Mean test loss of the parameters in a checkpoint's folder.
+fn loss_of(rig: &Rig, spec: &JobSpec, checkpoint: &str) -> f64 {
+    let model = rig.job_folder().join(checkpoint).join("model.safetensors");
+    let bytes = fs::read(model).unwrap();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let (words, _) = bytes[8 + header..].as_chunks::<4>();
+    let parameters: Vec<f32> = words.iter().map(|word| f32::from_le_bytes(*word)).collect();
+    let network = document::network(spec.engine()).unwrap();
+    assert_eq!(parameters.len(), network.parameter_count());
+    let data = document::dataset(spec.engine(), &rig.dataset_root()).unwrap();
+    let (mut images, mut labels) = (vec![0.0; TEST * data.input.len()], vec![0; TEST]);
+    let all: Vec<u32> = (0..TEST as u32).collect();
+    data.test.fill(&all, &mut images, &mut labels);
+    let mut workspace = network.workspace(TEST, 1);
+    let batch = Batch::classes(&images, &labels);
+    network
+        .evaluate(&mut workspace, &parameters, &batch)
+        .loss_sum
+        / TEST as f64
+}
+
+#[test]
+fn the_best_of_an_encoded_job_are_of_what_was_measured() {
+    let one_bit = json!({ "codec": { "kind": "one_bit" } });
+    for exchange in [
+        json!({ "compression": one_bit }),
+        json!({ "compression": one_bit, "consistency": { "kind": "ssp", "staleness": 2 } }),
+        json!({ "topology": "all_reduce", "compression": one_bit }),
+    ] {
+        let (rig, spec) = (Rig::new(), keeping_best(&exchange));
+        let events = done(&rig, &spec);
+        let mut evaluated = Vec::new();
+        let mut written = BTreeSet::new();
+        for event in &events {
+            match event {
+                TaskReport::Evaluated { evaluation } => evaluated.push(evaluation.clone()),
+                TaskReport::CheckpointWritten { checkpoint } => {
+                    written.insert(checkpoint.step);
+                }
+                _ => {}
+            }
+        }
+        // Nothing else is due before the end.
+        let steps: BTreeSet<u64> = evaluated.iter().map(|evaluation| evaluation.step).collect();
+        assert_eq!(steps.len(), 5, "{exchange}");
+        assert!(steps.iter().all(|step| step % (TRAIN as u64 / 32) == 0));
+        assert!(
+            written.is_subset(&steps),
+            "{exchange}: {written:?} of {steps:?}"
+        );
+
+        evaluated.sort_by(|a, b| a.loss.total_cmp(&b.loss));
+        let best: BTreeSet<u64> = evaluated[..BEST].iter().map(|best| best.step).collect();
+        let mut kept = BTreeSet::new();
+        for name in rig.checkpoints() {
+            let manifest = fs::read(rig.job_folder().join(&name).join("manifest.json")).unwrap();
+            let manifest: Manifest = serde_json::from_slice(&manifest).unwrap();
+            kept.insert(manifest.step);
+            let said = manifest.evaluation.expect("its measures");
+            assert_eq!(said.step, manifest.step);
+            let loss = loss_of(&rig, &spec, &name);
+            assert!(
+                (loss - said.loss).abs() < 1e-5,
+                "{exchange}: {name} has a loss of {loss} and says {}",
+                said.loss
+            );
+        }
+        assert!(
+            kept.is_superset(&best),
+            "{exchange}: {kept:?} are kept of {best:?}"
+        );
+        assert!(kept.len() <= BEST + 1, "{exchange}: {kept:?}");
+    }
+}
