@@ -46,8 +46,8 @@ impl<'a> AllReduce<'a> {
             id: launch.task_id,
             attempt: std::process::id(),
         };
-        let folder = match around.folder.as_os_str().len() {
-            ..=LONGEST_FOLDER => around.folder.to_owned(),
+        let folder = match around.sockets.as_os_str().len() {
+            ..=LONGEST_FOLDER => around.sockets.to_owned(),
             _ => std::env::temp_dir(),
         };
         let gpus = Gpus::wanted(&launch.spec.exchange, around.device);
