@@ -277,7 +277,7 @@ fn accept(tcp: &TcpListener, unix: Option<&UnixListener>, room: &Arc<Room>) {
 /// 48 bits of its id, as a path has little room.
 fn socket_name(credentials: &Credentials, port: u16) -> String {
     let id = credentials.id.0.simple().to_string();
-    format!("{}-{port}.sock", &id[id.len() - 12..])
+    format!("{}-{port}", &id[id.len() - 12..])
 }
 
 /// What the running kernel calls this boot: the same for all tasks of a machine, for no other machine. Empty where unknown.
@@ -306,6 +306,6 @@ mod tests {
         };
         assert_ne!(name(1), name(2));
         // `worker::peers::join` leaves room for so much.
-        assert_eq!(name(1).len(), 23);
+        assert_eq!(name(1).len(), 18);
     }
 }
