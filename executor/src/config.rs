@@ -112,6 +112,9 @@ pub struct Settings {
     pub pod_start_ms: Option<u64>,
 }
 
+/// The part of the data folder that all tasks' pods see.
+pub const SHOWN: &str = "shown";
+
 /// What carries tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
@@ -263,6 +266,15 @@ impl Settings {
 }
 
 impl Config {
+    /// What shims know as the data folder. All that they read there is the lease; in pods it is a folder with nothing else in it.
+    #[must_use]
+    pub fn data_of_shims(&self) -> PathBuf {
+        match self.runtime {
+            RuntimeKind::Process => self.data_dir.clone(),
+            RuntimeKind::Pod => self.data_dir.join(SHOWN),
+        }
+    }
+
     fn check(self) -> Result<Self, ExecutorError> {
         let wrong = |name, problem: &str| {
             Err(ExecutorError::Setting {

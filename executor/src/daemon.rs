@@ -45,7 +45,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     capacity.driver_suspend = driver::of_node(&config, &capacity);
     capacity.pods = Some(config.runtime == RuntimeKind::Pod);
     let limits = Limits::discover(config.cgroup_root.as_deref());
-    let ledger = Ledger::open(&config.data_dir)?;
+    let mut ledger = Ledger::open(&config.data_dir)?;
     let identity = ledger.identity()?;
     tracing::info!(
         node.name = config.node_name,
@@ -70,7 +70,11 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     let (orders, taken) = mpsc::channel();
     let runtime: Box<dyn Runtime> = match config.runtime {
         RuntimeKind::Process => Box::new(Processes::new(config.listen_host.clone(), limits)?),
-        RuntimeKind::Pod => Box::new(Pods::start(&config, has_gpus, orders.clone()).await?),
+        RuntimeKind::Pod => {
+            let pods = Pods::start(&config, has_gpus, orders.clone()).await?;
+            pods.correct(&mut ledger);
+            Box::new(pods)
+        }
     };
     let launcher = Launcher::new(config.clone(), capacity.clone(), reports_to, runtime);
     let meter = Meter::default();

@@ -84,7 +84,7 @@ impl TaskFolder {
         TaskFile::new(self.0.join("exit.json"))
     }
 
-    /// `PodRecord`; its presence means that the task's pod was asked for, which happens once.
+    /// `PodRecord`, for the shim; what the executor itself goes by it keeps elsewhere, but for tasks of the release before.
     #[must_use]
     pub fn pod(&self) -> TaskFile {
         TaskFile::new(self.0.join("pod.json"))

@@ -153,7 +153,7 @@ impl Launcher {
         let config = &self.config;
         let pairs: [(&str, OsString); 8] = [
             ("--folder", entry.folder.path().into()),
-            ("--data-dir", config.data_dir.clone().into()),
+            ("--data-dir", config.data_of_shims().into()),
             ("--task-binary", config.task_binary.clone().into()),
             (
                 "--checkpoint-root",

@@ -4,6 +4,7 @@
 //! stopped here before the scheduler gives its GPUs away. The daemon writes the deadline; each shim reads it and enforces it by itself,
 //! so it holds while the daemon is dead.
 
+use crate::config::Config;
 use crate::disk;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -14,6 +15,8 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Lease {
     path: PathBuf,
+    /// Elsewhere too, for pods.
+    also: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +36,17 @@ impl Lease {
     pub fn of(data: &Path) -> Self {
         Self {
             path: data.join("lease"),
+            also: None,
+        }
+    }
+
+    /// As the daemon grants it: shims look in their data folder, which in pods is another; those of pods of the release before, in the daemon's.
+    #[must_use]
+    pub fn granted(config: &Config) -> Self {
+        let (data, shims) = (&config.data_dir, config.data_of_shims());
+        Self {
+            also: (shims != *data).then(|| shims.join("lease")),
+            ..Self::of(data)
         }
     }
 
@@ -42,12 +56,11 @@ impl Lease {
     /// If the file cannot be written; the tasks then stop at the deadline that it names.
     pub fn grant(&self, sent_boottime_ms: u64, lease_ms: u64) -> io::Result<()> {
         let deadline_boottime_ms = sent_boottime_ms.saturating_add(lease_ms);
-        disk::write_atomically(
-            &self.path,
-            &Deadline {
-                deadline_boottime_ms,
-            },
-        )
+        let deadline = Deadline {
+            deadline_boottime_ms,
+        };
+        let mut paths = [&self.path].into_iter().chain(&self.also);
+        paths.try_for_each(|path| disk::write_atomically(path, &deadline))
     }
 
     /// The deadline in milliseconds of `CLOCK_BOOTTIME`, if one can be read.
@@ -113,5 +126,20 @@ mod tests {
         std::fs::remove_file(data.path().join("lease")).expect("removed");
         assert!(!watch.is_expired(1_899), "the last one known counts");
         assert!(watch.is_expired(1_900));
+    }
+
+    #[test]
+    fn shims_in_pods_are_granted_it_where_they_look_those_of_before_too() {
+        let data = tempfile::tempdir().expect("folder");
+        let shown = data.path().join("shown");
+        std::fs::create_dir(&shown).expect("our own folder");
+        let lease = Lease {
+            also: Some(shown.join("lease")),
+            ..Lease::of(data.path())
+        };
+        lease.grant(1_000, 500).expect("written");
+        for data in [data.path(), &shown] {
+            assert_eq!(Lease::of(data).deadline_ms(), Some(1_500));
+        }
     }
 }

@@ -170,6 +170,25 @@ impl Ledger {
         written
     }
 
+    /// Corrects what a task's folder tells by what is kept where the task cannot write: its launch, and how it ended if that is known.
+    pub fn adopt(&mut self, launch: &TaskLaunch, ended: Option<&Outcome>) {
+        let id = launch.task_id;
+        if let Some(outcome) = ended {
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.launch = launch.clone();
+                entry.life = Life::Ended(outcome.clone());
+            }
+            return;
+        }
+        let folder = TaskFolder::of(&self.data.join("tasks"), id);
+        let made = || Entry::new(folder, launch.clone(), Peers::default(), Life::Starting);
+        let entry = self.entries.entry(id).or_insert_with(made);
+        entry.launch = launch.clone();
+        entry.life = Life::Starting;
+        entry.read_record();
+        entry.look_after();
+    }
+
     /// What [`crate::reconcile::steps`] compares with.
     #[must_use]
     pub fn seen(&self) -> Seen {
@@ -264,6 +283,12 @@ impl Entry {
         self.shipped.forgotten_at_unix_ms.is_some()
     }
 
+    /// A task that has not ended: whoever forgets it looks after it no more.
+    fn look_after(&mut self) {
+        self.shipped.forgotten_at_unix_ms = None;
+        self.shipped.end = false;
+    }
+
     /// What is reported; nothing before there is a process.
     #[must_use]
     pub fn observed(&self) -> Option<Observed> {
@@ -304,6 +329,13 @@ impl Entry {
     /// Looks at the folder again. `carrier` was looked at before: whoever carries a task writes the end before it goes.
     pub fn refresh(&mut self, carrier: Carrier) {
         match &self.life {
+            Life::Starting | Life::Running(_) if matches!(carrier, Carrier::Killed(_)) => {
+                // One that is found to have run is judged as such at the next look.
+                let has_begun = self.life == Life::Starting && self.read_record();
+                if let (Carrier::Killed(outcome), false) = (carrier, has_begun) {
+                    self.end(outcome);
+                }
+            }
             Life::Prepared | Life::Ended(_) => {}
             Life::Starting | Life::Running(_) if carrier == Carrier::Holding => {
                 if self.life == Life::Starting {
@@ -480,9 +512,7 @@ fn load(path: &Path) -> Result<Entry, String> {
         entry.life = Life::Starting;
     }
     if !entry.is_ended() {
-        // Whoever forgets a task that runs looks after it no more.
-        entry.shipped.forgotten_at_unix_ms = None;
-        entry.shipped.end = false;
+        entry.look_after();
     }
     Ok(entry)
 }

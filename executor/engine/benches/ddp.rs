@@ -213,6 +213,7 @@ fn member(rank: u32) {
         peers: Arc::new(move || serde_json::from_slice(&fs::read(&roster).ok()?).ok()),
         listen_host: "127.0.0.1",
         folder: &own,
+        sockets: &own,
         threads: 1,
     };
     worker::run(&launch, rank, &around).expect("training");

@@ -411,6 +411,7 @@ fn in_worker(job: &JobSpec, data: &Path) -> f64 {
         peers: Arc::new(move || Some(peers.clone())),
         listen_host: "127.0.0.1",
         folder: checkpoints.path(),
+        sockets: checkpoints.path(),
         threads: 1,
     };
     worker::run(&launch, 0, &around).expect("training");

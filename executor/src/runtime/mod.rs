@@ -62,4 +62,6 @@ pub enum Carrier {
     Holding,
     /// It is not there (any more), and neither is any process of the task: if the folder tells of no end, this was it.
     Gone(Option<Outcome>),
+    /// The same, and its shim did not come to write an end: what the folder tells of one, the task has put there.
+    Killed(Outcome),
 }

@@ -112,7 +112,7 @@ impl Dialer {
     #[must_use]
     pub fn new(config: Config, capacity: &Capacity, orders: Sender<Order>, known: Known) -> Self {
         let capacity_json = serde_json::to_string(capacity).expect("a capacity is JSON");
-        let lease = Lease::of(&config.data_dir);
+        let lease = Lease::granted(&config);
         Self {
             config,
             capacity_json,

@@ -17,6 +17,7 @@ use crate::opener::is_refusal;
 use crate::process::ProcessId;
 use muster_model::assignment::TaskLaunch;
 use muster_model::task::Outcome;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
@@ -92,6 +93,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(25);
 pub fn run(arguments: &ShimArguments) -> Result<(), ExecutorError> {
     // Ctrl-C in the daemon's terminal is not for us. It fails if we lead a group already, which is as good.
     let _ = rustix::process::setsid();
+    if arguments.environment.is_some() {
+        keep_to_ourselves();
+    }
     let folder = TaskFolder::at(&arguments.folder);
     let Some(_lock) = lock(&folder)? else {
         return Ok(());
@@ -111,6 +115,12 @@ pub fn run(arguments: &ShimArguments) -> Result<(), ExecutorError> {
     let exit = folder.exit();
     exit.write_durably(&outcome)
         .map_err(ExecutorError::write(exit))
+}
+
+/// In a pod the task is the same user and can do nothing to us by a signal, as we are the first process there; traced, we would say of its end
+/// what it wants. Whoever may not be dumped may not be traced either. Its own program is as any other again.
+fn keep_to_ourselves() {
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// Newly made for each boot of the machine.
@@ -227,9 +237,10 @@ pub(crate) fn describe(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{forestall, lock};
+    use super::{forestall, keep_to_ourselves, lock};
     use crate::folder::TaskFolder;
     use muster_model::task::Outcome;
+    use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
 
     #[test]
     fn a_task_is_given_up_only_where_no_shim_is_or_was() {
@@ -248,5 +259,15 @@ mod tests {
         folder.shim().remove().expect("our own folder");
         assert!(forestall(&folder, &end).expect("our own folder"));
         assert!(folder.exit().is_there());
+    }
+
+    #[test]
+    fn a_shim_may_not_be_traced() {
+        let before = dumpable_behavior().expect("the kernel says");
+        keep_to_ourselves();
+        let after = dumpable_behavior().expect("the kernel says");
+        // Where all tests are one process, the others are none of this one's business.
+        set_dumpable_behavior(before).expect("as it was");
+        assert_eq!(after, DumpableBehavior::NotDumpable);
     }
 }

@@ -35,6 +35,9 @@ pub struct Options {
     /// Address to listen on, as the other nodes reach it.
     #[arg(long, default_value = "127.0.0.1")]
     pub listen_host: String,
+    /// Where this job's tasks of the same node listen for each other [default: the task's folder]
+    #[arg(long, env = "MUSTER_SOCKETS")]
+    pub sockets: Option<PathBuf>,
     /// Threads for computing.
     #[arg(long, env = "MUSTER_THREADS", default_value_t = 1)]
     pub threads: usize,
@@ -117,6 +120,7 @@ fn run_worker(
         },
         listen_host: &options.listen_host,
         folder: &options.folder,
+        sockets: options.sockets.as_ref().unwrap_or(&options.folder),
         threads: options.threads,
     };
     match worker::run(launch, rank, &around) {

@@ -37,8 +37,10 @@ pub struct Surroundings<'a> {
     pub peers: RosterSource,
     /// Address that other workers reach this one at.
     pub listen_host: &'a str,
-    /// The task's own, for its sockets.
+    /// The task's own.
     pub folder: &'a Path,
+    /// Where tasks of this job on this node meet; several of them may have the same.
+    pub sockets: &'a Path,
     /// For the network's passes.
     pub threads: usize,
     pub device: &'a Device,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// For one answer.
-const PATIENCE: Duration = Duration::from_secs(15);
+pub const PATIENCE: Duration = Duration::from_secs(15);
 /// What a server forbids for so long it will forbid again: one that has just started does not know all its rights yet, and a quota may be
 /// raised.
 const FORBIDDEN_FOR: Duration = Duration::from_secs(30);

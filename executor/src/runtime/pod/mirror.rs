@@ -5,6 +5,7 @@ use super::status::Status;
 use k8s_openapi::api::core::v1::Pod;
 use muster_model::id::TaskId;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -38,10 +39,17 @@ pub enum Known {
 /// The one thing that is wanted of the pod of one task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Wish {
-    Create(Box<Pod>),
+    Create(Box<Making>),
     Delete,
     /// To know whether there is one.
     Look,
+}
+
+/// A pod, and the folders that have to be there before. They may lie on another machine, so the node's loop does not make them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Making {
+    pub pod: Pod,
+    pub folders: Vec<PathBuf>,
 }
 
 impl Mirror {

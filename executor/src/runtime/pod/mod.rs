@@ -9,31 +9,37 @@ mod answer;
 mod mirror;
 mod own;
 mod program;
+mod records;
 mod server;
 mod shut;
+mod sight;
+mod sockets;
 mod status;
 mod template;
 
 pub use own::PathTaken;
 pub use template::{Template, TemplateError};
 
-use self::mirror::{Known, Mirror, Wish};
+use self::mirror::{Known, Making, Mirror, Wish};
+use self::records::Records;
 use self::server::Server;
+use self::sockets::Sockets;
 use self::status::{Status, Waits};
 use super::{Carrier, Runtime, Start};
 use crate::clock;
 use crate::config::Config;
 use crate::error::ExecutorError;
-use crate::folder::TaskFolder;
 use crate::ledger::{Entry, Ledger, Life, NOT_MADE};
 use crate::node::Order;
-use crate::shim::{self, PodRecord};
+use crate::shim;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use muster_model::id::TaskId;
+use muster_model::place::Place;
 use muster_model::task::Outcome;
 use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -44,6 +50,8 @@ const TIDY_EVERY_MS: u64 = 500;
 const COMPLAIN_EVERY_MS: u64 = 30_000;
 /// A refusal of the node's is told so long after it was seen: longer than the operator takes to see the pods of others.
 const REFUSED_FOR_MS: u64 = 10_000;
+/// By which a task of the built-in engine knows where it meets the others of its job.
+const SOCKETS_VARIABLE: &str = "MUSTER_SOCKETS";
 /// Variables that are the image's affair.
 const OF_THE_IMAGE: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 
@@ -59,7 +67,8 @@ pub struct Pods {
     unmade: BTreeMap<TaskId, u64>,
     /// When its node was seen to refuse a task's pod.
     refused: BTreeMap<TaskId, u64>,
-    records: BTreeMap<TaskId, PodRecord>,
+    records: Records,
+    sockets: Sockets,
     /// Those whose shims had vanished before they were to be told to stop.
     vanished: BTreeSet<TaskId>,
     tidied_at_ms: u64,
@@ -109,6 +118,14 @@ impl Pods {
         let program = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
         template.program = program.to_string_lossy().into_owned();
         template.data.clone_from(&config.data_dir);
+        if let Place::Folder(root) = &config.checkpoint_root {
+            template.checkpoints = Some(root.clone());
+        }
+        let shown = config.data_of_shims();
+        fs::create_dir_all(&shown).map_err(ExecutorError::write(shown))?;
+        let data = &config.data_dir;
+        let records = Records::open(data).map_err(ExecutorError::write(data))?;
+        let sockets = Sockets::open(data).map_err(ExecutorError::write(data))?;
         let api = Api::<Pod>::namespaced(client, &template.namespace);
         let mirror = Arc::new(Mirror::default());
         let server = Server {
@@ -128,33 +145,23 @@ impl Pods {
             waiting: BTreeMap::new(),
             unmade: BTreeMap::new(),
             refused: BTreeMap::new(),
-            records: BTreeMap::new(),
+            records,
+            sockets,
             vanished: BTreeSet::new(),
             tidied_at_ms: 0,
             complains_at_ms: clock::boottime_ms() + COMPLAIN_EVERY_MS,
         })
     }
 
-    fn told_to_stop(&mut self, entry: &Entry) -> bool {
-        let record = self.records.entry(entry.launch.task_id).or_insert_with(|| {
-            let read = entry.folder.pod().read().ok().flatten();
-            read.unwrap_or(PodRecord {
-                told_to_stop: false,
-            })
-        });
-        record.told_to_stop
-    }
-
-    fn keep(&mut self, id: TaskId, folder: &TaskFolder, told_to_stop: bool) -> std::io::Result<()> {
-        let record = PodRecord { told_to_stop };
-        self.records.insert(id, record);
-        folder.pod().write_durably(&record)
+    /// What a ledger has read in the tasks' folders is corrected by what only the executor writes.
+    pub fn correct(&self, ledger: &mut Ledger) {
+        self.records.correct(ledger);
     }
 
     /// A pod that is there and not over. One that its node cannot start is given up after a while.
     fn waiting(&mut self, entry: &Entry, status: &Status) -> Carrier {
         let id = entry.launch.task_id;
-        let told_to_stop = self.told_to_stop(entry);
+        let told_to_stop = self.records.told_to_stop(entry);
         let Some(Waits { why, in_vain }) = &status.waits else {
             self.waiting.remove(&id);
             return Carrier::Holding;
@@ -172,9 +179,11 @@ impl Pods {
             waiting.why.clone_from(why);
         }
         waiting.in_vain_since_ms = in_vain.then(|| waiting.in_vain_since_ms.unwrap_or(now_ms));
-        let is_stuck = waiting
-            .in_vain_since_ms
-            .is_some_and(|since_ms| now_ms >= since_ms + self.stuck_ms);
+        // What has not begun has written nothing: an end in its folder is that of an earlier daemon, which has given it up.
+        let is_stuck = entry.folder.exit().is_there()
+            || waiting
+                .in_vain_since_ms
+                .is_some_and(|since_ms| now_ms >= since_ms + self.stuck_ms);
         let waited_ms = now_ms - waiting.since_ms;
         if !is_stuck && waited_ms < self.start_ms {
             return Carrier::Holding;
@@ -265,7 +274,7 @@ impl Pods {
     /// whoever looks at this node has seen what is in the way.
     fn is_just_refused(&mut self, entry: &Entry, status: &Status) -> bool {
         let has_run = matches!(entry.life, Life::Running(_));
-        if !status.is_refused(has_run) || self.told_to_stop(entry) {
+        if !status.is_refused(has_run) || self.records.told_to_stop(entry) {
             return false;
         }
         let now_ms = clock::boottime_ms();
@@ -274,19 +283,28 @@ impl Pods {
     }
 
     /// A pod that is over, or not there.
-    fn over(&mut self, entry: &Entry, status: Option<&Status>) -> Carrier {
+    fn over(&self, entry: &Entry, status: Option<&Status>) -> Carrier {
+        let outcome = self.outcome(entry, status);
+        // A shim that has written how its task ended, when nothing else was left in the pod, ends with 0.
+        match status.and_then(|status| status.ended.as_ref()) {
+            Some(ended) if ended.code != 0 => Carrier::Killed(outcome),
+            _ => Carrier::Gone(Some(outcome)),
+        }
+    }
+
+    /// How the task ended if its shim did not say.
+    fn outcome(&self, entry: &Entry, status: Option<&Status>) -> Outcome {
         let has_run = matches!(entry.life, Life::Running(_));
-        if self.told_to_stop(entry) {
-            let outcome = match (has_run, &entry.launch.spec.command) {
+        if self.records.told_to_stop(entry) {
+            return match (has_run, &entry.launch.spec.command) {
                 (false, _) => Outcome::NeverStarted,
                 (true, Some(_)) => Outcome::killed_late(),
                 (true, None) => Outcome::signalled(Signal::KILL.as_raw()),
             };
-            return Carrier::Gone(Some(outcome));
         }
         // The pod was deleted by us, when nothing of the task was left in it.
         let has_vanished = self.vanished.contains(&entry.launch.task_id);
-        Carrier::Gone(Some(match status {
+        match status {
             None if has_vanished => Outcome::NodeLost,
             None => Outcome::pod_deleted(),
             Some(status) if has_vanished => Status {
@@ -295,7 +313,7 @@ impl Pods {
             }
             .outcome(has_run),
             Some(status) => status.outcome(has_run),
-        }))
+        }
     }
 }
 
@@ -311,6 +329,12 @@ impl Runtime for Pods {
                 .environment
                 .insert("CUDA_VISIBLE_DEVICES".to_owned(), numbers.join(","));
         }
+        if sight::meets_others(&entry.launch) {
+            let place = self.sockets.make(entry.launch.job_id);
+            let place = place.map_err(ExecutorError::write(&self.template.data))?;
+            let place = place.to_string_lossy().into_owned();
+            start.environment.insert(SOCKETS_VARIABLE.to_owned(), place);
+        }
         // Not in the pod itself: there are secrets in it, and many may read pods.
         let text = serde_json::to_string(&start.environment).expect("text is JSON");
         let file = folder.environment();
@@ -323,10 +347,14 @@ impl Runtime for Pods {
             let shared = program::shared(program, &self.template.data)?;
             self.template.shared_program = shared.to_string_lossy().into_owned();
         }
-        let pod = self.template.pod(&entry.launch, &start.arguments)?;
-        self.keep(id, folder, false)
+        let making = Making {
+            pod: self.template.pod(&entry.launch, &start.arguments)?,
+            folders: self.template.checkpoint_folders(&entry.launch),
+        };
+        self.records
+            .begin(&entry.launch, folder)
             .map_err(ExecutorError::write(folder.pod()))?;
-        self.mirror.wish(id, Wish::Create(Box::new(pod)));
+        self.mirror.wish(id, Wish::Create(Box::new(making)));
         Ok(())
     }
 
@@ -335,9 +363,9 @@ impl Runtime for Pods {
         let has_run = matches!(entry.life, Life::Running(_));
         // The others may have told of a loss before its pod is known to be over, and all are stopped for that. Who died before did not die of
         // the stop: taken for one that did not heed it, the job would be charged for its node.
-        if has_run && !self.told_to_stop(entry) && !is_held(entry) {
+        if has_run && !self.records.told_to_stop(entry) && !is_held(entry) {
             self.vanished.insert(id);
-        } else if let Err(error) = self.keep(id, &entry.folder, true) {
+        } else if let Err(error) = self.records.stop(entry) {
             // A later daemon would take it for somebody else's doing; no more.
             tracing::warn!(task.id = %id, %error, "cannot keep that a task was told to stop");
         }
@@ -401,6 +429,11 @@ impl Runtime for Pods {
             entry.is_some_and(|entry| !entry.is_ended())
         };
         self.complain(now_ms, ledger);
+        self.records.follow(ledger);
+        self.sockets.tidy(|job| {
+            let mut entries = ledger.entries.values();
+            entries.any(|entry| entry.launch.job_id == job && !entry.is_ended())
+        });
         let mut state = self.mirror.lock();
         let unneeded: Vec<TaskId> = state
             .present()
@@ -414,7 +447,6 @@ impl Runtime for Pods {
                 self.waiting.remove(&id);
                 self.unmade.remove(&id);
                 self.refused.remove(&id);
-                self.records.remove(&id);
                 self.vanished.remove(&id);
             }
         }
@@ -445,7 +477,7 @@ mod tests {
     use crate::ledger::tests::launch;
     use crate::process::ProcessId;
     use crate::shim::ShimRecord;
-    use muster_model::assignment::Peers;
+    use muster_model::assignment::{Peers, TaskLaunch};
     use serde_json::json;
 
     const TEMPLATE: &str = "spec: { containers: [{ name: task, image: b }] }";
@@ -459,7 +491,8 @@ mod tests {
             waiting: BTreeMap::new(),
             unmade: BTreeMap::new(),
             refused: BTreeMap::new(),
-            records: BTreeMap::new(),
+            records: Records::default(),
+            sockets: Sockets::default(),
             vanished: BTreeSet::new(),
             tidied_at_ms: 0,
             complains_at_ms: 0,
@@ -475,9 +508,10 @@ mod tests {
         let entry = ledger.entries.get_mut(&id).expect("just made");
         entry.life = Life::Starting;
         pods.mirror.lock().learn_all(BTreeMap::new());
-        let wish = Wish::Create(Box::new(
-            pods.template.pod(&launch, &[]).expect("it has no paths"),
-        ));
+        let wish = Wish::Create(Box::new(Making {
+            pod: pods.template.pod(&launch, &[]).expect("it has no paths"),
+            folders: Vec::new(),
+        }));
         pods.mirror.wish(id, wish.clone());
         pods.mirror
             .lock()
@@ -540,7 +574,11 @@ mod tests {
     }
 
     fn over(reason: &str) -> Known {
-        let ended = json!({ "exitCode": 137, "reason": reason });
+        over_with(reason, 137)
+    }
+
+    fn over_with(reason: &str, code: i32) -> Known {
+        let ended = json!({ "exitCode": code, "reason": reason });
         let container = json!({ "name": "task", "image": "b", "imageID": "", "ready": false, "restartCount": 0, "state": { "terminated": ended } });
         let pod = json!({
             "metadata": { "name": "x", "deletionTimestamp": "2026-01-01T00:00:00Z" },
@@ -553,9 +591,9 @@ mod tests {
     #[test]
     fn a_task_that_had_vanished_when_it_was_told_to_stop_was_not_killed_for_that() {
         for (known, expected) in [
-            (over("Error"), Outcome::NodeLost),
-            (over("OOMKilled"), Outcome::OutOfMemory),
-            (Known::Absent, Outcome::NodeLost),
+            (over("Error"), Carrier::Killed(Outcome::NodeLost)),
+            (over("OOMKilled"), Carrier::Killed(Outcome::OutOfMemory)),
+            (Known::Absent, Carrier::Gone(Some(Outcome::NodeLost))),
         ] {
             let place = tempfile::tempdir().expect("a folder");
             let mut ledger = Ledger::open(place.path()).expect("our own folder");
@@ -565,7 +603,7 @@ mod tests {
             let wishes = pods.mirror.lock().wishes();
             assert_eq!(wishes, [(entry.launch.task_id, Wish::Delete)]);
             pods.mirror.lock().learn(entry.launch.task_id, known);
-            assert_eq!(pods.carrier(entry), Carrier::Gone(Some(expected)));
+            assert_eq!(pods.carrier(entry), expected);
         }
     }
 
@@ -584,7 +622,114 @@ mod tests {
         let id = entry.launch.task_id;
         pods.mirror.lock().learn(id, over("Error"));
         let killed = Outcome::killed_late();
-        assert_eq!(pods.carrier(entry), Carrier::Gone(Some(killed)));
+        assert_eq!(pods.carrier(entry), Carrier::Killed(killed));
+    }
+
+    /// Its shim was killed, say for the memory that the task took, after the task had written an end of its own making.
+    #[test]
+    fn an_end_that_the_shim_did_not_come_to_write_is_not_believed() {
+        let written = Outcome::NodeLost;
+        for (code, expected) in [(137, Outcome::pod_deleted()), (0, written.clone())] {
+            let place = tempfile::tempdir().expect("a folder");
+            let mut ledger = Ledger::open(place.path()).expect("our own folder");
+            let id = running(&mut ledger).launch.task_id;
+            let entry = ledger.entries.get_mut(&id).expect("just made");
+            let exit = entry.folder.exit();
+            exit.write_durably(&written).expect("our own folder");
+            let mut pods = pods(60_000);
+            pods.mirror.lock().learn(id, over_with("Error", code));
+            let carrier = pods.carrier(entry);
+            entry.refresh(carrier);
+            assert_eq!(entry.life, Life::Ended(expected), "{code}");
+        }
+    }
+
+    /// It writes its own folder, and so what a daemon that starts finds in it.
+    #[test]
+    fn a_task_that_says_it_has_ended_or_is_another_has_not_while_its_pod_is_there() {
+        let place = tempfile::tempdir().expect("a folder");
+        let id = {
+            let mut ledger = Ledger::open(place.path()).expect("our own folder");
+            let entry = running(&mut ledger);
+            let mut pods = kept_in(place.path());
+            let (launch, folder) = (&entry.launch, &entry.folder);
+            pods.records.begin(launch, folder).expect("our own folder");
+            let forged = TaskLaunch {
+                gpus: vec![7],
+                ..launch.clone()
+            };
+            let exit = folder.exit();
+            exit.write_durably(&Outcome::exited(0)).expect("written");
+            folder.task().write_durably(&forged).expect("written");
+            folder.pod().remove().expect("removed");
+            launch.task_id
+        };
+        let mut ledger = Ledger::open(place.path()).expect("our own folder");
+        assert!(ledger.entries[&id].is_ended(), "so it says");
+        let mut pods = kept_in(place.path());
+        pods.correct(&mut ledger);
+        let entry = ledger.entries.get_mut(&id).expect("it is there");
+        assert_eq!(
+            (&entry.life, &entry.launch.gpus[..]),
+            (&Life::Starting, &[0][..])
+        );
+        let container = json!({ "name": "task", "image": "b", "imageID": "", "ready": true, "restartCount": 0, "state": { "running": {} } });
+        let status = json!({ "phase": "Running", "containerStatuses": [container] });
+        let pod = json!({ "metadata": { "name": "x" }, "status": status });
+        let pod = serde_json::from_value(pod).expect("a pod");
+        let present = Known::Present(Box::new(Status::of(&pod)));
+        pods.mirror.lock().learn(id, present);
+        let carrier = pods.carrier(entry);
+        entry.refresh(carrier);
+        assert!(!entry.is_ended(), "its pod runs");
+        pods.mirror.lock().learn(id, over_with("Completed", 0));
+        let carrier = pods.carrier(entry);
+        entry.refresh(carrier);
+        let ended = Life::Ended(Outcome::exited(0));
+        assert_eq!(entry.life, ended, "its shim has ended well and wrote that");
+        pods.records.follow(&ledger);
+
+        // From then on nobody has to be asked, whatever the folder says.
+        let folder = ledger.entries[&id].folder.clone();
+        folder.exit().remove().expect("removed");
+        let mut ledger = Ledger::open(place.path()).expect("our own folder");
+        kept_in(place.path()).correct(&mut ledger);
+        assert_eq!(ledger.entries[&id].life, ended);
+        fs::remove_dir_all(folder.path()).expect("removed");
+        let mut ledger = Ledger::open(place.path()).expect("our own folder");
+        let mut pods = kept_in(place.path());
+        pods.correct(&mut ledger);
+        assert!(ledger.entries.is_empty(), "it was let go");
+        pods.records.follow(&ledger);
+        let left = fs::read_dir(place.path().join("pods")).expect("there");
+        assert_eq!(left.count(), 0);
+    }
+
+    /// A folder that its task has spoilt is no reason to take the task for gone.
+    #[test]
+    fn a_task_without_its_folder_is_known_while_its_pod_may_be_there() {
+        let place = tempfile::tempdir().expect("a folder");
+        let mut ledger = Ledger::open(place.path()).expect("our own folder");
+        let entry = running(&mut ledger);
+        let (id, folder) = (entry.launch.task_id, entry.folder.clone());
+        let mut pods = kept_in(place.path());
+        pods.records.begin(&entry.launch, &folder).expect("kept");
+        pods.records.stop(entry).expect("kept");
+        folder.task().remove().expect("removed");
+        let mut ledger = Ledger::open(place.path()).expect("our own folder");
+        assert!(ledger.entries.is_empty(), "it cannot be read");
+        let pods = kept_in(place.path());
+        pods.correct(&mut ledger);
+        let entry = &ledger.entries[&id];
+        assert_eq!(entry.life, Life::Starting);
+        assert!(pods.records.told_to_stop(entry));
+    }
+
+    fn kept_in(data: &Path) -> Pods {
+        Pods {
+            records: Records::open(data).expect("our own folder"),
+            ..pods(60_000)
+        }
     }
 
     #[test]

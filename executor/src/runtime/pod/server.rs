@@ -1,7 +1,7 @@
 //! Speaks to the API server: watches our pods, and makes and deletes what is wanted, again and again until it is so.
 
 use super::again::Again;
-use super::answer::{Failure, Forbidden, answered};
+use super::answer::{Failure, Forbidden, PATIENCE, answered};
 use super::mirror::{Known, Mirror, Wish};
 use super::status::Status;
 use super::template::{TASK_LABEL, name};
@@ -16,6 +16,8 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
 use muster_model::id::TaskId;
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -158,8 +160,9 @@ impl Server {
     ) -> Result<Option<Known>, Failure> {
         let (api, name) = (&self.api, name(task));
         match wish {
-            Wish::Create(pod) => {
-                let mut pod = pod.clone();
+            Wish::Create(making) => {
+                make_folders(&making.folders).await?;
+                let mut pod = making.pod.clone();
                 if let (Some(own), None) = (&self.own, &owner) {
                     *owner = Some(owner_of(api, own).await?);
                 }
@@ -185,6 +188,22 @@ fn watched(selector: &str, node: &str) -> watcher::Config {
     watcher::Config::default()
         .labels(selector)
         .fields(&format!("spec.nodeName={node}"))
+}
+
+/// # Errors
+/// Which one cannot be made and why, or that whoever keeps it does not answer.
+async fn make_folders(folders: &[PathBuf]) -> Result<(), Failure> {
+    for folder in folders {
+        let said = |why: &str| Failure::Again(format!("cannot make {}: {why}", folder.display()));
+        let path = folder.clone();
+        let making = tokio::task::spawn_blocking(move || fs::create_dir_all(path));
+        match tokio::time::timeout(PATIENCE, making).await {
+            Ok(Ok(made)) => made.map_err(|error| said(&error.to_string()))?,
+            Ok(Err(error)) => return Err(said(&error.to_string())),
+            Err(_) => return Err(said("no answer came in time")),
+        }
+    }
+    Ok(())
 }
 
 async fn create(api: &Api<Pod>, name: &str, pod: &Pod) -> Result<Known, Failure> {

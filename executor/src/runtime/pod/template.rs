@@ -1,7 +1,8 @@
 //! The pod of a task: what the administrator gives (image, volumes, service account, security) and what is ours (where, what, for whom).
 
 use super::own::{self, PathTaken};
-use super::shut;
+use super::shut::shut;
+use super::sight;
 use crate::error::ExecutorError;
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod, ResourceRequirements,
@@ -46,6 +47,8 @@ pub struct Template {
     pub shared_program: String,
     /// The executor's, at the same path in each pod.
     pub data: PathBuf,
+    /// Of all jobs, likewise, unless they are kept in a bucket.
+    pub checkpoints: Option<PathBuf>,
 }
 
 impl Template {
@@ -112,6 +115,7 @@ impl Template {
             program: String::new(),
             shared_program: String::new(),
             data: PathBuf::new(),
+            checkpoints: None,
         }
     }
 
@@ -143,11 +147,26 @@ impl Template {
         }
         spec.automount_service_account_token.get_or_insert(false);
         let mut container = spec.containers.pop().expect("a template has a container");
+        let of_data = sight::of_data(&self.data, launch);
+        shut(&mut spec, &mut container, &of_data);
+        if let Some(root) = &self.checkpoints {
+            let of_checkpoints = sight::of_checkpoints(root, launch);
+            shut(&mut spec, &mut container, &of_checkpoints);
+        }
         own::over(&mut spec, &mut container, &launch.spec.pod)?;
-        shut::shut(&mut container, &self.data, launch.task_id);
         spec.containers = vec![self.container(launch, arguments, container)];
         pod.spec = Some(spec);
         Ok(pod)
+    }
+
+    /// Those that have to be there before the task's pod is: the kubelet would make them its own.
+    #[must_use]
+    pub fn checkpoint_folders(&self, launch: &TaskLaunch) -> Vec<PathBuf> {
+        let Some(root) = &self.checkpoints else {
+            return Vec::new();
+        };
+        let seen = sight::of_checkpoints(root, launch).seen.into_iter();
+        seen.map(|seen| root.join(seen.path)).collect()
     }
 
     fn metadata(&self, launch: &TaskLaunch, given: ObjectMeta) -> ObjectMeta {
@@ -445,6 +464,106 @@ spec:
             (&json!("trainers"), &json!(true))
         );
         assert_eq!(spec["runtimeClassName"], "nvidia", "the rest is as in all");
+    }
+
+    /// As the chart has it.
+    const MOUNTED: &str = "
+spec:
+  containers:
+    - name: task
+      image: muster-executor:1
+      volumeMounts:
+        - { name: data, mountPath: /var/lib/muster }
+        - { name: checkpoints, mountPath: /srv/checkpoints }
+        - { name: datasets, mountPath: /srv/datasets, readOnly: true }
+  volumes:
+    - { name: data, hostPath: { path: /var/lib/muster-of-node } }
+";
+
+    fn mounts(launch: &TaskLaunch) -> Vec<Value> {
+        let template = Template {
+            data: "/var/lib/muster".into(),
+            checkpoints: Some("/srv/checkpoints".into()),
+            ..template(MOUNTED)
+        };
+        let pod = template.pod(launch, &[]).expect("no paths");
+        let pod = serde_json::to_value(&pod).expect("JSON");
+        let mounts = pod["spec"]["containers"][0]["volumeMounts"].clone();
+        mounts.as_array().expect("a list").clone()
+    }
+
+    fn engine(more: &Value) -> TaskLaunch {
+        let mut launch = serde_json::to_value(launch(&[])).expect("JSON");
+        launch["spec"] = json!({
+            "version": "muster/v1", "name": "x",
+            "engine": {
+                "model": { "kind": "mlp", "hidden": [8] }, "dataset": { "name": "fashion-mnist" },
+                "optimizer": { "kind": "sgd", "learning_rate": 0.1 }, "batch": 8,
+            },
+            "stop": { "steps": 1 },
+        });
+        let spec = launch["spec"].as_object_mut().expect("an object");
+        spec.extend(more.as_object().expect("an object").clone());
+        serde_json::from_value(launch).expect("a launch")
+    }
+
+    #[test]
+    fn a_pod_sees_of_what_tasks_share_its_own_and_the_data_sets() {
+        let id = "00000000-0000-7000-8000-000000000001";
+        let other = "00000000-0000-7000-8000-000000000002";
+        let data = |path: &str| json!({ "name": "data", "mountPath": format!("/var/lib/muster/{path}"), "subPath": path });
+        let checkpoints = |job: &str| json!({ "name": "checkpoints", "mountPath": format!("/srv/checkpoints/{id}/{job}"), "subPath": format!("{id}/{job}") });
+        let read_only = |mut mount: Value| {
+            mount["readOnly"] = json!(true);
+            mount
+        };
+        let datasets = read_only(json!({ "name": "datasets", "mountPath": "/srv/datasets" }));
+        let no_data = json!({ "name": "hidden-data", "mountPath": "/var/lib/muster" });
+        let no_checkpoints =
+            json!({ "name": "hidden-checkpoints", "mountPath": "/srv/checkpoints" });
+        let mut own = launch(&[]);
+        assert_eq!(
+            mounts(&own),
+            [
+                datasets.clone(),
+                no_data.clone(),
+                read_only(data("shown")),
+                data(&format!("tasks/{id}")),
+                no_checkpoints.clone(),
+                checkpoints(id),
+            ]
+        );
+        own.spec.pod.image = Some("r.io/trainer:3".to_owned());
+        assert!(mounts(&own).contains(&read_only(data("programs"))));
+        let from = json!({ "from": { "job": other, "step": 4 } });
+        assert_eq!(
+            mounts(&engine(&from)),
+            [
+                datasets,
+                no_data,
+                read_only(data("shown")),
+                data(&format!("tasks/{id}")),
+                data(&format!("sockets/{id}")),
+                no_checkpoints,
+                checkpoints(id),
+                read_only(checkpoints(other)),
+            ]
+        );
+    }
+
+    #[test]
+    fn folders_of_checkpoints_are_there_before_the_pod_is() {
+        let of_folder = Template {
+            checkpoints: Some("/srv/checkpoints".into()),
+            ..template(MOUNTED)
+        };
+        let id = "00000000-0000-7000-8000-000000000001";
+        assert_eq!(
+            of_folder.checkpoint_folders(&launch(&[])),
+            [Path::new("/srv/checkpoints").join(id).join(id)]
+        );
+        let in_bucket = template(MOUNTED);
+        assert!(in_bucket.checkpoint_folders(&launch(&[])).is_empty());
     }
 
     /// An image of CUDA's says that it wants all of them.

@@ -141,6 +141,7 @@ impl Job {
                 }),
                 listen_host: "127.0.0.1",
                 folder: &folder,
+                sockets: &folder,
                 threads: 1,
                 device,
             },

@@ -27,8 +27,8 @@ use std::time::Duration;
 /// takes. One whose process stands still is found by its missing pulse long before.
 pub(super) const STALL: Duration = Duration::from_secs(900);
 
-/// A socket's path has to fit into the kernel's 108 bytes, the socket's own name included.
-const LONGEST_FOLDER: usize = 80;
+/// A socket's path has to fit into the kernel's 108 bytes: the folder, the socket's own name, which has up to 18, a slash and an end.
+const LONGEST_FOLDER: usize = 88;
 
 impl<'a> AllReduce<'a> {
     /// Waits for the other workers. The ending when it is told to stop before, or the chief is lost.
@@ -47,8 +47,8 @@ impl<'a> AllReduce<'a> {
             id: launch.task_id,
             attempt: std::process::id(),
         };
-        let folder = match around.folder.as_os_str().len() {
-            ..=LONGEST_FOLDER => around.folder.to_owned(),
+        let folder = match around.sockets.as_os_str().len() {
+            ..=LONGEST_FOLDER => around.sockets.to_owned(),
             _ => std::env::temp_dir(),
         };
         let gpus = Gpus::wanted(&launch.spec.exchange, around.device);

@@ -183,6 +183,7 @@ fn one(
         peers: Arc::new(move || Some(source.peers.lock().unwrap().clone())),
         listen_host: "127.0.0.1",
         folder: &folder,
+        sockets: &folder,
         threads: 1,
         device,
     };
