@@ -35,6 +35,9 @@ pub enum Event {
     JobEdited {
         edits: u64,
         workers: Range,
+        /// Absent where the job has none, and in a history from before they could be changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ps_shards: Option<Range>,
         priority: i32,
         /// Who; absent where a study did, and in a history from before this was kept.
         #[serde(default, skip_serializing_if = "Option::is_none")]

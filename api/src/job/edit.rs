@@ -36,11 +36,11 @@ pub async fn edit(
     document: Document<JobChange>,
 ) -> Result<(StatusCode, Json<JobView>), Refusal> {
     let change = document.value;
-    if change.workers.is_none() && change.priority.is_none() {
+    if change.workers.is_none() && change.ps_shards.is_none() && change.priority.is_none() {
         let error = FieldError {
             field: "workers".to_owned(),
             value: "nothing".to_owned(),
-            expected: "required: workers or priority".to_owned(),
+            expected: "required: workers, ps_shards or priority".to_owned(),
         };
         return Err(Refusal::of_fields(Kind::InvalidBody, vec![error]));
     }

@@ -29,6 +29,9 @@ pub struct AssignedTask {
     pub stop: bool,
 }
 
+/// A shard that a resize in place has told to leave is not stopped while its job runs: it ends by itself when others have what it holds, and
+/// who takes over may come up later than any grace lasts.
+///
 /// Reads the generation first: if the set changes in between, the newer set goes out under the older generation, and then again
 /// under its own. `grace_ms` is what a task is given from SIGTERM to SIGKILL.
 ///
@@ -42,7 +45,7 @@ pub async fn load(
     let generation = crate::node::generation(conn, node).await?;
     let rows = sqlx::query!(
         r#"select t.id, t.tenant_id, t.job_id, t.revision, t.role, t.role_index, t.gpus, t.phase,
-                  j.spec as "spec: Json<JobSpec>", j.secret as "secret!", j.trained_s, newest.step as "resume_step?",
+                  j.spec as "spec: Json<JobSpec>", j.secret as "secret!", j.trained_s, j.revision as job_revision, j.phase as job_phase, newest.step as "resume_step?",
                   o.pods ->> 'service_account' as service_account
            from task t
            join job j on j.id = t.job_id
@@ -70,6 +73,8 @@ pub async fn load(
                 spec.resources.ps_shard.memory_bytes,
             ),
         };
+        let is_of_before = row.revision < row.job_revision && row.job_phase == "running";
+        let hands_over = is_of_before && matches!(role, Role::PsShard { .. });
         AssignedTask {
             launch: TaskLaunch {
                 task_id: row.id.into(),
@@ -90,7 +95,7 @@ pub async fn load(
                 service_account: row.service_account,
             },
             peers,
-            stop: matches!(row.phase.as_str(), "stopping" | "ending"),
+            stop: matches!(row.phase.as_str(), "stopping" | "ending") && !hands_over,
         }
     });
     Ok(NodeAssignment {

@@ -9,7 +9,7 @@ use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::id::{JobId, StudyId, TenantId};
 use muster_model::job::{Intent, JobPhase, JobState};
-use muster_model::spec::JobSpec;
+use muster_model::spec::{JobSpec, Range};
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use time::OffsetDateTime;
@@ -74,6 +74,7 @@ pub async fn write(
     let edited = Event::JobEdited {
         edits: editing.edits + 1,
         workers: spec.scale.workers,
+        ps_shards: Some(spec.ps_shards()).filter(|range| *range != Range::NONE),
         priority: spec.priority,
         by: by.cloned(),
     };

@@ -46,6 +46,12 @@ async fn a_waiting_and_a_running_job_take_another_range_and_priority() {
     world.run(id, 0, 1).await;
     let smaller = edit(&world, RED, id, &json!({"workers": {"min": 1, "max": 1}})).await;
     assert_eq!(smaller.json::<Value>()["edits"], 2);
+    let more = json!({"ps_shards": {"min": 1, "max": 3}});
+    let shards = edit(&world, RED, id, &more).await.json::<Value>();
+    assert_eq!(
+        shards["spec"]["scale"]["ps_shards"],
+        json!({"min": 1, "max": 3})
+    );
     let edited: Vec<Value> = events(&world, id)
         .await
         .into_iter()
@@ -54,8 +60,9 @@ async fn a_waiting_and_a_running_job_take_another_range_and_priority() {
     assert_eq!(
         edited,
         [
-            json!({"kind": "job_edited", "edits": 1, "workers": {"min": 2, "max": 6}, "priority": 5, "by": {"user": "rob"}}),
-            json!({"kind": "job_edited", "edits": 2, "workers": {"min": 1, "max": 1}, "priority": 5, "by": {"user": "rob"}}),
+            json!({"kind": "job_edited", "edits": 1, "workers": {"min": 2, "max": 6}, "ps_shards": {"min": 1, "max": 1}, "priority": 5, "by": {"user": "rob"}}),
+            json!({"kind": "job_edited", "edits": 2, "workers": {"min": 1, "max": 1}, "ps_shards": {"min": 1, "max": 1}, "priority": 5, "by": {"user": "rob"}}),
+            json!({"kind": "job_edited", "edits": 3, "workers": {"min": 1, "max": 1}, "ps_shards": {"min": 1, "max": 3}, "priority": 5, "by": {"user": "rob"}}),
         ]
     );
 }
@@ -85,6 +92,11 @@ async fn what_is_wrong_with_a_change_is_said_by_its_field() {
         (json!({"workers": {"min": 0, "max": 1}}), 422, "workers.min"),
         (json!({"workers": {"min": 3, "max": 2}}), 422, "workers.max"),
         (json!({"workers": {"min": 3}}), 422, "workers"),
+        (
+            json!({"ps_shards": {"min": 3, "max": 2}}),
+            422,
+            "ps_shards.max",
+        ),
         (json!({"workers": 3}), 422, "workers"),
         (json!({"priority": 101}), 422, "priority"),
         (json!({"retries": 3}), 422, "retries"),
@@ -117,6 +129,13 @@ async fn a_batch_that_grows_with_the_workers_keeps_its_base() {
         .await
         .problem();
     assert_eq!(problem.errors[0].field, "workers.min");
+    let problem = edit(&world, RED, id, &json!({"ps_shards": {"min": 1, "max": 1}}))
+        .await
+        .problem();
+    assert!(
+        problem.errors[0].field.starts_with("ps_shards"),
+        "it has none"
+    );
     let wider = json!({"workers": {"min": 2, "max": 8}});
     assert_eq!(edit(&world, RED, id, &wider).await.status, 202);
 }

@@ -233,3 +233,26 @@ fn a_worker_that_is_told_to_leave_before_the_chief_knows_ends_nothing() {
         "it left in order"
     );
 }
+
+/// Its job was told to do without it before the chief had looked: nobody is connected to it, so that nobody says that it is over.
+#[test]
+fn a_shard_that_is_left_out_again_before_anybody_came_to_it_ends() {
+    let rig = Rig::new();
+    let first = Launch::new(1, 1, 1, spec(json!({ "stop": { "epochs": 60 } })));
+    let revision = rig.start(&first);
+    let grown = Launch {
+        revision: 2,
+        ps_shards: 2,
+        ..first
+    };
+    let mut newcomer = rig.spawn(&grown, Role::PsShard { index: 1 });
+    newcomer.wait_for_log("listens on");
+    let mut peers = revision.peers.clone();
+    newcomer.tell(&peers);
+    thread::sleep(Duration::from_millis(300));
+    let ended = newcomer.child.try_wait().unwrap();
+    assert_eq!(ended, None, "an older task set says nothing of it");
+    peers.revision = 3;
+    newcomer.tell(&peers);
+    assert_eq!(newcomer.wait().code(), Some(exit_code::DONE));
+}

@@ -6,7 +6,9 @@ mod scene;
 use muster_core::plan::Decision;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{BadNodes, Policy, Slicing};
-use muster_core::snapshot::{FailedReport, Fault, Finished, Job, Snapshot, SpeedPoint, Tenant};
+use muster_core::snapshot::{
+    FailedReport, Fault, Finished, Job, Snapshot, SpeedPoint, Task, Tenant,
+};
 use muster_core::{Action, apply, apply_change, check, plan};
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId};
@@ -349,14 +351,17 @@ fn starts_in_a_round(snapshot: &mut Snapshot, job: JobId, policy: &Policy) -> bo
         .any(|one| one.job == job && is_start(one))
 }
 
-/// What owners have wanted of their jobs so far: the least and the most workers. Of most jobs that is their range.
-type Ranges = BTreeMap<JobId, Range>;
+/// What owners have wanted of their jobs so far: the least and the most workers, and shards. Of most jobs these are their ranges.
+type Ranges = BTreeMap<JobId, [Range; 2]>;
 
 fn widen(ranges: &mut Ranges, snapshot: &Snapshot) {
     for job in &snapshot.jobs {
-        let range = ranges.entry(job.id).or_insert(job.workers);
-        range.min = range.min.min(job.workers.min);
-        range.max = range.max.max(job.workers.max);
+        let wanted = [job.workers, job.ps_shards];
+        let widest = ranges.entry(job.id).or_insert(wanted);
+        for (range, wanted) in widest.iter_mut().zip(wanted) {
+            range.min = range.min.min(wanted.min);
+            range.max = range.max.max(wanted.max);
+        }
     }
 }
 
@@ -376,11 +381,11 @@ fn gangs_are_whole(snapshot: &Snapshot, ranges: &Ranges) -> Result<(), TestCaseE
             prop_assert_eq!(ranks.len(), job.tasks.len());
             let chief = Role::Worker { rank: 0 };
             prop_assert!(ranks.contains(&chief));
-            let range = ranges[&job.id];
+            let [range, of_shards] = ranges[&job.id];
             prop_assert!(workers >= range.min && workers <= range.max);
-            // A lost shard's copy stands in for it until another one does.
-            let least = if job.replicated { 1 } else { job.ps_shards.min };
-            prop_assert!(ps_shards >= least && ps_shards <= job.ps_shards.max);
+            // A lost shard's copy stands in for it until another one does, and one that a node refused is not there.
+            let least = of_shards.min.min(1);
+            prop_assert!(ps_shards >= least && ps_shards <= of_shards.max);
             continue;
         }
         let whole = (0..workers)
@@ -482,6 +487,26 @@ fn charge(snapshot: &mut Snapshot, dice: &mut Dice) {
             let what = NodeFault::Killed { signal: 9 };
             let at_ms = now_ms;
             node.faults.push(Fault { job, what, at_ms });
+        }
+    }
+}
+
+/// Owners want other numbers of shards of jobs that can change them in place, and nodes refuse newcomers.
+fn reshard(snapshot: &mut Snapshot, dice: &mut Dice) {
+    let jobs = snapshot.jobs.iter_mut();
+    for job in jobs.filter(|job| job.in_place && job.ps_shards.min > 0) {
+        if dice.one_in(5) {
+            let min = 1 + u32::from(job.replicated) + dice.roll(3);
+            let max = min + dice.roll(3);
+            job.ps_shards = Range { min, max };
+        }
+        let is_on_its_way = |task: &&mut Task| {
+            matches!(task.role, Role::PsShard { .. }) && task.state == TaskState::Assigned
+        };
+        for task in job.tasks.iter_mut().filter(is_on_its_way) {
+            if dice.one_in(5) {
+                task.state = gone(Outcome::refused("OutOfcpu".to_owned()));
+            }
         }
     }
 }
@@ -605,6 +630,18 @@ proptest! {
             let divided = snapshot.nodes.iter_mut().filter(|_| dice.one_in(4));
             divided.for_each(|node| node.gpu_model = "H100-MIG-1g.10gb".to_owned());
         })?;
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(1_000))]
+
+    /// Shards come and go, on nodes that are drained and lost as in all walks.
+    #[test]
+    fn plans_that_change_shards_are_right_and_settle(seed in any::<u64>(), rounds in 2_u32..12, muster in any::<bool>()) {
+        let share = if muster { PolicyName::Muster } else { PolicyName::Fifo };
+        let mut dice = Dice(!seed);
+        walk_where(&Policy::named(share), seed, rounds, |snapshot| reshard(snapshot, &mut dice))?;
     }
 }
 

@@ -1803,6 +1803,7 @@ export interface components {
             kind: "job_edited";
             /** Format: int32 */
             priority: number;
+            ps_shards?: components["schemas"]["Range"] | null;
             workers: components["schemas"]["Range"];
         } | {
             /** @enum {string} */
@@ -2167,6 +2168,7 @@ export interface components {
              * @description -100 to 100; higher comes first within its tenant.
              */
             priority?: number | null;
+            ps_shards?: components["schemas"]["Range"] | null;
             workers?: components["schemas"]["Range"] | null;
         };
         /**

@@ -18,8 +18,10 @@ export function eventSentence(event: MusterEvent): Sentence {
       return say(`Submitted as ${event.name}`, "info");
     case "intent_changed":
       return say(`${who(event.by)} ${INTENTS[event.intent]}`, "info");
-    case "job_edited":
-      return say(`Changed${byWhom(event.by)}: ${event.workers.min} to ${event.workers.max} workers, priority ${event.priority}`, "info");
+    case "job_edited": {
+      const shards = event.ps_shards ? `, ${event.ps_shards.min} to ${event.ps_shards.max} PS shards` : "";
+      return say(`Changed${byWhom(event.by)}: ${event.workers.min} to ${event.workers.max} workers${shards}, priority ${event.priority}`, "info");
+    }
     case "job_state_changed":
       return stateSentence(event.state);
     case "job_placed":

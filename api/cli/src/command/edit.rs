@@ -1,4 +1,4 @@
-//! `muster edit|scale`: another range of workers or priority for a job that waits or runs.
+//! `muster edit|scale`: another range of workers or shards, or another priority, for a job that waits or runs.
 
 use super::{Session, UsageError, meant};
 use anyhow::bail;
@@ -13,6 +13,9 @@ pub struct Edit {
     /// Between how many workers the scheduler may choose, such as 4 or 2..8.
     #[arg(long, value_name = "N or MIN..MAX", value_parser = range)]
     workers: Option<Range>,
+    /// Between how many PS shards, in the same way.
+    #[arg(long, value_name = "N or MIN..MAX", value_parser = range)]
+    ps_shards: Option<Range>,
     /// -100 to 100; higher comes first within its tenant.
     #[arg(long, allow_hyphen_values = true)]
     priority: Option<i32>,
@@ -31,12 +34,18 @@ impl Edit {
     /// # Errors
     /// When nothing is to change, and what the server says.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
-        if self.workers.is_none() && self.priority.is_none() {
+        let wanted = JobChange {
+            workers: self.workers,
+            ps_shards: self.ps_shards,
+            priority: self.priority,
+            edits: None,
+        };
+        if wanted == JobChange::default() {
             bail!(UsageError(
-                "nothing to change: give --workers, --priority or both".to_owned()
+                "nothing to change: give --workers, --ps-shards or --priority".to_owned()
             ));
         }
-        change(session, &self.job, self.workers, self.priority).await
+        change(session, &self.job, wanted).await
     }
 }
 
@@ -44,42 +53,39 @@ impl Scale {
     /// # Errors
     /// What the server says.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
-        change(session, &self.job, Some(self.workers), None).await
+        let wanted = JobChange {
+            workers: Some(self.workers),
+            ..JobChange::default()
+        };
+        change(session, &self.job, wanted).await
     }
 }
 
-async fn change(
-    session: &Session,
-    named: &str,
-    workers: Option<Range>,
-    priority: Option<i32>,
-) -> anyhow::Result<()> {
+async fn change(session: &Session, named: &str, wanted: JobChange) -> anyhow::Result<()> {
     let id = meant::job(session, named, "change").await?.id;
-    let wanted = JobChange {
-        workers,
-        priority,
-        edits: None,
-    };
     let job = session.client.edit(id, &wanted).await?;
     session.output.print(&job, said)
 }
 
 fn said(job: &JobView) -> String {
-    let (min, max) = (job.workers.min, job.workers.max);
-    let workers = match min == max {
-        true => format!("{min} workers"),
-        false => format!("{min} to {max} workers"),
+    let count = |Range { min, max }: Range, what: &str| match min == max {
+        true => format!("{min} {what}"),
+        false => format!("{min} to {max} {what}"),
     };
+    let mut size = count(job.spec.scale.workers, "workers");
+    let ps_shards = job.spec.ps_shards();
+    if ps_shards != Range::NONE {
+        size = format!("{size} and {}", count(ps_shards, "PS shards"));
+    }
     let (name, id, priority) = (&job.name, job.id, job.priority);
-    format!("job {name} ({id}) may have {workers}, with priority {priority}; the next round obeys")
+    format!("job {name} ({id}) may have {size}, with priority {priority}; the next round obeys")
 }
 
 /// `4` is exactly so many, `2..8` both ends included. Whether a job can have so many is for the server to say.
 fn range(text: &str) -> Result<Range, String> {
     let number = |text: &str| text.parse::<u32>().map_err(|error| error.to_string());
-    let wrong = |error| {
-        format!("{error}; write a number of workers, or the fewest and the most, such as 2..8")
-    };
+    let wrong =
+        |error| format!("{error}; write a number, or the fewest and the most, such as 2..8");
     match text.split_once("..") {
         Some((min, max)) => Ok(Range {
             min: number(min).map_err(wrong)?,

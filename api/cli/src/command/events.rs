@@ -155,14 +155,19 @@ pub fn words(event: &Event) -> String {
         }
         Event::JobEdited {
             workers,
+            ps_shards,
             priority,
             by,
             ..
         } => format!(
-            "changed{}: {} to {} workers, priority {priority}",
+            "changed{}: {} to {} workers, {}priority {priority}",
             by_whom(by.as_ref()),
             workers.min,
-            workers.max
+            workers.max,
+            ps_shards.map_or_else(String::new, |range| format!(
+                "{} to {} PS shards, ",
+                range.min, range.max
+            )),
         ),
         Event::JobStateChanged { state, revision } => match state {
             JobState::Failed { reason } => format!("job failed: {reason}"),

@@ -15,6 +15,9 @@ impl JobSpec {
         if let Some(workers) = change.workers {
             spec.scale.workers = workers;
         }
+        if change.ps_shards.is_some() {
+            spec.scale.ps_shards = change.ps_shards;
+        }
         if let Some(priority) = change.priority {
             spec.priority = priority;
         }

@@ -93,6 +93,9 @@ pub struct JobChange {
     /// The new `scale.workers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<Range>,
+    /// The new `scale.ps_shards`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ps_shards: Option<Range>,
     /// -100 to 100; higher comes first within its tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = -100, maximum = 100))]

@@ -73,6 +73,8 @@ fn change(wanted: &JobSpec, is: &JobSpec) -> JobChange {
     let (workers, priority) = (wanted.scale.workers, wanted.priority);
     JobChange {
         workers: (workers != is.scale.workers).then_some(workers),
+        // Of an object they are fixed; of its job they may have been changed in Muster.
+        ps_shards: None,
         priority: (priority != is.priority).then_some(priority),
         edits: None,
     }
@@ -80,7 +82,7 @@ fn change(wanted: &JobSpec, is: &JobSpec) -> JobChange {
 
 fn is_same_but_for_size(wanted: &JobSpec, is: &JobSpec) -> bool {
     let mut wanted = wanted.clone();
-    wanted.scale.workers = is.scale.workers;
+    (wanted.scale.workers, wanted.scale.ps_shards) = (is.scale.workers, is.scale.ps_shards);
     wanted.priority = is.priority;
     // Muster has named the step where the object leaves it out.
     if let (Some(from), Some(named)) = (&mut wanted.from, is.from) {

@@ -254,6 +254,11 @@ async fn apply(
         .filter(|held| draft.stop || told.contains(&held.task.id))
         .map(|held| (held.clone(), TaskEvent::Stop))
         .collect();
+    // Also of shards that left already, and are stopped only now.
+    if draft.stop {
+        let held = draft.held.iter().map(|held| held.task.node_id);
+        written.touched.extend(held);
+    }
     if !steps.is_empty() {
         let done = task::transition(conn, steps, now).await?;
         written

@@ -90,6 +90,46 @@ async fn who_stays_goes_on_under_the_new_revision_and_who_leaves_holds_its_gpu_u
     Ok(())
 }
 
+/// It is needed until others have what it holds, and who takes over may come up later than any grace lasts.
+#[tokio::test]
+async fn a_shard_that_leaves_is_stopped_only_with_its_job() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, [_, _, shard]) = running(&world).await?;
+    let load = async || -> anyhow::Result<assignment::NodeAssignment> {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        Ok(assignment::load(&mut tx, world.node, 500).await?)
+    };
+    let newcomer = NewTask {
+        id: id(),
+        role: Role::PsShard { index: 1 },
+        node_id: world.node,
+        gpus: Vec::new(),
+    };
+    let joins = newcomer.id;
+    world
+        .step(job, 1, resize(&[shard], vec![newcomer]), 10)
+        .await?;
+    let moving = load().await?;
+    assert_eq!(moving.tasks.len(), 4);
+    for task in &moving.tasks {
+        let shards: Vec<TaskId> = task.peers.ps_shards.iter().map(|one| one.task_id).collect();
+        assert_eq!((shards, task.stop), (vec![joins], false));
+    }
+    let loaded = world.loaded(job, 11).await?;
+    let leaving: Vec<TaskId> = loaded.leaving.iter().map(|task| task.id).collect();
+    assert_eq!(
+        leaving,
+        [shard],
+        "what it holds is its own until it is gone"
+    );
+
+    world.step(job, 2, stop(AfterStop::Pause), 20).await?;
+    let stopping = load().await?;
+    assert!(stopping.generation > moving.generation);
+    assert!(stopping.tasks.iter().all(|task| task.stop));
+    Ok(())
+}
+
 #[tokio::test]
 async fn growth_that_nodes_refuse_is_counted_until_somebody_joins() -> anyhow::Result<()> {
     let world = World::new().await?;

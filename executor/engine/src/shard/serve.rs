@@ -39,7 +39,8 @@ pub struct Identity {
 pub enum End {
     /// The chief said that training is over.
     Finished,
-    /// All workers left in order, the shard was told to stop, or it is not in the view any more and has handed over all it held.
+    /// All workers left in order, the shard was told to stop, or it is not in the view any more and has handed over all it held, if it ever
+    /// held anything.
     Stopped,
     /// A worker or another shard went away without a word.
     PeerLost,
@@ -108,13 +109,27 @@ impl Shard {
     /// # Errors
     /// [`ShardError::Thread`].
     pub fn serve(self, stop: &StopFlag, tell: Tell<'_>) -> Result<End, ShardError> {
+        self.serve_while(stop, &|| true, tell)
+    }
+
+    /// The same while it `is_wanted`: one that is in the job's task set no more leaves when nobody is connected. Of what it holds, if that is
+    /// anything, the chief disposes, and stays as long.
+    ///
+    /// # Errors
+    /// [`ShardError::Thread`].
+    pub fn serve_while(
+        self,
+        stop: &StopFlag,
+        is_wanted: &dyn Fn() -> bool,
+        tell: Tell<'_>,
+    ) -> Result<End, ShardError> {
         let Self { room, listener, .. } = self;
         let acceptor = Arc::clone(&room);
         thread::Builder::new()
             .name("accept".to_owned())
             .spawn(move || accept(&listener, &acceptor))
             .map_err(ShardError::Thread)?;
-        let end = watch(&room, stop, tell);
+        let end = watch(&room, stop, is_wanted, tell);
         told(&room, tell);
         Ok(end)
     }
@@ -146,7 +161,7 @@ fn told(room: &Room, tell: Tell<'_>) {
         .for_each(tell);
 }
 
-fn watch(room: &Room, stop: &StopFlag, tell: Tell<'_>) -> End {
+fn watch(room: &Room, stop: &StopFlag, is_wanted: &dyn Fn() -> bool, tell: Tell<'_>) -> End {
     let mut finished_at: Option<Instant> = None;
     let mut alone_since: Option<Instant> = None;
     let passed =
@@ -178,7 +193,8 @@ fn watch(room: &Room, stop: &StopFlag, tell: Tell<'_>) -> End {
         let over =
             alone_since.is_some() && (members.awaited == 0 || passed(alone_since, LATECOMERS));
         let told = stop.is_set() && (members.joined == 0 || stop.is_over());
-        if over || told {
+        let forgotten = members.joined == 0 && !is_wanted();
+        if over || told || forgotten {
             return if members.lost > 0 && !stop.is_set() {
                 End::PeerLost
             } else {

@@ -8,7 +8,7 @@ use crate::log;
 use crate::shard::{End, Exchange, Identity, Recipe, Shard};
 use crate::stop::StopFlag;
 use crate::worker::{self, Ending, OwnClip, Reporter, Surroundings, WorkerError};
-use muster_model::assignment::{TaskLaunch, TaskReport, exit_code};
+use muster_model::assignment::{Peer, TaskLaunch, TaskReport, exit_code};
 use muster_model::place::Place;
 use muster_model::task::Role;
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ pub fn main(options: &Options) -> i32 {
     ));
     match launch.role {
         Role::Worker { rank } => run_worker(&launch, rank, &folder, options, &events, stop),
-        Role::PsShard { .. } => run_shard(&launch, options, &events, &stop),
+        Role::PsShard { .. } => run_shard(&launch, &folder, options, &events, &stop),
     }
 }
 
@@ -133,7 +133,13 @@ fn run_worker(
     }
 }
 
-fn run_shard(launch: &TaskLaunch, options: &Options, events: &EventsFile, stop: &StopFlag) -> i32 {
+fn run_shard(
+    launch: &TaskLaunch,
+    folder: &TaskFolder,
+    options: &Options,
+    events: &EventsFile,
+    stop: &StopFlag,
+) -> i32 {
     let engine = launch.spec.engine();
     let network = match document::network(engine) {
         Ok(network) => network,
@@ -176,7 +182,14 @@ fn run_shard(launch: &TaskLaunch, options: &Options, events: &EventsFile, stop: 
             log::line(format_args!("could not keep a report: {error}"));
         }
     };
-    match shard.serve(stop, &tell) {
+    let is_wanted = || {
+        let newer = folder
+            .peers()
+            .filter(|peers| peers.revision > launch.revision);
+        let is_me = |peer: &Peer| peer.task_id == launch.task_id;
+        newer.is_none_or(|peers| peers.ps_shards.iter().any(is_me))
+    };
+    match shard.serve_while(stop, &is_wanted, &tell) {
         Ok(End::Finished | End::Stopped) => exit_code::DONE,
         Ok(End::PeerLost) => exit_code::PEER_LOST,
         Err(error) => failed(events, log::chain(&error), true),

@@ -232,7 +232,8 @@ impl Rig {
         revision.tell();
     }
 
-    fn spawn(&self, launch: &Launch, role: Role) -> Task {
+    /// Starts one task, and tells it nothing of the others.
+    pub fn spawn(&self, launch: &Launch, role: Role) -> Task {
         let folder = self
             .root
             .path()

@@ -6,7 +6,7 @@ use crate::plan::PlannedTask;
 use crate::snapshot::{Job, Task};
 use muster_model::id::TaskId;
 use muster_model::node::is_part;
-use muster_model::task::Role;
+use muster_model::task::{Role, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<'s> Checker<'s> {
@@ -61,6 +61,8 @@ impl<'s> Checker<'s> {
             .filter(|task| !told.contains(&task.id))
             .collect();
         let chief = Role::Worker { rank: 0 };
+        let loses = |task: &Task| !job.replicated && !was_refused(task);
+        let is_lost = self.lost_shards(job, leave).any(loses);
         let mut wrong = |what| {
             let violation = Violation::ImpossibleResize { job: job.id, what };
             self.violations.push(violation);
@@ -80,6 +82,9 @@ impl<'s> Checker<'s> {
         if !stays.iter().any(|task| task.role == chief) {
             wrong("and its chief does not stay");
         }
+        if is_lost {
+            wrong("and goes on without what a lost shard held");
+        }
         let roles: Vec<Role> = stays
             .iter()
             .map(|task| task.role)
@@ -96,14 +101,11 @@ impl<'s> Checker<'s> {
                 .iter()
                 .filter(|role| matches!(role, Role::Worker { .. }) == is_worker);
             let count = u32::try_from(of_role.count()).unwrap_or(u32::MAX);
-            // Their owner may have changed the range of workers under them: they need not be within at once, and must not go further out.
+            // Their owner may have changed the range under them: they need not be within at once, and must not go further out.
+            let (workers, ps_shards) = job.size();
             let (least, most) = match is_worker {
-                true => {
-                    let (had, _) = job.size();
-                    (range.min.min(had), range.max.max(had))
-                }
-                false if job.replicated => (self.fewest_shards(job, leave), range.max),
-                false => (range.min, range.max),
+                true => (range.min.min(workers), range.max.max(workers)),
+                false => (self.fewest_shards(job, leave), range.max.max(ps_shards)),
             };
             if count < least || count > most || (is_worker && !job.may_have(count)) {
                 self.violations.push(Violation::OutsideRange {
@@ -119,18 +121,21 @@ impl<'s> Checker<'s> {
         self.told.insert(job.id, told);
     }
 
-    /// A lost shard's copy stands in for it until another one does: its job may be that many below its least, and no more.
-    fn fewest_shards(&self, job: &Job, leave: &[TaskId]) -> u32 {
-        let is_shard = |task: &&Task| matches!(task.role, Role::PsShard { .. });
+    /// A lost shard's copy stands in for it until another one does, and one that its node refused was never there: the job may be that many
+    /// below its least, and no more.
+    fn fewest_shards(&self, job: &'s Job, leave: &[TaskId]) -> u32 {
+        let there = shards(job).count();
+        let lost = self.lost_shards(job, leave).count();
+        let [there, lost] = [there, lost].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+        let least = job.ps_shards.min.min(there).saturating_sub(lost);
+        least.max(u32::from(there > 0))
+    }
+
+    /// Shards that a resize does without because they are gone.
+    fn lost_shards(&self, job: &'s Job, leave: &[TaskId]) -> impl Iterator<Item = &'s Task> {
         let is_up = |node| self.snapshot.nodes.iter().any(|it| it.id == node && it.up);
-        let is_lost = |task: &&Task| is_gone(&task.state) || !is_up(task.node);
-        let shards = || job.tasks.iter().filter(is_shard);
-        let lost = shards()
-            .filter(|task| leave.contains(&task.id))
-            .filter(is_lost);
-        let there = u32::try_from(shards().count()).unwrap_or(u32::MAX);
-        let lost = u32::try_from(lost.count()).unwrap_or(u32::MAX);
-        job.ps_shards.min.min(there).saturating_sub(lost).max(1)
+        let told = shards(job).filter(|task| leave.contains(&task.id));
+        told.filter(move |task| is_gone(&task.state) || !is_up(task.node))
     }
 
     fn place(&mut self, job: &'s Job, task: &PlannedTask) {
@@ -195,4 +200,14 @@ impl<'s> Checker<'s> {
                 .push(Violation::MemoryExceeded { node: task.node });
         }
     }
+}
+
+fn shards(job: &Job) -> impl Iterator<Item = &Task> {
+    let tasks = job.tasks.iter();
+    tasks.filter(|task| matches!(task.role, Role::PsShard { .. }))
+}
+
+/// Whether its node did not begin with it, so that it never held anything.
+fn was_refused(task: &Task) -> bool {
+    matches!(&task.state, TaskState::Released { outcome } if outcome.is_refusal())
 }

@@ -11,6 +11,7 @@ use crate::plan::Action;
 use crate::policy::Policy;
 use crate::problem::{Decision, gpus_of};
 use crate::snapshot::Node;
+use muster_model::job::Charge;
 
 /// Whether nothing of an earlier decision is under way: what it rests on is there only when all who stop for it have started again.
 pub(crate) fn is_quiet(world: &World<'_>) -> bool {
@@ -64,11 +65,16 @@ pub(crate) fn rests(world: &World<'_>, live: &LiveJob<'_>) -> bool {
 /// twice as long again after each further refusal. GPUs that it is given in vain are held for about ten seconds, and others might fit there.
 pub(crate) fn is_put_off(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     let policy = world.policy;
-    let doubled = policy
-        .min_run_ms
-        .saturating_mul(1 << live.job.put_off.min(32));
+    let is_refusal = |action: &Action| {
+        let charged = Charge::Refusal;
+        matches!(action, Action::Resize { charge, .. } if *charge == charged)
+    };
+    // What this very round counts is not in the job's row yet.
+    let refused = live.actions.iter().any(is_refusal);
+    let put_off = live.job.put_off.saturating_add(u32::from(refused));
+    let doubled = policy.min_run_ms.saturating_mul(1 << put_off.min(32));
     let rest_ms = doubled.min(policy.backoff_max_ms.max(policy.min_run_ms));
-    live.standing == Standing::Running && live.job.put_off > 0 && world.ran_ms(live) < rest_ms
+    live.standing == Standing::Running && put_off > 0 && world.ran_ms(live) < rest_ms
 }
 
 /// So long a job keeps what it was given unless somebody needs it: what its next resize costs is a small part of that.

@@ -95,19 +95,21 @@ pub(crate) fn resize(
 
 /// The job with the shards again that it has lost, as far as there is room for them; `None` where it has enough, or there is none.
 pub(crate) fn restore(live: &LiveJob<'_>, free: &[FreeNode]) -> Option<Change> {
-    let is_shard = |task: &Task| matches!(task.role, Role::PsShard { .. });
-    let present = tasks(live).filter(|(_, task)| is_shard(task)).count();
-    if !live.job.replicated || !is_able(live) || present >= live.shape.ps_shards.min as usize {
+    let least = live.shape.ps_shards.min;
+    if !live.job.replicated || shards_of(live) >= least {
+        return None;
+    }
+    reshard(live, free, least)
+}
+
+/// The job with so many shards and the workers that it has, as far as there is room for more; `None` where that changes nothing.
+pub(crate) fn reshard(live: &LiveJob<'_>, free: &[FreeNode], ps_shards: u32) -> Option<Change> {
+    if !is_able(live) {
         return None;
     }
     let mut change = Change::default();
-    shards(
-        live,
-        &mut free.to_vec(),
-        live.shape.ps_shards.min,
-        &mut change,
-    );
-    (!change.join.is_empty() && change.leave.is_empty()).then_some(change)
+    shards(live, &mut free.to_vec(), ps_shards, &mut change);
+    (change != Change::default()).then_some(change)
 }
 
 /// The job without so many GPUs: the highest ranks leave. `None` where that is less than its least, or than a worker.
@@ -126,20 +128,28 @@ pub(crate) fn shrink(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
     Some(Change { leave, join })
 }
 
-/// The job without what it has on these nodes; `None` where the chief, a shard or its least number of workers would be lost.
-pub(crate) fn without(live: &LiveJob<'_>, gone: impl Fn(u32) -> bool) -> Option<Change> {
+/// The job without what it has on these nodes. For each shard there another joins elsewhere, as far as there is room: the old one serves
+/// until the new one has what it held. `None` where the chief, its least number of workers or of shards would be lost.
+pub(crate) fn without(
+    live: &LiveJob<'_>,
+    free: &[FreeNode],
+    gone: impl Fn(u32) -> bool,
+) -> Option<Change> {
     let (leave, stay): (Vec<_>, Vec<_>) = tasks(live).partition(|&(node, _)| gone(node));
-    let expendable = |task: &Task| matches!(task.role, Role::Worker { rank } if rank > 0);
-    let workers = stay
-        .iter()
-        .filter(|(_, task)| matches!(task.role, Role::Worker { .. }));
+    let leads = |task: &Task| task.role == Role::Worker { rank: 0 };
+    let workers = stay.iter().filter(|(_, task)| task.is_worker());
     let left = u32::try_from(workers.count()).unwrap_or(u32::MAX);
     let enough = left >= live.shape.workers.min && live.shape.takes(left);
-    let all = leave.iter().all(|(_, task)| expendable(task));
-    (is_able(live) && !leave.is_empty() && all && enough).then(|| Change {
+    if !is_able(live) || leave.is_empty() || leave.iter().any(|(_, task)| leads(task)) || !enough {
+        return None;
+    }
+    let mut change = Change {
         leave: leave.into_iter().map(|(_, task)| task.id).collect(),
         join: Vec::new(),
-    })
+    };
+    let wanted = shards_of(live).min(live.shape.ps_shards.max);
+    shards(live, &mut free.to_vec(), wanted, &mut change);
+    (change.shards_after(live) >= fewest_shards(live)).then_some(change)
 }
 
 impl Change {
@@ -148,21 +158,26 @@ impl Change {
         self.join.iter().map(|(_, _, gpus)| gpus.count_ones()).sum()
     }
 
+    /// How many shards the job has after it.
+    pub(crate) fn shards_after(&self, live: &LiveJob<'_>) -> u32 {
+        let stays = |(_, task): &(u32, &Task)| !task.is_worker() && !self.leave.contains(&task.id);
+        let joins = |(role, ..): &&(Role, u32, u64)| matches!(role, Role::PsShard { .. });
+        let count = tasks(live).filter(stays).count() + self.join.iter().filter(joins).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
     /// Only the first half of it, if that is one and leaves enough.
     pub(crate) fn only_leaving(&self, live: &LiveJob<'_>) -> Option<Self> {
-        let stays = |(_, task): &(u32, &Task)| !self.leave.contains(&task.id);
-        let is_worker = |task: &Task| matches!(task.role, Role::Worker { .. });
-        let (workers, shards): (Vec<_>, Vec<_>) = tasks(live)
-            .filter(stays)
-            .partition(|(_, task)| is_worker(task));
-        let left = u32::try_from(workers.len()).unwrap_or(u32::MAX);
-        let enough = left >= live.shape.workers.min.max(1)
-            && live.shape.takes(left)
-            && shards.len() >= live.shape.ps_shards.min as usize;
-        (enough && !self.leave.is_empty()).then(|| Self {
+        let first = Self {
             leave: self.leave.clone(),
             join: Vec::new(),
-        })
+        };
+        let stays = |(_, task): &(u32, &Task)| task.is_worker() && !self.leave.contains(&task.id);
+        let left = u32::try_from(tasks(live).filter(stays).count()).unwrap_or(u32::MAX);
+        let enough = left >= live.shape.workers.min.max(1)
+            && live.shape.takes(left)
+            && first.shards_after(live) >= fewest_shards(live);
+        (enough && !first.leave.is_empty()).then_some(first)
     }
 
     /// As a plan names it.
@@ -197,19 +212,35 @@ fn unused(taken: &mut Vec<u32>) -> u32 {
     free
 }
 
+/// Shards that it has.
+fn shards_of(live: &LiveJob<'_>) -> u32 {
+    Change::default().shards_after(live)
+}
+
+/// It goes on with no fewer shards. Below what its owner wants by now it need not be more than it has.
+fn fewest_shards(live: &LiveJob<'_>) -> u32 {
+    live.shape.ps_shards.min.min(shards_of(live))
+}
+
 /// Brings the number of shards nearer to what is wanted: the highest indices leave; new ones stand beside the job's workers while there is
-/// room, then anywhere.
+/// room, then anywhere. Who leaves may be there for as long as who takes its place, so no index is given to both.
 fn shards(live: &LiveJob<'_>, free: &mut [FreeNode], wanted: u32, change: &mut Change) {
     let mut indices = Vec::new();
     let mut beside: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut there = 0;
     for (node, task) in tasks(live) {
+        let leaves = change.leave.contains(&task.id);
         match task.role {
-            Role::PsShard { index } if index < wanted => {
+            Role::PsShard { index } => {
                 indices.push(index);
-                *beside.entry(node).or_default() += 1;
+                if !leaves && there < wanted {
+                    there += 1;
+                    *beside.entry(node).or_default() += 1;
+                } else if !leaves {
+                    change.leave.push(task.id);
+                }
             }
-            Role::PsShard { .. } => change.leave.push(task.id),
-            Role::Worker { .. } if !change.leave.contains(&task.id) => {
+            Role::Worker { .. } if !leaves => {
                 beside.entry(node).or_default();
             }
             Role::Worker { .. } => {}
@@ -219,7 +250,7 @@ fn shards(live: &LiveJob<'_>, free: &mut [FreeNode], wanted: u32, change: &mut C
         beside.entry(node).or_default();
     }
     let shard = Room::shard(&live.shape.ps_shard);
-    while (indices.len() as u32) < wanted {
+    while there < wanted {
         let has_room = |node: u32| {
             let there = &free[node as usize];
             there.takes(&live.shape) && there.room(When::Now).holds(shard)
@@ -237,5 +268,6 @@ fn shards(live: &LiveJob<'_>, free: &mut [FreeNode], wanted: u32, change: &mut C
         *beside.entry(node).or_default() += 1;
         let index = unused(&mut indices);
         change.join.push((Role::PsShard { index }, node, 0));
+        there += 1;
     }
 }

@@ -3,7 +3,7 @@
 //! The stages, one module each: `settle` (facts to transitions), `world` and `outlook` (the snapshot as a problem), `over_quota` (a
 //! quota lowered under running jobs), `out_of_range` (a range changed under one), `choose` (the policy's answer, held to what live rounds promise), `pass`, `gang`, `place` and
 //! `in_place` (who stops, who starts and who goes on in another size, task by task), `resize` (what that changes in the dense world), `cost`,
-//! `moving` and `defragment` (who goes on elsewhere, so that others fit), `turns` (who stands still for whom), `packing` (who shares a GPU with whom), `verdict` (whose ranks hold
+//! `shards` (how many of them a job has whose workers stay), `moving` and `defragment` (who goes on elsewhere, so that others fit), `turns` (who stands still for whom), `packing` (who shares a GPU with whom), `verdict` (whose ranks hold
 //! the others up), `bad_nodes` (which take no new tasks),
 //! `explain`, `remedy`, `change` and `rehearse` (why not, and what would help), `words` (the report).
 
@@ -29,6 +29,7 @@ mod rehearse;
 mod remedy;
 mod resize;
 mod settle;
+mod shards;
 mod standing;
 mod turns;
 mod verdict;
@@ -75,6 +76,9 @@ fn decide(snapshot: &Snapshot, policy: &Policy, memory: &mut Memory) -> (Plan, R
         rest = pass::settle_again(&mut world);
     }
     if out_of_range::grow(&mut world, &rest) {
+        rest = pass::settle_again(&mut world);
+    }
+    if shards::adopt(&mut world, &rest) {
         rest = pass::settle_again(&mut world);
     }
     packing::pack(&mut world);

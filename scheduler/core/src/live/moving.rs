@@ -14,6 +14,7 @@ use crate::plan::Action;
 use crate::snapshot::Job;
 use muster_model::id::NodeId;
 use muster_model::job::{AfterStop, JobState, RequeueCause};
+use muster_model::spec::Range;
 
 /// Where a job of the snapshot was told to go, if it still is to.
 pub(crate) fn destination(
@@ -47,7 +48,7 @@ pub(crate) fn expect(world: &mut World<'_>) {
             let node = &world.free[held.node as usize];
             node.open && node.now & held.gpus == held.gpus
         };
-        let fits = takes(live.job, placed.size().0);
+        let fits = takes(live.job, placed.size());
         if fits && held.iter().all(is_free) && live.standing.waits() {
             held.iter()
                 .for_each(|held| world.free[held.node as usize].hold(held));
@@ -57,9 +58,10 @@ pub(crate) fn expect(world: &mut World<'_>) {
     }
 }
 
-/// Whether it is of a size that its owner lets it have by now.
-pub(crate) fn takes(job: &Job, workers: u32) -> bool {
-    (job.workers.min..=job.workers.max).contains(&workers)
+/// Whether so many workers and shards are a size that its owner lets it have by now.
+pub(crate) fn takes(job: &Job, (workers, ps_shards): (u32, u32)) -> bool {
+    let within = |range: Range, count| (range.min..=range.max).contains(&count);
+    within(job.workers, workers) && within(job.ps_shards, ps_shards)
 }
 
 /// Says so once and for all: a node that comes back has other guests by then.
@@ -109,7 +111,7 @@ pub(crate) fn arrive(world: &mut World<'_>) {
 impl World<'_> {
     /// Tells a job to stop and to go on elsewhere, on what is free now. One whose owner wants another size by now has no place there.
     pub(crate) fn relocate(&mut self, index: usize, placed: Placed, why: String) {
-        if !takes(self.jobs[index].job, placed.size().0) {
+        if !takes(self.jobs[index].job, placed.size()) {
             self.stop(index, requeue(RequeueCause::Resize, why));
             if self.jobs[index].member.is_none() && self.journal.is_none() {
                 self.enlist(index);

@@ -1,7 +1,9 @@
-//! A range of workers that its owner changed under a running job. Above its new maximum it shrinks, in place at once, however lately it was
+//! A range of workers or shards that its owner changed under a running job. Above its new maximum it shrinks, in place at once, however lately it was
 //! placed: no policy weighs what the owner does not want. Below its new minimum it goes on with what it has, for a policy as if that were its
 //! minimum, and grows into what nobody waits for: stopping would take from its owner what is there already, and coming before those who
 //! wait would let whoever asks for little first overtake them. Neither way is it stopped before there is a place for it.
+//!
+//! Shards take no GPUs, so that who waits for these is in no shard's way; CPU and memory that belong to free ones are left to them.
 
 use super::calm::is_put_off;
 use super::change::would_start_after;
@@ -11,6 +13,7 @@ use super::moving;
 use super::pass::{Rest, requeue};
 use super::place;
 use super::settle::done_workers;
+use super::shards;
 use super::standing::Standing;
 use super::world::{LiveJob, World};
 use crate::problem::Part;
@@ -21,17 +24,24 @@ use std::cmp::Reverse;
 /// ranges of thousands.
 const TRIED: usize = 16;
 
-/// Lets those above their maximum go on with as many workers as they may have, by a restart where their tasks cannot.
+/// Lets those above their maximum go on with as many workers and shards as they may have. Whoever has too many of both gives up workers
+/// first, by a restart where its tasks cannot be fewer; shards change in place alone, as soon as they can.
 pub(crate) fn obey(world: &mut World<'_>) {
     let mut tried = 0;
     for index in in_rotation(world) {
         let live = &world.jobs[index];
         let (had, most) = (live.size.0, live.job.workers.max);
-        if !is_settled(live) || had <= most {
+        if !is_settled(live) {
+            continue;
+        }
+        if had <= most {
+            if let Some((change, why)) = fewer_shards(world, index) {
+                world.resize(index, &change, why);
+            }
             continue;
         }
         let surplus = live.shape.gpus(had - most);
-        let why = format!("from {had} workers to the {most} that its owner lets it have now");
+        let why = why_smaller(had, "workers", most);
         match in_place::shrink(live, surplus) {
             Some(change) => world.resize(index, &change, why),
             None if tried == TRIED => {}
@@ -45,6 +55,18 @@ pub(crate) fn obey(world: &mut World<'_>) {
     }
 }
 
+/// No more shards than its owner lets it have.
+fn fewer_shards(world: &World<'_>, index: usize) -> Option<(in_place::Change, String)> {
+    let live = &world.jobs[index];
+    let (had, most) = (live.size.1, live.job.ps_shards.max);
+    let change = in_place::reshard(live, &world.free, most).filter(|_| had > most)?;
+    Some((change, why_smaller(had, "PS shards", most)))
+}
+
+fn why_smaller(had: u32, what: &str, most: u32) -> String {
+    format!("from {had} {what} to the {most} that its owner lets it have now")
+}
+
 /// Lets those below their minimum grow into what is free and nobody waits for: in place as far as it reaches, by a restart only to all of
 /// it. Whether anybody does.
 pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
@@ -53,35 +75,68 @@ pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
     for index in in_rotation(world) {
         let live = &world.jobs[index];
         let (had, wanted) = (live.size.0, live.job.workers.min);
-        let may_grow = is_settled(live) && !is_put_off(world, live);
-        if !may_grow || had >= wanted || is_waited_for(world, rest, live) {
+        let is_short = had < wanted || live.size.1 < live.job.ps_shards.min;
+        if !is_settled(live) || is_put_off(world, live) || !is_short {
             continue;
         }
-        let why =
-            |gets: u32| format!("from {had} to {gets} workers: its owner wants {wanted} at least");
-        let sizes = (had + 1..=wanted).rev();
-        let mut sizes = sizes.filter(|&workers| live.shape.takes(workers));
+        let grows = had < wanted && !is_waited_for(world, rest, live);
         if live.job.in_place {
-            let found =
-                sizes.find_map(|workers| Some((workers, larger(world, index, &free, workers)?)));
-            if let Some((workers, change)) = found {
-                world.resize(index, &change, why(workers));
+            let larger = grows
+                .then(|| more_workers(world, index, &free))
+                .flatten()
+                .or_else(|| more_shards(world, index, &free));
+            if let Some((change, why)) = larger {
+                world.resize(index, &change, why);
                 // What is promised to others is still not there for the next one.
                 for held in &world.jobs[index].joining {
                     free[held.node as usize].hold(held);
                 }
                 any = true;
             }
-        } else if tried < TRIED && fits_anew(world, index, &free, wanted) {
+        } else if tried < TRIED && grows && fits_anew(world, index, &free, wanted) {
             tried += 1;
             if comes_back(world, index) {
-                world.stop(index, requeue(RequeueCause::Resize, why(wanted)));
+                let why = why_larger(had, wanted, "workers", wanted);
+                world.stop(index, requeue(RequeueCause::Resize, why));
                 // What is free now may be its own next.
                 return true;
             }
         }
     }
     any
+}
+
+/// As many of the workers that its owner wants as there is room for.
+fn more_workers(
+    world: &World<'_>,
+    index: usize,
+    free: &[FreeNode],
+) -> Option<(in_place::Change, String)> {
+    let live = &world.jobs[index];
+    let (had, wanted) = (live.size.0, live.job.workers.min);
+    let mut sizes = (had + 1..=wanted).rev();
+    sizes.find_map(|workers| {
+        let change = larger(world, index, free, workers).filter(|_| live.shape.takes(workers))?;
+        Some((change, why_larger(had, workers, "workers", wanted)))
+    })
+}
+
+/// As many of the shards that its owner wants as there is room for beside those who wait.
+fn more_shards(
+    world: &World<'_>,
+    index: usize,
+    free: &[FreeNode],
+) -> Option<(in_place::Change, String)> {
+    let live = &world.jobs[index];
+    let (had, wanted) = (live.size.1, live.job.ps_shards.min);
+    let free = shards::beside_waiting(world, free);
+    let change = in_place::reshard(live, &free, wanted).filter(|_| had < wanted)?;
+    let gets = change.shards_after(live);
+    Some((change, why_larger(had, gets, "PS shards", wanted)))
+}
+
+fn why_larger(had: u32, gets: u32, what: &str, wanted: u32) -> String {
+    format!("from {had} to {gets} {what}: its owner wants {wanted} at least")
 }
 
 /// All jobs, in each round from another one on.
@@ -137,7 +192,7 @@ fn quota_is_short(world: &World<'_>, waits: &LiveJob<'_>) -> bool {
 pub(crate) fn is_outside(live: &LiveJob<'_>) -> bool {
     live.standing == Standing::Running
         && done_workers(live.job) == 0
-        && !moving::takes(live.job, live.size.0)
+        && !moving::takes(live.job, live.size)
 }
 
 /// Whether nothing is under way, and a restart would not begin anew what is done: of a command some of whose workers have ended.

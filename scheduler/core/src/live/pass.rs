@@ -70,19 +70,40 @@ pub(crate) fn starts(world: &mut World<'_>, index: usize) -> bool {
     true
 }
 
-/// Everybody leaves a drained node, whether there is room elsewhere or not.
+/// Everybody leaves a drained node, whether there is room elsewhere or not: workers at once, a shard as soon as another one has what it
+/// holds. Whoever is being resized does so after that.
 fn evict(world: &mut World<'_>) {
     for index in 0..world.jobs.len() {
         let live = &world.jobs[index];
         let drained = |node: u32| world.snapshot.nodes[node as usize].drained;
-        if live.standing.stays() && live.holdings.iter().any(|held| drained(held.node)) {
-            let why = "its node is drained".to_owned();
-            match in_place::without(live, drained) {
-                Some(change) => world.resize(index, &change, why),
-                None => world.stop(index, requeue(RequeueCause::Resize, why)),
+        if !live.standing.stays() {
+            continue;
+        }
+        let why = "its node is drained";
+        let is_late = world.ran_ms(live) >= world.policy.suspend_limit_ms;
+        if is_late && live.leaving.iter().any(|held| drained(held.node)) {
+            let why = format!("{why}, and what is to leave it does not");
+            world.stop(index, requeue(RequeueCause::Resize, why));
+        } else if live.holdings.iter().any(|held| drained(held.node)) {
+            match in_place::without(live, &world.free, drained) {
+                Some(change) => {
+                    let why = match change.join.len() {
+                        0 => why.to_owned(),
+                        moved => format!("{why}: {moved} of its PS shards elsewhere from now on"),
+                    };
+                    world.resize(index, &change, why);
+                }
+                None if will_be_able(world, live) => {}
+                None => world.stop(index, requeue(RequeueCause::Resize, why.to_owned())),
             }
         }
     }
+}
+
+/// Whether it is being resized in place, for not so long yet that one would have to think of a restart.
+fn will_be_able(world: &World<'_>, live: &LiveJob<'_>) -> bool {
+    let is_running = live.job.in_place && live.standing == Standing::Running;
+    is_running && live.is_resizing && world.ran_ms(live) < world.policy.min_run_ms
 }
 
 /// Whoever went on from a lost shard's copy gets another shard as soon as there is room, whatever the policy thinks of sizes.

@@ -164,9 +164,10 @@ fn merged(before: Option<Action>, after: Action) -> Action {
     }
 }
 
-/// Workers of the present revision that are to be counted on no more.
-pub(crate) fn gone_workers(job: &Job, leave: &[TaskId]) -> u32 {
-    let is_worker = |task: &&Task| matches!(task.role, Role::Worker { .. });
-    let gone = job.tasks.iter().filter(is_worker);
-    u32::try_from(gone.filter(|task| leave.contains(&task.id)).count()).unwrap_or(0)
+/// Workers and shards of the present revision that are to be counted on no more.
+pub(crate) fn gone(job: &Job, leave: &[TaskId]) -> (u32, u32) {
+    let gone = || job.tasks.iter().filter(|task| leave.contains(&task.id));
+    let workers = gone().filter(|task| task.is_worker()).count();
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    (count(workers), count(gone().count() - workers))
 }

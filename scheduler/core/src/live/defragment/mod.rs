@@ -333,7 +333,7 @@ fn wait_s(world: &World<'_>, rest: &Rest, shape: &Shape) -> f64 {
 /// A whole gang at work that has been where it is for long enough, and takes turns with others.
 fn is_movable(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     live.standing == Standing::Running
-        && moving::takes(live.job, live.size.0)
+        && moving::takes(live.job, live.size)
         && !live.is_resizing
         && live.host.is_none()
         && !live.job.exclusive

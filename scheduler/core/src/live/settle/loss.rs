@@ -10,7 +10,8 @@ use muster_model::task::{Outcome, Role, TaskState};
 const FREE_REFUSALS: u32 = 8;
 
 impl Facts<'_> {
-    /// Lost tasks of a job that can do without them: workers, and one shard that has a copy. Its exchange has gone on without them already; the plan follows.
+    /// Lost tasks of a job that can do without them: workers, one shard that has a copy, and shards that nodes have refused. Its exchange
+    /// has gone on without them already; the plan follows.
     fn survivors(&self, job: &Job) -> Option<Ending> {
         let is_shard = |task: &Task| matches!(task.role, Role::PsShard { .. });
         let is_lost = |task: &&Task| match &task.state {
@@ -23,12 +24,16 @@ impl Facts<'_> {
         let lost: Vec<&Task> = job.tasks.iter().filter(is_lost).collect();
         let first = lost.first()?;
         let shards = job.tasks.iter().filter(|task| is_shard(task)).count();
+        let lost_shards = || lost.iter().filter(|task| is_shard(task));
+        // A refused one never held anything, so that the others have all there is.
+        let refused = lost_shards().filter(|task| is_refused(task)).count();
+        let held_something = lost_shards().count() - refused;
         // Two may have kept the copies of each other.
-        let has_copy =
-            job.replicated && shards >= 2 && lost.iter().filter(|task| is_shard(task)).count() == 1;
+        let has_copy = job.replicated && shards - refused >= 2 && held_something == 1;
+        let some_stay = shards > lost_shards().count();
         let expendable = |task: &&Task| match task.role {
             Role::Worker { rank } => rank > 0,
-            Role::PsShard { .. } => has_copy,
+            Role::PsShard { .. } => some_stay && (has_copy || is_refused(task)),
         };
         let workers = job.tasks.iter().filter(|task| !lost.contains(task));
         let workers = workers

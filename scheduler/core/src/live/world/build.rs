@@ -10,7 +10,7 @@ use crate::live::memory::Memory;
 use crate::live::moving;
 use crate::live::outlook::Kinds;
 use crate::live::packing::{self, Pairs, Second};
-use crate::live::resize::gone_workers;
+use crate::live::resize::gone;
 use crate::live::settle::{Settled, done_workers, settle};
 use crate::live::standing::{Standing, gpus_of};
 use crate::live::turns;
@@ -164,7 +164,8 @@ impl<'a> World<'a> {
         }
         let (workers, shards) = job.size();
         let workers = left.unwrap_or(workers);
-        let size = (workers - gone_workers(job, &leave), shards);
+        let gone = gone(job, &leave);
+        let size = (workers - gone.0, shards - gone.1);
         let places = job.tasks.iter().map(|task| nodes.find(task.node));
         let destination = moving::destination(job, &settled.state, |id| nodes.find(id));
         let present = match &destination {

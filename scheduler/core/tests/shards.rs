@@ -1,0 +1,358 @@
+//! PS shards of running jobs: they move off drained nodes, their number follows what their owner wants and what the job's speed is worth,
+//! and whoever has what they hold is not stopped for that.
+
+mod scene;
+
+use muster_core::plan::Decision;
+use muster_core::snapshot::{SpeedPoint, Task};
+use muster_core::{Action, Plan, Violation, check};
+use muster_model::id::NodeId;
+use muster_model::job::{Charge, JobPhase};
+use muster_model::spec::Range;
+use muster_model::task::{Outcome, Role, TaskState};
+use scene::{Scene, gone};
+
+fn stops(plan: &Plan) -> usize {
+    let stops = |action: &Action| matches!(action, Action::Stop { .. });
+    plan.decisions
+        .iter()
+        .filter(|one| stops(&one.action))
+        .count()
+}
+
+/// Who leaves and who joins, of the only resize of a plan that stops nobody.
+fn resize(plan: &Plan) -> (usize, usize) {
+    let mut resizes = plan.decisions.iter().filter_map(|one| match &one.action {
+        Action::Resize { leave, join, .. } => Some((leave.len(), join.len())),
+        _ => None,
+    });
+    let only = resizes
+        .next()
+        .unwrap_or_else(|| panic!("a resize in {plan:#?}"));
+    assert_eq!((resizes.next(), stops(plan)), (None, 0), "{plan:#?}");
+    only
+}
+
+/// Whether anything but a wait is decided.
+fn is_quiet(plan: &Plan) -> bool {
+    let waits = |action: &Action| matches!(action, Action::Wait { .. });
+    plan.decisions.iter().all(|one| waits(&one.action))
+}
+
+/// Index, node and whether it is up, of every shard of the present revision.
+fn shards(scene: &mut Scene, name: &str) -> Vec<(u32, NodeId)> {
+    let shard = |task: &Task| match task.role {
+        Role::PsShard { index } => Some((index, task.node)),
+        Role::Worker { .. } => None,
+    };
+    scene.find(name).tasks.iter().filter_map(shard).collect()
+}
+
+/// Nodes of two GPUs, and a running job of two workers on the first with so many shards, the first of which is moved to the second.
+fn running(nodes: u32, ps_shards: u32) -> Scene {
+    let mut scene = Scene::cluster(nodes, 2);
+    let job = scene.job("a").workers(1, 2).in_place();
+    job.ps_shards(ps_shards, ps_shards).steps(2_000_000);
+    scene.settle();
+    let second = scene.snapshot.nodes[1].id;
+    let first = |task: &&mut Task| task.role == Role::PsShard { index: 0 };
+    let shard = scene.find("a").tasks.iter_mut().find(first);
+    shard.expect("a shard").node = second;
+    for workers in 1..=2 {
+        measured(&mut scene, (workers, ps_shards), 10.0 * f64::from(workers));
+    }
+    scene.later(120_000);
+    assert!(is_quiet(&scene.round()));
+    scene
+}
+
+fn measured(scene: &mut Scene, (workers, ps_shards): (u32, u32), steps_per_s: f64) {
+    scene.find("a").speeds.push(SpeedPoint {
+        workers,
+        ps_shards,
+        steps_per_s,
+        samples: 50,
+    });
+}
+
+fn drain(scene: &mut Scene, node: usize) -> NodeId {
+    scene.snapshot.nodes[node].drained = true;
+    scene.snapshot.nodes[node].id
+}
+
+fn want(scene: &mut Scene, min: u32, max: u32) {
+    scene.find("a").ps_shards = Range { min, max };
+}
+
+#[test]
+fn a_shard_leaves_a_drained_node_when_another_has_what_it_holds() {
+    for (nodes, ps_shards) in [(2, 1), (3, 1), (3, 3)] {
+        let mut scene = running(nodes, ps_shards);
+        let before = scene.find("a").tasks.clone();
+        let drained = drain(&mut scene, 1);
+        assert_eq!(resize(&scene.round()), (1, 1));
+        let job = scene.find("a");
+        assert_eq!(job.leaving.len(), 1, "it serves until it is gone");
+        let serving = job.leaving[0].role;
+        assert!(job.tasks.iter().all(|task| task.role != serving));
+        let stayed = job.tasks.iter().filter(|task| before.contains(task));
+        assert_eq!(stayed.count(), before.len() - 1, "nobody else is touched");
+        assert!(is_quiet(&scene.round()), "one thing after the other");
+        scene.settle();
+        let there = shards(&mut scene, "a");
+        assert_eq!(there.len(), ps_shards as usize);
+        assert!(there.iter().all(|(_, node)| *node != drained), "{there:?}");
+        let job = scene.find("a");
+        assert_eq!((job.state.phase(), job.failures), (JobPhase::Running, 0));
+        assert_eq!(job.size().0, 2);
+    }
+}
+
+#[test]
+fn a_worker_and_a_shard_leave_a_drained_node_together() {
+    let mut scene = running(3, 1);
+    let second = scene.snapshot.nodes[1].id;
+    let other = |task: &&mut Task| task.role == Role::Worker { rank: 1 };
+    let worker = scene.find("a").tasks.iter_mut().find(other);
+    worker.expect("a worker").node = second;
+    drain(&mut scene, 1);
+    assert_eq!(resize(&scene.round()), (2, 1));
+    // With the least that its owner lets it have it cannot do without the worker.
+    scene = running(3, 1);
+    scene.find("a").workers.min = 2;
+    let worker = scene.find("a").tasks.iter_mut().find(other);
+    worker.expect("a worker").node = second;
+    drain(&mut scene, 1);
+    assert_eq!(stops(&scene.round()), 1);
+}
+
+/// Its place in the queue is better than a node that is never left.
+#[test]
+fn without_room_for_its_shard_elsewhere_a_job_starts_again() {
+    for (ps_shards, range, stopped) in [(1, (1, 1), 1), (2, (2, 2), 1), (2, (1, 2), 0)] {
+        let mut scene = running(2, ps_shards);
+        want(&mut scene, range.0, range.1);
+        scene.snapshot.nodes[0].cpu_milli = 100 * (1 + u64::from(ps_shards));
+        drain(&mut scene, 1);
+        let plan = scene.round();
+        assert_eq!(stops(&plan), stopped, "{ps_shards} of {range:?}: {plan:#?}");
+        if stopped == 0 {
+            assert_eq!(resize(&plan), (1, 0), "it may have one less");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_is_drained_while_its_job_is_resized_is_left_after_that() {
+    let mut scene = running(4, 1);
+    drain(&mut scene, 1);
+    scene.round();
+    let next = scene.find("a").tasks.iter().find(|task| !task.is_worker());
+    let next = next.expect("a newcomer").node;
+    let place = |scene: &Scene| {
+        let mut nodes = scene.snapshot.nodes.iter();
+        nodes.position(|node| node.id == next).expect("a node")
+    };
+    // Not where the chief is, which cannot leave.
+    let home = scene.snapshot.nodes[0].id;
+    if next == home {
+        let third = scene.snapshot.nodes[2].id;
+        let shard = scene
+            .find("a")
+            .tasks
+            .iter_mut()
+            .find(|task| !task.is_worker());
+        shard.expect("a newcomer").node = third;
+        drain(&mut scene, 2);
+    } else {
+        let at = place(&scene);
+        drain(&mut scene, at);
+    }
+    assert!(is_quiet(&scene.round()), "it is on the way");
+    scene.obey();
+    assert_eq!(resize(&scene.round()), (1, 1));
+    scene.settle();
+    assert_eq!(scene.phase("a"), JobPhase::Running);
+}
+
+#[test]
+fn who_does_not_leave_a_drained_node_in_a_minute_goes_by_a_restart() {
+    let mut scene = running(3, 1);
+    drain(&mut scene, 1);
+    scene.round();
+    let mut newcomers = scene.find("a").tasks.iter_mut();
+    newcomers.find(|task| !task.is_worker()).expect("one").state = TaskState::Running;
+    scene.later(59_000);
+    assert!(is_quiet(&scene.round()));
+    scene.later(1_000);
+    assert_eq!(stops(&scene.round()), 1);
+}
+
+#[test]
+fn as_many_shards_as_its_owner_wants_join_and_leave() {
+    let mut scene = running(3, 1);
+    scene.later(-119_000);
+    want(&mut scene, 3, 3);
+    assert_eq!(
+        resize(&scene.round()),
+        (0, 2),
+        "however lately it was placed"
+    );
+    assert!(is_quiet(&scene.round()), "one thing after the other");
+    scene.settle();
+    assert_eq!(scene.find("a").size(), (2, 3));
+    want(&mut scene, 2, 2);
+    assert_eq!(resize(&scene.round()), (1, 0));
+    scene.settle();
+    let indices: Vec<u32> = shards(&mut scene, "a").iter().map(|one| one.0).collect();
+    assert_eq!(indices, [0, 1]);
+    let job = scene.find("a");
+    assert_eq!((job.revision, job.failures), (3, 0));
+}
+
+/// A shard in the middle may have left: those behind it stay what they are.
+#[test]
+fn a_gap_between_shards_is_no_reason_to_move_any() {
+    let mut scene = running(3, 3);
+    want(&mut scene, 2, 3);
+    let middle = |task: &Task| task.role != Role::PsShard { index: 1 };
+    scene.find("a").tasks.retain(middle);
+    want(&mut scene, 2, 2);
+    assert!(is_quiet(&scene.round()));
+}
+
+#[test]
+fn shards_that_an_owner_wants_come_as_there_is_room_for_them() {
+    let mut scene = running(2, 1);
+    // Beside two workers there is room for one more; the other node has it already.
+    scene.snapshot.nodes[0].cpu_milli = 300;
+    scene.snapshot.nodes[1].cpu_milli = 100;
+    want(&mut scene, 4, 4);
+    assert_eq!(resize(&scene.round()), (0, 1));
+    scene.settle();
+    assert_eq!(scene.find("a").size().1, 2);
+    scene.snapshot.nodes[1].cpu_milli = 1_000;
+    assert_eq!(resize(&scene.round()), (0, 2));
+}
+
+/// Shards take no GPUs, but a worker without CPU is of no use to anybody who waits for one.
+#[test]
+fn shards_leave_those_who_wait_the_cpu_beside_free_gpus() {
+    let mut scene = running(2, 1);
+    scene.snapshot.nodes[0].cpu_milli = 200;
+    scene.snapshot.nodes[1].cpu_milli = 350;
+    // Both GPUs of the second node are free, and it waits for three.
+    scene.job("b").workers(3, 3);
+    want(&mut scene, 3, 3);
+    assert!(is_quiet(&scene.round()));
+    scene.snapshot.jobs.retain(|job| job.name == "a");
+    assert_eq!(resize(&scene.round()), (0, 2));
+}
+
+#[test]
+fn a_better_number_of_shards_is_adopted_while_the_workers_stay() {
+    for (speeds, had, wanted) in [
+        // Twice as fast with another one.
+        ([10.0, 20.0], 1, Some(2)),
+        // A change must save a tenth of what is left.
+        ([10.0, 10.9], 1, None),
+        ([20.0, 10.0], 2, Some(1)),
+        ([10.9, 10.0], 2, None),
+    ] {
+        let mut scene = running(2, had);
+        scene.find("a").workers.min = 2;
+        scene.find("a").speeds.clear();
+        for (ps_shards, steps_per_s) in (1..).zip(speeds) {
+            measured(&mut scene, (2, ps_shards), steps_per_s);
+        }
+        want(&mut scene, 1, 2);
+        let now_ms = scene.snapshot.now_ms;
+        scene.find("a").placed_ms = Some(now_ms - 29_000);
+        assert!(is_quiet(&scene.round()), "it was placed a moment ago");
+        scene.later(1_000);
+        let plan = scene.round();
+        match wanted {
+            Some(1) => assert_eq!(resize(&plan), (1, 0)),
+            Some(_) => assert_eq!(resize(&plan), (0, 1)),
+            None => assert!(is_quiet(&plan), "{plan:#?}"),
+        }
+        scene.settle();
+        assert_eq!(scene.find("a").size(), (2, wanted.unwrap_or(had)));
+        assert_eq!(scene.phase("a"), JobPhase::Running);
+    }
+}
+
+/// It never held anything, so that the others go on with all there is; its job rests before it tries again.
+#[test]
+fn a_newcomer_that_its_node_refuses_costs_nobody_a_restart() {
+    for wanted in [(1, 3), (3, 3)] {
+        let mut scene = running(3, 1);
+        want(&mut scene, 3, 3);
+        scene.round();
+        want(&mut scene, wanted.0, wanted.1);
+        scene.obey();
+        let refused = Outcome::refused("OutOfcpu".to_owned());
+        let last = |task: &&mut Task| task.role == Role::PsShard { index: 2 };
+        let task = scene.find("a").tasks.iter_mut().find(last);
+        task.expect("a newcomer").state = gone(refused);
+        assert_eq!(resize(&scene.round()), (1, 0));
+        let job = scene.find("a");
+        assert_eq!((job.failures, job.put_off), (0, 1));
+        scene.obey();
+        assert!(is_quiet(&scene.round()), "the node would refuse it again");
+        assert_eq!(scene.find("a").size(), (2, 2));
+    }
+    // The only shard is no newcomer beside others.
+    let mut scene = running(3, 1);
+    let shard = scene
+        .find("a")
+        .tasks
+        .iter_mut()
+        .find(|task| !task.is_worker());
+    shard.expect("a shard").state = gone(Outcome::refused("OutOfcpu".to_owned()));
+    assert_eq!(stops(&scene.round()), 1);
+}
+
+/// By the check's own accounting, whatever a planner may think.
+#[test]
+fn no_plan_goes_on_without_what_a_lost_shard_held() {
+    let mut scene = running(3, 2);
+    want(&mut scene, 1, 3);
+    let job = scene.find("a").clone();
+    let shard = |at: u32| {
+        let role = Role::PsShard { index: at };
+        let task = job.tasks.iter().position(|task| task.role == role);
+        task.expect("a shard")
+    };
+    let (first, second) = (shard(0), shard(1));
+    let without_it = |scene: &Scene| {
+        let action = Action::Resize {
+            leave: vec![job.tasks[second].id],
+            join: Vec::new(),
+            why: String::new(),
+            charge: Charge::None,
+        };
+        let decision = Decision {
+            job: job.id,
+            expected_revision: job.revision,
+            action,
+        };
+        let plan = Plan {
+            decisions: vec![decision],
+            excluded: Vec::new(),
+        };
+        check(&scene.snapshot, &plan)
+    };
+    assert_eq!(without_it(&scene), [], "it hands over");
+    scene.find("a").tasks[second].state = gone(Outcome::signalled(9));
+    let what = "and goes on without what a lost shard held";
+    let wrong = Violation::ImpossibleResize { job: job.id, what };
+    assert_eq!(without_it(&scene), [wrong]);
+    scene.find("a").replicated = true;
+    assert_eq!(without_it(&scene), [], "the other has a copy");
+    scene.find("a").replicated = false;
+    let refused = Outcome::refused("OutOfcpu".to_owned());
+    scene.find("a").tasks[second].state = gone(refused);
+    assert_eq!(without_it(&scene), [], "it never held anything");
+    assert_eq!(scene.find("a").tasks[first].state, TaskState::Running);
+}
