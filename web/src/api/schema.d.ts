@@ -1749,6 +1749,7 @@ export interface components {
             hogwild_threads?: number | null;
             model: components["schemas"]["Model"];
             optimizer: components["schemas"]["Optimizer"];
+            precision?: components["schemas"]["Precision"] | null;
             /** @description Of the learning rate; constant when left out. */
             schedule?: components["schemas"]["Schedule"];
             /**
@@ -3396,6 +3397,11 @@ export interface components {
              */
             volumes: components["schemas"]["Volume"][];
         };
+        /**
+         * @description How exact products are on a GPU, and what values between layers are stored as. Parameters, gradients, statistics and updates are f32 always.
+         * @enum {string}
+         */
+        Precision: "f32" | "tf32" | "bf16";
         /** @description Why a request was not carried out (`application/problem+json`). Nothing was changed. */
         Problem: {
             /** @description What was wrong with this request, and what would be right. */
