@@ -1,0 +1,224 @@
+//! The PS shards of a job that trains: one moves off a drained node, their number follows its owner's word, and one that is killed goes on
+//! from its copy. Nobody else is started again for that, and the model learns as well as that of a run which nothing disturbed.
+
+use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::story::{
+    document, every_round_replays, no_gpu_was_held_twice, training_is_continuous,
+};
+use muster_model::event::Event;
+use muster_model::id::JobId;
+use muster_model::job::JobPhase;
+use muster_model::spec::Range;
+use muster_model::view::{JobChange, JobView, TaskView};
+
+const STEPS: u64 = 1_500;
+/// Of one, between a run that was disturbed and one that was not.
+const TOLERANCE: f64 = 0.005;
+
+#[tokio::test]
+async fn shards_move_off_a_drained_node_and_change_in_number_while_the_workers_train_on() {
+    let mut cluster = Cluster::start(Options { nodes: 4, slots: 1 }).await;
+    let alone = succeeded(&cluster, &apart(&cluster, "alone").await).await;
+
+    let job = cluster.submit(&apart(&cluster, "moved").await).await.id;
+    trains_from(&cluster, job, 100).await;
+    let before = shards(&cluster, job).await;
+    let [shard] = &before[..] else {
+        panic!("one shard: {before:?}");
+    };
+    let drained = shard.node.clone();
+    let tasks = cluster.client().tasks(job).await.expect("tasks");
+    let beside = tasks.iter().filter(|task| task.node == drained).count();
+    assert_eq!(beside, 1, "it is alone on its node: {tasks:?}");
+    let client = cluster.client();
+    client.drain(&drained).await.expect("an administrator may");
+    let step = resized(&cluster, job, 1).await;
+    let moved = present(&cluster, job, 1).await;
+    assert!(moved.iter().all(|task| task.node != drained), "{moved:?}");
+
+    trains_from(&cluster, job, step + 50).await;
+    scale(&cluster, job, 3).await;
+    let step = resized(&cluster, job, 3).await;
+    present(&cluster, job, 3).await;
+    trains_from(&cluster, job, step + 50).await;
+    scale(&cluster, job, 2).await;
+    resized(&cluster, job, 2).await;
+    present(&cluster, job, 2).await;
+
+    let done = cluster
+        .until(job, "success", |job| job.phase == JobPhase::Succeeded)
+        .await;
+    let tasks = cluster.client().tasks(job).await.expect("tasks");
+    let started = |name: &str| tasks.iter().filter(|task| task.name == name).count();
+    assert_eq!((started("worker-0"), started("worker-1")), (1, 1));
+    let all = tasks.iter().filter(|task| task.name.starts_with("ps-"));
+    assert_eq!(all.count(), 4, "one, its successor and two more: {tasks:?}");
+    assert_eq!(done.failures, 0);
+    went_on_without_a_restart(&cluster, job).await;
+    learned_as_well(&done, &alone);
+    no_gpu_was_held_twice(&cluster, &[alone.id, job]).await;
+    every_round_replays(&cluster);
+    cluster.down();
+}
+
+#[tokio::test]
+async fn a_killed_worker_and_a_killed_shard_with_a_copy_restart_nobody_else() {
+    let mut cluster = Cluster::start(Options { nodes: 3, slots: 1 }).await;
+    let text = |name: &str, workers: (u32, u32)| {
+        document(name, workers, (2, 2), STEPS) + "exchange: { shard_replicas: 1 }\n"
+    };
+    let alone = succeeded(&cluster, &text("alone", (3, 3))).await;
+
+    let job = cluster.submit(&text("hit", (1, 3))).await.id;
+    trains_from(&cluster, job, 100).await;
+    let (worker, process) = cluster.task_process(job, "worker-2").await;
+    cluster.kill(&process);
+    let gone = told(&cluster, job, "who is gone", |event| match event {
+        Event::PeerGone { task_id, step } => Some((*task_id, *step)),
+        _ => None,
+    })
+    .await;
+    assert_eq!(gone.0, worker.id);
+    trains_from(&cluster, job, gone.1 + 100).await;
+    let (shard, process) = cluster.task_process(job, "ps-1").await;
+    cluster.kill(&process);
+    let said = told(&cluster, job, "the copy", |event| match event {
+        Event::Note { message } if message.contains("goes on as it from its copy") => {
+            Some(message.clone())
+        }
+        _ => None,
+    })
+    .await;
+    let expected = "PS shard 1 is lost; PS shard 0 goes on as it";
+    assert!(said.starts_with(expected), "{said}");
+    let stands_in = |tasks: &[TaskView]| tasks.iter().all(|task| task.id != shard.id);
+    let there = present(&cluster, job, 2).await;
+    assert!(stands_in(&there), "another one takes its place: {there:?}");
+
+    let done = cluster
+        .until(job, "success", |job| job.phase == JobPhase::Succeeded)
+        .await;
+    let tasks = cluster.client().tasks(job).await.expect("tasks");
+    for survivor in ["worker-0", "worker-1", "ps-0"] {
+        let count = tasks.iter().filter(|task| task.name == survivor).count();
+        assert_eq!(count, 1, "{survivor} was never started again");
+    }
+    assert_eq!(done.failures, 2, "both are charged to the job");
+    went_on_without_a_restart(&cluster, job).await;
+    learned_as_well(&done, &alone);
+    no_gpu_was_held_twice(&cluster, &[alone.id, job]).await;
+    every_round_replays(&cluster);
+    cluster.down();
+}
+
+/// Two workers and a shard, of which no node has room for a worker and a shard at once, and each for three shards.
+async fn apart(cluster: &Cluster, name: &str) -> String {
+    let nodes = cluster.client().nodes().await.expect("nodes");
+    let least = nodes.iter().map(|node| node.capacity.cpu_milli).min();
+    let percent = least.expect("nodes") / 100;
+    let (worker, shard) = (percent * 70, percent * 31);
+    document(name, (2, 2), (1, 1), STEPS)
+        + &format!(
+            "resources: {{ worker: {{ cpu_milli: {worker} }}, ps_shard: {{ cpu_milli: {shard} }} }}\n"
+        )
+}
+
+async fn succeeded(cluster: &Cluster, document: &str) -> JobView {
+    let job = cluster.submit(document).await.id;
+    cluster
+        .until(job, "success", |job| job.phase == JobPhase::Succeeded)
+        .await
+}
+
+async fn trains_from(cluster: &Cluster, job: JobId, step: u64) {
+    let is_there = |job: &JobView| job.progress.as_ref().is_some_and(|p| p.step >= step);
+    cluster.until(job, "some training", is_there).await;
+}
+
+async fn scale(cluster: &Cluster, job: JobId, ps_shards: u32) {
+    let change = JobChange {
+        ps_shards: Some(Range {
+            min: ps_shards,
+            max: ps_shards,
+        }),
+        ..JobChange::default()
+    };
+    let changed = cluster.client().edit(job, &change).await;
+    changed.expect("its owner may change it");
+}
+
+/// What the history tells, once it does.
+async fn told<T>(
+    cluster: &Cluster,
+    job: JobId,
+    what: &str,
+    pick: impl Fn(&Event) -> Option<T>,
+) -> T {
+    loop {
+        // Ends the story where it takes too long, or the job has ended.
+        cluster
+            .until(job, what, |job| job.phase == JobPhase::Running)
+            .await;
+        let history = cluster.history(job).await;
+        if let Some(found) = history.iter().rev().find_map(|entry| pick(&entry.event)) {
+            return found;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+/// The step from which the tasks train on with so many shards; whoever left has handed over by then.
+async fn resized(cluster: &Cluster, job: JobId, shards: u32) -> u64 {
+    told(
+        cluster,
+        job,
+        "another number of shards",
+        |event| match event {
+            Event::Resized {
+                step, ps_shards, ..
+            } if *ps_shards == shards => Some(*step),
+            _ => None,
+        },
+    )
+    .await
+}
+
+/// All shards that have not ended.
+async fn shards(cluster: &Cluster, job: JobId) -> Vec<TaskView> {
+    let mut tasks = cluster.client().tasks(job).await.expect("tasks");
+    tasks.retain(|task| task.name.starts_with("ps-") && task.released_at.is_none());
+    tasks
+}
+
+/// The same once there are so many of them, all up.
+async fn present(cluster: &Cluster, job: JobId, count: usize) -> Vec<TaskView> {
+    loop {
+        cluster
+            .until(job, "its shards", |job| job.phase == JobPhase::Running)
+            .await;
+        let there = shards(cluster, job).await;
+        let is_up = |task: &TaskView| task.state == muster_model::task::TaskState::Running;
+        if there.len() == count && there.iter().all(is_up) {
+            return there;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+async fn went_on_without_a_restart(cluster: &Cluster, job: JobId) {
+    assert_eq!(cluster.resumed_at(job).await, [0_u64; 0]);
+    training_is_continuous(cluster, job, STEPS).await;
+}
+
+fn learned_as_well(done: &JobView, alone: &JobView) {
+    let accuracy = |job: &JobView| {
+        let progress = job.progress.as_ref().expect("progress");
+        progress.test_accuracy.expect("evaluated")
+    };
+    let (with, without) = (accuracy(done), accuracy(alone));
+    println!("accuracy {with} disturbed, {without} undisturbed");
+    assert!(
+        (with - without).abs() <= TOLERANCE,
+        "accuracy {with} disturbed, {without} undisturbed"
+    );
+}
