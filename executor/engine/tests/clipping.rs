@@ -156,7 +156,7 @@ fn clipped_training_by_dgc_does_not_burst() {
         let trained = |norm: Option<f64>| {
             let mut all = json!({
                 "engine": {
-                    "optimizer": { "kind": "sgd", "learning_rate": 6.0 }, "clip_norm": norm
+                    "optimizer": { "kind": "sgd", "learning_rate": 60.0 }, "clip_norm": norm
                 },
                 "exchange": { "topology": topology, "compression": dgc },
                 "stop": { "steps": 300 }
@@ -174,8 +174,9 @@ fn clipped_training_by_dgc_does_not_burst() {
             revision.wait();
             loss(&revision.chief().events())
         };
-        let (with, without) = (trained(Some(0.005)), trained(None));
-        assert!(with.is_some_and(|loss| loss < 2.0), "{topology}: {with:?}");
+        let (with, without) = (trained(Some(0.0002)), trained(None));
+        // Of ten classes, so better than a guess.
+        assert!(with.is_some_and(|loss| loss < 2.3), "{topology}: {with:?}");
         assert!(
             without.is_none_or(|loss| loss > 10.0),
             "{topology}: {without:?}"

@@ -37,9 +37,8 @@ fn diverging(topology: &str, codec: &Value) -> JobSpec {
         all["scale"] =
             json!({ "workers": { "min": 1, "max": 4 }, "ps_shards": { "min": 0, "max": 0 } });
     }
-    let spec = spec(all);
-    assert_eq!(spec.validate(), Ok(()));
-    spec
+    // No document may ask for such a rate: it stands for whatever else has numbers leave their range at once.
+    spec(all)
 }
 
 /// The chief says so, for good, and no other task fails by itself.
