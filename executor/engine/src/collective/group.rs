@@ -40,7 +40,7 @@ enum Held {
 
 /// A member.
 pub struct Group {
-    port: Port,
+    port: Arc<Port>,
     coordinator: Arc<dyn Coordinator>,
     options: Options,
     between: Choice,
@@ -75,7 +75,7 @@ impl Group {
     /// # Errors
     /// [`FabricError`].
     pub fn start(
-        port: Port,
+        port: impl Into<Arc<Port>>,
         coordinator: Arc<dyn Coordinator>,
         len: usize,
         between: Choice,
@@ -83,7 +83,7 @@ impl Group {
         options: Options,
     ) -> Result<Self, FabricError> {
         let mut group = Self {
-            port,
+            port: port.into(),
             coordinator,
             options,
             between,

@@ -13,6 +13,7 @@ mod chief;
 mod clip;
 mod error;
 mod exchange;
+mod head;
 mod hogwild;
 mod link;
 mod model;

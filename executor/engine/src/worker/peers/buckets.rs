@@ -1,7 +1,7 @@
 //! Which gradients travel together, and the step in which they do so while the backward pass goes on.
 
 use super::coded::Coded;
-use super::head::{HEAD, Head};
+use crate::worker::head::{HEAD, Head};
 use super::replica::{Replica, Summed};
 use crate::collective::{Group, Reduced};
 use crate::data::slice;

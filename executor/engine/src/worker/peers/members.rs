@@ -1,7 +1,7 @@
 //! Between two steps a new task set takes effect: who has come gets everyone else's state, and batches are cut anew.
 
 use super::AllReduce;
-use super::head::{count_from_floats, count_to_floats};
+use crate::worker::head::{count_from_floats, count_to_floats};
 use super::seat::Seat;
 use crate::clock;
 use crate::fabric::FabricError;

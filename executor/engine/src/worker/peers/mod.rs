@@ -1,7 +1,7 @@
 //! The exchange without parameter servers: every worker holds parameters and optimizer state, gradients are summed over all workers,
 //! and all make the same update.
 //!
-//! The chief keeps the list of members in its [`office`]; a step's sum carries in its [`head`] what all must agree on. Between two
+//! The chief keeps the list of members in its [`office`]; a step's sum carries in its [`head`](super::head) what all must agree on. Between two
 //! steps a new task set takes effect: who has come gets everyone else's state, who is not wanted any more leaves, and batches are cut
 //! anew. A worker that dies in mid-step costs the step its examples, and nothing else.
 
@@ -10,7 +10,6 @@ mod buckets;
 mod coded;
 mod council;
 mod gpus;
-mod head;
 mod join;
 mod members;
 mod office;
@@ -23,6 +22,7 @@ mod unsaid;
 use super::clip::OwnClip;
 use super::error::WorkerError;
 use super::exchange::{Answer, Exchange, Trouble};
+use super::head::{HEAD, Head};
 use super::model::Model;
 use super::noise::{self, Noise};
 use super::progress::StepTimes;
@@ -39,7 +39,6 @@ use averaging::Averaging;
 use buckets::{Cut, Step, Sums, Way};
 use coded::Coded;
 use gpus::Gpus;
-use head::{HEAD, Head};
 use muster_model::assignment::TaskReport;
 use muster_model::id::TaskId;
 use pace::{PACE, Pace};

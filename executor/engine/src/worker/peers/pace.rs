@@ -3,7 +3,7 @@
 //! Steps there are scale-invariant iterations: an update counts for its gain, which is what its learning rate is multiplied by. So the
 //! place in the data no more follows from the step, and both are kept here. It must be the same bits on every worker.
 
-use super::head::{count_from_floats, count_to_floats};
+use crate::worker::head::{count_from_floats, count_to_floats};
 use crate::worker::noise::Noise;
 
 /// In checkpoints: what [`Pace::floats`] gives.

@@ -1,7 +1,7 @@
 //! A step of workers that average: each updates its own parameters by its own gradients, and at a round's end they exchange.
 
 use super::averaging::mean;
-use super::head::{HEAD, Head};
+use crate::worker::head::{HEAD, Head};
 use super::replica::Summed;
 use super::{AllReduce, Seat};
 use crate::clock;

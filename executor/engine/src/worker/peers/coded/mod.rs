@@ -15,7 +15,7 @@ mod kept;
 mod tests;
 mod units;
 
-use super::head::HEAD;
+use crate::worker::head::HEAD;
 use crate::collective::{Algorithm, Group, Reduced, all_reduce};
 use crate::compress::{
     CHUNK, Codec, CodecConfig, Codecs, Encoding, Feedback, HalfFormat, Key, Mode, Plan, PlanError,

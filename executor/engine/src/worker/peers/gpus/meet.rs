@@ -1,7 +1,7 @@
 //! All workers agree on where their gradients meet from the next step on, and form a communicator if that is on their GPUs.
 
 use super::super::AllReduce;
-use super::super::head::{HEAD, Head};
+use crate::worker::head::{HEAD, Head};
 use super::super::seat::Seat;
 use super::offer::{OFFER, Offer};
 use super::{Meeting, agree, patience};

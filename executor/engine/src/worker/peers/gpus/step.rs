@@ -1,7 +1,7 @@
 //! A step whose gradients meet on the workers' GPUs.
 
 use super::super::AllReduce;
-use super::super::head::Head;
+use crate::worker::head::Head;
 use super::super::seat::Seat;
 use super::{FAILURES, Meeting, patience};
 use crate::clock;
