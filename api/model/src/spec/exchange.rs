@@ -28,6 +28,10 @@ pub struct Exchange {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[cfg_attr(feature = "schema", schema(maximum = 1))]
     pub shard_replicas: u32,
+    /// Workers on one node add their gradients up in shared memory first, and one of them pushes the sum and shares what comes back: a node
+    /// with 8 workers sends and receives an eighth. `bsp` without backup workers, no compression; `parameter_server` only.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub local_aggregation: bool,
     /// A worker whose process stands still for so long while the others wait is held for lost, and they go on without it; a step
     /// may take longer, as its process gives signs of life meanwhile. 2 to 3,600 seconds; `all_reduce` only.
     #[serde(default = "hung_after_s", skip_serializing_if = "is_hung_after_s")]
@@ -163,6 +167,7 @@ impl Default for Exchange {
             averaging: None,
             compression: Compression::default(),
             shard_replicas: 0,
+            local_aggregation: false,
             hung_after_s: hung_after_s(),
         }
     }

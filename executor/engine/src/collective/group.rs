@@ -113,6 +113,12 @@ impl Group {
         self.arena.gradients_mut()
     }
 
+    /// The same, to be read.
+    #[must_use]
+    pub fn gradients(&self) -> &[f32] {
+        self.arena.gradients()
+    }
+
     /// The sums, where the last collective has left them; they stay until this task enters the next one on the same range.
     #[must_use]
     pub fn sums(&self) -> &[f32] {
@@ -238,6 +244,40 @@ impl Group {
     /// lives, hear by [`Self::look`] that it does not come.
     pub fn withdraw(&mut self) {
         self.seen.get_or_insert(FabricError::Regroup);
+    }
+
+    /// Whether all members share one memory, so that one may [tell](Self::tell) the others.
+    #[must_use]
+    pub fn is_of_one_node(&self) -> bool {
+        let fabric = self.fabric();
+        let shares = fabric.node().map_or(0, |node| node.members().len());
+        shares == fabric.size()
+    }
+
+    /// Rank 0 of members that share one memory: makes, once after each collective, what the others [hear](Self::hear); as long as the sums, and
+    /// elsewhere.
+    ///
+    /// # Panics
+    /// Of another rank, or where they share none.
+    pub fn tell(&mut self, say: impl FnOnce(&mut [f32])) {
+        let fabric = self.fabric.as_mut().expect("in a view since `start`");
+        let (mesh, _, node, _) = fabric.parts();
+        node.expect("they share memory").tell(mesh, say);
+    }
+
+    /// Waits for what rank 0 [tells](Self::tell) after the last collective, as long as there is patience; `None` when that ends first.
+    ///
+    /// # Errors
+    /// [`FabricError`]: a member is lost. It is no collective, so there is none in another view.
+    ///
+    /// # Panics
+    /// Where they share no memory.
+    pub fn hear(&mut self, patience: &dyn Fn() -> bool) -> Result<Option<&[f32]>, FabricError> {
+        let fabric = self.fabric.as_mut().expect("in a view since `start`");
+        let (mesh, _, node, options) = fabric.parts();
+        let node = node.expect("they share memory");
+        let heard = node.hear(mesh, options, patience)?;
+        Ok(heard.then(|| node.totals()))
     }
 
     /// Gives `range` of this task's gradients to a member that calls this likewise, and takes its own; between two collectives.

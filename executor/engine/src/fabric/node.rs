@@ -189,6 +189,28 @@ impl Node {
         })
     }
 
+    /// The leader, where there is no other node: makes what all of the node then [hear](Self::hear), as long as the sums.
+    pub(crate) fn tell(&mut self, mesh: &mut Mesh, say: impl FnOnce(&mut [f32])) {
+        let (_, word) = self.leader_sides();
+        say(word);
+        self.counter(RELEASED).store(self.entered, Ordering::SeqCst);
+        self.wake_others(mesh);
+    }
+
+    /// Waits for what the leader [tells](Self::tell) after the present collective; it then lies in [`Self::totals`], until this task enters
+    /// the next one. `false` when patience, which is asked now and then, ends first.
+    pub(crate) fn hear(
+        &mut self,
+        mesh: &mut Mesh,
+        options: &Options,
+        patience: &dyn Fn() -> bool,
+    ) -> Result<bool, FabricError> {
+        let now = self.entered;
+        self.wait_patiently(mesh, options, patience, |node| {
+            node.counter(RELEASED).load(Ordering::SeqCst) >= now
+        })
+    }
+
     /// The leader lets everyone read the totals; the others wait for it.
     pub fn release(&mut self, mesh: &mut Mesh, options: &Options) -> Result<(), FabricError> {
         let now = self.entered;
@@ -217,9 +239,21 @@ impl Node {
         options: &Options,
         ready: impl Fn(&Self) -> bool,
     ) -> Result<(), FabricError> {
+        self.wait_patiently(mesh, options, &|| true, ready)
+            .map(drop)
+    }
+
+    /// The same as long as there is patience; `false` when it ends first.
+    fn wait_patiently(
+        &self,
+        mesh: &mut Mesh,
+        options: &Options,
+        patience: &dyn Fn() -> bool,
+        ready: impl Fn(&Self) -> bool,
+    ) -> Result<bool, FabricError> {
         for _ in 0..LOOKS {
             if ready(self) {
-                return Ok(());
+                return Ok(true);
             }
             std::hint::spin_loop();
         }
@@ -227,14 +261,17 @@ impl Node {
         loop {
             self.asleep(self.me).store(1, Ordering::SeqCst);
             if ready(self) {
-                return Ok(());
+                return Ok(true);
             }
             let slept = mesh.sleep(None, None);
             // A member that died or left after its part was done has taken nothing away.
             if ready(self) {
-                return Ok(());
+                return Ok(true);
             }
             slept?;
+            if !patience() {
+                return Ok(false);
+            }
             if since.get_or_insert_with(clock::now).elapsed() > options.stall {
                 let late = (0..self.members.len()).find(|&place| {
                     self.counter(entered_at(place)).load(Ordering::SeqCst) < self.entered

@@ -35,7 +35,8 @@ impl Exchange {
             state.forget_owed(|_, task| task == *gone);
             if let Some(member) = state.member(*gone).filter(|_| is_open) {
                 member.standing = Standing::Dropped;
-                member.push = None;
+                // What it pushed for others as well counts: theirs cannot be told from its own any more.
+                member.push.take_if(|push| push.together.is_none());
                 member.parts.clear();
             }
         }

@@ -2,11 +2,11 @@
 
 use super::exchange::Exchange;
 use super::state::State;
-use super::step::NOISE_EVERY;
 use super::tensors::Factors;
 use super::words::Push;
 use crate::optimizer::Rule;
 use crate::squeeze::{Salt, Squeeze};
+use crate::wire::hello::NoisePart;
 use muster_model::id::TaskId;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Exchange {
             return false;
         };
         let mut pushes = state.members.iter().filter_map(|m| m.push.as_ref());
-        !state.version.is_multiple_of(NOISE_EVERY)
+        !state.version.is_multiple_of(NoisePart::EVERY)
             && pushes.all(|push| {
                 let codes = push.codes.as_ref();
                 codes.is_some_and(|codes| Arc::ptr_eq(&codes.squeeze, squeeze))

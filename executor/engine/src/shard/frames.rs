@@ -4,10 +4,10 @@ use super::exchange::Exchange;
 use super::outbox::Outbox;
 use super::parts::Pushed;
 use super::room::Broken;
-use super::words::{Answer, Codes, Push, Seat};
+use super::words::{Answer, Codes, Push, Seat, Together};
 use crate::pages;
 use crate::parts;
-use crate::wire::hello::{AnswerHead, PartHead, PushHead, decode_task, decode_u64};
+use crate::wire::hello::{AnswerHead, PartHead, PushHead, SumHead, decode_task, decode_u64};
 use crate::wire::view::Handover;
 use crate::wire::{Connection, Header, Kind, WireError};
 use muster_model::id::TaskId;
@@ -17,11 +17,23 @@ use std::sync::Arc;
 pub(super) fn receive_push(
     connection: &mut Connection,
     exchange: &Exchange,
-    header: Header,
+    (header, seat): (Header, Seat),
     mut gradients: Vec<f32>,
     codes: &mut Vec<u8>,
 ) -> Result<Option<(u64, Push)>, Broken> {
-    let head = PushHead::decode(&connection.receive_meta(header)?)?;
+    let meta = connection.receive_meta(header)?;
+    let (head, together) = match header.kind {
+        Kind::Together => {
+            let sum = SumHead::decode(&meta)?;
+            (sum.push, Some(Together::from(sum)))
+        }
+        _ => (PushHead::decode(&meta)?, None),
+    };
+    if exchange.has_been_given(seat, head.view, header.clock) {
+        let limit = 8 * exchange.recipe.parameters();
+        connection.receive_bytes(header, limit, codes)?;
+        return Ok(None);
+    }
     let Some((parameters, squeeze)) = exchange.await_view(head.view)? else {
         // How it was cut is not known any more.
         let limit = 8 * exchange.recipe.parameters();
@@ -45,7 +57,7 @@ pub(super) fn receive_push(
                     .map_err(|_| WireError::Malformed("encoded push"))?;
             }
         }
-        (Kind::Push, None) => {
+        (Kind::Push | Kind::Together, None) => {
             pages::resize(&mut gradients, parameters);
             connection.receive_payload(header, &mut [&mut gradients])?;
         }
@@ -56,6 +68,7 @@ pub(super) fn receive_push(
         codes: kept,
         targets: head.targets,
         stats: head.stats,
+        together,
     };
     Ok(Some((head.view, push)))
 }
@@ -254,6 +267,10 @@ pub(super) fn reply(
         }
         Answer::Moved { view, buffer } => {
             send_json(connection, Kind::Moved, 0, &*view)?;
+            Ok(buffer)
+        }
+        Answer::Absent { buffer } => {
+            connection.send(Kind::Absent, 0, &[], &[])?;
             Ok(buffer)
         }
         Answer::Gone { departed, buffer } => {

@@ -82,6 +82,7 @@ impl Exchange {
             },
             clock: clock(task),
             push: None,
+            covered: None,
             spare: Vec::new(),
             entered: view.number,
             answered: 0,

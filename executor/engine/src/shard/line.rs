@@ -94,10 +94,19 @@ impl Room {
         loop {
             let header = connection.receive()?;
             match header.kind {
-                Kind::Push | Kind::Codes => {
+                Kind::Await if exchange.takes_sums() => {
+                    line.in_parts = false;
+                    let answer = exchange.await_answer(seat, header.clock)?;
+                    line.answer(connection, exchange, answer, header.clock)?;
+                }
+                Kind::Together if !exchange.takes_sums() => {
+                    return Err(WireError::Unexpected { got: header.kind }.into());
+                }
+                Kind::Push | Kind::Codes | Kind::Together => {
                     line.in_parts = false;
                     let (buffer, codes) = (std::mem::take(&mut line.buffer), &mut line.codes);
-                    let answer = match receive_push(connection, exchange, header, buffer, codes)? {
+                    let of = (header, seat);
+                    let answer = match receive_push(connection, exchange, of, buffer, codes)? {
                         Some((view, push)) => exchange.push(seat, view, header.clock, push)?,
                         None => exchange.missed(seat, header.clock),
                     };

@@ -1,7 +1,7 @@
 //! A PS shard: holds its pieces of the parameters and their optimizer state, takes gradients, gives new parameters.
 //!
 //! [`exchange`] is the algorithm: who waits for whom under BSP, SSP and ASP, and what a departure means. [`push`] is how gradients come
-//! in, [`step`] is a step's end, [`clip`] what a norm makes of it, [`codes`] how encoded gradients are applied; [`words`] is what the exchange is given and answers, [`state`] is what
+//! in, [`step`] is a step's end, [`clip`] what a norm makes of it, [`codes`] how encoded gradients are applied, [`together`] gradients of several workers in one push; [`words`] is what the exchange is given and answers, [`state`] is what
 //! it knows. [`change`] goes from one view of the task set to the next, and [`handover`] carries pieces to other shards. [`serve`] is the
 //! shard's life, [`room`] who comes in, [`line`] a worker's connection, one thread each, [`frames`] what they carry. [`tensors`] is the arithmetic.
 //!
@@ -34,6 +34,7 @@ mod serve;
 mod state;
 mod step;
 mod tensors;
+mod together;
 mod words;
 
 pub use exchange::Exchange;

@@ -10,7 +10,6 @@
 use super::exchange::Exchange;
 use super::outbox::{Outbox, Sent};
 use super::state::{Phase, Standing, State};
-use super::step::NOISE_EVERY;
 use super::tensors::Factors;
 use super::words::{Answer, Push, Refusal, Seat};
 use crate::optimizer::Rule;
@@ -115,6 +114,7 @@ impl Exchange {
             codes: None,
             targets: head.targets,
             stats: head.stats,
+            together: None,
         });
         self.follow(&mut state);
         self.notify();
@@ -260,7 +260,7 @@ impl State {
         let tensors = self.tensors.read().expect("no update has panicked");
         let count = parts::count(tensors.parameters().len());
         drop(tensors);
-        let measured = match self.version.is_multiple_of(NOISE_EVERY) {
+        let measured = match self.version.is_multiple_of(NoisePart::EVERY) {
             true => count,
             false => 0,
         };

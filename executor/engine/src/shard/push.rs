@@ -53,6 +53,9 @@ impl Exchange {
             if let Some(lost) = state.chief_lost {
                 return Ok(self.interrupted(&state, lost, push.gradients));
             }
+            if state.is_covered(seat.task, clock) {
+                return Ok(self.answer_bsp(state, seat, None, clock));
+            }
             match state.phase {
                 Phase::Empty => return Err(Refusal::NotInitialised),
                 Phase::Retired => return Err(Refusal::Change("this shard is not in it")),
@@ -112,6 +115,13 @@ impl Exchange {
                 expected: member.clock,
             });
         }
+        if let Some(together) = &push.together
+            && !state.cover(&together.others, clock)
+        {
+            let buffer = push.gradients;
+            return Ok(Answer::Absent { buffer });
+        }
+        let member = state.member(seat.task).expect("it has just been one");
         member.clock = clock + 1;
         match self.consistency {
             Consistency::Bsp { .. } => {
@@ -144,16 +154,18 @@ impl Exchange {
         self.backup() > 0 || self.is_heir()
     }
 
-    /// An heir has had such gradients where every step waits for all, or the view would not be over; they have no answer yet.
+    /// An heir has had such gradients where every step waits for all, or the view would not be over; they have no answer yet. Nor has who
+    /// brings what others have brought as well.
     fn too_late(
         &self,
-        state: MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, State>,
         seat: Seat,
         clock: u64,
         buffer: Vec<f32>,
     ) -> Answer {
         let has_them = self.is_bsp() && self.backup() == 0 && state.version > clock;
-        match self.is_heir() && has_them {
+        let is_covered = state.is_covered(seat.task, clock);
+        match (self.is_heir() && has_them) || is_covered {
             true => self.answer_bsp(state, seat, None, clock),
             false => moved(&state, buffer),
         }

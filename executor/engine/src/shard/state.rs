@@ -36,6 +36,8 @@ pub(super) struct Member {
     pub clock: u64,
     /// Its gradients of the present step; empty again as soon as they are applied.
     pub push: Option<Push>,
+    /// The newest step of which its gradients came together with those of another worker of its node.
+    pub covered: Option<u64>,
     /// The buffer of an applied push, until its connection takes it back.
     pub spare: Vec<f32>,
     /// The newest view under which it has asked for parameters.
@@ -48,6 +50,13 @@ pub(super) struct Member {
     pub parts: Vec<Option<Vec<f32>>>,
     /// Where parts of parameters go.
     pub outbox: Option<Arc<Outbox>>,
+}
+
+impl Member {
+    /// BSP: whether its gradients of the present step, which is `version`, are here, alone or with others'.
+    pub fn has_pushed(&self, version: u64) -> bool {
+        self.push.is_some() || self.covered == Some(version)
+    }
 }
 
 /// What the tensors are worth.
@@ -239,7 +248,8 @@ impl State {
         let is_open = self.sum.is_none();
         is_open
             && self.members.iter().any(|member| {
-                matches!(member.standing, Standing::Left | Standing::Lost) && member.push.is_none()
+                matches!(member.standing, Standing::Left | Standing::Lost)
+                    && !member.has_pushed(self.version)
             })
     }
 
@@ -251,8 +261,9 @@ impl State {
                 .iter()
                 .filter(|member| member.standing != Standing::Dropped)
         };
-        let pushed = counted().filter(|member| member.push.is_some()).count();
-        let chief_pushed = counted().next().is_some_and(|member| member.push.is_some());
+        let has_pushed = |member: &&Member| member.has_pushed(self.version);
+        let pushed = counted().filter(has_pushed).count();
+        let chief_pushed = counted().next().is_some_and(|member| has_pushed(&member));
         chief_pushed && pushed + backup as usize >= counted().count()
     }
 
@@ -333,6 +344,7 @@ impl State {
                     },
                     clock: from,
                     push: None,
+                    covered: None,
                     spare: Vec::new(),
                     entered: 0,
                     answered: 0,

@@ -13,9 +13,6 @@ use muster_model::spec::{Consistency, Rate};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// BSP: steps from one measurement of the gradients' noise to the next, each of which reads them once more.
-pub(super) const NOISE_EVERY: u64 = 8;
-
 /// A worker that has not come holds up the others for so long before the chief is asked whether it ever will.
 const AWAITED_AFTER: Duration = Duration::from_millis(300);
 
@@ -169,7 +166,7 @@ impl Exchange {
     pub(super) fn take_as_they_are(&self, state: &mut State) -> (Vec<(TaskId, Push)>, f32) {
         let mut pushes = Vec::with_capacity(state.members.len());
         let mut targets = 0;
-        let measures = state.version.is_multiple_of(NOISE_EVERY);
+        let measures = state.version.is_multiple_of(NoisePart::EVERY);
         let mut noise = NoisePart::default();
         state.hold = 0;
         for member in &mut state.members {
@@ -177,7 +174,11 @@ impl Exchange {
                 targets += push.targets;
                 state.hold = state.hold.max(push.stats.hold);
                 state.stats.add(push.stats);
-                if measures && push.targets > 0 {
+                if let Some(together) = push.together.as_ref().filter(|_| measures) {
+                    noise.squares += together.squares;
+                    noise.inverses += together.inverses;
+                    noise.pushes += 1 + together.others.len() as u64;
+                } else if measures && push.targets > 0 {
                     let inverse = 1.0 / push.targets as f64;
                     let tensors = state.tensors.read().expect("no update has panicked");
                     noise.squares += tensors.square_norm(&push.gradients, inverse as f32);
@@ -216,7 +217,7 @@ impl Exchange {
 
     /// BSP: the step's sum is applied; makes the answer, and lets the copy have it too.
     pub(super) fn complete(&self, state: &mut State, sum: (TaskId, Vec<f32>), factors: Factors) {
-        if state.version.is_multiple_of(NOISE_EVERY) {
+        if state.version.is_multiple_of(NoisePart::EVERY) {
             let tensors = state.tensors.read().expect("no update has panicked");
             state.noise.whole = tensors.square_norm(&sum.1, factors.scale);
         }

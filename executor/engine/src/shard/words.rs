@@ -17,6 +17,16 @@ pub struct Push {
     /// That they are the sum over.
     pub targets: u64,
     pub stats: StepStats,
+    /// Of a sum over several workers of one node.
+    pub together: Option<Together>,
+}
+
+/// Whose gradients are in a push besides the sender's, and what tells of their noise, as in [`crate::wire::hello::SumHead`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Together {
+    pub others: Vec<TaskId>,
+    pub squares: f64,
+    pub inverses: f64,
 }
 
 /// Gradients as they came, of which the length is right, so that they can be decoded whenever they are needed.
@@ -62,6 +72,10 @@ pub enum Answer {
     /// Before it is answered, a worker says what it holds back after its push of the step before `clock`.
     HandOver {
         clock: u64,
+        buffer: Vec<f32>,
+    },
+    /// What was asked for or pushed together with others' is to be pushed alone.
+    Absent {
         buffer: Vec<f32>,
     },
     /// This view begins: pull under it, or leave.

@@ -112,6 +112,12 @@ pub enum Kind {
     /// → the gradients of the step named by the clock went in parts, which were all. Small part as of a Push. ← so did what would be a
     /// Parameters. Small part as of one.
     Rest = 36,
+    /// → a Push of the gradients of several workers of one node, which its sender has added up. Small part: [`super::hello::SumHead`].
+    Together = 37,
+    /// → the answer to my gradients of the step named by the clock, which somebody may have pushed together with others'.
+    Await = 38,
+    /// ← to an Await: they are not here, push them; to a Together: the gradients of one of them are here already, push your own alone.
+    Absent = 39,
 }
 
 /// A decoded header.
@@ -192,7 +198,7 @@ impl Header {
 }
 
 impl Kind {
-    const ALL: [Self; 36] = [
+    const ALL: [Self; 39] = [
         Self::Hello,
         Self::Welcome,
         Self::Refused,
@@ -229,6 +235,9 @@ impl Kind {
         Self::Adopted,
         Self::Part,
         Self::Rest,
+        Self::Together,
+        Self::Await,
+        Self::Absent,
     ];
 
     fn from_wire(value: u16) -> Option<Self> {

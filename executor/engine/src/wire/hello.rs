@@ -134,6 +134,9 @@ pub struct NoisePart {
 }
 
 impl NoisePart {
+    /// Steps from one measurement of the gradients' noise to the next, each of which reads them once more.
+    pub const EVERY: u64 = 8;
+
     /// Length on the wire.
     pub const BYTES: usize = 32;
 
@@ -248,6 +251,66 @@ impl PushHead {
     }
 }
 
+/// The small part of a push of what several workers of one node have added up.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SumHead {
+    /// Over all of them.
+    pub push: PushHead,
+    /// Of the steps in which the gradients' noise is measured, over all of them: the square norms of their mean gradients, and one over
+    /// their targets.
+    pub squares: f64,
+    pub inverses: f64,
+    /// The others, in the order of their ranks.
+    pub others: Vec<TaskId>,
+}
+
+impl SumHead {
+    const FIXED: usize = PushHead::BYTES + 16;
+    const ID: usize = 16;
+
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = self.push.encode().to_vec();
+        out.extend(self.squares.to_le_bytes());
+        out.extend(self.inverses.to_le_bytes());
+        out.extend(self.others.iter().flat_map(|task| task.0.into_bytes()));
+        out
+    }
+
+    /// The same for one of the shards, as [`PushHead::to_shard`].
+    #[must_use]
+    pub fn to_shard(&self, index: usize) -> Self {
+        Self {
+            push: self.push.to_shard(index),
+            squares: match index {
+                0 => self.squares,
+                _ => 0.0,
+            },
+            ..self.clone()
+        }
+    }
+
+    /// # Errors
+    /// [`WireError::Malformed`] when the part has another length.
+    pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
+        let (fixed, others) = meta
+            .split_at_checked(Self::FIXED)
+            .filter(|(_, others)| others.len().is_multiple_of(Self::ID))
+            .ok_or(WireError::Malformed("head of a sum"))?;
+        let (push, noise) = fixed.split_at(PushHead::BYTES);
+        let number = |part: &[u8]| decode_u64(part).map(f64::from_bits);
+        Ok(Self {
+            push: PushHead::decode(push)?,
+            squares: number(&noise[..8])?,
+            inverses: number(&noise[8..])?,
+            others: others
+                .chunks_exact(Self::ID)
+                .map(decode_task)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
 /// The small part of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartHead {
@@ -356,6 +419,30 @@ mod tests {
         };
         assert_eq!(AnswerHead::decode(&head.encode()).unwrap(), head);
         assert!(AnswerHead::decode(&head.encode()[1..]).is_err());
+    }
+
+    #[test]
+    fn the_head_of_a_sum_is_what_it_was() {
+        let task = |number| TaskId(uuid::Uuid::from_u128(number));
+        let head = SumHead {
+            push: PushHead {
+                view: 3,
+                targets: 64,
+                stats: StepStats {
+                    examples: 64,
+                    ..StepStats::default()
+                },
+            },
+            squares: 0.1,
+            inverses: 0.0625,
+            others: vec![task(2), task(u128::MAX)],
+        };
+        assert_eq!(SumHead::decode(&head.encode()).unwrap(), head);
+        assert!(SumHead::decode(&head.encode()[1..]).is_err());
+        assert!(SumHead::decode(&[]).is_err());
+        let second = head.to_shard(1);
+        assert_eq!((second.squares, second.push.stats.examples), (0.0, 0));
+        assert_eq!(second.inverses, head.inverses);
     }
 
     #[test]

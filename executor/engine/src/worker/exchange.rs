@@ -98,7 +98,9 @@ impl From<Reply> for Answer {
             Reply::Parameters { clock, stats } => Self::Parameters { step: clock, stats },
             Reply::Interrupted { lost, .. } => Self::Interrupted { lost },
             // Not in the view any more, or not to be without those who left in order.
-            Reply::Moved | Reply::Gone | Reply::Norm { .. } => Self::Interrupted { lost: false },
+            Reply::Moved | Reply::Gone | Reply::Norm { .. } | Reply::Absent => {
+                Self::Interrupted { lost: false }
+            }
             Reply::Finished => Self::Finished,
             Reply::GaveUp => Self::GaveUp,
         }

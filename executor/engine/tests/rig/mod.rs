@@ -31,6 +31,8 @@ pub struct Rig {
     pub tenant_id: TenantId,
     /// Where checkpoints are kept, if not in the folder.
     pub place: Option<String>,
+    /// On so many nodes the workers seem to be, by turns: those of one find each other. 0: each is by itself.
+    pub nodes: u32,
     /// What tasks have in their environment besides.
     pub environment: Vec<(&'static str, String)>,
 }
@@ -127,6 +129,7 @@ impl Rig {
             job_id: JobId(Uuid::from_u128(0x10)),
             tenant_id: TenantId(Uuid::from_u128(0x20)),
             place: None,
+            nodes: 0,
             environment: Vec::new(),
         }
     }
@@ -244,7 +247,13 @@ impl Rig {
         let told = serde_json::to_vec(&launch).unwrap();
         fs::write(folder.join("task.json"), told).unwrap();
         let log = fs::File::create(folder.join("log")).unwrap();
+        let node = role.index().checked_rem(self.nodes);
+        let sockets = node.map(|node| self.root.path().join(format!("node-{node}")));
+        if let Some(sockets) = &sockets {
+            fs::create_dir_all(sockets).unwrap();
+        }
         let child = Command::new(env!("CARGO_BIN_EXE_muster-task"))
+            .args(sockets.iter().flat_map(|at| [Path::new("--sockets"), at]))
             .arg("--folder")
             .arg(&folder)
             .arg("--checkpoint-root")

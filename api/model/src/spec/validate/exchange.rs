@@ -51,6 +51,20 @@ impl JobSpec {
                 "0, or scale.ps_shards.min 2 or more ({fewest} now): another shard keeps the copy of each"
             ),
         );
+        errors.check(
+            "exchange.local_aggregation",
+            &exchange.local_aggregation,
+            shards || !exchange.local_aggregation,
+            "left out: only parameter_server has it, and all_reduce adds up inside each node in any case",
+        );
+        let consistency = exchange.consistency;
+        errors.check(
+            "exchange.local_aggregation",
+            &exchange.local_aggregation,
+            !exchange.local_aggregation
+                || (consistency.is_bulk_synchronous() && consistency.backup() == 0),
+            "false, or exchange.consistency bsp without backup: a sum waits for all workers of its node",
+        );
         let hung = exchange.hung_after_s;
         errors.check(
             "exchange.hung_after_s",

@@ -1,6 +1,8 @@
-//! A worker's connection to one PS shard; [`parts`] is a step in parts, [`words`] what goes over it beside steps.
+//! A worker's connection to one PS shard; [`parts`] is a step in parts, [`together`] one that workers of a node
+//! push together, [`words`] what goes over it beside steps.
 
 mod parts;
+mod together;
 mod words;
 
 pub(super) use parts::{Outgoing, Spares};
@@ -38,6 +40,8 @@ pub enum Reply {
     Interrupted { version: u64, lost: bool },
     /// The chief has ended training.
     Finished,
+    /// What was asked for, or pushed together with others', is to be pushed alone.
+    Absent,
     /// Nobody answered in the time there was.
     GaveUp,
 }
@@ -55,6 +59,8 @@ pub(super) struct Told {
     pub slowest: u64,
     /// Chief: what the shard has measured.
     pub noise: NoisePart,
+    /// Of a sum over several workers: the shard had one's gradients already, and was given this worker's alone.
+    pub apart: bool,
 }
 
 impl From<Reply> for Told {
@@ -66,6 +72,7 @@ impl From<Reply> for Told {
             keeps: false,
             slowest: 0,
             noise: NoisePart::default(),
+            apart: false,
         }
     }
 }
@@ -345,6 +352,7 @@ impl Link {
                 }
             }
             Kind::Finished => Reply::Finished,
+            Kind::Absent => Reply::Absent,
             _ => return Err(self.connection.unexpected(header)),
         };
         Ok(reply.into())

@@ -1,7 +1,6 @@
 //! Which gradients travel together, and the step in which they do so while the backward pass goes on.
 
 use super::coded::Coded;
-use crate::worker::head::{HEAD, Head};
 use super::replica::{Replica, Summed};
 use crate::collective::{Group, Reduced};
 use crate::data::slice;
@@ -9,6 +8,7 @@ use crate::fabric::FabricError;
 use crate::model::Block;
 use crate::wire::hello::StepStats;
 use crate::worker::clip::OwnClip;
+use crate::worker::head::{HEAD, Head};
 use crate::worker::model::Model;
 use crate::worker::noise::Parts;
 use crate::worker::progress::StepTimes;

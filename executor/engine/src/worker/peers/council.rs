@@ -1,6 +1,5 @@
 //! How a worker comes to its next view: the chief asks its own office, everyone else asks the chief's.
 
-use super::join::STALL;
 use super::office::{Call, Farewell, Office, Told};
 use crate::clock;
 use crate::fabric::{Channel, Coordinator, Credentials, ORDER, PeerHello, Report, Stream, View};
@@ -8,6 +7,7 @@ use crate::log;
 use crate::stop::StopFlag;
 use crate::wire::{Kind, WireError};
 use crate::worker::train::RosterSource;
+use crate::worker::train::STALL;
 use muster_model::assignment::Peers;
 use muster_model::id::TaskId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

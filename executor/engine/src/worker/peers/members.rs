@@ -1,12 +1,12 @@
 //! Between two steps a new task set takes effect: who has come gets everyone else's state, and batches are cut anew.
 
 use super::AllReduce;
-use crate::worker::head::{count_from_floats, count_to_floats};
 use super::seat::Seat;
 use crate::clock;
 use crate::fabric::FabricError;
 use crate::log;
 use crate::worker::error::WorkerError;
+use crate::worker::head::{count_from_floats, count_to_floats};
 use crate::worker::model::Model;
 use muster_model::assignment::TaskReport;
 use muster_model::id::TaskId;

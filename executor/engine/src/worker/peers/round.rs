@@ -1,13 +1,13 @@
 //! A step of workers that average: each updates its own parameters by its own gradients, and at a round's end they exchange.
 
 use super::averaging::mean;
-use crate::worker::head::{HEAD, Head};
 use super::replica::Summed;
 use super::{AllReduce, Seat};
 use crate::clock;
 use crate::fabric::{Coordinator, FabricError};
 use crate::wire::hello::StepStats;
 use crate::worker::exchange::{Answer, Trouble};
+use crate::worker::head::{HEAD, Head};
 use crate::worker::model::Model;
 use crate::worker::progress::StepTimes;
 

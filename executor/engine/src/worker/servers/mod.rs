@@ -8,7 +8,9 @@
 mod eager;
 mod join;
 mod lead;
+mod neighbours;
 mod parts;
+mod together;
 
 use super::clip::OwnClip;
 use super::error::WorkerError;
@@ -32,6 +34,7 @@ use join::{addresses, connect, ids};
 use lead::{Decision, Duties};
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::spec::Consistency;
+use neighbours::Neighbours;
 use parts::Exchanged;
 use std::time::Duration;
 
@@ -51,6 +54,8 @@ pub(super) struct Servers<'a> {
     /// Chief: the step at whose beginning it will be asked for.
     noticed: Option<u64>,
     around: &'a Surroundings<'a>,
+    /// Where workers of one node add their gradients up before they push.
+    neighbours: Option<Neighbours>,
     gradients: Vec<f32>,
     /// Examples of a step over all workers.
     batch: usize,
@@ -112,6 +117,12 @@ impl<'a> Servers<'a> {
             },
         };
         let copied = launch.spec.exchange.shard_replicas > 0;
+        let parameters = network.parameter_count();
+        // Before any shard knows of this worker: those who hear of it there may look for it here.
+        let neighbours = match launch.spec.exchange.local_aggregation {
+            true => Some(Neighbours::open(launch, parameters, around)?),
+            false => None,
+        };
         let (shards, peers) = match connect(&me, 0, network, copied, around) {
             Ok(Ok(joined)) => joined,
             Ok(Err(ending)) => return Ok(Err(ending)),
@@ -139,7 +150,8 @@ impl<'a> Servers<'a> {
             clip_own: OwnClip::of(&launch.spec),
             bulk_synchronous,
             around,
-            gradients: pages::zeros(network.parameter_count()),
+            neighbours,
+            gradients: pages::zeros(parameters),
             batch: launch.spec.engine().batch as usize,
             all_count: bulk_synchronous && exchange.consistency.backup() == 0,
             noise: Noise::default(),
@@ -297,9 +309,12 @@ impl Exchange for Servers<'_> {
         }
         let around = self.around;
         let patience = || !around.stop.must_hurry();
-        let exchanged = match self.shards.goes_in_parts() {
-            true => self.exchange(model, step, &patience)?,
-            false => self.exchange_at_once(model, step, &patience)?,
+        let exchanged = if self.neighbours.is_some() {
+            self.exchange_together(model, step, &patience)?
+        } else if self.shards.goes_in_parts() {
+            self.exchange(model, step, &patience)?
+        } else {
+            self.exchange_at_once(model, step, &patience)?
         };
         let Exchanged {
             reply,

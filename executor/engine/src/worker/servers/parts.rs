@@ -28,6 +28,7 @@ pub(super) fn order(launch: &TaskLaunch, network: &Network) -> Option<Order> {
     let is_plain = exchange.compression.codecs().is_none()
         && engine.clip_norm.is_none()
         && exchange.shard_replicas == 0
+        && !exchange.local_aggregation
         && !looks_at_whole_tensors;
     let is_worth_it = network.parameter_count() >= WORTH_CUTTING;
     (waits_for_all && is_plain && is_worth_it).then(Order::default)

@@ -2,11 +2,11 @@
 
 use super::super::link::{Patience, Reply, Told};
 use super::rescue::{Rescue, steadily};
+use super::together::Given;
 use super::{ShardFailure, Shards};
 use crate::assign::split_mut;
 use crate::optimizer::clip_factor;
 use crate::wire::WireError;
-use crate::wire::hello::PushHead;
 
 /// What the chief knows of the present step's norm.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Shards {
     pub(super) fn clip(
         &mut self,
         told: Vec<(usize, Told)>,
-        push: Option<(&[f32], PushHead)>,
+        push: Option<Given<'_>>,
         parameters: &mut [f32],
         patience: Patience<'_>,
     ) -> Result<Vec<(usize, Told)>, ShardFailure> {
@@ -104,15 +104,10 @@ impl Shards {
                     let clip = move || {
                         steadily(link, rescue, patience, |link| {
                             if std::mem::replace(&mut is_heir, true)
-                                && let Some((gradients, head)) = push
+                                && let Some(push) = push
                             {
-                                let gradients: Vec<&[f32]> = pieces
-                                    .iter()
-                                    .map(|piece| &gradients[piece.range()])
-                                    .collect();
-                                let head = head.to_shard(index);
-                                let told =
-                                    link.push_pull(clock, head, &gradients, &mut part, patience)?;
+                                let to = (&mut *link, index);
+                                let told = push.give(to, clock, pieces, &mut part, patience)?;
                                 if !is_norm(&told) {
                                     return Ok(told);
                                 }

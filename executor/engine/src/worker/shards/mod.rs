@@ -1,7 +1,7 @@
 //! All PS shards as one: each step goes to every shard at the same time, each over its own connection and into its own part of
 //! the arena; and the worker's side of a change of the view.
 //!
-//! [`step`] is a step's gradients and what comes back, [`parts`] the same in parts while it is computed, [`clip`] the chief's word in between where norms are clipped, [`held`] what workers
+//! [`step`] is a step's gradients and what comes back, [`together`] the same of several workers of a node, [`parts`] in parts while it is computed, [`clip`] the chief's word in between where norms are clipped, [`held`] what workers
 //! hold back of encoded gradients, [`eager`] a step ahead of its answer under SSP, [`lead`] what only the chief asks of them, [`succession`] which view follows which.
 
 mod at_once;
@@ -13,6 +13,7 @@ mod parts;
 mod rescue;
 mod step;
 mod succession;
+mod together;
 
 pub use eager::Eager;
 pub use lead::{Moved, Snapshot, known};
@@ -89,6 +90,8 @@ pub struct Shards {
     slowest: u64,
     /// Chief: what all shards together have measured, until it is asked for.
     noise: Option<NoisePart>,
+    /// Whether a shard would not take the newest sum over several workers.
+    is_apart: bool,
     /// The step that comes next by the newest answer.
     next_step: u64,
     /// Chief: the newest change it told, and its first step.
@@ -137,6 +140,7 @@ impl Shards {
             hears_within: held::HEARD_WITHIN,
             slowest: 0,
             noise: None,
+            is_apart: false,
             next_step: 0,
             announced: None,
             parts: None,
@@ -344,7 +348,7 @@ impl Shards {
         let rank = |reply: &Reply| match reply {
             Reply::Parameters { .. } => 0,
             // Answered before anybody asks what it means.
-            Reply::Norm { .. } => 0,
+            Reply::Norm { .. } | Reply::Absent => 0,
             Reply::Moved => 1,
             Reply::Finished => 2,
             Reply::Interrupted { lost: false, .. } => 3,
@@ -369,6 +373,7 @@ impl Shards {
         };
         let held = all.iter().map(named).max().unwrap_or(0);
         let mut worst: Option<Reply> = None;
+        self.is_apart = all.iter().any(|told| told.apart);
         for told in all {
             self.told_to_keep |= told.keeps;
             if let Some(view) = told.view {

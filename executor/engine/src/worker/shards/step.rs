@@ -3,8 +3,9 @@
 use super::super::link::{HeldBack, Patience, Reply, Told};
 use super::at_once::{at_once, at_once_of};
 use super::rescue::{Rescue, steadily};
+use super::together::Given;
 use super::{ShardFailure, Shards};
-use crate::assign::{Piece, split_mut};
+use crate::assign::split_mut;
 use crate::squeeze::Salt;
 use crate::wire::hello::{PushHead, StepStats};
 use std::sync::Mutex;
@@ -22,14 +23,30 @@ impl Shards {
         parameters: &mut [f32],
         patience: Patience<'_>,
     ) -> Result<Reply, ShardFailure> {
+        let given = Given::alone(self.head(stats), gradients);
+        self.give(clock, given, parameters, patience)
+    }
+
+    /// What goes with gradients that count so much.
+    pub(super) fn head(&self, stats: StepStats) -> PushHead {
         let view = self.view.as_ref().expect("a worker pushes under a view");
-        let assignment = view.assignment();
-        let head = PushHead {
+        PushHead {
             view: view.number,
             targets: stats.examples * self.targets,
             stats,
-        };
-        self.pushed = Some((clock, head));
+        }
+    }
+
+    pub(super) fn give(
+        &mut self,
+        clock: u64,
+        given: Given<'_>,
+        parameters: &mut [f32],
+        patience: Patience<'_>,
+    ) -> Result<Reply, ShardFailure> {
+        let view = self.view.as_ref().expect("a worker pushes under a view");
+        let assignment = view.assignment();
+        self.pushed = Some((clock, given.head));
         if let Some(clipping) = &mut self.clipping {
             clipping.begin(clock, self.links.len());
         }
@@ -57,25 +74,23 @@ impl Shards {
             links
                 .enumerate()
                 .map(|(index, ((link, pieces), mut part))| {
-                    let head = head.to_shard(index);
                     let encoding = &encoding;
                     move || {
                         if let Some((salt, feedback)) = encoding {
                             let held = HeldBack { of, feedback };
-                            let gradients = (*salt, gradients, held);
+                            let head = given.head.to_shard(index);
+                            let gradients = (*salt, given.gradients, held);
                             return link
                                 .squeezed_push_pull(clock, head, gradients, &mut part, patience);
                         }
-                        let gradients = cut(gradients, pieces);
                         steadily(link, rescue, patience, |link| {
-                            link.push_pull(clock, head, &gradients, &mut part, patience)
+                            given.give((link, index), clock, pieces, &mut part, patience)
                         })
                     }
                 }),
         )?;
         let told = told.into_iter().enumerate().collect();
-        let push = Some((gradients, head));
-        self.settle(told, push, parameters, patience)
+        self.settle(told, Some(given), parameters, patience)
     }
 
     /// Chief: the answers that are still owed once it has decided on who went away. `gradients` are those of the push.
@@ -113,6 +128,7 @@ impl Shards {
     ) -> Result<Reply, ShardFailure> {
         let view = self.view.as_ref().expect("a worker pushes under a view");
         let (clock, head) = self.pushed.expect("there is a push to be answered");
+        let given = Given::alone(head, gradients);
         let assignment = view.assignment();
         let (copied, hello) = (self.copied, &self.hello);
         let announced = self.announced.as_ref();
@@ -126,9 +142,8 @@ impl Shards {
                     steadily(link, rescue, patience, |link| {
                         if !link.is_pushed_to {
                             // It lives elsewhere since it said who went away.
-                            let gradients = cut(gradients, pieces);
-                            let head = head.to_shard(index);
-                            return link.push_pull(clock, head, &gradients, &mut part, patience);
+                            let to = (link, index);
+                            return given.give(to, clock, pieces, &mut part, patience);
                         }
                         if asks {
                             link.resume()?;
@@ -142,7 +157,7 @@ impl Shards {
                 (index, again)
             },
         ))?;
-        self.settle(told, Some((gradients, head)), parameters, patience)
+        self.settle(told, Some(given), parameters, patience)
     }
 
     /// Of parameters that a push was answered with, those whose shards owe no answer any more.
@@ -164,7 +179,7 @@ impl Shards {
     pub(super) fn settle(
         &mut self,
         told: Vec<(usize, Told)>,
-        push: Option<(&[f32], PushHead)>,
+        push: Option<Given<'_>>,
         parameters: &mut [f32],
         patience: Patience<'_>,
     ) -> Result<Reply, ShardFailure> {
@@ -175,10 +190,4 @@ impl Shards {
         }
         Ok(self.together(told.into_iter().map(|(_, told)| told).collect()))
     }
-}
-
-/// A shard's part.
-fn cut<'a>(gradients: &'a [f32], pieces: &[Piece]) -> Vec<&'a [f32]> {
-    let part = |piece: &Piece| &gradients[piece.range()];
-    pieces.iter().map(part).collect()
 }

@@ -15,7 +15,6 @@ mod kept;
 mod tests;
 mod units;
 
-use crate::worker::head::HEAD;
 use crate::collective::{Algorithm, Group, Reduced, all_reduce};
 use crate::compress::{
     CHUNK, Codec, CodecConfig, Codecs, Encoding, Feedback, HalfFormat, Key, Mode, Plan, PlanError,
@@ -24,6 +23,7 @@ use crate::compress::{
 use crate::fabric::{FabricError, Mesh};
 use crate::model::Block;
 use crate::squeeze::by_largest;
+use crate::worker::head::HEAD;
 use std::ops::Range;
 use std::sync::Arc;
 use units::{Unit, deal, decode, own_units, span, trade, units};

@@ -1,7 +1,6 @@
 //! All workers agree on where their gradients meet from the next step on, and form a communicator if that is on their GPUs.
 
 use super::super::AllReduce;
-use crate::worker::head::{HEAD, Head};
 use super::super::seat::Seat;
 use super::offer::{OFFER, Offer};
 use super::{Meeting, agree, patience};
@@ -10,6 +9,7 @@ use crate::cuda::Id;
 use crate::fabric::{FabricError, Member};
 use crate::log;
 use crate::worker::error::WorkerError;
+use crate::worker::head::{HEAD, Head};
 use crate::worker::model::Model;
 
 impl AllReduce<'_> {

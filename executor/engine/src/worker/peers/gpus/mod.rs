@@ -20,11 +20,11 @@ mod step;
 mod trial;
 
 use super::AllReduce;
-use super::join::STALL;
 use crate::clock;
 use crate::collective::Group;
 use crate::cuda::{Device, Means};
 use crate::fabric::Summing;
+use crate::worker::train::STALL;
 use muster_model::spec::{Algorithm, Exchange};
 pub(super) use offer::OFFER;
 use std::time::Duration;

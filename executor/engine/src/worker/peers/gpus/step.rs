@@ -1,7 +1,6 @@
 //! A step whose gradients meet on the workers' GPUs.
 
 use super::super::AllReduce;
-use crate::worker::head::Head;
 use super::super::seat::Seat;
 use super::{FAILURES, Meeting, patience};
 use crate::clock;
@@ -12,6 +11,7 @@ use crate::log;
 use crate::wire::hello::StepStats;
 use crate::worker::error::WorkerError;
 use crate::worker::exchange::{Answer, Trouble};
+use crate::worker::head::Head;
 use crate::worker::model::Model;
 use crate::worker::progress::StepTimes;
 

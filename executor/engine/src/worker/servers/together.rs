@@ -1,0 +1,222 @@
+//! A step whose gradients workers of one node add up before they go to the shards (hierarchical aggregation), and whose answer they share.
+//!
+//! The lowest rank of them speaks for all: it pushes the sum, and what comes back it leaves where the others read it. When anything is out of the
+//! ordinary (somebody has gone, another view begins, a shard will not have the sum), each goes on by itself: it asks every shard for its answer
+//! and pushes its own gradients where they are not. So nobody has to know what became of the sum; a shard does.
+
+use super::super::exchange::Trouble;
+use super::super::link::{Patience, Reply};
+use super::super::model::Model;
+use super::Servers;
+use super::parts::Exchanged;
+use crate::clock;
+use crate::fabric::FabricError;
+use crate::log;
+use crate::model::Role;
+use crate::optimizer::square_norm;
+use crate::wire::hello::{NoisePart, PushHead, StepStats, SumHead};
+use crate::worker::head::{HEAD, Head, count_from_floats, count_to_floats};
+use crate::worker::noise::Parts;
+use std::time::Duration;
+
+/// What the speaker leaves before the parameters: whether they are there, the step that comes next, and the turn in which all stand still.
+struct Word {
+    clock: u64,
+    hold: u64,
+}
+
+impl Word {
+    fn write(&self, out: &mut [f32]) {
+        out[..HEAD].fill(0.0);
+        out[0] = 1.0;
+        out[1..5].copy_from_slice(&count_to_floats(self.clock));
+        out[5..9].copy_from_slice(&count_to_floats(self.hold));
+    }
+
+    /// `None` where each is to ask by itself.
+    fn read(floats: &[f32]) -> Option<Self> {
+        let count = |at: usize| count_from_floats(std::array::from_fn(|i| floats[at + i]));
+        (floats[0] == 1.0).then(|| Self {
+            clock: count(1),
+            hold: count(5),
+        })
+    }
+}
+
+impl Servers<'_> {
+    /// Computes `step`, adds its gradients up with those of this node's other workers, and waits for the answer; by itself where there are no
+    /// others, or they have parted.
+    pub(super) fn exchange_together(
+        &mut self,
+        model: &mut Model,
+        step: u64,
+        patience: Patience<'_>,
+    ) -> Result<Exchanged, Trouble> {
+        let neighbours = self.neighbours.as_mut().expect("the job asks for it");
+        let view = self.shards.view().expect("a worker pushes under a view");
+        let Some(circle) = neighbours.meet(view, step) else {
+            return self.exchange_at_once(model, step, patience);
+        };
+        let (head, gradients) = circle.group.gradients_mut().split_at_mut(HEAD);
+        let (mut stats, times) = model.gradient(step, gradients, &mut |_, _| {});
+        stats.hold = self.hold;
+        let said = Head {
+            stats,
+            parts: match step.is_multiple_of(NoisePart::EVERY) {
+                true => measured(model, gradients, stats),
+                false => Parts::default(),
+            },
+            ..Head::default()
+        };
+        said.write(head);
+        let computed = clock::now();
+        let all = HEAD + model.parameters.len();
+        let reply = match circle.group.all_reduce(0..all) {
+            Ok(_) if circle.group.rank() == 0 => self.speak(model, step, stats, patience)?,
+            Ok(_) => self.listen(model, step, stats, patience)?,
+            Err(error) => self.part(&error, model, step, stats, patience)?,
+        };
+        Ok(Exchanged {
+            reply,
+            times,
+            computed,
+            ahead: Duration::ZERO,
+        })
+    }
+
+    /// Pushes the sum, and tells the others what came back.
+    fn speak(
+        &mut self,
+        model: &mut Model,
+        step: u64,
+        stats: StepStats,
+        patience: Patience<'_>,
+    ) -> Result<Reply, Trouble> {
+        let circle = self.neighbours.as_mut().and_then(|all| all.circle());
+        let circle = circle.expect("they have just added up");
+        let (sums, own) = (circle.group.sums(), circle.group.gradients());
+        let head = Head::read(sums);
+        let sum = SumHead {
+            push: PushHead {
+                stats: head.stats,
+                ..PushHead::default()
+            },
+            squares: head.parts.squares.into(),
+            inverses: head.parts.inverses.into(),
+            others: circle.others.clone(),
+        };
+        let reply = self.shards.push_together(
+            step,
+            (sum, &sums[HEAD..]),
+            (stats, &own[HEAD..]),
+            &mut model.parameters,
+            patience,
+        )?;
+        match reply {
+            Reply::Parameters { clock, stats } if self.shards.spoke_for_all() => {
+                let hold = stats.hold;
+                circle.group.tell(|out| {
+                    Word { clock, hold }.write(out);
+                    out[HEAD..].copy_from_slice(&model.parameters);
+                });
+            }
+            _ => {
+                circle.group.tell(|out| out[..HEAD].fill(0.0));
+                self.leave_circle();
+            }
+        }
+        Ok(reply)
+    }
+
+    /// Waits for what the speaker has to tell.
+    fn listen(
+        &mut self,
+        model: &mut Model,
+        step: u64,
+        stats: StepStats,
+        patience: Patience<'_>,
+    ) -> Result<Reply, Trouble> {
+        let circle = self.neighbours.as_mut().and_then(|all| all.circle());
+        let circle = circle.expect("they have just added up");
+        match circle.group.hear(patience) {
+            Ok(Some(told)) => {
+                if let Some(Word { clock, hold }) = Word::read(told) {
+                    model.parameters.copy_from_slice(&told[HEAD..]);
+                    self.shards.answered_by(clock);
+                    let stats = StepStats {
+                        hold,
+                        ..StepStats::default()
+                    };
+                    return Ok(Reply::Parameters { clock, stats });
+                }
+                self.leave_circle();
+                self.ask(model, step, stats, patience)
+            }
+            Ok(None) => Ok(Reply::GaveUp),
+            Err(error) => self.part(&error, model, step, stats, patience),
+        }
+    }
+
+    /// By itself: waits for each shard's answer, and pushes where its gradients are not.
+    fn ask(
+        &mut self,
+        model: &mut Model,
+        step: u64,
+        stats: StepStats,
+        patience: Patience<'_>,
+    ) -> Result<Reply, Trouble> {
+        let (gradients, parameters) = (&self.gradients, &mut model.parameters);
+        Ok(self
+            .shards
+            .await_or_push(step, stats, gradients, parameters, patience)?)
+    }
+
+    /// Goes by itself from here on, because of `error`. That is worth a line only where training goes on: at its end all leave as well.
+    fn part(
+        &mut self,
+        error: &FabricError,
+        model: &mut Model,
+        step: u64,
+        stats: StepStats,
+        patience: Patience<'_>,
+    ) -> Result<Reply, Trouble> {
+        self.leave_circle();
+        let reply = self.ask(model, step, stats, patience)?;
+        if matches!(reply, Reply::Parameters { .. } | Reply::Gone) {
+            log::line(format_args!(
+                "went on without the other workers of this node in step {step}: {}",
+                log::chain(error)
+            ));
+        }
+        Ok(reply)
+    }
+
+    /// The gradients of the step stay.
+    fn leave_circle(&mut self) {
+        let neighbours = self.neighbours.as_mut().expect("the job asks for it");
+        if let Some(circle) = neighbours.circle() {
+            let own = &circle.group.gradients()[HEAD..];
+            self.gradients.copy_from_slice(own);
+        }
+        neighbours.part();
+    }
+}
+
+/// What this worker's gradients tell of their noise.
+fn measured(model: &Model, gradients: &[f32], stats: StepStats) -> Parts {
+    let targets = stats.examples * model.network.targets() as u64;
+    if targets == 0 {
+        return Parts::default();
+    }
+    let inverse = 1.0 / targets as f32;
+    let blocks = model.network.blocks().iter();
+    let parts: Vec<(&[f32], f32)> = blocks
+        .filter(|block| block.role != Role::Statistic)
+        .map(|block| (&gradients[block.range()], inverse))
+        .collect();
+    Parts {
+        squares: square_norm(&parts, 1) as f32,
+        inverses: inverse,
+        workers: 1.0,
+    }
+}

@@ -1,0 +1,234 @@
+//! Gradients that one worker pushes for several, over loopback in one process: whoever brings them, each worker's are in a step once.
+
+mod loopback;
+
+use loopback::{BATCH, Job, adam, forever, fresh, gradients, reference, size, stats, worker};
+use muster_engine::checkpoint::Contents;
+use muster_engine::wire::hello::{StepStats, SumHead};
+use muster_engine::worker::{Reply, Shards};
+use muster_model::id::TaskId;
+use muster_model::spec::Consistency;
+use proptest::prelude::*;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+/// What rank 0 gives for the workers 0 to `last`.
+fn summed(last: u32, step: u64) -> (SumHead, Vec<f32>, StepStats) {
+    let mut sum = gradients(0, step);
+    let mut counted = stats(0);
+    for rank in 1..=last {
+        let theirs = gradients(rank, step);
+        sum.iter_mut().zip(theirs).for_each(|(a, b)| *a += b);
+        counted.add(stats(rank));
+    }
+    let others: Vec<TaskId> = (1..=last).map(worker).collect();
+    let mut head = SumHead {
+        others,
+        squares: 3.0,
+        inverses: 0.5,
+        ..SumHead::default()
+    };
+    head.push.stats = counted;
+    (head, sum, counted)
+}
+
+fn speak(shards: &mut Shards, last: u32, step: u64, parameters: &mut [f32]) -> Reply {
+    let (head, sum, _) = summed(last, step);
+    let own = gradients(0, step);
+    shards
+        .push_together(step, (head, &sum), (stats(0), &own), parameters, &forever)
+        .unwrap()
+}
+
+fn ask(shards: &mut Shards, rank: u32, step: u64, parameters: &mut [f32]) -> Reply {
+    let own = gradients(rank, step);
+    shards
+        .await_or_push(step, stats(rank), &own, parameters, &forever)
+        .unwrap()
+}
+
+fn counted(reply: Reply) -> (u64, StepStats) {
+    match reply {
+        Reply::Parameters { clock, stats } => (clock, stats),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The others hear nothing of a shard for as long as nobody has anything to tell them but parameters.
+#[test]
+fn a_sum_stands_for_all_of_its_workers() {
+    let job = Job::start(3, 2, Consistency::default());
+    let mut joined = job.joined(0);
+    let (first, rest) = joined.split_at_mut(1);
+    let mut parameters = vec![0.0; size()];
+    for step in 0..9 {
+        let replied = thread::scope(|scope| {
+            let last = &mut rest[1];
+            let alone = scope.spawn(move || {
+                let mut parameters = vec![0.0; size()];
+                let own = gradients(2, step);
+                last.push_pull(step, stats(2), &own, &mut parameters, &forever)
+                    .unwrap();
+                parameters
+            });
+            let replied = speak(&mut first[0], 1, step, &mut parameters);
+            assert!(alone.join().unwrap() == parameters);
+            replied
+        });
+        let (clock, stats) = counted(replied);
+        assert_eq!(clock, step + 1);
+        assert!(first[0].spoke_for_all());
+        assert_eq!(stats.examples, 6, "each example once");
+        assert_eq!(stats.loss_sum, 0.5 + 1.5 + 2.5);
+        if step % 8 == 0 {
+            let noise = first[0].take_noise().expect("it was measured");
+            assert_eq!(noise.pushes, 3);
+            assert!(noise.squares > 3.0 && noise.inverses > 0.5);
+        }
+    }
+    assert_eq!(parameters, reference(3, 0..9).0);
+    // Whoever asks late is told all the same.
+    let mut late = vec![0.0; size()];
+    let (clock, stats) = counted(ask(&mut rest[0], 1, 8, &mut late));
+    assert_eq!((clock, stats.examples), (9, 0));
+    assert!(late == parameters);
+    let snapshot = joined[0].snapshot(Contents::default()).unwrap();
+    assert_eq!(snapshot.version(), Some(9));
+}
+
+/// One of them has pushed alone: no shard takes its gradients twice.
+#[test]
+fn a_sum_with_gradients_that_are_there_is_refused() {
+    let job = Job::start(2, 2, Consistency::default());
+    let mut joined = job.joined(0);
+    let (first, rest) = joined.split_at_mut(1);
+    let mut parameters = vec![0.0; size()];
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let mut parameters = vec![0.0; size()];
+            counted(ask(&mut rest[0], 1, 0, &mut parameters));
+            parameters
+        });
+        // Long enough for it to be first.
+        thread::sleep(Duration::from_millis(200));
+        let (_, stats) = counted(speak(&mut first[0], 1, 0, &mut parameters));
+        assert_eq!(stats.examples, 4);
+        assert!(!first[0].spoke_for_all());
+        assert!(other.join().unwrap() == parameters);
+    });
+    assert_eq!(parameters, reference(2, 0..1).0);
+}
+
+/// Who spoke for others is lost after one shard has its sum: those others go on, and so does the step.
+#[test]
+fn a_sum_of_a_worker_that_is_lost_keeps_what_it_has_of_others() {
+    let job = Job::start(4, 1, Consistency::default());
+    let mut joined = job.joined(0);
+    let alone = joined.pop().unwrap();
+    let mut follower = joined.pop().unwrap();
+    let mut speaker = joined.pop().unwrap();
+    let mut chief = joined.pop().unwrap();
+    let mut sum = gradients(1, 0);
+    sum.iter_mut()
+        .zip(gradients(2, 0))
+        .for_each(|(a, b)| *a += b);
+    let head = SumHead {
+        others: vec![worker(2)],
+        ..SumHead::default()
+    };
+    let mut parameters = vec![0.0; size()];
+    let own = gradients(1, 0);
+    let reply = speaker
+        .push_together(0, (head, &sum), (stats(1), &own), &mut parameters, &|| {
+            false
+        })
+        .unwrap();
+    assert_eq!(reply, Reply::GaveUp);
+    thread::sleep(Duration::from_millis(200));
+    drop(speaker);
+    // The last one, which has not pushed, goes too: the chief has something to decide on before the step is complete.
+    alone.goodbye();
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let mut parameters = vec![0.0; size()];
+            let reply = ask(&mut follower, 2, 0, &mut parameters);
+            (counted(reply).0, parameters)
+        });
+        let own = gradients(0, 0);
+        let reply = chief
+            .push_pull(0, stats(0), &own, &mut parameters, &forever)
+            .unwrap();
+        assert_eq!(reply, Reply::Gone);
+        let workers = vec![worker(0), worker(2)];
+        let gone = vec![worker(1), worker(3)];
+        chief.change(1, workers, &job.addresses, 1, gone).unwrap();
+        let reply = chief.resume(&own, &mut parameters, &forever).unwrap();
+        assert_eq!(counted(reply).0, 1);
+        let (clock, theirs) = other.join().unwrap();
+        assert_eq!(clock, 1);
+        assert!(theirs == parameters);
+    });
+    // With what the lost one had pushed, as if it had pushed alone.
+    let mut all = gradients(0, 0);
+    all.iter_mut().zip(sum).for_each(|(all, sum)| *all += sum);
+    let (mut expected, mut state) = (fresh().parameters, vec![0.0; size() * 2]);
+    adam().update(0, &mut expected, &all, &mut state, 1.0 / BATCH as f32);
+    assert!(parameters == expected);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Whoever asks, pushes or speaks first at whichever shard, a step has the bits of a plain loop and each example once.
+    #[test]
+    fn whoever_is_first_each_gradient_counts_once(
+        delays in prop::collection::vec((0u64..3, 0u64..3, 0u64..3, any::<bool>()), 6),
+        ps_shards in 1usize..4,
+    ) {
+        let job = Job::start(3, ps_shards, Consistency::default());
+        let joined = job.joined(0);
+        let steps = delays.len() as u64;
+        // Nobody speaks for one that has not begun the step.
+        let all_have_begun = Barrier::new(3);
+        let trained: Vec<Vec<f32>> = thread::scope(|scope| {
+            let running: Vec<_> = joined
+                .into_iter()
+                .enumerate()
+                .map(|(rank, mut shards)| {
+                    let (delays, all_have_begun) = (&delays, &all_have_begun);
+                    scope.spawn(move || {
+                        let mut parameters = vec![0.0; size()];
+                        for step in 0..steps {
+                            let (first, second, third, speaks) = delays[step as usize];
+                            let delay = [first, second, third][rank];
+                            all_have_begun.wait();
+                            thread::sleep(Duration::from_micros(delay * 300));
+                            let rank = rank as u32;
+                            let reply = match rank {
+                                0 if speaks => speak(&mut shards, 2, step, &mut parameters),
+                                _ => ask(&mut shards, rank, step, &mut parameters),
+                            };
+                            let (clock, stats) = counted(reply);
+                            assert_eq!(clock, step + 1);
+                            if rank == 0 {
+                                assert_eq!(stats.examples, 6);
+                            }
+                        }
+                        (shards, parameters)
+                    })
+                })
+                .collect();
+            running
+                .into_iter()
+                .map(|one| one.join().unwrap())
+                .map(|(shards, parameters)| {
+                    drop(shards);
+                    parameters
+                })
+                .collect()
+        });
+        let expected = reference(3, 0..steps).0;
+        prop_assert!(trained.iter().all(|one| *one == expected));
+    }
+}
