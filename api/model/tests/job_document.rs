@@ -459,6 +459,21 @@ fn what_of_an_exchange_does_not_go_together_is_named() {
             "1",
         ),
         (
+            "exchange: { topology: all_reduce, local_aggregation: true }",
+            "exchange.local_aggregation",
+            "true",
+        ),
+        (
+            "exchange: { consistency: { kind: asp }, local_aggregation: true }",
+            "exchange.local_aggregation",
+            "true",
+        ),
+        (
+            "exchange: { compression: { codec: { kind: one_bit } }, local_aggregation: true }",
+            "exchange.local_aggregation",
+            "true",
+        ),
+        (
             "exchange: { consistency: { kind: bsp, backup: 1 } }",
             "exchange.consistency.backup",
             "1",

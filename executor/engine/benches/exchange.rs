@@ -4,6 +4,7 @@
 //!   bare TCP;
 //! * push and pull of two workers with two shards, plain and with encoded gradients and answers;
 //! * training steps over wires of a limited rate, at once against in parts, as they become ready and by need;
+//! * training steps of workers that share their node's wire, each by itself against added up in the node first;
 //! * examples per second of a worker with a shard against the same model in a bare loop.
 //!
 //! The two sides of a ratio take turns, so that a noisy machine disturbs both alike; medians are compared.
@@ -12,6 +13,8 @@
 
 #[path = "exchange/limited.rs"]
 mod limited;
+#[path = "exchange/node.rs"]
+mod node;
 #[path = "shared/noise.rs"]
 mod noise;
 #[path = "exchange/there_and_back.rs"]
@@ -60,6 +63,10 @@ fn main() {
         say_limited(&limited::rows());
         return;
     }
+    if std::env::args().any(|argument| argument == "node") {
+        node::say(&node::rows());
+        return;
+    }
     // The tasks' own log lines go to standard output too, so the tables wait until everything has run.
     let exchanged = there_and_back::rows();
     let data = tempfile::tempdir().expect("a folder for the data set");
@@ -70,10 +77,12 @@ fn main() {
         training_row("MLP 128", &job(&mlp, 600), data.path()),
         training_row("CNN 16-32, dense 128", &job(&cnn, 60), data.path()),
     ];
+    let in_nodes = node::rows();
     let compressed = compressed_rows();
     say_limited(&limited::rows());
     say_compressed(&compressed);
     there_and_back::say(&exchanged);
+    node::say(&in_nodes);
     println!();
     println!("training, one worker and one shard, one thread each");
     println!(
@@ -204,7 +213,10 @@ impl Pair {
                 let reached = addresses
                     .iter()
                     .map(|(shard, address)| match rate.is_finite() {
-                        true => (*shard, limited::relay(address, rate / 2.0)),
+                        true => (
+                            *shard,
+                            limited::relay(address, &limited::Wire::of(rate / 2.0)),
+                        ),
                         false => (*shard, address.clone()),
                     });
                 let reached: Vec<Address> = reached.collect();

@@ -16,6 +16,7 @@ use muster_model::id::{JobId, TaskId};
 use muster_model::spec::Consistency;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
@@ -83,7 +84,7 @@ fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
     let mut joined: Vec<(Shards, Vec<Address>)> = (0..WORKERS)
         .map(|rank| {
             let reached = match rate.is_finite() {
-                true => relay(&address, rate),
+                true => relay(&address, &Wire::of(rate)),
                 false => address.clone(),
             };
             let addresses = vec![(number(10), reached)];
@@ -210,8 +211,39 @@ impl Pass for Passes {
     }
 }
 
-/// Where one guest reaches `target` over a wire of so many bytes a second, each way.
-pub fn relay(target: &str, rate: f64) -> String {
+/// What everything that goes over it shares: so many bytes a second, each way.
+pub struct Wire {
+    rate: f64,
+    /// Forth and back.
+    free_at: [Mutex<Instant>; 2],
+}
+
+impl Wire {
+    pub fn of(rate: f64) -> Arc<Self> {
+        let now = || Mutex::new(Instant::now());
+        Arc::new(Self {
+            rate,
+            free_at: [now(), now()],
+        })
+    }
+
+    /// Waits until so many bytes are through; a token bucket that holds a millisecond's worth.
+    fn take(&self, way: usize, bytes: usize) {
+        let now = Instant::now();
+        let until = {
+            let mut free_at = self.free_at[way].lock().expect("no wire panics");
+            *free_at = (*free_at).max(now - Duration::from_millis(1))
+                + Duration::from_secs_f64(bytes as f64 / self.rate);
+            *free_at
+        };
+        if let Some(wait) = until.checked_duration_since(now) {
+            thread::sleep(wait);
+        }
+    }
+}
+
+/// Where one guest reaches `target` over the wire.
+pub fn relay(target: &str, wire: &Arc<Wire>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("its address").to_string();
     let small = |stream: &TcpStream| {
@@ -228,7 +260,7 @@ pub fn relay(target: &str, rate: f64) -> String {
     socket2::SockRef::from(&listener)
         .set_recv_buffer_size(64 << 10)
         .expect("a small buffer");
-    let target = target.to_owned();
+    let (target, wire) = (target.to_owned(), Arc::clone(wire));
     thread::spawn(move || {
         let (guest, _) = listener.accept().expect("a guest");
         let host = TcpStream::connect(target).expect("the target");
@@ -237,23 +269,17 @@ pub fn relay(target: &str, rate: f64) -> String {
             host.try_clone().expect("a handle"),
             guest.try_clone().expect("a handle"),
         );
-        thread::spawn(move || pass(back.0, back.1, rate));
-        pass(guest, host, rate);
+        let same = Arc::clone(&wire);
+        thread::spawn(move || pass(back.0, back.1, &same, 1));
+        pass(guest, host, &wire, 0);
     });
     address
 }
 
-/// A token bucket that holds a millisecond's worth.
-fn pass(mut from: TcpStream, mut to: TcpStream, rate: f64) {
+fn pass(mut from: TcpStream, mut to: TcpStream, wire: &Wire, way: usize) {
     let mut bytes = vec![0; 16 << 10];
-    let mut free_at = Instant::now();
     while let Ok(count @ 1..) = from.read(&mut bytes) {
-        let now = Instant::now();
-        free_at = free_at.max(now - Duration::from_millis(1))
-            + Duration::from_secs_f64(count as f64 / rate);
-        if let Some(wait) = free_at.checked_duration_since(now) {
-            thread::sleep(wait);
-        }
+        wire.take(way, count);
         if to.write_all(&bytes[..count]).is_err() {
             return;
         }

@@ -1,0 +1,129 @@
+//! Training steps of workers that share their node's wire to the shard, each by itself against added up in the node first.
+
+use super::limited::{Wire, relay};
+use super::{Kept, SECRET, job, median, noise, start_shard};
+use muster_engine::document;
+use muster_engine::stop::StopFlag;
+use muster_engine::worker::{self, Surroundings};
+use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
+use muster_model::id::{JobId, NodeId, TaskId, TenantId};
+use muster_model::place::Place;
+use muster_model::spec::JobSpec;
+use muster_model::task::Role;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use uuid::Uuid;
+
+const WORKERS: u32 = 4;
+const STEPS: u64 = 40;
+/// Bytes a second, each way, of the node.
+const RATES: [f64; 2] = [125e6, 500e6];
+/// The very first view's first step is of workers on their own, and so are those that load.
+const SKIPPED: usize = 2;
+
+/// A row per rate: milliseconds a step, and what adding up gains.
+pub fn rows() -> Vec<String> {
+    let data = tempfile::tempdir().expect("a folder for the data set");
+    noise::write_images(&data.path().join("fashion-mnist"));
+    let model = serde_json::json!({ "kind": "mlp", "hidden": [1024, 1024, 1024] });
+    RATES
+        .into_iter()
+        .map(|rate| {
+            let [alone, together] = [false, true].map(|together| {
+                let mut job = job(&model, STEPS);
+                job.exchange.local_aggregation = together;
+                trained(&job, data.path(), rate)
+            });
+            format!(
+                "{:>10.0} {alone:>10.1} {together:>12.1} {:>8.2}",
+                rate / 1e6,
+                alone / together
+            )
+        })
+        .collect()
+}
+
+pub fn say(rows: &[String]) {
+    println!(
+        "\ntraining steps of {WORKERS} workers on one node, whose wire to the PS shard they share, MLP 3 x 1024, 11.6 MB"
+    );
+    println!(
+        "{:>10} {:>10} {:>12} {:>8}",
+        "MB/s", "each ms", "added up ms", "ratio"
+    );
+    println!("{}", rows.join("\n"));
+}
+
+/// Milliseconds of a step, by the chief's own word.
+fn trained(job: &JobSpec, data: &Path, rate: f64) -> f64 {
+    let folder = tempfile::tempdir().expect("a folder");
+    let network = document::network(job.engine()).expect("the network");
+    let optimizer = document::optimizer(job.engine());
+    let address = start_shard(optimizer, network.parameter_count(), job.engine().batch);
+    let wire = Wire::of(rate);
+    let shard = TaskId(Uuid::from_u128(2));
+    let worker = |rank: u32| TaskId(Uuid::from_u128(0x100 + u128::from(rank)));
+    let peer = |task_id, address| Peer {
+        task_id,
+        node_id: NodeId(Uuid::nil()),
+        address,
+    };
+    let reports = thread::scope(|scope| {
+        let running: Vec<_> = (0..WORKERS)
+            .map(|rank| {
+                let launch = TaskLaunch {
+                    task_id: worker(rank),
+                    job_id: JobId(Uuid::nil()),
+                    tenant_id: TenantId(Uuid::nil()),
+                    revision: 1,
+                    role: Role::Worker { rank },
+                    workers: WORKERS,
+                    ps_shards: 1,
+                    gpus: Vec::new(),
+                    cpu_milli: 0,
+                    memory_bytes: 0,
+                    secret: SECRET.to_owned(),
+                    spec: job.clone(),
+                    resume_step: None,
+                    trained_s: 0.0,
+                    grace_ms: 1_000,
+                    service_account: None,
+                };
+                let peers = Peers {
+                    revision: 1,
+                    workers: (0..WORKERS).map(|rank| peer(worker(rank), None)).collect(),
+                    ps_shards: vec![peer(shard, Some(relay(&address, &wire)))],
+                    ..Peers::default()
+                };
+                let folder = folder.path();
+                scope.spawn(move || {
+                    let kept = Kept::default();
+                    let around = Surroundings {
+                        device: &muster_engine::cuda::Device::Cpu,
+                        checkpoint_root: &Place::Folder(folder.to_owned()),
+                        dataset_root: data,
+                        reporter: &kept,
+                        stop: StopFlag::new(Duration::from_secs(1)),
+                        peers: Arc::new(move || Some(peers.clone())),
+                        listen_host: "127.0.0.1",
+                        folder,
+                        sockets: folder,
+                        threads: 1,
+                    };
+                    worker::run(&launch, rank, &around).expect("training");
+                    kept.0.into_inner().expect("no reporter panics")
+                })
+            })
+            .collect();
+        let all = running.into_iter().map(|worker| worker.join());
+        let all: Vec<Vec<TaskReport>> = all.map(|one| one.expect("a worker")).collect();
+        all
+    });
+    let of_a_step = reports[0].iter().filter_map(|report| match report {
+        TaskReport::Progress { sample } => Some(1e3 / sample.steps_per_s),
+        _ => None,
+    });
+    median(of_a_step.skip(SKIPPED).collect())
+}
