@@ -12,7 +12,7 @@ use muster_engine::fabric::{Channel, Credentials, ORDER, PeerHello, Port};
 use muster_engine::optimizer::{Optimizer, Rule};
 use muster_engine::shard::{Exchange, Identity, Recipe, Shard};
 use muster_engine::stop::StopFlag;
-use muster_engine::wire::hello::{Guest, Hello, StepStats};
+use muster_engine::wire::hello::{Guest, Hello, StepStats, SumHead};
 use muster_engine::wire::{HEADER_BYTES, Header, Kind};
 use muster_engine::worker::{Address, Reply, Shards, first_view};
 use muster_model::assignment::{Peers, TaskLaunch};
@@ -306,7 +306,19 @@ fn recorded() -> Vec<Frame> {
     let mut chief = begun(&address);
     trains(&mut chief, 0);
     trains(&mut chief, 1);
-    let mut parameters = vec![0.0; SIZE];
+    let (mut parameters, own) = (vec![0.0; SIZE], vec![0.5; SIZE]);
+    let stats = StepStats {
+        examples: 1,
+        ..StepStats::default()
+    };
+    let sum = SumHead::default();
+    let replies = [
+        chief.push_together(2, (sum, &own), (stats, &own), &mut parameters, &|| true),
+        chief.await_or_push(3, stats, &own, &mut parameters, &|| true),
+    ];
+    for reply in replies {
+        assert!(matches!(reply, Ok(Reply::Parameters { .. })), "{reply:?}");
+    }
     chief.pull(&mut parameters, &|| true).unwrap();
     chief.snapshot(Contents::default()).unwrap();
     chief.done();
@@ -363,6 +375,8 @@ fn a_shard_outlives(cases: u32) {
         Kind::Change,
         Kind::Init,
         Kind::Push,
+        Kind::Together,
+        Kind::Await,
         Kind::Snapshot,
     ] {
         assert!(

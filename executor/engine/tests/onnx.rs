@@ -2,12 +2,16 @@
 //!
 //! It needs a python3 with onnxruntime and numpy: `MUSTER_ONNX_PYTHON`, else the one on the PATH (`scripts/ensure-onnxruntime` gets it).
 
+use muster_engine::document;
 use muster_engine::model::{
-    Batch, Draw, InputShape, Network, Targets,
+    Batch, BuildError, Draw, InputShape, Network, Targets,
     zoo::{self, Gpt},
 };
 use muster_model::export::{Listed, onnx_head};
+use muster_model::spec::JobSpec;
+use serde_json::{Value, json};
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 
@@ -116,15 +120,22 @@ fn agrees(name: &str, network: &Network, vocabulary: Option<u32>, python: &str, 
         true => Targets::Classes(&labels),
         false => Targets::Values(&values),
     };
-    let batch = Batch {
-        inputs: &inputs,
-        targets,
-        draw: Draw::default(),
-    };
-    let mut workspace = network.workspace(EXAMPLES, 1);
-    let ours = network
-        .evaluate(&mut workspace, &parameters, &batch)
-        .loss_sum;
+    // Each by itself: what is wrong in one and right in another would be little in the sum of all.
+    let mut workspace = network.workspace(1, 1);
+    let part =
+        |len: usize, example: usize| example * len / EXAMPLES..(example + 1) * len / EXAMPLES;
+    let ours: Vec<f64> = (0..EXAMPLES)
+        .map(|example| {
+            let batch = Batch {
+                inputs: &inputs[part(inputs.len(), example)],
+                targets: one(targets, |len| part(len, example)),
+                draw: Draw::default(),
+            };
+            network
+                .evaluate(&mut workspace, &parameters, &batch)
+                .loss_sum
+        })
+        .collect();
 
     fs::write(folder.join("model.onnx"), model(network, &parameters)).unwrap();
     fs::write(folder.join("input"), bytemuck::cast_slice(&inputs)).unwrap();
@@ -139,12 +150,41 @@ fn agrees(name: &str, network: &Network, vocabulary: Option<u32>, python: &str, 
     let output = fs::read(folder.join("output")).unwrap();
     let output: Vec<f32> = bytemuck::pod_collect_to_vec(&output);
     assert_eq!(output.len(), EXAMPLES * network.outputs(), "{name}");
-    let theirs = loss(network, &output, targets);
-    assert!(
-        (ours - theirs).abs() <= 2e-4 * ours.abs().max(1.0),
-        "{name}: our loss is {ours}, that of ONNX Runtime's output {theirs}"
-    );
-    println!("{name}: {ours} and {theirs}");
+    for (example, ours) in ours.into_iter().enumerate() {
+        let output = &output[part(output.len(), example)];
+        let theirs = loss(network, output, one(targets, |len| part(len, example)));
+        assert!(
+            (ours - theirs).abs() <= 2e-4 * ours.abs().max(1.0),
+            "{name}: our loss of example {example} is {ours}, that of ONNX Runtime's output {theirs}"
+        );
+        println!("{name}: {ours} and {theirs}");
+    }
+}
+
+/// Of all examples' targets those in the range that `part` makes of their number.
+fn one<'a>(targets: Targets<'a>, part: impl Fn(usize) -> Range<usize>) -> Targets<'a> {
+    match targets {
+        Targets::Values(values) => Targets::Values(&values[part(values.len())]),
+        Targets::Classes(classes) => Targets::Classes(&classes[part(classes.len())]),
+    }
+}
+
+/// Layer lists as documents write them, of images of 28 x 28.
+fn listed(layers: &Value) -> Result<Network, BuildError> {
+    let document = json!({
+        "version": "muster/v1",
+        "name": "listed",
+        "engine": {
+            "model": { "kind": "layers", "layers": layers },
+            "dataset": { "name": "fashion-mnist" },
+            "optimizer": { "kind": "adam", "learning_rate": 0.001 },
+            "batch": 8
+        },
+        "stop": { "epochs": 1 }
+    });
+    let spec: JobSpec = serde_json::from_value(document).unwrap();
+    assert_eq!(spec.validate(), Ok(()));
+    document::network(spec.engine())
 }
 
 #[test]
@@ -164,10 +204,49 @@ fn onnx_runtime_finds_the_same_losses() {
         tied,
         dropout: 0.1,
     };
+    let convolutions = json!([
+        { "kind": "conv", "channels": 6, "kernel": [3, 5], "padding": 2, "relu": true },
+        { "kind": "conv", "channels": 6, "groups": 6 },
+        { "kind": "conv", "channels": 4, "kernel": [3, 1], "stride": 2, "groups": 2, "bias": false },
+        { "kind": "batch_norm", "relu": true },
+        { "kind": "residual", "layers": [
+            { "kind": "conv", "channels": 6 }, { "kind": "activation", "function": "gelu" },
+        ], "shortcut": [{ "kind": "conv", "channels": 6, "kernel": 1 }], "relu": true },
+        { "kind": "concat", "branches": [[], [{ "kind": "max_pool", "kernel": 3, "stride": 1, "padding": 1 }]] },
+        { "kind": "activation", "function": "tanh" },
+        { "kind": "upsample", "factor": 2 },
+        { "kind": "average_pool", "kernel": 3, "stride": 2, "padding": 1 },
+        { "kind": "conv_pool", "channels": 5 },
+        { "kind": "activation", "function": "sigmoid" },
+        { "kind": "global_average_pool" },
+        { "kind": "dense", "width": 7, "relu": true },
+    ]);
+    let positions = json!([
+        { "kind": "conv", "channels": 3, "stride": 4 },
+        { "kind": "flatten" },
+        { "kind": "reshape", "shape": [21, 7] },
+        { "kind": "positions" },
+        { "kind": "layer_norm" },
+        { "kind": "attention", "heads": 7 },
+        { "kind": "dropout", "share": 0.5 },
+        { "kind": "lstm", "hidden": 4 },
+        { "kind": "gru", "hidden": 3 },
+        { "kind": "project", "width": 2 },
+        { "kind": "flatten" },
+    ]);
     let networks = [
         ("mlp", zoo::mlp(image(9, 1), &[16, 8], 5), None),
         ("cnn", zoo::cnn(image(14, 2), &[4, 8], &[16], 5), None),
         ("lenet5", zoo::lenet5(image(28, 1), 10), None),
+        ("alexnet", zoo::alexnet(image(63, 3), 7), None),
+        ("vgg 11", zoo::vgg(image(32, 3), 11, false, 7), None),
+        (
+            "vgg 13, normalised",
+            zoo::vgg(image(32, 3), 13, true, 7),
+            None,
+        ),
+        ("convolutions", listed(&convolutions), None),
+        ("positions", listed(&positions), None),
         ("resnet 18", zoo::resnet(image(32, 3), 18, 7), None),
         ("googlenet", zoo::googlenet(image(64, 3), 7), None),
         ("densenet", zoo::densenet_small(image(32, 3), 7), None),

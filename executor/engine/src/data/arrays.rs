@@ -245,7 +245,12 @@ impl Rows for Arrays {
         self.rows
     }
 
-    fn split(self, train: &[u32], test: &[u32], scaling: &Scaling) -> (Examples, Examples) {
+    fn split(
+        self,
+        train: &[u32],
+        test: &[u32],
+        scaling: &Scaling,
+    ) -> Result<(Examples, Examples), DatasetError> {
         let each = self.input.len();
         let targets = |indices: &[u32]| self.targets.at(indices, self.rows);
         if let (Numbers::Bytes(bytes), Input::Image(shape), Targets::Classes(_)) =
@@ -255,7 +260,7 @@ impl Rows for Arrays {
             let channels = scaling.of_bytes(&train_bytes, shape.channels);
             let test_bytes = gathered(bytes, test, each);
             let examples = |bytes, indices| Examples::bytes(bytes, &channels, targets(indices));
-            return (examples(train_bytes, train), examples(test_bytes, test));
+            return Ok((examples(train_bytes, train), examples(test_bytes, test)));
         }
         let part = |indices: &[u32]| match &self.inputs {
             Numbers::Bytes(bytes) => gathered(bytes, indices, each)
@@ -276,9 +281,9 @@ impl Rows for Arrays {
             scale(&mut train_numbers, &scales);
             scale(&mut test_numbers, &scales);
         }
-        (
+        Ok((
             Examples::numbers(train.len(), train_numbers, targets(train)),
             Examples::numbers(test.len(), test_numbers, targets(test)),
-        )
+        ))
     }
 }

@@ -1,23 +1,24 @@
-//! Folders of image files.
+//! Folders of image files. They are decoded only when it is known which of them are for training and which for the test, each straight to its place:
+//! there is never more in memory than what training needs.
 
 use super::error::DatasetError;
-use super::examples::{Examples, Targets, gathered};
+use super::examples::{Examples, Targets};
 use super::scaling::Scaling;
 use super::split::Rows;
 use crate::model::InputShape;
 use image::imageops::FilterType;
-use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+use rayon::iter::{IndexedParallelIterator, ParallelIterator};
+use rayon::slice::ParallelSliceMut;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Bytes that all images may have together, after resizing.
 const MAX_BYTES: usize = 1 << 34;
 
-/// Resized images in memory.
+/// Image files, and the class of each.
 pub(super) struct Folder {
     shape: InputShape,
-    pixels: Vec<u8>,
-    classes: Vec<u32>,
+    files: Vec<(PathBuf, u32)>,
 }
 
 pub(super) fn read(path: &Path, shape: InputShape, classes: usize) -> Result<Folder, DatasetError> {
@@ -39,15 +40,7 @@ pub(super) fn read(path: &Path, shape: InputShape, classes: usize) -> Result<Fol
         );
         return Err(DatasetError::content(path, problem));
     }
-    let pixels: Result<Vec<Vec<u8>>, DatasetError> = files
-        .par_iter()
-        .map(|(file, _)| pixels(file, shape))
-        .collect();
-    Ok(Folder {
-        shape,
-        pixels: pixels?.concat(),
-        classes: files.into_iter().map(|(_, class)| class).collect(),
-    })
+    Ok(Folder { shape, files })
 }
 
 fn sorted(folder: &Path) -> Result<Vec<PathBuf>, DatasetError> {
@@ -83,23 +76,40 @@ fn pixels(file: &Path, shape: InputShape) -> Result<Vec<u8>, DatasetError> {
     })
 }
 
+impl Folder {
+    /// The images at these places, resized, one after another.
+    fn decoded(&self, indices: &[u32]) -> Result<Vec<u8>, DatasetError> {
+        let each = self.shape.len();
+        let mut out = vec![0; indices.len() * each];
+        let places = out.par_chunks_mut(each).zip(indices);
+        places.try_for_each(|(place, &index)| {
+            let (file, _) = &self.files[index as usize];
+            place.copy_from_slice(&pixels(file, self.shape)?);
+            Ok(())
+        })?;
+        Ok(out)
+    }
+}
+
 impl Rows for Folder {
     fn len(&self) -> usize {
-        self.classes.len()
+        self.files.len()
     }
 
-    fn split(self, train: &[u32], test: &[u32], scaling: &Scaling) -> (Examples, Examples) {
-        let each = self.shape.len();
-        let train_pixels = gathered(&self.pixels, train, each);
+    fn split(
+        self,
+        train: &[u32],
+        test: &[u32],
+        scaling: &Scaling,
+    ) -> Result<(Examples, Examples), DatasetError> {
+        let train_pixels = self.decoded(train)?;
         let channels = scaling.of_bytes(&train_pixels, self.shape.channels);
         let examples = |pixels, indices: &[u32]| {
-            let classes = indices
-                .iter()
-                .map(|&index| self.classes[index as usize])
-                .collect();
+            let class = |&index: &u32| self.files[index as usize].1;
+            let classes = indices.iter().map(class).collect();
             Examples::bytes(pixels, &channels, Targets::Classes(classes))
         };
-        let test_pixels = gathered(&self.pixels, test, each);
-        (examples(train_pixels, train), examples(test_pixels, test))
+        let test_pixels = self.decoded(test)?;
+        Ok((examples(train_pixels, train), examples(test_pixels, test)))
     }
 }

@@ -18,7 +18,15 @@ pub(super) trait Rows {
     fn len(&self) -> usize;
 
     /// The examples at `train` and at `test`; what is measured for their scaling is measured on the first.
-    fn split(self, train: &[u32], test: &[u32], scaling: &Scaling) -> (Examples, Examples);
+    ///
+    /// # Errors
+    /// What can only be found out when they are read.
+    fn split(
+        self,
+        train: &[u32],
+        test: &[u32],
+        scaling: &Scaling,
+    ) -> Result<(Examples, Examples), DatasetError>;
 }
 
 /// The splits of `rows`: files are often sorted by class, so their order says nothing.
@@ -36,7 +44,7 @@ pub(super) fn dealt(
         test: limits.test.unwrap_or(0),
     })?;
     let order = deal(found);
-    Ok(rows.split(&order[..train], &order[train..train + test], scaling))
+    rows.split(&order[..train], &order[train..train + test], scaling)
 }
 
 /// Numbers of training and test examples out of `found`; without a limit a tenth is for the test. None when there are too few.

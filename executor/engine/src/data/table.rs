@@ -103,7 +103,12 @@ impl Rows for Table {
         self.rows
     }
 
-    fn split(self, train: &[u32], test: &[u32], scaling: &Scaling) -> (Examples, Examples) {
+    fn split(
+        self,
+        train: &[u32],
+        test: &[u32],
+        scaling: &Scaling,
+    ) -> Result<(Examples, Examples), DatasetError> {
         let number =
             |index: u32, column: usize| self.numbers[index as usize * self.columns + column];
         let scales = scaling.of_columns(self.columns, |column| {
@@ -116,6 +121,6 @@ impl Rows for Table {
             }
             Examples::numbers(indices.len(), numbers, self.targets.at(indices, self.rows))
         };
-        (part(train), part(test))
+        Ok((part(train), part(test)))
     }
 }

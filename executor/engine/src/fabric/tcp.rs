@@ -5,6 +5,7 @@ use super::hello::Stream;
 use super::lend::Lender;
 use super::link::{Link, Sink};
 use crate::collective::add;
+use crate::log;
 use rustix::event::{PollFd, PollFlags};
 use socket2::SockRef;
 use std::io::{self, Read, Write};
@@ -106,7 +107,15 @@ impl Link for TcpLink {
 
     fn try_lend(&mut self, floats: &[f32]) -> io::Result<usize> {
         if matches!(self.lender, Lending::NotYet) {
-            self.lender = Lender::new().map_or(Lending::Refused, Lending::By);
+            self.lender = Lender::new().map_or_else(
+                |error| {
+                    log::line(format_args!(
+                        "large sums are copied to their socket, as they cannot be lent to it: {error}"
+                    ));
+                    Lending::Refused
+                },
+                Lending::By,
+            );
         }
         let Lending::By(lender) = &mut self.lender else {
             return self.try_send(floats);

@@ -257,6 +257,12 @@ mod tests {
     use super::*;
     use crate::fabric::Member;
     use muster_model::id::JobId;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+    use proptest::test_runner::{Config, TestRunner};
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpStream};
     use std::thread;
     use uuid::Uuid;
 
@@ -313,6 +319,87 @@ mod tests {
             assert_eq!(theirs, own);
             assert_eq!(own.unwrap().members.len(), 2);
         });
+        assert_eq!(remote.farewell(), None);
+    }
+
+    /// All that a worker sends its chief: a greeting, a call for the next view, a goodbye.
+    fn said(of: &Credentials, chief: TaskId) -> Vec<u8> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let heard = thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut stream = Stream::tcp(stream).unwrap();
+            let limit = clock::now() + JOIN_LIMIT;
+            let (header, meta) = stream.receive_greeting(limit).unwrap();
+            stream.send_greeting(Kind::Welcome, 0, &[]).unwrap();
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).unwrap();
+            [&header.encode()[..], &meta, &rest].concat()
+        });
+        let stop = StopFlag::new(JOIN_LIMIT);
+        let remote = Remote::connect(&address, chief, of, JOIN_LIMIT, stop).unwrap();
+        let call = Call::Next(report(of, 0, &[]));
+        say(remote.lines.lock().unwrap().get_mut(), &call).unwrap();
+        remote.goodbye();
+        drop(remote);
+        heard.join().unwrap()
+    }
+
+    /// Whatever a stranger or a worker sends that is not of the job's own making, those who are members get their next view.
+    #[test]
+    fn an_office_outlives_whatever_is_said_to_it() {
+        let (chief, member, guest) = (credentials(10), credentials(11), credentials(12));
+        let roster = vec![chief.id, member.id];
+        let office = Office::open("127.0.0.1", chief.clone(), roster).unwrap();
+        let address = office.address().to_string();
+        let stop = StopFlag::new(Duration::from_secs(10));
+        let remote = Remote::connect(&address, chief.id, &member, JOIN_LIMIT, stop).unwrap();
+        let recorded = said(&guest, chief.id);
+        assert!(recorded.len() > 300, "{}", recorded.len());
+        let mut view = 0;
+        let mut runner = TestRunner::new(Config {
+            cases: 256,
+            failure_persistence: None,
+            ..Config::default()
+        });
+        let change = (any::<Index>(), any::<u8>(), 0..4u8);
+        let strategy = (vec(change, 1..4), any::<Index>(), any::<bool>());
+        let view = std::cell::RefCell::new(&mut view);
+        runner
+            .run(&strategy, |(changes, end, is_cut)| {
+                let mut bytes = recorded.clone();
+                for (at, byte, how) in changes {
+                    let at = at.index(bytes.len());
+                    match how {
+                        0 => bytes[at] = byte,
+                        1 => bytes.insert(at, byte),
+                        2 => drop(bytes.remove(at)),
+                        // A line that never ends.
+                        _ => bytes.splice(at..at, vec![b' '; 70_000]).for_each(drop),
+                    }
+                }
+                if is_cut {
+                    bytes.truncate(end.index(bytes.len()));
+                }
+                let mut stream = TcpStream::connect(&address).unwrap();
+                // The office may hang up before all of it is sent.
+                let _ = stream.write_all(&bytes);
+                let _ = stream.shutdown(Shutdown::Write);
+                let number = thread::scope(|scope| {
+                    let before = **view.borrow();
+                    let asks = scope.spawn(|| remote.next_view(report(&member, before, &[])));
+                    let own = office.next_view(report(&chief, before, &[]), || Ok(()));
+                    let theirs = asks.join().unwrap();
+                    prop_assert_eq!(&theirs, &own);
+                    let next = own.unwrap();
+                    prop_assert!(next.rank_of(chief.id).is_some(), "{:?}", next);
+                    prop_assert!(next.rank_of(member.id).is_some(), "{:?}", next);
+                    Ok(next.number)
+                })?;
+                **view.borrow_mut() = number;
+                Ok(())
+            })
+            .unwrap();
         assert_eq!(remote.farewell(), None);
     }
 }
