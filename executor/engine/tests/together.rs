@@ -97,6 +97,35 @@ fn a_sum_stands_for_all_of_its_workers() {
     assert_eq!(snapshot.version(), Some(9));
 }
 
+/// It pushes alone because it does not know better, and the step with the sum is over by then, and so is its view: it is answered as if it had been on
+/// time.
+#[test]
+fn who_pushes_after_the_sum_is_told_of_the_next_view() {
+    let job = Job::start(2, 2, Consistency::default());
+    let mut joined = job.joined(0);
+    let (first, rest) = joined.split_at_mut(1);
+    let (chief, follower) = (&mut first[0], &mut rest[0]);
+    let workers = vec![worker(0), worker(1)];
+    chief
+        .change(2, workers, &job.addresses, 1, Vec::new())
+        .unwrap();
+    let mut parameters = vec![0.0; size()];
+    let (clock, _) = counted(speak(chief, 1, 0, &mut parameters));
+    assert_eq!(clock, 1);
+    assert!(!chief.spoke_for_all(), "there is a view to hear of");
+    let (mut late, own) = (vec![0.0; size()], gradients(1, 0));
+    let reply = follower
+        .push_pull(0, stats(1), &own, &mut late, &forever)
+        .unwrap();
+    assert_eq!(counted(reply).0, 1);
+    assert!(late == parameters);
+    assert_eq!(parameters, reference(2, 0..1).0);
+    for shards in [chief, follower] {
+        assert_eq!(shards.follow().unwrap(), Some(true));
+        assert_eq!(shards.view().unwrap().number, 2);
+    }
+}
+
 /// One of them has pushed alone: no shard takes its gradients twice.
 #[test]
 fn a_sum_with_gradients_that_are_there_is_refused() {

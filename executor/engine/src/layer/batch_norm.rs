@@ -210,10 +210,11 @@ impl BatchNorm {
     }
 }
 
-/// Of variances, the reciprocals of the standard deviations.
+/// Of variances, the reciprocals of the standard deviations. A running one may be a little below 0: under ASP a worker that is far behind takes its
+/// share off one that others have made much smaller meanwhile.
 fn invert(variances: &mut [f32]) {
     for variance in variances {
-        *variance = 1.0 / (*variance + EPSILON).sqrt();
+        *variance = 1.0 / (variance.max(0.0) + EPSILON).sqrt();
     }
 }
 
@@ -306,5 +307,19 @@ vectorised! {
                 d_x[c] = scale[c] * inverse[c] * centred;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variance_below_zero_counts_as_none() {
+        let mut variances = [-0.3, 0.0, 4.0];
+        invert(&mut variances);
+        assert_eq!(variances[0], variances[1]);
+        assert!(variances[0].is_finite());
+        assert!((variances[2] - 0.5).abs() < 1e-5);
     }
 }

@@ -5,7 +5,7 @@ extern "C" __global__ void running_statistics(const float* mean, const float* va
     int channel = (int)global_index();
     if (channel >= channels) return;
     statistics[channel] = mean[channel];
-    statistics[channels + channel] = 1.0f / sqrtf(variance[channel] + 1e-5f);
+    statistics[channels + channel] = 1.0f / sqrtf(fmaxf(variance[channel], 0.0f) + 1e-5f);
 }
 
 // In one operation, so that the way back finds the very same number.

@@ -120,7 +120,7 @@ impl<'a> Servers<'a> {
         let parameters = network.parameter_count();
         // Before any shard knows of this worker: those who hear of it there may look for it here.
         let neighbours = match launch.spec.exchange.local_aggregation {
-            true => Some(Neighbours::open(launch, parameters, around)?),
+            true => Neighbours::open(launch, parameters, around),
             false => None,
         };
         let (shards, peers) = match connect(&me, 0, network, copied, around) {

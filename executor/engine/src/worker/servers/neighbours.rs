@@ -55,11 +55,21 @@ impl Coordinator for Once {
 }
 
 impl Neighbours {
-    /// Listens, and leaves this worker's card.
-    ///
-    /// # Errors
-    /// When it cannot listen or leave the card.
-    pub fn open(
+    /// Listens, and leaves this worker's card. `None` where that cannot be: this worker then goes by itself for ever.
+    pub fn open(launch: &TaskLaunch, parameters: usize, around: &Surroundings<'_>) -> Option<Self> {
+        match Self::listen(launch, parameters, around) {
+            Ok(neighbours) => Some(neighbours),
+            Err(error) => {
+                log::line(format_args!(
+                    "gradients are not added up with others of this node: {}",
+                    log::chain(&error)
+                ));
+                None
+            }
+        }
+    }
+
+    fn listen(
         launch: &TaskLaunch,
         parameters: usize,
         around: &Surroundings<'_>,
