@@ -1969,6 +1969,11 @@ export interface components {
              */
             hung_after_s?: number;
             /**
+             * @description Workers on one node add their gradients up in shared memory first, and one of them pushes the sum and shares what comes back: a node
+             *     with 8 workers sends and receives an eighth. `bsp` without backup workers, no compression; `parameter_server` only.
+             */
+            local_aggregation?: boolean;
+            /**
              * Format: int32
              * @description Followers that each PS shard has, 0 or 1. With one, the next shard keeps a copy of all it holds, and goes on as it when it is
              *     lost: no step is lost, and nobody starts anew. 2 shards or more; `parameter_server` only.
