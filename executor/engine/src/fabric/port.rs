@@ -8,6 +8,7 @@ use super::hello::{Channel, Credentials, PeerHello, Stream};
 use super::view::{Member, Summing};
 use crate::clock;
 use crate::log;
+use crate::wire::near::socket_name;
 use crate::wire::{Kind, WireError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs;
@@ -77,7 +78,7 @@ impl Port {
         // Without the kernel's name for itself no peer can tell that it is on the same node.
         let local = folder
             .filter(|_| !node.is_empty())
-            .map(|folder| folder.join(socket_name(&credentials, address.port())));
+            .map(|folder| folder.join(socket_name(credentials.id, address.port())));
         let unix = local.as_ref().and_then(|path| {
             // This task's own from before, if any; nobody listens there, as the TCP port is this one's now.
             let _ = fs::remove_file(path);
@@ -273,39 +274,9 @@ fn accept(tcp: &TcpListener, unix: Option<&UnixListener>, room: &Arc<Room>) {
     }
 }
 
-/// Tasks that share a folder may have the same port, each in a pod with an address of its own, so the name says whose it is too: by the last
-/// 48 bits of its id, as a path has little room.
-fn socket_name(credentials: &Credentials, port: u16) -> String {
-    let id = credentials.id.0.simple().to_string();
-    format!("{}-{port}", &id[id.len() - 12..])
-}
-
 /// What the running kernel calls this boot: the same for all tasks of a machine, for no other machine. Empty where unknown.
 fn node_name() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map(|text| text.trim().to_owned())
         .unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use muster_model::id::{JobId, TaskId};
-    use uuid::Uuid;
-
-    #[test]
-    fn sockets_of_one_folder_are_told_apart_where_ports_are_the_same() {
-        let name = |task| {
-            let credentials = Credentials {
-                job_id: JobId(Uuid::nil()),
-                secret: String::new(),
-                id: TaskId(Uuid::from_u128(task)),
-                attempt: 1,
-            };
-            socket_name(&credentials, 65_535)
-        };
-        assert_ne!(name(1), name(2));
-        // `worker::peers::join` leaves room for so much.
-        assert_eq!(name(1).len(), 18);
-    }
 }

@@ -14,21 +14,18 @@ use crate::document;
 use crate::fabric::{Credentials, FabricError, Options, Port};
 use crate::model::Network;
 use crate::wire::hello::StepStats;
+use crate::wire::near::with_room;
 use crate::worker::clip::OwnClip;
 use crate::worker::error::WorkerError;
 use crate::worker::noise::Noise;
 use crate::worker::train::{Ending, Surroundings};
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::spec::{self, BatchRule, Engine};
-use std::path::Path;
 use std::time::Duration;
 
 /// A worker whose process runs but which takes no part for so long is held for lost: longer than an evaluation or a checkpoint ever
 /// takes. One whose process stands still is found by its missing pulse long before.
 pub(super) const STALL: Duration = Duration::from_secs(900);
-
-/// A socket's path has to fit into the kernel's 108 bytes: the folder, the socket's own name, which has up to 18, a slash and an end.
-const LONGEST_FOLDER: usize = 88;
 
 impl<'a> AllReduce<'a> {
     /// Waits for the other workers. The ending when it is told to stop before, or the chief is lost.
@@ -47,12 +44,9 @@ impl<'a> AllReduce<'a> {
             id: launch.task_id,
             attempt: std::process::id(),
         };
-        let folder = match around.sockets.as_os_str().len() {
-            ..=LONGEST_FOLDER => around.sockets.to_owned(),
-            _ => std::env::temp_dir(),
-        };
+        let folder = with_room(around.sockets);
         let gpus = Gpus::wanted(&launch.spec.exchange, around.device);
-        let port = Port::bind(around.listen_host, Some(Path::new(&folder)), me.clone())?
+        let port = Port::bind(around.listen_host, Some(&folder), me.clone())?
             .saying(gpus.as_ref().map(Gpus::summing));
         let silence = Duration::from_secs(launch.spec.exchange.hung_after_s.into());
         let seat = match rank {
