@@ -186,7 +186,8 @@ fn a_refusal_is_one_over_the_local_socket_too() {
         ..hello()
     };
     for (hello, why) in [(wrong, "the secret is wrong"), (other, "another job")] {
-        let addresses = [(SHARD, address.to_string())];
+        // Nobody listens there: had it gone over TCP it would not be refused but not get through.
+        let addresses = [(SHARD, format!("127.0.0.2:{}", address.port()))];
         let joined = Shards::join_near(&addresses, SIZE, &hello, Some(folder.path()));
         let Err((0, WireError::Refused(reason))) = joined else {
             panic!("{joined:?}");
@@ -305,6 +306,51 @@ fn under_way(revision: &mut Revision) {
     });
 }
 
+fn until_mapped(pid: u32, pieces: usize) {
+    let began = Instant::now();
+    while mapped(pid) != pieces {
+        assert!(began.elapsed() < rig::PATIENCE, "{} pieces", mapped(pid));
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A shard that comes is reached through memory by those who were there, and all shards by a worker that comes; one that goes takes its
+/// memory along.
+#[test]
+fn whoever_comes_later_shares_memory_too() {
+    let rig = meeting();
+    let document = spec(json!({ "stop": { "steps": 6_000 } }));
+    let first = Launch::new(1, 2, 1, document);
+    let mut revision = rig.start(&first);
+    under_way(&mut revision);
+    let grown = Launch {
+        revision: 2,
+        workers: 3,
+        ps_shards: 3,
+        ..first.clone()
+    };
+    rig.resize(&mut revision, &grown, &[0, 1], &[0]);
+    revision
+        .chief()
+        .wait_for_log("3 workers, 3 PS shards; its first step");
+    for rank in 0..3 {
+        until_mapped(revision.task(Role::Worker { rank }).child.id(), 3);
+    }
+    let shrunk = Launch {
+        revision: 3,
+        workers: 3,
+        ps_shards: 2,
+        ..first
+    };
+    rig.resize(&mut revision, &shrunk, &[0, 1, 2], &[2, 1]);
+    for rank in 0..3 {
+        until_mapped(revision.task(Role::Worker { rank }).child.id(), 2);
+    }
+    revision.terminate();
+    revision.succeed();
+    assert_eq!(sockets(&rig), 0);
+}
+
 #[test]
 fn the_others_go_on_without_a_worker_that_is_killed() {
     let rig = meeting();
@@ -338,12 +384,7 @@ fn a_killed_shard_lives_on_in_its_copy_to_the_bit() {
     shard.child.wait().unwrap();
     revision.chief().wait_for_log("goes on from step");
     // Two that are left and the heir beside one of them; what was shared with the dead one is let go.
-    let chief = revision.chief().child.id();
-    let began = Instant::now();
-    while mapped(chief) != 3 {
-        assert!(began.elapsed() < rig::PATIENCE, "{} pieces", mapped(chief));
-        thread::sleep(Duration::from_millis(1));
-    }
+    until_mapped(revision.chief().child.id(), 3);
     let codes = revision.wait();
     assert_eq!(codes, [0, -1, 0, 0, 0], "{}", revision.logs());
     assert_eq!(sockets(&rig), 1, "that of the killed one");

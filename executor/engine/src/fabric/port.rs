@@ -8,14 +8,14 @@ use super::hello::{Channel, Credentials, PeerHello, Stream};
 use super::view::{Member, Summing};
 use crate::clock;
 use crate::log;
-use crate::wire::near::socket_name;
+use crate::wire::near::Door;
 use crate::wire::{Kind, WireError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -43,7 +43,7 @@ pub struct Guest {
 pub struct Port {
     room: Arc<Room>,
     address: SocketAddr,
-    local: Option<PathBuf>,
+    local: Option<Door>,
     node: String,
     summing: Option<Box<Summing>>,
 }
@@ -76,16 +76,14 @@ impl Port {
         let (tcp, address) = listen().map_err(FabricError::io("listen for peers"))?;
         let node = node_name();
         // Without the kernel's name for itself no peer can tell that it is on the same node.
-        let local = folder
-            .filter(|_| !node.is_empty())
-            .map(|folder| folder.join(socket_name(credentials.id, address.port())));
-        let unix = local.as_ref().and_then(|path| {
-            // This task's own from before, if any; nobody listens there, as the TCP port is this one's now.
-            let _ = fs::remove_file(path);
-            let listener = UnixListener::bind(path).ok()?;
-            listener.set_nonblocking(true).ok()?;
-            Some(listener)
+        let folder = folder.filter(|_| !node.is_empty());
+        let near = folder.and_then(|folder| {
+            let opened = Door::open(folder, credentials.id, address.port());
+            let (door, unix) = opened.ok()?;
+            unix.set_nonblocking(true).ok()?;
+            Some((door, unix))
         });
+        let (local, unix) = near.unzip();
         let room = Arc::new(Room {
             credentials,
             guests: Mutex::new(Vec::new()),
@@ -93,7 +91,6 @@ impl Port {
             strangers: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         });
-        let local = local.filter(|_| unix.is_some());
         let acceptor = Arc::clone(&room);
         thread::Builder::new()
             .name("peers".to_owned())
@@ -129,7 +126,7 @@ impl Port {
             attempt: self.room.credentials.attempt,
             node: self.node.clone(),
             address: self.address,
-            local: self.local.clone(),
+            local: self.local.as_ref().map(|door| door.path().to_owned()),
             completed: None,
             summing: self.summing.clone(),
         }
@@ -164,9 +161,6 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         self.room.closed.store(true, Ordering::Relaxed);
-        if let Some(path) = &self.local {
-            let _ = fs::remove_file(path);
-        }
     }
 }
 

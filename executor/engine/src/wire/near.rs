@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 const LONGEST_FOLDER: usize = 88;
 
 /// The folder itself, or that for passing files where its path is too long for a socket's.
-#[must_use]
-pub fn with_room(folder: &Path) -> PathBuf {
+fn with_room(folder: &Path) -> PathBuf {
     match folder.as_os_str().len() {
         ..=LONGEST_FOLDER => folder.to_owned(),
         _ => std::env::temp_dir(),

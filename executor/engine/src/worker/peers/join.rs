@@ -14,7 +14,6 @@ use crate::document;
 use crate::fabric::{Credentials, FabricError, Options, Port};
 use crate::model::Network;
 use crate::wire::hello::StepStats;
-use crate::wire::near::with_room;
 use crate::worker::clip::OwnClip;
 use crate::worker::error::WorkerError;
 use crate::worker::noise::Noise;
@@ -44,9 +43,8 @@ impl<'a> AllReduce<'a> {
             id: launch.task_id,
             attempt: std::process::id(),
         };
-        let folder = with_room(around.sockets);
         let gpus = Gpus::wanted(&launch.spec.exchange, around.device);
-        let port = Port::bind(around.listen_host, Some(&folder), me.clone())?
+        let port = Port::bind(around.listen_host, Some(around.sockets), me.clone())?
             .saying(gpus.as_ref().map(Gpus::summing));
         let silence = Duration::from_secs(launch.spec.exchange.hung_after_s.into());
         let seat = match rank {
