@@ -69,7 +69,11 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     let has_gpus = device::has_cuda(&capacity) && config.pod_gpus.is_none();
     let (orders, taken) = mpsc::channel();
     let runtime: Box<dyn Runtime> = match config.runtime {
-        RuntimeKind::Process => Box::new(Processes::new(config.listen_host.clone(), limits)?),
+        RuntimeKind::Process => Box::new(Processes::new(
+            config.listen_host.clone(),
+            limits,
+            &config.data_dir,
+        )?),
         RuntimeKind::Pod => {
             let pods = Pods::start(&config, has_gpus, orders.clone()).await?;
             pods.correct(&mut ledger);

@@ -2,7 +2,7 @@
 //!
 //! * the data plane's frames, and push and pull between one worker and one PS shard, update included, against the same bytes through
 //!   bare TCP;
-//! * push and pull of two workers with two shards, plain and with encoded gradients and answers;
+//! * push and pull of two workers with two shards, plain and with encoded gradients and answers, over TCP and through shared memory;
 //! * training steps over wires of a limited rate, at once against in parts, as they become ready and by need;
 //! * training steps of workers that share their node's wire, each by itself against added up in the node first;
 //! * examples per second of a worker with a shard against the same model in a bare loop.
@@ -59,6 +59,10 @@ fn main() {
         say_compressed(&compressed_rows());
         return;
     }
+    if std::env::args().any(|argument| argument == "near") {
+        say_near(&near_rows());
+        return;
+    }
     if std::env::args().any(|argument| argument == "limited") {
         say_limited(&limited::rows());
         return;
@@ -79,8 +83,10 @@ fn main() {
     ];
     let in_nodes = node::rows();
     let compressed = compressed_rows();
+    let near = near_rows();
     say_limited(&limited::rows());
     say_compressed(&compressed);
+    say_near(&near);
     there_and_back::say(&exchanged);
     node::say(&in_nodes);
     println!();
@@ -97,6 +103,17 @@ fn say_compressed(rows: &[String]) {
     println!(
         "{:>12} {:>10} {:>12} {:>14} {:>14} {:>10}",
         "wire MB/s", "codec", "ms a step", "GB/s a worker", "times plain", "CPU ms"
+    );
+    println!("{}", rows.join("\n"));
+}
+
+fn say_near(rows: &[String]) {
+    println!(
+        "\npush + pull, 2 workers and 2 shards of one node, {PAIRS_MB} MB each way, SGD, as shares of plain TCP"
+    );
+    println!(
+        "{:>16} {:>12} {:>14} {:>10} {:>10} {:>10}",
+        "through", "ms a step", "GB/s a worker", "rate", "CPU ms", "CPU"
     );
     println!("{}", rows.join("\n"));
 }
@@ -138,20 +155,7 @@ fn compressed_over(rate: f64, rounds: usize) -> Vec<String> {
         .iter()
         .map(|(_, codec)| Pair::start(*codec, rate))
         .collect();
-    let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
-    let mut cpu: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
-    for round in 0..rounds {
-        for (at, pair) in pairs.iter_mut().enumerate() {
-            let (began, before) = (Instant::now(), process_cpu());
-            pair.step();
-            if round >= rounds / 4 {
-                seconds[at].push(began.elapsed().as_secs_f64());
-                cpu[at].push(process_cpu() - before);
-            }
-        }
-    }
-    let seconds: Vec<f64> = seconds.into_iter().map(median).collect();
-    let cpu = cpu.into_iter().map(median);
+    let (seconds, cpu) = by_turns(&mut pairs, rounds);
     let bytes = 2.0 * (PAIRS_MB << 20) as f64;
     let row = |((name, _), (took, cpu)): (&(&str, Option<CodecConfig>), (&f64, f64))| {
         format!(
@@ -168,6 +172,63 @@ fn compressed_over(rate: f64, rounds: usize) -> Vec<String> {
         .zip(seconds.iter().zip(cpu))
         .map(row)
         .collect()
+}
+
+/// The same steps over TCP and through memory that workers and shards share, by turns.
+fn near_rows() -> Vec<String> {
+    let bf16 = CodecConfig::Half {
+        format: HalfFormat::Bf16,
+        rounding: Rounding::Nearest,
+        feedback: true,
+    };
+    let folder = tempfile::tempdir().expect("a folder to meet in");
+    let meet = Some(folder.path());
+    let ways = [
+        ("TCP", None, None),
+        ("memory", None, meet),
+        ("TCP, bf16", Some(bf16), None),
+        ("memory, bf16", Some(bf16), meet),
+    ];
+    let mut pairs: Vec<Pair> = ways
+        .iter()
+        .map(|(_, codec, sockets)| Pair::meet(*codec, f64::INFINITY, *sockets))
+        .collect();
+    for (pair, (_, _, sockets)) in pairs.iter().zip(&ways) {
+        let near = pair.workers.iter().map(Shards::near);
+        assert_eq!(near.sum::<usize>(), if sockets.is_some() { 4 } else { 0 });
+    }
+    let (seconds, cpu) = by_turns(&mut pairs, 24);
+    let bytes = 2.0 * (PAIRS_MB << 20) as f64;
+    let row = |at: usize| {
+        let (name, took, cpu_s) = (ways[at].0, seconds[at], cpu[at]);
+        format!(
+            "{name:>16} {:>12.1} {:>14.2} {:>10.2} {:>10.1} {:>10.2}",
+            took * 1e3,
+            bytes / took / 1e9,
+            seconds[0] / took,
+            cpu_s * 1e3,
+            cpu_s / cpu[0]
+        )
+    };
+    (0..ways.len()).map(row).collect()
+}
+
+/// Medians of the seconds that a step of each takes, and of those that are computed meanwhile.
+fn by_turns(pairs: &mut [Pair], rounds: usize) -> (Vec<f64>, Vec<f64>) {
+    let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
+    let mut cpu: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
+    for round in 0..rounds {
+        for (at, pair) in pairs.iter_mut().enumerate() {
+            let (began, before) = (Instant::now(), process_cpu());
+            pair.step();
+            if round >= rounds / 4 {
+                seconds[at].push(began.elapsed().as_secs_f64());
+                cpu[at].push(process_cpu() - before);
+            }
+        }
+    }
+    let medians = |all: Vec<Vec<f64>>| all.into_iter().map(median).collect();
+    (medians(seconds), medians(cpu))
 }
 
 /// Seconds that all threads of this process have computed.
@@ -187,6 +248,11 @@ struct Pair {
 impl Pair {
     /// Each worker on a wire of so many bytes a second, each way, of which either shard has half.
     fn start(codec: Option<CodecConfig>, rate: f64) -> Self {
+        Self::meet(codec, rate, None)
+    }
+
+    /// The same; where they meet in a folder they share memory.
+    fn meet(codec: Option<CodecConfig>, rate: f64, sockets: Option<&Path>) -> Self {
         let size = (PAIRS_MB << 20) / 4;
         let codecs = codec.map(|codec| Codecs {
             codec,
@@ -197,7 +263,11 @@ impl Pair {
         let recipe = Recipe::weights(optimizer, size, 1).with_codecs(codecs.clone());
         let number = |number| TaskId(Uuid::from_u128(number));
         let addresses: Vec<Address> = [10, 11]
-            .map(|shard| (number(shard), start_with(number(shard), recipe.clone(), 2)))
+            .map(|shard| {
+                let (shard, recipe) = (number(shard), recipe.clone());
+                let exchange = Exchange::new(shard, recipe, Consistency::default(), 2);
+                (shard, start_exchange(shard, exchange, sockets))
+            })
             .into();
         let mut workers: Vec<Shards> = [(0, Guest::Chief), (1, Guest::Worker)]
             .map(|(worker, guest)| {
@@ -220,7 +290,8 @@ impl Pair {
                         false => (*shard, address.clone()),
                     });
                 let reached: Vec<Address> = reached.collect();
-                let mut shards = Shards::join(&reached, size, &hello).expect("a shard");
+                let joined = Shards::join_near(&reached, size, &hello, sockets);
+                let mut shards = joined.expect("a shard");
                 if let Some(codecs) = codecs.clone() {
                     let made = shards.compress(codecs, &recipe.blocks, 1);
                     made.expect("codecs");
@@ -286,16 +357,19 @@ fn start_shard(optimizer: Optimizer, size: usize, batch: u32) -> String {
 
 fn start_with(task_id: TaskId, recipe: Recipe, batch: u32) -> String {
     let exchange = Exchange::new(task_id, recipe, Consistency::default(), batch);
-    start_exchange(task_id, exchange)
+    start_exchange(task_id, exchange, None)
 }
 
-fn start_exchange(task_id: TaskId, exchange: Exchange) -> String {
+fn start_exchange(task_id: TaskId, exchange: Exchange, sockets: Option<&Path>) -> String {
     let identity = Identity {
         job_id: JobId(Uuid::nil()),
         task_id,
         secret: SECRET.to_owned(),
     };
-    let shard = Shard::bind("127.0.0.1", identity, exchange).expect("a free port");
+    let mut shard = Shard::bind("127.0.0.1", identity, exchange).expect("a free port");
+    if let Some(sockets) = sockets {
+        shard = shard.near(sockets);
+    }
     let address = shard.address().to_string();
     thread::spawn(move || shard.serve(&StopFlag::new(Duration::from_secs(1)), &|_| {}));
     address

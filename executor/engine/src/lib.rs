@@ -31,4 +31,5 @@ pub mod worker;
 
 mod clock;
 mod log;
+mod memory;
 mod prefetch;

@@ -12,8 +12,7 @@ fn neither_end_of_a_connection_within_this_machine_is_paced() {
     let (here, _) = listener.accept().unwrap();
     for end in [here, there] {
         let connection = Connection::new(end).unwrap();
-        let socket = connection.handle().unwrap();
-        let control = SockRef::from(&socket).tcp_congestion().unwrap();
+        let control = SockRef::from(&connection).tcp_congestion().unwrap();
         assert!(control.starts_with(b"reno\0"), "{control:?}");
     }
 }

@@ -3,6 +3,7 @@
 
 mod pod;
 mod process;
+mod sockets;
 
 pub use pod::{PathTaken, Pods, TemplateError};
 pub use process::Processes;

@@ -1,5 +1,6 @@
 //! Shims as child processes of the daemon, which outlive it: a later daemon knows them by the ids in their records.
 
+use super::sockets::{self, Sockets};
 use super::{Carrier, Runtime, Start};
 use crate::error::ExecutorError;
 use crate::ledger::Ledger;
@@ -11,7 +12,7 @@ use muster_model::id::TaskId;
 use muster_model::task::Outcome;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Starts and stops shims, and waits for those it has started so that none stays a zombie.
@@ -20,18 +21,20 @@ pub struct Processes {
     shim_binary: PathBuf,
     listen_host: String,
     limits: Limits,
+    sockets: Sockets,
     shims: BTreeMap<TaskId, Child>,
 }
 
 impl Processes {
     /// # Errors
-    /// If the path of this program cannot be told.
-    pub fn new(listen_host: String, limits: Limits) -> Result<Self, ExecutorError> {
+    /// If the path of this program cannot be told, or `data` cannot be written.
+    pub fn new(listen_host: String, limits: Limits, data: &Path) -> Result<Self, ExecutorError> {
         let shim_binary = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
         Ok(Self {
             shim_binary,
             listen_host,
             limits,
+            sockets: Sockets::open(data).map_err(ExecutorError::write(data))?,
             shims: BTreeMap::new(),
         })
     }
@@ -54,8 +57,16 @@ impl Processes {
 }
 
 impl Runtime for Processes {
-    fn start(&mut self, entry: &Entry, start: Start) -> Result<(), ExecutorError> {
+    fn start(&mut self, entry: &Entry, mut start: Start) -> Result<(), ExecutorError> {
         let launch = &entry.launch;
+        if sockets::meets_others(launch) {
+            let place = self.sockets.make(launch.job_id);
+            let place = place.map_err(ExecutorError::write(entry.folder.path()))?;
+            let place = place.to_string_lossy().into_owned();
+            start
+                .environment
+                .insert(sockets::VARIABLE.to_owned(), place);
+        }
         let failed = |source| ExecutorError::Shim {
             path: self.shim_binary.clone(),
             source,
@@ -112,8 +123,10 @@ impl Runtime for Processes {
         false
     }
 
-    /// A process is its own: nothing is carried that the folders do not tell of.
-    fn tidy(&mut self, _: &Ledger) {}
+    /// A process is its own: nothing is carried that the folders do not tell of, but for where tasks met.
+    fn tidy(&mut self, ledger: &Ledger) {
+        self.sockets.tidy(ledger);
+    }
 
     fn listen_host(&self) -> &str {
         &self.listen_host

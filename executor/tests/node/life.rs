@@ -6,6 +6,8 @@ use muster_model::assignment::{Observed, Peer, Peers};
 use muster_model::id::NodeId;
 use muster_model::task::Outcome;
 use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 #[test]
@@ -61,6 +63,25 @@ fn a_task_gets_a_clean_environment() {
     );
     assert!(!log.contains("SECRET") && !log.contains("TOKEN"), "{log}");
     site.until_gone(&task);
+    site.finish();
+}
+
+/// The engine's tasks of one node share memory with those that they find there.
+#[test]
+fn tasks_of_a_job_meet_in_a_folder_that_goes_with_the_last_of_them() {
+    let site = Site::started(10_000, &[]);
+    let task = site.task(2, "test -d $MUSTER_SOCKETS && echo in $MUSTER_SOCKETS.");
+    let folder = site.task_folder(&task);
+    let data = folder.ancestors().nth(2).expect("<data>/tasks/<task>");
+    let place = data.join("sockets/00000000-0000-0000-0000-000000000001");
+    site.scheduler.assign(1, std::slice::from_ref(&task));
+    site.until_log_has(&task, &format!("in {}.", place.display()));
+    site.until_gone(&task);
+    let began = Instant::now();
+    while place.exists() {
+        assert!(began.elapsed() < Duration::from_secs(20), "it stays");
+        thread::sleep(Duration::from_millis(5));
+    }
     site.finish();
 }
 

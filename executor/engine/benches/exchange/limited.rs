@@ -80,7 +80,7 @@ fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
     let batch = (WORKERS * EXAMPLES) as u32;
     let exchange = Exchange::new(number(10), recipe, Consistency::default(), batch);
     let exchange = exchange.sending(way.unwrap_or_default());
-    let address = start_exchange(number(10), exchange);
+    let address = start_exchange(number(10), exchange, None);
     let mut joined: Vec<(Shards, Vec<Address>)> = (0..WORKERS)
         .map(|rank| {
             let reached = match rate.is_finite() {

@@ -4,8 +4,8 @@
 //! that survivors of a death repeat the sum from them. It costs no copy, as partial sums have to be written somewhere anyhow.
 
 use super::FabricError;
-use super::memory::Shared;
 use super::plane::Plane;
+use crate::memory::Shared;
 
 /// Gradients, in memory that tasks of the same node may map once there are any, and private room for sums. Untouched parts take no memory.
 #[derive(Debug)]

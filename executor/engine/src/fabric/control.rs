@@ -4,24 +4,18 @@
 
 use super::hello::Stream;
 use crate::clock;
+use crate::memory::handing;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, send, sendmsg,
-};
+use rustix::net::{SendFlags, send};
 use std::collections::VecDeque;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// Every word has this length on the wire: a tag, a zero byte, a rank in two bytes, little endian.
 const WORD_BYTES: usize = 4;
-
-/// Descriptors that one word may carry.
-const FILES_PER_WORD: usize = 4;
 
 /// What one peer tells another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,18 +152,8 @@ impl Control {
     /// # Errors
     /// When the peer is gone or the socket is none that can.
     pub fn hand_over(&mut self, files: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_PER_WORD))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !ancillary.push(SendAncillaryMessage::ScmRights(files)) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
         let word = Word::Memory.encode();
-        sendmsg(
-            &*self.stream,
-            &[IoSlice::new(&word)],
-            &mut ancillary,
-            SendFlags::NOSIGNAL,
-        )?;
+        handing::send(&*self.stream, &word, files, SendFlags::empty())?;
         Ok(())
     }
 
@@ -240,22 +224,10 @@ impl Control {
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_PER_WORD))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let message = recvmsg(
-            &*self.stream,
-            &mut [IoSliceMut::new(bytes)],
-            &mut ancillary,
-            RecvFlags::CMSG_CLOEXEC,
-        )?;
-        for part in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(files) = part {
-                self.files.extend(files);
-            }
-        }
+        let count = handing::receive(&*self.stream, bytes, &mut self.files)?;
         // A peer that keeps handing over files would use up this process's descriptors.
-        self.files.truncate(2 * FILES_PER_WORD);
-        Ok(message.bytes)
+        self.files.truncate(2 * handing::FILES);
+        Ok(count)
     }
 }
 

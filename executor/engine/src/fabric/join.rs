@@ -5,7 +5,6 @@
 use super::control::Control;
 use super::hello::{Channel, ORDER, PeerHello, Stream};
 use super::link::Link;
-use super::memory::Shared;
 use super::mesh::Mesh;
 use super::port::{Guest, Port};
 use super::shm::{PAIR_BYTES, ShmLink};
@@ -13,6 +12,7 @@ use super::tcp::TcpLink;
 use super::view::{Member, View};
 use super::{FabricError, Options};
 use crate::clock;
+use crate::memory::Shared;
 use crate::wire::{Kind, WireError};
 use std::cmp::Ordering;
 use std::io;

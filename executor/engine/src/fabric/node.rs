@@ -9,10 +9,10 @@
 
 use super::arena::Arena;
 use super::control::Word;
-use super::memory::Shared;
 use super::mesh::Mesh;
 use super::{FabricError, Options};
 use crate::clock;
+use crate::memory::Shared;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;

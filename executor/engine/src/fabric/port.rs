@@ -8,13 +8,14 @@ use super::hello::{Channel, Credentials, PeerHello, Stream};
 use super::view::{Member, Summing};
 use crate::clock;
 use crate::log;
+use crate::wire::near::Door;
 use crate::wire::{Kind, WireError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -42,7 +43,7 @@ pub struct Guest {
 pub struct Port {
     room: Arc<Room>,
     address: SocketAddr,
-    local: Option<PathBuf>,
+    local: Option<Door>,
     node: String,
     summing: Option<Box<Summing>>,
 }
@@ -75,16 +76,14 @@ impl Port {
         let (tcp, address) = listen().map_err(FabricError::io("listen for peers"))?;
         let node = node_name();
         // Without the kernel's name for itself no peer can tell that it is on the same node.
-        let local = folder
-            .filter(|_| !node.is_empty())
-            .map(|folder| folder.join(socket_name(&credentials, address.port())));
-        let unix = local.as_ref().and_then(|path| {
-            // This task's own from before, if any; nobody listens there, as the TCP port is this one's now.
-            let _ = fs::remove_file(path);
-            let listener = UnixListener::bind(path).ok()?;
-            listener.set_nonblocking(true).ok()?;
-            Some(listener)
+        let folder = folder.filter(|_| !node.is_empty());
+        let near = folder.and_then(|folder| {
+            let opened = Door::open(folder, credentials.id, address.port());
+            let (door, unix) = opened.ok()?;
+            unix.set_nonblocking(true).ok()?;
+            Some((door, unix))
         });
+        let (local, unix) = near.unzip();
         let room = Arc::new(Room {
             credentials,
             guests: Mutex::new(Vec::new()),
@@ -92,7 +91,6 @@ impl Port {
             strangers: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         });
-        let local = local.filter(|_| unix.is_some());
         let acceptor = Arc::clone(&room);
         thread::Builder::new()
             .name("peers".to_owned())
@@ -128,7 +126,7 @@ impl Port {
             attempt: self.room.credentials.attempt,
             node: self.node.clone(),
             address: self.address,
-            local: self.local.clone(),
+            local: self.local.as_ref().map(|door| door.path().to_owned()),
             completed: None,
             summing: self.summing.clone(),
         }
@@ -163,9 +161,6 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         self.room.closed.store(true, Ordering::Relaxed);
-        if let Some(path) = &self.local {
-            let _ = fs::remove_file(path);
-        }
     }
 }
 
@@ -273,39 +268,9 @@ fn accept(tcp: &TcpListener, unix: Option<&UnixListener>, room: &Arc<Room>) {
     }
 }
 
-/// Tasks that share a folder may have the same port, each in a pod with an address of its own, so the name says whose it is too: by the last
-/// 48 bits of its id, as a path has little room.
-fn socket_name(credentials: &Credentials, port: u16) -> String {
-    let id = credentials.id.0.simple().to_string();
-    format!("{}-{port}", &id[id.len() - 12..])
-}
-
 /// What the running kernel calls this boot: the same for all tasks of a machine, for no other machine. Empty where unknown.
 fn node_name() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map(|text| text.trim().to_owned())
         .unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use muster_model::id::{JobId, TaskId};
-    use uuid::Uuid;
-
-    #[test]
-    fn sockets_of_one_folder_are_told_apart_where_ports_are_the_same() {
-        let name = |task| {
-            let credentials = Credentials {
-                job_id: JobId(Uuid::nil()),
-                secret: String::new(),
-                id: TaskId(Uuid::from_u128(task)),
-                attempt: 1,
-            };
-            socket_name(&credentials, 65_535)
-        };
-        assert_ne!(name(1), name(2));
-        // `worker::peers::join` leaves room for so much.
-        assert_eq!(name(1).len(), 18);
-    }
 }

@@ -4,8 +4,8 @@
 
 use super::control::{Control, Word};
 use super::link::{Link, Sink};
-use super::memory::Shared;
 use super::ring::{RING_BYTES, Reader, Writer};
+use crate::memory::Shared;
 use rustix::event::PollFd;
 use std::io;
 

@@ -12,7 +12,6 @@ use crate::wire::hello::{Guest, Hello, MAX_HELLO_BYTES, Welcome, same_secret};
 use crate::wire::view::Change;
 use crate::wire::{Connection, Header, Kind, WireError};
 use muster_model::id::TaskId;
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -54,8 +53,8 @@ enum Greeted {
 }
 
 impl Room {
-    pub fn receive_guest(self: &Arc<Self>, stream: TcpStream) {
-        let greeted = Connection::new(stream).and_then(|connection| self.greet(connection));
+    pub fn receive_guest(self: &Arc<Self>, come: Result<Connection, WireError>) {
+        let greeted = come.and_then(|connection| self.greet(connection));
         self.strangers.fetch_sub(1, Ordering::Relaxed);
         let (mut connection, guest) = match greeted {
             Ok(guest) => guest,
@@ -107,6 +106,11 @@ impl Room {
         }
         let hello: Hello =
             serde_json::from_slice(&meta).map_err(|_| WireError::Malformed("greeting"))?;
+        let memory = match same_secret(&hello.secret, &self.identity.secret) {
+            // Before it has a seat, which it would find taken when it comes by TCP instead.
+            true => connection.take_memory()?,
+            false => None,
+        };
         let greeted = match self.judge(&hello) {
             Ok(greeted) => greeted,
             Err(reason) => {
@@ -124,6 +128,9 @@ impl Room {
                 exchange.depart(seat, false);
             }
             return Err(error);
+        }
+        if let Some(memory) = memory {
+            connection.carry(memory);
         }
         Ok((connection, greeted))
     }

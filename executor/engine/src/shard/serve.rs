@@ -5,10 +5,15 @@ use super::exchange::Exchange;
 use super::room::Room;
 use super::words::Membership;
 use crate::clock;
+use crate::log;
 use crate::stop::StopFlag;
+use crate::wire::near::Door;
+use crate::wire::{Connection, WireError};
 use muster_model::id::{JobId, TaskId};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -65,6 +70,7 @@ pub struct Shard {
     room: Arc<Room>,
     listener: TcpListener,
     address: SocketAddr,
+    near: Option<(Door, UnixListener)>,
 }
 
 impl Shard {
@@ -94,7 +100,23 @@ impl Shard {
             room,
             listener,
             address,
+            near: None,
         })
+    }
+
+    /// Listens in the folder `sockets` too, where workers of the same node find it and share memory with it. Where that cannot be, all come by
+    /// TCP.
+    #[must_use]
+    pub fn near(mut self, sockets: &Path) -> Self {
+        let opened = Door::open(sockets, self.room.identity.task_id, self.address.port());
+        match opened {
+            Ok(near) => self.near = Some(near),
+            Err(error) => log::line(format_args!(
+                "shares no memory, as it cannot listen in {}: {error}",
+                sockets.display()
+            )),
+        }
+        self
     }
 
     /// Where workers reach it.
@@ -123,12 +145,27 @@ impl Shard {
         is_wanted: &dyn Fn() -> bool,
         tell: Tell<'_>,
     ) -> Result<End, ShardError> {
-        let Self { room, listener, .. } = self;
-        let acceptor = Arc::clone(&room);
-        thread::Builder::new()
-            .name("accept".to_owned())
-            .spawn(move || accept(&listener, &acceptor))
-            .map_err(ShardError::Thread)?;
+        let Self {
+            room,
+            listener,
+            near,
+            ..
+        } = self;
+        start_accepting(&room, move || {
+            let (stream, _) = listener.accept()?;
+            Ok(Connection::new(stream))
+        })?;
+        // Open for as long as the shard serves.
+        let _door = match near {
+            Some((door, listener)) => {
+                start_accepting(&room, move || {
+                    let (stream, _) = listener.accept()?;
+                    Ok(Ok(Connection::local(stream)))
+                })?;
+                Some(door)
+            }
+            None => None,
+        };
         let end = watch(&room, stop, is_wanted, tell);
         told(&room, tell);
         Ok(end)
@@ -204,15 +241,25 @@ fn watch(room: &Room, stop: &StopFlag, is_wanted: &dyn Fn() -> bool, tell: Tell<
     }
 }
 
-fn accept(listener: &TcpListener, room: &Arc<Room>) {
+/// Lets in whom `next` gives, in a thread of its own.
+fn start_accepting(
+    room: &Arc<Room>,
+    next: impl Fn() -> io::Result<Result<Connection, WireError>> + Send + 'static,
+) -> Result<(), ShardError> {
+    let room = Arc::clone(room);
+    thread::Builder::new()
+        .name("accept".to_owned())
+        .spawn(move || accept(&next, &room))
+        .map_err(ShardError::Thread)?;
+    Ok(())
+}
+
+fn accept(next: &dyn Fn() -> io::Result<Result<Connection, WireError>>, room: &Arc<Room>) {
     loop {
-        let stream = match listener.accept() {
-            Ok((stream, _)) => stream,
-            // Out of descriptors, or a peer that gave up before it was accepted: neither ends the shard.
-            Err(_) => {
-                thread::sleep(Duration::from_millis(20));
-                continue;
-            }
+        // Out of descriptors, or a peer that gave up before it was accepted: neither ends the shard.
+        let Ok(come) = next() else {
+            thread::sleep(Duration::from_millis(20));
+            continue;
         };
         if room.strangers.fetch_add(1, Ordering::Relaxed) >= STRANGERS_AT_ONCE {
             room.strangers.fetch_sub(1, Ordering::Relaxed);
@@ -221,7 +268,7 @@ fn accept(listener: &TcpListener, room: &Arc<Room>) {
         let guest = Arc::clone(room);
         let spawned = thread::Builder::new()
             .name("connection".to_owned())
-            .spawn(move || guest.receive_guest(stream));
+            .spawn(move || guest.receive_guest(come));
         if spawned.is_err() {
             room.strangers.fetch_sub(1, Ordering::Relaxed);
         }

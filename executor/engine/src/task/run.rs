@@ -35,7 +35,8 @@ pub struct Options {
     /// Address to listen on, as the other nodes reach it.
     #[arg(long, default_value = "127.0.0.1")]
     pub listen_host: String,
-    /// Where this job's tasks of the same node listen for each other [default: the task's folder]
+    /// Where this job's tasks of the same node listen for each other and share memory [default: the task's folder, where PS shards and
+    /// their workers do not find each other]
     #[arg(long, env = "MUSTER_SOCKETS")]
     pub sockets: Option<PathBuf>,
     /// Threads for computing.
@@ -168,10 +169,13 @@ fn run_shard(
     if launch.spec.exchange.shard_replicas > 0 {
         exchange = exchange.with_follower(identity.clone());
     }
-    let shard = match Shard::bind(&options.listen_host, identity, exchange) {
+    let mut shard = match Shard::bind(&options.listen_host, identity, exchange) {
         Ok(shard) => shard,
         Err(error) => return failed(events, log::chain(&error), true),
     };
+    if let Some(sockets) = &options.sockets {
+        shard = shard.near(sockets);
+    }
     let address = shard.address().to_string();
     log::line(format_args!("listens on {address}"));
     if let Err(error) = events.report(&TaskReport::Listening { address }) {

@@ -1,12 +1,17 @@
-//! One TCP connection: frames out by vectored writes straight from the arenas, frames in straight into them.
+//! One connection: frames out straight from the arenas, frames in straight into them, over TCP or through memory that both tasks map.
 
 use super::frame::{FrameError, HEADER_BYTES, Header, Kind};
 use super::loopback::unbrake;
+use super::pipe::Pipe;
+use super::stream::{Local, Stream};
 use crate::clock;
 use crate::pages;
 use socket2::{SockRef, TcpKeepalive};
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A peer's machine that says nothing for so long (no acknowledgement, no keepalive answer) is gone.
@@ -14,9 +19,6 @@ const PEER_SILENCE: Duration = Duration::from_secs(15);
 
 /// How long a refused peer may take to notice.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(2);
-
-/// Slices given to one `writev`/`readv`; the kernel's limit is 1024.
-const SLICES_PER_CALL: usize = 64;
 
 /// Why a connection is of no more use.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +56,7 @@ impl WireError {
         Self::Refused(String::from_utf8_lossy(reason).into_owned())
     }
 
-    fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub(super) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {
             io::ErrorKind::UnexpectedEof
             | io::ErrorKind::ConnectionReset
@@ -64,10 +66,10 @@ impl WireError {
     }
 }
 
-/// A connected socket that speaks frames.
+/// A connected peer that speaks frames.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
 }
 
 impl Connection {
@@ -88,17 +90,54 @@ impl Connection {
         };
         setup().map_err(WireError::io("set up a connection"))?;
         unbrake(&stream);
-        Ok(Self { stream })
+        Ok(Self {
+            stream: Stream::Tcp(stream),
+        })
     }
 
-    /// A second handle to the socket, to shut it down from elsewhere.
+    /// Takes over a Unix socket by which a task of this node comes, for its greeting.
+    #[must_use]
+    pub fn local(stream: UnixStream) -> Self {
+        Self {
+            stream: Stream::Local(Local::new(stream)),
+        }
+    }
+
+    /// Takes over a Unix socket to greet a task of this node. The memory goes with the greeting, and [carries](Self::carry) the rest.
+    pub(super) fn offering(stream: UnixStream) -> io::Result<(Self, Pipe)> {
+        let (local, pipe) = Local::offer(stream)?;
+        Ok((
+            Self {
+                stream: Stream::Local(local),
+            },
+            pipe,
+        ))
+    }
+
+    /// Maps the memory that came with the greeting of a task of this node, to [carry](Self::carry) the rest once it is let in. `None` where the
+    /// peer came by TCP.
     ///
     /// # Errors
-    /// [`WireError::Io`] when no descriptor is left.
-    pub fn handle(&self) -> Result<TcpStream, WireError> {
-        self.stream
-            .try_clone()
-            .map_err(WireError::io("duplicate a socket"))
+    /// [`WireError::Io`] when no memory came, or it cannot be mapped. The peer will come by TCP then.
+    pub(crate) fn take_memory(&mut self) -> Result<Option<Pipe>, WireError> {
+        match &mut self.stream {
+            Stream::Local(local) => local
+                .accept()
+                .map(Some)
+                .map_err(WireError::io("map a peer's memory")),
+            Stream::Tcp(_) | Stream::Shared(_) => Ok(None),
+        }
+    }
+
+    /// From now on frames go through this memory.
+    pub(crate) fn carry(&mut self, pipe: Pipe) {
+        self.stream = Stream::Shared(Arc::new(pipe));
+    }
+
+    /// Whether frames go through memory that the peer maps too.
+    #[must_use]
+    pub fn is_shared_memory(&self) -> bool {
+        matches!(self.stream, Stream::Shared(_))
     }
 
     /// The same connection for a second thread: one sends while the other receives, or they take turns.
@@ -106,9 +145,11 @@ impl Connection {
     /// # Errors
     /// [`WireError::Io`] when no descriptor is left.
     pub fn twin(&self) -> Result<Self, WireError> {
-        Ok(Self {
-            stream: self.handle()?,
-        })
+        let stream = self
+            .stream
+            .twin()
+            .map_err(WireError::io("duplicate a socket"))?;
+        Ok(Self { stream })
     }
 
     /// Lets no more than so many bytes wait in the system for the wire, lest what was sent first be in the way of what is urgent.
@@ -116,8 +157,8 @@ impl Connection {
     /// # Errors
     /// [`WireError::Io`] when the socket refuses.
     pub fn limit_unsent(&self, bytes: u32) -> Result<(), WireError> {
-        SockRef::from(&self.stream)
-            .set_tcp_notsent_lowat(bytes)
+        self.stream
+            .limit_unsent(bytes)
             .map_err(WireError::io("limit what waits for the wire"))
     }
 
@@ -127,7 +168,7 @@ impl Connection {
     /// [`WireError::Io`] when the socket refuses.
     pub fn give_up_sending(&self, limit: Duration) -> Result<(), WireError> {
         self.stream
-            .set_write_timeout(Some(limit))
+            .give_up_sending(limit)
             .map_err(WireError::io("limit how long sending waits"))
     }
 
@@ -158,7 +199,9 @@ impl Connection {
                 .iter()
                 .map(|part| IoSlice::new(bytemuck::cast_slice(part))),
         );
-        write_all(&mut self.stream, &mut slices).map_err(WireError::io("send a frame"))
+        self.stream
+            .send(&mut slices)
+            .map_err(WireError::io("send a frame"))
     }
 
     /// Sends one frame whose payload is bytes.
@@ -180,7 +223,9 @@ impl Connection {
         }
         .encode();
         let mut slices = [header.as_slice(), meta, payload].map(IoSlice::new);
-        write_all(&mut self.stream, &mut slices).map_err(WireError::io("send a frame"))
+        self.stream
+            .send(&mut slices)
+            .map_err(WireError::io("send a frame"))
     }
 
     /// Reads a payload of at most `limit` bytes into `out`.
@@ -201,7 +246,7 @@ impl Connection {
         }
         pages::resize(out, header.payload_bytes as usize);
         self.stream
-            .read_exact(out)
+            .receive(&mut [IoSliceMut::new(out)])
             .map_err(WireError::io("read a payload"))
     }
 
@@ -212,7 +257,7 @@ impl Connection {
     pub fn receive(&mut self) -> Result<Header, WireError> {
         let mut bytes = [0; HEADER_BYTES];
         self.stream
-            .read_exact(&mut bytes)
+            .receive(&mut [IoSliceMut::new(&mut bytes)])
             .map_err(WireError::io("read a frame's header"))?;
         Ok(Header::decode(&bytes)?)
     }
@@ -222,23 +267,10 @@ impl Connection {
     /// # Errors
     /// [`WireError`] when the connection is broken.
     pub fn wait_readable(&mut self, limit: Duration) -> Result<bool, WireError> {
-        let doing = "wait for a frame";
+        // A signal cuts the wait short: the caller wants to look at its flag.
         self.stream
-            .set_read_timeout(Some(limit))
-            .map_err(WireError::io(doing))?;
-        let peeked = self.stream.peek(&mut [0]);
-        self.stream
-            .set_read_timeout(None)
-            .map_err(WireError::io(doing))?;
-        match peeked {
-            Ok(0) => Err(WireError::Closed),
-            Ok(_) => Ok(true),
-            // A signal cuts the wait short (a socket with a timeout is never restarted): the caller wants to look at its flag.
-            Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => {
-                Ok(false)
-            }
-            Err(error) => Err(WireError::io(doing)(error)),
-        }
+            .wait(limit)
+            .map_err(WireError::io("wait for a frame"))
     }
 
     /// Reads the small part of the frame whose header was just received.
@@ -249,7 +281,7 @@ impl Connection {
         // The header's limit has been checked by `decode`.
         let mut meta = vec![0; header.meta_bytes as usize];
         self.stream
-            .read_exact(&mut meta)
+            .receive(&mut [IoSliceMut::new(&mut meta)])
             .map_err(WireError::io("read a frame"))?;
         Ok(meta)
     }
@@ -287,7 +319,9 @@ impl Connection {
             .iter_mut()
             .map(|part| IoSliceMut::new(bytemuck::cast_slice_mut(part)))
             .collect();
-        read_all(&mut self.stream, &mut slices).map_err(WireError::io("read a payload"))
+        self.stream
+            .receive(&mut slices)
+            .map_err(WireError::io("read a payload"))
     }
 
     /// Reads one whole frame without payload before `deadline`, with a small part of at most `max_meta_bytes`. For greetings:
@@ -301,7 +335,7 @@ impl Connection {
         max_meta_bytes: u32,
     ) -> Result<(Header, Vec<u8>), WireError> {
         let mut bytes = [0; HEADER_BYTES];
-        self.read_before(deadline, &mut bytes)?;
+        self.stream.receive_before(deadline, &mut bytes)?;
         let header = Header::decode(&bytes)?;
         if header.meta_bytes > max_meta_bytes {
             return Err(FrameError::MetaTooLong(header.meta_bytes).into());
@@ -313,10 +347,7 @@ impl Connection {
             });
         }
         let mut meta = vec![0; header.meta_bytes as usize];
-        self.read_before(deadline, &mut meta)?;
-        self.stream
-            .set_read_timeout(None)
-            .map_err(WireError::io("read a greeting"))?;
+        self.stream.receive_before(deadline, &mut meta)?;
         Ok((header, meta))
     }
 
@@ -324,34 +355,20 @@ impl Connection {
     /// reset the connection and take the reason with it.
     pub fn refuse(mut self, reason: &str) {
         if self.send(Kind::Refused, 0, reason.as_bytes(), &[]).is_err()
-            || self.stream.shutdown(Shutdown::Write).is_err()
+            || self.stream.end().is_err()
         {
             return;
         }
         let deadline = clock::now() + REFUSAL_LIMIT;
         let mut sink = vec![0; 64 << 10];
-        while self.read_before(deadline, &mut sink).is_ok() {}
+        while self.stream.receive_before(deadline, &mut sink).is_ok() {}
     }
+}
 
-    fn read_before(&mut self, deadline: Instant, mut out: &mut [u8]) -> Result<(), WireError> {
-        let doing = "read a greeting";
-        while !out.is_empty() {
-            let left = deadline.saturating_duration_since(clock::now());
-            if left.is_zero() {
-                return Err(WireError::HandshakeTimeout);
-            }
-            self.stream
-                .set_read_timeout(Some(left))
-                .map_err(WireError::io(doing))?;
-            match self.stream.read(out) {
-                Ok(0) => return Err(WireError::Closed),
-                Ok(count) => out = &mut out[count..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if is_timeout(&error) => return Err(WireError::HandshakeTimeout),
-                Err(error) => return Err(WireError::io(doing)(error)),
-            }
-        }
-        Ok(())
+/// The socket that ends with the peer.
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 
@@ -372,39 +389,4 @@ pub fn connect(address: &str, limit: Duration) -> Result<TcpStream, WireError> {
         }
     }
     Err(io(last))
-}
-
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-    )
-}
-
-fn write_all(stream: &mut TcpStream, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-    IoSlice::advance_slices(&mut slices, 0);
-    while !slices.is_empty() {
-        let end = slices.len().min(SLICES_PER_CALL);
-        match stream.write_vectored(&slices[..end]) {
-            Ok(0) => return Err(io::ErrorKind::BrokenPipe.into()),
-            Ok(count) => IoSlice::advance_slices(&mut slices, count),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-fn read_all(stream: &mut TcpStream, mut slices: &mut [IoSliceMut<'_>]) -> io::Result<()> {
-    IoSliceMut::advance_slices(&mut slices, 0);
-    while !slices.is_empty() {
-        let end = slices.len().min(SLICES_PER_CALL);
-        match stream.read_vectored(&mut slices[..end]) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => IoSliceMut::advance_slices(&mut slices, count),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

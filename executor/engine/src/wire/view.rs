@@ -115,6 +115,19 @@ impl View {
         others.find(|holder| holder.task_id != host && Some(&holder.address) != here)
     }
 
+    /// In whose process a shard may live: its own, and, as it may be lost and have an heir, those of others that are reached where it is.
+    #[must_use]
+    pub fn hosts(&self, shard: &Holder) -> Vec<TaskId> {
+        let others = self
+            .shards
+            .iter()
+            .filter(|other| other.task_id != shard.task_id && other.address == shard.address);
+        std::iter::once(shard)
+            .chain(others)
+            .map(|holder| holder.task_id)
+            .collect()
+    }
+
     /// Rank of a worker.
     #[must_use]
     pub fn rank(&self, worker: TaskId) -> Option<usize> {

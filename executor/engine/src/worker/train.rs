@@ -20,7 +20,7 @@ use muster_model::export::GRAPH_FILE;
 use muster_model::pace::Doing;
 use muster_model::place::Place;
 use muster_model::spec::Topology;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -32,9 +32,6 @@ pub type RosterSource = Arc<dyn Fn() -> Option<Peers> + Send + Sync>;
 /// A worker whose process runs but which takes no part for so long is held for lost: longer than an evaluation or a checkpoint ever
 /// takes. One whose process stands still is found by its missing pulse long before.
 pub(super) const STALL: Duration = Duration::from_secs(900);
-
-/// A socket's path has to fit into the kernel's 108 bytes: the folder, the socket's own name, which has up to 18, a slash and an end.
-const LONGEST_FOLDER: usize = 88;
 
 /// What a worker works with.
 pub struct Surroundings<'a> {
@@ -52,16 +49,6 @@ pub struct Surroundings<'a> {
     /// For the network's passes.
     pub threads: usize,
     pub device: &'a Device,
-}
-
-impl Surroundings<'_> {
-    /// Where a socket for other tasks of this node may lie: with those of the job, where the path is not too long for one.
-    pub fn meeting_place(&self) -> PathBuf {
-        match self.sockets.as_os_str().len() {
-            ..=LONGEST_FOLDER => self.sockets.to_owned(),
-            _ => std::env::temp_dir(),
-        }
-    }
 }
 
 /// How a worker's life ended, when not by an error of its own.

@@ -13,7 +13,6 @@ mod records;
 mod server;
 mod shut;
 mod sight;
-mod sockets;
 mod status;
 mod template;
 
@@ -23,8 +22,8 @@ pub use template::{Template, TemplateError};
 use self::mirror::{Known, Making, Mirror, Wish};
 use self::records::Records;
 use self::server::Server;
-use self::sockets::Sockets;
 use self::status::{Status, Waits};
+use super::sockets::{self, Sockets};
 use super::{Carrier, Runtime, Start};
 use crate::clock;
 use crate::config::Config;
@@ -50,8 +49,6 @@ const TIDY_EVERY_MS: u64 = 500;
 const COMPLAIN_EVERY_MS: u64 = 30_000;
 /// A refusal of the node's is told so long after it was seen: longer than the operator takes to see the pods of others.
 const REFUSED_FOR_MS: u64 = 10_000;
-/// By which a task of the built-in engine knows where it meets the others of its job.
-const SOCKETS_VARIABLE: &str = "MUSTER_SOCKETS";
 /// Variables that are the image's affair.
 const OF_THE_IMAGE: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 
@@ -329,11 +326,13 @@ impl Runtime for Pods {
                 .environment
                 .insert("CUDA_VISIBLE_DEVICES".to_owned(), numbers.join(","));
         }
-        if sight::meets_others(&entry.launch) {
+        if sockets::meets_others(&entry.launch) {
             let place = self.sockets.make(entry.launch.job_id);
             let place = place.map_err(ExecutorError::write(&self.template.data))?;
             let place = place.to_string_lossy().into_owned();
-            start.environment.insert(SOCKETS_VARIABLE.to_owned(), place);
+            start
+                .environment
+                .insert(sockets::VARIABLE.to_owned(), place);
         }
         // Not in the pod itself: there are secrets in it, and many may read pods.
         let text = serde_json::to_string(&start.environment).expect("text is JSON");
@@ -430,10 +429,7 @@ impl Runtime for Pods {
         };
         self.complain(now_ms, ledger);
         self.records.follow(ledger);
-        self.sockets.tidy(|job| {
-            let mut entries = ledger.entries.values();
-            entries.any(|entry| entry.launch.job_id == job && !entry.is_ended())
-        });
+        self.sockets.tidy(ledger);
         let mut state = self.mirror.lock();
         let unneeded: Vec<TaskId> = state
             .present()

@@ -1,8 +1,8 @@
 //! What a task's pod sees of the folders that it shares with others: of the data folder its own task's, of the checkpoints its own job's.
 
 use super::shut::{Seen, Shut};
-use super::sockets;
 use crate::config;
+use crate::runtime::sockets;
 use muster_model::assignment::TaskLaunch;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ pub fn of_data<'a>(data: &'a Path, launch: &TaskLaunch) -> Shut<'a> {
     let seen = |path: PathBuf, read_only| Seen { path, read_only };
     let own = Path::new("tasks").join(launch.task_id.to_string());
     let mut all = vec![seen(config::SHOWN.into(), true), seen(own, false)];
-    if meets_others(launch) {
+    if sockets::meets_others(launch) {
         all.push(seen(sockets::within(launch.job_id), false));
     }
     if launch.spec.pod.image.is_some() {
@@ -44,10 +44,4 @@ pub fn of_checkpoints<'a>(root: &'a Path, launch: &TaskLaunch) -> Shut<'a> {
         name: "hidden-checkpoints",
         seen: std::iter::once(own).chain(origin).collect(),
     }
-}
-
-/// The built-in engine shares memory with those of its node; a program of the user's own finds its others by itself.
-#[must_use]
-pub fn meets_others(launch: &TaskLaunch) -> bool {
-    launch.spec.command.is_none()
 }

@@ -9,10 +9,11 @@ pub(super) use parts::{Outgoing, Spares};
 
 use crate::compress::Feedback;
 use crate::squeeze::{Salt, Squeeze};
-use crate::wire::hello::{AnswerHead, Hello, NoisePart, PushHead, StepStats, decode_u64};
+use crate::wire::hello::{AnswerHead, Hello, NoisePart, PushHead, StepStats, Welcome, decode_u64};
 use crate::wire::view::{Departed, View};
-use crate::wire::{Connection, Header, Kind, WireError, greet};
+use crate::wire::{Connection, Header, Kind, WireError, greet, greet_near};
 use muster_model::id::TaskId;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -91,6 +92,16 @@ pub(super) enum Begun {
     Other(Told),
 }
 
+/// Where a shard is reached.
+#[derive(Debug, Clone)]
+pub(super) struct Way<'a> {
+    pub address: &'a str,
+    /// In whose process it lives; where that is not known for sure, whoever may be.
+    pub hosts: Vec<TaskId>,
+    /// Where tasks of this node meet, if they do.
+    pub sockets: Option<&'a Path>,
+}
+
 /// One greeted connection.
 #[derive(Debug)]
 pub struct Link {
@@ -99,6 +110,8 @@ pub struct Link {
     pub(super) host: TaskId,
     /// Where that is reached.
     pub(super) address: String,
+    /// Where tasks of this node meet, if they do.
+    pub(super) sockets: Option<PathBuf>,
     connection: Connection,
     /// The same for a second thread, once there was one.
     speaker: Option<Connection>,
@@ -113,21 +126,40 @@ pub struct Link {
     pub(super) is_pushed_to: bool,
 }
 
+impl Way<'_> {
+    fn greet_near(&self, hello: &Hello) -> Result<Option<(Connection, Welcome)>, WireError> {
+        let Some(sockets) = self.sockets else {
+            return Ok(None);
+        };
+        for &host in &self.hosts {
+            let greeted = greet_near(sockets, host, self.address, hello, JOIN_LIMIT)?;
+            if greeted.is_some() {
+                return Ok(greeted);
+            }
+        }
+        Ok(None)
+    }
+}
+
 impl Link {
     /// Connects and greets.
     ///
     /// # Errors
     /// [`WireError`]; [`WireError::Refused`] with the shard's reason when it takes this worker for a stranger.
-    pub fn join(shard: TaskId, address: &str, hello: &Hello) -> Result<Self, WireError> {
+    pub(super) fn join(shard: TaskId, way: &Way<'_>, hello: &Hello) -> Result<Self, WireError> {
         let hello = Hello {
             to: Some(shard),
             ..hello.clone()
         };
-        let (connection, welcome) = greet(address, &hello, JOIN_LIMIT)?;
+        let (connection, welcome) = match way.greet_near(&hello)? {
+            Some(near) => near,
+            None => greet(way.address, &hello, JOIN_LIMIT)?,
+        };
         Ok(Self {
             shard,
             host: shard,
-            address: address.to_owned(),
+            address: way.address.to_owned(),
+            sockets: way.sockets.map(Path::to_owned),
             connection,
             speaker: None,
             squeeze: None,
@@ -137,6 +169,11 @@ impl Link {
             state_per_parameter: welcome.state_per_parameter as usize,
             keeps_known: welcome.keeps_known,
         })
+    }
+
+    /// Whether it goes through memory that the shard maps too.
+    pub(super) fn is_shared_memory(&self) -> bool {
+        self.connection.is_shared_memory()
     }
 
     /// Values of optimizer state that the shard keeps per parameter.

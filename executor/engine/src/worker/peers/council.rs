@@ -385,8 +385,8 @@ mod tests {
                 // The office may hang up before all of it is sent.
                 let _ = stream.write_all(&bytes);
                 let _ = stream.shutdown(Shutdown::Write);
+                let before = **view.borrow();
                 let number = thread::scope(|scope| {
-                    let before = **view.borrow();
                     let asks = scope.spawn(|| remote.next_view(report(&member, before, &[])));
                     let own = office.next_view(report(&chief, before, &[]), || Ok(()));
                     let theirs = asks.join().unwrap();

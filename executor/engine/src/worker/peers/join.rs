@@ -40,12 +40,8 @@ impl<'a> AllReduce<'a> {
             attempt: std::process::id(),
         };
         let gpus = Gpus::wanted(&launch.spec.exchange, around.device);
-        let port = Port::bind(
-            around.listen_host,
-            Some(&around.meeting_place()),
-            me.clone(),
-        )?
-        .saying(gpus.as_ref().map(Gpus::summing));
+        let port = Port::bind(around.listen_host, Some(around.sockets), me.clone())?
+            .saying(gpus.as_ref().map(Gpus::summing));
         let silence = Duration::from_secs(launch.spec.exchange.hung_after_s.into());
         let seat = match rank {
             0 => preside(launch, me, around)?,

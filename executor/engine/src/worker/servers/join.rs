@@ -45,8 +45,13 @@ pub(super) fn connect(
             log::line("not in the job's task set any more: leaves");
             return Ok(Err(Ending::Interrupted));
         }
-        match Shards::join(&addresses, parameters, me) {
+        match Shards::join_near(&addresses, parameters, me, Some(around.sockets)) {
             Ok(shards) => {
+                log::line(format_args!(
+                    "shares memory with {} of {} PS shards",
+                    shards.near(),
+                    addresses.len()
+                ));
                 return Ok(Ok((
                     shards.with_targets(targets).with_copies(copied),
                     peers,

@@ -80,8 +80,7 @@ impl Neighbours {
             id: launch.task_id,
             attempt: std::process::id(),
         };
-        let place = around.meeting_place();
-        let port = Port::bind(around.listen_host, Some(&place), me)?;
+        let port = Port::bind(around.listen_host, Some(around.sockets), me)?;
         leave_card(around.sockets, &port.member()).map_err(FabricError::io("leave a card"))?;
         Ok(Self {
             port: Arc::new(port),

@@ -10,7 +10,7 @@ use crate::log;
 use crate::wire::WireError;
 use crate::wire::hello::{HALF_DONE, StepStats};
 use crate::wire::view::{Change, Tally, View};
-use crate::worker::link::Link;
+use crate::worker::link::{Link, Way};
 use muster_model::id::TaskId;
 use std::ops::Deref;
 
@@ -126,8 +126,12 @@ impl Shards {
         for (index, (shard, address)) in addresses.iter().enumerate() {
             let mut known = self.links.iter().chain(&self.prospects);
             if known.all(|link| link.shard != *shard) {
-                let link =
-                    Link::join(*shard, address, &self.hello).map_err(|error| (index, error))?;
+                let way = Way {
+                    address,
+                    hosts: vec![*shard],
+                    sockets: self.sockets.as_deref(),
+                };
+                let link = Link::join(*shard, &way, &self.hello).map_err(|error| (index, error))?;
                 self.prospects.push(link);
             }
         }

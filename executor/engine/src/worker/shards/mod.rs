@@ -20,7 +20,7 @@ pub use lead::{Moved, Snapshot, known};
 pub use parts::{Fetch, Pass, Ready};
 pub use succession::first_view;
 
-use super::link::{Begun, Link, Patience, Reply, Spares, Told};
+use super::link::{Begun, Link, Patience, Reply, Spares, Told, Way};
 use crate::assign::{Piece, split_mut};
 use crate::compress::{Codecs, Feedback, PlanError};
 use crate::model::Block;
@@ -33,6 +33,7 @@ use at_once::{at_once, at_once_of};
 use clip::Clipping;
 use muster_model::id::TaskId;
 use rescue::{Rescue, steadily};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A shard of the job, where it is reached.
@@ -55,6 +56,8 @@ struct Compression {
 #[derive(Debug)]
 pub struct Shards {
     hello: Hello,
+    /// Where tasks of this node meet, if they do.
+    sockets: Option<PathBuf>,
     /// The view that is worked by; `None` before the first.
     view: Option<View>,
     /// In the order of the view's shards, once there is one.
@@ -115,12 +118,31 @@ impl Shards {
         parameters: usize,
         hello: &Hello,
     ) -> Result<Self, ShardFailure> {
+        Self::join_near(addresses, parameters, hello, None)
+    }
+
+    /// The same; with those shards that listen in the folder `sockets`, if one is given, it shares memory.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn join_near(
+        addresses: &[Address],
+        parameters: usize,
+        hello: &Hello,
+        sockets: Option<&Path>,
+    ) -> Result<Self, ShardFailure> {
         let mut links = Vec::with_capacity(addresses.len());
         for (index, (shard, address)) in addresses.iter().enumerate() {
-            links.push(Link::join(*shard, address, hello).map_err(|error| (index, error))?);
+            let way = Way {
+                address,
+                hosts: vec![*shard],
+                sockets,
+            };
+            links.push(Link::join(*shard, &way, hello).map_err(|error| (index, error))?);
         }
         Ok(Self {
             hello: hello.clone(),
+            sockets: sockets.map(Path::to_owned),
             view: None,
             owing: vec![false; links.len()],
             links,
@@ -230,6 +252,13 @@ impl Shards {
         self.next.as_ref().or(self.view.as_ref())
     }
 
+    /// With how many shards it shares memory.
+    #[must_use]
+    pub fn near(&self) -> usize {
+        let links = self.links.iter();
+        links.filter(|link| link.is_shared_memory()).count()
+    }
+
     /// This worker's rank in the one that is worked by.
     #[must_use]
     pub fn rank(&self) -> Option<usize> {
@@ -316,8 +345,14 @@ impl Shards {
                 .or_else(|| take(&mut self.prospects, holder.task_id));
             links.push(match known {
                 Some(link) => link,
-                None => Link::join(holder.task_id, &holder.address, &self.hello)
-                    .map_err(|error| (index, error))?,
+                None => {
+                    let way = Way {
+                        address: &holder.address,
+                        hosts: view.hosts(holder),
+                        sockets: self.sockets.as_deref(),
+                    };
+                    Link::join(holder.task_id, &way, &self.hello).map_err(|error| (index, error))?
+                }
             });
         }
         for (index, mut link) in self.links.drain(..).enumerate() {

@@ -2,7 +2,7 @@
 //!
 //! The chief alone says so; the others come and wait there until it has. Whatever had no answer yet is asked again; the copy knows what it has.
 
-use super::super::link::{Link, Patience};
+use super::super::link::{Link, Patience, Way};
 use super::Shards;
 use crate::clock;
 use crate::log;
@@ -101,7 +101,12 @@ impl Rescue<'_> {
         let holder = self.view.follower(lost.shard, lost.host)?;
         let began = clock::now();
         loop {
-            match Link::join(lost.shard, &holder.address, self.hello) {
+            let way = Way {
+                address: &holder.address,
+                hosts: vec![holder.task_id],
+                sockets: lost.sockets.as_deref(),
+            };
+            match Link::join(lost.shard, &way, self.hello) {
                 Ok(mut link) => {
                     link.host = holder.task_id;
                     return match self.hello.guest {

@@ -111,6 +111,32 @@ impl Shared {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
+    /// `count` bytes from `offset` on.
+    ///
+    /// # Safety
+    /// As [`Self::floats`].
+    #[must_use]
+    pub unsafe fn bytes(&self, offset: usize, count: usize) -> &[u8] {
+        let address = self.at(offset, count);
+        // SAFETY: mapped; no writer by the caller's promise.
+        unsafe { std::slice::from_raw_parts(address, count) }
+    }
+
+    /// As [`Self::bytes`], to write.
+    ///
+    /// # Safety
+    /// As [`Self::floats_mut`].
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "disjoint parts of one mapping are written by several"
+    )]
+    #[must_use]
+    pub unsafe fn bytes_mut(&self, offset: usize, count: usize) -> &mut [u8] {
+        let address = self.at(offset, count);
+        // SAFETY: mapped; alone by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(address, count) }
+    }
+
     /// `count` floats from float `start` after byte `base`.
     ///
     /// # Safety

@@ -1,12 +1,17 @@
 //! A folder for each job in which its tasks of this node listen for each other, to share memory. Each job's pods have their own job's mounted, so
-//! they find each other and nobody else.
+//! they find each other and nobody else; processes are told of it.
 
+use crate::ledger::Ledger;
 use crate::removal::remove_folder;
+use muster_model::assignment::TaskLaunch;
 use muster_model::id::JobId;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// By which a task of the built-in engine knows where it meets the others of its job.
+pub const VARIABLE: &str = "MUSTER_SOCKETS";
 
 /// Below the data folder.
 const FOLDER: &str = "sockets";
@@ -21,6 +26,12 @@ pub struct Sockets {
 #[must_use]
 pub fn within(job: JobId) -> PathBuf {
     Path::new(FOLDER).join(job.to_string())
+}
+
+/// The built-in engine shares memory with those of its node; a program of the user's own finds its others by itself.
+#[must_use]
+pub fn meets_others(launch: &TaskLaunch) -> bool {
+    launch.spec.command.is_none()
 }
 
 impl Sockets {
@@ -55,7 +66,14 @@ impl Sockets {
     }
 
     /// Removes those of jobs that have no task here any more.
-    pub fn tidy(&mut self, is_needed: impl Fn(JobId) -> bool) {
+    pub fn tidy(&mut self, ledger: &Ledger) {
+        self.keep(|job| {
+            let mut entries = ledger.entries.values();
+            entries.any(|entry| entry.launch.job_id == job && !entry.is_ended())
+        });
+    }
+
+    fn keep(&mut self, is_needed: impl Fn(JobId) -> bool) {
         let unneeded: Vec<JobId> = self
             .jobs
             .iter()
@@ -97,7 +115,7 @@ mod tests {
             data.path().join(within(kept))
         );
         let mut sockets = Sockets::open(data.path()).expect("our own folder");
-        sockets.tidy(|job| job == kept);
+        sockets.keep(|job| job == kept);
         let is_there = |job| data.path().join(within(job)).exists();
         assert!(is_there(kept) && !is_there(gone));
         assert!(data.path().join(within(kept)).join("x.sock").exists());

@@ -1,0 +1,61 @@
+//! Descriptors that go from one process to another, over a Unix socket.
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Descriptors that go at once, at most.
+pub const FILES: usize = 4;
+
+/// Sends `bytes` and with the first of them `files`, which the peer then has as well; how many bytes went.
+///
+/// # Errors
+/// When the peer is gone or the socket is none that can; [`io::ErrorKind::InvalidInput`] for more than [`FILES`].
+pub fn send(
+    socket: impl AsFd,
+    bytes: &[u8],
+    files: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(files)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let flags = flags | SendFlags::NOSIGNAL;
+    Ok(sendmsg(
+        socket,
+        &[IoSlice::new(bytes)],
+        &mut ancillary,
+        flags,
+    )?)
+}
+
+/// Receives bytes, and adds what came with them to `files`, at most [`FILES`]; how many bytes came, 0 at the socket's end.
+///
+/// # Errors
+/// The socket's.
+pub fn receive(
+    socket: impl AsFd,
+    bytes: &mut [u8],
+    files: &mut impl Extend<OwnedFd>,
+) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let message = recvmsg(
+        socket,
+        &mut [IoSliceMut::new(bytes)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    for part in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(come) = part {
+            files.extend(come);
+        }
+    }
+    Ok(message.bytes)
+}

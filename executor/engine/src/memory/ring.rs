@@ -1,0 +1,330 @@
+//! A ring of bytes in shared memory, one writer, one reader, each in its own process.
+//!
+//! Layout from a base offset: the writer's position (u64) at byte 0, the writer's "wake me" (u32) at 64, the reader's position at
+//! 128, the reader's "wake me" at 192, bytes from 4,096 on. Positions count bytes since the beginning and only grow. Each is
+//! written by one side, on a cache line of its own.
+//!
+//! Sleep and wake follow Dekker's pattern: who wants to sleep says in its "wake me" how many bytes it waits for, then looks at the other's
+//! position once more; who moves its position looks at the other's "wake me" afterwards. With sequentially consistent operations one of
+//! both sees the other. Whoever sleeps does not move, so that who sees its "wake me" sees its position too, and can tell whether what it
+//! waits for is there.
+
+use super::Shared;
+use std::io;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Bytes in flight at most: they stay in the cache between writer and reader, and larger rings span the other's time slice too poorly to
+/// gain much.
+pub const CAPACITY: usize = 1 << 20;
+
+/// Bytes moved at once: the other side may begin with them while the next are moved.
+pub const CHUNK: usize = 128 << 10;
+
+/// Bytes that it pays to sleep for: the other side then moves half a ring before it is waited for in turn. Both cannot wait for so many.
+pub const WORTH: usize = CAPACITY / 2;
+
+const BYTES_AT: usize = 4_096;
+
+/// Bytes that one ring takes.
+pub const RING_BYTES: usize = BYTES_AT + CAPACITY;
+
+/// Where one ring lies, and this side's own position.
+#[derive(Debug)]
+struct Half {
+    base: usize,
+    position: u64,
+}
+
+/// The writing end.
+#[derive(Debug)]
+pub struct Writer {
+    half: Half,
+    /// Bytes that are written and not shown to the reader yet.
+    hidden: usize,
+}
+
+/// The reading end.
+#[derive(Debug)]
+pub struct Reader(Half);
+
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    Writer = 0,
+    Reader = 128,
+}
+
+fn position(memory: &Shared, base: usize, side: Side) -> &AtomicU64 {
+    let address = memory.at(base + side as usize, 8).cast::<u64>();
+    debug_assert!(address.is_aligned());
+    // SAFETY: mapped for as long as `memory` is borrowed, aligned, and used as an atomic by every process.
+    unsafe { AtomicU64::from_ptr(address) }
+}
+
+fn wanted(memory: &Shared, base: usize, side: Side) -> &AtomicU32 {
+    let address = memory.at(base + 64 + side as usize, 4).cast::<u32>();
+    debug_assert!(address.is_aligned());
+    // SAFETY: as in `position`.
+    unsafe { AtomicU32::from_ptr(address) }
+}
+
+impl Half {
+    /// How far the writer is ahead of the reader.
+    fn filled(&self, memory: &Shared, me: Side) -> io::Result<usize> {
+        let filled = match me {
+            Side::Writer => self
+                .position
+                .wrapping_sub(position(memory, self.base, Side::Reader).load(Ordering::SeqCst)),
+            Side::Reader => position(memory, self.base, Side::Writer)
+                .load(Ordering::SeqCst)
+                .wrapping_sub(self.position),
+        };
+        match usize::try_from(filled) {
+            Ok(filled) if filled <= CAPACITY => Ok(filled),
+            // Only a peer that is not ours writes such positions; its bytes are not to be believed either.
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a peer's place in the shared memory makes no sense",
+            )),
+        }
+    }
+
+    /// Shows how far this side is; whether the other side sleeps and has now what it waits for.
+    fn show(&self, memory: &Shared, me: Side, other: Side) -> io::Result<bool> {
+        position(memory, self.base, me).store(self.position, Ordering::SeqCst);
+        let wanted = wanted(memory, self.base, other);
+        let count = wanted.load(Ordering::SeqCst) as usize;
+        if count == 0 {
+            return Ok(false);
+        }
+        let filled = self.filled(memory, me)?;
+        let has = match other {
+            Side::Writer => CAPACITY - filled,
+            Side::Reader => filled,
+        };
+        Ok(has >= count && wanted.swap(0, Ordering::SeqCst) > 0)
+    }
+
+    /// Asks to be woken once `count` bytes are there or free; `false` when they are already, or something is wrong.
+    fn arm(&self, memory: &Shared, me: Side, count: usize) -> bool {
+        let wanted = wanted(memory, self.base, me);
+        wanted.store(count.clamp(1, WORTH) as u32, Ordering::SeqCst);
+        let lacks = self.filled(memory, me).is_ok_and(|filled| {
+            let has = match me {
+                Side::Writer => CAPACITY - filled,
+                Side::Reader => filled,
+            };
+            has < count.clamp(1, WORTH)
+        });
+        if !lacks {
+            // Nobody need ring.
+            wanted.store(0, Ordering::SeqCst);
+        }
+        lacks
+    }
+
+    /// The part of the ring from this side's position on: where it starts, and bytes until it wraps.
+    fn place(&self) -> (usize, usize) {
+        let at = (self.position % CAPACITY as u64) as usize;
+        (at, CAPACITY - at)
+    }
+}
+
+impl Writer {
+    #[must_use]
+    pub fn new(base: usize) -> Self {
+        Self {
+            half: Half { base, position: 0 },
+            hidden: 0,
+        }
+    }
+
+    /// Moves in what fits, a chunk at most; how many bytes. The reader sees them once they are [shown](Self::show).
+    ///
+    /// # Errors
+    /// The reader's position makes no sense.
+    pub fn fill(&mut self, memory: &Shared, bytes: &[u8]) -> io::Result<usize> {
+        let free = CAPACITY - self.half.filled(memory, Side::Writer)?;
+        let (at, until_wrap) = self.half.place();
+        let count = bytes.len().min(free).min(until_wrap).min(CHUNK);
+        if count > 0 {
+            // SAFETY: the reader stays behind the writer's position and this part lies ahead of it, less than one turn.
+            let room = unsafe { memory.bytes_mut(self.half.base + BYTES_AT + at, count) };
+            room.copy_from_slice(&bytes[..count]);
+            self.half.position += count as u64;
+            self.hidden += count;
+        }
+        Ok(count)
+    }
+
+    /// Bytes that the reader does not see yet.
+    #[must_use]
+    pub fn hidden(&self) -> usize {
+        self.hidden
+    }
+
+    /// Shows the reader all that was moved in; whether it must be woken.
+    ///
+    /// # Errors
+    /// As [`Self::fill`].
+    pub fn show(&mut self, memory: &Shared) -> io::Result<bool> {
+        if std::mem::take(&mut self.hidden) == 0 {
+            return Ok(false);
+        }
+        self.half.show(memory, Side::Writer, Side::Reader)
+    }
+
+    /// Wants to be woken when there is room for `count` bytes or for [`WORTH`]; `false` when there is already. Everything has been shown.
+    pub fn arm(&self, memory: &Shared, count: usize) -> bool {
+        debug_assert!(self.hidden == 0, "the reader could wait for it");
+        self.half.arm(memory, Side::Writer, count)
+    }
+}
+
+impl Reader {
+    #[must_use]
+    pub fn new(base: usize) -> Self {
+        Self(Half { base, position: 0 })
+    }
+
+    /// Bytes that have come.
+    ///
+    /// # Errors
+    /// The writer's position makes no sense.
+    pub fn filled(&self, memory: &Shared) -> io::Result<usize> {
+        self.0.filled(memory, Side::Reader)
+    }
+
+    /// Gives `take` what has come, straight from the ring: at most `most` bytes, a multiple of `grain`, and a chunk. How many, and whether
+    /// the writer must be woken.
+    ///
+    /// # Errors
+    /// As [`Self::filled`].
+    pub fn read(
+        &mut self,
+        memory: &Shared,
+        most: usize,
+        grain: usize,
+        take: impl FnOnce(&[u8]),
+    ) -> io::Result<(usize, bool)> {
+        let filled = self.filled(memory)?;
+        let (at, until_wrap) = self.0.place();
+        let count = most.min(filled).min(until_wrap).min(CHUNK) / grain * grain;
+        if count == 0 {
+            return Ok((0, false));
+        }
+        // SAFETY: the writer is past this part and comes back to it only once the reader's position has passed it.
+        take(unsafe { memory.bytes(self.0.base + BYTES_AT + at, count) });
+        self.0.position += count as u64;
+        let wake = self.0.show(memory, Side::Reader, Side::Writer)?;
+        Ok((count, wake))
+    }
+
+    /// Wants to be woken when `count` bytes have come or [`WORTH`]; `false` when they have already.
+    pub fn arm(&self, memory: &Shared, count: usize) -> bool {
+        self.0.arm(memory, Side::Reader, count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// All of it, whether or not somebody sleeps.
+    fn write(writer: &mut Writer, memory: &Shared, bytes: &[u8]) -> (usize, bool) {
+        let count = writer.fill(memory, bytes).unwrap();
+        (count, writer.show(memory).unwrap())
+    }
+
+    #[test]
+    fn a_stream_longer_than_the_ring_arrives_in_order() {
+        let memory = Shared::create(RING_BYTES).unwrap();
+        let total = 3 * CAPACITY + 7;
+        let sent: Vec<u8> = (0..total).map(|i| (i * 31 / 7) as u8).collect();
+        let mut got = vec![0; total];
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut writer, mut at) = (Writer::new(0), 0);
+                while at < total {
+                    at += write(&mut writer, &memory, &sent[at..]).0;
+                    thread::yield_now();
+                }
+            });
+            let (mut reader, mut at) = (Reader::new(0), 0);
+            while at < total {
+                let out = &mut got[at..];
+                let take = |come: &[u8]| out[..come.len()].copy_from_slice(come);
+                at += reader.read(&memory, total - at, 1, take).unwrap().0;
+                thread::yield_now();
+            }
+        });
+        assert!(sent == got);
+    }
+
+    #[test]
+    fn a_position_that_makes_no_sense_is_an_error() {
+        let memory = Shared::create(RING_BYTES).unwrap();
+        for place in [CAPACITY as u64 + 1, 1 << 63, u64::MAX - CAPACITY as u64 - 1] {
+            position(&memory, 0, Side::Writer).store(place, Ordering::SeqCst);
+            let reader = &mut Reader::new(0);
+            let read = reader.read(&memory, 4, 1, |_| panic!("nothing has come"));
+            assert_eq!(read.unwrap_err().kind(), io::ErrorKind::InvalidData);
+            assert!(!reader.arm(&memory, 1), "who sleeps does not hear of it");
+            // It cannot have read what was not written.
+            position(&memory, 0, Side::Reader).store(place, Ordering::SeqCst);
+            let writer = &mut Writer::new(0);
+            let error = writer.fill(&memory, &[1]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+            assert!(!writer.arm(&memory, 1));
+        }
+    }
+
+    #[test]
+    fn what_is_hidden_is_not_read() {
+        let memory = Shared::create(RING_BYTES).unwrap();
+        let (mut writer, mut reader) = (Writer::new(0), Reader::new(0));
+        assert_eq!(writer.fill(&memory, &[1, 2]).unwrap(), 2);
+        assert_eq!(reader.read(&memory, 4, 1, |_| ()).unwrap().0, 0);
+        assert_eq!((writer.hidden(), writer.show(&memory).unwrap()), (2, false));
+        let mut got: Vec<u8> = Vec::new();
+        reader.read(&memory, 4, 1, |come| got.extend(come)).unwrap();
+        assert_eq!(got, [1, 2]);
+    }
+
+    #[test]
+    fn who_sleeps_is_woken_once_and_not_before_it_has_what_it_waits_for() {
+        let memory = Shared::create(RING_BYTES).unwrap();
+        let (mut writer, mut reader) = (Writer::new(0), Reader::new(0));
+        assert!(reader.arm(&memory, 3), "nothing has come");
+        assert_eq!(write(&mut writer, &memory, &[1]), (1, false));
+        assert_eq!(write(&mut writer, &memory, &[2, 3]), (2, true));
+        assert_eq!(write(&mut writer, &memory, &[4]), (1, false));
+        assert!(!reader.arm(&memory, 1), "something has come");
+        let mut got: Vec<u8> = Vec::new();
+        reader.read(&memory, 9, 1, |come| got.extend(come)).unwrap();
+        assert_eq!(got, [1, 2, 3, 4]);
+
+        let full = vec![0; CAPACITY];
+        let mut at = 0;
+        while at < CAPACITY {
+            at += write(&mut writer, &memory, &full[at..]).0;
+        }
+        assert!(writer.arm(&memory, CAPACITY), "there is no room");
+        let mut wakes = 0;
+        for _ in 0..CAPACITY / CHUNK {
+            let (count, wake) = reader.read(&memory, CHUNK, 1, |_| ()).unwrap();
+            at -= count;
+            wakes += usize::from(wake);
+            assert_eq!(wakes, usize::from(CAPACITY - at >= WORTH), "{at} left");
+        }
+    }
+
+    #[test]
+    fn a_grain_is_never_cut() {
+        let memory = Shared::create(RING_BYTES).unwrap();
+        let (mut writer, mut reader) = (Writer::new(0), Reader::new(0));
+        write(&mut writer, &memory, &[0; 7]);
+        assert_eq!(reader.read(&memory, 9, 4, |_| ()).unwrap().0, 4);
+        assert_eq!(reader.read(&memory, 9, 4, |_| ()).unwrap().0, 0);
+    }
+}

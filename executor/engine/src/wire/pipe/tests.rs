@@ -1,0 +1,279 @@
+use super::*;
+use crate::memory::ring::CAPACITY;
+use crate::wire::{Connection, Header, Kind, WireError};
+use proptest::prelude::*;
+use std::thread;
+
+/// Two ends as they are after a greeting, and the memory between them.
+fn pair() -> (Connection, Connection) {
+    let (here, there) = UnixStream::pair().unwrap();
+    let (mut here, pipe) = Connection::offering(here).unwrap();
+    let mut there = Connection::local(there);
+    here.send(Kind::Hello, 0, b"{}", &[]).unwrap();
+    let soon = clock::now() + Duration::from_secs(5);
+    assert_eq!(there.receive_greeting(soon, 2).unwrap().1, b"{}");
+    let theirs = there.take_memory().unwrap().expect("it came");
+    here.carry(pipe);
+    there.carry(theirs);
+    (here, there)
+}
+
+/// The bare two ends of a pipe.
+fn pipes() -> (Pipe, Pipe) {
+    let memory = Shared::create(PIPE_BYTES).unwrap();
+    let again = Shared::open(memory.file().try_clone_to_owned().unwrap(), PIPE_BYTES).unwrap();
+    let (arrivals, room) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+    (
+        Pipe::new(memory, arrivals.0, room.0, true),
+        Pipe::new(again, arrivals.1, room.1, false),
+    )
+}
+
+fn numbers(count: usize, salt: u64) -> Vec<f32> {
+    let number = |i: usize| ((i as u64 * 2_654_435_761 + salt * 40_503) % 65_521) as f32;
+    (0..count).map(number).collect()
+}
+
+fn send_all(connection: &mut Connection, sizes: &[(usize, usize)], salt: u64) {
+    for (at, &(meta, floats)) in sizes.iter().enumerate() {
+        let meta = vec![at as u8; meta];
+        let floats = numbers(floats, salt + at as u64);
+        let (first, rest) = floats.split_at(floats.len() / 3);
+        let sent = connection.send(Kind::Push, at as u64, &meta, &[first, &[], rest]);
+        sent.unwrap();
+    }
+}
+
+fn receive_all(connection: &mut Connection, sizes: &[(usize, usize)], salt: u64) {
+    for (at, &(meta, floats)) in sizes.iter().enumerate() {
+        let header = connection.receive().unwrap();
+        assert_eq!((header.kind, header.clock), (Kind::Push, at as u64));
+        assert_eq!(
+            connection.receive_meta(header).unwrap(),
+            vec![at as u8; meta]
+        );
+        let mut got = vec![0.0; floats];
+        let (first, rest) = got.split_at_mut(floats / 2);
+        connection
+            .receive_payload(header, &mut [first, &mut [], rest])
+            .unwrap();
+        assert!(got == numbers(floats, salt + at as u64), "frame {at}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn frames_of_any_size_arrive_exact_and_in_order_both_ways_at_once(
+        there in prop::collection::vec((0usize..300, prop_oneof![0usize..40, 0usize..700_000]), 1..12),
+        back in prop::collection::vec((0usize..300, prop_oneof![0usize..40, 0usize..700_000]), 1..12),
+    ) {
+        let (mut a, mut b) = pair();
+        let (mut a_speaks, mut b_speaks) = (a.twin().unwrap(), b.twin().unwrap());
+        thread::scope(|scope| {
+            scope.spawn(|| send_all(&mut a_speaks, &there, 1));
+            scope.spawn(|| send_all(&mut b_speaks, &back, 1_000));
+            scope.spawn(|| receive_all(&mut a, &back, 1_000));
+            receive_all(&mut b, &there, 1);
+        });
+    }
+}
+
+/// A wake-up that is missed hangs here: each side sleeps before nearly every frame.
+#[test]
+fn who_sleeps_is_woken_each_time() {
+    let (mut a, mut b) = pair();
+    const ROUNDS: u64 = 20_000;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for _ in 0..ROUNDS {
+                let header = b.receive().unwrap();
+                b.send(Kind::Ready, header.clock, &[], &[]).unwrap();
+            }
+        });
+        for round in 0..ROUNDS {
+            a.send(Kind::Pull, round, &[], &[]).unwrap();
+            let header = a.receive().unwrap();
+            assert_eq!((header.kind, header.clock), (Kind::Ready, round));
+        }
+    });
+}
+
+/// The same where the ring is full all the time, with a reader that comes in pieces of its own.
+#[test]
+fn a_writer_that_waits_for_room_is_woken_each_time() {
+    let (a, b) = pipes();
+    let total = 40 * CAPACITY + 13;
+    let sent: Vec<u8> = (0..total).map(|i| (i * 31 / 7) as u8).collect();
+    thread::scope(|scope| {
+        scope.spawn(|| a.send(&[IoSlice::new(&sent)]).unwrap());
+        let (mut at, mut piece) = (0, 1);
+        while at < total {
+            piece = (piece * 7 + 3) % 300_001;
+            let mut got = vec![0; piece.clamp(1, total - at)];
+            b.receive(&mut [IoSliceMut::new(&mut got)]).unwrap();
+            assert!(got == sent[at..at + got.len()]);
+            at += got.len();
+        }
+    });
+}
+
+#[test]
+fn what_was_said_whole_before_a_death_is_read_and_then_the_end() {
+    let (mut a, mut b) = pair();
+    let mut twin = b.twin().unwrap();
+    a.send(Kind::Pull, 7, &[], &[]).unwrap();
+    drop(a);
+    assert!(b.wait_readable(Duration::from_secs(5)).unwrap());
+    assert_eq!(b.receive().unwrap().clock, 7);
+    assert!(matches!(b.receive(), Err(WireError::Closed)));
+    let waited = b.wait_readable(Duration::from_secs(5));
+    assert!(matches!(waited, Err(WireError::Closed)));
+    let full = numbers(CAPACITY, 1);
+    let sent = twin.send(Kind::Push, 0, &[], &[&full]);
+    assert!(matches!(sent, Err(WireError::Closed)), "{sent:?}");
+}
+
+#[test]
+fn a_death_wakes_who_waits_for_something_and_who_waits_for_room() {
+    let (a, mut b) = pair();
+    let mut twin = b.twin().unwrap();
+    thread::scope(|scope| {
+        let reads = scope.spawn(move || b.receive());
+        let writes = scope.spawn(move || twin.send(Kind::Push, 0, &[], &[&numbers(CAPACITY, 1)]));
+        thread::sleep(Duration::from_millis(50));
+        assert!(!reads.is_finished() && !writes.is_finished());
+        drop(a);
+        assert!(matches!(reads.join().unwrap(), Err(WireError::Closed)));
+        assert!(matches!(writes.join().unwrap(), Err(WireError::Closed)));
+    });
+}
+
+#[test]
+fn half_a_frame_before_a_death_is_an_end_and_no_frame() {
+    let (a, b) = pipes();
+    let header = Header {
+        kind: Kind::Push,
+        clock: 0,
+        meta_bytes: 0,
+        payload_bytes: 400,
+    };
+    a.send(&[IoSlice::new(&header.encode()), IoSlice::new(&[1; 100])])
+        .unwrap();
+    drop(a);
+    let mut got = [0; 432];
+    let read = b.receive(&mut [IoSliceMut::new(&mut got)]);
+    assert_eq!(read.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn positions_that_make_no_sense_are_errors() {
+    for base in [0, RING_BYTES] {
+        for side in [0, 128] {
+            let (a, b) = pipes();
+            let place = a.memory.at(base + side, 8).cast::<u64>();
+            // SAFETY: mapped and aligned, and nobody else is at it.
+            unsafe { place.write(1 << 62) };
+            let mut got = [0; 4];
+            let broken = |done: io::Result<()>| {
+                done.is_err_and(|error| error.kind() == io::ErrorKind::InvalidData)
+            };
+            let (reads, writes) = match (base, side) {
+                (0, 0) => (Some(&b), None),
+                (0, _) => (None, Some(&a)),
+                (_, 0) => (Some(&a), None),
+                _ => (None, Some(&b)),
+            };
+            if let Some(pipe) = reads {
+                assert!(broken(pipe.receive(&mut [IoSliceMut::new(&mut got)])));
+                let waited = pipe.wait(Duration::from_secs(1)).map(drop);
+                assert!(broken(waited));
+            }
+            if let Some(pipe) = writes {
+                assert!(broken(pipe.send(&[IoSlice::new(&got)])));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wait_ends_when_its_time_is_over_or_something_is_there() {
+    let (mut a, mut b) = pair();
+    let began = clock::now();
+    assert!(!b.wait_readable(Duration::from_millis(30)).unwrap());
+    assert!(began.elapsed() >= Duration::from_millis(30));
+    a.send(Kind::Pull, 0, &[], &[]).unwrap();
+    assert!(b.wait_readable(Duration::ZERO).unwrap());
+    assert!(
+        b.wait_readable(Duration::ZERO).unwrap(),
+        "it is still there"
+    );
+}
+
+#[test]
+fn a_peer_that_takes_nothing_for_too_long_is_given_up_and_a_slow_one_is_not() {
+    let (mut a, b) = pair();
+    a.give_up_sending(Duration::from_millis(300)).unwrap();
+    let much = numbers(CAPACITY, 1);
+    let Err(WireError::Io { source, .. }) = a.send(Kind::Push, 0, &[], &[&much]) else {
+        panic!("nobody takes it");
+    };
+    assert_eq!(source.kind(), io::ErrorKind::TimedOut);
+    drop(b);
+
+    let (a, b) = pipes();
+    a.give_up_sending(Duration::from_millis(300));
+    let much = vec![0; 2 * CAPACITY];
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Together longer than the limit.
+            for _ in 0..8 {
+                thread::sleep(Duration::from_millis(100));
+                b.receive(&mut [IoSliceMut::new(&mut [0; 4_096])]).unwrap();
+            }
+            let mut rest = vec![0; 2 * CAPACITY - 8 * 4_096];
+            b.receive(&mut [IoSliceMut::new(&mut rest)]).unwrap();
+        });
+        a.send(&[IoSlice::new(&much)]).unwrap();
+    });
+}
+
+/// As over TCP, where the reason must not be lost with what the peer was sending.
+#[test]
+fn a_refusal_is_heard_by_who_was_still_sending() {
+    let (mut a, b) = pair();
+    let refusing = thread::spawn(move || b.refuse("not you"));
+    a.send(Kind::Push, 0, &[], &[&numbers(CAPACITY, 1)])
+        .unwrap();
+    let header = a.receive().unwrap();
+    let error = a.unexpected(header);
+    assert!(matches!(error, WireError::Refused(reason) if reason == "not you"));
+    assert!(matches!(a.receive(), Err(WireError::Closed)));
+    drop(a);
+    refusing.join().unwrap();
+}
+
+#[test]
+fn a_greeting_that_brings_no_memory_or_other_files_maps_nothing() {
+    let (here, there) = UnixStream::pair().unwrap();
+    let mut here = Connection::local(here);
+    let mut there = Connection::local(there);
+    here.send(Kind::Hello, 0, &[], &[]).unwrap();
+    let soon = clock::now() + Duration::from_secs(5);
+    there.receive_greeting(soon, 2).unwrap();
+    assert!(there.take_memory().is_err());
+
+    let (here, there) = UnixStream::pair().unwrap();
+    let mut there = Connection::local(there);
+    let header = Header {
+        kind: Kind::Hello,
+        clock: 0,
+        meta_bytes: 0,
+        payload_bytes: 0,
+    };
+    let files = [here.as_fd(), here.as_fd()];
+    let sent = crate::memory::handing::send(&here, &header.encode(), &files, SendFlags::empty());
+    sent.unwrap();
+    there.receive_greeting(soon, 2).unwrap();
+    assert!(there.take_memory().is_err(), "a socket is no memory");
+}
