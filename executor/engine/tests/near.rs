@@ -125,7 +125,7 @@ fn where_the_local_socket_is_none_of_the_shards_the_worker_goes_over_tcp() {
     let a_folder: fn(&Path) = |path| fs::create_dir(path).unwrap();
     let nobodys: fn(&Path) = |path| drop(UnixListener::bind(path).unwrap());
     let hangs_up: fn(&Path) = |path| {
-        answering(path, |stream| drop(stream));
+        answering(path, drop);
     };
     let hangs_up_on_a_greeting: fn(&Path) = |path| {
         answering(path, |mut stream| {
