@@ -6,8 +6,6 @@ use muster_model::assignment::{Observed, Peer, Peers};
 use muster_model::id::NodeId;
 use muster_model::task::Outcome;
 use std::fs;
-use std::thread;
-use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 #[test]
@@ -77,11 +75,7 @@ fn tasks_of_a_job_meet_in_a_folder_that_goes_with_the_last_of_them() {
     site.scheduler.assign(1, std::slice::from_ref(&task));
     site.until_log_has(&task, &format!("in {}.", place.display()));
     site.until_gone(&task);
-    let began = Instant::now();
-    while place.exists() {
-        assert!(began.elapsed() < Duration::from_secs(20), "it stays");
-        thread::sleep(Duration::from_millis(5));
-    }
+    site.until_it("the folder is gone", || !place.exists());
     site.finish();
 }
 
