@@ -4,6 +4,7 @@
 //!   bare TCP;
 //! * push and pull of two workers with two shards, plain and with encoded gradients and answers, over TCP and through shared memory;
 //! * training steps over wires of a limited rate, at once against in parts, as they become ready and by need;
+//! * training steps of workers among themselves over such wires, with an update at the end and by need;
 //! * training steps of workers that share their node's wire, each by itself against added up in the node first;
 //! * examples per second of a worker with a shard against the same model in a bare loop.
 //!
@@ -11,6 +12,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
+#[path = "exchange/among.rs"]
+mod among;
 #[path = "exchange/limited.rs"]
 mod limited;
 #[path = "exchange/node.rs"]
@@ -67,6 +70,10 @@ fn main() {
         say_limited(&limited::rows());
         return;
     }
+    if std::env::args().any(|argument| argument == "among") {
+        among::say(&among::rows());
+        return;
+    }
     if std::env::args().any(|argument| argument == "node") {
         node::say(&node::rows());
         return;
@@ -85,6 +92,7 @@ fn main() {
     let compressed = compressed_rows();
     let near = near_rows();
     say_limited(&limited::rows());
+    among::say(&among::rows());
     say_compressed(&compressed);
     say_near(&near);
     there_and_back::say(&exchanged);

@@ -26,8 +26,8 @@ const WORKERS: usize = 2;
 const EXAMPLES: usize = 128;
 const ROUNDS: usize = 14;
 /// Bytes a second, each way, of each worker; the last is loopback itself.
-const RATES: [f64; 4] = [50e6, 100e6, 200e6, f64::INFINITY];
-const INPUT: InputShape = InputShape {
+pub const RATES: [f64; 4] = [50e6, 100e6, 200e6, f64::INFINITY];
+pub const INPUT: InputShape = InputShape {
     height: 28,
     width: 28,
     channels: 1,
@@ -127,7 +127,7 @@ fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
     let worker = |(rank, (shards, _)): (usize, (Shards, _))| Worker {
         shards,
         step: 0,
-        pass: Passes::new(network.clone(), rank, parameters.clone()),
+        pass: Passes::new(network.clone(), rank, parameters.clone(), EXAMPLES),
     };
     joined.into_iter().enumerate().map(worker).collect()
 }
@@ -156,28 +156,32 @@ impl Worker {
 }
 
 /// The same examples in each step: what is learnt does not matter here.
-struct Passes {
+pub struct Passes {
     network: Network,
     workspace: Workspace,
     images: Vec<f32>,
     labels: Vec<u32>,
     gradients: Vec<f32>,
-    parameters: Vec<f32>,
+    pub parameters: Vec<f32>,
     is_begun: bool,
 }
 
 impl Passes {
-    fn new(network: Network, rank: usize, parameters: Vec<f32>) -> Self {
+    pub fn new(network: Network, rank: usize, parameters: Vec<f32>, examples: usize) -> Self {
         let noise = |i: usize| ((i * 7_919 + rank * 31) % 2_003) as f32 / 1_001.5 - 1.0;
         Self {
-            workspace: network.workspace(EXAMPLES, 1),
-            images: (0..EXAMPLES * INPUT.len()).map(noise).collect(),
-            labels: (0..EXAMPLES as u32).map(|i| i % 10).collect(),
+            workspace: network.workspace(examples, 1),
+            images: (0..examples * INPUT.len()).map(noise).collect(),
+            labels: (0..examples as u32).map(|i| i % 10).collect(),
             gradients: vec![0.0; parameters.len()],
             parameters,
             network,
             is_begun: false,
         }
+    }
+
+    pub fn examples(&self) -> usize {
+        self.labels.len()
     }
 }
 
@@ -192,7 +196,7 @@ impl Pass for Passes {
             ready,
         );
         StepStats {
-            examples: EXAMPLES as u64,
+            examples: self.examples() as u64,
             ..StepStats::default()
         }
     }
@@ -242,7 +246,7 @@ impl Wire {
     }
 }
 
-/// Where one guest reaches `target` over the wire.
+/// Where guests reach `target` over the wire.
 pub fn relay(target: &str, wire: &Arc<Wire>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("its address").to_string();
@@ -262,16 +266,18 @@ pub fn relay(target: &str, wire: &Arc<Wire>) -> String {
         .expect("a small buffer");
     let (target, wire) = (target.to_owned(), Arc::clone(wire));
     thread::spawn(move || {
-        let (guest, _) = listener.accept().expect("a guest");
-        let host = TcpStream::connect(target).expect("the target");
-        [&guest, &host].into_iter().for_each(small);
-        let back = (
-            host.try_clone().expect("a handle"),
-            guest.try_clone().expect("a handle"),
-        );
-        let same = Arc::clone(&wire);
-        thread::spawn(move || pass(back.0, back.1, &same, 1));
-        pass(guest, host, &wire, 0);
+        for guest in listener.incoming() {
+            let guest = guest.expect("a guest");
+            let host = TcpStream::connect(&target).expect("the target");
+            [&guest, &host].into_iter().for_each(small);
+            let back = (
+                host.try_clone().expect("a handle"),
+                guest.try_clone().expect("a handle"),
+            );
+            let [there, same] = [Arc::clone(&wire), Arc::clone(&wire)];
+            thread::spawn(move || pass(back.0, back.1, &same, 1));
+            thread::spawn(move || pass(guest, host, &there, 0));
+        }
     });
     address
 }

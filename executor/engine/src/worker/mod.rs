@@ -32,7 +32,9 @@ mod turns;
 
 pub use clip::OwnClip;
 pub use error::WorkerError;
+pub use head::Head;
 pub use link::{Link, Reply};
+pub use peers::{ByNeed, Outcome, Ranges, Scale, Sum, Work};
 pub use shards::{
     Address, Eager, Fetch, Moved, Pass, Ready, ShardFailure, Shards, Snapshot, first_view,
 };

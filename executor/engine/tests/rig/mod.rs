@@ -33,6 +33,8 @@ pub struct Rig {
     pub place: Option<String>,
     /// On so many nodes the workers seem to be, by turns: those of one find each other. 0: each is by itself.
     pub nodes: u32,
+    /// Whether workers among themselves find no memory to share.
+    pub tcp: bool,
     /// What tasks have in their environment besides.
     pub environment: Vec<(&'static str, String)>,
 }
@@ -130,6 +132,7 @@ impl Rig {
             tenant_id: TenantId(Uuid::from_u128(0x20)),
             place: None,
             nodes: 0,
+            tcp: false,
             environment: Vec::new(),
         }
     }

@@ -7,6 +7,7 @@ use muster_model::assignment::{Peer, Peers};
 use muster_model::id::{NodeId, TaskId};
 use muster_model::task::Role;
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -59,7 +60,11 @@ impl<'a> Crew<'a> {
         )
         .unwrap();
         let log = fs::File::create(folder.join("log")).unwrap();
+        // Where there is no folder for it, nobody opens a socket for those of the same node.
+        let nowhere = self.rig.root.path().join("nowhere");
+        let sockets = self.rig.tcp.then_some(nowhere.as_path());
         let child = Command::new(env!("CARGO_BIN_EXE_muster-task"))
+            .args(sockets.iter().flat_map(|at| [Path::new("--sockets"), at]))
             .arg("--folder")
             .arg(&folder)
             .arg("--checkpoint-root")

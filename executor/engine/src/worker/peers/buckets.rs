@@ -1,7 +1,7 @@
 //! Which gradients travel together, and the step in which they do so while the backward pass goes on.
 
 use super::coded::Coded;
-use super::replica::{Replica, Summed};
+use super::replica::{Norms, Summed};
 use crate::collective::{Group, Reduced};
 use crate::data::slice;
 use crate::fabric::FabricError;
@@ -75,7 +75,7 @@ impl Cut {
 
     /// What makes the mean over the examples whose gradients are in the sum of it. It is 1 / batch unless somebody has died in
     /// mid-step: his examples are then in none of the sums that were complete later, and the mean is over the others'.
-    fn scale(&self, group: &Group, reduced: Reduced) -> f32 {
+    pub fn scale(&self, group: &Group, reduced: Reduced) -> f32 {
         let targets = self.targets.max(1) as usize;
         if reduced.contributions == self.workers.len() {
             return self.whole();
@@ -104,27 +104,28 @@ pub struct Step<'a> {
     pub cut: &'a Cut,
     pub head: Head,
     /// Where the noise of gradients is measured: who knows which of them are any.
-    pub measured_by: Option<&'a Replica>,
+    pub measured_by: Option<Norms>,
     /// Where each clips its own gradients, which then are one bucket.
     pub clip: Option<OwnClip>,
 }
 
 impl Step<'_> {
     /// The head that goes with these gradients.
-    fn head(&self, stats: StepStats, gradients: &[f32]) -> Head {
+    pub fn head(&self, stats: StepStats, gradients: &[f32]) -> Head {
         // The turn is the step's, the counts are the pass's.
         let stats = StepStats {
             hold: self.head.stats.hold,
             ..stats
         };
         let examples = stats.examples as f32;
-        let parts = self.measured_by.filter(|_| examples > 0.0).map(|replica| {
+        let measured_by = self.measured_by.as_ref().filter(|_| examples > 0.0);
+        let parts = measured_by.map(|norms| {
             let whole = Summed {
                 range: 0..gradients.len(),
                 scale: 1.0 / (examples * self.cut.targets.max(1) as f32),
             };
             Parts {
-                squares: replica.square_norm(gradients, &[whole]) as f32,
+                squares: norms.square(gradients, &[whole]) as f32,
                 inverses: 1.0 / examples,
                 workers: 1.0,
             }
@@ -151,7 +152,7 @@ pub fn in_one(
     step: &Step<'_>,
 ) -> (Result<Sums, FabricError>, StepTimes) {
     let len = model.parameters.len();
-    let gradients = &mut group.gradients_mut()[HEAD..];
+    let gradients = &mut group.gradients_mut()[HEAD..HEAD + len];
     let (stats, times) = model.gradient(step.place, gradients, &mut |_, _| {});
     if let Some(clip) = step.clip {
         let targets = stats.examples * u64::from(step.cut.targets.max(1));

@@ -1,6 +1,7 @@
 //! How a worker comes to be among workers: it listens, takes its seat, and makes room for everything that sums need.
 
 use super::AllReduce;
+use super::ahead;
 use super::averaging::Averaging;
 use super::buckets::{Cut, buckets};
 use super::coded::Coded;
@@ -11,6 +12,7 @@ use super::seat::{Seat, attend, preside};
 use crate::collective::{Algorithm, Choice, Group};
 use crate::document;
 use crate::fabric::{Credentials, FabricError, Options, Port};
+use crate::log;
 use crate::model::Network;
 use crate::wire::hello::StepStats;
 use crate::worker::clip::OwnClip;
@@ -67,10 +69,19 @@ impl<'a> AllReduce<'a> {
             stall: STALL,
             ..Options::default()
         };
+        let by_need = ahead::by_need(launch, network);
+        let room = by_need.as_ref().map_or(0, |by_need| {
+            let ranges = by_need.ranges();
+            log::line(format_args!(
+                "gradients go by need, in {} ranges",
+                ranges.count()
+            ));
+            ranges.arena()
+        });
         let group = Group::start(
             port,
             seat.coordinator(),
-            HEAD + (arenas * len).max(OFFER),
+            room.max(HEAD + (arenas * len).max(OFFER)),
             choice(launch.spec.exchange.algorithm),
             matches!(seat, Seat::Chief(_)),
             options,
@@ -89,7 +100,7 @@ impl<'a> AllReduce<'a> {
         let codecs = launch.spec.exchange.compression.codecs();
         let seed = launch.spec.engine().seed;
         let coded = codecs.map(|codecs| Coded::new(codecs, network.blocks(), seed));
-        let spare = match buckets.len() > 1 || averaging.is_some() {
+        let spare = match buckets.len() > 1 || by_need.is_some() || averaging.is_some() {
             true => len,
             false => 0,
         };
@@ -100,6 +111,7 @@ impl<'a> AllReduce<'a> {
             replica: Replica::new(optimizer, network.blocks(), around.threads)
                 .clipping(OwnClip::of_sum(&launch.spec)),
             buckets,
+            by_need,
             gradients: vec![0.0; spare],
             sums: vec![0.0; spare],
             coded: coded.transpose()?,

@@ -5,8 +5,10 @@
 //! steps a new task set takes effect: who has come gets everyone else's state, who is not wanted any more leaves, and batches are cut
 //! anew. A worker that dies in mid-step costs the step its examples, and nothing else.
 
+mod ahead;
 mod averaging;
 mod buckets;
+mod by_need;
 mod coded;
 mod council;
 mod gpus;
@@ -14,6 +16,7 @@ mod join;
 mod members;
 mod office;
 mod pace;
+mod ranges;
 mod replica;
 mod round;
 mod seat;
@@ -37,11 +40,13 @@ use crate::log;
 use crate::wire::hello::StepStats;
 use averaging::Averaging;
 use buckets::{Cut, Step, Sums, Way};
+pub use by_need::{ByNeed, Outcome, Scale, Sum, Work};
 use coded::Coded;
 use gpus::Gpus;
 use muster_model::assignment::TaskReport;
 use muster_model::id::TaskId;
 use pace::{PACE, Pace};
+pub use ranges::Ranges;
 use replica::Replica;
 use seat::Seat;
 use std::ops::Range;
@@ -56,6 +61,8 @@ pub(super) struct AllReduce<'a> {
     seat: Seat,
     replica: Replica,
     buckets: Vec<Range<usize>>,
+    /// Where steps are not summed as a whole, but those of a worker alone.
+    by_need: Option<ByNeed>,
     /// Only where gradients travel in several buckets.
     gradients: Vec<f32>,
     sums: Vec<f32>,
@@ -111,17 +118,19 @@ impl AllReduce<'_> {
         self.pace.is_some() || step.is_multiple_of(noise::EVERY)
     }
 
-    fn all_reduce(
-        &mut self,
-        model: &mut Model,
-        step: u64,
-    ) -> (Result<Sums, FabricError>, StepTimes) {
+    /// The same of a step by these workers. Of what codecs make of gradients, feedback among it, the norms say nothing.
+    fn measures(&self, step: u64) -> bool {
+        self.cut.workers.len() > 1 && self.coded.is_none() && self.is_measured(step)
+    }
+
+    /// What this worker says beside its gradients, but for what it has counted.
+    fn own_head(&mut self, step: u64) -> Head {
         let regroup = match &self.seat {
             Seat::Chief(chair) => chair.someone_waits(),
             Seat::Member(_) => false,
         };
         self.unsaid.clear();
-        let head = Head {
+        Head {
             regroup,
             keep: self.noticed == Some(step + 1),
             stats: StepStats {
@@ -129,15 +138,22 @@ impl AllReduce<'_> {
                 ..StepStats::default()
             },
             ..Head::default()
-        };
-        // Of what codecs make of gradients, feedback among it, the norms say nothing.
-        let measures = self.cut.workers.len() > 1 && self.coded.is_none() && self.is_measured(step);
+        }
+    }
+
+    fn all_reduce(
+        &mut self,
+        model: &mut Model,
+        step: u64,
+    ) -> (Result<Sums, FabricError>, StepTimes) {
+        let head = self.own_head(step);
+        let measures = self.measures(step);
         let step = Step {
             number: step,
             place: self.pace.map_or(step, |pace| pace.place()),
             cut: &self.cut,
             head,
-            measured_by: measures.then_some(&self.replica),
+            measured_by: measures.then(|| self.replica.norms()),
             clip: self.clip_own,
         };
         let began = clock::now();
@@ -156,6 +172,25 @@ impl AllReduce<'_> {
         };
         times.exchange = began.elapsed().saturating_sub(times.data + times.compute);
         (sums, times)
+    }
+
+    /// Between the update and the next step, by what all have heard in the sum.
+    fn after_step(&mut self, model: &mut Model, head: Head) -> Result<Answer, Trouble> {
+        let kept = match head.keep && self.group.is_unbroken() {
+            true => self.gather(),
+            false => Ok(()),
+        };
+        if let (true, Some(gpus)) = (head.regroup, &mut self.gpus) {
+            gpus.reopen();
+        }
+        if let Err(error) = kept.and_then(|()| self.between(model, head.regroup)) {
+            return self.parted(error);
+        }
+        self.recut_after(model, head.regroup)?;
+        Ok(Answer::Parameters {
+            step: self.step,
+            stats: head.stats,
+        })
     }
 }
 
@@ -217,6 +252,9 @@ impl Exchange for AllReduce<'_> {
         if let Some(done) = self.step_on_gpus(model, step)? {
             return Ok(done);
         }
+        if self.goes_by_need() {
+            return self.step_by_need(model, step);
+        }
         let (sums, times) = self.all_reduce(model, step);
         let Sums { head, parts } = match sums {
             Ok(sums) => sums,
@@ -258,22 +296,7 @@ impl Exchange for AllReduce<'_> {
             }
         };
         self.held = head.stats.hold;
-        let kept = match head.keep && self.group.is_unbroken() {
-            true => self.gather(),
-            false => Ok(()),
-        };
-        if let (true, Some(gpus)) = (head.regroup, &mut self.gpus) {
-            gpus.reopen();
-        }
-        if let Err(error) = kept.and_then(|()| self.between(model, head.regroup)) {
-            return Ok((self.parted(error)?, times));
-        }
-        self.recut_after(model, head.regroup)?;
-        let answer = Answer::Parameters {
-            step: self.step,
-            stats: head.stats,
-        };
-        Ok((answer, times))
+        Ok((self.after_step(model, head)?, times))
     }
 
     fn snapshot(&mut self, model: &mut Model, mut into: Contents) -> Result<Snapshot, Trouble> {
@@ -335,8 +358,13 @@ impl Exchange for AllReduce<'_> {
                     Ok(true) | Err(WorkerError::Peers(FabricError::NoView(_))) => return Ok(()),
                     concluded => concluded?,
                 };
-                let mut way = self.coded.as_mut().map_or(Way::Plain, Way::Coded);
-                buckets::finish((&mut self.group, &mut way), self.step, &self.buckets)
+                let by_need = self.by_need.as_ref().filter(|_| self.goes_by_need());
+                if let Some(by_need) = by_need {
+                    by_need.finish(&mut self.group)
+                } else {
+                    let mut way = self.coded.as_mut().map_or(Way::Plain, Way::Coded);
+                    buckets::finish((&mut self.group, &mut way), self.step, &self.buckets)
+                }
             }
         };
         match concluded {

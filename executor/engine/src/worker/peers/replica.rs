@@ -3,11 +3,13 @@
 //! Sums, rates and parameters are the same bits on every worker, and an update depends on nothing else, so the copies stay equal
 //! without ever being compared.
 
+use super::by_need::Sum;
 use crate::checkpoint::{Contents, Plane};
 use crate::model::{Block, Role};
 use crate::optimizer::{self, Optimizer, Rule};
 use crate::pages;
 use std::ops::Range;
+use std::sync::Arc;
 use std::thread;
 
 /// Parameters in a chunk; 64 KiB each of parameters, sums and every plane of state.
@@ -16,11 +18,14 @@ const CHUNK: usize = 16 << 10;
 /// Fewer chunks than this are not worth starting a thread for.
 const CHUNKS_PER_THREAD: usize = 16;
 
+/// Where tensors lie, and what they are.
+type Blocks = Arc<[(Range<usize>, Role)]>;
+
 /// All of the optimizer's state; the parameters are the model's.
 #[derive(Debug)]
 pub struct Replica {
     optimizer: Optimizer,
-    blocks: Vec<(Range<usize>, Role)>,
+    blocks: Blocks,
     threads: usize,
     /// The longest that a mean gradient may be.
     clip_norm: Option<f64>,
@@ -81,16 +86,19 @@ impl Replica {
         self
     }
 
-    /// The square of the Euclidean norm of the mean gradient that `parts` make of `sums`. What moves statistics is none of it.
+    /// What measures gradients of its parameters.
+    #[must_use]
+    pub fn norms(&self) -> Norms {
+        Norms {
+            blocks: Arc::clone(&self.blocks),
+            threads: self.threads,
+        }
+    }
+
+    /// As [`Norms::square`].
     #[must_use]
     pub fn square_norm(&self, sums: &[f32], parts: &[Summed]) -> f64 {
-        let gradients: Vec<(&[f32], f32)> = self
-            .blocks
-            .iter()
-            .filter(|(_, role)| *role != Role::Statistic)
-            .map(|(range, _)| (&sums[range.clone()], scale_of(range, parts)))
-            .collect();
-        optimizer::square_norm(&gradients, self.threads)
+        self.norms().square(sums, parts)
     }
 
     /// Takes over what a checkpoint holds.
@@ -150,17 +158,64 @@ impl Replica {
             (sums, clip),
             parts,
         );
-        let threads = self.threads.min(jobs.len() / CHUNKS_PER_THREAD).max(1);
-        let share = jobs.len().div_ceil(threads).max(1);
-        let mut jobs = jobs.into_iter();
-        thread::scope(|scope| {
-            for _ in 1..threads {
-                let share: Vec<Job<'_>> = jobs.by_ref().take(share).collect();
-                scope.spawn(move || share.into_iter().for_each(|job| job.run(optimizer, step)));
-            }
-            jobs.for_each(|job| job.run(optimizer, step));
-        });
+        run(jobs, self.threads, (optimizer, step));
     }
+
+    /// Applies these ranges of the sums that the next update is of, ascending and apart, wherever among the blocks they begin and end. Once
+    /// all of them are applied the update [has been made](Self::end_update), with the bits of [`Self::update`].
+    ///
+    /// # Panics
+    /// Where an update looks at more than a number and its state: when gradients are clipped, and by LARS.
+    pub fn update_ranges(&mut self, parameters: &mut [f32], sums: &[Sum]) {
+        let by_tensor = matches!(self.optimizer.rule, Rule::Lars { .. });
+        assert!(
+            self.clip_norm.is_none() && !by_tensor,
+            "no number's update looks at another's"
+        );
+        let (optimizer, step) = (&self.optimizer, self.updates);
+        let jobs = jobs_of_ranges(&self.blocks, &mut self.state, parameters, sums);
+        run(jobs, self.threads, (optimizer, step));
+    }
+
+    /// All ranges of an update were applied.
+    pub fn end_update(&mut self) {
+        self.updates += 1;
+    }
+}
+
+/// What measures gradients.
+#[derive(Debug, Clone)]
+pub struct Norms {
+    blocks: Blocks,
+    threads: usize,
+}
+
+impl Norms {
+    /// The square of the Euclidean norm of the mean gradient that `parts` make of `sums`. What moves statistics is none of it.
+    #[must_use]
+    pub fn square(&self, sums: &[f32], parts: &[Summed]) -> f64 {
+        let gradients: Vec<(&[f32], f32)> = self
+            .blocks
+            .iter()
+            .filter(|(_, role)| *role != Role::Statistic)
+            .map(|(range, _)| (&sums[range.clone()], scale_of(range, parts)))
+            .collect();
+        optimizer::square_norm(&gradients, self.threads)
+    }
+}
+
+/// Does all there is to do.
+fn run(jobs: Vec<Job<'_>>, threads: usize, (optimizer, step): (&Optimizer, u64)) {
+    let threads = threads.min(jobs.len() / CHUNKS_PER_THREAD).max(1);
+    let share = jobs.len().div_ceil(threads).max(1);
+    let mut jobs = jobs.into_iter();
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            let share: Vec<Job<'_>> = jobs.by_ref().take(share).collect();
+            scope.spawn(move || share.into_iter().for_each(|job| job.run(optimizer, step)));
+        }
+        jobs.for_each(|job| job.run(optimizer, step));
+    });
 }
 
 /// What there is to do, in pieces that may be done at the same time.
@@ -200,6 +255,50 @@ fn jobs<'a>(
                 scale,
                 trust,
             });
+        }
+    }
+    jobs
+}
+
+/// The same of some ranges, where nothing depends on the block but its role.
+fn jobs_of_ranges<'a>(
+    blocks: &[(Range<usize>, Role)],
+    state: &'a mut [Vec<f32>],
+    parameters: &'a mut [f32],
+    sums: &'a [Sum],
+) -> Vec<Job<'a>> {
+    let mut jobs = Vec::new();
+    let mut planes = state.iter_mut();
+    let [mut first, mut second] =
+        std::array::from_fn(|_| planes.next().map_or(&mut [][..], Vec::as_mut_slice));
+    let mut rest = parameters;
+    let mut end = 0;
+    for Sum {
+        range,
+        scale,
+        floats,
+    } in sums
+    {
+        // What lies between two ranges.
+        for plane in [&mut rest, &mut first, &mut second] {
+            take(plane, range.start - end);
+        }
+        end = range.end;
+        let from = blocks.partition_point(|(block, _)| block.end <= range.start);
+        let meeting = blocks[from..].iter();
+        for (block, role) in meeting.take_while(|(block, _)| block.start < range.end) {
+            let here = block.start.max(range.start)..block.end.min(range.end);
+            let sum = &floats[here.start - range.start..here.end - range.start];
+            for sum in sum.chunks(CHUNK) {
+                jobs.push(Job {
+                    role: *role,
+                    parameters: take(&mut rest, sum.len()),
+                    sum,
+                    planes: [take(&mut first, sum.len()), take(&mut second, sum.len())],
+                    scale: *scale,
+                    trust: 1.0,
+                });
+            }
         }
     }
     jobs
@@ -283,6 +382,68 @@ mod tests {
             assert!((moved - rate).abs() < 1e-6, "{worth:?}: {moved}");
         }
         assert_eq!(replica.updates, 3);
+    }
+
+    /// However it is cut, and whatever of it is done first: of blocks of every role.
+    #[test]
+    fn an_update_in_ranges_has_the_bits_of_the_whole() {
+        let blocks = Block::in_a_row([
+            (70_001, Role::Weight),
+            (10, Role::Bias),
+            (6, Role::Statistic),
+            (3_000, Role::Weight),
+        ]);
+        let len = 73_017;
+        let sums: Vec<f32> = (0..len)
+            .map(|i| ((i * 7_919) % 1_003) as f32 / 501.5 - 1.0)
+            .collect();
+        let momentum = Rule::Sgd {
+            lr: 0.1,
+            momentum: 0.9,
+            nesterov: false,
+            weight_decay: 0.01,
+        };
+        let adam = Rule::Adam {
+            lr: 0.01,
+            beta1: 0.9,
+            beta2: 0.999,
+            eps: 1e-8,
+            weight_decay: 0.0,
+            decoupled: false,
+        };
+        let bits = |parameters: &[f32], state: &[Vec<f32>]| -> Vec<u32> {
+            let all = state.iter().flatten().chain(parameters);
+            all.map(|number| number.to_bits()).collect()
+        };
+        let ranges = [
+            (0, 16_385),
+            (16_385, 16_386),
+            (16_386, 70_013),
+            (70_013, len),
+        ];
+        let sum = |(start, end): (usize, usize)| Sum {
+            range: start..end,
+            scale: 0.25,
+            floats: sums[start..end].to_vec(),
+        };
+        for rule in [momentum, adam] {
+            let replica = || Replica::new(Optimizer::new(rule), &blocks, 3);
+            let (mut whole, mut cut) = (replica(), replica());
+            let [mut expected, mut found] = [0; 2].map(|_| vec![0.5; len]);
+            for _ in 0..3 {
+                let part = Summed {
+                    range: 0..len,
+                    scale: 0.25,
+                };
+                whole.update(&mut expected, &sums, &[part]);
+                cut.update_ranges(&mut found, &[sum(ranges[1]), sum(ranges[3])]);
+                cut.update_ranges(&mut found, &[sum(ranges[0]), sum(ranges[2])]);
+                cut.end_update();
+            }
+            assert_eq!(whole.updates, cut.updates);
+            let same = bits(&expected, &whole.state) == bits(&found, &cut.state);
+            assert!(same, "{rule:?}");
+        }
     }
 
     /// Against plain f64: two parts of their own scale, and a statistic that neither counts nor is scaled.

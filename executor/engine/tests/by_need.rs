@@ -1,0 +1,162 @@
+//! Whole jobs of workers among themselves whose steps go by need, against the same jobs whose steps go as a whole: real task processes.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a worker is killed at some moment"
+)]
+
+mod rig;
+#[path = "rig/workers.rs"]
+mod workers;
+
+use muster_model::assignment::TaskReport;
+use rig::{Launch, Rig, samples, spec};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+use workers::Crew;
+
+/// Large enough to be cut: 1.3 million parameters, six ranges.
+fn large(more: &Value) -> Value {
+    let model = json!({ "kind": "mlp", "hidden": [1024, 512] });
+    let mut document = json!({
+        "engine": { "model": model },
+        "exchange": { "topology": "all_reduce" },
+        "evaluate": { "every_steps": 3 },
+        "checkpoint": { "every_steps": 4, "every_minutes": null, "keep": 2 },
+        "stop": { "steps": 14 },
+    });
+    for (key, value) in more.as_object().unwrap() {
+        match (document.get_mut(key), value) {
+            (Some(Value::Object(into)), Value::Object(from)) => into.extend(from.clone()),
+            _ => document[key] = value.clone(),
+        }
+    }
+    document
+}
+
+/// All views' states are the same on all who were in them.
+fn agree(crew: &Crew<'_>) {
+    let mut by_step: BTreeMap<u64, String> = BTreeMap::new();
+    for (step, print) in crew.fingerprints() {
+        let known = by_step.entry(step).or_insert_with(|| print.clone());
+        assert_eq!(*known, print, "step {step}\n{}", crew.logs());
+    }
+}
+
+const BY_NEED: &str = "gradients go by need";
+
+fn trained(workers: u32, tcp: bool, more: &Value) -> (String, Option<f64>) {
+    let mut rig = Rig::new();
+    rig.tcp = tcp;
+    let mut crew = Crew::start(&rig, &Launch::new(1, workers, 0, spec(large(more))));
+    crew.succeed();
+    agree(&crew);
+    let is_whole = more.pointer("/engine/clip_norm").is_some();
+    assert_eq!(crew.logs().contains(BY_NEED), !is_whole, "{}", crew.logs());
+    let last = samples(&crew.chief().events()).pop().unwrap();
+    (rig.final_sha256(1), last.noise_scale)
+}
+
+/// A norm that no gradient reaches changes no bit, but needs the whole gradient. Evaluations and checkpoints come between a step and
+/// the next one that has begun already. Where three and more add up over TCP, what is added first depends on how gradients are cut.
+#[test]
+fn by_need_and_as_a_whole_train_the_same_model_to_the_bit() {
+    let whole = json!({ "engine": { "clip_norm": 1e9 } });
+    for (workers, tcp) in [(1, false), (2, false), (2, true), (3, false), (4, false)] {
+        let by_need = trained(workers, tcp, &json!({}));
+        assert_eq!(by_need, trained(workers, tcp, &whole), "{workers} workers");
+        assert_eq!(by_need.1.is_some(), workers > 1, "noise is measured");
+    }
+    // Several passes a step: only the first can begin early.
+    let by_need = trained(2, false, &json!({ "engine": { "accumulate": 3 } }));
+    let both = json!({ "engine": { "accumulate": 3, "clip_norm": 1e9 } });
+    assert_eq!(by_need, trained(2, false, &both));
+}
+
+#[test]
+fn the_bits_are_the_same_in_each_run_over_links() {
+    let ring = json!({ "exchange": { "algorithm": "ring" } });
+    for workers in [3, 4] {
+        assert_eq!(trained(workers, true, &ring), trained(workers, true, &ring));
+    }
+}
+
+/// Wherever in a step it is: those who are left have the same bits, and nobody starts anew.
+#[test]
+fn workers_are_killed_at_any_moment() {
+    let more = json!({
+        "stop": { "steps": 160 }, "checkpoint": { "every_steps": 1000 }, "evaluate": { "every_steps": 50 },
+    });
+    for (turn, tcp) in [false, true, true].into_iter().enumerate() {
+        let mut rig = Rig::new();
+        rig.tcp = tcp;
+        let mut crew = Crew::start(&rig, &Launch::new(1, 4, 0, spec(large(&more))));
+        for (victim, step) in [(2, 3), (1, 40), (3, 80)] {
+            crew.wait_for_step(step);
+            thread::sleep(Duration::from_micros(
+                1_700 * turn as u64 + 900 * victim as u64,
+            ));
+            crew.tasks[victim].signal("KILL");
+        }
+        assert_eq!(crew.wait(), [0, -1, -1, -1], "{}", crew.logs());
+        agree(&crew);
+        let events = crew.chief().events();
+        let gone = |report: &&TaskReport| matches!(report, TaskReport::PeerGone { .. });
+        assert_eq!(events.iter().filter(gone).count(), 3, "{events:?}");
+        let finished =
+            |report: &TaskReport| matches!(report, TaskReport::Finished { step: 160, .. });
+        assert!(events.iter().any(finished));
+    }
+}
+
+#[test]
+fn two_become_four_and_two_again() {
+    for tcp in [false, true] {
+        let mut rig = Rig::new();
+        rig.tcp = tcp;
+        let more = json!({ "stop": { "steps": 100_000 }, "checkpoint": { "every_steps": 1000 } });
+        let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, spec(large(&more))));
+        let resized = |count: u32| {
+            move |report: &TaskReport| match report {
+                TaskReport::Resized { workers, .. } if *workers == count => Some(()),
+                _ => None,
+            }
+        };
+        crew.wait_for_step(10);
+        crew.grow(2, 2);
+        crew.chief().wait_for("four workers", resized(4));
+        crew.shrink(3, &[1, 3]);
+        crew.chief().wait_for("two workers", resized(2));
+        for task in &mut crew.tasks {
+            task.signal("TERM");
+        }
+        crew.succeed();
+        agree(&crew);
+        let prints = crew.fingerprints();
+        assert!(prints.len() >= 2 + 4 + 2, "{prints:?}");
+    }
+}
+
+/// Stopped in order at some moment, a job goes on from where it stood; all that it has done counts.
+#[test]
+fn a_stopped_job_goes_on_from_a_whole_step() {
+    let rig = Rig::new();
+    let long = json!({ "stop": { "steps": 100_000 }, "checkpoint": { "every_steps": 1000 } });
+    let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, spec(large(&long))));
+    crew.wait_for_step(20);
+    for task in &mut crew.tasks {
+        task.signal("TERM");
+    }
+    crew.succeed();
+    let step = crew.chief().wait_for("a step", rig::interrupted);
+    drop(crew);
+    let more = json!({ "stop": { "steps": step + 10 } });
+    let launch = Launch::new(2, 3, 0, spec(large(&more))).resuming(step);
+    let mut crew = Crew::start(&rig, &launch);
+    crew.succeed();
+    agree(&crew);
+    let resumed = rig.final_sha256(2);
+    let undisturbed = trained(3, false, &more).0;
+    assert_eq!(resumed, undisturbed, "after {step} steps");
+}
