@@ -1,7 +1,5 @@
 //! Jobs whose workers on one node push together: real task processes, some of which are killed, come later or leave.
 
-#![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
-
 mod rig;
 
 use muster_model::assignment::TaskReport;

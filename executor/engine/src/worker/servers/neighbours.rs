@@ -31,7 +31,7 @@ pub(super) struct Neighbours {
 enum Standing {
     /// It is not known yet who is there.
     Unmet,
-    Together(Circle),
+    Together(Box<Circle>),
     Apart,
 }
 
@@ -102,7 +102,7 @@ impl Neighbours {
             Some((number, first)) if number == view.number => {
                 if step > first && matches!(self.standing, Standing::Unmet) {
                     self.standing = match self.join(view) {
-                        Some(circle) => Standing::Together(circle),
+                        Some(circle) => Standing::Together(Box::new(circle)),
                         None => Standing::Apart,
                     };
                 }
