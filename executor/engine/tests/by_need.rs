@@ -1,8 +1,4 @@
 //! Whole jobs of workers among themselves whose steps go by need, against the same jobs whose steps go as a whole: real task processes.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a worker is killed at some moment"
-)]
 
 mod rig;
 #[path = "rig/workers.rs"]
