@@ -2,7 +2,8 @@
 
 use super::Errors;
 use crate::spec::{
-    Algorithm, Averaging, BatchRule, Consistency, Engine, Exchange, JobSpec, Learn, Topology,
+    Algorithm, Averaging, BatchRule, Compression, Consistency, Engine, Exchange, JobSpec, Learn,
+    Topology,
 };
 
 const ONLY_WITH_SHARDS: &str = "left out: only parameter_server has it";
@@ -64,6 +65,12 @@ impl JobSpec {
             !exchange.local_aggregation
                 || (consistency.is_bulk_synchronous() && consistency.backup() == 0),
             "false, or exchange.consistency bsp without backup: a sum waits for all workers of its node",
+        );
+        errors.check(
+            "exchange.local_aggregation",
+            &exchange.local_aggregation,
+            !exchange.local_aggregation || exchange.compression == Compression::None,
+            "false, or exchange.compression none: what a node has added up is pushed as it is",
         );
         let hung = exchange.hung_after_s;
         errors.check(

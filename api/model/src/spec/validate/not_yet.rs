@@ -9,7 +9,6 @@ use std::fmt;
 impl JobSpec {
     pub(super) fn check_what_is_carried_out(&self, errors: &mut Errors) {
         replicas(errors, &self.exchange);
-        aggregation(errors, &self.exchange);
     }
 }
 
@@ -21,17 +20,6 @@ fn replicas(errors: &mut Errors, exchange: &Exchange) {
         &replicas,
         replicas == 0 || exchange.compression == Compression::None,
         "0 with compression",
-    );
-}
-
-fn aggregation(errors: &mut Errors, exchange: &Exchange) {
-    let aggregated = exchange.local_aggregation;
-    not_yet(
-        errors,
-        "exchange.local_aggregation",
-        &aggregated,
-        !aggregated || exchange.compression == Compression::None,
-        "false with compression",
     );
 }
 
