@@ -3,14 +3,15 @@
 //! When a member dies, every survivor's collective ends with its rank; each asks the coordinator for the next view, connects
 //! anew, and repeats the collective from its gradients, which nothing has touched. A survivor that had completed it before it
 //! heard of the death keeps its sum, and hands it to those that had not: all continue with the same bits. Between two members'
-//! counts there is at most one collective, as nobody completes the next before everyone has entered it.
+//! counts there is at most one collective, as nobody completes the next before everyone has entered it. [`views`] is how one view follows another.
+
+mod views;
 
 use super::{Algorithm, Choice, Model, all_reduce_arena, barrier, broadcast, sums};
 use crate::fabric::{
     Arena, Coordinator, Fabric, FabricError, Flow, How, Member, Mesh, Node, Options, Piece, Port,
-    Report, Side, Take, View,
+    Side, Take, View,
 };
-use muster_model::id::TaskId;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -452,141 +453,6 @@ impl Group {
     fn fabric(&self) -> &Fabric {
         self.fabric.as_ref().expect("in a view since `start`")
     }
-
-    /// Leaves the present view because of `why` and enters the next one whose members all come.
-    fn next_view(
-        &mut self,
-        mut why: Option<FabricError>,
-        between_steps: bool,
-    ) -> Result<(), FabricError> {
-        let mut lost = Vec::new();
-        loop {
-            let error = why.take().unwrap_or(FabricError::Regroup);
-            let mut number = 0;
-            if let Some(mut fabric) = self.fabric.take() {
-                number = fabric.view().number;
-                lost.extend(lost_member(&error, fabric.view()));
-                self.hold(&mut fabric);
-                fabric.abandon(&error);
-            }
-            own_fault(error)?;
-            let mut me = self.port.member();
-            me.completed = (!self.fresh).then_some(self.completed);
-            let view = self.coordinator.next_view(Report {
-                member: me,
-                view: number,
-                lost: std::mem::take(&mut lost),
-                between_steps,
-            });
-            let view = view.map_err(FabricError::NoView)?;
-            match self.enter(&view) {
-                Ok(()) => return Ok(()),
-                Err(error) => {
-                    if self.fabric.is_none() {
-                        lost.extend(lost_member(&error, &view));
-                    }
-                    why = Some(error);
-                }
-            }
-        }
-    }
-
-    /// The last sums must survive the view's end.
-    fn hold(&mut self, fabric: &mut Fabric) {
-        if matches!(self.held, Held::Present) {
-            let groups = fabric.groups().len();
-            self.held = match fabric.take_node() {
-                Some(node) => Held::Node { node, groups },
-                None => Held::Arena,
-            };
-        }
-    }
-
-    fn enter(&mut self, view: &View) -> Result<(), FabricError> {
-        let completed = view.members.iter().map(|member| member.completed);
-        let newcomers: Vec<usize> = (0..)
-            .zip(completed.clone())
-            .filter_map(|(rank, completed)| completed.is_none().then_some(rank))
-            .collect();
-        let fabric = Fabric::join(&self.port, view.clone(), &self.options)?;
-        let fabric = self.fabric.insert(fabric);
-        fabric.share(&mut self.arena)?;
-        self.model = None;
-        if self.between == Choice::Fastest && fabric.groups().len() > 1 {
-            let (mesh, groups, ..) = fabric.parts();
-            self.model = Some(Model::probe(mesh, groups)?);
-        }
-        self.unfenced.clear();
-        self.rosters.insert(view.number, view.members.clone());
-        match completed.flatten().max() {
-            Some(top) => {
-                self.joined = newcomers;
-                self.catch_up(view, top)
-            }
-            None if self.has_newcomers() => Err(FabricError::NoView(
-                "everyone who had the parameters is gone".to_owned(),
-            )),
-            None => {
-                // Nobody has anything yet: all initialise alike.
-                self.fresh = false;
-                Ok(())
-            }
-        }
-    }
-
-    /// Who has completed the last collective hands its sum to those who have not.
-    fn catch_up(&mut self, view: &View, top: u64) -> Result<(), FabricError> {
-        let completed = |at: usize| view.members[at].completed;
-        let source = (0..view.members.len()).find(|&at| completed(at) == Some(top));
-        let source = source.expect("somebody has completed the most");
-        let behind = (0..view.members.len())
-            .filter(|&at| completed(at).is_some_and(|completed| completed < top));
-        let rank = self.rank();
-        for laggard in behind {
-            if rank == source {
-                let flow = Flow {
-                    to: Some(laggard),
-                    sends: vec![Piece {
-                        // It may be in the next collective already.
-                        range: self.summed.clone(),
-                        from: Side::Input,
-                        after: None,
-                    }],
-                    ..Flow::default()
-                };
-                let mut fabric = self.fabric.take().expect("just joined");
-                let header = [self.last.contributions as f32, self.last.view as f32];
-                let sent = fabric
-                    .mesh()
-                    .run(&header, &mut [], &whole(laggard, 2))
-                    .and_then(|()| fabric.mesh().run(self.sums(), &mut [], &flow));
-                self.fabric = Some(fabric);
-                sent?;
-            } else if rank == laggard {
-                let fabric = self.fabric.as_mut().expect("just joined");
-                let take = |range| Flow {
-                    from: Some(source),
-                    takes: vec![Take {
-                        range,
-                        how: How::Store,
-                    }],
-                    ..Flow::default()
-                };
-                let mut header = [0.0; 2];
-                fabric.mesh().run(&[], &mut header, &take(0..2))?;
-                let (_, sums) = self.arena.sides();
-                fabric.mesh().run(&[], sums, &take(self.range.clone()))?;
-                self.summed = self.range.clone();
-                self.held = Held::Arena;
-                self.last = Reduced {
-                    contributions: header[0] as usize,
-                    view: header[1] as u64,
-                };
-            }
-        }
-        self.completed = top;
-        Ok(())
-    }
 }
 
 fn whole(to: usize, len: usize) -> Flow {
@@ -598,21 +464,5 @@ fn whole(to: usize, len: usize) -> Flow {
             after: None,
         }],
         ..Flow::default()
-    }
-}
-
-/// The id of who died, if somebody did.
-fn lost_member(error: &FabricError, view: &View) -> Option<TaskId> {
-    match error {
-        FabricError::Lost { rank } => view.members.get(*rank).map(|member| member.id),
-        _ => None,
-    }
-}
-
-/// Deaths and changes of view are everyday; anything else is this task's own trouble and ends it.
-fn own_fault(error: FabricError) -> Result<(), FabricError> {
-    match error {
-        FabricError::Lost { .. } | FabricError::Regroup => Ok(()),
-        error => Err(error),
     }
 }
