@@ -78,7 +78,7 @@ fn a_sum_stands_for_all_of_its_workers() {
         });
         let (clock, stats) = counted(replied);
         assert_eq!(clock, step + 1);
-        assert!(first[0].spoke_for_all());
+        assert!(first[0].has_no_news());
         assert_eq!(stats.examples, 6, "each example once");
         assert_eq!(stats.loss_sum, 0.5 + 1.5 + 2.5);
         if step % 8 == 0 {
@@ -112,7 +112,7 @@ fn who_pushes_after_the_sum_is_told_of_the_next_view() {
     let mut parameters = vec![0.0; size()];
     let (clock, _) = counted(speak(chief, 1, 0, &mut parameters));
     assert_eq!(clock, 1);
-    assert!(!chief.spoke_for_all(), "there is a view to hear of");
+    assert!(!chief.has_no_news(), "there is a view to hear of");
     let (mut late, own) = (vec![0.0; size()], gradients(1, 0));
     let reply = follower
         .push_pull(0, stats(1), &own, &mut late, &forever)
@@ -143,7 +143,6 @@ fn a_sum_with_gradients_that_are_there_is_refused() {
         thread::sleep(Duration::from_millis(200));
         let (_, stats) = counted(speak(&mut first[0], 1, 0, &mut parameters));
         assert_eq!(stats.examples, 4);
-        assert!(!first[0].spoke_for_all());
         assert!(other.join().unwrap() == parameters);
     });
     assert_eq!(parameters, reference(2, 0..1).0);

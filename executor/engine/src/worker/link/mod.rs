@@ -60,8 +60,6 @@ pub(super) struct Told {
     pub slowest: u64,
     /// Chief: what the shard has measured.
     pub noise: NoisePart,
-    /// Of a sum over several workers: the shard had one's gradients already, and was given this worker's alone.
-    pub apart: bool,
 }
 
 impl From<Reply> for Told {
@@ -73,7 +71,6 @@ impl From<Reply> for Told {
             keeps: false,
             slowest: 0,
             noise: NoisePart::default(),
-            apart: false,
         }
     }
 }

@@ -23,13 +23,7 @@ impl Link {
             .send(Kind::Together, clock, &head.encode(), gradients)?;
         let told = self.reply(None, parts, patience)?;
         match told.reply {
-            Reply::Absent => {
-                let told = self.push_pull(clock, own.0, own.1, parts, patience)?;
-                Ok(Told {
-                    apart: true,
-                    ..told
-                })
-            }
+            Reply::Absent => self.push_pull(clock, own.0, own.1, parts, patience),
             _ => Ok(told),
         }
     }

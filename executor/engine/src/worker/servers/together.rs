@@ -113,7 +113,7 @@ impl Servers<'_> {
             patience,
         )?;
         match reply {
-            Reply::Parameters { clock, stats } if self.shards.spoke_for_all() => {
+            Reply::Parameters { clock, stats } if self.shards.has_no_news() => {
                 let hold = stats.hold;
                 circle.group.tell(|out| {
                     Word { clock, hold }.write(out);

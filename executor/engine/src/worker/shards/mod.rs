@@ -93,8 +93,6 @@ pub struct Shards {
     slowest: u64,
     /// Chief: what all shards together have measured, until it is asked for.
     noise: Option<NoisePart>,
-    /// Whether a shard would not take the newest sum over several workers.
-    is_apart: bool,
     /// The step that comes next by the newest answer.
     next_step: u64,
     /// Chief: the newest change it told, and its first step.
@@ -162,7 +160,6 @@ impl Shards {
             hears_within: held::HEARD_WITHIN,
             slowest: 0,
             noise: None,
-            is_apart: false,
             next_step: 0,
             announced: None,
             parts: None,
@@ -408,7 +405,6 @@ impl Shards {
         };
         let held = all.iter().map(named).max().unwrap_or(0);
         let mut worst: Option<Reply> = None;
-        self.is_apart = all.iter().any(|told| told.apart);
         for told in all {
             self.told_to_keep |= told.keeps;
             if let Some(view) = told.view {

@@ -97,11 +97,11 @@ impl Shards {
         self.give(clock, given, parameters, patience)
     }
 
-    /// Whether the newest sum counts for all of its workers at every shard, and no shard has told anything that each of them has to
-    /// hear itself.
+    /// Whether the newest answers have told nothing but parameters, so that whoever this worker has spoken for need not ask for its own. A sum that
+    /// some shard has refused is no news: its workers' gradients are all in the step, or there would be no answer.
     #[must_use]
-    pub fn spoke_for_all(&self) -> bool {
-        !self.is_apart && self.next.is_none() && !self.told_to_keep
+    pub fn has_no_news(&self) -> bool {
+        self.next.is_none() && !self.told_to_keep
     }
 
     /// Another worker of the node has been answered for this one as well: step `clock` comes next.
