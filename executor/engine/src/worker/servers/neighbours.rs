@@ -196,9 +196,18 @@ fn leave_card(folder: &Path, member: &Member) -> io::Result<()> {
     fs::rename(fresh, path)
 }
 
-/// `None` of a worker on another node, and of one whose card cannot be read.
+/// `None` of a worker on another node. One whose card is damaged is left out, and the log says so.
 fn read_card(folder: &Path, task: TaskId) -> Option<Member> {
-    let text = fs::read(card(folder, task)).ok()?;
-    let member: Member = serde_json::from_slice(&text).ok()?;
-    (member.id == task).then_some(member)
+    let path = card(folder, task);
+    let text = fs::read(&path).ok()?;
+    match serde_json::from_slice::<Member>(&text) {
+        Ok(member) if member.id == task => Some(member),
+        _ => {
+            log::line(format_args!(
+                "worker {task} is not added up with: {} is no card of its",
+                path.display()
+            ));
+            None
+        }
+    }
 }
