@@ -16,6 +16,9 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 /// gigabit wire, enough that frames, locks and wake-ups do not show.
 pub const PART: usize = 64 << 10;
 
+/// Parameters of a network whose steps are worth cutting, 4 MiB: below, threads, frames and round trips cost more than waiting.
+pub const WORTH_CUTTING: usize = 1 << 20;
+
 /// Into how many parts a shard's numbers are cut.
 #[must_use]
 pub fn count(numbers: usize) -> usize {

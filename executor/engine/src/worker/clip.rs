@@ -1,6 +1,6 @@
 //! Where it is not a step's sum that is clipped, a worker clips what it gives.
 
-use crate::model::{Network, Role};
+use crate::model::{Block, Network, Role};
 use crate::optimizer::{clip_factor, square_norm};
 use muster_model::spec::{JobSpec, Topology};
 
@@ -40,28 +40,37 @@ impl OwnClip {
 
     /// Clips `gradients`, a worker's sum over `targets` of its own, in a step of so many workers. Running statistics are no gradients.
     pub fn apply(self, network: &Network, gradients: &mut [f32], targets: u64, workers: usize) {
-        let clipped = || {
-            let blocks = network.blocks().iter();
-            blocks.filter(|block| block.role != Role::Statistic)
-        };
         let (limit, targets) = match self {
             Self::Mean { limit } => (limit, targets),
             Self::Part { limit, targets } => {
                 (limit / (workers.max(1) as f64).sqrt(), u64::from(targets))
             }
         };
-        let scale = 1.0 / targets.max(1) as f32;
-        let parts: Vec<(&[f32], f32)> = clipped()
-            .map(|block| (&gradients[block.range()], scale))
-            .collect();
-        let factor = clip_factor(limit, square_norm(&parts, 1).sqrt()) as f32;
+        let norm = mean_square(network, gradients, targets).sqrt();
+        let factor = clip_factor(limit, norm) as f32;
         if factor != 1.0 {
-            for block in clipped() {
+            for block in moving(network) {
                 let own = &mut gradients[block.range()];
                 own.iter_mut().for_each(|value| *value *= factor);
             }
         }
     }
+}
+
+/// The square norm of the mean that a sum of gradients over so many targets comes to. Running statistics are no gradients.
+#[must_use]
+pub fn mean_square(network: &Network, gradients: &[f32], targets: u64) -> f64 {
+    let scale = 1.0 / targets.max(1) as f32;
+    let parts: Vec<(&[f32], f32)> = moving(network)
+        .map(|block| (&gradients[block.range()], scale))
+        .collect();
+    square_norm(&parts, 1)
+}
+
+/// What gradients move.
+fn moving(network: &Network) -> impl Iterator<Item = &Block> {
+    let blocks = network.blocks().iter();
+    blocks.filter(|block| block.role != Role::Statistic)
 }
 
 #[cfg(test)]

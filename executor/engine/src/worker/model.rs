@@ -265,17 +265,19 @@ impl Model {
     }
 
     /// Goes forward through `step` as its parameters arrive: `fetch` waits for a range of them and puts it in place, or says that this
-    /// step is not to be computed like this. The gradients of the same step go on from there, if nothing comes between.
+    /// step is not to be computed like this. The gradients of the same step go on from there, if nothing comes between. How long it took,
+    /// without waiting.
     pub fn begin(
         &mut self,
         step: u64,
         fetch: &mut (dyn FnMut(Range<usize>, &mut [f32]) -> bool + Send),
-    ) {
+    ) -> Duration {
         self.begun = None;
         if !self.device.is_cpu() {
             // It needs all of them at once.
-            return;
+            return Duration::ZERO;
         }
+        let (began, mut waited) = (clock::now(), Duration::ZERO);
         let pacer = &self.pacer;
         pacer.doing(Doing::Working);
         let batch = self.batches.load(&self.data.train, step);
@@ -283,7 +285,9 @@ impl Model {
         // Who waits for parameters holds nobody up.
         let mut wait = |range: Range<usize>, parameters: &mut [f32]| {
             pacer.doing(Doing::Waiting);
+            let asked = clock::now();
             let are_there = fetch(range, parameters);
+            waited += asked.elapsed();
             pacer.doing(Doing::Working);
             are_there
         };
@@ -292,6 +296,7 @@ impl Model {
             .begin_fetching(workspace, parameters, &batch, &mut wait);
         pacer.doing(Doing::Waiting);
         self.begun = is_forward_done.then_some(step);
+        began.elapsed().saturating_sub(waited)
     }
 
     /// Gives the device's memory back; nothing of a step is there between two.

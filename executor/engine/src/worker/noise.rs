@@ -5,8 +5,10 @@
 //! such means, which give both unknowns; each is followed by an exponential average, as their ratio alone is far too noisy. That ratio,
 //! tr(Σ)/|G|², is in examples: batches well below it gain from more workers as much as from more steps, batches well above gain nothing.
 
+use crate::wire::hello::NoisePart;
+
 /// Steps from one measurement to the next: each reads all gradients twice.
-pub const EVERY: u64 = 8;
+pub const EVERY: u64 = NoisePart::EVERY;
 
 /// What one measurement leaves of the average before it.
 const KEEPS: f64 = 0.95;

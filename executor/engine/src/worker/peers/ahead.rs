@@ -11,7 +11,7 @@ use crate::collective::{Group, Reduced};
 use crate::document;
 use crate::model::Network;
 use crate::optimizer::Rule;
-use crate::parts::Order;
+use crate::parts::{Order, WORTH_CUTTING};
 use crate::worker::exchange::{Answer, Trouble};
 use crate::worker::head::Head;
 use crate::worker::model::Model;
@@ -20,9 +20,6 @@ use crate::worker::shards::{Fetch, Ready};
 use muster_model::assignment::TaskLaunch;
 use muster_model::spec::{Algorithm, BatchRule};
 use std::time::{Duration, Instant};
-
-/// Parameters of a network whose steps are worth cutting, 4 MiB: below, threads and round trips cost more than waiting.
-const WORTH_CUTTING: usize = 1 << 20;
 
 /// How the steps of this job go by need, where they do not have to be summed as a whole: no number's update hangs on another's, or on what
 /// is known at the end. All workers come to the same answer.
@@ -60,16 +57,7 @@ impl Work for Passes<'_> {
     }
 
     fn go_ahead(&mut self, fetch: Fetch<'_>) {
-        let began = clock::now();
-        let mut waited = Duration::ZERO;
-        let next = self.step.number + 1;
-        self.model.begin(next, &mut |range, parameters| {
-            let began = clock::now();
-            let is_there = fetch(range, parameters);
-            waited += began.elapsed();
-            is_there
-        });
-        self.ahead = began.elapsed().saturating_sub(waited);
+        self.ahead = self.model.begin(self.step.number + 1, fetch);
     }
 
     fn parameters(&mut self) -> &mut [f32] {

@@ -10,13 +10,10 @@ use crate::clock;
 use crate::document;
 use crate::model::Network;
 use crate::optimizer::Rule;
-use crate::parts::Order;
+use crate::parts::{Order, WORTH_CUTTING};
 use crate::wire::hello::StepStats;
 use muster_model::assignment::TaskLaunch;
 use std::time::{Duration, Instant};
-
-/// Parameters of a network whose steps are worth cutting, 4 MiB: below, threads and frames cost more than waiting.
-const WORTH_CUTTING: usize = 1 << 20;
 
 /// In which order parts of this job's steps go, where they do not have to go at once: everyone is waited for, and no number's update
 /// hangs on another's. All workers come to the same answer.
@@ -58,15 +55,7 @@ impl Pass for Passes<'_> {
     }
 
     fn go_ahead(&mut self, fetch: Fetch<'_>) {
-        let began = clock::now();
-        let mut waited = Duration::ZERO;
-        self.model.begin(self.step + 1, &mut |range, parameters| {
-            let began = clock::now();
-            let is_there = fetch(range, parameters);
-            waited += began.elapsed();
-            is_there
-        });
-        self.ahead = began.elapsed().saturating_sub(waited);
+        self.ahead = self.model.begin(self.step + 1, fetch);
     }
 
     fn parameters(&mut self) -> &mut [f32] {

@@ -12,9 +12,8 @@ use super::parts::Exchanged;
 use crate::clock;
 use crate::fabric::FabricError;
 use crate::log;
-use crate::model::Role;
-use crate::optimizer::square_norm;
 use crate::wire::hello::{NoisePart, PushHead, StepStats, SumHead};
+use crate::worker::clip::mean_square;
 use crate::worker::head::{HEAD, Head, count_from_floats, count_to_floats};
 use crate::worker::noise::Parts;
 use std::time::Duration;
@@ -208,15 +207,9 @@ fn measured(model: &Model, gradients: &[f32], stats: StepStats) -> Parts {
     if targets == 0 {
         return Parts::default();
     }
-    let inverse = 1.0 / targets as f32;
-    let blocks = model.network.blocks().iter();
-    let parts: Vec<(&[f32], f32)> = blocks
-        .filter(|block| block.role != Role::Statistic)
-        .map(|block| (&gradients[block.range()], inverse))
-        .collect();
     Parts {
-        squares: square_norm(&parts, 1) as f32,
-        inverses: inverse,
+        squares: mean_square(&model.network, gradients, targets) as f32,
+        inverses: 1.0 / targets as f32,
         workers: 1.0,
     }
 }
