@@ -12,22 +12,10 @@ use std::thread;
 use std::time::Duration;
 use workers::Crew;
 
-/// Large enough to be cut: 1.3 million parameters, six ranges.
+/// Of workers among themselves.
 fn large(more: &Value) -> Value {
-    let model = json!({ "kind": "mlp", "hidden": [1024, 512] });
-    let mut document = json!({
-        "engine": { "model": model },
-        "exchange": { "topology": "all_reduce" },
-        "evaluate": { "every_steps": 3 },
-        "checkpoint": { "every_steps": 4, "every_minutes": null, "keep": 2 },
-        "stop": { "steps": 14 },
-    });
-    for (key, value) in more.as_object().unwrap() {
-        match (document.get_mut(key), value) {
-            (Some(Value::Object(into)), Value::Object(from)) => into.extend(from.clone()),
-            _ => document[key] = value.clone(),
-        }
-    }
+    let mut document = rig::large(more);
+    document["exchange"]["topology"] = json!("all_reduce");
     document
 }
 

@@ -4,21 +4,19 @@
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
 mod rig;
+mod single;
 
-use muster_engine::assign::Piece;
-use muster_engine::checkpoint::Contents;
-use muster_engine::optimizer::{Optimizer, Rule};
-use muster_engine::shard::{Exchange, Identity, Recipe, Shard};
+use muster_engine::shard::Shard;
 use muster_engine::stop::StopFlag;
-use muster_engine::wire::hello::{Guest, Hello, StepStats};
+use muster_engine::wire::hello::{Hello, StepStats};
 use muster_engine::wire::near::{Door, socket_name};
 use muster_engine::wire::{Header, Kind, WireError};
-use muster_engine::worker::{Address, Reply, Shards, first_view};
-use muster_model::id::{JobId, TaskId};
-use muster_model::spec::Consistency;
+use muster_engine::worker::{Address, Reply, Shards};
+use muster_model::id::JobId;
 use muster_model::task::Role;
 use rig::{Launch, Revision, Rig, samples, spec};
 use serde_json::{Value, json};
+use single::{SHARD, WORKER, begin, bound, hello};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -29,42 +27,6 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 const SIZE: usize = 1_000_000;
-const WORKER: TaskId = TaskId(Uuid::from_u128(1));
-const SHARD: TaskId = TaskId(Uuid::from_u128(2));
-
-fn hello() -> Hello {
-    Hello {
-        job_id: JobId(Uuid::nil()),
-        secret: "a".repeat(64),
-        task_id: WORKER,
-        guest: Guest::Chief,
-        to: None,
-        says_held: false,
-        plain_statistics: false,
-    }
-}
-
-fn bound() -> Shard {
-    let sgd = Optimizer::new(Rule::Sgd {
-        lr: 1.0,
-        momentum: 0.0,
-        nesterov: false,
-        weight_decay: 0.0,
-    });
-    let identity = Identity {
-        job_id: JobId(Uuid::nil()),
-        task_id: SHARD,
-        secret: "a".repeat(64),
-    };
-    let exchange = Exchange::new(
-        SHARD,
-        Recipe::weights(sgd, SIZE, 1),
-        Consistency::default(),
-        1,
-    );
-    Shard::bind("127.0.0.1", identity, exchange).unwrap()
-}
-
 /// Serves until its worker has left.
 fn serve(shard: Shard) -> (SocketAddr, thread::JoinHandle<()>) {
     let address = shard.address();
@@ -80,16 +42,7 @@ fn trains(address: SocketAddr, sockets: &Path) -> usize {
     let addresses: [Address; 1] = [(SHARD, address.to_string())];
     let mut shards = Shards::join_near(&addresses, SIZE, &hello(), Some(sockets)).unwrap();
     let near = shards.near();
-    let contents = Contents {
-        parameters: vec![1.0; SIZE],
-        ..Contents::default()
-    };
-    let all = Piece {
-        offset: 0,
-        len: SIZE,
-    };
-    let view = first_view(1, vec![WORKER], &addresses, &[all]);
-    shards.begin(view, 0, 0, &contents).unwrap();
+    begin(&mut shards, &addresses[0], SIZE, vec![WORKER]);
     let mut parameters = vec![0.0; SIZE];
     for step in 0..2 {
         let gradients: Vec<f32> = (0..SIZE).map(|i| (i % 8) as f32).collect();
@@ -110,7 +63,7 @@ fn place(folder: &Path, address: SocketAddr) -> PathBuf {
 #[test]
 fn a_shard_that_listens_in_the_folder_is_reached_through_memory_and_its_socket_goes_with_it() {
     let folder = tempfile::tempdir().unwrap();
-    let (address, served) = serve(bound().near(folder.path()));
+    let (address, served) = serve(bound(SIZE, |recipe| recipe).near(folder.path()));
     assert!(place(folder.path(), address).exists());
     assert_eq!(trains(address, folder.path()), 1);
     served.join().unwrap();
@@ -149,7 +102,7 @@ fn where_the_local_socket_is_none_of_the_shards_the_worker_goes_over_tcp() {
     ];
     for (what, put) in all {
         let folder = tempfile::tempdir().unwrap();
-        let (address, served) = serve(bound());
+        let (address, served) = serve(bound(SIZE, |recipe| recipe));
         put(&place(folder.path(), address));
         assert_eq!(trains(address, folder.path()), 0, "{what}");
         served.join().unwrap();
@@ -168,7 +121,8 @@ fn answering(path: &Path, answer: fn(UnixStream)) {
 #[test]
 fn a_shard_that_cannot_listen_in_the_folder_is_reached_by_tcp() {
     let folder = tempfile::tempdir().unwrap();
-    let (address, served) = serve(bound().near(&folder.path().join("missing")));
+    let (address, served) =
+        serve(bound(SIZE, |recipe| recipe).near(&folder.path().join("missing")));
     assert_eq!(trains(address, folder.path()), 0);
     served.join().unwrap();
 }
@@ -176,7 +130,7 @@ fn a_shard_that_cannot_listen_in_the_folder_is_reached_by_tcp() {
 #[test]
 fn a_refusal_is_one_over_the_local_socket_too() {
     let folder = tempfile::tempdir().unwrap();
-    let (address, _served) = serve(bound().near(folder.path()));
+    let (address, _served) = serve(bound(SIZE, |recipe| recipe).near(folder.path()));
     let wrong = Hello {
         secret: "b".repeat(64),
         ..hello()
@@ -200,7 +154,7 @@ fn a_refusal_is_one_over_the_local_socket_too() {
 #[test]
 fn strangers_on_the_local_socket_harm_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let (address, served) = serve(bound().near(folder.path()));
+    let (address, served) = serve(bound(SIZE, |recipe| recipe).near(folder.path()));
     let path = place(folder.path(), address);
     let silent: Vec<UnixStream> = (0..40)
         .map(|_| UnixStream::connect(&path).unwrap())

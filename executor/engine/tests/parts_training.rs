@@ -4,26 +4,8 @@ mod rig;
 
 use muster_model::assignment::TaskReport;
 use muster_model::task::Role;
-use rig::{Launch, Rig, samples, spec};
+use rig::{Launch, Rig, large, samples, spec};
 use serde_json::{Value, json};
-
-/// Large enough to be cut: 1.3 million parameters.
-fn large(more: &Value) -> Value {
-    let model = json!({ "kind": "mlp", "hidden": [1024, 512] });
-    let mut document = json!({
-        "engine": { "model": model },
-        "evaluate": { "every_steps": 3 },
-        "checkpoint": { "every_steps": 4, "every_minutes": null, "keep": 2 },
-        "stop": { "steps": 14 },
-    });
-    for (key, value) in more.as_object().unwrap() {
-        match (document.get_mut(key), value) {
-            (Some(Value::Object(into)), Value::Object(from)) => into.extend(from.clone()),
-            _ => document[key] = value.clone(),
-        }
-    }
-    document
-}
 
 fn trained(workers: u32, ps_shards: u32, more: &Value) -> (String, f64) {
     // A folder of its own: another start of the same job would find the checkpoints of this one.

@@ -2,18 +2,17 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use muster_engine::assign::Piece;
-use muster_engine::checkpoint::Contents;
+mod single;
+
 use muster_engine::compress::{CodecConfig, Codecs};
 use muster_engine::model::Role;
-use muster_engine::optimizer::{Optimizer, Rule};
-use muster_engine::shard::{Exchange, Identity, Recipe, Shard};
+use muster_engine::shard::Recipe;
 use muster_engine::stop::StopFlag;
 use muster_engine::wire::hello::{Guest, Hello, PushHead, StepStats};
 use muster_engine::wire::{Header, Kind};
-use muster_engine::worker::{Address, Reply, Shards, first_view};
-use muster_model::id::{JobId, TaskId};
-use muster_model::spec::Consistency;
+use muster_engine::worker::{Address, Reply, Shards};
+use muster_model::id::TaskId;
+use single::{SHARD, WORKER, begin, bound, hello};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
@@ -21,20 +20,6 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 const SIZE: usize = 1_000;
-const WORKER: TaskId = TaskId(Uuid::from_u128(1));
-const SHARD: TaskId = TaskId(Uuid::from_u128(2));
-
-fn hello() -> Hello {
-    Hello {
-        job_id: JobId(Uuid::nil()),
-        secret: "a".repeat(64),
-        task_id: WORKER,
-        guest: Guest::Chief,
-        to: None,
-        says_held: false,
-        plain_statistics: false,
-    }
-}
 
 /// A shard that serves until the process ends.
 fn shard() -> String {
@@ -42,20 +27,7 @@ fn shard() -> String {
 }
 
 fn shard_of(change: impl FnOnce(Recipe) -> Recipe) -> String {
-    let sgd = Optimizer::new(Rule::Sgd {
-        lr: 1.0,
-        momentum: 0.0,
-        nesterov: false,
-        weight_decay: 0.0,
-    });
-    let identity = Identity {
-        job_id: JobId(Uuid::nil()),
-        task_id: SHARD,
-        secret: "a".repeat(64),
-    };
-    let recipe = change(Recipe::weights(sgd, SIZE, 1));
-    let exchange = Exchange::new(SHARD, recipe, Consistency::default(), 1);
-    let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
+    let shard = bound(SIZE, change);
     let address = shard.address().to_string();
     thread::spawn(move || shard.serve(&StopFlag::new(Duration::from_secs(1)), &|_| {}));
     address
@@ -86,16 +58,7 @@ fn joined(address: &str) -> Shards {
 fn joined_with(address: &str, workers: Vec<TaskId>) -> Shards {
     let addresses: [Address; 1] = [(SHARD, address.to_owned())];
     let mut shards = Shards::join(&addresses, SIZE, &hello()).unwrap();
-    let contents = Contents {
-        parameters: vec![1.0; SIZE],
-        ..Contents::default()
-    };
-    let all = Piece {
-        offset: 0,
-        len: SIZE,
-    };
-    let view = first_view(1, workers, &addresses, &[all]);
-    shards.begin(view, 0, 0, &contents).unwrap();
+    begin(&mut shards, &addresses[0], SIZE, workers);
     shards
 }
 

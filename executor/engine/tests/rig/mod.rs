@@ -111,6 +111,25 @@ pub fn spec(more: serde_json::Value) -> JobSpec {
     serde_json::from_value(document).unwrap()
 }
 
+/// A job whose network is large enough for its steps to be cut: 1.3 million parameters. `more` is merged over the document.
+pub fn large(more: &serde_json::Value) -> serde_json::Value {
+    use serde_json::{Value, json};
+    let model = json!({ "kind": "mlp", "hidden": [1024, 512] });
+    let mut document = json!({
+        "engine": { "model": model },
+        "evaluate": { "every_steps": 3 },
+        "checkpoint": { "every_steps": 4, "every_minutes": null, "keep": 2 },
+        "stop": { "steps": 14 },
+    });
+    for (key, value) in more.as_object().unwrap() {
+        match (document.get_mut(key), value) {
+            (Some(Value::Object(into)), Value::Object(from)) => into.extend(from.clone()),
+            _ => document[key] = value.clone(),
+        }
+    }
+    document
+}
+
 impl Rig {
     pub fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
