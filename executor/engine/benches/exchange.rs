@@ -466,13 +466,34 @@ fn in_worker(job: &JobSpec, data: &Path) -> f64 {
     let network = document::network(job.engine()).expect("the network");
     let optimizer = document::optimizer(job.engine());
     let address = start_shard(optimizer, network.parameter_count(), job.engine().batch);
+    let reports = run_worker(job, (&[WORKER], 0), address, (checkpoints.path(), data));
+    let (mut examples, mut seconds, mut before) = (0.0, 0.0, 0);
+    for report in reports {
+        if let TaskReport::Progress { sample } = report {
+            let steps = (sample.step - before) as f64;
+            before = sample.step;
+            examples += steps * f64::from(job.engine().batch);
+            seconds += steps / sample.steps_per_s;
+        }
+    }
+    examples / seconds
+}
+
+/// What a worker reports of a whole training: one of these by its rank, on a shard that it reaches at `address`. All that share `folder` are of
+/// one node.
+fn run_worker(
+    job: &JobSpec,
+    (workers, rank): (&[TaskId], u32),
+    address: String,
+    (folder, data): (&Path, &Path),
+) -> Vec<TaskReport> {
     let launch = TaskLaunch {
-        task_id: WORKER,
+        task_id: workers[rank as usize],
         job_id: JobId(Uuid::nil()),
         tenant_id: TenantId(Uuid::nil()),
         revision: 1,
-        role: Role::Worker { rank: 0 },
-        workers: 1,
+        role: Role::Worker { rank },
+        workers: workers.len() as u32,
         ps_shards: 1,
         gpus: Vec::new(),
         cpu_milli: 0,
@@ -492,33 +513,24 @@ fn in_worker(job: &JobSpec, data: &Path) -> f64 {
     };
     let peers = Peers {
         revision: 1,
-        workers: vec![peer(WORKER, None)],
+        workers: workers.iter().map(|&worker| peer(worker, None)).collect(),
         ps_shards: vec![peer(SHARD, Some(address))],
         ..Peers::default()
     };
     let around = Surroundings {
         device: &muster_engine::cuda::Device::Cpu,
-        checkpoint_root: &Place::Folder(checkpoints.path().to_owned()),
+        checkpoint_root: &Place::Folder(folder.to_owned()),
         dataset_root: data,
         reporter: &kept,
         stop: StopFlag::new(Duration::from_secs(1)),
         peers: Arc::new(move || Some(peers.clone())),
         listen_host: "127.0.0.1",
-        folder: checkpoints.path(),
-        sockets: checkpoints.path(),
+        folder,
+        sockets: folder,
         threads: 1,
     };
-    worker::run(&launch, 0, &around).expect("training");
-    let (mut examples, mut seconds, mut before) = (0.0, 0.0, 0);
-    for report in kept.0.into_inner().expect("no reporter panics") {
-        if let TaskReport::Progress { sample } = report {
-            let steps = (sample.step - before) as f64;
-            before = sample.step;
-            examples += steps * f64::from(job.engine().batch);
-            seconds += steps / sample.steps_per_s;
-        }
-    }
-    examples / seconds
+    worker::run(&launch, rank, &around).expect("training");
+    kept.0.into_inner().expect("no reporter panics")
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

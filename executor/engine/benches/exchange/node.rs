@@ -1,19 +1,13 @@
 //! Training steps of workers that share their node's wire to the shard, each by itself against added up in the node first.
 
 use super::limited::{Wire, relay};
-use super::{Kept, SECRET, job, median, noise, start_shard};
+use super::{job, median, noise, run_worker, start_shard};
 use muster_engine::document;
-use muster_engine::stop::StopFlag;
-use muster_engine::worker::{self, Surroundings};
-use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
-use muster_model::id::{JobId, NodeId, TaskId, TenantId};
-use muster_model::place::Place;
+use muster_model::assignment::TaskReport;
+use muster_model::id::TaskId;
 use muster_model::spec::JobSpec;
-use muster_model::task::Role;
 use std::path::Path;
-use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 use uuid::Uuid;
 
 const WORKERS: u32 = 4;
@@ -63,58 +57,14 @@ fn trained(job: &JobSpec, data: &Path, rate: f64) -> f64 {
     let optimizer = document::optimizer(job.engine());
     let address = start_shard(optimizer, network.parameter_count(), job.engine().batch);
     let wire = Wire::of(rate);
-    let shard = TaskId(Uuid::from_u128(2));
     let worker = |rank: u32| TaskId(Uuid::from_u128(0x100 + u128::from(rank)));
-    let peer = |task_id, address| Peer {
-        task_id,
-        node_id: NodeId(Uuid::nil()),
-        address,
-    };
+    let workers: Vec<TaskId> = (0..WORKERS).map(worker).collect();
     let reports = thread::scope(|scope| {
         let running: Vec<_> = (0..WORKERS)
             .map(|rank| {
-                let launch = TaskLaunch {
-                    task_id: worker(rank),
-                    job_id: JobId(Uuid::nil()),
-                    tenant_id: TenantId(Uuid::nil()),
-                    revision: 1,
-                    role: Role::Worker { rank },
-                    workers: WORKERS,
-                    ps_shards: 1,
-                    gpus: Vec::new(),
-                    cpu_milli: 0,
-                    memory_bytes: 0,
-                    secret: SECRET.to_owned(),
-                    spec: job.clone(),
-                    resume_step: None,
-                    trained_s: 0.0,
-                    grace_ms: 1_000,
-                    service_account: None,
-                };
-                let peers = Peers {
-                    revision: 1,
-                    workers: (0..WORKERS).map(|rank| peer(worker(rank), None)).collect(),
-                    ps_shards: vec![peer(shard, Some(relay(&address, &wire)))],
-                    ..Peers::default()
-                };
-                let folder = folder.path();
-                scope.spawn(move || {
-                    let kept = Kept::default();
-                    let around = Surroundings {
-                        device: &muster_engine::cuda::Device::Cpu,
-                        checkpoint_root: &Place::Folder(folder.to_owned()),
-                        dataset_root: data,
-                        reporter: &kept,
-                        stop: StopFlag::new(Duration::from_secs(1)),
-                        peers: Arc::new(move || Some(peers.clone())),
-                        listen_host: "127.0.0.1",
-                        folder,
-                        sockets: folder,
-                        threads: 1,
-                    };
-                    worker::run(&launch, rank, &around).expect("training");
-                    kept.0.into_inner().expect("no reporter panics")
-                })
+                let reached = relay(&address, &wire);
+                let (who, places) = ((&*workers, rank), (folder.path(), data));
+                scope.spawn(move || run_worker(job, who, reached, places))
             })
             .collect();
         let all = running.into_iter().map(|worker| worker.join());
