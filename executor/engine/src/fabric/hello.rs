@@ -16,7 +16,7 @@ pub const MAX_PEER_HELLO_BYTES: u32 = 1024;
 
 /// In which order and pieces floats follow one another on the data connections, which carry nothing else, and what is said of them beside: another
 /// number with every change of that, or tasks of two releases would add up what does not belong together.
-pub const ORDER: u32 = 3;
+pub const ORDER: u32 = 4;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
