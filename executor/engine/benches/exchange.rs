@@ -5,6 +5,7 @@
 //! * push and pull of two workers with two shards, plain and with encoded gradients and answers, over TCP and through shared memory;
 //! * training steps over wires of a limited rate, at once against in parts, as they become ready and by need;
 //! * training steps of workers among themselves over such wires, with an update at the end and by need;
+//! * what a checkpoint holds training up for: the shards' state read at once, against copied there and drawn meanwhile;
 //! * training steps of workers that share their node's wire, each by itself against added up in the node first;
 //! * examples per second of a worker with a shard against the same model in a bare loop.
 //!
@@ -14,6 +15,8 @@
 
 #[path = "exchange/among.rs"]
 mod among;
+#[path = "exchange/drawn.rs"]
+mod drawn;
 #[path = "exchange/limited.rs"]
 mod limited;
 #[path = "exchange/node.rs"]
@@ -74,6 +77,10 @@ fn main() {
         among::say(&among::rows());
         return;
     }
+    if std::env::args().any(|argument| argument == "drawn") {
+        drawn::say(&drawn::rows());
+        return;
+    }
     if std::env::args().any(|argument| argument == "node") {
         node::say(&node::rows());
         return;
@@ -93,6 +100,7 @@ fn main() {
     let near = near_rows();
     say_limited(&limited::rows());
     among::say(&among::rows());
+    drawn::say(&drawn::rows());
     say_compressed(&compressed);
     say_near(&near);
     there_and_back::say(&exchanged);
@@ -261,13 +269,25 @@ impl Pair {
 
     /// The same; where they meet in a folder they share memory.
     fn meet(codec: Option<CodecConfig>, rate: f64, sockets: Option<&Path>) -> Self {
-        let size = (PAIRS_MB << 20) / 4;
+        Self::of(PAIRS_MB, &sgd(), codec, rate, sockets)
+    }
+
+    /// The same of so many megabytes of parameters.
+    fn of(
+        megabytes: usize,
+        optimizer: &spec::Optimizer,
+        codec: Option<CodecConfig>,
+        rate: f64,
+        sockets: Option<&Path>,
+    ) -> Self {
+        let size = (megabytes << 20) / 4;
         let codecs = codec.map(|codec| Codecs {
             codec,
             dense_below: 1_024,
             layers: Vec::new(),
         });
-        let optimizer = document::constant(&sgd());
+        let optimizer = document::constant(optimizer);
+        let planes = optimizer.state_len_per_param();
         let recipe = Recipe::weights(optimizer, size, 1).with_codecs(codecs.clone());
         let number = |number| TaskId(Uuid::from_u128(number));
         let addresses: Vec<Address> = [10, 11]
@@ -314,7 +334,7 @@ impl Pair {
         let view = first_view(1, vec![number(0), number(1)], &addresses, &[all]);
         let contents = Contents {
             parameters: vec![0.0; size],
-            state: Vec::new(),
+            state: vec![vec![0.0; size]; planes],
             extras: Vec::new(),
         };
         workers[0].begin(view, 0, 0, &contents).expect("content");

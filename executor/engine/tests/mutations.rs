@@ -6,7 +6,7 @@
 
 use muster_engine::assign::Piece;
 use muster_engine::checkpoint::{
-    Contents, Curve, JobFolder, Layout, Manifest, NamedBlock, Position, RANDOMNESS,
+    Contents, Curve, JobFolder, Layout, Manifest, NamedBlock, Position, RANDOMNESS, Source as _,
 };
 use muster_engine::fabric::{Channel, Credentials, ORDER, PeerHello, Port};
 use muster_engine::optimizer::{Optimizer, Rule};
@@ -25,8 +25,8 @@ use std::alloc::{GlobalAlloc, Layout as Memory, System};
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Once};
 use std::thread;
 use std::time::Duration;
 use uuid::Uuid;
@@ -129,7 +129,7 @@ fn change() -> impl Strategy<Value = Change> {
     let length = prop_oneof![Just(0), Just(u32::MAX), Just(4 << 20), 0u32..5_000];
     prop_oneof![
         any_at().prop_map(Change::FlipBit),
-        (any_at(), 0u16..30).prop_map(|(at, kind)| Change::Kind(at, kind)),
+        (any_at(), 0u16..45).prop_map(|(at, kind)| Change::Kind(at, kind)),
         (any_at(), number.clone()).prop_map(|(at, clock)| Change::Clock(at, clock)),
         (any_at(), length).prop_map(|(at, bytes)| Change::MetaBytes(at, bytes)),
         (any_at(), number).prop_map(|(at, bytes)| Change::PayloadBytes(at, bytes)),
@@ -281,16 +281,12 @@ fn trains(shards: &mut Shards, step: u64) {
     );
 }
 
-/// What an honest chief sends, from its greeting to its goodbye, as a listener in the middle saw it.
-fn recorded() -> Vec<Frame> {
-    let (to, _) = shard();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let sent = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&sent);
-    let middle = thread::spawn(move || {
-        let (mut client, _) = listener.accept().unwrap();
-        let mut server = TcpStream::connect(to).unwrap();
+/// What the next who comes sends to `to`, until it hangs up.
+fn listen(listener: &TcpListener, to: &str) -> thread::JoinHandle<Vec<u8>> {
+    let (mut client, _) = listener.accept().unwrap();
+    let mut server = TcpStream::connect(to).unwrap();
+    thread::spawn(move || {
+        let mut sent = Vec::new();
         let (mut answers, mut back) = (server.try_clone().unwrap(), client.try_clone().unwrap());
         thread::spawn(move || {
             let _ = std::io::copy(&mut answers, &mut back);
@@ -298,10 +294,23 @@ fn recorded() -> Vec<Frame> {
         });
         let mut buffer = vec![0; 64 << 10];
         while let Ok(count @ 1..) = client.read(&mut buffer) {
-            heard.lock().unwrap().extend_from_slice(&buffer[..count]);
+            sent.extend_from_slice(&buffer[..count]);
             let _ = server.write_all(&buffer[..count]);
         }
         let _ = server.shutdown(Shutdown::Write);
+        sent
+    })
+}
+
+/// What an honest chief sends, from its greeting to its goodbye, as a listener in the middle saw it, and what it sends besides to draw a
+/// checkpoint.
+fn recorded() -> [Vec<Frame>; 2] {
+    let (to, _) = shard();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let middle = thread::spawn(move || {
+        let both = [listen(&listener, &to), listen(&listener, &to)];
+        both.map(|sent| sent.join().unwrap())
     });
     let mut chief = begun(&address);
     trains(&mut chief, 0);
@@ -320,11 +329,12 @@ fn recorded() -> Vec<Frame> {
         assert!(matches!(reply, Ok(Reply::Parameters { .. })), "{reply:?}");
     }
     chief.pull(&mut parameters, &|| true).unwrap();
-    chief.snapshot(Contents::default()).unwrap();
+    let now = chief.snapshot(Contents::default()).unwrap();
+    let (mut copied, draw) = chief.lend(Contents::default()).unwrap();
+    draw.unwrap().fill(&mut copied.contents).unwrap();
+    assert_eq!(copied, now);
     chief.done();
-    middle.join().unwrap();
-    let sent = sent.lock().unwrap();
-    frames(&sent)
+    middle.join().unwrap().map(|sent| frames(&sent))
 }
 
 /// The same as a worker of the job sends it that is not of the view: with another greeting.
@@ -365,9 +375,10 @@ fn run<S: Strategy>(cases: u32, strategy: S, mut test: impl FnMut(S::Value)) {
 }
 
 fn a_shard_outlives(cases: u32) {
-    let recorded = recorded();
+    let [recorded, drawing] = recorded();
     let kinds: Vec<Kind> = recorded
         .iter()
+        .chain(&drawing)
         .map(|frame| Header::decode(&frame.header).unwrap().kind)
         .collect();
     for kind in [
@@ -378,6 +389,8 @@ fn a_shard_outlives(cases: u32) {
         Kind::Together,
         Kind::Await,
         Kind::Snapshot,
+        Kind::Lend,
+        Kind::Draw,
     ] {
         assert!(
             kinds.contains(&kind),
@@ -388,11 +401,12 @@ fn a_shard_outlives(cases: u32) {
     let (address, _) = shard();
     let mut honest = begun(&address);
     let mut step = 0;
-    let strategy = (any::<bool>(), proptest::collection::vec(change(), 1..4));
-    run(cases, strategy, |(as_chief, changes)| {
+    let strategy = (0usize..3, proptest::collection::vec(change(), 1..4));
+    run(cases, strategy, |(who, changes)| {
         // A second chief's connection is the first chief's own secret and id: only what the shard does not believe may come of it, so it
-        // speaks to a shard of its own, and the honest one is attacked by a guest.
-        let bytes = changed(if as_chief { &chief } else { &guest }, &changes);
+        // speaks to a shard of its own, and the honest one is attacked by a guest, and by what draws a checkpoint.
+        let as_chief = who == 0;
+        let bytes = changed([&chief, &guest, &drawing][who], &changes);
         match as_chief {
             true => {
                 let (other, stop) = shard();

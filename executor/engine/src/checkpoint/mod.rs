@@ -47,7 +47,7 @@ pub use manifest::{
 pub use parts::{Part, Tensor};
 pub use plane::Plane;
 pub use read::{Found, Search};
-pub use writer::{Attempt, Kind, Outcome, Spared, Writer};
+pub use writer::{Attempt, Kind, Outcome, Source, SourceError, Spared, Writer};
 
 use muster_model::id::{JobId, TenantId};
 use muster_objects::ObjectsError;
@@ -87,6 +87,8 @@ pub enum CheckpointError {
     Contended { path: PathBuf },
     #[error("revision {newest} of the job has started; revision {own} must not write any more")]
     Fenced { own: u64, newest: u64 },
+    #[error("the state to be kept could not be brought here")]
+    Source(#[source] SourceError),
     #[error("the checkpoint of step {step} was not written in the time there was")]
     Late { step: u64 },
     #[error("the parameters are not finite: training has diverged")]

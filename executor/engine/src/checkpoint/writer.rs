@@ -9,6 +9,8 @@ use crate::clock;
 use muster_model::checkpoint::{Candidate, Written};
 use muster_model::spec::CheckpointPolicy;
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -48,6 +50,18 @@ pub enum Outcome {
 /// Says which steps stay whatever the policy; `None` while nobody knows, and nothing is removed then.
 pub type Spared = Arc<dyn Fn() -> Option<BTreeSet<u64>> + Send + Sync>;
 
+/// Brings what contents are still without, as the first thing of writing them.
+pub trait Source: Debug + Send {
+    /// Fills them.
+    ///
+    /// # Errors
+    /// When they cannot be brought. Another copy of a later state may well be.
+    fn fill(&self, contents: &mut Contents) -> Result<(), SourceError>;
+}
+
+/// Why contents could not be brought.
+pub type SourceError = Box<dyn Error + Send + Sync>;
+
 /// The thread's other end.
 #[derive(Debug)]
 pub struct Writer {
@@ -63,6 +77,7 @@ struct Order {
     kind: Kind,
     manifest: Box<Manifest>,
     contents: Contents,
+    source: Option<Box<dyn Source>>,
 }
 
 /// Memory, and besides the first time what came of an order and what there is by now.
@@ -141,12 +156,27 @@ impl Writer {
     /// # Panics
     /// When it is busy: outcomes are to be taken first.
     pub fn begin(&mut self, kind: Kind, manifest: Manifest, contents: Contents) {
+        self.begin_from(kind, manifest, contents, None);
+    }
+
+    /// The same where the contents may be still to be filled from a source.
+    ///
+    /// # Panics
+    /// As [`Self::begin`].
+    pub fn begin_from(
+        &mut self,
+        kind: Kind,
+        manifest: Manifest,
+        contents: Contents,
+        source: Option<Box<dyn Source>>,
+    ) {
         assert!(!self.busy, "one at a time");
         self.busy = true;
         let order = Order {
             kind,
             manifest: Box::new(manifest),
             contents,
+            source,
         };
         self.orders.send(order).expect("the writer lives as long");
     }
@@ -200,10 +230,15 @@ fn serve(
         let Order {
             kind,
             mut manifest,
-            contents,
+            mut contents,
+            source,
         } = order;
         let began = clock::now();
-        let outcome = match kind {
+        let filled = match source {
+            Some(source) => source.fill(&mut contents).map_err(CheckpointError::Source),
+            None => Ok(()),
+        };
+        let outcome = filled.and_then(|()| match kind {
             Kind::Final => depot
                 .write_final(&mut manifest, &contents)
                 .map(|model_path| Outcome::Final { model_path }),
@@ -219,7 +254,7 @@ fn serve(
                         },
                     })
             }
-        };
+        });
         let attempt = Attempt {
             step: manifest.step,
             took: began.elapsed(),
@@ -236,11 +271,15 @@ fn serve(
 }
 
 impl CheckpointError {
-    /// Whether the same may succeed later: the disk or the store failed, not the checkpoint.
+    /// Whether the same may succeed later: the disk, the store or the way to the state failed, not the checkpoint.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::Io { .. } | Self::Objects(_) | Self::Contended { .. } | Self::Late { .. } => true,
+            Self::Io { .. }
+            | Self::Objects(_)
+            | Self::Contended { .. }
+            | Self::Source(_)
+            | Self::Late { .. } => true,
             Self::Damaged { .. }
             | Self::Mismatch { .. }
             | Self::Absent { .. }

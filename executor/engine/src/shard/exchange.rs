@@ -13,6 +13,7 @@
 //! interrupted.
 
 use super::follower::Follower;
+use super::lent::Lent;
 use super::outbox::Spares;
 use super::parts::Parted;
 use super::recipe::Recipe;
@@ -48,6 +49,8 @@ pub struct Exchange {
     pub(super) order: Order,
     /// Memory of parts that nobody needs at the moment.
     pub(super) spares: Arc<Spares>,
+    /// What a checkpoint draws.
+    pub(super) lent: Lent,
     state: Mutex<State>,
     pub(super) changed: Condvar,
 }
@@ -65,6 +68,7 @@ impl Exchange {
             is_replicated: false,
             order: Order::default(),
             spares: Arc::default(),
+            lent: Lent::default(),
             state: Mutex::new(State::new(recipe.tensors(
                 &[],
                 consistency.is_bulk_synchronous() && consistency.backup() == 0,
@@ -105,6 +109,7 @@ impl Exchange {
             is_replicated: true,
             order: self.order,
             spares: Arc::default(),
+            lent: Lent::default(),
             state: Mutex::new(State::new(self.recipe.tensors(&[], encoded))),
             recipe: self.recipe.clone(),
             changed: Condvar::new(),
@@ -114,6 +119,11 @@ impl Exchange {
 
     pub(super) fn is_heir(&self) -> bool {
         self.me != self.host
+    }
+
+    /// Whether `task` is the chief.
+    pub(super) fn is_led_by(&self, task: TaskId) -> bool {
+        self.lock().is_chief(task)
     }
 
     /// A worker comes in: to its place in the view, or to wait for one.

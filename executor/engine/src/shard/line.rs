@@ -199,6 +199,11 @@ impl Room {
                         .map_err(Broken::from)
                 })?;
             }
+            Kind::Lend => {
+                let within = Duration::from_millis(header.clock);
+                let (version, head) = exchange.lend(seat, within)?;
+                connection.send(Kind::Lent, version, &head.encode(), &[])?;
+            }
             Kind::Done => exchange.finish(seat)?,
             got => return Err(WireError::Unexpected { got }.into()),
         }

@@ -7,6 +7,8 @@
 //!
 //! [`parts`] is a step that comes and goes in parts, which [`outbox`] sends while the connection reads.
 //!
+//! [`lent`] is the copy of its state that a checkpoint draws while training goes on.
+//!
 //! [`held`] is what workers hold back of encoded gradients, on its way in and out of checkpoints.
 //!
 //! Where shards have followers, [`follower`] is a shard's line to its own, [`copy`] what it keeps of another, and [`heir`] a lost
@@ -24,6 +26,7 @@ mod frames;
 mod handover;
 mod heir;
 mod held;
+mod lent;
 mod line;
 mod outbox;
 mod parts;

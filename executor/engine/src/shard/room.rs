@@ -4,6 +4,7 @@ use super::copy::Copies;
 use super::exchange::Exchange;
 use super::frames::receive_pieces;
 use super::handover;
+use super::lent;
 use super::serve::Identity;
 use super::words::{Refusal, Seat};
 use crate::clock;
@@ -50,6 +51,7 @@ enum Greeted {
     Worker(Arc<Exchange>, Seat),
     Shard(Arc<Exchange>, TaskId),
     Primary(TaskId),
+    Checkpoint(Arc<Exchange>),
 }
 
 impl Room {
@@ -84,6 +86,10 @@ impl Room {
                     kept,
                 )
             }
+            Greeted::Checkpoint(exchange) => (
+                "what draws a checkpoint".to_owned(),
+                lent::give(&mut connection, &exchange),
+            ),
         };
         if let Err(broken) = attended {
             log::line(format_args!("lost {name}: {}", log::chain(&broken)));
@@ -160,6 +166,10 @@ impl Room {
         match hello.guest {
             Guest::Shard => Ok(Greeted::Shard(exchange, hello.task_id)),
             Guest::Primary => Ok(Greeted::Primary(hello.task_id)),
+            Guest::Checkpoint if exchange.is_led_by(hello.task_id) => {
+                Ok(Greeted::Checkpoint(exchange))
+            }
+            Guest::Checkpoint => Err(Refusal::NotChief.to_string()),
             Guest::Chief | Guest::Worker => exchange
                 .join(hello.task_id, hello.guest == Guest::Chief)
                 .map(|seat| Greeted::Worker(exchange, seat))

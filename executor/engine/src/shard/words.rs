@@ -138,6 +138,12 @@ pub enum Refusal {
     Mixed(u64),
     #[error("these pieces are not expected from shard {0}")]
     NotExpected(TaskId),
+    #[error(
+        "the copy of version {version} is not here any more; the newest is of version {present}"
+    )]
+    OtherCopy { version: u64, present: u64 },
+    #[error("the copy has no such numbers")]
+    NotCopied,
 }
 
 /// How all workers together stand, for the shard's own end.

@@ -118,6 +118,14 @@ pub enum Kind {
     Await = 38,
     /// ← to an Await: they are not here, push them; to a Together: the gradients of one of them are here already, push your own alone.
     Absent = 39,
+    /// → chief: copy everything as it is now where you are, to be drawn later. Clock as of a Snapshot.
+    Lend = 40,
+    /// ← the copy is made. Clock: its version. Small part: [`super::draw::LentHead`].
+    Lent = 41,
+    /// chief's checkpoint → shard: give me this of the copy whose version is the clock. Small part: [`super::draw::DrawHead`].
+    Draw = 42,
+    /// ← to a Draw, of which it has the clock.
+    Drawn = 43,
 }
 
 /// A decoded header.
@@ -198,7 +206,7 @@ impl Header {
 }
 
 impl Kind {
-    const ALL: [Self; 39] = [
+    const ALL: [Self; 43] = [
         Self::Hello,
         Self::Welcome,
         Self::Refused,
@@ -238,6 +246,10 @@ impl Kind {
         Self::Together,
         Self::Await,
         Self::Absent,
+        Self::Lend,
+        Self::Lent,
+        Self::Draw,
+        Self::Drawn,
     ];
 
     fn from_wire(value: u16) -> Option<Self> {

@@ -43,6 +43,8 @@ pub enum Guest {
     Shard,
     /// Another shard, whose copy is to be kept.
     Primary,
+    /// The chief besides, to draw a copy of the shard's state for a checkpoint. A shard of an older release hangs up on it.
+    Checkpoint,
 }
 
 /// The shard's answer.

@@ -17,6 +17,7 @@
 //! This module must never know what the numbers mean or who waits for whom.
 
 mod connection;
+pub mod draw;
 mod frame;
 mod greet;
 pub mod hello;

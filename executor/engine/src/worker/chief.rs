@@ -171,12 +171,15 @@ impl<'a> Chief<'a> {
         let evaluation = self.evaluation_now().filter(|_| may).cloned();
         let is_due = self.saver.due((before, step), evaluation.as_ref())?;
         if is_due && may {
-            let snapshot = match snapshot {
-                Some(snapshot) => snapshot,
-                None => self.copy(model, exchange)?,
+            let (snapshot, source) = match snapshot {
+                Some(snapshot) => (snapshot, None),
+                None => {
+                    let (snapshot, source) = exchange.snapshot_from(model, self.saver.spare())?;
+                    (self.copied(snapshot)?, source)
+                }
             };
             let manifest = self.manifest(step, &snapshot);
-            self.saver.begin(manifest, snapshot.contents);
+            self.saver.begin(manifest, snapshot.contents, source);
             self.meter = Meter::start();
         } else if let Some(snapshot) = snapshot {
             self.saver.take_back(snapshot.contents);
@@ -226,13 +229,18 @@ impl<'a> Chief<'a> {
         Ok(Some(snapshot))
     }
 
-    /// The state as it is now. What was announced for it others have said once: whoever leaves at this step announces another one.
+    /// The state as it is now.
     fn copy(
         &mut self,
         model: &mut Model,
         exchange: &mut (dyn Exchange + '_),
     ) -> Result<Snapshot, Trouble> {
         let snapshot = exchange.snapshot(model, self.saver.spare())?;
+        Ok(self.copied(snapshot)?)
+    }
+
+    /// What was announced for a snapshot others have said once: whoever leaves at this step announces another one.
+    fn copied(&mut self, snapshot: Snapshot) -> Result<Snapshot, WorkerError> {
         self.noticed = None;
         self.count(snapshot.counted)?;
         Ok(snapshot)

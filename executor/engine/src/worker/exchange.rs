@@ -9,7 +9,7 @@ use super::progress::StepTimes;
 use super::resume::Start;
 use super::shards::Snapshot;
 use super::train::Ending;
-use crate::checkpoint::{Contents, Layout};
+use crate::checkpoint::{Contents, Layout, Source};
 use crate::log;
 use crate::wire::WireError;
 use crate::wire::hello::StepStats;
@@ -40,6 +40,19 @@ pub(super) trait Exchange {
     /// # Errors
     /// [`Trouble`].
     fn snapshot(&mut self, model: &mut Model, into: Contents) -> Result<Snapshot, Trouble>;
+
+    /// Chief: the same for a checkpoint that is written while training goes on. Where a source comes with it, the contents are filled by
+    /// that, with the state of this moment whatever follows.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    fn snapshot_from(
+        &mut self,
+        model: &mut Model,
+        into: Contents,
+    ) -> Result<(Snapshot, Option<Box<dyn Source>>), Trouble> {
+        Ok((self.snapshot(model, into)?, None))
+    }
 
     /// Chief: training is over. Nobody else takes part any more, and the model holds everybody's final parameters.
     ///

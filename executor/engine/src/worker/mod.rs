@@ -36,7 +36,8 @@ pub use head::Head;
 pub use link::{Link, Reply};
 pub use peers::{ByNeed, Outcome, Ranges, Scale, Sum, Work};
 pub use shards::{
-    Address, Eager, Fetch, Moved, Pass, Ready, ShardFailure, Shards, Snapshot, first_view,
+    Address, Draw, DrawError, Eager, Fetch, Moved, Pass, Ready, ShardFailure, Shards, Snapshot,
+    first_view,
 };
 pub use train::{Ending, RosterSource, Surroundings, run};
 

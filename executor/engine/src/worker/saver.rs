@@ -4,7 +4,7 @@
 use super::Reporter;
 use super::error::WorkerError;
 use crate::checkpoint::{
-    Attempt, CheckpointError, Contents, Depot, Kind, Manifest, Outcome, Spared, Writer,
+    Attempt, CheckpointError, Contents, Depot, Kind, Manifest, Outcome, Source, Spared, Writer,
 };
 use crate::clock;
 use crate::log;
@@ -140,12 +140,18 @@ impl<'a> Saver<'a> {
         self.writer.take_back(contents);
     }
 
-    /// Begins to write a copy; training goes on.
-    pub fn begin(&mut self, manifest: Manifest, contents: Contents) {
+    /// Begins to write a copy, which a source may have yet to bring; training goes on.
+    pub fn begin(
+        &mut self,
+        manifest: Manifest,
+        contents: Contents,
+        source: Option<Box<dyn Source>>,
+    ) {
         let now = clock::now();
         (self.copied_at, self.owed, self.told_slow) = (now, false, false);
         self.begun = Some((manifest.step, now));
-        self.writer.begin(Kind::Checkpoint, manifest, contents);
+        self.writer
+            .begin_from(Kind::Checkpoint, manifest, contents, source);
     }
 
     /// Tells what came of a write that has ended by now.

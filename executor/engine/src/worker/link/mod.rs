@@ -1,11 +1,13 @@
 //! A worker's connection to one PS shard; [`parts`] is a step in parts, [`together`] one that workers of a node
-//! push together, [`words`] what goes over it beside steps.
+//! push together, [`words`] what goes over it beside steps, [`side`] a second connection, for checkpoints.
 
 mod parts;
+mod side;
 mod together;
 mod words;
 
 pub(super) use parts::{Outgoing, Spares};
+pub(super) use side::{Lent, Side};
 
 use crate::compress::Feedback;
 use crate::squeeze::{Salt, Squeeze};
@@ -119,6 +121,8 @@ pub struct Link {
     codes: Vec<u8>,
     /// Whether a push says what is held back after it.
     says_held: bool,
+    /// Chief: by which checkpoints draw what the shard has copied.
+    side: Side,
     /// Whether this shard was given gradients; one that lives on elsewhere needs them again.
     pub(super) is_pushed_to: bool,
 }
@@ -162,6 +166,7 @@ impl Link {
             squeeze: None,
             codes: Vec::new(),
             says_held: false,
+            side: Side::default(),
             is_pushed_to: false,
             state_per_parameter: welcome.state_per_parameter as usize,
             keeps_known: welcome.keeps_known,

@@ -22,13 +22,13 @@ use super::progress::StepTimes;
 use super::resume::Start;
 use super::shards::{Eager, Shards, Snapshot, first_view, known};
 use super::train::{Ending, Surroundings};
-use crate::checkpoint::{Contents, Layout};
+use crate::checkpoint::{Contents, Layout, Source};
 use crate::clock;
 use crate::log;
 use crate::model::Network;
 use crate::pages;
 use crate::squeeze::has_plain_statistics;
-use crate::wire::hello::{Guest, Hello};
+use crate::wire::hello::{Guest, Hello, StepStats};
 use crate::wire::view::View;
 use join::{addresses, connect, ids};
 use lead::{Decision, Duties};
@@ -269,6 +269,35 @@ impl<'a> Servers<'a> {
     }
 }
 
+impl Servers<'_> {
+    /// Brings the shards all that is counted, and says how long they may wait for others' words; what that push counted.
+    fn prepare_snapshot(&mut self) -> Result<StepStats, Trouble> {
+        let counted = self.push_what_waits()?;
+        let usual = self
+            .chief
+            .as_ref()
+            .map_or(Duration::ZERO, Duties::hears_within);
+        // What is left of the grace is for writing it.
+        let limit = self.around.stop.to_wait().unwrap_or(usual);
+        self.shards.hear_within(limit.min(usual));
+        Ok(counted)
+    }
+
+    /// Adds what workers hold back, where that was announced.
+    fn complete(
+        &mut self,
+        mut snapshot: Snapshot,
+        counted: StepStats,
+    ) -> Result<Snapshot, Trouble> {
+        snapshot.counted = counted;
+        if self.noticed.is_some() && self.noticed == snapshot.version() {
+            let held_back = self.shards.held_back()?;
+            snapshot.contents.extras.extend(held_back);
+        }
+        Ok(snapshot)
+    }
+}
+
 impl Exchange for Servers<'_> {
     fn begin(&mut self, model: &mut Model, start: &Start) -> Result<(), Trouble> {
         let duties = self.chief.as_mut().expect("only the chief begins");
@@ -354,21 +383,20 @@ impl Exchange for Servers<'_> {
     }
 
     fn snapshot(&mut self, _: &mut Model, into: Contents) -> Result<Snapshot, Trouble> {
-        let counted = self.push_what_waits()?;
-        let usual = self
-            .chief
-            .as_ref()
-            .map_or(Duration::ZERO, Duties::hears_within);
-        // What is left of the grace is for writing it.
-        let limit = self.around.stop.to_wait().unwrap_or(usual);
-        self.shards.hear_within(limit.min(usual));
-        let mut snapshot = self.shards.snapshot(into)?;
-        snapshot.counted = counted;
-        if self.noticed.is_some() && self.noticed == snapshot.version() {
-            let held_back = self.shards.held_back()?;
-            snapshot.contents.extras.extend(held_back);
-        }
-        Ok(snapshot)
+        let counted = self.prepare_snapshot()?;
+        let snapshot = self.shards.snapshot(into)?;
+        self.complete(snapshot, counted)
+    }
+
+    fn snapshot_from(
+        &mut self,
+        _: &mut Model,
+        into: Contents,
+    ) -> Result<(Snapshot, Option<Box<dyn Source>>), Trouble> {
+        let counted = self.prepare_snapshot()?;
+        let (snapshot, draw) = self.shards.lend(into)?;
+        let source = draw.map(|draw| Box::new(draw) as Box<dyn Source>);
+        Ok((self.complete(snapshot, counted)?, source))
     }
 
     fn noise_scale(&self) -> Option<f64> {

@@ -1,33 +1,17 @@
-//! What only the chief asks of the shards: their first content, who comes next, what they hold.
+//! What only the chief asks of the shards: their first content, who comes next.
 
 use super::at_once::at_once;
 use super::rescue::{Rescue, steadily};
+use super::snapshot::known;
 use super::succession::succeeding;
 use super::{Address, ShardFailure, Shards};
-use crate::assign::{Piece, split_mut};
 use crate::checkpoint::Contents;
 use crate::log;
 use crate::wire::WireError;
-use crate::wire::hello::{HALF_DONE, StepStats};
 use crate::wire::view::{Change, Tally, View};
 use crate::worker::link::{Link, Way};
 use muster_model::id::TaskId;
 use std::ops::Deref;
-
-/// Of what workers know of parameters, where answers are encoded: the parameters' place in checkpoints.
-pub const KNOWN: &str = "compress.known";
-
-/// What the shards held when the chief asked.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Snapshot {
-    /// Of each shard; training can continue from here only when they are all the same.
-    pub versions: Vec<u64>,
-    /// The fewest updates that any shard has made; all the same under BSP.
-    pub updates: u64,
-    /// What nobody has counted yet of steps that are in it.
-    pub counted: StepStats,
-    pub contents: Contents,
-}
 
 /// How a move of pieces went, over all shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,16 +35,6 @@ impl Moved {
             moved.took_us = moved.took_us.max(tally.took_us);
         }
         moved
-    }
-}
-
-impl Snapshot {
-    /// The one version of all shards, if there is one.
-    #[must_use]
-    pub fn version(&self) -> Option<u64> {
-        let first = *self.versions.first()?;
-        let same = self.versions.iter().all(|&version| version == first);
-        (same && first != HALF_DONE).then_some(first)
     }
 }
 
@@ -261,47 +235,6 @@ impl Shards {
         Ok(tallies)
     }
 
-    /// Chief: reads everything that the shards hold into the memory of `contents`.
-    ///
-    /// # Errors
-    /// As [`Self::join`].
-    pub fn snapshot(&mut self, mut contents: Contents) -> Result<Snapshot, ShardFailure> {
-        let view = self.view.as_ref().expect("the chief has begun");
-        contents.fit(self.parameters, self.links[0].state_per_parameter());
-        let assignment: Vec<Vec<Piece>> = self
-            .links
-            .iter()
-            .map(|link| view.pieces(link.shard).to_vec())
-            .collect();
-        let mut parts: Vec<Vec<&mut [f32]>> = assignment.iter().map(|_| Vec::new()).collect();
-        if self.links[0].keeps_known() {
-            let known = vec![0.0; self.parameters];
-            contents.extras.push((KNOWN.to_owned(), known));
-        }
-        for arena in contents.arenas_mut() {
-            for (part, more) in parts.iter_mut().zip(split_mut(arena, &assignment)) {
-                part.extend(more);
-            }
-        }
-        let (view, announced) = (self.view.as_ref(), self.announced.as_ref());
-        let rescue = Rescue::of(self.copied, &self.hello, view, self.next_step, announced);
-        let links = self.links.iter_mut().zip(parts);
-        let within = self.hears_within;
-        let read = at_once(links.map(|(link, mut part)| {
-            move || {
-                steadily(link, rescue, &|| true, |link| {
-                    link.snapshot(within, &mut part)
-                })
-            }
-        }))?;
-        Ok(Snapshot {
-            versions: read.iter().map(|&(version, _)| version).collect(),
-            updates: read.iter().map(|&(_, updates)| updates).min().unwrap_or(0),
-            counted: StepStats::default(),
-            contents,
-        })
-    }
-
     /// Chief: tells every shard that training is over, then leaves. Failures are ignored: the model is written already.
     pub fn done(mut self) {
         let all = self.links.iter_mut().chain(&mut self.prospects);
@@ -318,11 +251,4 @@ impl Shards {
             let _ = link.goodbye();
         }
     }
-}
-
-/// What workers know of the parameters; all, where no checkpoint says otherwise.
-pub fn known(contents: &Contents<impl Deref<Target = [f32]>>) -> &[f32] {
-    let kept = contents.extra(KNOWN);
-    kept.filter(|known| known.len() == contents.parameters.len())
-        .unwrap_or(&contents.parameters)
 }

@@ -2,22 +2,26 @@
 //! the arena; and the worker's side of a change of the view.
 //!
 //! [`step`] is a step's gradients and what comes back, [`together`] the same of several workers of a node, [`parts`] in parts while it is computed, [`clip`] the chief's word in between where norms are clipped, [`held`] what workers
-//! hold back of encoded gradients, [`eager`] a step ahead of its answer under SSP, [`lead`] what only the chief asks of them, [`succession`] which view follows which.
+//! hold back of encoded gradients, [`eager`] a step ahead of its answer under SSP, [`lead`] what only the chief asks of them, [`snapshot`] what they hold, for a checkpoint, which [`draw`] may bring later, [`succession`] which view follows which.
 
 mod at_once;
 mod clip;
+mod draw;
 mod eager;
 mod held;
 mod lead;
 mod parts;
 mod rescue;
+mod snapshot;
 mod step;
 mod succession;
 mod together;
 
+pub use draw::{Draw, DrawError};
 pub use eager::Eager;
-pub use lead::{Moved, Snapshot, known};
+pub use lead::Moved;
 pub use parts::{Fetch, Pass, Ready};
+pub use snapshot::{Snapshot, known};
 pub use succession::first_view;
 
 use super::link::{Begun, Link, Patience, Reply, Spares, Told, Way};

@@ -1,0 +1,142 @@
+//! What the shards hold, for a checkpoint: read at once, or copied where it is and drawn while training goes on.
+
+use super::at_once::at_once;
+use super::draw::Draw;
+use super::rescue::{Rescue, steadily};
+use super::{ShardFailure, Shards};
+use crate::assign::{Piece, split_mut};
+use crate::checkpoint::Contents;
+use crate::wire::hello::{HALF_DONE, StepStats};
+use crate::worker::link::Lent;
+use std::ops::Deref;
+
+/// Of what workers know of parameters, where answers are encoded: the parameters' place in checkpoints.
+pub const KNOWN: &str = "compress.known";
+
+/// What the shards held when the chief asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// Of each shard; training can continue from here only when they are all the same.
+    pub versions: Vec<u64>,
+    /// The fewest updates that any shard has made; all the same under BSP.
+    pub updates: u64,
+    /// What nobody has counted yet of steps that are in it.
+    pub counted: StepStats,
+    pub contents: Contents,
+}
+
+impl Snapshot {
+    /// Of the version and the updates of each shard.
+    fn of(read: &[(u64, u64)], contents: Contents) -> Self {
+        Self {
+            versions: read.iter().map(|&(version, _)| version).collect(),
+            updates: read.iter().map(|&(_, updates)| updates).min().unwrap_or(0),
+            counted: StepStats::default(),
+            contents,
+        }
+    }
+
+    /// The one version of all shards, if there is one.
+    #[must_use]
+    pub fn version(&self) -> Option<u64> {
+        let first = *self.versions.first()?;
+        let same = self.versions.iter().all(|&version| version == first);
+        (same && first != HALF_DONE).then_some(first)
+    }
+}
+
+impl Shards {
+    /// Chief: reads everything that the shards hold into the memory of `contents`.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn snapshot(&mut self, contents: Contents) -> Result<Snapshot, ShardFailure> {
+        let (mut contents, assignment) = self.laid_out(contents);
+        let parts = shares(&mut contents, &assignment);
+        let (view, announced) = (self.view.as_ref(), self.announced.as_ref());
+        let rescue = Rescue::of(self.copied, &self.hello, view, self.next_step, announced);
+        let links = self.links.iter_mut().zip(parts);
+        let within = self.hears_within;
+        let read = at_once(links.map(|(link, mut part)| {
+            move || {
+                steadily(link, rescue, &|| true, |link| {
+                    link.snapshot(within, &mut part)
+                })
+            }
+        }))?;
+        Ok(Snapshot::of(&read, contents))
+    }
+
+    /// Chief: has every shard copy what it holds where it is. The contents are not filled yet, but by the [`Draw`], whatever steps follow
+    /// meanwhile. There is none, as everything was read at once, where a shard is not to be reached by a second connection: those of an
+    /// older release are not.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn lend(&mut self, contents: Contents) -> Result<(Snapshot, Option<Draw>), ShardFailure> {
+        let (view, announced) = (self.view.as_ref(), self.announced.as_ref());
+        let rescue = Rescue::of(self.copied, &self.hello, view, self.next_step, announced);
+        let (hello, within) = (&self.hello, self.hears_within);
+        let lent = at_once(self.links.iter_mut().map(|link| {
+            move || {
+                steadily(link, rescue, &|| true, |link| {
+                    // Of one that lives on elsewhere since it was asked, there too.
+                    match link.open_side(hello) {
+                        true => link.lend(within).map(Some),
+                        false => Ok(None),
+                    }
+                })
+            }
+        }))?;
+        let Some(lent) = lent.into_iter().collect::<Option<Vec<Lent>>>() else {
+            return Ok((self.snapshot(contents)?, None));
+        };
+        let (contents, assignment) = self.laid_out(contents);
+        let read: Vec<(u64, u64)> = lent
+            .iter()
+            .map(|lent| (lent.version, lent.updates))
+            .collect();
+        let links = self.links.iter().zip(&lent);
+        let sides = links.map(|(link, &lent)| (link.shard, link.side(), lent));
+        let draw = Draw::of(sides.collect(), assignment);
+        Ok((Snapshot::of(&read, contents), Some(draw)))
+    }
+
+    /// Makes room for what the shards hold, and says which of it is whose.
+    fn laid_out(&self, mut contents: Contents) -> (Contents, Vec<Vec<Piece>>) {
+        let view = self.view.as_ref().expect("the chief has begun");
+        contents.fit(self.parameters, self.links[0].state_per_parameter());
+        if self.links[0].keeps_known() {
+            let known = vec![0.0; self.parameters];
+            contents.extras.push((KNOWN.to_owned(), known));
+        }
+        let pieces = |shard| view.pieces(shard).to_vec();
+        let assignment = self.links.iter().map(|link| pieces(link.shard));
+        (contents, assignment.collect())
+    }
+}
+
+/// Of each shard its share of the contents, in the order in which it has it.
+pub(super) fn shares<'a>(
+    contents: &'a mut Contents,
+    assignment: &[Vec<Piece>],
+) -> Vec<Vec<&'a mut [f32]>> {
+    let known = contents.extras.iter_mut().filter(|(name, _)| name == KNOWN);
+    let arenas = std::iter::once(&mut contents.parameters)
+        .chain(&mut contents.state)
+        .chain(known.map(|(_, values)| values));
+    let mut shares: Vec<Vec<&mut [f32]>> = assignment.iter().map(|_| Vec::new()).collect();
+    for arena in arenas {
+        for (share, more) in shares.iter_mut().zip(split_mut(arena, assignment)) {
+            share.extend(more);
+        }
+    }
+    shares
+}
+
+/// What workers know of the parameters; all, where no checkpoint says otherwise.
+pub fn known(contents: &Contents<impl Deref<Target = [f32]>>) -> &[f32] {
+    let kept = contents.extra(KNOWN);
+    kept.filter(|known| known.len() == contents.parameters.len())
+        .unwrap_or(&contents.parameters)
+}
