@@ -110,7 +110,7 @@ fn garbage_closes_the_connection_and_harms_nothing() {
     attempts.push(header(Kind::Init, 8, 1 << 36));
     attempts.push(header(Kind::Snapshot, 0, 0));
     attempts.push(header(Kind::Lend, 0, 0));
-    attempts.push(header(Kind::Draw, 24, 0));
+    attempts.push(header(Kind::Draw, 0, 0));
     attempts.push(header(Kind::Done, 0, 0));
     attempts.push(header(Kind::Hello, 4096, 0));
     attempts.push(header(Kind::Hello, 4, 1 << 36));
