@@ -87,8 +87,11 @@ fn row(rate: f64) -> String {
         drawn.push(took);
         if round == 0 {
             // Of these the memory was new.
-            [&mut read, &mut copied, &mut copies, &mut drawn].map(Vec::clear);
-            [&mut alone, &mut meanwhile].map(Vec::clear);
+            let stalls = [&mut read, &mut copied, &mut copies, &mut drawn];
+            stalls.into_iter().for_each(Vec::clear);
+            [&mut alone, &mut meanwhile]
+                .into_iter()
+                .for_each(Vec::clear);
         }
     }
     let longest = |of: &[f64]| of.iter().copied().fold(0.0, f64::max);
