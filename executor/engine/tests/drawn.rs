@@ -309,11 +309,7 @@ fn only_the_chief_draws_and_only_the_copy_that_there_is() {
     ];
     for (change, said) in strangers {
         let refused = visit(&address, 0, change).unwrap_err().to_string();
-        assert!(
-            refused.ends_with(said)
-                || refused.contains("does not live here") && said == "does not live here",
-            "{refused}"
-        );
+        assert!(refused.ends_with(said), "{refused}");
     }
 
     let head = |count, from, numbers| DrawHead {
@@ -394,8 +390,8 @@ fn a_job_that_trains_on_keeps_what_one_that_stops_keeps() {
         let manifest = rig.job_folder().join("step-0000000008-r1/manifest.json");
         let manifest = fs::read(manifest).unwrap_or_else(|_| panic!("{}", revision.logs()));
         let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
-        let drawn = revision.logs().contains("what draws a checkpoint");
-        assert!(!drawn, "nobody was lost on the way");
+        let logs = revision.logs();
+        assert!(!logs.contains("lost"), "{logs}");
         (
             manifest["files"].clone(),
             manifest["optimizer_updates"].clone(),
