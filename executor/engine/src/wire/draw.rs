@@ -1,7 +1,6 @@
 //! The small parts of frames by which a checkpoint draws the copy that a shard has made of its state.
 
-use super::WireError;
-use super::hello::decode_u64;
+use super::{WireError, words};
 
 /// Most numbers that are drawn at once, 4 MiB of them: the shard has a buffer of as many for each that draws.
 pub const MOST_DRAWN: u64 = 1 << 20;
@@ -31,22 +30,14 @@ impl LentHead {
 
     #[must_use]
     pub fn encode(self) -> [u8; Self::BYTES] {
-        let mut out = [0; Self::BYTES];
-        out[..8].copy_from_slice(&self.updates.to_le_bytes());
-        out[8..].copy_from_slice(&self.count.to_le_bytes());
-        out
+        words::encode([self.updates, self.count])
     }
 
     /// # Errors
     /// [`WireError::Malformed`] when the part has another length.
     pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
-        let (updates, count) = meta
-            .split_at_checked(8)
-            .ok_or(WireError::Malformed("word of a copy"))?;
-        Ok(Self {
-            updates: decode_u64(updates)?,
-            count: decode_u64(count)?,
-        })
+        let [updates, count] = words::decode(meta, "word of a copy")?;
+        Ok(Self { updates, count })
     }
 }
 
@@ -56,26 +47,21 @@ impl DrawHead {
 
     #[must_use]
     pub fn encode(self) -> [u8; Self::BYTES] {
-        let mut out = [0; Self::BYTES];
-        let words = [self.count, self.from, self.numbers];
-        for (bytes, word) in out.chunks_exact_mut(8).zip(words) {
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
-        out
+        words::encode([self.count, self.from, self.numbers])
     }
 
     /// # Errors
     /// [`WireError::Malformed`] when the part has another length, or asks for nothing or for too much at once.
     pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
-        let word = |at: usize| decode_u64(meta.get(at..at + 8).unwrap_or_default());
-        let head = Self {
-            count: word(0)?,
-            from: word(8)?,
-            numbers: word(16)?,
-        };
-        match meta.len() == Self::BYTES && (1..=MOST_DRAWN).contains(&head.numbers) {
-            true => Ok(head),
-            false => Err(WireError::Malformed("word of what is drawn")),
+        const WHAT: &str = "word of what is drawn";
+        let [count, from, numbers] = words::decode(meta, WHAT)?;
+        match (1..=MOST_DRAWN).contains(&numbers) {
+            true => Ok(Self {
+                count,
+                from,
+                numbers,
+            }),
+            false => Err(WireError::Malformed(WHAT)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The small parts of frames: who greets, what a step counted.
 
-use super::WireError;
+use super::{WireError, words};
 use muster_model::id::{JobId, TaskId};
 use serde::{Deserialize, Serialize};
 
@@ -78,32 +78,25 @@ impl StepStats {
 
     #[must_use]
     pub fn encode(self) -> [u8; Self::BYTES] {
-        let mut out = [0; Self::BYTES];
-        out[0..8].copy_from_slice(&self.loss_sum.to_le_bytes());
-        out[8..16].copy_from_slice(&self.correct.to_le_bytes());
-        out[16..24].copy_from_slice(&self.examples.to_le_bytes());
-        out[24..32].copy_from_slice(&self.dropped.to_le_bytes());
-        out[32..40].copy_from_slice(&self.hold.to_le_bytes());
-        out
+        words::encode([
+            self.loss_sum.to_bits(),
+            self.correct,
+            self.examples,
+            self.dropped,
+            self.hold,
+        ])
     }
 
     /// # Errors
     /// [`WireError::Malformed`] when the part has another length.
     pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
-        let bytes: [u8; Self::BYTES] = meta
-            .try_into()
-            .map_err(|_| WireError::Malformed("step counts"))?;
-        let word = |at: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&bytes[at..at + 8]);
-            word
-        };
+        let [loss_sum, correct, examples, dropped, hold] = words::decode(meta, "step counts")?;
         Ok(Self {
-            loss_sum: f64::from_le_bytes(word(0)),
-            correct: u64::from_le_bytes(word(8)),
-            examples: u64::from_le_bytes(word(16)),
-            dropped: u64::from_le_bytes(word(24)),
-            hold: u64::from_le_bytes(word(32)),
+            loss_sum: f64::from_bits(loss_sum),
+            correct,
+            examples,
+            dropped,
+            hold,
         })
     }
 
@@ -143,21 +136,18 @@ impl NoisePart {
     pub const BYTES: usize = 32;
 
     fn encode(self) -> [u8; Self::BYTES] {
-        let mut out = [0; Self::BYTES];
-        out[..8].copy_from_slice(&self.squares.to_le_bytes());
-        out[8..16].copy_from_slice(&self.inverses.to_le_bytes());
-        out[16..24].copy_from_slice(&self.whole.to_le_bytes());
-        out[24..].copy_from_slice(&self.pushes.to_le_bytes());
-        out
+        let [squares, inverses, whole] =
+            [self.squares, self.inverses, self.whole].map(f64::to_bits);
+        words::encode([squares, inverses, whole, self.pushes])
     }
 
     fn decode(part: &[u8]) -> Result<Self, WireError> {
-        let word = |at: usize| decode_u64(part.get(at..at + 8).unwrap_or_default());
+        let [squares, inverses, whole, pushes] = words::decode(part, "measures of noise")?;
         Ok(Self {
-            squares: f64::from_bits(word(0)?),
-            inverses: f64::from_bits(word(8)?),
-            whole: f64::from_bits(word(16)?),
-            pushes: word(24)?,
+            squares: f64::from_bits(squares),
+            inverses: f64::from_bits(inverses),
+            whole: f64::from_bits(whole),
+            pushes,
         })
     }
 
@@ -328,23 +318,14 @@ impl PartHead {
 
     #[must_use]
     pub fn encode(self) -> [u8; Self::BYTES] {
-        let mut out = [0; Self::BYTES];
-        out[..8].copy_from_slice(&self.view.to_le_bytes());
-        out[8..].copy_from_slice(&self.part.to_le_bytes());
-        out
+        words::encode([self.view, self.part])
     }
 
     /// # Errors
     /// [`WireError::Malformed`] when the part has another length.
     pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
-        let word = |at: usize| decode_u64(meta.get(at..at + 8).unwrap_or_default());
-        match meta.len() {
-            Self::BYTES => Ok(Self {
-                view: word(0)?,
-                part: word(8)?,
-            }),
-            _ => Err(WireError::Malformed("head of a part")),
-        }
+        let [view, part] = words::decode(meta, "head of a part")?;
+        Ok(Self { view, part })
     }
 }
 

@@ -26,6 +26,7 @@ pub mod near;
 mod pipe;
 mod stream;
 pub mod view;
+mod words;
 
 pub use connection::{Connection, WireError};
 pub use frame::{FrameError, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION};
