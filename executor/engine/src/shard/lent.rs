@@ -51,16 +51,18 @@ impl Lent {
     /// Reads a stretch of the copy of that version and count into `out`.
     fn read(&self, version: u64, head: DrawHead, out: &mut Vec<f32>) -> Result<(), Refusal> {
         let copy = self.lock();
-        if (copy.version, copy.count) != (version, head.count) {
-            return Err(Refusal::OtherCopy {
-                version,
-                present: copy.version,
-            });
+        let (asked, newest) = ((version, head.count), (copy.version, copy.count));
+        if asked != newest {
+            return Err(Refusal::OtherCopy { asked, newest });
         }
         let range = usize::try_from(head.from)
             .ok()
             .and_then(|from| copy.numbers.get(from..)?.get(..head.numbers as usize));
-        let numbers = range.ok_or(Refusal::NotCopied)?;
+        let numbers = range.ok_or(Refusal::NotCopied {
+            from: head.from,
+            numbers: head.numbers,
+            len: copy.numbers.len(),
+        })?;
         out.clear();
         out.extend_from_slice(numbers);
         Ok(())

@@ -139,11 +139,16 @@ pub enum Refusal {
     #[error("these pieces are not expected from shard {0}")]
     NotExpected(TaskId),
     #[error(
-        "the copy of version {version} is not here any more; the newest is of version {present}"
+        "copy {} of the state, of version {}, is not here any more: the newest is copy {}, of version {}",
+        asked.1, asked.0, newest.1, newest.0
     )]
-    OtherCopy { version: u64, present: u64 },
-    #[error("the copy has no such numbers")]
-    NotCopied,
+    OtherCopy {
+        /// Version and count, as those below.
+        asked: (u64, u64),
+        newest: (u64, u64),
+    },
+    #[error("a copy of {len} numbers has no {numbers} from number {from} on")]
+    NotCopied { from: u64, numbers: u64, len: usize },
 }
 
 /// How all workers together stand, for the shard's own end.

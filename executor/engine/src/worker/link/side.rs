@@ -3,6 +3,7 @@
 
 use super::{JOIN_LIMIT, LOOK_EVERY, Link, Way};
 use crate::clock;
+use crate::log;
 use crate::wire::draw::{DrawHead, LentHead, MOST_DRAWN};
 use crate::wire::hello::{Guest, Hello};
 use crate::wire::{Connection, Kind, WireError, greet};
@@ -46,7 +47,14 @@ impl Link {
                 Ok(None) => greet(&self.address, &hello, JOIN_LIMIT).map(Some),
                 near => near,
             };
-            *side = greeted.ok().flatten().map(|(connection, _)| connection);
+            match greeted {
+                Ok(greeted) => *side = greeted.map(|(connection, _)| connection),
+                Err(error) => log::line(format_args!(
+                    "training waits until this checkpoint is read from PS shard {}, which lets in nobody who would read it meanwhile: {}",
+                    self.shard,
+                    log::chain(&error)
+                )),
+            }
         }
         side.is_some()
     }
