@@ -1,0 +1,312 @@
+//! Matrix products on slices.
+
+mod library;
+mod transpose;
+
+pub(crate) use transpose::transpose;
+
+use std::ops::Range;
+
+/// A matrix in row-major storage without gaps, or the transpose of one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Matrix<'a> {
+    data: &'a [f32],
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+    col_stride: usize,
+}
+
+/// What happens to what the destination held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Write {
+    Overwrite,
+    Add,
+}
+
+impl<'a> Matrix<'a> {
+    /// # Panics
+    /// When `data` is not exactly `rows` × `cols`.
+    pub(crate) fn new(data: &'a [f32], rows: usize, cols: usize) -> Self {
+        assert_eq!(data.len(), rows * cols, "a {rows}×{cols} matrix");
+        Self {
+            data,
+            rows,
+            cols,
+            row_stride: cols,
+            col_stride: 1,
+        }
+    }
+
+    /// Columns `first..first + cols` of a row-major matrix whose rows are `stride` long; `data` holds whole rows.
+    ///
+    /// # Panics
+    /// When rows do not fill `data` or have no such columns.
+    pub(crate) fn columns(data: &'a [f32], stride: usize, first: usize, cols: usize) -> Self {
+        check_columns(data.len(), stride, first, cols);
+        Self {
+            rows: data.len() / stride,
+            data: &data[first.min(data.len())..],
+            cols,
+            row_stride: stride,
+            col_stride: 1,
+        }
+    }
+
+    /// Some of its rows and columns; nothing is moved.
+    fn part(self, rows: Range<usize>, cols: Range<usize>) -> Self {
+        let first = rows.start * self.row_stride + cols.start * self.col_stride;
+        Self {
+            data: &self.data[first..],
+            rows: rows.len(),
+            cols: cols.len(),
+            ..self
+        }
+    }
+
+    /// The same numbers with rows and columns exchanged; nothing is moved.
+    pub(crate) fn transposed(self) -> Self {
+        Self {
+            data: self.data,
+            rows: self.cols,
+            cols: self.rows,
+            row_stride: self.col_stride,
+            col_stride: self.row_stride,
+        }
+    }
+}
+
+fn check_columns(len: usize, stride: usize, first: usize, cols: usize) {
+    assert!(
+        stride > 0 && len.is_multiple_of(stride) && first + cols <= stride,
+        "columns {first} to {} of rows of {stride} in {len} numbers",
+        first + cols
+    );
+}
+
+/// `out = lhs · rhs`, or `out += lhs · rhs`; `out` is row-major without gaps. With more than one thread it runs on the current rayon
+/// pool; threads divide rows and columns of `out`, never a sum, so the bits stay the same.
+///
+/// # Panics
+/// When the shapes do not fit together.
+pub(crate) fn multiply(
+    out: &mut [f32],
+    write: Write,
+    lhs: Matrix<'_>,
+    rhs: Matrix<'_>,
+    threads: usize,
+) {
+    let (rows, cols) = (lhs.rows, rhs.cols);
+    assert_eq!(out.len(), rows * cols, "a {rows}×{cols} result");
+    if cols > 0 {
+        multiply_columns(out, [cols, 0], write, lhs, rhs, threads);
+    }
+}
+
+/// As [`multiply`], into the columns from `first` on of the rows of `stride` numbers that fill `out`; its other columns stay.
+///
+/// # Panics
+/// When the shapes do not fit together.
+pub(crate) fn multiply_columns(
+    out: &mut [f32],
+    [stride, first]: [usize; 2],
+    write: Write,
+    lhs: Matrix<'_>,
+    rhs: Matrix<'_>,
+    threads: usize,
+) {
+    let (m, n, k) = (lhs.rows, rhs.cols, lhs.cols);
+    assert_eq!(k, rhs.rows, "inner dimensions");
+    check_columns(out.len(), stride, first, n);
+    assert_eq!(out.len(), m * stride, "{m} rows of {stride}");
+    if m == 0 || n == 0 {
+        return;
+    }
+    if k == 0 {
+        if write == Write::Overwrite {
+            out.chunks_exact_mut(stride)
+                .for_each(|row| row[first..first + n].fill(0.0));
+        }
+        return;
+    }
+    library::multiply(out, [stride, first], write, lhs, rhs, threads);
+}
+
+fn at_least(room: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    room.resize(room.len().max(len), 0.0);
+    &mut room[..len]
+}
+
+/// Columns of a right-hand side that lie together in [`Strips`].
+const STRIP: usize = 192;
+
+/// A right-hand side that many products have, cut into strips of columns, each without gaps. In a wide matrix every row of the few columns
+/// that `gemm` works on lies in a page, and in the same lines of the first-level cache, as the others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Strips<'a> {
+    data: &'a [f32],
+    rows: usize,
+    cols: usize,
+}
+
+impl<'a> Strips<'a> {
+    /// Of a row-major matrix without gaps, which `room` takes a copy of.
+    ///
+    /// # Panics
+    /// When either has another length.
+    pub(crate) fn of(data: &[f32], rows: usize, cols: usize, room: &'a mut [f32]) -> Self {
+        assert_eq!((data.len(), room.len()), (rows * cols, rows * cols));
+        let mut rest = &mut *room;
+        for first in (0..cols).step_by(STRIP) {
+            let width = STRIP.min(cols - first);
+            let (strip, after) = rest.split_at_mut(rows * width);
+            let lines = data.chunks_exact(cols).zip(strip.chunks_exact_mut(width));
+            for (from, to) in lines {
+                to.copy_from_slice(&from[first..first + width]);
+            }
+            rest = after;
+        }
+        let data = room;
+        Self { data, rows, cols }
+    }
+
+    /// Of the transpose of a row-major matrix without gaps: its rows become columns.
+    ///
+    /// # Panics
+    /// As [`Self::of`].
+    pub(crate) fn transposed(data: &[f32], rows: usize, cols: usize, room: &'a mut [f32]) -> Self {
+        assert_eq!((data.len(), room.len()), (rows * cols, rows * cols));
+        let mut rest = &mut *room;
+        for lines in data.chunks(STRIP * cols) {
+            let (strip, after) = rest.split_at_mut(lines.len());
+            transpose(lines, cols, lines.len() / cols, cols, strip);
+            rest = after;
+        }
+        let data = room;
+        let (rows, cols) = (cols, rows);
+        Self { data, rows, cols }
+    }
+}
+
+/// As [`multiply_columns`], on one thread.
+///
+/// # Panics
+/// As there.
+pub(crate) fn multiply_strips(
+    out: &mut [f32],
+    [stride, first]: [usize; 2],
+    write: Write,
+    lhs: Matrix<'_>,
+    rhs: Strips<'_>,
+) {
+    let mut rest = rhs.data;
+    for start in (0..rhs.cols).step_by(STRIP) {
+        let width = STRIP.min(rhs.cols - start);
+        let (strip, after) = rest.split_at(rhs.rows * width);
+        let strip = Matrix::new(strip, rhs.rows, width);
+        multiply_columns(out, [stride, first + start], write, lhs, strip, 1);
+        rest = after;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn product_of_every_orientation_is_the_definition() {
+        let (m, n, k) = (5, 7, 3);
+        let a: Vec<f32> = (0..m * k).map(|i| i as f32 - 6.0).collect();
+        let b: Vec<f32> = (0..k * n).map(|i| 3.0 - i as f32).collect();
+        let a_transposed: Vec<f32> = (0..k * m).map(|i| a[(i % m) * k + i / m]).collect();
+        let b_transposed: Vec<f32> = (0..n * k).map(|i| b[(i % k) * n + i / k]).collect();
+        let expected: Vec<f32> = (0..m * n)
+            .map(|i| (0..k).map(|j| a[i / n * k + j] * b[j * n + i % n]).sum())
+            .collect();
+        for lhs in [
+            Matrix::new(&a, m, k),
+            Matrix::new(&a_transposed, k, m).transposed(),
+        ] {
+            for rhs in [
+                Matrix::new(&b, k, n),
+                Matrix::new(&b_transposed, n, k).transposed(),
+            ] {
+                let mut out = vec![1.0; m * n];
+                multiply(&mut out, Write::Overwrite, lhs, rhs, 1);
+                assert_eq!(out, expected);
+                multiply(&mut out, Write::Add, lhs, rhs, 2);
+                assert!(out.iter().zip(&expected).all(|(x, y)| *x == 2.0 * y));
+            }
+        }
+    }
+
+    #[test]
+    fn a_product_of_columns_leaves_the_others() {
+        // Columns 1 and 2 of 2×4 times columns 0 and 1 of 2×3, into columns 1 and 2 of 2×3.
+        let a: Vec<f32> = (0..8).map(|i| i as f32).collect();
+        let b: Vec<f32> = (0..6).map(|i| i as f32 - 2.0).collect();
+        let mut out = vec![9.0; 6];
+        multiply_columns(
+            &mut out,
+            [3, 1],
+            Write::Overwrite,
+            Matrix::columns(&a, 4, 1, 2),
+            Matrix::columns(&b, 3, 0, 2),
+            1,
+        );
+        assert_eq!(out, [9.0, 0.0, 3.0, 9.0, -4.0, 7.0]);
+        multiply_columns(
+            &mut out,
+            [3, 1],
+            Write::Add,
+            Matrix::columns(&a, 4, 1, 2),
+            Matrix::columns(&b, 3, 0, 2),
+            1,
+        );
+        assert_eq!(out, [9.0, 0.0, 6.0, 9.0, -8.0, 14.0]);
+    }
+
+    #[test]
+    fn threads_do_not_change_a_bit() {
+        let (m, n, k) = (97, 130, 1100);
+        let a: Vec<f32> = (0..m * k)
+            .map(|i| ((i * 37 % 101) as f32 - 50.0) / 77.0)
+            .collect();
+        let b: Vec<f32> = (0..k * n)
+            .map(|i| ((i * 53 % 89) as f32 - 44.0) / 61.0)
+            .collect();
+        let product = |threads| {
+            let mut out = vec![0.0; m * n];
+            multiply(
+                &mut out,
+                Write::Overwrite,
+                Matrix::new(&a, m, k),
+                Matrix::new(&b, k, n),
+                threads,
+            );
+            out
+        };
+        assert_eq!(product(1), product(3));
+    }
+
+    #[test]
+    fn an_empty_sum_is_zero() {
+        let mut out = vec![4.0; 6];
+        multiply(
+            &mut out,
+            Write::Add,
+            Matrix::new(&[], 2, 0),
+            Matrix::new(&[], 0, 3),
+            1,
+        );
+        assert_eq!(out, [4.0; 6]);
+        multiply(
+            &mut out,
+            Write::Overwrite,
+            Matrix::new(&[], 2, 0),
+            Matrix::new(&[], 0, 3),
+            1,
+        );
+        assert_eq!(out, [0.0; 6]);
+    }
+}
