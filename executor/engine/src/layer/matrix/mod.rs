@@ -1,11 +1,15 @@
 //! Matrix products on slices.
 
 mod library;
+mod target;
+mod tiles;
 mod transpose;
 
 pub(crate) use transpose::transpose;
 
 use std::ops::Range;
+use target::Target;
+use tiles::Tiles;
 
 /// A matrix in row-major storage without gaps, or the transpose of one.
 #[derive(Debug, Clone, Copy)]
@@ -129,45 +133,55 @@ pub(crate) fn multiply_columns(
         }
         return;
     }
-    library::multiply(out, [stride, first], write, lhs, rhs, threads);
+    match Tiles::find().filter(|tiles| tiles.suit([m, n, k])) {
+        Some(tiles) => {
+            let out = Target::new(out, [stride, first], n);
+            tiles.multiply(out, write, lhs, rhs, threads);
+        }
+        None => library::multiply(out, [stride, first], write, lhs, rhs, threads),
+    }
 }
 
-fn at_least(room: &mut Vec<f32>, len: usize) -> &mut [f32] {
-    room.resize(room.len().max(len), 0.0);
-    &mut room[..len]
-}
-
-/// Columns of a right-hand side that lie together in [`Strips`].
-const STRIP: usize = 192;
-
-/// A right-hand side that many products have, cut into strips of columns, each without gaps. In a wide matrix every row of the few columns
-/// that `gemm` works on lies in a page, and in the same lines of the first-level cache, as the others.
+/// A right-hand side that many products have, cut into strips of columns, each without gaps: into panels where products go by tiles. Else in a wide
+/// matrix every row of the few columns that `gemm` works on lies in a page, and in the same lines of the first-level cache, as the others.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Strips<'a> {
     data: &'a [f32],
     rows: usize,
     cols: usize,
+    /// Columns of a strip; the last may have fewer.
+    width: usize,
 }
 
 impl<'a> Strips<'a> {
+    /// Columns of a strip for `gemm`.
+    const WIDE: usize = 192;
+
+    fn width() -> usize {
+        Tiles::find().map_or(Self::WIDE, |_| tiles::COLUMNS)
+    }
+
     /// Of a row-major matrix without gaps, which `room` takes a copy of.
     ///
     /// # Panics
     /// When either has another length.
     pub(crate) fn of(data: &[f32], rows: usize, cols: usize, room: &'a mut [f32]) -> Self {
         assert_eq!((data.len(), room.len()), (rows * cols, rows * cols));
-        let mut rest = &mut *room;
-        for first in (0..cols).step_by(STRIP) {
-            let width = STRIP.min(cols - first);
-            let (strip, after) = rest.split_at_mut(rows * width);
+        let width = Self::width();
+        for (strip, first) in room.chunks_mut(rows * width).zip((0..cols).step_by(width)) {
+            let width = strip.len() / rows;
             let lines = data.chunks_exact(cols).zip(strip.chunks_exact_mut(width));
             for (from, to) in lines {
                 to.copy_from_slice(&from[first..first + width]);
             }
-            rest = after;
         }
         let data = room;
-        Self { data, rows, cols }
+        Self {
+            data,
+            rows,
+            cols,
+            width,
+        }
     }
 
     /// Of the transpose of a row-major matrix without gaps: its rows become columns.
@@ -176,15 +190,19 @@ impl<'a> Strips<'a> {
     /// As [`Self::of`].
     pub(crate) fn transposed(data: &[f32], rows: usize, cols: usize, room: &'a mut [f32]) -> Self {
         assert_eq!((data.len(), room.len()), (rows * cols, rows * cols));
-        let mut rest = &mut *room;
-        for lines in data.chunks(STRIP * cols) {
-            let (strip, after) = rest.split_at_mut(lines.len());
+        let width = Self::width();
+        let lines = data.chunks(width * cols);
+        for (lines, strip) in lines.zip(room.chunks_mut(width * cols)) {
             transpose(lines, cols, lines.len() / cols, cols, strip);
-            rest = after;
         }
         let data = room;
         let (rows, cols) = (cols, rows);
-        Self { data, rows, cols }
+        Self {
+            data,
+            rows,
+            cols,
+            width,
+        }
     }
 }
 
@@ -199,14 +217,36 @@ pub(crate) fn multiply_strips(
     lhs: Matrix<'_>,
     rhs: Strips<'_>,
 ) {
+    let mut first = first;
     let mut rest = rhs.data;
-    for start in (0..rhs.cols).step_by(STRIP) {
-        let width = STRIP.min(rhs.cols - start);
-        let (strip, after) = rest.split_at(rhs.rows * width);
-        let strip = Matrix::new(strip, rhs.rows, width);
-        multiply_columns(out, [stride, first + start], write, lhs, strip, 1);
-        rest = after;
+    if let Some(tiles) = Tiles::find() {
+        assert_eq!(lhs.cols, rhs.rows, "inner dimensions");
+        assert_eq!(
+            out.len(),
+            lhs.rows * stride,
+            "{} rows of {stride}",
+            lhs.rows
+        );
+        let whole = rhs.cols - rhs.cols % rhs.width;
+        let (panels, others) = rest.split_at(rhs.rows * whole);
+        if !panels.is_empty() {
+            let out = Target::new(out, [stride, first], whole);
+            tiles.multiply_panels(out, write, lhs, panels);
+        }
+        first += whole;
+        rest = others;
     }
+    for strip in rest.chunks(rhs.rows * rhs.width) {
+        let width = strip.len() / rhs.rows;
+        let strip = Matrix::new(strip, rhs.rows, width);
+        multiply_columns(out, [stride, first], write, lhs, strip, 1);
+        first += width;
+    }
+}
+
+fn at_least(room: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    room.resize(room.len().max(len), 0.0);
+    &mut room[..len]
 }
 
 #[cfg(test)]
@@ -264,6 +304,36 @@ mod tests {
             1,
         );
         assert_eq!(out, [9.0, 0.0, 6.0, 9.0, -8.0, 14.0]);
+    }
+
+    #[test]
+    fn strips_are_the_whole_matrix_and_its_transpose() {
+        let (m, rows, cols) = (5, 23, 2 * Strips::WIDE + 41);
+        let data: Vec<f32> = (0..rows * cols)
+            .map(|i| (i * 37 % 11) as f32 - 5.0)
+            .collect();
+        let mut room = vec![0.0; rows * cols];
+        for is_turned in [false, true] {
+            let matrix = Matrix::new(&data, rows, cols);
+            let (matrix, strips) = match is_turned {
+                false => (matrix, Strips::of(&data, rows, cols, &mut room)),
+                true => (
+                    matrix.transposed(),
+                    Strips::transposed(&data, rows, cols, &mut room),
+                ),
+            };
+            let (k, n) = (matrix.rows, matrix.cols);
+            let lhs: Vec<f32> = (0..m * k).map(|i| (i * 53 % 13) as f32 - 6.0).collect();
+            let lhs = Matrix::new(&lhs, m, k);
+            let (stride, first) = (n + 3, 2);
+            let (mut whole, mut cut) = (vec![1.0; m * stride], vec![1.0; m * stride]);
+            for write in [Write::Overwrite, Write::Add] {
+                multiply_columns(&mut whole, [stride, first], write, lhs, matrix, 1);
+                multiply_strips(&mut cut, [stride, first], write, lhs, strips);
+            }
+            // Whole numbers, whose sums are exact.
+            assert!(whole == cut, "turned: {is_turned}");
+        }
     }
 
     #[test]

@@ -1,0 +1,563 @@
+//! Matrix products by AVX2, a tile of the result in registers at a time.
+//!
+//! The crate `gemm` copies a right-hand side anew for every product, which for few rows costs as much as the product, and turns transposed
+//! ones number by number. Here a matrix that many products have is cut into panels once ([`super::Strips`]), and what is copied on the
+//! way is turned by registers. The order is Goto and van de Geijn's (2008): a panel of the right-hand side stays in the first-level cache
+//! while the left-hand side's pass it, which stay in the second-level one.
+//!
+//! Each number of the result is one chain of fused multiply-adds over each [`DEPTH`] of the sum, first to last, wherever it lies in a
+//! tile: the bits depend on no shape but the sum's length, and on no number of threads.
+
+use super::{Matrix, Target, Write};
+
+/// Columns of a tile and of a panel: two registers.
+pub(super) const COLUMNS: usize = 16;
+
+/// Says that this processor has AVX2 and fused multiply-adds, and nothing wider: `gemm` makes better use of AVX-512.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tiles(Processor);
+
+#[cfg(target_arch = "x86_64")]
+use avx2::Processor;
+
+/// There is none.
+#[cfg(not(target_arch = "x86_64"))]
+#[derive(Debug, Clone, Copy)]
+enum Processor {}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Processor {
+    fn find() -> Option<Self> {
+        None
+    }
+
+    fn multiply(self, _: Target<'_>, _: Write, _: Matrix<'_>, _: Right<'_>) {
+        match self {}
+    }
+}
+
+/// A right-hand side.
+#[derive(Debug, Clone, Copy)]
+enum Right<'a> {
+    Plain(Matrix<'a>),
+    /// Whole panels: 16 columns each, row after row.
+    Panels(&'a [f32]),
+}
+
+/// Fewer columns than this are not worth copying the left-hand side for, nor such short sums.
+const LEAST_COLUMNS: usize = 96;
+const LEAST_DEPTH: usize = 32;
+
+/// Fewer rows than this are not worth copying the right-hand side for.
+const LEAST_ROWS: usize = 8;
+
+/// Multiplications of a part that is worth another thread's time.
+const LEAST_PART: usize = 1 << 18;
+
+impl Tiles {
+    pub(super) fn find() -> Option<Self> {
+        Processor::find().map(Self)
+    }
+
+    /// Whether a product of `m` rows, `n` columns and sums of `k` is faster here than by `gemm`.
+    pub(super) fn suit(self, [m, n, k]: [usize; 3]) -> bool {
+        m >= LEAST_ROWS && n >= LEAST_COLUMNS && k >= LEAST_DEPTH
+    }
+
+    /// `out = lhs · rhs`, or `out += lhs · rhs`, of shapes that fit together.
+    pub(super) fn multiply(
+        self,
+        out: Target<'_>,
+        write: Write,
+        lhs: Matrix<'_>,
+        rhs: Matrix<'_>,
+        threads: usize,
+    ) {
+        let (m, n, k) = (lhs.rows, rhs.cols, lhs.cols);
+        let parts = threads.min(m * n * k / LEAST_PART);
+        if parts < 2 {
+            return self.0.multiply(out, write, lhs, Right::Plain(rhs));
+        }
+        let share = |len: usize| len * (parts / 2) / parts;
+        let (first, second) = (parts / 2, parts - parts / 2);
+        if n >= m && n > COLUMNS {
+            let at = share(n).next_multiple_of(COLUMNS).min(n);
+            let (left, right) = out.split_columns(at);
+            let (columns, others) = (rhs.part(0..k, 0..at), rhs.part(0..k, at..n));
+            rayon::join(
+                || self.multiply(left, write, lhs, columns, first),
+                || self.multiply(right, write, lhs, others, second),
+            );
+        } else {
+            let at = share(m);
+            let (above, below) = out.split_rows(at);
+            let (rows, others) = (lhs.part(0..at, 0..k), lhs.part(at..m, 0..k));
+            rayon::join(
+                || self.multiply(above, write, rows, rhs, first),
+                || self.multiply(below, write, others, rhs, second),
+            );
+        }
+    }
+
+    /// As [`Self::multiply`], of a right-hand side in whole panels of [`COLUMNS`] columns without gaps.
+    pub(super) fn multiply_panels(
+        self,
+        out: Target<'_>,
+        write: Write,
+        lhs: Matrix<'_>,
+        panels: &[f32],
+    ) {
+        self.0.multiply(out, write, lhs, Right::Panels(panels));
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::super::{Matrix, Target, Write, at_least};
+    use super::{COLUMNS, Right};
+    use std::arch::x86_64::{
+        __m256, _MM_HINT_T0, _mm_prefetch, _mm256_add_ps, _mm256_fmadd_ps, _mm256_loadu_ps,
+        _mm256_permute2f128_ps, _mm256_set1_ps, _mm256_setzero_ps, _mm256_shuffle_ps,
+        _mm256_storeu_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps,
+    };
+    use std::cell::Cell;
+    use std::ops::Range;
+
+    thread_local! {
+        /// Room for panels of both sides. Grows to the largest that the thread has met, 2.5 MiB at most.
+        static PANELS: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+    }
+
+    /// Numbers of a register.
+    const LANES: usize = 8;
+
+    /// Most rows of a tile: twelve registers of sums, two of a panel's row, one of a number of the left-hand side.
+    const ROWS: usize = 6;
+
+    /// Numbers of a sum at a time: 16 KiB of a panel of the right-hand side, half of the first-level cache.
+    pub(super) const DEPTH: usize = 256;
+
+    /// Rows at a time: 240 KiB of the left-hand side, half of a second-level cache.
+    const HEIGHT: usize = 240;
+
+    /// Columns at a time where more rows than that pass: 2 MiB of the right-hand side, some of a third-level cache.
+    const WIDTH: usize = 2048;
+
+    #[derive(Debug, Clone, Copy)]
+    pub(super) struct Processor(());
+
+    impl Processor {
+        pub(super) fn find() -> Option<Self> {
+            Self::narrow_or_wide().filter(|_| !std::arch::is_x86_feature_detected!("avx512f"))
+        }
+
+        pub(super) fn narrow_or_wide() -> Option<Self> {
+            let has = std::arch::is_x86_feature_detected!("avx2")
+                && std::arch::is_x86_feature_detected!("fma");
+            has.then_some(Self(()))
+        }
+
+        pub(super) fn multiply(
+            self,
+            out: Target<'_>,
+            write: Write,
+            lhs: Matrix<'_>,
+            rhs: Right<'_>,
+        ) {
+            let mut room = PANELS.take();
+            // SAFETY: there is a `Processor` only where `find` has seen that it has AVX2 and FMA.
+            unsafe { multiply(out, write, lhs, rhs, &mut room) };
+            PANELS.set(room);
+        }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    fn multiply(
+        mut out: Target<'_>,
+        write: Write,
+        lhs: Matrix<'_>,
+        rhs: Right<'_>,
+        room: &mut Vec<f32>,
+    ) {
+        let (m, n, k) = (lhs.rows, out.cols, lhs.cols);
+        let (height, depth) = (m.min(HEIGHT + ROWS), k.min(DEPTH));
+        // A panel at a time where every row passes it at once; else each of them has to be there again for other rows.
+        let is_flat = m <= HEIGHT;
+        let width = match rhs {
+            Right::Panels(_) => 0,
+            Right::Plain(_) if is_flat => COLUMNS,
+            Right::Plain(_) => n.min(WIDTH).next_multiple_of(COLUMNS),
+        };
+        // The last turned group of a left-hand panel writes a register beyond it.
+        let left = height * depth + LANES;
+        let (left, right) = at_least(room, left + width * depth).split_at_mut(left);
+        for columns in ranges(n, WIDTH) {
+            for inner in ranges(k, DEPTH) {
+                let write = if inner.start > 0 { Write::Add } else { write };
+                if let (Right::Plain(rhs), false) = (rhs, is_flat) {
+                    copy_right(rhs.part(inner.clone(), columns.clone()), right);
+                }
+                for rows in evenly(m, HEIGHT) {
+                    copy_left(lhs.part(rows.clone(), inner.clone()), left);
+                    for (at, first) in columns.clone().step_by(COLUMNS).enumerate() {
+                        let len = inner.len() * COLUMNS;
+                        let panel = match rhs {
+                            Right::Panels(all) => &all[first * k + inner.start * COLUMNS..][..len],
+                            Right::Plain(rhs) if is_flat => {
+                                let to = columns.end.min(first + COLUMNS);
+                                copy_right(rhs.part(inner.clone(), first..to), right);
+                                &right[..len]
+                            }
+                            Right::Plain(_) => &right[at * len..][..len],
+                        };
+                        pass(
+                            &mut out,
+                            [rows.start, first],
+                            rows.len(),
+                            write,
+                            left,
+                            panel,
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    fn ranges(len: usize, step: usize) -> impl Iterator<Item = Range<usize>> + Clone {
+        (0..len).step_by(step).map(move |at| at..len.min(at + step))
+    }
+
+    /// Ranges of nearly the same length, of `most` or fewer: none is left with a row or two, which would fill few registers.
+    fn evenly(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> + Clone {
+        let parts = len.div_ceil(most);
+        (0..parts).map(move |part| part * len / parts..(part + 1) * len / parts)
+    }
+
+    /// All rows of `left` by one panel of the right-hand side, into the tiles from this row and column on.
+    #[target_feature(enable = "avx2,fma")]
+    fn pass(
+        out: &mut Target<'_>,
+        [row, column]: [usize; 2],
+        rows: usize,
+        write: Write,
+        mut left: &[f32],
+        panel: &[f32],
+    ) {
+        let depth = panel.len() / COLUMNS;
+        for rows in evenly(rows, ROWS) {
+            let (lhs, rest) = left.split_at(rows.len() * depth);
+            let at = [row + rows.start, column];
+            match rows.len() {
+                1 => tile::<1>(out, at, write, lhs, panel),
+                2 => tile::<2>(out, at, write, lhs, panel),
+                3 => tile::<3>(out, at, write, lhs, panel),
+                4 => tile::<4>(out, at, write, lhs, panel),
+                5 => tile::<5>(out, at, write, lhs, panel),
+                _ => tile::<6>(out, at, write, lhs, panel),
+            }
+            left = rest;
+        }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    fn tile<const R: usize>(
+        out: &mut Target<'_>,
+        [row, column]: [usize; 2],
+        write: Write,
+        lhs: &[f32],
+        panel: &[f32],
+    ) {
+        // They are needed when the sums are there.
+        for i in 0..R {
+            let line = out.line(row + i, column, COLUMNS);
+            let ends = [line.first(), line.last()];
+            ends.into_iter().flatten().for_each(|number| fetch(number));
+        }
+        let mut sums = [[_mm256_setzero_ps(); 2]; R];
+        let (lhs, _) = lhs.as_chunks::<R>();
+        let (panel, _) = panel.as_chunks::<LANES>();
+        let (panel, _) = panel.as_chunks::<2>();
+        for (numbers, [b, c]) in lhs.iter().zip(panel) {
+            let (b, c) = (load(b), load(c));
+            for (sums, number) in sums.iter_mut().zip(numbers) {
+                let number = _mm256_set1_ps(*number);
+                sums[0] = _mm256_fmadd_ps(number, b, sums[0]);
+                sums[1] = _mm256_fmadd_ps(number, c, sums[1]);
+            }
+        }
+        for (i, [b, c]) in sums.into_iter().enumerate() {
+            let line = out.line(row + i, column, COLUMNS);
+            if line.len() == COLUMNS {
+                put(line, write, b);
+                put(&mut line[LANES..], write, c);
+            } else {
+                let mut whole = [0.0; COLUMNS];
+                whole[..line.len()].copy_from_slice(line);
+                put(&mut whole, write, b);
+                put(&mut whole[LANES..], write, c);
+                line.copy_from_slice(&whole[..line.len()]);
+            }
+        }
+    }
+
+    /// As panels of so many rows as [`pass`] takes at a time, a number of each row after the other.
+    #[target_feature(enable = "avx2,fma")]
+    fn copy_left(lhs: Matrix<'_>, mut left: &mut [f32]) {
+        for rows in evenly(lhs.rows, ROWS) {
+            let width = rows.len();
+            copy(lhs.part(rows, 0..lhs.cols), left, width);
+            left = &mut left[width * lhs.cols..];
+        }
+    }
+
+    /// As panels of [`COLUMNS`] columns, row after row. What lies beyond the last column is anything.
+    #[target_feature(enable = "avx2,fma")]
+    fn copy_right(rhs: Matrix<'_>, right: &mut [f32]) {
+        let panels = right.chunks_exact_mut(rhs.rows * COLUMNS);
+        for (columns, panel) in ranges(rhs.cols, COLUMNS).zip(panels) {
+            copy(rhs.part(0..rhs.rows, columns).transposed(), panel, COLUMNS);
+        }
+    }
+
+    /// The first number of each of up to `width` lines, then the second ones, and so on, each time `width` apart.
+    #[target_feature(enable = "avx2,fma")]
+    fn copy(lines: Matrix<'_>, panel: &mut [f32], width: usize) {
+        match (lines.row_stride, lines.rows) {
+            (1, 4) => runs::<4>(lines, panel, width),
+            (1, 5) => runs::<5>(lines, panel, width),
+            (1, 6) => runs::<6>(lines, panel, width),
+            (1, COLUMNS) => runs::<COLUMNS>(lines, panel, width),
+            (1, count) => {
+                for at in 0..lines.cols {
+                    let from = &lines.data[at * lines.col_stride..][..count];
+                    panel[at * width..][..count].copy_from_slice(from);
+                }
+            }
+            _ => (0..lines.rows)
+                .step_by(LANES)
+                .for_each(|first| turned(lines, first, panel, width)),
+        }
+    }
+
+    /// Numbers of `N` lines that lie side by side already.
+    #[target_feature(enable = "avx2,fma")]
+    fn runs<const N: usize>(lines: Matrix<'_>, panel: &mut [f32], width: usize) {
+        for at in 0..lines.cols {
+            let from = &lines.data[at * lines.col_stride..][..N];
+            panel[at * width..][..N].copy_from_slice(from);
+        }
+    }
+
+    /// Lines from the `first` on, as many as a register has lanes. Where fewer are left, more is written, which what comes next overwrites, or
+    /// nobody reads.
+    #[target_feature(enable = "avx2,fma")]
+    fn turned(lines: Matrix<'_>, first: usize, panel: &mut [f32], width: usize) {
+        let last = lines.rows - 1;
+        let mut begins = [0; LANES];
+        for (i, begin) in begins.iter_mut().enumerate() {
+            *begin = last.min(first + i) * lines.row_stride;
+        }
+        let whole = lines.cols - lines.cols % LANES;
+        for at in (0..whole).step_by(LANES) {
+            let eight = |begin: usize| load(&lines.data[begin + at..]);
+            let panel = &mut panel[at * width + first..];
+            for (i, numbers) in turn(begins.map(eight)).into_iter().enumerate() {
+                store(&mut panel[i * width..], numbers);
+            }
+        }
+        for at in whole..lines.cols {
+            for i in first..lines.rows.min(first + LANES) {
+                panel[at * width + i] = lines.data[i * lines.row_stride + at];
+            }
+        }
+    }
+
+    /// Rows become columns.
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    fn turn(x: [__m256; LANES]) -> [__m256; LANES] {
+        let pairs = |i: usize| {
+            let low = _mm256_unpacklo_ps(x[i], x[i + 1]);
+            (low, _mm256_unpackhi_ps(x[i], x[i + 1]))
+        };
+        let fours = |i: usize| {
+            let ((a, b), (c, d)) = (pairs(i), pairs(i + 2));
+            [
+                _mm256_shuffle_ps::<0x44>(a, c),
+                _mm256_shuffle_ps::<0xEE>(a, c),
+                _mm256_shuffle_ps::<0x44>(b, d),
+                _mm256_shuffle_ps::<0xEE>(b, d),
+            ]
+        };
+        let (above, below) = (fours(0), fours(4));
+        let mut y = x;
+        for i in 0..4 {
+            y[i] = _mm256_permute2f128_ps::<0x20>(above[i], below[i]);
+            y[i + 4] = _mm256_permute2f128_ps::<0x31>(above[i], below[i]);
+        }
+        y
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    fn put(to: &mut [f32], write: Write, sums: __m256) {
+        let sums = match write {
+            Write::Overwrite => sums,
+            Write::Add => _mm256_add_ps(load(to), sums),
+        };
+        store(to, sums);
+    }
+
+    /// The first numbers.
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    fn load(from: &[f32]) -> __m256 {
+        let from = from[..LANES].as_ptr();
+        // SAFETY: there are as many numbers as a register takes, and they may lie anywhere.
+        unsafe { _mm256_loadu_ps(from) }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    fn store(to: &mut [f32], numbers: __m256) {
+        let to = to[..LANES].as_mut_ptr();
+        // SAFETY: as in `load`.
+        unsafe { _mm256_storeu_ps(to, numbers) }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    fn fetch(number: &f32) {
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(number).cast());
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    /// Also where `gemm` is faster.
+    fn tiles() -> Tiles {
+        Tiles(Processor::narrow_or_wide().expect("AVX2 and FMA, which every such test machine has"))
+    }
+
+    /// Small whole numbers, whose sums are exact.
+    fn whole(len: usize, by: usize) -> Vec<f32> {
+        (0..len).map(|i| (i * by % 11) as f32 - 5.0).collect()
+    }
+
+    fn fractions(len: usize, by: usize) -> Vec<f32> {
+        (0..len)
+            .map(|i| (i * by % 101) as f32 / 77.0 - 0.6)
+            .collect()
+    }
+
+    fn turned(data: &[f32], rows: usize, cols: usize) -> Vec<f32> {
+        (0..data.len())
+            .map(|i| data[i % rows * cols + i / rows])
+            .collect()
+    }
+
+    /// Every count of a tile's rows, ends of panels, sums and blocks, more columns than pass at a time for many rows.
+    const SHAPES: [[usize; 3]; 8] = [
+        [1, 1, 1],
+        [2, 17, 7],
+        [9, 31, 8],
+        [16, 16, 300],
+        [23, 40, 270],
+        [245, 48, 21],
+        [483, 33, 513],
+        [250, 2070, 9],
+    ];
+
+    #[test]
+    fn every_shape_and_orientation_is_the_definition_and_leaves_other_columns() {
+        for [m, n, k] in SHAPES {
+            let (a, b) = (whole(m * k, 37), whole(k * n, 53));
+            let (a_turned, b_turned) = (turned(&a, m, k), turned(&b, k, n));
+            let mut expected = vec![0.0; m * n];
+            for i in 0..m {
+                for (j, b) in b.chunks_exact(n).enumerate() {
+                    let out = &mut expected[i * n..][..n];
+                    out.iter_mut()
+                        .zip(b)
+                        .for_each(|(out, b)| *out += a[i * k + j] * b);
+                }
+            }
+            let lhs = [
+                Matrix::new(&a, m, k),
+                Matrix::new(&a_turned, k, m).transposed(),
+            ];
+            let rhs = [
+                Matrix::new(&b, k, n),
+                Matrix::new(&b_turned, n, k).transposed(),
+            ];
+            for (lhs, rhs) in [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(l, r)| (lhs[l], rhs[r])) {
+                let (stride, first) = (n + 5, 2);
+                let mut out = vec![0.5; m * stride];
+                for (write, threads) in [(Write::Overwrite, 1), (Write::Add, 3)] {
+                    let target = Target::new(&mut out, [stride, first], n);
+                    tiles().multiply(target, write, lhs, rhs, threads);
+                }
+                for (line, expected) in out.chunks_exact(stride).zip(expected.chunks_exact(n)) {
+                    let own = &line[first..first + n];
+                    let is_twice = own.iter().zip(expected).all(|(x, y)| *x == 2.0 * y);
+                    assert!(is_twice, "{m}×{n}×{k}");
+                    let others = [&line[..first], &line[first + n..]].concat();
+                    assert_eq!(others, [0.5; 5], "{m}×{n}×{k}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn panels_are_the_plain_product_to_the_bit() {
+        let (m, n, k) = (29, 80, 600);
+        let (a, b) = (fractions(m * k, 37), fractions(k * n, 53));
+        let lhs = Matrix::new(&a, m, k);
+        let (mut plain, mut cut) = (vec![0.0; m * n], vec![0.0; m * n]);
+        let out = Target::new(&mut plain, [n, 0], n);
+        tiles().multiply(out, Write::Overwrite, lhs, Matrix::new(&b, k, n), 1);
+        let panels: Vec<f32> = (0..n)
+            .step_by(COLUMNS)
+            .flat_map(|first| {
+                b.chunks_exact(n)
+                    .flat_map(move |line| &line[first..][..COLUMNS])
+            })
+            .copied()
+            .collect();
+        let out = Target::new(&mut cut, [n, 0], n);
+        tiles().multiply_panels(out, Write::Overwrite, lhs, &panels);
+        assert!(plain == cut);
+    }
+
+    /// So that it does not matter with which others an example goes.
+    #[test]
+    fn a_row_has_the_same_bits_among_any_others() {
+        let (m, n, k) = (251, 100, 600);
+        let (a, b) = (fractions(m * k, 37), fractions(k * n, 53));
+        let product = |rows: std::ops::Range<usize>, threads| {
+            let mut out = vec![0.0; rows.len() * n];
+            let lhs = Matrix::new(&a, m, k).part(rows, 0..k);
+            let target = Target::new(&mut out, [n, 0], n);
+            tiles().multiply(
+                target,
+                Write::Overwrite,
+                lhs,
+                Matrix::new(&b, k, n),
+                threads,
+            );
+            out
+        };
+        let all = product(0..m, 1);
+        assert!(all == product(0..m, 4));
+        for rows in [0..1, 3..50, 7..250] {
+            assert!(
+                all[rows.start * n..rows.end * n] == product(rows.clone(), 1),
+                "{rows:?}"
+            );
+        }
+    }
+}
