@@ -5,7 +5,7 @@
 //! besides its inputs and outputs lies in memory that [`crate::model::Workspace`] holds, so that a step allocates nothing of its own.
 //!
 //! Every sum has one fixed order, which depends on shapes alone: same input, same bits, on any number of threads. Only between
-//! kinds of processor do last bits differ, since `gemm` fits its blocks to caches and vector width. No operation knows of optimizers,
+//! kinds of processor do last bits differ, since products go by what vectors and caches it has ([`matrix`]). No operation knows of optimizers,
 //! workers or files.
 
 pub(crate) mod activate;

@@ -1,4 +1,4 @@
-//! Matrix products on slices.
+//! Matrix products on slices: whoever asks for one does not know by which of two ways it goes, [`tiles`] or [`library`].
 
 mod library;
 mod target;

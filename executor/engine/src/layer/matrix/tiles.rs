@@ -5,7 +5,7 @@
 //! way is turned by registers. The order is Goto and van de Geijn's (2008): a panel of the right-hand side stays in the first-level cache
 //! while the left-hand side's pass it, which stay in the second-level one.
 //!
-//! Each number of the result is one chain of fused multiply-adds over each [`DEPTH`] of the sum, first to last, wherever it lies in a
+//! Each number of the result is one chain of fused multiply-adds over each 256 of the sum, first to last, wherever it lies in a
 //! tile: the bits depend on no shape but the sum's length, and on no number of threads.
 
 use super::{Matrix, Target, Write};
