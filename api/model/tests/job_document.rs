@@ -454,6 +454,11 @@ fn what_of_an_exchange_does_not_go_together_is_named() {
             "0",
         ),
         (
+            "{ exchange: { shard_replicas: 1 }, scale: { ps_shards: { min: 1, max: 1 } } }",
+            "exchange.shard_replicas",
+            "1",
+        ),
+        (
             "exchange: { topology: all_reduce, shard_replicas: 1 }",
             "exchange.shard_replicas",
             "1",

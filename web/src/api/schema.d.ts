@@ -1976,7 +1976,7 @@ export interface components {
             /**
              * Format: int32
              * @description Followers that each PS shard has, 0 or 1. With one, the next shard keeps a copy of all it holds, and goes on as it when it is
-             *     lost: no step is lost, and nobody starts anew. 2 shards or more; `parameter_server` only.
+             *     lost: no step is lost, and nobody starts anew. While there is one shard there is no copy. `parameter_server` only.
              */
             shard_replicas?: number;
             topology?: components["schemas"]["Topology"];

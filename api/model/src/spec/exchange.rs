@@ -24,7 +24,7 @@ pub struct Exchange {
     #[serde(default)]
     pub compression: Compression,
     /// Followers that each PS shard has, 0 or 1. With one, the next shard keeps a copy of all it holds, and goes on as it when it is
-    /// lost: no step is lost, and nobody starts anew. 2 shards or more; `parameter_server` only.
+    /// lost: no step is lost, and nobody starts anew. While there is one shard there is no copy. `parameter_server` only.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[cfg_attr(feature = "schema", schema(maximum = 1))]
     pub shard_replicas: u32,

@@ -43,13 +43,13 @@ impl JobSpec {
             shards || exchange.shard_replicas == 0 || exchange.shard_replicas > 1,
             ONLY_WITH_SHARDS,
         );
-        let fewest = self.ps_shards().min;
+        let most = self.ps_shards().max;
         errors.check(
             "exchange.shard_replicas",
             &exchange.shard_replicas,
-            exchange.shard_replicas != 1 || !shards || fewest >= 2,
+            exchange.shard_replicas != 1 || !shards || most >= 2,
             &format!(
-                "0, or scale.ps_shards.min 2 or more ({fewest} now): another shard keeps the copy of each"
+                "0, or scale.ps_shards.max 2 or more ({most} now): another shard keeps the copy of each"
             ),
         );
         errors.check(
