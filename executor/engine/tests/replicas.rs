@@ -146,6 +146,9 @@ fn shards_that_join_a_single_one_keep_copies() {
         ps_shards,
         ..launch.clone()
     };
+    revision.chief().wait_for("progress", |event| {
+        samples(std::slice::from_ref(event)).pop()
+    });
     rig.resize(&mut revision, &resized(2, 3), &[0, 1], &[0]);
     revision
         .chief()
