@@ -36,8 +36,7 @@ impl<'a> Target<'a> {
     /// Rows before `at` and the others.
     pub(super) fn split_rows(self, at: usize) -> (Self, Self) {
         assert!(at < self.rows, "row {at} of {}", self.rows);
-        // SAFETY: the row is one of this target's.
-        let data = unsafe { self.data.add(at * self.stride) };
+        let data = self.data.wrapping_add(at * self.stride);
         let rows = self.rows - at;
         let below = Self { data, rows, ..self };
         (Self { rows: at, ..self }, below)
@@ -46,8 +45,7 @@ impl<'a> Target<'a> {
     /// Columns before `at` and the others.
     pub(super) fn split_columns(self, at: usize) -> (Self, Self) {
         assert!(at < self.cols, "column {at} of {}", self.cols);
-        // SAFETY: the column is one of this target's, if it has rows; else its pointer stays in the slice.
-        let data = unsafe { self.data.add(at.min(self.rows * at)) };
+        let data = self.data.wrapping_add(at);
         let cols = self.cols - at;
         let right = Self { data, cols, ..self };
         (Self { cols: at, ..self }, right)
