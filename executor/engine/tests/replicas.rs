@@ -26,11 +26,16 @@ fn replicated(consistency: serde_json::Value, ps_shards: u32) -> JobSpec {
     spec
 }
 
-/// SIGKILL once training is well under way.
-fn kill_shard(revision: &mut Revision, index: u32) {
+/// Waits until steps have been reported.
+fn under_way(revision: &mut Revision) {
     revision.chief().wait_for("progress", |event| {
         samples(std::slice::from_ref(event)).pop()
     });
+}
+
+/// SIGKILL once training is well under way.
+fn kill_shard(revision: &mut Revision, index: u32) {
+    under_way(revision);
     let shard = revision.task(Role::PsShard { index });
     shard.child.kill().unwrap();
     shard.child.wait().unwrap();
@@ -146,9 +151,7 @@ fn shards_that_join_a_single_one_keep_copies() {
         ps_shards,
         ..launch.clone()
     };
-    revision.chief().wait_for("progress", |event| {
-        samples(std::slice::from_ref(event)).pop()
-    });
+    under_way(&mut revision);
     rig.resize(&mut revision, &resized(2, 3), &[0, 1], &[0]);
     revision
         .chief()
@@ -188,9 +191,7 @@ fn a_follower_that_stands_still_is_told_of() {
     let rig = Rig::new();
     let spec = replicated(json!({ "kind": "bsp" }), 2);
     let mut revision = rig.start(&Launch::new(1, 2, 2, spec));
-    revision.chief().wait_for("progress", |event| {
-        samples(std::slice::from_ref(event)).pop()
-    });
+    under_way(&mut revision);
     let first = Role::PsShard { index: 0 };
     let is_told = |event: &TaskReport| matches!(event, TaskReport::Note { message } if message.starts_with("PS shard 1 keeps no copy of PS shard 0 any more"));
     // Stopped between the copy and the answer to the workers, it keeps those from the next step, and then nothing more is to be copied.
