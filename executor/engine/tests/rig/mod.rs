@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
 pub mod s3;
+pub mod workers;
 
 use muster_engine::data::{Kind, read_labels};
 use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};

@@ -1,16 +1,12 @@
 //! Real processes whose threads train on the same parameters without locks (`engine.hogwild_threads`).
 
-mod rig;
-#[path = "rig/workers.rs"]
-mod workers;
-
+use crate::rig::workers::Crew;
+use crate::rig::{Launch, Revision, Rig, Task, interrupted, samples, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
-use rig::{Launch, Revision, Rig, Task, interrupted, samples, spec};
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use workers::Crew;
 
 /// By plain SGD on one worker.
 fn document(steps: u64, threads: Option<u32>) -> JobSpec {

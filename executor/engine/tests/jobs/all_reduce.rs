@@ -1,16 +1,12 @@
 //! Real processes that train without parameter servers: what they come to, and who comes and goes meanwhile.
 
-mod rig;
-#[path = "rig/workers.rs"]
-mod workers;
-
+use crate::rig::workers::Crew;
+use crate::rig::{self, Launch, Rig, samples, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
-use rig::{Launch, Rig, samples, spec};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
-use workers::Crew;
 
 fn peers(more: serde_json::Value) -> JobSpec {
     let mut document = json!({ "exchange": { "topology": "all_reduce" } });

@@ -1,8 +1,6 @@
 //! A checkpoint asks for what waits to be pushed; a job that reads eagerly is none the worse for it.
 
-mod rig;
-
-use rig::{Launch, Rig, spec};
+use crate::rig::{Launch, Rig, spec};
 use serde_json::{Value, json};
 use std::fs;
 

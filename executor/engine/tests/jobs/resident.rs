@@ -3,12 +3,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "measures steps")]
 
-mod rig;
-
+use crate::rig::{Launch, Revision, Rig, interrupted, samples, spec};
 use muster_model::assignment::{Peers, TaskReport};
 use muster_model::progress::Evaluation;
 use muster_model::spec::JobSpec;
-use rig::{Launch, Revision, Rig, interrupted, samples, spec};
 use serde_json::{Value, json};
 use std::time::Instant;
 

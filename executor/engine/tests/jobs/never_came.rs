@@ -1,10 +1,8 @@
 //! A worker that dies before it ever reached the shards: the others do not wait for it once the task set is without it.
 
-mod rig;
-
+use crate::rig::{Launch, Rig, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::task::Role;
-use rig::{Launch, Rig, spec};
 use serde_json::json;
 
 /// Three workers are to train, one dies before it connects, the task set follows: nobody starts anew.

@@ -1,9 +1,7 @@
 //! Whoever dies while checkpoints are written, the newest whole one is found again: real processes, killed at any moment.
 
-mod rig;
-
+use crate::rig::{Launch, Rig, Task, spec};
 use muster_model::assignment::TaskReport;
-use rig::{Launch, Rig, Task, spec};
 use serde_json::json;
 use std::thread;
 use std::time::Duration;

@@ -2,8 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-mod single;
-
+use crate::single::{SHARD, WORKER, begin, bound, hello};
 use muster_engine::compress::{CodecConfig, Codecs};
 use muster_engine::model::Role;
 use muster_engine::shard::Recipe;
@@ -12,7 +11,6 @@ use muster_engine::wire::hello::{Guest, Hello, PushHead, StepStats};
 use muster_engine::wire::{Header, Kind};
 use muster_engine::worker::{Address, Reply, Shards};
 use muster_model::id::TaskId;
-use single::{SHARD, WORKER, begin, bound, hello};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;

@@ -2,11 +2,9 @@
 //!
 //! It needs a python3 with moto: `MUSTER_S3_PYTHON`, else the one on the PATH (`scripts/ensure-s3` gets it).
 
-mod rig;
-
+use crate::rig::s3::Bucket;
+use crate::rig::{Launch, PATIENCE, Rig, spec};
 use muster_model::assignment::TaskReport;
-use rig::s3::Bucket;
-use rig::{Launch, PATIENCE, Rig, spec};
 use serde_json::{Value, json};
 use std::thread;
 use std::time::Duration;

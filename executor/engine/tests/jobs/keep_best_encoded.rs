@@ -1,19 +1,15 @@
 //! The best checkpoints of jobs whose gradients are encoded: each is of the very parameters that were measured, and has their measures.
 
-mod rig;
-#[path = "rig/workers.rs"]
-mod workers;
-
+use crate::rig::workers::Crew;
+use crate::rig::{Launch, Rig, TEST, TRAIN, Task, spec};
 use muster_engine::checkpoint::Manifest;
 use muster_engine::document;
 use muster_engine::model::Batch;
 use muster_model::assignment::TaskReport;
 use muster_model::spec::{JobSpec, Topology};
-use rig::{Launch, Rig, TEST, TRAIN, Task, spec};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
-use workers::Crew;
 
 const BEST: usize = 2;
 

@@ -1,17 +1,13 @@
 //! Real processes whose batch grows with their number (`batch_rule: adascale`).
 
-mod rig;
-#[path = "rig/workers.rs"]
-mod workers;
-
+use crate::rig::workers::Crew;
+use crate::rig::{Launch, Rig, samples, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::progress::Sample;
 use muster_model::spec::JobSpec;
-use rig::{Launch, Rig, samples, spec};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
-use workers::Crew;
 
 /// By SGD with momentum and a schedule that ends with the steps; every epoch has 20 of them.
 fn document(steps: u64, rule: &str) -> JobSpec {

@@ -2,12 +2,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-mod rig;
-
+use crate::rig::{Launch, PATIENCE, Revision, Rig, interrupted, samples, spec};
 use muster_model::assignment::{TaskReport, exit_code};
 use muster_model::progress::Sample;
 use muster_model::task::Role;
-use rig::{Launch, PATIENCE, Revision, Rig, interrupted, samples, spec};
 use serde_json::json;
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,16 +1,12 @@
 //! Whole jobs of workers among themselves whose steps go by need, against the same jobs whose steps go as a whole: real task processes.
 
-mod rig;
-#[path = "rig/workers.rs"]
-mod workers;
-
+use crate::rig::workers::Crew;
+use crate::rig::{self, Launch, Rig, samples, spec};
 use muster_model::assignment::TaskReport;
-use rig::{Launch, Rig, samples, spec};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
-use workers::Crew;
 
 /// Of workers among themselves.
 fn large(more: &Value) -> Value {

@@ -1,24 +1,19 @@
 //! What workers hold back of encoded gradients is in checkpoints: a job that goes on from one comes to the bits of one that never
 //! stopped, and where it goes on at another size nothing of it is lost.
 
-mod loopback;
-mod rig;
-#[path = "rig/workers.rs"]
-mod workers;
-
-use loopback::{Job, enter, forever, gradients, size, stats};
+use crate::loopback::{self, Job, enter, forever, gradients, size, stats};
+use crate::rig::workers::Crew;
+use crate::rig::{Launch, Revision, Rig, Task, interrupted, samples, spec};
 use muster_engine::checkpoint::Contents;
 use muster_engine::compress::{CodecConfig, Feedback};
 use muster_engine::worker::{Reply, Shards, first_view};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
-use rig::{Launch, Revision, Rig, Task, interrupted, samples, spec};
 use serde_json::{Value, json};
 use std::fs;
 use std::thread;
 use std::time::Duration;
-use workers::Crew;
 
 fn codecs() -> [Value; 3] {
     [

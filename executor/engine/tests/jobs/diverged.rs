@@ -1,16 +1,12 @@
 //! Parameters that leave the range of numbers where gradients are encoded: every codec passes on what is no number, so that the job ends
 //! for that reason and is not tried again, and nobody is held for lost or for broken before.
 
-mod rig;
-#[path = "rig/workers.rs"]
-mod workers;
-
+use crate::rig::workers::Crew;
+use crate::rig::{Launch, Rig, Task, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
-use rig::{Launch, Rig, Task, spec};
 use serde_json::{Value, json};
-use workers::Crew;
 
 fn codecs() -> Vec<Value> {
     vec![

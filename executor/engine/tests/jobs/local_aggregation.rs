@@ -1,11 +1,9 @@
 //! Jobs whose workers on one node push together: real task processes, some of which are killed, come later or leave.
 
-mod rig;
-
+use crate::rig::{self, Launch, Revision, Rig, samples, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
-use rig::{Launch, Revision, Rig, samples, spec};
 use serde_json::{Value, json};
 use std::thread;
 use std::time::Duration;

@@ -1,11 +1,9 @@
 //! The example documents, one of each family, as real processes on small data of their kind: what the documents promise can be had.
 
-mod rig;
-
+use crate::rig::{Launch, Rig};
 use muster_model::assignment::TaskReport;
 use muster_model::progress::Evaluation;
 use muster_model::spec::{JobSpec, Range};
-use rig::{Launch, Rig};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;

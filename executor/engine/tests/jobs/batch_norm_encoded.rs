@@ -1,17 +1,13 @@
 //! Batch normalisation where gradients are encoded: running statistics travel as they are, so that evaluation goes by the same ones as
 //! without a codec.
 
-mod rig;
-#[path = "rig/workers.rs"]
-mod workers;
-
+use crate::rig::workers::Crew;
+use crate::rig::{Launch, Rig, Task, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
-use rig::{Launch, Rig, Task, spec};
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 use std::fs;
-use workers::Crew;
 
 /// A wide layer whose statistics are no small block, after functions whose values differ so little that variances fall far from the 1
 /// that they begin with.

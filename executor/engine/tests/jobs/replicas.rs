@@ -2,12 +2,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-mod rig;
-
+use crate::rig::{Launch, Revision, Rig, samples, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::{JobSpec, Range};
 use muster_model::task::Role;
-use rig::{Launch, Revision, Rig, samples, spec};
 use serde_json::json;
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,11 +1,9 @@
 //! Checkpoints of PS shards' state that is copied where it is and drawn while training goes on: what they hold, and what becomes of them
 //! when a shard is lost, has another copy or does not know the asker.
 
-mod loopback;
-mod relay;
-mod rig;
-
-use loopback::{Job, forever, gradients, hello, shard, size, stats, train, worker};
+use crate::loopback::{Job, forever, gradients, hello, shard, size, stats, train, worker};
+use crate::relay::Relay;
+use crate::rig::{Launch, Rig, spec};
 use muster_engine::checkpoint::{
     Attempt, CheckpointError, Contents, Curve, JobFolder, Kind as Order, Layout, Manifest,
     NamedBlock, Outcome, Position, RANDOMNESS, Source, Writer,
@@ -18,8 +16,6 @@ use muster_engine::wire::{Connection, Kind, WireError, greet};
 use muster_engine::worker::{Address, Draw, DrawError, Reply, Shards, Snapshot};
 use muster_model::id::{JobId, TenantId};
 use muster_model::spec::{CheckpointPolicy, Consistency, JobSpec, Rate};
-use relay::Relay;
-use rig::{Launch, Rig, spec};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,10 +1,8 @@
 //! Whole jobs whose steps travel in parts, against the same jobs whose steps travel at once: real task processes.
 
-mod rig;
-
+use crate::rig::{Launch, Rig, large, samples, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::task::Role;
-use rig::{Launch, Rig, large, samples, spec};
 use serde_json::{Value, json};
 
 fn trained(workers: u32, ps_shards: u32, more: &Value) -> (String, f64) {

@@ -1,13 +1,11 @@
 //! Jobs that begin from other jobs' checkpoints: as the other would have gone on where nothing else is asked for, with what may differ
 //! where it is, and with a clear word where it cannot be.
 
-mod rig;
-
+use crate::rig::s3::Bucket;
+use crate::rig::{Launch, Revision, Rig, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::id::JobId;
 use muster_model::progress::Evaluation;
-use rig::s3::Bucket;
-use rig::{Launch, Revision, Rig, spec};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -3,9 +3,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-mod rig;
-mod single;
-
+use crate::rig::{self, Launch, Revision, Rig, samples, spec};
+use crate::single::{SHARD, WORKER, begin, bound, hello};
 use muster_engine::shard::Shard;
 use muster_engine::stop::StopFlag;
 use muster_engine::wire::hello::{Hello, StepStats};
@@ -14,9 +13,7 @@ use muster_engine::wire::{Header, Kind, WireError};
 use muster_engine::worker::{Address, Reply, Shards};
 use muster_model::id::JobId;
 use muster_model::task::Role;
-use rig::{Launch, Revision, Rig, samples, spec};
 use serde_json::{Value, json};
-use single::{SHARD, WORKER, begin, bound, hello};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;

@@ -1,10 +1,8 @@
 //! Whole jobs as real processes on loopback: what the executor starts, and what it sees of them.
 
-mod rig;
-
+use crate::rig::{self, Launch, Rig, interrupted, samples, spec};
 use muster_model::assignment::{TaskReport, exit_code};
 use muster_model::task::Role;
-use rig::{Launch, Rig, interrupted, samples, spec};
 use serde_json::json;
 use std::fs;
 use std::process::Command;

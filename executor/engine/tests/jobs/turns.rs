@@ -2,15 +2,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "measures turns")]
 
-mod rig;
-#[path = "rig/workers.rs"]
-mod workers;
-
+use crate::rig::workers::Crew;
+use crate::rig::{self, Launch, Revision, Rig, Task, samples, spec};
 use muster_model::assignment::{Peers, TaskReport};
 use muster_model::task::Role;
-use rig::{Launch, Revision, Rig, Task, samples, spec};
 use serde_json::{Value, json};
-use workers::Crew;
 
 const TURNS: u64 = 4;
 

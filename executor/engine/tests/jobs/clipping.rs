@@ -1,20 +1,15 @@
 //! Clipping with PS shards: the norm is the whole gradient's, of which no shard sees more than a part.
 
-mod loopback;
-mod rig;
-#[path = "rig/workers.rs"]
-mod workers;
-
-use loopback::{BATCH, Job, forever, fresh, gradients, size, stats, train};
+use crate::loopback::{BATCH, Job, forever, fresh, gradients, size, stats, train};
+use crate::rig::workers::Crew;
+use crate::rig::{Launch, Rig, samples, spec};
 use muster_engine::optimizer::{Optimizer, Rule, clip_factor};
 use muster_engine::worker::{Reply, Shards};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::{Consistency, JobSpec};
 use muster_model::task::Role;
-use rig::{Launch, Rig, samples, spec};
 use serde_json::json;
 use std::thread;
-use workers::Crew;
 
 const LIMIT: f64 = 3.0;
 

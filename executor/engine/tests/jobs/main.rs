@@ -1,0 +1,37 @@
+//! Whole jobs as the executor starts them: real task processes on small data, which come late, are told to leave, stand still or are
+//! killed. One program, as what all of them need is compiled for a good part of a minute.
+
+#[path = "../loopback/mod.rs"]
+mod loopback;
+#[path = "../relay/mod.rs"]
+mod relay;
+#[path = "../rig/mod.rs"]
+mod rig;
+#[path = "../single/mod.rs"]
+mod single;
+
+mod adascale;
+mod all_reduce;
+mod batch_norm_encoded;
+mod by_need;
+mod checkpoint_killed;
+mod clipping;
+mod diverged;
+mod drawn;
+mod eager_checkpoints;
+mod examples;
+mod held_back;
+mod hogwild;
+mod keep_best_encoded;
+mod local_aggregation;
+mod near;
+mod never_came;
+mod objects;
+mod origin;
+mod parts_training;
+mod replicas;
+mod resident;
+mod resize;
+mod strangers;
+mod task_process;
+mod turns;
