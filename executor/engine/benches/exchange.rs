@@ -339,7 +339,7 @@ impl Pair {
         };
         workers[0].begin(view, 0, 0, &contents).expect("content");
         let mut parameters = vec![pages::zeros(size), pages::zeros(size)];
-        let pulled = workers[1].pull(&mut parameters[1], &|| true);
+        let pulled = workers[1].pull(&mut parameters[1], &|| true, &|| true);
         assert!(matches!(pulled, Ok(Reply::Parameters { .. })));
         workers[1].follow().expect("a view");
         let mut gradients = pages::zeros(size);

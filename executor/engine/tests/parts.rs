@@ -115,7 +115,7 @@ fn joined(workers: u32, addresses: &[Address]) -> Vec<Shards> {
 fn enter(shards: &mut Shards) -> u64 {
     let mut parameters = vec![0.0; size()];
     loop {
-        let reply = shards.pull(&mut parameters, &forever).unwrap();
+        let reply = shards.pull(&mut parameters, &forever, &forever).unwrap();
         shards.follow().unwrap();
         match reply {
             Reply::Parameters { clock, .. } => return clock,

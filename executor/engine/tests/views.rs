@@ -146,7 +146,7 @@ impl Cluster {
 /// Pulls until there are parameters; the next step. `None` when it is not in the view.
 fn enter(shards: &mut Shards, parameters: &mut [f32]) -> Option<u64> {
     loop {
-        let reply = shards.pull(parameters, &forever).unwrap();
+        let reply = shards.pull(parameters, &forever, &forever).unwrap();
         if shards.follow().unwrap() == Some(false) {
             return None;
         }

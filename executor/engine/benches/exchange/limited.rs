@@ -121,7 +121,7 @@ fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
     let view = first_view(1, members, &joined[0].1, &blocks);
     joined[0].0.begin(view, 0, 0, &contents).expect("content");
     let mut own = vec![0.0; size];
-    let pulled = joined[1].0.pull(&mut own, &|| true);
+    let pulled = joined[1].0.pull(&mut own, &|| true, &|| true);
     assert!(matches!(pulled, Ok(Reply::Parameters { .. })));
     joined[1].0.follow().expect("a view");
     let worker = |(rank, (shards, _)): (usize, (Shards, _))| Worker {

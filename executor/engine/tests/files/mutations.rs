@@ -328,7 +328,7 @@ fn recorded() -> [Vec<Frame>; 2] {
     for reply in replies {
         assert!(matches!(reply, Ok(Reply::Parameters { .. })), "{reply:?}");
     }
-    chief.pull(&mut parameters, &|| true).unwrap();
+    chief.pull(&mut parameters, &|| true, &|| true).unwrap();
     let now = chief.snapshot(Contents::default()).unwrap();
     let (mut copied, draw) = chief.lend(Contents::default()).unwrap();
     draw.unwrap().fill(&mut copied.contents).unwrap();

@@ -60,7 +60,7 @@ pub fn hello(number: u32) -> Hello {
 pub fn enter(shards: &mut Shards) -> (u64, Vec<f32>) {
     let mut parameters = vec![0.0; size()];
     loop {
-        let reply = shards.pull(&mut parameters, &forever).unwrap();
+        let reply = shards.pull(&mut parameters, &forever, &forever).unwrap();
         shards.follow().unwrap();
         match reply {
             Reply::Parameters { clock, .. } => return (clock, parameters),

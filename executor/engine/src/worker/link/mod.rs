@@ -125,6 +125,8 @@ pub struct Link {
     side: Side,
     /// Whether this shard was given gradients; one that lives on elsewhere needs them again.
     pub(super) is_pushed_to: bool,
+    /// Whether parameters were asked for and nothing was answered yet.
+    pub(super) is_asked: bool,
 }
 
 impl Way<'_> {
@@ -168,6 +170,7 @@ impl Link {
             says_held: false,
             side: Side::default(),
             is_pushed_to: false,
+            is_asked: false,
             state_per_parameter: welcome.state_per_parameter as usize,
             keeps_known: welcome.keeps_known,
         })
@@ -184,7 +187,8 @@ impl Link {
         self.state_per_parameter
     }
 
-    /// Asks for the parameters and waits until the shard begins its answer. `known` is the newest view heard of, 0 for none.
+    /// Asks for the parameters, where that has not been done yet, and waits until the shard begins its answer. `known` is the newest
+    /// view heard of, 0 for none.
     ///
     /// # Errors
     /// [`WireError`].
@@ -193,11 +197,15 @@ impl Link {
         known: u64,
         patience: Patience<'_>,
     ) -> Result<Begun, WireError> {
-        self.connection.send(Kind::Pull, known, &[], &[])?;
+        if !self.is_asked {
+            self.connection.send(Kind::Pull, known, &[], &[])?;
+            self.is_asked = true;
+        }
         if !self.wait(patience)? {
             return Ok(Begun::Other(Reply::GaveUp.into()));
         }
         let header = self.connection.receive()?;
+        self.is_asked = false;
         match header.kind {
             Kind::View => Ok(Begun::View(self.json(header, "view")?)),
             _ => Ok(Begun::Other(self.understand(header, &mut [])?)),

@@ -237,13 +237,11 @@ impl<'a> Servers<'a> {
         loop {
             let (stop, around, revision) = (&self.around.stop, self.around, self.peers.revision);
             let (is_guest, copied) = (self.shards.view().is_none(), self.copied);
+            let patience = || !stop.is_set();
             // Whoever is not in yet may have to come in elsewhere.
-            let patience = || {
-                let newest = || (around.peers)().map_or(0, |peers| peers.revision);
-                let is_elsewhere = is_guest && newest() > revision;
-                !stop.is_set() && !is_elsewhere
-            };
-            let reply = self.shards.pull(&mut model.parameters, &patience)?;
+            let stays = || (around.peers)().is_none_or(|peers| peers.revision <= revision);
+            let parameters = &mut model.parameters;
+            let reply = self.shards.pull(parameters, &patience, &stays)?;
             match (reply, self.follow(model)?) {
                 (_, Following::Out) => return Ok(Reply::Moved),
                 (Reply::Moved, _) => {}
@@ -361,6 +359,12 @@ impl Exchange for Servers<'_> {
         if let Following::Out = self.follow(model)? {
             log::line(format_args!("not in the view after step {step}: leaves"));
             return Ok((Answer::Interrupted { lost: false }, times));
+        }
+        if self.shards.is_awaited() {
+            match self.enter(model)? {
+                Reply::Parameters { .. } => {}
+                other => return Ok((other.into(), times)),
+            }
         }
         if self.shards.take_told_to_keep() && self.chief.is_none() {
             self.shards.hand_over()?;

@@ -38,6 +38,7 @@ use clip::Clipping;
 use muster_model::id::TaskId;
 use rescue::{Rescue, steadily};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// A shard of the job, where it is reached.
@@ -73,7 +74,7 @@ pub struct Shards {
     /// The newest push: its step, and what goes with it.
     pushed: Option<(u64, PushHead)>,
     departed: Vec<Departed>,
-    /// Chief: shards that will be in the next view.
+    /// Shards that may be in the next view. The chief has approached them; another worker waits there to be taken in.
     prospects: Vec<Link>,
     /// Chief: shards that are not in the view any more, until all they held has been handed over.
     retiring: Vec<Link>,
@@ -272,7 +273,9 @@ impl Shards {
         &self.departed
     }
 
-    /// Waits for parameters under the newest view that was heard of; whoever knows none waits until it is taken in.
+    /// Waits for parameters under the newest view that was heard of; whoever knows none waits until it is taken in, and as long as no
+    /// shard has named one only while it `stays`. [`Reply::Moved`] when the view that is named then has other shards than those that
+    /// it waited at: it comes in there once it follows.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -280,31 +283,53 @@ impl Shards {
         &mut self,
         parameters: &mut [f32],
         patience: Patience<'_>,
+        stays: Patience<'_>,
     ) -> Result<Reply, ShardFailure> {
         let known = self.view.as_ref().map_or(0, |view| view.number);
         let (view, announced) = (self.view.as_ref(), self.announced.as_ref());
         let rescue = Rescue::of(self.copied, &self.hello, view, self.next_step, announced);
+        let named: OnceLock<View> = OnceLock::new();
+        let is_asked_there = |shard: TaskId| {
+            known > 0
+                || match named.get() {
+                    Some(view) => view.has_shard(shard),
+                    None => stays(),
+                }
+        };
         let begun = at_once(self.links.iter_mut().map(|link| {
+            let (named, is_asked_there, shard) = (&named, &is_asked_there, link.shard);
             move || {
-                steadily(link, rescue, patience, |link| {
-                    link.begin_pull(known, patience)
-                })
+                let patience = || patience() && is_asked_there(shard);
+                let begun = steadily(link, rescue, &patience, |link| {
+                    link.begin_pull(known, &patience)
+                });
+                match &begun {
+                    Ok(Begun::View(view)) => {
+                        // Another shard's is the same, or of the same shards.
+                        let _ = named.set(view.clone());
+                    }
+                    Err(_) if !is_asked_there(shard) => {
+                        return Ok(Begun::Other(Reply::GaveUp.into()));
+                    }
+                    _ => {}
+                }
+                begun
             }
         }))?;
         let mut begun_by = vec![false; self.links.len()];
-        let mut others: Vec<Told> = Vec::new();
+        let mut others: Vec<(TaskId, Told)> = Vec::new();
         for (index, begun) in begun.into_iter().enumerate() {
             match begun {
                 Begun::View(view) => {
                     begun_by[index] = true;
                     self.heard(view);
                 }
-                Begun::Other(told) => others.push(told),
+                Begun::Other(told) => others.push((self.links[index].shard, told)),
             }
         }
         // What is on its way must be read, whatever else was said; a later view of the same layout has the same pieces.
         let Some(view) = self.next.as_ref().or(self.view.as_ref()) else {
-            return Ok(self.together(others));
+            return Ok(self.together(others.into_iter().map(|(_, told)| told).collect()));
         };
         let mut by_shard: Vec<Vec<Piece>> = Vec::with_capacity(self.links.len());
         for (index, link) in self.links.iter().enumerate() {
@@ -313,6 +338,11 @@ impl Shards {
             }
             by_shard.push(view.pieces(link.shard).to_vec());
         }
+        let is_linked = |shard: TaskId| self.links.iter().any(|link| link.shard == shard);
+        let all_answer = view.shards.iter().all(|held| is_linked(held.task_id));
+        if known == 0 {
+            others.retain(|(shard, _)| view.has_shard(*shard));
+        }
         let parts = split_mut(parameters, &by_shard);
         let links = self.links.iter_mut().zip(parts).enumerate();
         let ended = at_once_of(
@@ -320,8 +350,20 @@ impl Shards {
                 .filter(|(index, _)| begun_by[*index])
                 .map(|(index, (link, mut part))| (index, move || link.end_pull(&mut part))),
         )?;
-        others.extend(ended.into_iter().map(|(_, told)| told));
-        Ok(self.together(others))
+        let others = others.into_iter().map(|(_, told)| told);
+        let told = others.chain(ended.into_iter().map(|(_, told)| told));
+        let reply = self.together(told.collect());
+        Ok(match reply {
+            Reply::Parameters { .. } if !all_answer => Reply::Moved,
+            reply => reply,
+        })
+    }
+
+    /// Whether some shard of the view has not answered yet for what this worker waited there before it was in: nothing can be
+    /// pushed before it has [pulled](Self::pull).
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.links.iter().any(|link| link.is_asked)
     }
 
     /// Works by the newest view that was heard of, if there is one. `None` when there is none; otherwise whether this worker is in
@@ -360,6 +402,9 @@ impl Shards {
             if self.hello.guest == Guest::Chief {
                 link.ask_tally().map_err(|error| (index, error))?;
                 self.retiring.push(link);
+            } else if link.is_asked {
+                // A shard of a view to come, which may know by now that this worker is in: it could not come in twice.
+                self.prospects.push(link);
             } else {
                 // A shard that is gone already needs no goodbye.
                 let _ = link.goodbye();

@@ -1,0 +1,102 @@
+//! A worker that comes to the shards when they are others than at the beginning of the job, or never: the others are under way and wait for it.
+
+use crate::rig::{Launch, Rig, spec};
+use muster_model::assignment::TaskReport;
+use muster_model::task::Role;
+use serde_json::{Value, json};
+
+/// Three workers are to train, one dies before it connects, the task set follows: nobody starts anew.
+fn goes_on_without(consistency: Value) {
+    let rig = Rig::new();
+    let spec = spec(json!({
+        "exchange": { "consistency": consistency },
+        "stop": { "steps": 40 },
+        "scale": { "workers": { "min": 1, "max": 3 }, "ps_shards": { "min": 1, "max": 2 } }
+    }));
+    let launch = Launch::new(1, 3, 2, spec);
+    let mut revision = rig.start_untold(&launch);
+    let lost = revision.task(Role::Worker { rank: 2 });
+    lost.child.kill().unwrap();
+    lost.child.wait().unwrap();
+    revision.tell();
+    // The others are under way, and wait.
+    revision.chief().wait_for_log("training from step 0");
+    let without = Launch {
+        revision: 2,
+        workers: 2,
+        ..launch
+    };
+    rig.resize(&mut revision, &without, &[0, 1], &[0, 1]);
+    let codes = revision.wait();
+    assert_eq!(codes, [0, 0, 0, 0, -1], "{}", revision.logs());
+    let events = revision.chief().events();
+    let gone = events
+        .iter()
+        .any(|event| matches!(event, TaskReport::PeerGone { step, .. } if *step < 40));
+    assert!(gone, "{events:?}");
+    assert!(
+        matches!(events.last(), Some(TaskReport::Finished { step: 40, .. })),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn bsp_goes_on_without_a_worker_that_never_came() {
+    goes_on_without(json!({ "kind": "bsp" }));
+}
+
+#[test]
+fn ssp_goes_on_without_a_worker_that_never_came() {
+    goes_on_without(json!({ "kind": "ssp", "staleness": 2 }));
+}
+
+/// SHA-256 of the final model. The second worker first hears of the others when shards are `then` so many instead of `first`.
+fn trains_with_one_who_is_late(consistency: &Value, first: u32, then: u32) -> String {
+    let rig = Rig::new();
+    let spec = spec(json!({
+        "exchange": { "consistency": consistency },
+        "stop": { "steps": 40 },
+        "scale": { "workers": { "min": 2, "max": 2 }, "ps_shards": { "min": 1, "max": 3 } }
+    }));
+    let launch = Launch::new(1, 2, first, spec);
+    let mut revision = rig.start_untold(&launch);
+    let late = Role::Worker { rank: 1 };
+    for task in revision.tasks.iter().filter(|task| task.role != late) {
+        task.tell(&revision.peers);
+    }
+    revision.chief().wait_for_log("training from step 0");
+    let resized = Launch {
+        revision: 2,
+        ps_shards: then,
+        ..launch
+    };
+    let stay: Vec<usize> = (0..first.min(then) as usize).collect();
+    rig.resize(&mut revision, &resized, &[0, 1], &stay);
+    revision.succeed();
+    let events = revision.chief().events();
+    let changed = events
+        .iter()
+        .any(|event| matches!(event, TaskReport::Resized { ps_shards, .. } if *ps_shards == then));
+    assert!(changed, "{events:?}");
+    rig.final_sha256(1)
+}
+
+#[test]
+fn whoever_is_late_follows_shards_that_grew_or_shrank_without_it() {
+    let bsp = json!({ "kind": "bsp" });
+    let rig = Rig::new();
+    let spec = spec(json!({ "exchange": { "consistency": bsp }, "stop": { "steps": 40 } }));
+    rig.start(&Launch::new(1, 2, 1, spec)).succeed();
+    let undisturbed = rig.final_sha256(1);
+    for (first, then) in [(1, 3), (3, 1)] {
+        let model = trains_with_one_who_is_late(&bsp, first, then);
+        assert_eq!(model, undisturbed, "{first} to {then}");
+    }
+}
+
+#[test]
+fn whoever_is_late_follows_shards_of_workers_who_are_not_in_step() {
+    let ssp = json!({ "kind": "ssp", "staleness": 2 });
+    trains_with_one_who_is_late(&ssp, 1, 3);
+    trains_with_one_who_is_late(&ssp, 3, 1);
+}
