@@ -2,7 +2,7 @@
 //! are one. Laid out as [`super::lstm`].
 
 use super::math::{sigmoid, tanh};
-use super::matrix::{Matrix, Write, multiply, multiply_columns, transpose};
+use super::matrix::{Matrix, Strips, Write, multiply, multiply_columns, multiply_strips};
 use super::operands::{Backward, Forward, Kept, Kernel, Lane};
 use super::parallel::waves;
 use super::recurrent::{self, GROUP};
@@ -50,12 +50,12 @@ impl Kernel for Gru {
             multiply_columns(pass.numbers, at, Write::Overwrite, input, weight, threads);
         }
         let recurrent = &params[self.recurrent_weight.clone()];
-        let recurrent = Matrix::new(recurrent, hidden, 3 * hidden);
         let biases = &params[self.bias.start..self.recurrent_bias.end];
         let groups = pass.numbers.chunks_mut(GROUP * self.positions * kept);
         let groups = groups.zip(pass.output.chunks_mut(GROUP * self.positions * hidden));
         let work = |(numbers, output): (&mut [f32], &mut [f32]), lane: &mut Lane| {
-            let [_, _, zeros] = lane.split(self.areas());
+            let [weight, _, zeros] = lane.split(self.areas());
+            let weight = Strips::of(recurrent, hidden, 3 * hidden, weight);
             zeros.fill(0.0);
             for row in numbers.chunks_exact_mut(kept) {
                 row[2 * hidden..3 * hidden].fill(0.0);
@@ -65,7 +65,7 @@ impl Kernel for Gru {
                     let h =
                         Matrix::columns(output, self.positions * hidden, before * hidden, hidden);
                     let at = [self.positions * kept, t * kept];
-                    multiply_columns(numbers, at, Write::Add, h, recurrent, 1);
+                    multiply_strips(numbers, at, Write::Add, h, weight);
                 }
                 let examples = numbers.chunks_exact_mut(self.positions * kept);
                 let outputs = output.chunks_exact_mut(self.positions * hidden);
@@ -126,7 +126,7 @@ impl Kernel for Gru {
 }
 
 impl Gru {
-    /// Transposed recurrent weight, gradients of a group's hidden state, a row of zeros.
+    /// Recurrent weight as it is multiplied by, gradients of a group's hidden state, a row of zeros.
     fn areas(&self) -> [usize; 3] {
         let weight = 3 * self.hidden * self.hidden;
         [weight, GROUP * self.hidden, self.hidden]
@@ -151,8 +151,7 @@ impl Gru {
     ) {
         let (hidden, kept) = (self.hidden, 4 * self.hidden);
         let [weight, d_h, zeros] = lane.split(self.areas());
-        transpose(recurrent, 3 * hidden, hidden, 3 * hidden, weight);
-        let weight = Matrix::new(weight, 3 * hidden, hidden);
+        let weight = Strips::transposed(recurrent, hidden, 3 * hidden, weight);
         let examples = numbers.len() / (self.positions * kept);
         let d_h = &mut d_h[..examples * hidden];
         d_h.fill(0.0);
@@ -161,7 +160,7 @@ impl Gru {
             if t + 1 < self.positions {
                 let stride = self.positions * kept;
                 let d_gates = Matrix::columns(numbers, stride, (t + 1) * kept, 3 * hidden);
-                multiply(d_h, Write::Add, d_gates, weight, 1);
+                multiply_strips(d_h, [hidden, 0], Write::Add, d_gates, weight);
             }
             let outputs = output.chunks_exact(self.positions * hidden);
             let outputs = outputs.zip(d_output.chunks_exact(self.positions * hidden));
