@@ -44,11 +44,11 @@ impl Share for Pollux {
     }
 }
 
-/// Whether this instant has seen a decision that changed something.
+/// Whether this instant has seen a decision that changed something; what others have fixed is not for this policy to have decided.
 fn decided_now(problem: &Problem) -> bool {
     problem.jobs.iter().any(|job| {
         let submitted_now = job.present.is_empty() && job.since_s <= job.submitted_s;
-        job.is_movable() && job.since_s >= problem.now_s && !submitted_now
+        !job.fixed && job.since_s >= problem.now_s && !submitted_now
     })
 }
 
