@@ -11,6 +11,8 @@ use muster_engine::worker::{Address, Moved, Reply, Shards, Snapshot, first_view}
 use muster_model::id::{JobId, TaskId};
 use muster_model::spec::{Consistency, Rate};
 use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use uuid::Uuid;
@@ -499,4 +501,32 @@ fn whoever_never_came_is_not_waited_for_when_the_view_goes_on_without_it() {
         chief.done();
         assert_eq!(cluster.end(0), End::Finished);
     }
+}
+
+#[test]
+fn whoever_gives_up_waiting_in_the_moment_that_it_is_taken_in_is_in() {
+    let mut cluster = Cluster::new(Consistency::default(), None);
+    cluster.start(0);
+    cluster.start(1);
+    let mut guest = cluster.join(1, &[0, 1]);
+    let mut parameters = vec![0.0; size()];
+    let (has_given_up, chief) = (AtomicBool::new(false), Mutex::new(None));
+    // At one shard it waits no longer, and is taken in before it looks up from the other.
+    let stays = || {
+        if !has_given_up.swap(true, Ordering::Relaxed) {
+            return false;
+        }
+        let led = cluster.lead(&[0, 1], &[0, 1]);
+        *chief.lock().unwrap() = Some(led);
+        true
+    };
+    let reply = guest.pull(&mut parameters, &forever, &stays).unwrap();
+    assert_eq!(reply, Reply::Moved);
+    assert_eq!(guest.follow().unwrap(), Some(true));
+    assert_eq!(enter(&mut guest, &mut parameters), Some(0));
+    assert_eq!(parameters, fresh().parameters);
+    let chief: Option<Shards> = chief.into_inner().unwrap();
+    chief.expect("it has begun").done();
+    assert_eq!(cluster.end(0), End::Finished);
+    assert_eq!(cluster.end(1), End::Finished);
 }

@@ -274,8 +274,8 @@ impl Shards {
     }
 
     /// Waits for parameters under the newest view that was heard of; whoever knows none waits until it is taken in, and as long as no
-    /// shard has named one only while it `stays`. [`Reply::Moved`] when the view that is named then has other shards than those that
-    /// it waited at: it comes in there once it follows.
+    /// shard has named one only while it `stays`. [`Reply::Moved`] when one is named then and not all of its shards have answered, as it
+    /// did not wait there or not long enough: once it follows it is to ask again.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -355,6 +355,8 @@ impl Shards {
         let reply = self.together(told.collect());
         Ok(match reply {
             Reply::Parameters { .. } if !all_answer => Reply::Moved,
+            // It stayed no longer at one shard, and is in by the word of another.
+            Reply::GaveUp if known == 0 && patience() => Reply::Moved,
             reply => reply,
         })
     }
