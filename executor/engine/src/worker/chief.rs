@@ -193,7 +193,9 @@ impl<'a> Chief<'a> {
         let next = step + 1;
         let is_one = || {
             let measured = self.saver.keeps_best() && self.evaluates(step, next);
-            is_owed || self.saver.will_be_due(next) || measured && self.saver.may_begin()
+            // The end's is written however long the one before takes.
+            let may_begin = || self.saver.may_begin() || self.over(next).is_some();
+            is_owed || self.saver.will_be_due(next) || measured && may_begin()
         };
         if exchange.needs_notice() && is_one() {
             self.announce(exchange, next);
