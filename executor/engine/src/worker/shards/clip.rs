@@ -1,6 +1,7 @@
 //! Chief: clips a step by the norm of the whole gradient, of which each shard has told its part.
 
 use super::super::link::{Patience, Reply, Told};
+use super::at_once::at_once_of;
 use super::rescue::{Rescue, steadily};
 use super::together::Given;
 use super::{ShardFailure, Shards};
@@ -97,27 +98,26 @@ impl Shards {
         );
         let parts = split_mut(parameters, &assignment);
         let links = self.links.iter_mut().zip(&assignment).zip(parts);
-        let clipped =
-            super::at_once_of(links.enumerate().filter(|(index, _)| waiting[*index]).map(
-                |(index, ((link, pieces), mut part))| {
-                    let mut is_heir = false;
-                    let clip = move || {
-                        steadily(link, rescue, patience, |link| {
-                            if std::mem::replace(&mut is_heir, true)
-                                && let Some(push) = push
-                            {
-                                let to = (&mut *link, index);
-                                let told = push.give(to, clock, pieces, &mut part, patience)?;
-                                if !is_norm(&told) {
-                                    return Ok(told);
-                                }
+        let clipped = at_once_of(links.enumerate().filter(|(index, _)| waiting[*index]).map(
+            |(index, ((link, pieces), mut part))| {
+                let mut is_heir = false;
+                let clip = move || {
+                    steadily(link, rescue, patience, |link| {
+                        if std::mem::replace(&mut is_heir, true)
+                            && let Some(push) = push
+                        {
+                            let to = (&mut *link, index);
+                            let told = push.give(to, clock, pieces, &mut part, patience)?;
+                            if !is_norm(&told) {
+                                return Ok(told);
                             }
-                            link.clip(clock, factor, &mut part, patience)
-                        })
-                    };
-                    (index, clip)
-                },
-            ))?;
+                        }
+                        link.clip(clock, factor, &mut part, patience)
+                    })
+                };
+                (index, clip)
+            },
+        ))?;
         others.extend(clipped);
         others.sort_by_key(|(index, _)| *index);
         Ok(others)

@@ -1,7 +1,7 @@
 //! All PS shards as one: each step goes to every shard at the same time, each over its own connection and into its own part of
 //! the arena; and the worker's side of a change of the view.
 //!
-//! [`step`] is a step's gradients and what comes back, [`together`] the same of several workers of a node, [`parts`] in parts while it is computed, [`clip`] the chief's word in between where norms are clipped, [`held`] what workers
+//! [`pull`] is how a worker comes in under a view, [`step`] a step's gradients and what comes back, [`together`] the same of several workers of a node, [`parts`] in parts while it is computed, [`clip`] the chief's word in between where norms are clipped, [`held`] what workers
 //! hold back of encoded gradients, [`eager`] a step ahead of its answer under SSP, [`lead`] what only the chief asks of them, [`snapshot`] what they hold, for a checkpoint, which [`draw`] may bring later, [`succession`] which view follows which.
 
 mod at_once;
@@ -11,6 +11,7 @@ mod eager;
 mod held;
 mod lead;
 mod parts;
+mod pull;
 mod rescue;
 mod snapshot;
 mod step;
@@ -24,8 +25,7 @@ pub use parts::{Fetch, Pass, Ready};
 pub use snapshot::{Snapshot, known};
 pub use succession::first_view;
 
-use super::link::{Begun, Link, Patience, Reply, Spares, Told, Way};
-use crate::assign::{Piece, split_mut};
+use super::link::{Link, Reply, Spares, Told, Way};
 use crate::compress::{Codecs, Feedback, PlanError};
 use crate::model::Block;
 use crate::parts::{Order, Plan};
@@ -33,12 +33,9 @@ use crate::squeeze::Squeeze;
 use crate::wire::WireError;
 use crate::wire::hello::{Guest, Hello, NoisePart, PushHead};
 use crate::wire::view::{Change, Departed, View};
-use at_once::{at_once, at_once_of};
 use clip::Clipping;
 use muster_model::id::TaskId;
-use rescue::{Rescue, steadily};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 /// A shard of the job, where it is reached.
@@ -271,101 +268,6 @@ impl Shards {
     #[must_use]
     pub fn departed(&self) -> &[Departed] {
         &self.departed
-    }
-
-    /// Waits for parameters under the newest view that was heard of; whoever knows none waits until it is taken in, and as long as no
-    /// shard has named one only while it `stays`. [`Reply::Moved`] when one is named then and not all of its shards have answered, as it
-    /// did not wait there or not long enough: once it follows it is to ask again.
-    ///
-    /// # Errors
-    /// As [`Self::join`].
-    pub fn pull(
-        &mut self,
-        parameters: &mut [f32],
-        patience: Patience<'_>,
-        stays: Patience<'_>,
-    ) -> Result<Reply, ShardFailure> {
-        let known = self.view.as_ref().map_or(0, |view| view.number);
-        let (view, announced) = (self.view.as_ref(), self.announced.as_ref());
-        let rescue = Rescue::of(self.copied, &self.hello, view, self.next_step, announced);
-        let named: OnceLock<View> = OnceLock::new();
-        let is_asked_there = |shard: TaskId| {
-            known > 0
-                || match named.get() {
-                    Some(view) => view.has_shard(shard),
-                    None => stays(),
-                }
-        };
-        let begun = at_once(self.links.iter_mut().map(|link| {
-            let (named, is_asked_there, shard) = (&named, &is_asked_there, link.shard);
-            move || {
-                let patience = || patience() && is_asked_there(shard);
-                let begun = steadily(link, rescue, &patience, |link| {
-                    link.begin_pull(known, &patience)
-                });
-                match &begun {
-                    Ok(Begun::View(view)) => {
-                        // Another shard's is the same, or of the same shards.
-                        let _ = named.set(view.clone());
-                    }
-                    Err(_) if !is_asked_there(shard) => {
-                        return Ok(Begun::Other(Reply::GaveUp.into()));
-                    }
-                    _ => {}
-                }
-                begun
-            }
-        }))?;
-        let mut begun_by = vec![false; self.links.len()];
-        let mut others: Vec<(TaskId, Told)> = Vec::new();
-        for (index, begun) in begun.into_iter().enumerate() {
-            match begun {
-                Begun::View(view) => {
-                    begun_by[index] = true;
-                    self.heard(view);
-                }
-                Begun::Other(told) => others.push((self.links[index].shard, told)),
-            }
-        }
-        // What is on its way must be read, whatever else was said; a later view of the same layout has the same pieces.
-        let Some(view) = self.next.as_ref().or(self.view.as_ref()) else {
-            return Ok(self.together(others.into_iter().map(|(_, told)| told).collect()));
-        };
-        let mut by_shard: Vec<Vec<Piece>> = Vec::with_capacity(self.links.len());
-        for (index, link) in self.links.iter().enumerate() {
-            if begun_by[index] && !view.has_shard(link.shard) {
-                return Err((index, WireError::Malformed("view without itself")));
-            }
-            by_shard.push(view.pieces(link.shard).to_vec());
-        }
-        let is_linked = |shard: TaskId| self.links.iter().any(|link| link.shard == shard);
-        let all_answer = view.shards.iter().all(|held| is_linked(held.task_id));
-        if known == 0 {
-            others.retain(|(shard, _)| view.has_shard(*shard));
-        }
-        let parts = split_mut(parameters, &by_shard);
-        let links = self.links.iter_mut().zip(parts).enumerate();
-        let ended = at_once_of(
-            links
-                .filter(|(index, _)| begun_by[*index])
-                .map(|(index, (link, mut part))| (index, move || link.end_pull(&mut part))),
-        )?;
-        let others = others.into_iter().map(|(_, told)| told);
-        let told = others.chain(ended.into_iter().map(|(_, told)| told));
-        let reply = self.together(told.collect());
-        Ok(match reply {
-            Reply::Parameters { .. } if !all_answer => Reply::Moved,
-            // It stayed no longer at one shard, and is in by the word of another.
-            Reply::GaveUp if known == 0 && patience() => Reply::Moved,
-            reply => reply,
-        })
-    }
-
-    /// Whether some shard of the view has not answered yet for what this worker waited there before it was in: nothing can be
-    /// pushed before it has [pulled](Self::pull).
-    #[must_use]
-    pub fn is_awaited(&self) -> bool {
-        self.links.iter().any(|link| link.is_asked)
     }
 
     /// Works by the newest view that was heard of, if there is one. `None` when there is none; otherwise whether this worker is in
