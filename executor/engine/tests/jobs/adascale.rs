@@ -6,7 +6,6 @@ use muster_model::assignment::TaskReport;
 use muster_model::progress::Sample;
 use muster_model::spec::JobSpec;
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::fs;
 
 /// By SGD with momentum and a schedule that ends with the steps; every epoch has 20 of them.
@@ -38,15 +37,6 @@ fn accuracy_at(crew: &mut Crew<'_>, step: u64) -> f64 {
         _ => None,
     };
     crew.chief().wait_for("a last evaluation", last)
-}
-
-/// What all workers' logs tell of a view is the same bits.
-fn agree(crew: &Crew<'_>) {
-    let mut by_step: BTreeMap<u64, String> = BTreeMap::new();
-    for (step, print) in crew.fingerprints() {
-        let known = by_step.entry(step).or_insert_with(|| print.clone());
-        assert_eq!(*known, print, "step {step}\n{}", crew.logs());
-    }
 }
 
 #[test]
@@ -86,7 +76,7 @@ fn a_batch_grows_and_shrinks_with_the_workers() {
     crew.wait_for_step(since + 200);
     crew.shrink(3, &[1]);
     crew.succeed();
-    agree(&crew);
+    crew.agree();
     let last = crew.chief().wait_for("the end", finished);
     assert!((4_000..4_003).contains(&last), "{last}");
     let accuracy = accuracy_at(&mut crew, last);
@@ -168,7 +158,7 @@ fn a_killed_worker_leaves_the_others_in_step() {
     crew.tasks[2].signal("KILL");
     let codes = crew.wait();
     assert_eq!(codes, [0, 0, -1, 0], "{}", crew.logs());
-    agree(&crew);
+    crew.agree();
     let last = crew.chief().wait_for("the end", finished);
     let accuracy = accuracy_at(&mut crew, last);
     assert!(accuracy > 0.9, "{accuracy}");

@@ -5,7 +5,6 @@ use crate::rig::{self, Launch, Rig, samples, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::fs;
 
 fn peers(more: serde_json::Value) -> JobSpec {
@@ -16,36 +15,14 @@ fn peers(more: serde_json::Value) -> JobSpec {
     spec(document)
 }
 
-/// Parameters of the final model, as its file's floats.
-fn final_parameters(rig: &Rig, revision: u64) -> Vec<f32> {
-    let file = rig
-        .job_folder()
-        .join(format!("final-r{revision}/model.safetensors"));
-    let bytes = fs::read(file).unwrap();
-    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    bytes[8 + header..]
-        .chunks_exact(4)
-        .map(|float| f32::from_le_bytes(float.try_into().unwrap()))
-        .collect()
-}
-
-/// All views' states are the same on all who were in them, and no two steps' are.
-fn agree(crew: &Crew<'_>) {
-    let mut by_step: BTreeMap<u64, String> = BTreeMap::new();
-    for (step, print) in crew.fingerprints() {
-        let known = by_step.entry(step).or_insert_with(|| print.clone());
-        assert_eq!(*known, print, "step {step}\n{}", crew.logs());
-    }
-}
-
 #[test]
 fn three_workers_come_to_what_one_does_and_to_the_same_bits_in_each_run() {
     let run = |workers: u32| {
         let rig = Rig::new();
         let mut crew = Crew::start(&rig, &Launch::new(1, workers, 0, peers(json!({}))));
         crew.succeed();
-        agree(&crew);
-        (rig.final_sha256(1), final_parameters(&rig, 1))
+        crew.agree();
+        (rig.final_sha256(1), rig.parameters("final-r1"))
     };
     let (_, alone) = run(1);
     let (first, three) = run(3);
@@ -69,8 +46,8 @@ fn workers_on_cpus_that_are_asked_for_nccl_sum_on_the_host() {
         let document = spec(json!({ "exchange": exchange, "stop": { "steps": 12 } }));
         let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, document));
         crew.succeed();
-        agree(&crew);
-        (final_parameters(&rig, 1), crew.logs())
+        crew.agree();
+        (rig.parameters("final-r1"), crew.logs())
     };
     let (expected, _) = run("auto");
     let (found, logs) = run("nccl");
@@ -88,8 +65,8 @@ fn a_gradient_is_clipped_by_its_norm_over_all_workers() {
         let document = peers(json!({ "engine": engine, "stop": { "steps": 30 } }));
         let mut crew = Crew::start(&rig, &Launch::new(1, workers, 0, document));
         crew.succeed();
-        agree(&crew);
-        (rig.final_sha256(1), final_parameters(&rig, 1))
+        crew.agree();
+        (rig.final_sha256(1), rig.parameters("final-r1"))
     };
     let furthest = |a: &[f32], b: &[f32]| {
         let apart = a.iter().zip(b).map(|(a, b)| (a - b).abs());
@@ -122,7 +99,7 @@ fn a_worker_alone_averages_with_itself_what_it_would_have_learned() {
         let document = json!({ "engine": engine, "exchange": exchange, "stop": { "steps": 12 } });
         let mut crew = Crew::start(&rig, &Launch::new(1, 1, 0, spec(document)));
         crew.succeed();
-        final_parameters(&rig, 1)
+        rig.parameters("final-r1")
     };
     let rounds = json!({ "kind": "local_sgd", "every": 1 });
     let free = run(None, None);
@@ -193,7 +170,7 @@ fn a_killed_worker_costs_a_compressed_job_no_more() {
         }
         let killed = if is_killed { -1 } else { 0 };
         assert_eq!(crew.wait(), [0, killed, 0], "{}", crew.logs());
-        agree(&crew);
+        crew.agree();
         last_accuracy(&mut crew, 120)
     };
     let (whole, killed) = (accuracy(false), accuracy(true));
@@ -262,7 +239,7 @@ fn a_worker_that_stands_still_is_left_behind() {
     assert_eq!(gone, victim);
     assert_eq!(crew.tasks[0].wait().code(), Some(0), "{}", crew.logs());
     assert_eq!(crew.tasks[2].wait().code(), Some(0), "{}", crew.logs());
-    agree(&crew);
+    crew.agree();
     let seen = samples(&crew.chief().events());
     assert_eq!(seen.last().unwrap().workers, 2);
     // It wakes up, and nobody is there.
@@ -302,7 +279,7 @@ fn workers_join_and_leave_while_the_others_run_on() {
     println!("pauses: {grown} ms to grow, {shrunk} ms to shrink");
     assert_eq!(crew.tasks[1].wait().code(), Some(0), "it leaves in order");
     crew.succeed();
-    agree(&crew);
+    crew.agree();
     let prints = crew.fingerprints();
     assert!(prints.len() >= 2 + 4 + 3, "{prints:?}");
     let seen = samples(&crew.chief().events());
@@ -325,7 +302,7 @@ fn a_killed_worker_costs_its_part_of_a_step_and_nothing_else() {
     });
     assert_eq!(gone.0, victim);
     assert_eq!(crew.wait(), [0, -1, 0], "{}", crew.logs());
-    agree(&crew);
+    crew.agree();
     let seen = samples(&crew.chief().events());
     assert_eq!(seen.last().unwrap().workers, 2);
     assert!(seen.last().unwrap().accuracy > 0.9);

@@ -4,7 +4,6 @@ use crate::rig::workers::Crew;
 use crate::rig::{self, Launch, Rig, samples, spec};
 use muster_model::assignment::TaskReport;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
@@ -15,15 +14,6 @@ fn large(more: &Value) -> Value {
     document
 }
 
-/// All views' states are the same on all who were in them.
-fn agree(crew: &Crew<'_>) {
-    let mut by_step: BTreeMap<u64, String> = BTreeMap::new();
-    for (step, print) in crew.fingerprints() {
-        let known = by_step.entry(step).or_insert_with(|| print.clone());
-        assert_eq!(*known, print, "step {step}\n{}", crew.logs());
-    }
-}
-
 const BY_NEED: &str = "gradients go by need";
 
 fn trained(workers: u32, tcp: bool, more: &Value) -> (String, Option<f64>) {
@@ -31,7 +21,7 @@ fn trained(workers: u32, tcp: bool, more: &Value) -> (String, Option<f64>) {
     rig.tcp = tcp;
     let mut crew = Crew::start(&rig, &Launch::new(1, workers, 0, spec(large(more))));
     crew.succeed();
-    agree(&crew);
+    crew.agree();
     let is_whole = more.pointer("/engine/clip_norm").is_some();
     assert_eq!(crew.logs().contains(BY_NEED), !is_whole, "{}", crew.logs());
     let last = samples(&crew.chief().events()).pop().unwrap();
@@ -80,7 +70,7 @@ fn workers_are_killed_at_any_moment() {
             crew.tasks[victim].signal("KILL");
         }
         assert_eq!(crew.wait(), [0, -1, -1, -1], "{}", crew.logs());
-        agree(&crew);
+        crew.agree();
         let events = crew.chief().events();
         let gone = |report: &&TaskReport| matches!(report, TaskReport::PeerGone { .. });
         assert_eq!(events.iter().filter(gone).count(), 3, "{events:?}");
@@ -112,7 +102,7 @@ fn two_become_four_and_two_again() {
             task.signal("TERM");
         }
         crew.succeed();
-        agree(&crew);
+        crew.agree();
         let prints = crew.fingerprints();
         assert!(prints.len() >= 2 + 4 + 2, "{prints:?}");
     }
@@ -135,7 +125,7 @@ fn a_stopped_job_goes_on_from_a_whole_step() {
     let launch = Launch::new(2, 3, 0, spec(large(&more))).resuming(step);
     let mut crew = Crew::start(&rig, &launch);
     crew.succeed();
-    agree(&crew);
+    crew.agree();
     let resumed = rig.final_sha256(2);
     let undisturbed = trained(3, false, &more).0;
     assert_eq!(resumed, undisturbed, "after {step} steps");

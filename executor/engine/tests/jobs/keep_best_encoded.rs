@@ -50,11 +50,7 @@ fn done(rig: &Rig, spec: &JobSpec) -> Vec<TaskReport> {
 
 /// Mean test loss of the parameters in a checkpoint's folder.
 fn loss_of(rig: &Rig, spec: &JobSpec, checkpoint: &str) -> f64 {
-    let model = rig.job_folder().join(checkpoint).join("model.safetensors");
-    let bytes = fs::read(model).unwrap();
-    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let (words, _) = bytes[8 + header..].as_chunks::<4>();
-    let parameters: Vec<f32> = words.iter().map(|word| f32::from_le_bytes(*word)).collect();
+    let parameters = rig.parameters(checkpoint);
     let network = document::network(spec.engine()).unwrap();
     assert_eq!(parameters.len(), network.parameter_count());
     let data = document::dataset(spec.engine(), &rig.dataset_root()).unwrap();
@@ -67,6 +63,22 @@ fn loss_of(rig: &Rig, spec: &JobSpec, checkpoint: &str) -> f64 {
         .evaluate(&mut workspace, &parameters, &batch)
         .loss_sum
         / TEST as f64
+}
+
+/// A checkpoint's measures are those of its own parameters; its step.
+fn says_what_it_holds(rig: &Rig, spec: &JobSpec, name: &str) -> u64 {
+    let manifest = fs::read(rig.job_folder().join(name).join("manifest.json")).unwrap();
+    let manifest: Manifest = serde_json::from_slice(&manifest).unwrap();
+    let said = manifest.evaluation.expect("its measures");
+    assert_eq!(said.step, manifest.step);
+    let loss = loss_of(rig, spec, name);
+    assert!(
+        (loss - said.loss).abs() < 1e-5,
+        "{:?}: {name} has a loss of {loss} and says {}",
+        spec.exchange,
+        said.loss
+    );
+    manifest.step
 }
 
 #[test]
@@ -110,17 +122,7 @@ fn the_best_of_an_encoded_job_are_of_what_was_measured() {
         let best: BTreeSet<u64> = evaluated[..BEST].iter().map(|best| best.step).collect();
         let mut kept = BTreeSet::new();
         for name in rig.checkpoints() {
-            let manifest = fs::read(rig.job_folder().join(&name).join("manifest.json")).unwrap();
-            let manifest: Manifest = serde_json::from_slice(&manifest).unwrap();
-            kept.insert(manifest.step);
-            let said = manifest.evaluation.expect("its measures");
-            assert_eq!(said.step, manifest.step);
-            let loss = loss_of(&rig, &spec, &name);
-            assert!(
-                (loss - said.loss).abs() < 1e-5,
-                "{exchange}: {name} has a loss of {loss} and says {}",
-                said.loss
-            );
+            kept.insert(says_what_it_holds(&rig, &spec, &name));
         }
         assert!(
             kept.is_superset(&best),

@@ -1,5 +1,6 @@
 //! Whole jobs as the executor starts them: real task processes on small data, which come late, are told to leave, stand still or are
-//! killed. One program, as what all of them need is compiled for a good part of a minute.
+//! killed; where a file needs both, also shards and workers within this one. One program, as what all of them need takes up to half a
+//! minute to compile.
 
 #[path = "../loopback/mod.rs"]
 mod loopback;

@@ -313,6 +313,15 @@ impl Rig {
             .to_owned()
     }
 
+    /// Parameters of the model in a folder of the job, as its file's floats.
+    pub fn parameters(&self, folder: &str) -> Vec<f32> {
+        let file = self.job_folder().join(folder).join("model.safetensors");
+        let bytes = fs::read(file).unwrap();
+        let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        let (words, _) = bytes[8 + header..].as_chunks::<4>();
+        words.iter().map(|word| f32::from_le_bytes(*word)).collect()
+    }
+
     /// Names of the checkpoints on the disk, oldest first.
     pub fn checkpoints(&self) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(self.job_folder())

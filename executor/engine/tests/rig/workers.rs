@@ -6,6 +6,7 @@ use crate::rig::{self, Launch, PATIENCE, Rig, Task, listening};
 use muster_model::assignment::{Peer, Peers};
 use muster_model::id::{NodeId, TaskId};
 use muster_model::task::Role;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -186,6 +187,15 @@ impl<'a> Crew<'a> {
     pub fn logs(&self) -> String {
         let of = |task: &Task| format!("--- {}\n{}", task.folder.display(), task.log());
         self.tasks.iter().map(of).collect()
+    }
+
+    /// All views' states are the same on all who were in them, by what each one's log tells.
+    pub fn agree(&self) {
+        let mut by_step: BTreeMap<u64, String> = BTreeMap::new();
+        for (step, print) in self.fingerprints() {
+            let known = by_step.entry(step).or_insert_with(|| print.clone());
+            assert_eq!(*known, print, "step {step}\n{}", self.logs());
+        }
     }
 
     /// Steps at which a view began and what everything then was, as each task's log says.
