@@ -131,3 +131,30 @@ fn the_best_of_an_encoded_job_are_of_what_was_measured() {
         assert!(kept.len() <= BEST + 1, "{exchange}: {kept:?}");
     }
 }
+
+/// A checkpoint is due after each step, and takes longer than a step: before the end one is always being written.
+#[test]
+fn the_last_is_of_what_was_measured_though_the_one_before_is_still_written() {
+    let spec = spec(json!({
+        "engine": {
+            "model": { "kind": "mlp", "hidden": [2048] },
+            "optimizer": { "kind": "sgd", "learning_rate": 0.01 }
+        },
+        "exchange": { "compression": { "codec": { "kind": "one_bit" } } },
+        "evaluate": { "every_steps": 1 },
+        "checkpoint": {
+            "every_minutes": null,
+            "keep": 1,
+            "keep_best": { "count": BEST, "by": "loss" }
+        },
+        "stop": { "steps": 12 }
+    }));
+    let rig = Rig::new();
+    done(&rig, &spec);
+    let checkpoints = rig.checkpoints();
+    let steps: Vec<u64> = checkpoints
+        .iter()
+        .map(|name| says_what_it_holds(&rig, &spec, name))
+        .collect();
+    assert_eq!(steps.last(), Some(&12));
+}
