@@ -89,7 +89,7 @@ fn two_become_four_and_two_again() {
         let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, spec(large(&more))));
         let resized = |count: u32| {
             move |report: &TaskReport| match report {
-                TaskReport::Resized { workers, .. } if *workers == count => Some(()),
+                TaskReport::Resized { step, workers, .. } if *workers == count => Some(*step),
                 _ => None,
             }
         };
@@ -97,7 +97,9 @@ fn two_become_four_and_two_again() {
         crew.grow(2, 2);
         crew.chief().wait_for("four workers", resized(4));
         crew.shrink(3, &[1, 3]);
-        crew.chief().wait_for("two workers", resized(2));
+        let step = crew.chief().wait_for("two workers", resized(2));
+        // Until both have gone on, and told of it.
+        crew.wait_for_step(step + 2);
         for task in &mut crew.tasks {
             task.signal("TERM");
         }
