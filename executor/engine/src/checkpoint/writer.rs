@@ -67,7 +67,9 @@ pub type SourceError = Box<dyn Error + Send + Sync>;
 pub struct Writer {
     orders: Sender<Order>,
     answers: Receiver<Answer>,
+    /// Until whoever has begun it is told what came of it.
     busy: bool,
+    ended: Option<Attempt>,
     spare: Option<Contents>,
     present: Vec<Candidate>,
 }
@@ -121,12 +123,13 @@ impl Writer {
             orders,
             answers,
             busy: false,
+            ended: None,
             spare: None,
             present,
         })
     }
 
-    /// Whether something is being written.
+    /// Whether something is being written, or was and nobody has asked what came of it.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.busy
@@ -140,9 +143,7 @@ impl Writer {
 
     /// Memory for the next copy of the state.
     pub fn spare(&mut self) -> Contents {
-        while let Ok(answer) = self.answers.try_recv() {
-            self.take(answer);
-        }
+        self.hear();
         self.spare.take().unwrap_or_default()
     }
 
@@ -183,39 +184,42 @@ impl Writer {
 
     /// The outcome of what was begun, if there is one by now.
     pub fn poll(&mut self) -> Option<Attempt> {
-        while self.busy {
-            let answer = self.answers.try_recv().ok()?;
-            if let Some(attempt) = self.take(answer) {
-                return Some(attempt);
-            }
-        }
-        None
+        self.hear();
+        self.outcome()
     }
 
     /// Waits for the outcome of what was begun, at most so long.
     pub fn wait(&mut self, limit: Duration) -> Option<Attempt> {
         let until = clock::now() + limit;
-        while self.busy {
+        while self.busy && self.ended.is_none() {
             let left = until.saturating_duration_since(clock::now());
             match self.answers.recv_timeout(left) {
-                Ok(answer) => {
-                    if let Some(attempt) = self.take(answer) {
-                        return Some(attempt);
-                    }
-                }
+                Ok(answer) => self.take(answer),
                 Err(RecvTimeoutError::Timeout) => return None,
                 Err(RecvTimeoutError::Disconnected) => panic!("the writer has panicked"),
             }
         }
-        None
+        self.outcome()
     }
 
-    fn take(&mut self, answer: Answer) -> Option<Attempt> {
+    fn hear(&mut self) {
+        while let Ok(answer) = self.answers.try_recv() {
+            self.take(answer);
+        }
+    }
+
+    fn take(&mut self, answer: Answer) {
         self.spare = Some(answer.contents);
-        let (attempt, present) = answer.ended?;
+        if let Some((attempt, present)) = answer.ended {
+            self.ended = Some(attempt);
+            self.present = present;
+        }
+    }
+
+    fn outcome(&mut self) -> Option<Attempt> {
+        let ended = self.ended.take()?;
         self.busy = false;
-        self.present = present;
-        Some(attempt)
+        Some(ended)
     }
 }
 

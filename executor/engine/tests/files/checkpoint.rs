@@ -1,7 +1,8 @@
 //! Checkpoints on disk: whole or not at all, verified, fenced.
 
 use muster_engine::checkpoint::{
-    CheckpointError, Contents, Curve, JobFolder, Layout, Manifest, NamedBlock, Position, RANDOMNESS,
+    CheckpointError, Contents, Curve, JobFolder, Kind, Layout, Manifest, NamedBlock, Position,
+    RANDOMNESS, Writer,
 };
 use muster_model::id::{JobId, TenantId};
 use muster_model::progress::Evaluation;
@@ -13,6 +14,9 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 use uuid::Uuid;
 
 fn folder(root: &Path, revision: u64) -> JobFolder {
@@ -359,4 +363,29 @@ fn the_model_file_stands_by_itself() {
         .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
         .collect();
     assert_eq!(bias, [12.25, 13.25, 14.25]);
+}
+
+/// Whoever asks for the memory of a write that has just ended is still told what came of it.
+#[test]
+fn memory_that_comes_back_brings_the_outcome_along() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = written(root.path(), &[]);
+    let spared = Arc::new(|| Some(BTreeSet::new()));
+    let mut writer = Writer::start(folder.into(), newest(3), spared, 15, 1).unwrap();
+    let memory = |writer: &mut Writer| loop {
+        let memory = writer.spare();
+        if !memory.parameters.is_empty() {
+            return memory;
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    drop(memory(&mut writer));
+    writer.begin(Kind::Checkpoint, manifest(7, 1), contents(0.5));
+    let back = memory(&mut writer);
+    assert_eq!(back.parameters, contents(0.5).parameters);
+    assert!(writer.is_busy(), "nobody was told yet");
+    let attempt = writer.poll().expect("it has ended");
+    assert_eq!(attempt.step, 7);
+    assert!(attempt.outcome.is_ok());
+    assert!(!writer.is_busy() && writer.poll().is_none());
 }

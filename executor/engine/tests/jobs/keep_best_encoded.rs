@@ -150,11 +150,21 @@ fn the_last_is_of_what_was_measured_though_the_one_before_is_still_written() {
         "stop": { "steps": 12 }
     }));
     let rig = Rig::new();
-    done(&rig, &spec);
+    let events = done(&rig, &spec);
     let checkpoints = rig.checkpoints();
-    let steps: Vec<u64> = checkpoints
+    let steps: BTreeSet<u64> = checkpoints
         .iter()
         .map(|name| says_what_it_holds(&rig, &spec, name))
         .collect();
     assert_eq!(steps.last(), Some(&12));
+    // Nor is the outcome of what was being written forgotten.
+    let mut told = BTreeSet::new();
+    for event in &events {
+        match event {
+            TaskReport::CheckpointWritten { checkpoint } => told.insert(checkpoint.step),
+            TaskReport::CheckpointPruned { step } => told.remove(step),
+            _ => true,
+        };
+    }
+    assert_eq!(told, steps);
 }
