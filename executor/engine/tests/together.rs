@@ -48,6 +48,17 @@ fn ask(shards: &mut Shards, rank: u32, step: u64, parameters: &mut [f32]) -> Rep
         .unwrap()
 }
 
+/// What the first step makes of the chief's gradients and what came beside them.
+fn updated(others: &[f32]) -> Vec<f32> {
+    let mut all = gradients(0, 0);
+    all.iter_mut()
+        .zip(others)
+        .for_each(|(all, one)| *all += one);
+    let (mut expected, mut state) = (fresh().parameters, vec![0.0; size() * 2]);
+    adam().update(0, &mut expected, &all, &mut state, 1.0 / BATCH as f32);
+    expected
+}
+
 fn counted(reply: Reply) -> (u64, StepStats) {
     match reply {
         Reply::Parameters { clock, stats } => (clock, stats),
@@ -204,19 +215,68 @@ fn the_sum_outlives_its_speaker(after: Duration) -> bool {
         assert_eq!(clock, 1);
         assert!(theirs == parameters);
     });
-    let updated = |others: &[f32]| {
-        let mut all = gradients(0, 0);
-        all.iter_mut()
-            .zip(others)
-            .for_each(|(all, one)| *all += one);
-        let (mut expected, mut state) = (fresh().parameters, vec![0.0; size() * 2]);
-        adam().update(0, &mut expected, &all, &mut state, 1.0 / BATCH as f32);
-        expected
-    };
     // With what the lost one had pushed, as if it had pushed alone.
     let is_in = parameters == updated(&sum);
     assert!(is_in || parameters == updated(&gradients(2, 0)));
     is_in
+}
+
+/// The chief has just been told that a worker is lost when another one brings that worker's gradients with its own: the step is complete then, and yet
+/// nobody is past it before the chief has said which view comes next.
+#[test]
+fn a_sum_that_comes_while_the_chief_decides_lets_nobody_past_the_next_view() {
+    let job = Job::start(4, 1, Consistency::default());
+    let mut joined = job.joined(0);
+    let mut asker = joined.pop().unwrap();
+    drop(joined.pop().unwrap());
+    let mut speaker = joined.pop().unwrap();
+    let mut chief = joined.pop().unwrap();
+    let mut sum = gradients(1, 0);
+    for rank in 2..4 {
+        let theirs = gradients(rank, 0);
+        sum.iter_mut().zip(theirs).for_each(|(a, b)| *a += b);
+    }
+    let head = SumHead {
+        others: vec![worker(2), worker(3)],
+        ..SumHead::default()
+    };
+    let mut parameters = vec![0.0; size()];
+    let own = gradients(0, 0);
+    let reply = chief
+        .push_pull(0, stats(0), &own, &mut parameters, &forever)
+        .unwrap();
+    assert_eq!(reply, Reply::Gone);
+    thread::scope(|scope| {
+        let speaking = scope.spawn(|| {
+            let (mut parameters, own) = (vec![0.0; size()], gradients(1, 0));
+            let own = (stats(1), &*own);
+            let reply = speaker.push_together(0, (head, &sum), own, &mut parameters, &forever);
+            (counted(reply.unwrap()).0, parameters)
+        });
+        // Long enough for the sum to be first, and for both to be answered if they are.
+        thread::sleep(Duration::from_millis(200));
+        let asking = scope.spawn(|| {
+            let mut parameters = vec![0.0; size()];
+            let reply = ask(&mut asker, 3, 0, &mut parameters);
+            (counted(reply).0, parameters)
+        });
+        thread::sleep(Duration::from_millis(200));
+        let workers = vec![worker(0), worker(1), worker(3)];
+        let gone = vec![worker(2)];
+        chief.change(1, workers, &job.addresses, 1, gone).unwrap();
+        let reply = chief.resume(&own, &mut parameters, &forever).unwrap();
+        assert_eq!(counted(reply).0, 1);
+        for other in [speaking, asking] {
+            let (clock, theirs) = other.join().unwrap();
+            assert_eq!(clock, 1);
+            assert!(theirs == parameters);
+        }
+    });
+    assert!(parameters == updated(&sum));
+    for shards in [&mut chief, &mut speaker, &mut asker] {
+        assert_eq!(shards.follow().unwrap(), Some(true));
+        assert_eq!(shards.view().unwrap().number, 2);
+    }
 }
 
 proptest! {

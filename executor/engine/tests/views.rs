@@ -503,6 +503,49 @@ fn whoever_never_came_is_not_waited_for_when_the_view_goes_on_without_it() {
     }
 }
 
+/// A worker comes, and pushes, when the chief was just told that it has not come: nobody is past the step before the chief has said which view is next.
+#[test]
+fn whoever_comes_while_the_chief_decides_lets_nobody_past_the_next_view() {
+    let mut cluster = Cluster::new(Consistency::default(), None);
+    cluster.start(0);
+    let mut chief = cluster.lead(&[0, 1, 2], &[0]);
+    let mut other = cluster.join(1, &[0]);
+    let mut parameters = vec![0.0; size()];
+    assert_eq!(enter(&mut other, &mut parameters), Some(0));
+    let push = |shards: &mut Shards, rank: usize, parameters: &mut [f32]| {
+        let own = gradients(rank, 0);
+        shards.push_pull(0, StepStats::default(), &own, parameters, &forever)
+    };
+    assert_eq!(push(&mut chief, 0, &mut parameters).unwrap(), Reply::Gone);
+    let departed: Vec<TaskId> = chief.departed().iter().map(|gone| gone.task_id).collect();
+    assert_eq!(departed, [worker(2)]);
+    thread::scope(|scope| {
+        let pushing = scope.spawn(|| {
+            let mut parameters = vec![0.0; size()];
+            push(&mut other, 1, &mut parameters).unwrap()
+        });
+        let mut late = cluster.join(2, &[0]);
+        let mut of_late = vec![0.0; size()];
+        assert_eq!(enter(&mut late, &mut of_late), Some(0));
+        let too_late = scope.spawn(move || push(&mut late, 2, &mut of_late));
+        // Long enough for both to be answered, if they are.
+        thread::sleep(Duration::from_millis(200));
+        let left = vec![worker(0), worker(1)];
+        let addresses = cluster.addresses(&[0]);
+        chief.change(1, left, &addresses, 1, departed).unwrap();
+        let own = gradients(0, 0);
+        let reply = chief.resume(&own, &mut parameters, &forever).unwrap();
+        assert!(matches!(reply, Reply::Parameters { clock: 1, .. }));
+        let reply = pushing.join().unwrap();
+        assert!(matches!(reply, Reply::Parameters { clock: 1, .. }));
+        assert_eq!(too_late.join().unwrap().unwrap(), Reply::Moved);
+    });
+    for shards in [&mut chief, &mut other] {
+        assert_eq!(shards.follow().unwrap(), Some(true));
+        assert_eq!(shards.view().unwrap().number, 2);
+    }
+}
+
 #[test]
 fn whoever_gives_up_waiting_in_the_moment_that_it_is_taken_in_is_in() {
     let mut cluster = Cluster::new(Consistency::default(), None);

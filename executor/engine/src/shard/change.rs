@@ -47,6 +47,7 @@ impl Exchange {
             }
         }
         let moves = self.moves(&state, &change.view);
+        state.awaits_decision = false;
         state.pending = Some((from, Arc::new(change)));
         self.follow(&mut state);
         self.notify();

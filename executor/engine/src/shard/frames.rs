@@ -29,12 +29,7 @@ pub(super) fn receive_push(
         }
         _ => (PushHead::decode(&meta)?, None),
     };
-    if exchange.has_been_given(seat, head.view, header.clock) {
-        let limit = 8 * exchange.recipe.parameters();
-        connection.receive_bytes(header, limit, codes)?;
-        return Ok(None);
-    }
-    let Some((parameters, squeeze)) = exchange.await_view(head.view)? else {
+    let Some((parameters, squeeze)) = exchange.await_view(seat, head.view, header.clock)? else {
         // How it was cut is not known any more.
         let limit = 8 * exchange.recipe.parameters();
         connection.receive_bytes(header, limit, codes)?;
@@ -82,7 +77,7 @@ pub(super) fn receive_part(
     outbox: &Arc<Outbox>,
 ) -> Result<(), Broken> {
     let head = PartHead::decode(&connection.receive_meta(header)?)?;
-    let expected = exchange.await_view(head.view)?;
+    let expected = exchange.await_view(seat, head.view, header.clock)?;
     let (parameters, _) = expected.ok_or(WireError::Malformed("view of a part"))?;
     let part = usize::try_from(head.part)
         .ok()
@@ -109,7 +104,7 @@ pub(super) fn receive_rest(
 ) -> Result<Answer, Broken> {
     let head = PushHead::decode(&connection.receive_meta(header)?)?;
     // A shard that holds nothing has no parts to wait with.
-    exchange.await_view(head.view)?;
+    exchange.await_view(seat, head.view, header.clock)?;
     Ok(exchange.push_rest(seat, outbox, header.clock, head)?)
 }
 

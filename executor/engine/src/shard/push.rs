@@ -12,20 +12,26 @@ use std::sync::{Arc, MutexGuard};
 pub type Expected = (usize, Option<Arc<Squeeze>>);
 
 impl Exchange {
-    /// Waits until a view of at least `number` holds; the parameters that the shard has in it, and how pushes are encoded. `None` where
-    /// a newer one holds and the worker may have missed that: steps do not wait for everyone, or what it was told went down with the
-    /// shard that this one goes on as.
+    /// Waits until a view of at least `number` holds for a worker's push of `clock`; the parameters that the shard has in it, and how pushes are
+    /// encoded. `None` where a newer one holds and the worker may push all the same: steps do not wait for everyone, others have brought its
+    /// gradients, or what it was told went down with the shard that this one goes on as.
     ///
     /// # Errors
     /// [`Refusal::StaleView`] when a newer one holds already: whoever does not know it is not of it; [`Refusal::NotAdopted`].
-    pub fn await_view(&self, number: u64) -> Result<Option<Expected>, Refusal> {
+    pub fn await_view(
+        &self,
+        seat: Seat,
+        number: u64,
+        clock: u64,
+    ) -> Result<Option<Expected>, Refusal> {
         let mut state = self.adopted()?;
         loop {
             if state.number() == number || state.finished || state.chief_lost.is_some() {
                 let view = state.view.as_ref().ok_or(Refusal::NotInitialised)?;
                 return Ok(Some((load(view.pieces(self.me)), state.squeeze.clone())));
             }
-            if state.number() > number && number > 0 && self.may_have_missed() {
+            let may_push = self.may_have_missed() || state.is_covered(seat.task, clock);
+            if state.number() > number && number > 0 && may_push {
                 return Ok(None);
             }
             if state.number() > number || number == 0 {
@@ -174,9 +180,14 @@ impl Exchange {
     /// The answer that the chief's push of `clock` still waits for, once it has decided on who went away.
     #[must_use]
     pub fn resume(&self, seat: Seat, clock: u64) -> Answer {
-        match self.is_bsp() {
-            true => self.answer_bsp(self.lock(), seat, None, clock),
-            false => self.answer_stale(self.lock(), seat, Vec::new()),
+        let mut state = self.lock();
+        if !self.is_bsp() {
+            return self.answer_stale(state, seat, Vec::new());
         }
+        if std::mem::take(&mut state.awaits_decision) {
+            self.follow(&mut state);
+            self.notify();
+        }
+        self.answer_bsp(state, seat, None, clock)
     }
 }

@@ -100,6 +100,9 @@ pub(super) struct State {
     /// Set when the chief has gone; whether without a word.
     pub chief_lost: Option<bool>,
     pub view: Option<Arc<View>>,
+    /// BSP: the chief was told who has departed in the present step, and has not said yet how it goes on. Until then nobody is past the step: a
+    /// view may follow that everyone who is answered has to hear of.
+    pub awaits_decision: bool,
     /// Follows once the step before its first is complete.
     pub pending: Option<(u64, Arc<Change>)>,
     pub phase: Phase,
@@ -153,6 +156,7 @@ impl State {
             chief: None,
             chief_lost: None,
             view: None,
+            awaits_decision: false,
             pending: None,
             phase: Phase::Empty,
             finished: false,
@@ -254,7 +258,7 @@ impl State {
     }
 
     /// BSP: every worker that counts has pushed but for the slowest `backup`. The chief, who is first, is always waited for: snapshots
-    /// and changes of the view hang on its steps.
+    /// and changes of the view hang on its steps. So is its word, where it was asked for one.
     pub fn can_complete(&self, backup: u32) -> bool {
         let counted = || {
             self.members
@@ -264,7 +268,8 @@ impl State {
         let has_pushed = |member: &&Member| member.has_pushed(self.version);
         let pushed = counted().filter(has_pushed).count();
         let chief_pushed = counted().next().is_some_and(|member| has_pushed(&member));
-        chief_pushed && pushed + backup as usize >= counted().count()
+        let all_pushed = chief_pushed && pushed + backup as usize >= counted().count();
+        all_pushed && !self.awaits_decision
     }
 
     /// SSP and ASP: nobody of the present view pushes under it any more. Whoever has not come yet comes in under the next one.

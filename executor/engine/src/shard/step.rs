@@ -94,6 +94,7 @@ impl Exchange {
             if state.is_chief(seat.task) {
                 let departed = self.to_decide_on(&state, began);
                 if !departed.is_empty() {
+                    state.awaits_decision = true;
                     let buffer = Vec::new();
                     return Answer::Gone { departed, buffer };
                 }

@@ -67,12 +67,6 @@ impl Exchange {
         }
         Ok(self.answer_bsp(state, seat, None, clock))
     }
-
-    /// Whether others have brought this worker's gradients of `clock`, whose view `number` is over.
-    pub(super) fn has_been_given(&self, seat: Seat, number: u64, clock: u64) -> bool {
-        let mut state = self.lock();
-        number < state.number() && state.is_covered(seat.task, clock)
-    }
 }
 
 impl State {
