@@ -20,7 +20,8 @@ pub(super) struct Pacer(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     counts: Mutex<Counts>,
-    ended: Condvar,
+    /// It is over, or what was on its way is told.
+    changed: Condvar,
 }
 
 #[derive(Debug)]
@@ -30,6 +31,8 @@ struct Counts {
     /// Since the report before.
     steps: u32,
     own: Duration,
+    /// A report is on its way.
+    is_telling: bool,
     is_over: bool,
 }
 
@@ -41,6 +44,7 @@ impl Default for Counts {
             step: 0,
             steps: 0,
             own: Duration::ZERO,
+            is_telling: false,
             is_over: false,
         }
     }
@@ -63,35 +67,49 @@ impl Pacer {
         }
     }
 
-    /// Tells until [`Telling`] goes.
+    /// Nothing is told after this, so that how the task ends can be the last that is.
+    pub fn end(&self) {
+        let mut counts = self.counts();
+        counts.is_over = true;
+        self.0.changed.notify_all();
+        while counts.is_telling {
+            let told = self.0.changed.wait(counts);
+            counts = told.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Tells until [`Telling`] goes or [`Self::end`].
     pub fn tell<'scope>(
         &self,
         scope: &'scope Scope<'scope, '_>,
         reporter: &'scope dyn Reporter,
     ) -> Telling<'scope> {
         let pacer = self.clone();
-        let thread = scope.spawn(move || pacer.tell_on(reporter));
+        let thread = scope.spawn(move || pacer.tell_on(reporter, TELL_EVERY));
         Telling {
             pacer: self.clone(),
             _thread: thread,
         }
     }
 
-    fn tell_on(&self, reporter: &dyn Reporter) {
+    fn tell_on(&self, reporter: &dyn Reporter, every: Duration) {
         let mut counts = self.counts();
         while !counts.is_over {
-            let waited = self.0.ended.wait_timeout(counts, TELL_EVERY);
+            let waited = self.0.changed.wait_timeout(counts, every);
             let (now, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             counts = now;
             if counts.is_over || !timeout.timed_out() {
                 continue;
             }
             let pace = counts.take();
+            counts.is_telling = true;
             drop(counts);
             if let Err(error) = reporter.report(&TaskReport::Pace { pace }) {
                 log::line(format_args!("could not keep a report of the pace: {error}"));
             }
             counts = self.counts();
+            counts.is_telling = false;
+            self.0.changed.notify_all();
         }
     }
 
@@ -123,13 +141,16 @@ pub(super) struct Telling<'scope> {
 impl Drop for Telling<'_> {
     fn drop(&mut self) {
         self.pacer.counts().is_over = true;
-        self.pacer.0.ended.notify_all();
+        self.pacer.0.changed.notify_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::thread;
 
     fn times(data_ms: u64, compute_ms: u64, exchange_ms: u64) -> StepTimes {
         StepTimes {
@@ -150,5 +171,37 @@ mod tests {
         assert!((told.own_ms.expect("two steps") - 6.0).abs() < 1e-9);
         let told = pacer.counts().take();
         assert_eq!((told.step, told.own_ms), (8, None), "none since");
+    }
+
+    /// Takes a while to keep a report, as a disk may.
+    #[derive(Default)]
+    struct Slow {
+        begun: AtomicU32,
+        kept: AtomicU32,
+    }
+
+    impl Reporter for Slow {
+        fn report(&self, _: &TaskReport) -> io::Result<()> {
+            self.begun.fetch_add(1, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(50));
+            self.kept.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nothing_is_told_after_the_end_nor_is_on_its_way() {
+        let (pacer, slow) = (Pacer::default(), Slow::default());
+        thread::scope(|scope| {
+            scope.spawn(|| pacer.tell_on(&slow, Duration::from_millis(1)));
+            while slow.begun.load(Ordering::SeqCst) == 0 {
+                thread::yield_now();
+            }
+            pacer.end();
+            let begun = slow.begun.load(Ordering::SeqCst);
+            assert_eq!(slow.kept.load(Ordering::SeqCst), begun);
+            thread::sleep(Duration::from_millis(20));
+            assert_eq!(slow.begun.load(Ordering::SeqCst), begun);
+        });
     }
 }

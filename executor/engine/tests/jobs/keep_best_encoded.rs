@@ -133,9 +133,8 @@ fn the_best_of_an_encoded_job_are_of_what_was_measured() {
 }
 
 /// A checkpoint is due after each step, and takes longer than a step: before the end one is always being written.
-#[test]
-fn the_last_is_of_what_was_measured_though_the_one_before_is_still_written() {
-    let spec = spec(json!({
+fn always_writing(stop: &Value) -> JobSpec {
+    spec(json!({
         "engine": {
             "model": { "kind": "mlp", "hidden": [2048] },
             "optimizer": { "kind": "sgd", "learning_rate": 0.01 }
@@ -147,8 +146,13 @@ fn the_last_is_of_what_was_measured_though_the_one_before_is_still_written() {
             "keep": 1,
             "keep_best": { "count": BEST, "by": "loss" }
         },
-        "stop": { "steps": 12 }
-    }));
+        "stop": stop
+    }))
+}
+
+#[test]
+fn the_last_is_of_what_was_measured_though_the_one_before_is_still_written() {
+    let spec = always_writing(&json!({ "steps": 12 }));
     let rig = Rig::new();
     let events = done(&rig, &spec);
     let checkpoints = rig.checkpoints();
@@ -167,4 +171,25 @@ fn the_last_is_of_what_was_measured_though_the_one_before_is_still_written() {
         };
     }
     assert_eq!(told, steps);
+}
+
+/// Nobody knows one step before that the next one is good enough to be the last.
+#[test]
+fn the_last_of_a_job_that_ends_early_is_of_what_was_measured() {
+    let spec = always_writing(&json!({
+        "steps": 400,
+        "target": { "metric": "test_accuracy", "value": 0.3 }
+    }));
+    let rig = Rig::new();
+    let events = done(&rig, &spec);
+    let last = rig
+        .checkpoints()
+        .iter()
+        .map(|name| says_what_it_holds(&rig, &spec, name))
+        .max();
+    let Some(TaskReport::Finished { step, reason, .. }) = events.last() else {
+        panic!("{events:?}");
+    };
+    assert!(*step < 400, "{reason}");
+    assert_eq!(last, Some(*step));
 }
