@@ -2,8 +2,10 @@
 //!
 //! The chief announces the next view and its first step to every shard of both views before anyone can be past that step: under BSP
 //! with its push of the step before still to come, so that every shard completes that step for the old view's workers, answers it with the
-//! new view, and only then belongs to it. Under SSP and ASP the shards answer every push with the new view from the announcement on,
-//! and it holds once each of the old view's workers has asked for parameters under it, has left or is lost.
+//! new view, and only then belongs to it. A shard that tells the chief who has gone completes the step no sooner than it has the chief's word
+//! on them: what is missing may come after all, by another worker's sum or late. Under SSP and ASP the shards answer every push with the
+//! new view from the announcement on, and it holds once each of the old view's workers has asked for parameters under it, has left or is
+//! lost.
 //!
 //! Pieces then go from shard to shard while the workers compute already: they have the parameters of the last step of the old view. What
 //! they push is read, and applied once everything is in its place.
