@@ -83,7 +83,7 @@ fn a_run_through_three_sizes_keeps_its_processes_and_its_accuracy() {
         ),
     ] {
         let document = spec(json!({
-            "stop": { "epochs": 60 },
+            "stop": { "epochs": 150 },
             "exchange": { "consistency": consistency },
             "checkpoint": { "every_steps": 400 },
         }));
