@@ -292,13 +292,13 @@ impl<'a> Chief<'a> {
     ) -> Result<Ending, Trouble> {
         self.sample(true)?;
         exchange.conclude(model)?;
-        let snapshot = match self.measured.take() {
-            Some(measured) => measured,
-            None => self.copy(model, exchange.as_mut())?,
+        let (snapshot, is_measured) = match self.measured.take() {
+            Some(measured) => (measured, true),
+            None => (self.copy(model, exchange.as_mut())?, false),
         };
-        // Nobody foresaw that this step would be the last: what workers have lacks what an encoded answer has lost.
+        // Where nobody foresaw that this step would be the last: what workers have lacks what an encoded answer has lost.
         let kept = &snapshot.contents.parameters;
-        let is_another = exchange.needs_notice() && model.parameters != *kept;
+        let is_another = !is_measured && exchange.needs_notice() && model.parameters != *kept;
         model.parameters.copy_from_slice(kept);
         if is_another || self.evaluation_now().is_none() {
             self.evaluate(model)?;

@@ -161,6 +161,9 @@ fn the_last_is_of_what_was_measured_though_the_one_before_is_still_written() {
         .map(|name| says_what_it_holds(&rig, &spec, name))
         .collect();
     assert_eq!(steps.last(), Some(&12));
+    let is_measure = |event: &&TaskReport| matches!(event, TaskReport::Evaluated { .. });
+    let measures = events.iter().filter(is_measure).count();
+    assert_eq!(measures, 12, "each step is measured once");
     // Nor is the outcome of what was being written forgotten.
     let mut told = BTreeSet::new();
     for event in &events {
