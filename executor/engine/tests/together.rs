@@ -6,35 +6,34 @@ use loopback::{BATCH, Job, adam, forever, fresh, gradients, reference, size, sta
 use muster_engine::checkpoint::Contents;
 use muster_engine::wire::hello::{StepStats, SumHead};
 use muster_engine::worker::{Reply, Shards};
-use muster_model::id::TaskId;
 use muster_model::spec::Consistency;
 use proptest::prelude::*;
+use std::ops::RangeInclusive;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-/// What rank 0 gives for the workers 0 to `last`.
-fn summed(last: u32, step: u64) -> (SumHead, Vec<f32>, StepStats) {
-    let mut sum = gradients(0, step);
-    let mut counted = stats(0);
-    for rank in 1..=last {
+/// What the first of these ranks gives for all of them.
+fn summed(ranks: RangeInclusive<u32>, step: u64) -> (SumHead, Vec<f32>) {
+    let (first, last) = ranks.into_inner();
+    let (mut sum, mut counted) = (gradients(first, step), stats(first));
+    for rank in first + 1..=last {
         let theirs = gradients(rank, step);
         sum.iter_mut().zip(theirs).for_each(|(a, b)| *a += b);
         counted.add(stats(rank));
     }
-    let others: Vec<TaskId> = (1..=last).map(worker).collect();
     let mut head = SumHead {
-        others,
+        others: (first + 1..=last).map(worker).collect(),
         squares: 3.0,
         inverses: 0.5,
         ..SumHead::default()
     };
     head.push.stats = counted;
-    (head, sum, counted)
+    (head, sum)
 }
 
 fn speak(shards: &mut Shards, last: u32, step: u64, parameters: &mut [f32]) -> Reply {
-    let (head, sum, _) = summed(last, step);
+    let (head, sum) = summed(0..=last, step);
     let own = gradients(0, step);
     shards
         .push_together(step, (head, &sum), (stats(0), &own), parameters, &forever)
@@ -175,14 +174,7 @@ fn the_sum_outlives_its_speaker(after: Duration) -> bool {
     let mut follower = joined.pop().unwrap();
     let mut speaker = joined.pop().unwrap();
     let mut chief = joined.pop().unwrap();
-    let mut sum = gradients(1, 0);
-    sum.iter_mut()
-        .zip(gradients(2, 0))
-        .for_each(|(a, b)| *a += b);
-    let head = SumHead {
-        others: vec![worker(2)],
-        ..SumHead::default()
-    };
+    let (head, sum) = summed(1..=2, 0);
     let mut parameters = vec![0.0; size()];
     let own = gradients(1, 0);
     let reply = speaker
@@ -225,21 +217,20 @@ fn the_sum_outlives_its_speaker(after: Duration) -> bool {
 /// nobody is past it before the chief has said which view comes next.
 #[test]
 fn a_sum_that_comes_while_the_chief_decides_lets_nobody_past_the_next_view() {
+    let waits = [200, 1_000, 5_000].map(Duration::from_millis);
+    // Whoever asks before a slow shard has the sum pushes alone, and the sum is refused.
+    assert!(waits.into_iter().any(nobody_is_past_the_next_view));
+}
+
+/// Whether the sum was in before one of its workers asked.
+fn nobody_is_past_the_next_view(wait: Duration) -> bool {
     let job = Job::start(4, 1, Consistency::default());
     let mut joined = job.joined(0);
     let mut asker = joined.pop().unwrap();
     drop(joined.pop().unwrap());
     let mut speaker = joined.pop().unwrap();
     let mut chief = joined.pop().unwrap();
-    let mut sum = gradients(1, 0);
-    for rank in 2..4 {
-        let theirs = gradients(rank, 0);
-        sum.iter_mut().zip(theirs).for_each(|(a, b)| *a += b);
-    }
-    let head = SumHead {
-        others: vec![worker(2), worker(3)],
-        ..SumHead::default()
-    };
+    let (head, sum) = summed(1..=3, 0);
     let mut parameters = vec![0.0; size()];
     let own = gradients(0, 0);
     let reply = chief
@@ -253,14 +244,14 @@ fn a_sum_that_comes_while_the_chief_decides_lets_nobody_past_the_next_view() {
             let reply = speaker.push_together(0, (head, &sum), own, &mut parameters, &forever);
             (counted(reply.unwrap()).0, parameters)
         });
-        // Long enough for the sum to be first, and for both to be answered if they are.
-        thread::sleep(Duration::from_millis(200));
+        // Long enough for the sum to be first, and then for both to be answered if they are.
+        thread::sleep(wait);
         let asking = scope.spawn(|| {
             let mut parameters = vec![0.0; size()];
             let reply = ask(&mut asker, 3, 0, &mut parameters);
             (counted(reply).0, parameters)
         });
-        thread::sleep(Duration::from_millis(200));
+        thread::sleep(wait);
         let workers = vec![worker(0), worker(1), worker(3)];
         let gone = vec![worker(2)];
         chief.change(1, workers, &job.addresses, 1, gone).unwrap();
@@ -272,11 +263,11 @@ fn a_sum_that_comes_while_the_chief_decides_lets_nobody_past_the_next_view() {
             assert!(theirs == parameters);
         }
     });
-    assert!(parameters == updated(&sum));
     for shards in [&mut chief, &mut speaker, &mut asker] {
         assert_eq!(shards.follow().unwrap(), Some(true));
         assert_eq!(shards.view().unwrap().number, 2);
     }
+    parameters == updated(&sum)
 }
 
 proptest! {

@@ -69,9 +69,7 @@ impl Pacer {
 
     /// Nothing is told after this, so that how the task ends can be the last that is.
     pub fn end(&self) {
-        let mut counts = self.counts();
-        counts.is_over = true;
-        self.0.changed.notify_all();
+        let mut counts = self.stop();
         while counts.is_telling {
             let told = self.0.changed.wait(counts);
             counts = told.unwrap_or_else(PoisonError::into_inner);
@@ -113,6 +111,14 @@ impl Pacer {
         }
     }
 
+    /// No further report is begun.
+    fn stop(&self) -> MutexGuard<'_, Counts> {
+        let mut counts = self.counts();
+        counts.is_over = true;
+        self.0.changed.notify_all();
+        counts
+    }
+
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,8 +146,7 @@ pub(super) struct Telling<'scope> {
 
 impl Drop for Telling<'_> {
     fn drop(&mut self) {
-        self.pacer.counts().is_over = true;
-        self.pacer.0.changed.notify_all();
+        drop(self.pacer.stop());
     }
 }
 
