@@ -4,6 +4,7 @@
 //! It decides nothing itself. It must never know how a job is sized or placed (`muster-core` does), nor write SQL (`muster-store` does).
 
 pub mod clock;
+mod compute;
 pub mod config;
 pub mod forecast;
 pub mod health;

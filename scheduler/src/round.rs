@@ -1,6 +1,7 @@
 //! Rounds: load one consistent snapshot, plan, check, commit, keep the record. Woken by the store or by time.
 
 use crate::clock;
+use crate::compute;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::retry;
@@ -140,39 +141,50 @@ pub async fn once(
     policy: &Policy,
     remembered: &mut Remembered,
 ) -> Result<Round, RoundError> {
+    once_by(muster_core::plan_again, pool, policy, remembered).await
+}
+
+/// One round of another planner.
+///
+/// # Errors
+/// As [`once`].
+///
+/// # Panics
+/// With the planner's own panic.
+pub async fn once_by(
+    planner: impl FnOnce(&Snapshot, &Policy, &mut Memory) -> (Plan, RoundReport) + Send + 'static,
+    pool: &Pool,
+    policy: &Policy,
+    remembered: &mut Remembered,
+) -> Result<Round, RoundError> {
     let began = clock::instant();
     let now = clock::now();
     let mut tx = muster_store::pool::begin_snapshot(pool).await?;
     let loaded = muster_store::plan::load(&mut tx, now).await?;
     let number = muster_store::round::next_number(&mut tx).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    let snapshot = translate::snapshot(number, loaded);
-    let (plan, report) = muster_core::plan_again(&snapshot, policy, &mut remembered.memory);
-    let (plan, broken) = muster_core::sound(&snapshot, plan);
-    if remembered.defects.are_news(&broken) {
-        for broken in &broken {
-            tracing::error!(round.number = number, %broken, "a defect of the planner; what breaks a rule is not carried out");
-        }
-    }
-    let given = match broken.is_empty() {
-        true => Vec::new(),
-        false => muster_core::check(&snapshot, &Plan::default()),
+    let (known, policy) = (std::mem::take(remembered), policy.clone());
+    // On a thread of its own: a long queue takes seconds, and the runtime's threads serve the nodes' heartbeats.
+    let decided = compute::apart(move || {
+        let snapshot = translate::snapshot(number, loaded);
+        decide(planner, &snapshot, &policy, known)
+    });
+    let Decided {
+        mut round,
+        to_keep,
+        remembered: known,
+    } = decided.await?;
+    *remembered = known;
+    let Some(ToKeep {
+        steps,
+        record,
+        defects,
+    }) = to_keep
+    else {
+        return Ok(round);
     };
-    let defects = remembered.defects.to_keep(&broken, &given);
-    let (refusals, queue) = (broken.len() as u64, queue(&snapshot, &plan));
-    // A round of which nothing is left is kept all the same, once: it is the one to be looked into.
-    if plan.is_empty() && defects.is_none() {
-        return Ok(Round {
-            plan,
-            report,
-            outcome: CommitOutcome::default(),
-            refusals,
-            queue,
-        });
-    }
-    let steps = translate::steps(&plan);
-    let record = record(&snapshot, policy, &plan, &report)?;
-    let outcome = retry::on_conflict(|| commit(pool, &steps, &plan.excluded, &record, now)).await?;
+    let excluded = &round.plan.excluded;
+    round.outcome = retry::on_conflict(|| commit(pool, &steps, excluded, &record, now)).await?;
     if let Some(defects) = defects {
         remembered.defects.kept = defects;
     }
@@ -181,12 +193,65 @@ pub async fn once(
         elapsed_ms = clock::elapsed_ms(began),
         "round committed"
     );
-    Ok(Round {
+    Ok(round)
+}
+
+/// What a round came to before anything of it is committed.
+struct Decided {
+    /// Without an outcome.
+    round: Round,
+    /// `None` where there is nothing to commit.
+    to_keep: Option<ToKeep>,
+    remembered: Remembered,
+}
+
+struct ToKeep {
+    steps: Vec<muster_store::plan::Step>,
+    record: RoundRecord,
+    /// Defects for which the round is kept.
+    defects: Option<BTreeSet<String>>,
+}
+
+/// Plans and checks; takes seconds of one core when the queue is long.
+fn decide(
+    planner: impl FnOnce(&Snapshot, &Policy, &mut Memory) -> (Plan, RoundReport),
+    snapshot: &Snapshot,
+    policy: &Policy,
+    mut remembered: Remembered,
+) -> Result<Decided, RoundError> {
+    let (plan, report) = planner(snapshot, policy, &mut remembered.memory);
+    let (plan, broken) = muster_core::sound(snapshot, plan);
+    if remembered.defects.are_news(&broken) {
+        for broken in &broken {
+            tracing::error!(round.number = snapshot.round, %broken, "a defect of the planner; what breaks a rule is not carried out");
+        }
+    }
+    let given = match broken.is_empty() {
+        true => Vec::new(),
+        false => muster_core::check(snapshot, &Plan::default()),
+    };
+    let defects = remembered.defects.to_keep(&broken, &given);
+    // A round of which nothing is left is kept all the same, once: it is the one to be looked into.
+    let is_kept = !plan.is_empty() || defects.is_some();
+    let to_keep = match is_kept {
+        true => Some(ToKeep {
+            steps: translate::steps(&plan),
+            record: record(snapshot, policy, &plan, &report)?,
+            defects,
+        }),
+        false => None,
+    };
+    let round = Round {
+        refusals: broken.len() as u64,
+        queue: queue(snapshot, &plan),
+        outcome: CommitOutcome::default(),
         plan,
         report,
-        outcome,
-        refusals,
-        queue,
+    };
+    Ok(Decided {
+        round,
+        to_keep,
+        remembered,
     })
 }
 
