@@ -1,12 +1,15 @@
 //! Whom a request acts for: `Authorization: Bearer <secret>`.
 //!
-//! Known tokens are remembered for [`REMEMBERED`], so that a busy client costs no query per request. A token that is revoked
+//! A request without a valid token counts for its client's address (`failures`). Known tokens are remembered for [`REMEMBERED`], so that a busy client costs no query per request. A token that is revoked
 //! through this process is forgotten at once; one revoked elsewhere is refused after that time at the latest, also on streams
 //! that are open.
 
 use crate::acting;
 use crate::clock;
+use crate::connection::Client;
+use crate::failures::Reason;
 use crate::problem::{Kind, Refusal};
+use crate::rate::TooMany;
 use crate::state::App;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::HeaderMap;
@@ -28,8 +31,10 @@ use std::time::{Duration, Instant};
 
 /// How long a token that was found valid is taken for valid without asking again.
 pub const REMEMBERED: Duration = Duration::from_secs(5);
-/// Above so many remembered tokens the stale ones are thrown away.
+/// Above this number of remembered tokens the stale ones are thrown away.
 const SWEEP_AT: usize = 10_000;
+/// Refused tokens that are remembered at most; above them each costs a query.
+const MAX_REFUSED: usize = 10_000;
 
 /// Who makes the request; any valid token will do.
 #[derive(Debug, Clone)]
@@ -44,10 +49,13 @@ pub struct Caller {
 #[derive(Debug, Clone)]
 pub struct Admin(pub Caller);
 
-/// Tokens that were found valid a moment ago.
+/// Tokens that were asked about, so that a token costs one query in [`REMEMBERED`].
 #[derive(Debug, Default)]
 pub struct Tokens {
+    /// Found valid then.
     known: Mutex<HashMap<Hash, (Arc<Principal>, Instant)>>,
+    /// Found invalid then.
+    refused: Mutex<HashMap<Hash, Instant>>,
 }
 
 impl Tokens {
@@ -63,18 +71,31 @@ impl Tokens {
         if let Some(principal) = self.remembered(hash) {
             return Ok(Some(principal));
         }
+        if self.was_refused(hash) {
+            return Ok(None);
+        }
         let mut conn = pool.acquire().await?;
-        let Some(principal) = token::authenticate(&mut conn, hash, clock::now()).await? else {
+        let found = token::authenticate(&mut conn, hash, clock::now()).await?;
+        drop(conn);
+        let now = clock::monotonic();
+        let Some(principal) = found else {
+            self.refuse(hash, now);
             return Ok(None);
         };
         let principal = Arc::new(principal);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = clock::monotonic();
         if known.len() >= SWEEP_AT {
             known.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
         }
         known.insert(*hash, (principal.clone(), now));
         Ok(Some(principal))
+    }
+
+    /// Whether it was found valid once, and has not been refused since.
+    #[must_use]
+    pub fn is_familiar(&self, hash: &Hash) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.contains_key(hash)
     }
 
     /// It was revoked.
@@ -87,6 +108,27 @@ impl Tokens {
     pub fn forget_tenant(&self, id: TenantId) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, (principal, _)| principal.tenant_id != id);
+    }
+
+    fn refuse(&self, hash: &Hash, now: Instant) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.remove(hash);
+        drop(known);
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.len() >= MAX_REFUSED {
+            refused.retain(|_, at| now.duration_since(*at) < REMEMBERED);
+        }
+        if refused.len() < MAX_REFUSED {
+            refused.insert(*hash, now);
+        }
+    }
+
+    fn was_refused(&self, hash: &Hash) -> bool {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = clock::monotonic();
+        refused
+            .get(hash)
+            .is_some_and(|at| now.duration_since(*at) < REMEMBERED)
     }
 
     fn remembered(&self, hash: &Hash) -> Option<Arc<Principal>> {
@@ -102,14 +144,23 @@ pub async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Refusal> {
-    let secret = bearer(request.headers())?;
-    let hash = hash(secret);
+    let client = Client::of(&request, &app.limits.trusted_proxies);
+    let failed = |reason| app.failures.refuse(client, reason, &app.metrics);
+    let hash = hash(bearer(request.headers()).map_err(failed)?);
+    // Others behind the same address may try tokens in vain.
+    if !app.tokens.is_familiar(&hash) {
+        app.failures.check(client, &app.metrics)?;
+    }
     let Some(principal) = app.tokens.principal(&app.pool, &hash).await? else {
-        return Err(Refusal::unauthenticated(
-            "the token is unknown, expired or revoked",
-        ));
+        return Err(failed(Reason::Unknown));
     };
-    app.rate.take(principal.token_id)?;
+    let pace = |whose: &'static str| move |many| too_many(whose, many);
+    app.token_rate
+        .take(&principal.token_id)
+        .map_err(pace("a token"))?;
+    app.tenant_rate
+        .take(&principal.tenant_id)
+        .map_err(pace("all tokens of a tenant together"))?;
     let mut caller = Caller {
         home: principal.tenant_id,
         principal,
@@ -132,12 +183,16 @@ pub fn hash(secret: &str) -> Hash {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
-    let Some(value) = headers.get(AUTHORIZATION) else {
-        return Err(Refusal::unauthenticated(
-            "send the header Authorization: Bearer <token>",
-        ));
-    };
+fn too_many(whose: &str, TooMany { per_s, wait }: TooMany) -> Refusal {
+    let detail = format!(
+        "{whose} may make {per_s} requests a second; try again in {} ms",
+        wait.as_millis()
+    );
+    Refusal::new(Kind::TooManyRequests, detail).retry_after(wait.as_secs() + 1)
+}
+
+fn bearer(headers: &HeaderMap) -> Result<&str, Reason> {
+    let value = headers.get(AUTHORIZATION).ok_or(Reason::Missing)?;
     let secret = value.to_str().ok().and_then(|text| {
         let (scheme, secret) = text.split_once(' ')?;
         scheme
@@ -145,9 +200,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
             .then(|| secret.trim())
             .filter(|secret| !secret.is_empty())
     });
-    secret.ok_or_else(|| {
-        Refusal::unauthenticated("the header Authorization is not of the form Bearer <token>")
-    })
+    secret.ok_or(Reason::Malformed)
 }
 
 impl Deref for Caller {

@@ -1,5 +1,6 @@
 //! What the daemon is told: a TOML file, then the environment (`MUSTER_API_*`), then flags; the later wins. Read once, in `main`.
 
+use crate::connection::Networks;
 use anyhow::Context as _;
 use clap::Args;
 use muster_model::place::Place;
@@ -29,12 +30,30 @@ pub struct Limits {
     pub requests_per_s: u32,
     /// Of one token, at once.
     pub requests_burst: u32,
+    /// Of all tokens of one tenant, in the long run; at least what one token may make.
+    pub tenant_requests_per_s: u32,
+    /// Of all tokens of one tenant, at once.
+    pub tenant_requests_burst: u32,
+    /// Requests of one client address without a valid token, in the long run.
+    pub failures_per_s: u32,
+    /// Requests of one client address without a valid token, at once.
+    pub failures_burst: u32,
     /// From the request's head to the answer's; streams and downloads may then last.
     pub request_timeout_ms: u64,
     /// Open event streams, of all clients together.
     pub streams: usize,
     /// Open event streams of one tenant's clients. An operator holds one of each tenant's that has objects.
     pub streams_per_tenant: usize,
+    /// Open connections, of all clients together.
+    pub connections: usize,
+    /// Open connections of one address that is no trusted proxy.
+    pub connections_per_address: usize,
+    /// From a connection's beginning, or a header's first byte, to the header's end.
+    pub header_timeout_ms: u64,
+    /// Of a connection without a request. Longer than proxies keep connections for reuse, which is 60 s with nginx.
+    pub idle_timeout_ms: u64,
+    /// Proxies whose `X-Forwarded-For` tells the client's address.
+    pub trusted_proxies: Networks,
 }
 
 /// Flags of `serve`, each with its variable.
@@ -69,6 +88,21 @@ pub struct Flags {
     /// Requests of one token at once [default: 1000]
     #[arg(long, env = "MUSTER_API_REQUESTS_BURST", global = true)]
     pub requests_burst: Option<u32>,
+    /// Requests a second of all tokens of one tenant in the long run [default: 2000]
+    #[arg(long, env = "MUSTER_API_TENANT_REQUESTS_PER_S", global = true)]
+    pub tenant_requests_per_s: Option<u32>,
+    /// Requests of all tokens of one tenant at once [default: 4000]
+    #[arg(long, env = "MUSTER_API_TENANT_REQUESTS_BURST", global = true)]
+    pub tenant_requests_burst: Option<u32>,
+    /// Open connections at most [default: 4096]
+    #[arg(long, env = "MUSTER_API_CONNECTIONS", global = true)]
+    pub connections: Option<usize>,
+    /// Open connections of one address that is no trusted proxy at most [default: 1024]
+    #[arg(long, env = "MUSTER_API_CONNECTIONS_PER_ADDRESS", global = true)]
+    pub connections_per_address: Option<usize>,
+    /// Addresses or networks, separated by commas, of proxies whose X-Forwarded-For tells the client's address [default: none]
+    #[arg(long, env = "MUSTER_API_TRUSTED_PROXIES", global = true)]
+    pub trusted_proxies: Option<Networks>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -88,9 +122,18 @@ impl Default for Limits {
             body_bytes: 1 << 20,
             requests_per_s: 500,
             requests_burst: 1000,
+            tenant_requests_per_s: 2000,
+            tenant_requests_burst: 4000,
+            failures_per_s: 10,
+            failures_burst: 100,
             request_timeout_ms: 30_000,
             streams: 1024,
             streams_per_tenant: 256,
+            connections: 4096,
+            connections_per_address: 1024,
+            header_timeout_ms: 10_000,
+            idle_timeout_ms: 75_000,
+            trusted_proxies: Networks::default(),
         }
     }
 }
@@ -99,6 +142,16 @@ impl Limits {
     #[must_use]
     pub fn request_timeout(&self) -> Duration {
         Duration::from_millis(self.request_timeout_ms)
+    }
+
+    #[must_use]
+    pub fn header_timeout(&self) -> Duration {
+        Duration::from_millis(self.header_timeout_ms)
+    }
+
+    #[must_use]
+    pub fn idle_timeout(&self) -> Duration {
+        Duration::from_millis(self.idle_timeout_ms)
     }
 }
 
@@ -112,9 +165,7 @@ impl Flags {
             .map(read)
             .transpose()?
             .unwrap_or_default();
-        let mut limits = file.limits;
-        limits.requests_per_s = self.requests_per_s.unwrap_or(limits.requests_per_s);
-        limits.requests_burst = self.requests_burst.unwrap_or(limits.requests_burst);
+        let limits = self.limits(file.limits);
         Ok(Settings {
             listen: self.listen.or(file.listen).unwrap_or_else(|| ([127, 0, 0, 1], 7070).into()),
             database_url: self
@@ -126,6 +177,34 @@ impl Flags {
             web_root: self.web_root.or(file.web_root),
             limits,
         })
+    }
+}
+
+impl Flags {
+    /// Those of the file, unless a flag says otherwise.
+    fn limits(&self, mut limits: Limits) -> Limits {
+        fn set<T: Clone>(limit: &mut T, flag: Option<&T>) {
+            if let Some(flag) = flag {
+                *limit = flag.clone();
+            }
+        }
+        set(&mut limits.requests_per_s, self.requests_per_s.as_ref());
+        set(&mut limits.requests_burst, self.requests_burst.as_ref());
+        set(
+            &mut limits.tenant_requests_per_s,
+            self.tenant_requests_per_s.as_ref(),
+        );
+        set(
+            &mut limits.tenant_requests_burst,
+            self.tenant_requests_burst.as_ref(),
+        );
+        set(&mut limits.connections, self.connections.as_ref());
+        set(
+            &mut limits.connections_per_address,
+            self.connections_per_address.as_ref(),
+        );
+        set(&mut limits.trusted_proxies, self.trusted_proxies.as_ref());
+        limits
     }
 }
 

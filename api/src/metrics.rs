@@ -11,8 +11,9 @@ use muster_store::StoreError;
 use muster_store::demand::{self, Demand};
 use muster_store::pool;
 use prometheus::{
-    HistogramVec, IntGauge, Registry, TEXT_FORMAT, TextEncoder,
-    register_histogram_vec_with_registry, register_int_gauge_vec_with_registry,
+    HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry, TEXT_FORMAT, TextEncoder,
+    register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
+    register_int_counter_with_registry, register_int_gauge_vec_with_registry,
     register_int_gauge_with_registry,
 };
 use std::time::{Duration, Instant};
@@ -29,6 +30,8 @@ pub struct Metrics {
     all: Registry,
     requests: HistogramVec,
     streams: IntGauge,
+    refused_connections: IntCounter,
+    failures: IntCounterVec,
     connections: IntGauge,
     idle: IntGauge,
     /// Asked by one at a time.
@@ -167,6 +170,14 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    pub fn connection_refused(&self) {
+        self.refused_connections.inc();
+    }
+
+    pub fn authentication_failed(&self, reason: &str) {
+        self.failures.with_label_values(&[reason]).inc();
+    }
+
     fn registered() -> prometheus::Result<Self> {
         let all = Registry::new();
         Ok(Self {
@@ -180,6 +191,17 @@ impl Metrics {
             streams: register_int_gauge_with_registry!(
                 "muster_api_streams",
                 "Event streams that are open.",
+                all
+            )?,
+            refused_connections: register_int_counter_with_registry!(
+                "muster_api_connections_refused_total",
+                "Connections that were closed at once, as too many were open.",
+                all
+            )?,
+            failures: register_int_counter_vec_with_registry!(
+                "muster_api_authentication_failures_total",
+                "Requests without a valid token, by reason.",
+                &["reason"],
                 all
             )?,
             connections: register_int_gauge_with_registry!(

@@ -1,79 +1,83 @@
-//! Places for event streams: so many in all, and so many of each tenant, so that none can take them all.
+//! A bounded number of places, and a bounded number of them for each key: event streams by tenant, connections by client address.
 
-use crate::auth::Caller;
-use crate::config::Limits;
-use crate::problem::{Kind, Refusal};
-use muster_model::id::TenantId;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-type Open = Arc<Mutex<HashMap<TenantId, usize>>>;
+type Taken<Key> = Arc<Mutex<HashMap<Key, usize>>>;
 
 #[derive(Debug)]
-pub struct Places {
+pub struct Places<Key: Hash + Eq> {
     all: Arc<Semaphore>,
-    /// Of tenants that have any.
-    open: Open,
+    /// Of keys that have any.
+    taken: Taken<Key>,
     most: usize,
-    most_of_tenant: usize,
+    most_of_key: usize,
 }
 
-/// One open stream's; free again when it is dropped.
+/// One place, free again when it is dropped.
 #[derive(Debug)]
-pub struct Place {
-    tenant: TenantId,
-    open: Open,
+pub struct Place<Key: Hash + Eq + Copy> {
+    /// `None` counts for no key.
+    key: Option<Key>,
+    taken: Taken<Key>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Places {
+/// Why no place is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Full {
+    /// All of this many places are taken.
+    All(usize),
+    /// The key has taken all of the places that it may have.
+    OfKey(usize),
+}
+
+impl<Key: Hash + Eq + Copy> Places<Key> {
     #[must_use]
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(most: usize, most_of_key: usize) -> Self {
         Self {
-            all: Arc::new(Semaphore::new(limits.streams)),
-            open: Open::default(),
-            most: limits.streams,
-            most_of_tenant: limits.streams_per_tenant,
+            // Above its own maximum a semaphore panics.
+            all: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+            taken: Taken::default(),
+            most,
+            most_of_key,
         }
     }
 
-    /// It counts for the tenant of the token: an administrator's looks at others take nothing from them.
+    /// Takes a place that counts for `key`, if it is given.
     ///
     /// # Errors
-    /// When the tenant has as many as it may have, or all are taken.
-    pub fn take(&self, caller: &Caller) -> Result<Place, Refusal> {
-        let tenant = caller.home();
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = open.get(&tenant).copied().unwrap_or(0);
-        if count >= self.most_of_tenant {
-            return Err(full(self.most_of_tenant, " of your tenant"));
+    /// When the key has as many as it may have, or all are taken.
+    pub fn take(&self, key: Option<Key>) -> Result<Place<Key>, Full> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = key.and_then(|key| taken.get(&key).copied()).unwrap_or(0);
+        if count >= self.most_of_key {
+            return Err(Full::OfKey(self.most_of_key));
         }
         let permit = Arc::clone(&self.all).try_acquire_owned();
-        let permit = permit.map_err(|_| full(self.most, ""))?;
-        open.insert(tenant, count + 1);
+        let permit = permit.map_err(|_| Full::All(self.most))?;
+        if let Some(key) = key {
+            taken.insert(key, count + 1);
+        }
         Ok(Place {
-            tenant,
-            open: Arc::clone(&self.open),
+            key,
+            taken: Arc::clone(&self.taken),
             _permit: permit,
         })
     }
 }
 
-impl Drop for Place {
+impl<Key: Hash + Eq + Copy> Drop for Place<Key> {
     fn drop(&mut self) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = open.get(&self.tenant).map_or(0, |count| count - 1);
+        let Some(key) = self.key else { return };
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = taken.get(&key).map_or(0, |count| count - 1);
         if left == 0 {
-            open.remove(&self.tenant);
+            taken.remove(&key);
         } else {
-            open.insert(self.tenant, left);
+            taken.insert(key, left);
         }
     }
-}
-
-fn full(most: usize, whose: &str) -> Refusal {
-    let detail =
-        format!("{most} event streams{whose} are open already; close one or try again later");
-    Refusal::new(Kind::TooManyRequests, detail).retry_after(5)
 }

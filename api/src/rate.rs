@@ -1,50 +1,54 @@
-//! How many requests a token may make: a token bucket for each (GCRA, by `governor`).
+//! How often requests may come: a token bucket for each key (GCRA, by `governor`).
 
-use crate::config::Limits;
-use crate::problem::{Kind, Refusal};
 use governor::clock::{Clock, DefaultClock};
 use governor::state::keyed::DefaultKeyedStateStore;
 use governor::{Quota, RateLimiter};
-use muster_model::id::TokenId;
+use std::hash::Hash;
 use std::num::NonZeroU32;
-use uuid::Uuid;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-/// Buckets are thrown away once they are full again; looked for when so many have been made.
-const SWEEP_AT: usize = 10_000;
+/// Requests between two sweeps of buckets that are full again.
+const SWEEP_EVERY: usize = 10_000;
 
-pub struct Rate {
-    limiter: RateLimiter<Uuid, DefaultKeyedStateStore<Uuid>, DefaultClock>,
+/// The rate of each key.
+pub struct Rate<Key: Hash + Eq + Clone> {
+    limiter: RateLimiter<Key, DefaultKeyedStateStore<Key>, DefaultClock>,
     per_s: u32,
+    taken: AtomicUsize,
 }
 
-impl Rate {
+/// An empty bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooMany {
+    pub per_s: u32,
+    /// Until the bucket is not empty any more.
+    pub wait: Duration,
+}
+
+impl<Key: Hash + Eq + Clone> Rate<Key> {
     #[must_use]
-    pub fn new(limits: &Limits) -> Self {
-        let per_s = NonZeroU32::new(limits.requests_per_s).unwrap_or(NonZeroU32::MIN);
-        let burst = NonZeroU32::new(limits.requests_burst).unwrap_or(per_s);
-        let quota = Quota::per_second(per_s).allow_burst(burst);
+    pub fn new(per_s: u32, burst: u32) -> Self {
+        let per_s = NonZeroU32::new(per_s).unwrap_or(NonZeroU32::MIN);
+        let burst = NonZeroU32::new(burst).unwrap_or(per_s);
         Self {
-            limiter: RateLimiter::keyed(quota),
+            limiter: RateLimiter::keyed(Quota::per_second(per_s).allow_burst(burst)),
             per_s: per_s.get(),
+            taken: AtomicUsize::new(0),
         }
     }
 
-    /// Takes one request from the token's bucket.
+    /// Takes one request from the bucket of the key.
     ///
     /// # Errors
-    /// When it is empty; the refusal says when it will not be.
-    pub fn take(&self, token: TokenId) -> Result<(), Refusal> {
-        if self.limiter.len() > SWEEP_AT {
+    /// When it is empty.
+    pub fn take(&self, key: &Key) -> Result<(), TooMany> {
+        if self.taken.fetch_add(1, Ordering::Relaxed) % SWEEP_EVERY == SWEEP_EVERY - 1 {
             self.limiter.retain_recent();
         }
-        self.limiter.check_key(&token.0).map_err(|until| {
-            let wait = until.wait_time_from(self.limiter.clock().now());
-            let detail = format!(
-                "a token may make {} requests a second; try again in {} ms",
-                self.per_s,
-                wait.as_millis()
-            );
-            Refusal::new(Kind::TooManyRequests, detail).retry_after(wait.as_secs() + 1)
+        self.limiter.check_key(key).map_err(|until| TooMany {
+            per_s: self.per_s,
+            wait: until.wait_time_from(self.limiter.clock().now()),
         })
     }
 }

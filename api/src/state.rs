@@ -2,6 +2,7 @@
 
 use crate::auth::{Caller, Tokens};
 use crate::config::{Limits, Settings};
+use crate::failures::Failures;
 use crate::files::Files;
 use crate::metrics::Metrics;
 use crate::places::Places;
@@ -9,6 +10,7 @@ use crate::rate::Rate;
 use crate::stream::Wakes;
 use crate::study::Lines;
 use crate::wake::Waker;
+use muster_model::id::{TenantId, TokenId};
 use muster_objects::ObjectsError;
 use muster_store::StoreError;
 use muster_store::pool::{self, Pool, Transaction};
@@ -39,7 +41,12 @@ pub struct Inner {
     /// The built web page; `None` serves none.
     pub web_root: Option<PathBuf>,
     pub tokens: Tokens,
-    pub rate: Rate,
+    /// Requests without a valid token.
+    pub failures: Failures,
+    /// Requests of each token.
+    pub token_rate: Rate<TokenId>,
+    /// Requests of all tokens of each tenant.
+    pub tenant_rate: Rate<TenantId>,
     pub metrics: Metrics,
     /// Wakes the scheduler and all apis.
     pub waker: Waker,
@@ -48,7 +55,7 @@ pub struct Inner {
     /// Who waits for trials.
     pub lines: Lines,
     /// One for each open stream.
-    pub streams: Places,
+    pub streams: Places<TenantId>,
     /// Cancelled when the daemon stops, so that open streams end.
     pub stopping: CancellationToken,
 }
@@ -68,8 +75,9 @@ impl App {
     /// When the database's address is none, or the environment does not say how to reach the checkpoints' bucket.
     pub fn start(settings: &Settings, stopping: CancellationToken) -> Result<Self, StartError> {
         let pool = pool::api(&settings.database_url, settings.database_connections)?;
+        let limits = &settings.limits;
         let inner = Inner {
-            limits: settings.limits.clone(),
+            limits: limits.clone(),
             files: settings
                 .checkpoint_root
                 .as_ref()
@@ -77,12 +85,17 @@ impl App {
                 .transpose()?,
             web_root: settings.web_root.clone(),
             tokens: Tokens::default(),
-            rate: Rate::new(&settings.limits),
+            failures: Failures::new(limits),
+            token_rate: Rate::new(limits.requests_per_s, limits.requests_burst),
+            tenant_rate: Rate::new(
+                limits.tenant_requests_per_s.max(limits.requests_per_s),
+                limits.tenant_requests_burst.max(limits.requests_burst),
+            ),
             metrics: Metrics::default(),
             waker: Waker::start(pool.clone(), stopping.clone()),
             wakes: Wakes::start(pool.clone(), stopping.clone()),
             lines: Lines::default(),
-            streams: Places::new(&settings.limits),
+            streams: Places::new(limits.streams, limits.streams_per_tenant),
             stopping,
             pool,
         };

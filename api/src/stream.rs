@@ -3,7 +3,8 @@
 
 use crate::auth::Caller;
 use crate::metrics::OpenStream;
-use crate::problem::{Refusal, chain};
+use crate::places::Full;
+use crate::problem::{Kind, Refusal, chain};
 use crate::state::App;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -199,7 +200,8 @@ pub fn answer<F>(
 where
     F: Future<Output = Result<(), Gone>> + Send + 'static,
 {
-    let place = app.streams.take(caller)?;
+    // An administrator's streams of other tenants count for its own.
+    let place = app.streams.take(Some(caller.home())).map_err(full)?;
     let open = OpenStream::count(app);
     let (sender, receiver) = mpsc::channel(BUFFERED);
     let mut turn = app.wakes.follow();
@@ -222,6 +224,16 @@ where
         Sse::new(messages).keep_alive(alive),
     )
         .into_response())
+}
+
+fn full(full: Full) -> Refusal {
+    let (most, whose) = match full {
+        Full::All(most) => (most, ""),
+        Full::OfKey(most) => (most, " of your tenant"),
+    };
+    let detail =
+        format!("{most} event streams{whose} are open already; close one or try again later");
+    Refusal::new(Kind::TooManyRequests, detail).retry_after(5)
 }
 
 /// Where the client stands: `Last-Event-ID`, which it sends when it connects again, before the parameter `after`.

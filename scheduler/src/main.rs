@@ -7,7 +7,7 @@ use muster_proto::session::node_sessions_server::NodeSessionsServer;
 use muster_scheduler::config::{Config, Flags};
 use muster_scheduler::health::{self, Health};
 use muster_scheduler::metrics::Metrics;
-use muster_scheduler::session::{Pools, Registry, Sessions};
+use muster_scheduler::session::{self, Pools, Registry, Sessions};
 use muster_scheduler::{forecast, leader, lease, question, retention, round, study, tls, wakes};
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,6 +113,7 @@ async fn serve(config: &Config, sessions: Sessions) -> anyhow::Result<()> {
         .http2_keepalive_interval(Some(Duration::from_millis(config.lease_ms)))
         .initial_stream_window_size(4 << 20)
         .initial_connection_window_size(8 << 20)
+        .layer(tower::util::MapRequestLayer::new(session::bounded))
         .add_service(service)
         .serve_with_incoming(tls::sessions(listener, encryption, tls::PATIENCE))
         .await

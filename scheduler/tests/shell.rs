@@ -12,6 +12,7 @@ use muster_model::question::{Answer, Question};
 use muster_model::task::{Outcome, Role};
 use muster_model::wait::Wait;
 use muster_proto::session::to_node::Message as To;
+use muster_scheduler::session::MAX_UNPROVEN_BYTES;
 use muster_scheduler::{clock, forecast, question};
 use muster_sim::replay::{Recorded, replay};
 use muster_store::pool;
@@ -340,6 +341,26 @@ async fn strangers_are_refused_and_a_newer_session_replaces_the_older() {
     assert_eq!(ended.code(), tonic::Code::Aborted, "{ended:?}");
     newer.heartbeat().await;
     assert!(newer.next().await.is_ok());
+}
+
+#[tokio::test]
+async fn hello_above_its_bound_is_refused_before_it_is_decoded() {
+    let store = Store::new().await;
+    let mut shell = Shell::start(&store, LEASE_MS).await;
+    shell.until_it_leads().await;
+    let long = "x".repeat(2 * MAX_UNPROVEN_BYTES);
+    for token in ["another-token-altogether", TOKEN] {
+        let refused = Node::dial_as(shell.address, "node-1", token, 1, &long).await;
+        let refused = refused.err().expect("refused");
+        assert_eq!(refused.code(), tonic::Code::ResourceExhausted, "{refused}");
+    }
+    let mut node = Node::dial(shell.address, "node-1", TOKEN, 1)
+        .await
+        .expect("welcome");
+    for _ in 0..3 {
+        node.report_log(vec![b'a'; MAX_UNPROVEN_BYTES]).await;
+        node.acknowledged().await;
+    }
 }
 
 #[tokio::test]

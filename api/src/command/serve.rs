@@ -1,16 +1,17 @@
 //! Answers requests until it is told to stop.
 
 use crate::config::Settings;
-use crate::{App, router};
+use crate::{App, connection, router};
 use anyhow::Context as _;
-use std::future::IntoFuture as _;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Answers that are under way may take so long after the signal to stop.
-const GRACE: Duration = Duration::from_secs(10);
+/// Time after the signal to stop for the answers that are under way.
+const GRACE: Duration = Duration::from_secs(3);
+/// Time after that for the connections to the database to close.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// # Errors
 /// When the address is taken, or the database's address is none.
@@ -23,19 +24,10 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("listen on {}", settings.listen))?;
     tracing::info!(listen = %listener.local_addr()?, "serving");
-    let stop = stopping.clone();
-    let server = axum::serve(
-        axum::serve::ListenerExt::tap_io(listener, |stream| {
-            // Small answers must not wait for more to come.
-            let _ = stream.set_nodelay(true);
-        }),
-        router(&app),
-    )
-    .with_graceful_shutdown(stop.cancelled_owned())
-    .into_future();
-    let mut server = tokio::spawn(server);
+    let served = connection::serve(listener, router(&app), app.clone(), stopping.clone());
+    let mut server = tokio::spawn(served);
     tokio::select! {
-        ended = &mut server => return Ok(ended??),
+        ended = &mut server => return Ok(ended?),
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
@@ -45,6 +37,11 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         tracing::warn!("some answers were cut off");
         server.abort();
     }
-    app.pool.close().await;
+    if tokio::time::timeout(CLOSING, app.pool.close())
+        .await
+        .is_err()
+    {
+        tracing::warn!("some connections to the database are still in use");
+    }
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod bad_input;
 mod client;
 mod commands;
+mod connections;
 mod document;
 mod edits;
 mod explain;
@@ -10,6 +11,7 @@ mod files;
 mod idempotency;
 mod jobs;
 mod origins;
+mod pacing;
 mod pages;
 mod pods;
 mod questions;

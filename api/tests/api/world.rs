@@ -354,6 +354,11 @@ impl World {
         text
     }
 
+    /// Ends what works in the background, streams among it.
+    pub fn stop(&self) {
+        self.stopping.cancel();
+    }
+
     pub fn checkpoints(&self) -> std::path::PathBuf {
         self.files.path().join("checkpoints")
     }

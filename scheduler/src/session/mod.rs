@@ -6,8 +6,10 @@ mod decode;
 mod generations;
 mod pulse;
 mod registry;
+mod unproven;
 
 pub use registry::Registry;
+pub use unproven::{MAX_UNPROVEN_BYTES, bounded};
 
 use crate::clock;
 use crate::config::Config;
@@ -36,10 +38,13 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument as _;
+use unproven::Proof;
 
 /// Messages waiting for one node; a node that does not read stalls only its own session.
 const OUTBOX: usize = 16;
 const MAX_GPUS: usize = 64;
+/// From a session's beginning to its first message.
+const HELLO_WITHIN: Duration = Duration::from_secs(10);
 /// Between two looks at what a task uses: some of them make a trial's first figures, and a look costs a node a moment.
 const USAGE_MS: u64 = 2_000;
 
@@ -72,8 +77,13 @@ impl NodeSessions for Sessions {
                 "this scheduler is not the leader; try another, or again",
             ));
         }
+        let proof = request.extensions().get::<Proof>().cloned();
         let mut inbound = request.into_inner();
-        let hello = match inbound.message().await? {
+        let first = tokio::time::timeout(HELLO_WITHIN, inbound.message()).await;
+        let first = first.map_err(|_| {
+            Status::deadline_exceeded(format!("no Hello within {} s", HELLO_WITHIN.as_secs()))
+        })?;
+        let hello = match first? {
             Some(proto::FromNode {
                 message: Some(From::Hello(hello)),
             }) => hello,
@@ -84,6 +94,9 @@ impl NodeSessions for Sessions {
             }
         };
         let capacity = self.admit(&hello)?;
+        if let Some(proof) = proof {
+            proof.accept();
+        }
         let node = self
             .welcome(&hello, &capacity)
             .await

@@ -20,7 +20,7 @@ use muster_proto::session::node_sessions_server::NodeSessionsServer;
 use muster_proto::session::to_node::Message as To;
 use muster_scheduler::config::Config;
 use muster_scheduler::metrics::Metrics;
-use muster_scheduler::session::{Pools, Registry, Sessions};
+use muster_scheduler::session::{self, Pools, Registry, Sessions};
 use muster_scheduler::{clock, leader, lease, round, wakes};
 use muster_store::pool::Pool;
 use muster_store::question::Open;
@@ -276,6 +276,7 @@ impl Shell {
         );
         let sessions_pool = pools.sessions.clone();
         let serve = tonic::transport::Server::builder()
+            .layer(tower::util::MapRequestLayer::new(session::bounded))
             .add_service(NodeSessionsServer::new(sessions))
             .serve_with_incoming(TcpListenerStream::new(listener));
         let tasks = vec![
@@ -475,6 +476,27 @@ impl Node {
                 return;
             }
         }
+    }
+
+    /// Reports output of a task that is not of this node, which is acknowledged and not kept.
+    pub async fn report_log(&mut self, data: Vec<u8>) {
+        self.number += 1;
+        let chunk = proto::LogChunk {
+            task_id: clock::id().to_string(),
+            offset: 0,
+            data,
+        };
+        let report = From::Report(proto::Report {
+            number: self.number,
+            logs: vec![chunk],
+            ..proto::Report::default()
+        });
+        self.outbox
+            .send(proto::FromNode {
+                message: Some(report),
+            })
+            .await
+            .expect("the session lives");
     }
 
     /// Reports what became of tasks, with lines of their event files from `first_seq` on.

@@ -1,0 +1,146 @@
+//! Requests without a valid token: counted, logged, and limited for each client address.
+
+use crate::clock;
+use crate::config::Limits;
+use crate::connection::Client;
+use crate::metrics::Metrics;
+use crate::problem::{Kind, Refusal};
+use crate::rate::{Rate, TooMany};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Between two lines in the log, which an attacker must not fill.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+/// Above this number of blocked addresses those whose time is over are thrown away.
+const SWEEP_AT: usize = 10_000;
+
+/// Why a request has no valid token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    Missing,
+    Malformed,
+    Unknown,
+    /// Not looked at: the address has made too many of the others.
+    Limited,
+}
+
+pub struct Failures {
+    rate: Rate<Client>,
+    /// Addresses without a request left, and since when they have one again.
+    blocked: Mutex<HashMap<Client, Blocked>>,
+    unlogged: Mutex<Unlogged>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Blocked {
+    until: Instant,
+    per_s: u32,
+}
+
+#[derive(Debug, Default)]
+struct Unlogged {
+    logged_at: Option<Instant>,
+    /// Failures since then.
+    count: u64,
+}
+
+impl Reason {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Malformed => "malformed",
+            Self::Unknown => "unknown",
+            Self::Limited => "limited",
+        }
+    }
+
+    fn detail(self) -> &'static str {
+        match self {
+            Self::Missing => "send the header Authorization: Bearer <token>",
+            Self::Malformed => "the header Authorization is not of the form Bearer <token>",
+            Self::Unknown | Self::Limited => "the token is unknown, expired or revoked",
+        }
+    }
+}
+
+impl Failures {
+    #[must_use]
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            rate: Rate::new(limits.failures_per_s, limits.failures_burst),
+            blocked: Mutex::default(),
+            unlogged: Mutex::default(),
+        }
+    }
+
+    /// Refuses before a token is looked up where the address has failed too often.
+    ///
+    /// # Errors
+    /// 429, with the time to wait.
+    pub fn check(&self, client: Option<Client>, metrics: &Metrics) -> Result<(), Refusal> {
+        let Some(client) = client else { return Ok(()) };
+        let now = clock::monotonic();
+        let blocked = self.blocked.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = blocked.get(&client).copied();
+        drop(blocked);
+        let Some(Blocked { until, per_s }) = found.filter(|blocked| blocked.until > now) else {
+            return Ok(());
+        };
+        self.count(Some(client), Reason::Limited, metrics);
+        let wait = until.duration_since(now);
+        Err(too_many(TooMany { per_s, wait }))
+    }
+
+    /// The refusal of a request without a valid token, which is counted.
+    pub fn refuse(&self, client: Option<Client>, reason: Reason, metrics: &Metrics) -> Refusal {
+        self.count(client, reason, metrics);
+        let Some(client) = client else {
+            return Refusal::unauthenticated(reason.detail());
+        };
+        let Err(many) = self.rate.take(&client) else {
+            return Refusal::unauthenticated(reason.detail());
+        };
+        let now = clock::monotonic();
+        let mut blocked = self.blocked.lock().unwrap_or_else(PoisonError::into_inner);
+        if blocked.len() >= SWEEP_AT {
+            blocked.retain(|_, blocked| blocked.until > now);
+        }
+        let until = now + many.wait;
+        let per_s = many.per_s;
+        blocked.insert(client, Blocked { until, per_s });
+        too_many(many)
+    }
+
+    /// The token itself is never logged.
+    fn count(&self, client: Option<Client>, reason: Reason, metrics: &Metrics) {
+        metrics.authentication_failed(reason.as_str());
+        let now = clock::monotonic();
+        let mut unlogged = self.unlogged.lock().unwrap_or_else(PoisonError::into_inner);
+        unlogged.count += 1;
+        let is_due = |at: Instant| now.duration_since(at) >= LOG_EVERY;
+        if unlogged.logged_at.is_none_or(is_due) {
+            let client = client.map(|client| client.0.to_string());
+            let failures = unlogged.count;
+            *unlogged = Unlogged {
+                logged_at: Some(now),
+                count: 0,
+            };
+            drop(unlogged);
+            tracing::warn!(
+                client,
+                reason = reason.as_str(),
+                failures,
+                "requests without a valid token, of which this is the last"
+            );
+        }
+    }
+}
+
+fn too_many(TooMany { per_s, wait }: TooMany) -> Refusal {
+    let detail = format!(
+        "an address may make {per_s} requests a second without a valid token; try again in {} ms",
+        wait.as_millis()
+    );
+    Refusal::new(Kind::TooManyRequests, detail).retry_after(wait.as_secs() + 1)
+}
