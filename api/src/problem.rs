@@ -29,6 +29,7 @@ pub enum Kind {
     NotFound,
     MethodNotAllowed,
     WrongPhase,
+    UnreadableFile,
     EditedMeanwhile,
     NameTaken,
     LastAdministrator,
@@ -49,7 +50,7 @@ pub struct Refusal {
 }
 
 impl Kind {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::MalformedBody,
         Self::UnsupportedMediaType,
         Self::BodyTooLarge,
@@ -62,6 +63,7 @@ impl Kind {
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::WrongPhase,
+        Self::UnreadableFile,
         Self::EditedMeanwhile,
         Self::NameTaken,
         Self::LastAdministrator,
@@ -131,6 +133,11 @@ impl Kind {
                 "wrong-phase",
                 StatusCode::CONFLICT,
                 "The phase of the job or study does not allow this",
+            ),
+            Self::UnreadableFile => (
+                "unreadable-file",
+                StatusCode::CONFLICT,
+                "The file is not one that can be served",
             ),
             Self::EditedMeanwhile => (
                 "edited-meanwhile",

@@ -24,7 +24,6 @@ pub mod log;
 pub mod meter;
 pub mod metrics;
 pub mod node;
-mod opener;
 mod pace;
 pub mod process;
 pub mod reconcile;
@@ -37,3 +36,5 @@ pub mod shim;
 pub mod task_file;
 pub mod tracking;
 pub mod watcher;
+
+use muster_opener as opener;

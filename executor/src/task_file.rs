@@ -1,4 +1,4 @@
-//! A file in a task's folder. It is no path that could be opened by mistake: whatever is done with it goes through [`crate::opener`].
+//! A file in a task's folder. It is no path that could be opened by mistake: whatever is done with it goes through [`muster_opener`].
 
 use crate::opener::{self, Folder, ORDINARY, PRIVATE};
 use muster_proto::MAX_MESSAGE_BYTES;

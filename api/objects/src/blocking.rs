@@ -46,9 +46,13 @@ impl Blocking {
     /// As [`Bucket::get`].
     ///
     /// # Errors
-    /// [`ObjectsError::Request`].
-    pub fn get(&self, name: &str) -> Result<Option<(Vec<u8>, Version)>, ObjectsError> {
-        self.wait(self.bucket.get(name))
+    /// [`ObjectsError::Request`]; [`ObjectsError::TooLarge`].
+    pub fn get(
+        &self,
+        name: &str,
+        max_bytes: u64,
+    ) -> Result<Option<(Vec<u8>, Version)>, ObjectsError> {
+        self.wait(self.bucket.get(name, max_bytes))
     }
 
     /// Fills `into` from this offset; how many bytes there were, `None` when there is no object.

@@ -40,6 +40,12 @@ pub enum ObjectsError {
         #[source]
         source: object_store::Error,
     },
+    #[error("{object} has {bytes} bytes; at most {max_bytes} are read")]
+    TooLarge {
+        object: String,
+        bytes: u64,
+        max_bytes: u64,
+    },
     #[error("could not start the threads that talk to the object store")]
     Runtime(#[source] io::Error),
 }
@@ -142,12 +148,23 @@ impl Bucket {
     /// A small object and its version; `None` when there is none.
     ///
     /// # Errors
-    /// [`ObjectsError::Request`].
-    pub async fn get(&self, name: &str) -> Result<Option<(Vec<u8>, Version)>, ObjectsError> {
+    /// [`ObjectsError::Request`]; [`ObjectsError::TooLarge`].
+    pub async fn get(
+        &self,
+        name: &str,
+        max_bytes: u64,
+    ) -> Result<Option<(Vec<u8>, Version)>, ObjectsError> {
         let found = match self.objects.get(&self.path(name)).await {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             found => found.map_err(self.failed("read", name))?,
         };
+        if found.meta.size > max_bytes {
+            return Err(ObjectsError::TooLarge {
+                object: self.describe(name),
+                bytes: found.meta.size,
+                max_bytes,
+            });
+        }
         let version = Version(UpdateVersion {
             e_tag: found.meta.e_tag.clone(),
             version: found.meta.version.clone(),
@@ -423,7 +440,7 @@ mod tests {
         let bucket = bucket();
         assert!(bucket.replace("index", b"1".to_vec(), None).await.unwrap());
         assert!(!bucket.replace("index", b"2".to_vec(), None).await.unwrap());
-        let (content, first) = bucket.get("index").await.unwrap().expect("it is there");
+        let (content, first) = bucket.get("index", 1).await.unwrap().expect("it is there");
         assert_eq!(content, b"1");
         assert!(
             bucket
@@ -437,8 +454,23 @@ mod tests {
                 .await
                 .unwrap()
         );
-        assert_eq!(bucket.get("index").await.unwrap().unwrap().0, b"3");
-        assert!(bucket.get("other").await.unwrap().is_none());
+        assert_eq!(bucket.get("index", 1).await.unwrap().unwrap().0, b"3");
+        assert!(bucket.get("other", 1).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn object_larger_than_the_bound_is_not_read() {
+        let bucket = bucket();
+        bucket.put("manifest", vec![b'x'; 101]).await.unwrap();
+        assert_eq!(
+            bucket.get("manifest", 101).await.unwrap().unwrap().0.len(),
+            101
+        );
+        let error = bucket.get("manifest", 100).await.expect_err("too large");
+        assert_eq!(
+            error.to_string(),
+            "s3://bucket/some/prefix/manifest has 101 bytes; at most 100 are read"
+        );
     }
 
     #[tokio::test]

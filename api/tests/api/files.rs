@@ -4,6 +4,8 @@ use crate::world::{BLUE, RED, World};
 use muster_model::assignment::TaskReport;
 use muster_model::checkpoint::Written;
 use muster_model::id::{JobId, TaskId};
+use rustix::fs::{CWD, Mode, mkfifoat};
+use std::fs::File;
 use std::path::PathBuf;
 
 const SHA256: &str = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";
@@ -155,9 +157,78 @@ async fn a_path_that_leads_out_of_the_jobs_folder_is_not_followed() {
                 &format!("/api/v1/jobs/{job}/checkpoints/{step}/files/model.safetensors"),
             )
             .await;
-        assert_eq!(answer.status, 404, "{path}");
+        let is_in_own_folder = step >= 3;
+        let expected = if is_in_own_folder { 409 } else { 404 };
+        assert_eq!(answer.status, expected, "{path}: {}", answer.text());
         assert!(!answer.text().contains("secret"), "{path}");
     }
+}
+
+/// A FIFO would hold a thread for ever, and a sparse file would fill the memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn manifest_that_is_no_small_file_refuses_the_download() {
+    let world = World::new().await;
+    let (job, worker) = started(&world).await;
+    let put: [(&str, fn(&PathBuf)); 3] = [
+        ("a FIFO", |at| {
+            mkfifoat(CWD, at, Mode::RWXU).expect("made");
+        }),
+        ("a link", |at| {
+            std::os::unix::fs::symlink("/dev/zero", at).expect("linked");
+        }),
+        ("3221225472 bytes", |at| {
+            File::create(at)
+                .expect("made")
+                .set_len(3 << 30)
+                .expect("sparse");
+        }),
+    ];
+    for (step, (what, put)) in put.into_iter().enumerate() {
+        let (folder, path) = folder(&world, job, &format!("step-{step}"));
+        std::fs::write(folder.join("model.safetensors"), "foo").expect("a file");
+        put(&folder.join("manifest.json"));
+        let step = step as u64;
+        written(&world, worker, step, step, path).await;
+        let path = format!("/api/v1/jobs/{job}/checkpoints/{step}/files/model.safetensors");
+        // More downloads than there are threads for reads.
+        for _ in 0..20 {
+            let answer = world.get(RED, &path).await;
+            assert_eq!(answer.status, 409, "{what}: {}", answer.text());
+            let problem = answer.problem();
+            assert_eq!(problem.kind, "urn:muster:problem:unreadable-file");
+            assert!(problem.detail.contains(what), "{}", problem.detail);
+        }
+    }
+}
+
+#[test]
+fn api_is_not_ready_without_a_free_blocking_thread() {
+    const THREADS: usize = 4;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(THREADS)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let world = World::new().await;
+        assert_eq!(world.get("", "/readyz").await.status, 200);
+        let (release, blocked) = std::sync::mpsc::channel::<()>();
+        let blocked = std::sync::Arc::new(std::sync::Mutex::new(blocked));
+        let stuck: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let blocked = std::sync::Arc::clone(&blocked);
+                tokio::task::spawn_blocking(move || blocked.lock().expect("whole").recv().ok())
+            })
+            .collect();
+        assert_eq!(world.get("", "/readyz").await.status, 503);
+        assert_eq!(world.get("", "/healthz").await.status, 200);
+        drop(release);
+        for stuck in stuck {
+            stuck.await.expect("released");
+        }
+        assert_eq!(world.get("", "/readyz").await.status, 200);
+    });
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 use super::JobBucket;
 use crate::checkpoint::CheckpointError;
 use crate::checkpoint::Manifest;
+use crate::checkpoint::check::MAX_MANIFEST_BYTES;
 use muster_model::checkpoint::Candidate;
 use muster_objects::Version;
 use serde::{Deserialize, Serialize};
@@ -104,7 +105,7 @@ impl Listed {
 
 impl JobBucket {
     pub(super) fn read_index(&self) -> Result<(Index, Option<Version>), CheckpointError> {
-        let Some((text, version)) = self.objects.get(&self.name(INDEX))? else {
+        let Some((text, version)) = self.objects.get(&self.name(INDEX), MAX_MANIFEST_BYTES)? else {
             return Ok((Index::empty(), None));
         };
         let damaged = |what: String| CheckpointError::damaged(&self.address(INDEX), what);

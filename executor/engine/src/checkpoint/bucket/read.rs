@@ -8,7 +8,7 @@ use crate::checkpoint::check::MAX_MANIFEST_BYTES;
 use crate::checkpoint::load::{Source, load};
 use crate::checkpoint::read::{Entry, Found, agreed};
 use crate::checkpoint::{CheckpointError, FileSum, MANIFEST_FILE, SUMS_FILE};
-use muster_objects::Blocking;
+use muster_objects::{Blocking, ObjectsError};
 use std::path::{Path, PathBuf};
 
 /// Each waits for the network most of the time.
@@ -48,17 +48,14 @@ impl JobBucket {
     fn small(&self, entry: &Entry, file: &str) -> Result<(PathBuf, Vec<u8>), CheckpointError> {
         let object = format!("{}/{file}", entry.name);
         let path = self.address(&object);
-        if let Some(bytes) = self
-            .objects
-            .len(&self.name(&object))?
-            .filter(|&bytes| bytes > MAX_MANIFEST_BYTES)
-        {
-            let what = format!("it has {bytes} bytes, more than any manifest");
-            return Err(CheckpointError::damaged(&path, what));
-        }
-        match self.objects.get(&self.name(&object))? {
-            Some((text, _)) => Ok((path, text)),
-            None => Err(CheckpointError::damaged(&path, "it is missing")),
+        match self.objects.get(&self.name(&object), MAX_MANIFEST_BYTES) {
+            Ok(Some((text, _))) => Ok((path, text)),
+            Ok(None) => Err(CheckpointError::damaged(&path, "it is missing")),
+            Err(ObjectsError::TooLarge { bytes, .. }) => {
+                let what = format!("it has {bytes} bytes, more than any manifest");
+                Err(CheckpointError::damaged(&path, what))
+            }
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::JobBucket;
 use crate::checkpoint::CheckpointError;
+use crate::checkpoint::check::MAX_MANIFEST_BYTES;
 use crate::checkpoint::name::Name;
 use muster_objects::Upload;
 use serde::{Deserialize, Serialize};
@@ -71,7 +72,10 @@ impl JobBucket {
     }
 
     fn give_up_recorded(&self, name: &str) -> Result<(), CheckpointError> {
-        let Some((text, _)) = self.objects.get(&self.name(&record(name)))? else {
+        let Some((text, _)) = self
+            .objects
+            .get(&self.name(&record(name)), MAX_MANIFEST_BYTES)?
+        else {
             return Ok(());
         };
         // A record that cannot be read helps nobody.

@@ -1,5 +1,6 @@
 //! Opens files where somebody else may have put something in their place. That is a task's folder, which the task's program writes as the
-//! executor's own user, and, where tasks are processes of this machine, the executor's whole data folder.
+//! executor's own user, and, where tasks are processes of this machine, the executor's whole data folder. The api opens files of
+//! checkpoints with it, which lie in folders that tasks can write.
 //!
 //! What a plain `open` would do there, and what is done against it:
 //! - A link leads to what only the executor may read, such as its service account's token, which would go out as the task's log, or to
@@ -13,9 +14,9 @@
 //!   and `openat2`, which older kernels lack and containers' profiles refuse, has nothing to add.
 //!
 //! Hard links are the kernel's affair: in a pod the task's folder is a mount of its own, and none is made from one mount to another. Programs
-//! that are processes of this machine have the executor's user and need no links to read what it may.
+//! that are processes of this machine have the executor's user and need no links to read what it may. The api has another user than tasks
+//! may have: it compares the owners of file and folder.
 
-use crate::clock;
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -29,13 +30,13 @@ use std::path::{Path, PathBuf};
 /// Of names in a folder that are looked at. Executor and shim make a few dozens.
 const MOST_NAMES: usize = 10_000;
 /// For everybody, less what the process' mask takes away.
-pub(crate) const ORDINARY: u32 = 0o666;
+pub const ORDINARY: u32 = 0o666;
 /// For the owner alone.
-pub(crate) const PRIVATE: u32 = 0o600;
+pub const PRIVATE: u32 = 0o600;
 
 /// Something is not what belongs there.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
+pub enum Refused {
     #[error("{} is {found}; only a regular file is taken there", name.display())]
     NoFile { name: OsString, found: &'static str },
     #[error("{} is a link or no folder", path.display())]
@@ -47,13 +48,13 @@ pub(crate) enum Refused {
 }
 
 /// Whether nothing went wrong but what somebody has put there.
-pub(crate) fn is_refusal(error: &io::Error) -> bool {
+pub fn is_refusal(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Refused>())
 }
 
 /// An open folder: it stays the one that it is.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub struct Folder {
     fd: OwnedFd,
     path: PathBuf,
 }
@@ -63,7 +64,7 @@ impl Folder {
     ///
     /// # Errors
     /// If it is not there, or is no folder.
-    pub(crate) fn at(path: &Path) -> io::Result<Self> {
+    pub fn at(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let here = if path.as_os_str().is_empty() {
             Path::new(".")
@@ -80,27 +81,17 @@ impl Folder {
     ///
     /// # Errors
     /// [`Refused`], or if it is not there.
-    pub(crate) fn itself(path: &Path) -> io::Result<Self> {
+    pub fn itself(path: &Path) -> io::Result<Self> {
         let (above, name) = split(path)?;
         let above = Self::at(above)?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match rustix::fs::openat(&above.fd, name, flags, Mode::empty()) {
-            Ok(fd) => Ok(Self {
-                fd,
-                path: path.to_owned(),
-            }),
-            Err(Errno::LOOP | Errno::NOTDIR) => Err(refused(Refused::NoFolder {
-                path: path.to_owned(),
-            })),
-            Err(error) => Err(error.into()),
-        }
+        inner(&above.fd, name, path.to_owned())
     }
 
     /// For reading.
     ///
     /// # Errors
     /// [`Refused`], or if it is not there.
-    pub(crate) fn open(&self, name: &OsStr) -> io::Result<File> {
+    pub fn open(&self, name: &OsStr) -> io::Result<File> {
         self.open_as(name, OFlags::RDONLY, 0)
     }
 
@@ -108,7 +99,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`Refused`], if it is longer too, or if it is not there.
-    pub(crate) fn read(&self, name: &OsStr, most_bytes: u64) -> io::Result<Vec<u8>> {
+    pub fn read(&self, name: &OsStr, most_bytes: u64) -> io::Result<Vec<u8>> {
         let file = self.open(name)?;
         let mut bytes = Vec::new();
         file.take(most_bytes + 1).read_to_end(&mut bytes)?;
@@ -125,7 +116,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`Refused`], or if it cannot be made.
-    pub(crate) fn append(&self, name: &OsStr) -> io::Result<File> {
+    pub fn append(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         self.open_as(name, flags, ORDINARY)
     }
@@ -134,7 +125,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`Refused`], or if it cannot be made.
-    pub(crate) fn hold(&self, name: &OsStr, is_for_writing: bool) -> io::Result<File> {
+    pub fn hold(&self, name: &OsStr, is_for_writing: bool) -> io::Result<File> {
         let access = match is_for_writing {
             true => OFlags::WRONLY,
             false => OFlags::RDONLY,
@@ -146,7 +137,7 @@ impl Folder {
     ///
     /// # Errors
     /// If it cannot be made.
-    pub(crate) fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
+    pub fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(Errno::ISDIR) => self.put_aside(name)?,
@@ -159,10 +150,10 @@ impl Folder {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(crate) fn replace(&self, name: &OsStr, content: &[u8], durably: bool) -> io::Result<()> {
+    pub fn replace(&self, name: &OsStr, content: &[u8], durably: bool) -> io::Result<()> {
         let mut temporary = OsString::from(".");
         temporary.push(name);
-        temporary.push(format!(".tmp-{:016x}", clock::random()));
+        temporary.push(format!(".tmp-{:016x}", random()));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let file = self.open_as(&temporary, flags, ORDINARY)?;
         let put = |mut file: File| {
@@ -183,7 +174,7 @@ impl Folder {
     ///
     /// # Errors
     /// If there is no such file.
-    pub(crate) fn rename(&self, name: &OsStr, to: &OsStr) -> io::Result<()> {
+    pub fn rename(&self, name: &OsStr, to: &OsStr) -> io::Result<()> {
         let rename = || rustix::fs::renameat(&self.fd, name, &self.fd, to);
         match rename() {
             Err(Errno::ISDIR) => {
@@ -198,7 +189,7 @@ impl Folder {
     ///
     /// # Errors
     /// If nothing does.
-    pub(crate) fn metadata(&self, name: &OsStr) -> io::Result<Metadata> {
+    pub fn metadata(&self, name: &OsStr) -> io::Result<Metadata> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty())?;
         File::from(fd).metadata()
@@ -206,13 +197,13 @@ impl Folder {
 
     /// # Errors
     /// If there is no such file, or it is a folder.
-    pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
+    pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())?)
     }
 
     /// # Errors
     /// [`Refused`] if there are too many, or if it cannot be read.
-    pub(crate) fn names(&self) -> io::Result<Vec<OsString>> {
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
         let names = self.some_names(MOST_NAMES + 1)?;
         if names.len() > MOST_NAMES {
             return Err(refused(Refused::Crowded {
@@ -226,7 +217,7 @@ impl Folder {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn some_names(&self, most: usize) -> io::Result<Vec<OsString>> {
+    pub fn some_names(&self, most: usize) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in Dir::new(self.readable()?)? {
             let entry = entry?;
@@ -244,18 +235,22 @@ impl Folder {
     /// A folder in it, which is no link.
     ///
     /// # Errors
-    /// If it is not there, or is none.
-    pub(crate) fn inner(&self, name: &OsStr) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(Self {
-            fd: rustix::fs::openat(&self.fd, name, flags, Mode::empty())?,
-            path: self.path.join(name),
-        })
+    /// [`Refused`], or if it is not there.
+    pub fn inner(&self, name: &OsStr) -> io::Result<Self> {
+        inner(&self.fd, name, self.path.join(name))
+    }
+
+    /// Owner of the folder.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn uid(&self) -> io::Result<u32> {
+        Ok(rustix::fs::fstat(&self.fd)?.st_uid)
     }
 
     /// # Errors
     /// If there is none of this name, or the other one is there.
-    pub(crate) fn move_to(&self, name: &OsStr, other: &Self, to: &OsStr) -> io::Result<()> {
+    pub fn move_to(&self, name: &OsStr, other: &Self, to: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.fd, name, &other.fd, to)?)
     }
 
@@ -263,7 +258,7 @@ impl Folder {
     ///
     /// # Errors
     /// If it is not.
-    pub(crate) fn remove_empty(&self, name: &OsStr) -> io::Result<()> {
+    pub fn remove_empty(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)?)
     }
 
@@ -271,7 +266,7 @@ impl Folder {
     ///
     /// # Errors
     /// If the disk fails.
-    pub(crate) fn sync(&self) -> io::Result<()> {
+    pub fn sync(&self) -> io::Result<()> {
         File::from(self.readable()?).sync_all()
     }
 
@@ -283,7 +278,7 @@ impl Folder {
 
     /// A folder cannot be replaced, and may be full of anything: it goes with the task's folder.
     fn put_aside(&self, name: &OsStr) -> io::Result<()> {
-        let aside = format!(".aside-{:016x}", clock::random());
+        let aside = format!(".aside-{:016x}", random());
         Ok(rustix::fs::renameat(&self.fd, name, &self.fd, aside)?)
     }
 
@@ -319,11 +314,30 @@ impl Folder {
     }
 }
 
+/// Opens a folder in an open folder. A link in its place is refused.
+fn inner(above: &OwnedFd, name: &OsStr, path: PathBuf) -> io::Result<Folder> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(above, name, flags, Mode::empty()) {
+        Ok(fd) => Ok(Folder { fd, path }),
+        Err(Errno::LOOP | Errno::NOTDIR) => Err(refused(Refused::NoFolder { path })),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn refused(refused: Refused) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, refused)
+}
+
+/// Returns a random number for a temporary name; 0 without a random source, which costs a second attempt.
+fn random() -> u64 {
+    getrandom::u64().unwrap_or(0)
+}
+
 /// The folder and the name in it.
 ///
 /// # Errors
 /// If it is no path of a file.
-pub(crate) fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
+pub fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
     path.parent()
         .zip(path.file_name())
         .ok_or_else(|| io::ErrorKind::InvalidFilename.into())
@@ -339,10 +353,6 @@ fn in_words(kind: FileType) -> &'static str {
     } else {
         "a device"
     }
-}
-
-fn refused(refused: Refused) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, refused)
 }
 
 #[cfg(test)]

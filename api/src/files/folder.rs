@@ -1,0 +1,140 @@
+//! Files of checkpoints in a folder of this machine. See [`muster_opener`] for what a task may put in a file's place.
+
+use super::manifest::stated_sha256;
+use super::reads::Reads;
+use super::{MANIFEST, MAX_MANIFEST_BYTES};
+use axum::body::Bytes;
+use futures::Stream;
+use futures::stream;
+use muster_opener::{Folder, is_refusal};
+use std::fs::File;
+use std::io::{self, BufReader, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// Bytes of one read.
+const PIECE_BYTES: u64 = 256 << 10;
+
+/// An open regular file, and what is known of it.
+pub struct Opened {
+    pub file: File,
+    pub bytes: u64,
+    pub sha256: Option<String>,
+}
+
+/// Why a file is not served.
+#[derive(Debug)]
+pub enum OpenError {
+    Missing,
+    /// What a task has put in its place.
+    Unfit(String),
+    Failed(io::Error),
+}
+
+/// Opens the file `name` in the folder `path` below `root`, and reads its checksum from the manifest of the same open folder.
+/// `path` is relative and plain.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn open(root: &Path, path: &Path, name: &str) -> Result<Opened, OpenError> {
+    let mut folder = Folder::at(root).map_err(|error| failed("", error))?;
+    for part in path {
+        folder = folder
+            .inner(part)
+            .map_err(|error| match is_refusal(&error) {
+                true => OpenError::Unfit(format!("{} is a link or no folder", part.display())),
+                false => failed("", error),
+            })?;
+    }
+    let file = open_own(&folder, name)?;
+    let sha256 = match name {
+        MANIFEST => None,
+        _ => match open_own(&folder, MANIFEST) {
+            Ok(manifest) => read_sha256(manifest, name)?,
+            Err(OpenError::Missing) => None,
+            Err(error) => return Err(error),
+        },
+    };
+    let bytes = file.metadata().map_err(OpenError::Failed)?.len();
+    Ok(Opened {
+        file,
+        bytes,
+        sha256,
+    })
+}
+
+/// A link to a file of another user makes that user's file appear in the folder. Linux forbids it (`fs.protected_hardlinks`) unless
+/// an administrator has allowed it, and nothing here relies on that.
+fn open_own(folder: &Folder, name: &str) -> Result<File, OpenError> {
+    let file = folder
+        .open(name.as_ref())
+        .map_err(|error| failed(name, error))?;
+    let found = file.metadata().map_err(OpenError::Failed)?;
+    let folder_uid = folder.uid().map_err(OpenError::Failed)?;
+    if found.nlink() > 1 && found.uid() != folder_uid {
+        return Err(OpenError::Unfit(format!(
+            "{name} is a link to a file of another user"
+        )));
+    }
+    Ok(file)
+}
+
+fn read_sha256(manifest: File, name: &str) -> Result<Option<String>, OpenError> {
+    let bytes = manifest.metadata().map_err(OpenError::Failed)?.len();
+    if bytes > MAX_MANIFEST_BYTES {
+        return Err(OpenError::Unfit(format!(
+            "{MANIFEST} has {bytes} bytes; a manifest has at most {MAX_MANIFEST_BYTES}"
+        )));
+    }
+    // The file may grow after the look at its length.
+    let manifest = BufReader::new(manifest.take(MAX_MANIFEST_BYTES));
+    Ok(stated_sha256(manifest, name))
+}
+
+fn failed(name: &str, error: io::Error) -> OpenError {
+    match error.kind() {
+        io::ErrorKind::NotFound => OpenError::Missing,
+        io::ErrorKind::PermissionDenied if !name.is_empty() => OpenError::Unfit(format!(
+            "{name} cannot be read by the api: its permissions do not allow it"
+        )),
+        // Another process has a lease on the file.
+        io::ErrorKind::WouldBlock => OpenError::Unfit(format!("{name} is locked by a lease")),
+        _ if is_refusal(&error) => OpenError::Unfit(error.to_string()),
+        _ => OpenError::Failed(error),
+    }
+}
+
+/// The first `bytes` of the file, in pieces. A file that has become shorter ends with an error.
+pub fn content(
+    file: File,
+    bytes: u64,
+    reads: Reads,
+) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
+    stream::try_unfold((file, bytes), move |(file, left)| {
+        let reads = reads.clone();
+        async move {
+            if left == 0 {
+                return Ok(None);
+            }
+            let read = reads.run(move || piece(file, left));
+            let (file, piece) = read.await.map_err(io::Error::other)??;
+            let left = left - piece.len() as u64;
+            Ok(Some((piece, (file, left))))
+        }
+    })
+}
+
+fn piece(mut file: File, left: u64) -> io::Result<(File, Bytes)> {
+    let most_bytes = usize::try_from(left.min(PIECE_BYTES)).expect("a piece fits the memory");
+    let mut piece = vec![0; most_bytes];
+    let length = file.read(&mut piece)?;
+    if length == 0 {
+        let what = "the file became shorter while it was sent";
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+    }
+    piece.truncate(length);
+    Ok((file, piece.into()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! The checksum that a manifest states of a file. The manifest is read as a stream: it may have any content.
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use std::fmt;
+use std::io::Read;
+
+/// `files.<name>.sha256`, if it is there and is one.
+pub fn stated_sha256(manifest: impl Read, name: &str) -> Option<String> {
+    let mut reader = serde_json::Deserializer::from_reader(manifest);
+    let sha256 = Field(&["files", name, "sha256"])
+        .deserialize(&mut reader)
+        .ok()??;
+    reader.end().ok()?;
+    (sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(sha256)
+}
+
+/// The text at a path of fields; everything beside it is skipped.
+#[derive(Clone, Copy)]
+struct Field<'a>(&'a [&'a str]);
+
+impl<'de> DeserializeSeed<'de> for Field<'_> {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<Option<String>, D::Error> {
+        if self.0.is_empty() {
+            deserializer.deserialize_str(self)
+        } else {
+            deserializer.deserialize_map(self)
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Field<'_> {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a manifest")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Option<String>, E> {
+        Ok(Some(text.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Option<String>, A::Error> {
+        let (wanted, below) = self.0.split_first().expect("only a path leads into a map");
+        let mut found = None;
+        while let Some(name) = fields.next_key::<String>()? {
+            if name == *wanted {
+                found = fields.next_value_seed(Field(below))?;
+            } else {
+                fields.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stated_sha256;
+
+    #[test]
+    fn checksum_of_the_named_file_is_found_and_nothing_else() {
+        let sum = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";
+        let manifest = format!(
+            r#"{{"step": 3, "files": {{"a": {{"crcs": [1, 2], "sha256": "{sum}"}}, "b": {{}}, "c": {{"sha256": "short"}}}}, "sha256": []}}"#
+        );
+        let stated = |text: &str, name| stated_sha256(text.as_bytes(), name);
+        assert_eq!(stated(&manifest, "a").as_deref(), Some(sum));
+        for name in ["b", "c", "none", "sha256"] {
+            assert_eq!(stated(&manifest, name), None, "{name}");
+        }
+        for text in [
+            "",
+            "[]",
+            "{",
+            r#"{"files": 3}"#,
+            &manifest[1..],
+            &manifest[..100],
+        ] {
+            assert_eq!(stated(text, "a"), None, "{text}");
+        }
+    }
+}

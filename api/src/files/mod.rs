@@ -1,0 +1,173 @@
+//! Files of checkpoints, in the cluster's folder or bucket.
+//!
+//! A task can write its job's folder: each file there may be a link, a FIFO or of any size, and may change between two looks.
+//! Paths come from the store, which has them from nodes.
+
+mod folder;
+mod manifest;
+mod reads;
+
+use crate::problem::{Kind, Refusal};
+use axum::body::Body;
+use folder::OpenError;
+use muster_model::id::{JobId, TenantId};
+use muster_model::place::Place;
+use muster_objects::{Bucket, ObjectsError};
+use reads::{Reads, Stalled};
+use std::path::{Component, Path, PathBuf};
+
+/// Maximum size of a manifest. One of a checkpoint of 1 TB has about 3 MB.
+const MAX_MANIFEST_BYTES: u64 = 4 << 20;
+
+const MANIFEST: &str = "manifest.json";
+
+/// The cluster's place for checkpoints.
+#[derive(Debug, Clone)]
+pub struct Files {
+    place: Source,
+    reads: Reads,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    Folder(PathBuf),
+    Bucket(Bucket),
+}
+
+/// A file to send.
+pub struct Found {
+    pub bytes: u64,
+    /// Hex, if its manifest states it.
+    pub sha256: Option<String>,
+    pub body: Body,
+}
+
+impl Files {
+    /// # Errors
+    /// When the environment does not say how to reach the bucket.
+    pub fn open(place: &Place) -> Result<Self, ObjectsError> {
+        Ok(Self {
+            place: match place {
+                Place::Folder(path) => Source::Folder(path.clone()),
+                Place::Bucket(address) => Source::Bucket(Bucket::open(address)?),
+            },
+            reads: Reads::default(),
+        })
+    }
+
+    /// The file `name` in the folder `relative`, which must be one of the job's.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] when there is none or it is not the job's; [`Kind::UnreadableFile`] when the job's tasks have left something there
+    /// that is not served; [`Kind::Unavailable`] when the folder or the object store does not answer.
+    pub async fn read(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+        relative: &str,
+        name: &str,
+    ) -> Result<Found, Refusal> {
+        let own = Path::new(&tenant.to_string()).join(job.to_string());
+        let path = Path::new(relative);
+        let is_plain = path
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)));
+        if !is_plain
+            || !path.starts_with(&own)
+            || Path::new(name).file_name() != Some(name.as_ref())
+        {
+            tracing::error!(job.id = %job, path = relative, "a node reported a path outside of its job's folder");
+            return Err(gone(name));
+        }
+        match &self.place {
+            Source::Folder(root) => self.read_file(root, path, name).await,
+            Source::Bucket(bucket) => self.read_object(bucket, relative, name).await,
+        }
+    }
+
+    async fn read_file(&self, root: &Path, path: &Path, name: &str) -> Result<Found, Refusal> {
+        let (root, path, wanted) = (root.to_owned(), path.to_owned(), name.to_owned());
+        let open = move || folder::open(&root, &path, &wanted);
+        let opened = match self.reads.run(open).await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(error)) => return Err(not_opened(name, error)),
+            Err(Stalled) => return Err(stalled()),
+        };
+        Ok(Found {
+            bytes: opened.bytes,
+            sha256: opened.sha256,
+            body: Body::from_stream(folder::content(
+                opened.file,
+                opened.bytes,
+                self.reads.clone(),
+            )),
+        })
+    }
+
+    async fn read_object(
+        &self,
+        bucket: &Bucket,
+        folder: &str,
+        name: &str,
+    ) -> Result<Found, Refusal> {
+        let object = format!("{folder}/{name}");
+        let found = bucket.download(&object).await.map_err(not_answered)?;
+        let found = found.ok_or_else(|| gone(name))?;
+        let manifest = match name {
+            MANIFEST => None,
+            _ => {
+                let object = format!("{folder}/{MANIFEST}");
+                bucket
+                    .get(&object, MAX_MANIFEST_BYTES)
+                    .await
+                    .map_err(not_answered)?
+            }
+        };
+        Ok(Found {
+            bytes: found.bytes,
+            sha256: manifest.and_then(|(text, _)| manifest::stated_sha256(&text[..], name)),
+            body: Body::from_stream(found.content),
+        })
+    }
+}
+
+fn not_opened(name: &str, error: OpenError) -> Refusal {
+    match error {
+        OpenError::Missing => gone(name),
+        OpenError::Unfit(what) => {
+            let detail = format!("{what}; the job's own tasks have written it so");
+            Refusal::new(Kind::UnreadableFile, detail)
+        }
+        OpenError::Failed(error) => {
+            tracing::error!(file = name, %error, "cannot read a checkpoint");
+            stalled()
+        }
+    }
+}
+
+fn not_answered(error: ObjectsError) -> Refusal {
+    if let ObjectsError::TooLarge { bytes, .. } = error {
+        let detail =
+            format!("{MANIFEST} has {bytes} bytes; a manifest has at most {MAX_MANIFEST_BYTES}");
+        return Refusal::new(Kind::UnreadableFile, detail);
+    }
+    tracing::error!(
+        error = &error as &dyn std::error::Error,
+        "cannot read a checkpoint"
+    );
+    Refusal::new(
+        Kind::Unavailable,
+        "the object store does not answer as it should",
+    )
+}
+
+fn stalled() -> Refusal {
+    let detail = "the folder of checkpoints does not answer now; try again later";
+    Refusal::new(Kind::Unavailable, detail).retry_after(5)
+}
+
+fn gone(what: &str) -> Refusal {
+    Refusal::not_found(format!(
+        "file {what:?} where this daemon looks for checkpoints"
+    ))
+}

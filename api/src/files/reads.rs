@@ -1,0 +1,92 @@
+//! Reads of the file system: bounded in number and in time.
+//!
+//! A file system that does not answer blocks the thread that reads. All of tokio's blocking threads would be lost to it, and with
+//! them the web page and the resolution of the database's name.
+
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// Maximum number of threads in a read. tokio has 512 blocking threads.
+const MAX_READS: usize = 16;
+/// Maximum time of a read, the wait for a thread included. Shorter than a request may take.
+const READ_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Runs reads. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Reads {
+    threads: Arc<Semaphore>,
+    deadline: Duration,
+}
+
+/// A read has not ended in time. Its thread may still be in it, and counts until it returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the file system did not answer in time")]
+pub struct Stalled;
+
+impl Default for Reads {
+    fn default() -> Self {
+        Self::new(MAX_READS, READ_DEADLINE)
+    }
+}
+
+impl Reads {
+    fn new(threads: usize, deadline: Duration) -> Self {
+        Self {
+            threads: Arc::new(Semaphore::new(threads)),
+            deadline,
+        }
+    }
+
+    /// Runs `read` on a blocking thread.
+    ///
+    /// # Errors
+    /// [`Stalled`].
+    pub async fn run<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Stalled> {
+        let answer = async {
+            let permit = Arc::clone(&self.threads).acquire_owned().await;
+            let permit = permit.expect("the semaphore is never closed");
+            // The permit is the thread's, not the caller's: a caller may give up before the thread returns.
+            let read = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                read()
+            });
+            read.await.expect("a read does not panic")
+        };
+        tokio::time::timeout(self.deadline, answer)
+            .await
+            .map_err(|_| Stalled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reads, Stalled};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn stalled_reads_hold_their_threads_until_they_return() {
+        let reads = Reads::new(2, Duration::from_millis(100));
+        let (release, blocked) = mpsc::channel::<()>();
+        let (other_release, other_blocked) = mpsc::channel::<()>();
+        let stalled = tokio::join!(
+            reads.run(move || blocked.recv().ok()),
+            reads.run(move || other_blocked.recv().ok()),
+        );
+        assert_eq!(stalled, (Err(Stalled), Err(Stalled)));
+        // No thread is taken beyond the two.
+        assert_eq!(reads.threads.available_permits(), 0);
+        assert_eq!(
+            reads.run(|| panic!("no thread is free")).await,
+            Err::<(), _>(Stalled)
+        );
+        drop(release);
+        while reads.run(|| 7).await != Ok(7) {}
+        assert_eq!(reads.threads.available_permits(), 1);
+        drop(other_release);
+    }
+}
