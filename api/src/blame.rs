@@ -94,10 +94,6 @@ pub fn field_error(path: &str, message: &str, document: &Value) -> FieldError {
         inside(document, path, found)
     };
     let value = match find(document, &field) {
-        // .nan and .inf, for which JSON writes null.
-        Some(Value::Null) if found.starts_with("floating point") => {
-            found.split('`').nth(1).unwrap_or(found).to_owned()
-        }
         Some(value) => short(value),
         None => found.to_owned(),
     };
@@ -270,12 +266,4 @@ fn in_words(wanted: &str) -> String {
 
 fn limited(most: u64) -> String {
     format!("a whole number, 0 or more and at most {most}")
-}
-
-/// The message without its line and column, which a path replaces.
-pub fn without_position(message: &str) -> String {
-    message
-        .rsplit_once(" at line ")
-        .map_or(message, |(text, _)| text)
-        .to_owned()
 }

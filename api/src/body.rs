@@ -1,6 +1,6 @@
 //! Request bodies: JSON or YAML, read strictly, with errors that name the field, the value and what would be right.
 
-use crate::blame::{field_error, find, find_mut, without_position};
+use crate::blame::{field_error, find, find_mut};
 use crate::problem::{Kind, Refusal};
 use crate::spelling::odd_word;
 use crate::state::App;
@@ -8,13 +8,53 @@ use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use futures::StreamExt as _;
+use muster_document::DocumentError;
 use muster_model::spec::FieldError;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// A body that is too large is read and thrown away up to so many times the limit, because a client that is cut off while it
 /// sends may never read the answer.
 const DRAINED_LIMITS: usize = 32;
+
+/// Bodies above this are read on a blocking thread: others must not wait for them.
+const INLINE_BYTES: usize = 16 << 10;
+
+/// Threads that read large bodies.
+#[derive(Debug, Clone)]
+pub struct Readers(Arc<Semaphore>);
+
+impl Default for Readers {
+    /// Half of the machine's cores: the rest answers other requests.
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self(Arc::new(Semaphore::new((cores / 2).max(1))))
+    }
+}
+
+impl Readers {
+    /// Waits for a thread as long as a request may take.
+    async fn read<T>(&self, format: Format, bytes: Bytes) -> Result<T, Refusal>
+    where
+        T: DeserializeOwned + Invalid + Send + 'static,
+    {
+        if bytes.len() <= INLINE_BYTES {
+            return read(format, &bytes);
+        }
+        let permit = Arc::clone(&self.0).acquire_owned().await;
+        let permit = permit.expect("the semaphore is never closed");
+        let reading = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            read(format, &bytes)
+        });
+        match reading.await {
+            Ok(read) => read,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+}
 
 /// A body that was read as a `T`, and its bytes.
 pub struct Document<T> {
@@ -52,7 +92,10 @@ enum Format {
     Yaml,
 }
 
-impl<T: DeserializeOwned + Invalid> FromRequest<App> for Document<T> {
+impl<T> FromRequest<App> for Document<T>
+where
+    T: DeserializeOwned + Invalid + Send + 'static,
+{
     type Rejection = Refusal;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Refusal> {
@@ -64,10 +107,7 @@ impl<T: DeserializeOwned + Invalid> FromRequest<App> for Document<T> {
             return Err(too_large(limit));
         }
         let bytes = collect(request.into_body(), limit).await?;
-        let value = match format {
-            Format::Json => json(&bytes),
-            Format::Yaml => yaml(&bytes),
-        }?;
+        let value = app.readers.read(format, bytes.clone()).await?;
         Ok(Self { value, bytes })
     }
 }
@@ -144,77 +184,48 @@ fn too_large(limit: usize) -> Refusal {
     )
 }
 
-fn json<T: DeserializeOwned + Invalid>(bytes: &[u8]) -> Result<T, Refusal> {
-    // serde would read a list as an object's fields in their order.
-    if bytes.trim_ascii_start().starts_with(b"[")
-        && let Ok(list) = serde_json::from_slice(bytes)
-    {
-        return Err(no_object::<T>(&list));
-    }
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
-        let error = error.into_inner();
-        // What is JSON and yet is called none holds something where a word of a list is wanted.
-        match serde_json::from_slice(bytes) {
-            Ok(document) if error.is_data() => {
-                wrong::<T>(&path, &without_position(&error.to_string()), &document)
-            }
-            Ok(document) => no_word::<T>(&path, &document),
-            Err(_) if error.is_data() => {
-                wrong::<T>(&path, &without_position(&error.to_string()), &Value::Null)
-            }
-            Err(_) => Refusal::new(Kind::MalformedBody, format!("not JSON: {error}")),
-        }
-    })?;
-    reader
-        .end()
-        .map_err(|error| Refusal::new(Kind::MalformedBody, format!("not JSON: {error}")))?;
-    Ok(read)
-}
-
-fn yaml<T: DeserializeOwned + Invalid>(bytes: &[u8]) -> Result<T, Refusal> {
-    let malformed = |error: serde_norway::Error| {
-        Refusal::new(Kind::MalformedBody, format!("not YAML: {error}"))
+fn read<T: DeserializeOwned + Invalid>(format: Format, bytes: &[u8]) -> Result<T, Refusal> {
+    let document = match format {
+        Format::Json => muster_document::json(bytes),
+        Format::Yaml => muster_document::yaml(bytes),
     };
-    // Through a value first, which tells documents that are no YAML from those that are no `T`.
-    let document: serde_norway::Value = serde_norway::from_slice(bytes).map_err(malformed)?;
-    if document.is_sequence() {
-        let list = serde_json::to_value(&document).unwrap_or_default();
-        return Err(no_object::<T>(&list));
+    let document = document.map_err(no_document::<T>)?;
+    // serde would read a list as an object's fields in their order.
+    if document.is_array() {
+        let error = field_error("", "invalid length 0", &document);
+        return Err(Refusal::of_fields(T::KIND, vec![error]));
     }
-    let read = serde_path_to_error::deserialize(document.clone()).map_err(|error| {
+    let value = serde_path_to_error::deserialize(&document).map_err(|error| {
         let path = error.path().to_string();
-        let document = serde_json::to_value(&document).unwrap_or_default();
-        let message = error.into_inner().to_string();
         match find(&document, &path) {
-            // JSON has no .nan and no .inf, and writes null for them.
-            Some(Value::Null) if !message.contains("floating point") => {
-                no_word::<T>(&path, &document)
+            Some(Value::Null) => no_word::<T>(&path, &document),
+            _ => {
+                let error = field_error(&path, &error.into_inner().to_string(), &document);
+                Refusal::of_fields(T::KIND, vec![error])
             }
-            _ => wrong::<T>(&path, &message, &document),
         }
     })?;
-    match odd_word::<T>(bytes, &document) {
-        Some(error) => Err(Refusal::with_errors(
-            T::KIND,
-            error.to_string(),
-            vec![error],
-        )),
-        None => Ok(read),
+    let odd = match format {
+        Format::Json => None,
+        Format::Yaml => odd_word::<T>(bytes, &document),
+    };
+    match odd {
+        Some(error) => Err(Refusal::of_fields(T::KIND, vec![error])),
+        None => Ok(value),
     }
 }
 
-/// A document whose shape is not that of a `T`.
-fn wrong<T: Invalid>(path: &str, message: &str, document: &Value) -> Refusal {
-    let error = field_error(path, message, document);
-    Refusal::with_errors(T::KIND, error.to_string(), vec![error])
-}
-
-/// A document that is a list.
-fn no_object<T: Invalid>(list: &Value) -> Refusal {
-    let error = field_error("", "invalid length 0", list);
-    Refusal::with_errors(T::KIND, error.to_string(), vec![error])
+/// A text that is no document.
+fn no_document<T: Invalid>(error: DocumentError) -> Refusal {
+    let detail = match &error {
+        DocumentError::Json(error) => format!("not JSON: {error}"),
+        DocumentError::Yaml(error) => format!("not YAML: {error}"),
+        DocumentError::NotUtf8 { .. } | DocumentError::Excess(_) => error.to_string(),
+        DocumentError::Field { error, .. } => {
+            return Refusal::of_fields(T::KIND, vec![error.clone()]);
+        }
+    };
+    Refusal::new(Kind::MalformedBody, detail)
 }
 
 /// A document with nothing, a number or the like where one of some words is wanted. serde names those words only when it is given
@@ -242,5 +253,5 @@ fn no_word<T: DeserializeOwned + Invalid>(path: &str, document: &Value) -> Refus
         error.field = path.to_owned();
         error.value = value.to_string();
     }
-    Refusal::with_errors(T::KIND, error.to_string(), vec![error])
+    Refusal::of_fields(T::KIND, vec![error])
 }

@@ -26,7 +26,8 @@ right; `instance` names the request in the daemon's log. A refused request has c
 
 **Limits** (defaults, set by the daemon's configuration): 1 MiB of body (413); 500 requests a second for each token, 1000 at once
 (429 with `Retry-After`); 30 seconds until an answer begins (504); 1024 open event streams,
-256 of one tenant (429); 1 MiB of log in one answer.
+256 of one tenant (429); 1 MiB of log in one answer. A YAML body has at most 64 levels, and 100,000 values and 4 MiB of text with those
+that its aliases stand for.
 
 **Streams** are server-sent events. Comments keep an idle stream open. Every message has an `id:`; a client that connects again
 with it in `Last-Event-ID` misses nothing and gets nothing twice.

@@ -18,21 +18,16 @@ struct Place {
 }
 
 /// The first number in a document, which is right, that is spelled otherwise than a number is written and stands where a `T` wants a text.
-pub fn odd_word<T: DeserializeOwned>(
-    text: &[u8],
-    document: &serde_norway::Value,
-) -> Option<FieldError> {
+pub fn odd_word<T: DeserializeOwned>(text: &[u8], document: &Value) -> Option<FieldError> {
     let spellings: Vec<(usize, &str)> = odd_spellings(std::str::from_utf8(text).ok()?).collect();
     if spellings.is_empty() {
         return None;
     }
-    let document = &serde_json::to_value(document).ok()?;
     let mut changed = text.to_vec();
     for (end, _) in &spellings {
         changed[end - 1] = if changed[end - 1] == b'0' { b'1' } else { b'0' };
     }
-    let changed: serde_norway::Value = serde_norway::from_slice(&changed).ok()?;
-    let changed = serde_json::to_value(changed).ok()?;
+    let changed = muster_document::yaml(&changed).ok()?;
     let mut places = Vec::new();
     let root = Place {
         pointer: String::new(),
@@ -43,8 +38,7 @@ pub fn odd_word<T: DeserializeOwned>(
     let place = places.find(|place| wants_text::<T>(document, &place.pointer))?;
     let number = document.pointer(&place.pointer)?;
     let reads_so = |spelling: &str| {
-        let read: Option<Value> = serde_norway::from_str(spelling).ok();
-        read.as_ref() == Some(number)
+        muster_document::yaml(spelling.as_bytes()).is_ok_and(|read| read == *number)
     };
     let spelling = spellings.into_iter().map(|(_, spelling)| spelling);
     let value = spelling.into_iter().find(|spelling| reads_so(spelling));
@@ -138,8 +132,8 @@ mod tests {
         let text = format!(
             "version: muster/v1\nname: own # 0x10\npriority: +7\n{command}\nresources: {{ worker: {{ memory_bytes: 0x40000000 }} }}\n"
         );
-        let document: serde_norway::Value = serde_norway::from_str(&text).expect("YAML");
-        serde_norway::from_value::<JobSpec>(document.clone()).expect("a job");
+        let document = muster_document::yaml(text.as_bytes()).expect("YAML");
+        serde_json::from_value::<JobSpec>(document.clone()).expect("a job");
         odd_word::<JobSpec>(text.as_bytes(), &document).map(|error| error.to_string())
     }
 

@@ -1,6 +1,7 @@
 //! What every handler may reach: the store's connections, the limits, and the rooms of this process. Cheap to clone.
 
 use crate::auth::{Caller, Tokens};
+use crate::body::Readers;
 use crate::config::{Limits, Settings};
 use crate::failures::Failures;
 use crate::files::Files;
@@ -38,6 +39,8 @@ pub struct Inner {
     pub limits: Limits,
     /// What all nodes write checkpoints to; `None` refuses downloads.
     pub files: Option<Files>,
+    /// Read large bodies.
+    pub readers: Readers,
     /// The built web page; `None` serves none.
     pub web_root: Option<PathBuf>,
     pub tokens: Tokens,
@@ -83,6 +86,7 @@ impl App {
                 .as_ref()
                 .map(Files::open)
                 .transpose()?,
+            readers: Readers::default(),
             web_root: settings.web_root.clone(),
             tokens: Tokens::default(),
             failures: Failures::new(limits),

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 /// Maximum number of threads in a read. tokio has 512 blocking threads.
 const MAX_READS: usize = 16;
 /// Maximum time of a read, the wait for a thread included. Shorter than a request may take.
-const READ_DEADLINE: Duration = Duration::from_secs(10);
+const READ_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Runs reads. Cheap to clone.
 #[derive(Debug, Clone)]

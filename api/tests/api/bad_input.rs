@@ -305,7 +305,7 @@ fn bodies() -> Vec<Case> {
             status: 422,
             kind: "invalid-job",
             field: "priority",
-            expected: "a whole number",
+            expected: "a finite number",
         },
         Case {
             what: "a word that reads as another number in YAML",
@@ -325,6 +325,51 @@ fn bodies() -> Vec<Case> {
             kind: "invalid-job",
             field: "the document",
             expected: "an object",
+        },
+        plain(
+            "YAML nested too deep",
+            typed("application/yaml", format!("a: {}", "[".repeat(1_000_000))),
+            400,
+            "malformed-body",
+        ),
+        plain(
+            "YAML with too many aliases",
+            typed(
+                "application/yaml",
+                format!(
+                    "a: &a [{}]\nb: [{}]\n",
+                    "1,".repeat(5_000),
+                    "*a,".repeat(5_000)
+                ),
+            ),
+            400,
+            "malformed-body",
+        ),
+        Case {
+            what: "a label twice",
+            request: typed(
+                "application/json",
+                document("bad")
+                    .to_string()
+                    .replace(r#""team":"bad""#, r#""team":"bad","team":"bad""#),
+            ),
+            status: 422,
+            kind: "invalid-job",
+            field: "labels.team",
+            expected: "one value",
+        },
+        Case {
+            what: "a NUL in a label",
+            request: typed(
+                "application/json",
+                document("bad")
+                    .to_string()
+                    .replace(r#""team":"bad""#, r#""team":"b\u0000d""#),
+            ),
+            status: 422,
+            kind: "invalid-job",
+            field: "labels.team",
+            expected: "without NUL",
         },
         plain(
             "no content type",
@@ -811,7 +856,7 @@ async fn what_is_wrong_is_named_as_it_was_written() {
         .send(typed("application/yaml", endless))
         .await
         .problem();
-    assert!(endless.detail.contains("priority is inf; "), "{endless}");
+    assert!(endless.detail.contains("priority is .inf; "), "{endless}");
     let unknown = world.get(RED, "/api/v1/jbos").await.problem();
     assert!(unknown.detail.contains("at /api/v1/jbos;"), "{unknown}");
     let command = json!({"version": "muster/v1", "name": "own", "command": {"argv": ["true"]}});
@@ -819,4 +864,14 @@ async fn what_is_wrong_is_named_as_it_was_written() {
     let model = format!("/api/v1/jobs/{}/model", made["id"].as_str().expect("an id"));
     let model = world.get(RED, &model).await.problem();
     assert!(model.detail.contains("MUSTER_CHECKPOINT_DIR"), "{model}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn body_may_begin_with_a_byte_order_mark() {
+    let world = World::new().await;
+    let text = format!("\u{feff}{}", document("marked"));
+    for content_type in ["application/json", "application/yaml"] {
+        let answer = world.send(typed(content_type, text.clone())).await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+    }
 }

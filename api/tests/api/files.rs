@@ -169,7 +169,8 @@ async fn a_path_that_leads_out_of_the_jobs_folder_is_not_followed() {
 async fn manifest_that_is_no_small_file_refuses_the_download() {
     let world = World::new().await;
     let (job, worker) = started(&world).await;
-    let put: [(&str, fn(&PathBuf)); 3] = [
+    type Put = fn(&PathBuf);
+    let put: [(&str, Put); 3] = [
         ("a FIFO", |at| {
             mkfifoat(CWD, at, Mode::RWXU).expect("made");
         }),

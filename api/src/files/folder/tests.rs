@@ -119,7 +119,8 @@ fn job_folder_exchanged_for_a_link_is_never_followed() {
 #[test]
 fn manifest_that_is_no_small_regular_file_is_refused_at_once() {
     let step = "root/tenant/job/step";
-    let put: [(&str, fn(&Path)); 5] = [
+    type Put = fn(&Path);
+    let put: [(&str, Put); 5] = [
         ("a FIFO", |at| {
             mkfifoat(CWD, at, Mode::RWXU).expect("made");
         }),

@@ -176,11 +176,12 @@ fn check_files(errors: &mut Errors, command: &Command) {
     // A file cannot be a folder of another.
     for path in command.files.keys() {
         let below = format!("{path}/");
-        let clash = command.files.keys().find(|other| other.starts_with(&below));
+        let next = command.files.range(below.clone()..).next();
+        let clash = next.is_some_and(|(other, _)| other.starts_with(&below));
         errors.check(
             &format!("command.files.{path}"),
             &format!("{path:?}"),
-            clash.is_none(),
+            !clash,
             "a path that is not the folder of another file",
         );
     }

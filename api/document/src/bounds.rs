@@ -1,0 +1,209 @@
+//! Bounds of a YAML text, checked before anything is built from it.
+//!
+//! Aliases may expand to any multiple of the text. The parser's time grows with the square of some things that no document needs:
+//! each bound below names its own.
+
+use crate::events::{Event, Events};
+use std::collections::BTreeMap;
+
+/// Maximum depth of lists and objects. For each token the parser looks at every open flow collection.
+pub const MAX_DEPTH: usize = 64;
+
+/// Maximum number of values and keys, with those that aliases stand for.
+pub const MAX_NODES: usize = 100_000;
+
+/// Maximum length of all texts and tags, with those that aliases stand for: four times what a request's body has.
+pub const MAX_EXPANDED_BYTES: usize = 4 << 20;
+
+/// Maximum number of blanks and line breaks in a row. Within a scalar the parser clears a buffer of the longest such run at every word.
+pub const MAX_BLANKS: usize = 4096;
+
+/// Maximum number of lines that begin with `%`. The parser compares each directive with every other.
+pub const MAX_DIRECTIVES: usize = 16;
+
+/// What of a text exceeds its bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Excess {
+    #[error(
+        "line {line} is nested too deep; expected at most {MAX_DEPTH} levels of lists and objects"
+    )]
+    Depth { line: usize },
+    #[error(
+        "there are too many values at line {line}; expected at most {MAX_NODES}, with those that aliases stand for"
+    )]
+    Nodes { line: usize },
+    #[error(
+        "the texts are too long at line {line}; expected at most {MAX_EXPANDED_BYTES} bytes, with those that aliases stand for"
+    )]
+    Bytes { line: usize },
+    #[error(
+        "the alias at line {line} stands for a value that contains it; expected a value that has ended"
+    )]
+    Recursion { line: usize },
+    #[error("the anchor at line {line} is defined twice; expected a name of its own")]
+    Anchor { line: usize },
+    #[error("a second document begins at line {line}; expected one")]
+    Documents { line: usize },
+    #[error(
+        "more than {MAX_BLANKS} blanks and line breaks follow each other at line {line}; expected fewer"
+    )]
+    Blanks { line: usize },
+    #[error("line {line} begins with %, as do {MAX_DIRECTIVES} before it; expected no directives")]
+    Directives { line: usize },
+}
+
+/// What a value expands to.
+#[derive(Debug, Clone, Copy, Default)]
+struct Size {
+    nodes: usize,
+    bytes: usize,
+    /// Levels of lists and objects.
+    depth: usize,
+}
+
+/// A list or object that has not ended.
+struct Open {
+    anchor: Option<Vec<u8>>,
+    size: Size,
+}
+
+/// # Errors
+/// [`Excess`]. A text that is no YAML passes if its beginning does: the parser reads no further.
+pub fn check(text: &str) -> Result<(), Excess> {
+    check_lines(text)?;
+    Walk::default().run(Events::new(text))
+}
+
+fn check_lines(text: &str) -> Result<(), Excess> {
+    let (mut blanks, mut directives, mut line) = (0, 0, 1);
+    let mut is_line_start = true;
+    for next in text.chars() {
+        // Those that the parser takes for line breaks.
+        let is_break = matches!(next, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}');
+        if is_line_start && next == '%' {
+            directives += 1;
+            if directives > MAX_DIRECTIVES {
+                return Err(Excess::Directives { line });
+            }
+        }
+        blanks = if is_break || next == ' ' || next == '\t' {
+            blanks + 1
+        } else {
+            0
+        };
+        if blanks > MAX_BLANKS {
+            return Err(Excess::Blanks { line });
+        }
+        line += usize::from(next == '\n');
+        is_line_start = is_break;
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+pub struct Walk {
+    open: Vec<Open>,
+    /// Values that have ended, by their anchors.
+    anchored: BTreeMap<Vec<u8>, Size>,
+    nodes: usize,
+    bytes: usize,
+    documents: usize,
+    /// Events read so far.
+    pub events: usize,
+}
+
+impl Walk {
+    /// Reads events until their end or the first excess.
+    pub fn run(&mut self, mut events: Events) -> Result<(), Excess> {
+        while let Some((event, line)) = events.next() {
+            self.events += 1;
+            self.take(event, line)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: Event, line: usize) -> Result<(), Excess> {
+        match event {
+            Event::DocumentStart => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    return Err(Excess::Documents { line });
+                }
+            }
+            Event::Node {
+                anchor,
+                bytes,
+                is_open,
+            } => {
+                let known = |name| {
+                    let is_open = |open: &Open| open.anchor.as_ref() == Some(name);
+                    self.anchored.contains_key(name) || self.open.iter().any(is_open)
+                };
+                if anchor.as_ref().is_some_and(known) {
+                    return Err(Excess::Anchor { line });
+                }
+                let size = Size {
+                    nodes: 1,
+                    bytes,
+                    depth: 0,
+                };
+                self.count(size, line)?;
+                if is_open {
+                    self.open.push(Open { anchor, size });
+                    if self.open.len() > MAX_DEPTH {
+                        return Err(Excess::Depth { line });
+                    }
+                } else {
+                    self.ended(anchor, size);
+                }
+            }
+            Event::End => {
+                let Open { anchor, mut size } = self.open.pop().expect("ends follow starts");
+                size.depth += 1;
+                self.ended(anchor, size);
+            }
+            Event::Alias(name) => {
+                if self
+                    .open
+                    .iter()
+                    .any(|open| open.anchor.as_ref() == Some(&name))
+                {
+                    return Err(Excess::Recursion { line });
+                }
+                // The reader refuses the name of no anchor.
+                let size = self.anchored.get(&name).copied().unwrap_or_default();
+                self.count(size, line)?;
+                if self.open.len() + size.depth > MAX_DEPTH {
+                    return Err(Excess::Depth { line });
+                }
+                self.ended(None, size);
+            }
+            Event::Other => {}
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, size: Size, line: usize) -> Result<(), Excess> {
+        self.nodes += size.nodes;
+        self.bytes += size.bytes;
+        if self.nodes > MAX_NODES {
+            return Err(Excess::Nodes { line });
+        }
+        if self.bytes > MAX_EXPANDED_BYTES {
+            return Err(Excess::Bytes { line });
+        }
+        Ok(())
+    }
+
+    /// A value has ended: it is part of the one around it, and its anchor may be used.
+    fn ended(&mut self, anchor: Option<Vec<u8>>, size: Size) {
+        if let Some(anchor) = anchor {
+            self.anchored.insert(anchor, size);
+        }
+        if let Some(around) = self.open.last_mut() {
+            around.size.nodes += size.nodes;
+            around.size.bytes += size.bytes;
+            around.size.depth = around.size.depth.max(size.depth);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Reads a value as JSON has it, and names the field that JSON or the store could not keep.
+
+use muster_model::spec::FieldError;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use std::fmt::{self, Display};
+
+/// What is expected instead of a text with a NUL.
+pub const NO_NUL: &str = "a text without NUL (U+0000)";
+
+/// Maximum length of a value or a name in a message.
+const SHOWN_CHARS: usize = 100;
+
+/// Why a value is not read.
+pub enum Failure<E> {
+    /// A field, and the reader's own error, which says where.
+    Field(FieldError, E),
+    Syntax(E),
+}
+
+pub fn read<'de, D: Deserializer<'de>>(reader: D) -> Result<Value, Failure<D::Error>> {
+    let mut place = Place::default();
+    Seed(&mut place)
+        .deserialize(reader)
+        .map_err(|error| match place.wrong.take() {
+            Some(wrong) => Failure::Field(wrong, error),
+            None => Failure::Syntax(error),
+        })
+}
+
+/// Where the reader is, and what is wrong there.
+#[derive(Default)]
+struct Place {
+    path: String,
+    wrong: Option<FieldError>,
+}
+
+impl Place {
+    fn refuse<E: Error>(&mut self, value: impl Display, expected: impl Into<String>) -> E {
+        let field = if self.path.is_empty() {
+            "the document"
+        } else {
+            &self.path
+        };
+        let wrong = self.wrong.insert(FieldError {
+            field: field.to_owned(),
+            value: value.to_string(),
+            expected: expected.into(),
+        });
+        E::custom(wrong)
+    }
+
+    /// Goes into a field; returns what `leave` takes.
+    fn enter(&mut self, name: &str) -> usize {
+        let around = self.path.len();
+        if around > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        around
+    }
+
+    fn leave(&mut self, around: usize) {
+        self.path.truncate(around);
+    }
+}
+
+struct Seed<'a>(&'a mut Place);
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value that JSON knows")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u128<E: Error>(self, value: u128) -> Result<Value, E> {
+        Err(self.0.refuse(value, in_range()))
+    }
+
+    fn visit_i128<E: Error>(self, value: i128) -> Result<Value, E> {
+        Err(self.0.refuse(value, in_range()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        match Number::from_f64(value) {
+            Some(number) => Ok(number.into()),
+            None => {
+                let written = match value {
+                    _ if value.is_nan() => ".nan",
+                    _ if value > 0.0 => ".inf",
+                    _ => "-.inf",
+                };
+                Err(self.0.refuse(written, "a finite number"))
+            }
+        }
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        if value.contains('\0') {
+            return Err(self.0.refuse(shown(value), NO_NUL));
+        }
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        let around = self.0.path.len();
+        loop {
+            self.0.path.push_str(&format!("[{}]", list.len()));
+            let Some(item) = items.next_element_seed(Seed(self.0))? else {
+                break;
+            };
+            self.0.leave(around);
+            list.push(item);
+        }
+        self.0.leave(around);
+        Ok(list.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            if name.contains('\0') {
+                let expected = "a name without NUL (U+0000)";
+                return Err(self.0.refuse(shown(&name), expected));
+            }
+            let around = self.0.enter(&name);
+            if map.contains_key(&name) {
+                return Err(self.0.refuse("given twice", "one value"));
+            }
+            let value = fields.next_value_seed(Seed(self.0))?;
+            self.0.leave(around);
+            map.insert(name, value);
+        }
+        Ok(map.into())
+    }
+}
+
+fn in_range() -> String {
+    let least = i64::MIN;
+    let most = u64::MAX;
+    format!("a whole number from {least} to {most}")
+}
+
+/// A text in quotes, with escapes, and cut.
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
