@@ -20,6 +20,13 @@ pub struct Condition {
     pub observed_generation: Option<i64>,
 }
 
+/// How a job or a study has ended. One that was cancelled has failed: it is not complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Complete,
+    Failed,
+}
+
 /// The conditions of one look at an object.
 #[derive(Debug)]
 pub struct Conditions<'a> {
@@ -61,6 +68,16 @@ impl<'a> Conditions<'a> {
             last_transition_time: since,
             observed_generation: self.generation,
         });
+    }
+
+    /// `Finished`, and for an object that has ended one of `Complete` and `Failed`, by which `kubectl wait` tells success from failure.
+    pub fn finished(&mut self, end: Option<End>, reason: &str, message: &str) {
+        self.set("Finished", end.is_some(), reason, message);
+        match end {
+            Some(End::Complete) => self.set("Complete", true, reason, message),
+            Some(End::Failed) => self.set("Failed", true, reason, message),
+            None => {}
+        }
     }
 
     /// Whether Muster will not have the object as it is.

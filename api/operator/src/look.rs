@@ -1,7 +1,7 @@
 //! What one look at a job's object and one at a study's have in common: what is known of the object, whose it is, how a look ends, and
 //! how what was found is shown. It never decides what becomes of a job or a study.
 
-use crate::condition::{Condition, Conditions};
+use crate::condition::{Condition, Conditions, End};
 use crate::error::Error;
 use crate::operator::Context;
 use crate::refused::Refused;
@@ -60,7 +60,7 @@ impl<S: Shown> Look<'_, S> {
         let message = format!("the {what} was removed from Muster");
         let mut conditions = self.conditions();
         conditions.set("Submitted", true, "Submitted", "");
-        conditions.set("Finished", true, REMOVED, &message);
+        conditions.finished(Some(End::Failed), REMOVED, &message);
         (conditions.done(), message)
     }
 

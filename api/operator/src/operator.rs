@@ -22,6 +22,7 @@ use kube::core::NamespaceResourceScope;
 use kube::runtime::Controller;
 use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Map, Value, json};
@@ -33,6 +34,8 @@ use std::time::Duration;
 pub const STALE: Duration = Duration::from_secs(1);
 /// Characters of an error in the log.
 const MOST_WORDS: usize = 500;
+/// Longest note of an event that Kubernetes takes.
+const MAX_NOTE_BYTES: usize = 1024;
 /// Versions of an object that are told apart; a watch that is farther behind shows one phase twice.
 const VERSIONS: usize = 16;
 
@@ -153,6 +156,12 @@ fn follow<S: Submitted>(
     controller: Controller<Object<S>>,
     context: &Arc<Context>,
 ) -> BoxFuture<'static, ()> {
+    let objects = controller.store();
+    let unblocked = context
+        .tenants
+        .created()
+        .flat_map(move |tenant| futures::stream::iter(wait_for_tenant(&objects.state(), &tenant)));
+    let controller = controller.reconcile_on(unblocked);
     context.metrics.sees(metrics::seen(controller.store()));
     let turns = Turns::of(controller.store());
     let look = move |object: Arc<Object<S>>, context: Arc<Context>| {
@@ -165,6 +174,22 @@ fn follow<S: Submitted>(
         .run(look, again, Arc::clone(context))
         .for_each(|done| async { told(S::KIND, done) })
         .boxed()
+}
+
+/// Objects that were refused because Muster had no such tenant.
+#[must_use]
+pub fn wait_for_tenant<S: Submitted>(
+    objects: &[Arc<Object<S>>],
+    tenant: &str,
+) -> Vec<ObjectRef<Object<S>>> {
+    let waits = |object: &&Arc<Object<S>>| {
+        let status = object.own_status();
+        status.queue() == Some(tenant) && !status.is_submitted()
+    };
+    let waiting = objects.iter().filter(waits);
+    waiting
+        .map(|object| ObjectRef::from_obj(&**object))
+        .collect()
 }
 
 impl Scope {
@@ -279,11 +304,7 @@ impl Context {
         if let Some(foreign) = foreign(&written.data["status"], &status) {
             let patch = json!({ "metadata": { "uid": object.uid_text() }, "status": foreign });
             let cleaned = api
-                .patch_status(
-                    &object.name(),
-                    &PatchParams::default(),
-                    &Patch::Merge(patch),
-                )
+                .patch_status(&object.name(), &own_patch(), &Patch::Merge(patch))
                 .await
                 .map_err(Error::kubernetes("a status was not cleaned"))?;
             self.note(object, &status, cleaned.metadata.resource_version);
@@ -360,9 +381,8 @@ impl Context {
         tried: &'static str,
     ) -> Result<Changed, Error> {
         let api = self.api(object);
-        let parameters = PatchParams::default();
         match api
-            .patch(&object.name(), &parameters, &Patch::Merge(patch))
+            .patch(&object.name(), &own_patch(), &Patch::Merge(patch))
             .await
         {
             Ok(_) => Ok(Changed::Done),
@@ -387,9 +407,7 @@ impl Context {
                 EventType::Normal
             },
             reason: reason.to_owned(),
-            // Kubernetes takes 1,024 bytes.
-            note: Some(message.chars().take(250).collect::<String>())
-                .filter(|note| !note.is_empty()),
+            note: Some(note(message)).filter(|note| !note.is_empty()),
             action: "Reconcile".to_owned(),
             secondary: None,
         };
@@ -411,6 +429,24 @@ impl Debug for Context {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Context").finish_non_exhaustive()
     }
+}
+
+/// Names the operator as the manager of what a merge patch sets, as server-side apply does.
+fn own_patch() -> PatchParams {
+    PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+/// The message, or as much of it as an event holds and an ellipsis.
+fn note(message: &str) -> String {
+    const ELLIPSIS: &str = "…";
+    if message.len() <= MAX_NOTE_BYTES {
+        return message.to_owned();
+    }
+    let end = message.floor_char_boundary(MAX_NOTE_BYTES - ELLIPSIS.len());
+    format!("{}{ELLIPSIS}", &message[..end])
 }
 
 /// Fields that are there and should not be, each to become null.
@@ -447,6 +483,19 @@ mod tests {
         }
         assert_eq!(last.versions.len(), VERSIONS);
         assert!(last.hides(&version(99)));
+    }
+
+    #[test]
+    fn a_long_message_is_cut_visibly_at_kubernetes_limit() {
+        let longest = "x".repeat(MAX_NOTE_BYTES);
+        assert_eq!(note(&longest), longest);
+        let cut = note(&"ü".repeat(MAX_NOTE_BYTES));
+        assert!(
+            cut.len() <= MAX_NOTE_BYTES && cut.len() > MAX_NOTE_BYTES - 4,
+            "{}",
+            cut.len()
+        );
+        assert!(cut.ends_with("ü…"), "{cut}");
     }
 
     #[test]

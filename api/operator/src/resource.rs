@@ -51,11 +51,13 @@ pub trait Status:
 }
 
 /// Conditions of other types may be set by others.
-const OWN: [&str; 6] = [
+const OWN: [&str; 8] = [
     "Submitted",
     "Admitted",
     "Suspended",
     "Finished",
+    "Complete",
+    "Failed",
     "Ready",
     "Misconfigured",
 ];

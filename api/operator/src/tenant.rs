@@ -96,6 +96,9 @@ async fn look(object: &Tenant, context: &Context) -> Result<Action, Error> {
     if status != before {
         context.write_status(object, &status).await?;
     }
+    if id.is_some() && before.tenant_id != id {
+        context.tenants.was_created(&object.name());
+    }
     context.backoff.succeeded(&object.uid_text());
     Ok(Action::requeue(LOOK))
 }

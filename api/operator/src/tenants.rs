@@ -8,6 +8,7 @@ use crate::clock;
 use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::refused::Refused;
+use futures::Stream;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use muster_client::{Client, ClientError};
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 pub const LABEL: &str = "muster.dev/tenant";
 const TOKEN_LIVES: time::Duration = time::Duration::hours(24);
@@ -44,6 +46,8 @@ pub struct Tenants {
     namespaces: Mutex<HashMap<String, (Instant, String)>>,
     clients: Mutex<HashMap<String, (Instant, Client)>>,
     metrics: Metrics,
+    /// Controllers whose objects may wait for a tenant.
+    waiting: std::sync::Mutex<Vec<UnboundedSender<String>>>,
     /// The administrator's, with the token that it was made of.
     admin: std::sync::Mutex<Option<(String, Client)>>,
 }
@@ -73,6 +77,7 @@ impl Tenants {
             namespaces: Mutex::default(),
             clients: Mutex::default(),
             metrics,
+            waiting: std::sync::Mutex::default(),
             admin: std::sync::Mutex::default(),
         }
     }
@@ -137,6 +142,25 @@ impl Tenants {
         let client = self.with(&created.secret)?;
         clients.insert(tenant.to_owned(), (now, client.clone()));
         Ok(Found::Client(client))
+    }
+
+    /// Names of tenants that [`Self::was_created`] reports from now on.
+    pub fn created(&self) -> impl Stream<Item = String> + Send + 'static {
+        let (sender, receiver) = unbounded_channel();
+        self.waiting().push(sender);
+        futures::stream::unfold(receiver, |mut receiver: UnboundedReceiver<_>| async {
+            Some((receiver.recv().await?, receiver))
+        })
+    }
+
+    /// Reports a tenant that Muster has now.
+    pub fn was_created(&self, tenant: &str) {
+        let mut waiting = self.waiting();
+        waiting.retain(|sender| sender.send(tenant.to_owned()).is_ok());
+    }
+
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<UnboundedSender<String>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tenant's token is no longer good for anything: it was revoked, or the database is another.

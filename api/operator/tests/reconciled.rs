@@ -3,9 +3,12 @@
 #[allow(dead_code, reason = "every test binary uses another part of it")]
 mod world;
 
+use futures::StreamExt as _;
 use muster_operator::job::status::JobStatus;
 use muster_operator::study::status::StudyStatus;
+use muster_operator::tenant::TenantStatus;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use world::{UID, World, job, study};
 
 const OURS: &str = "01890000-0000-7000-8000-000000000001";
@@ -381,6 +384,43 @@ async fn tenant_of(spec: Value) -> World {
         metadata.remove("namespace");
     });
     world
+}
+
+/// Jobs of a namespace may be applied before its tenant. They must not wait for their back-off to end.
+#[tokio::test]
+async fn a_tenant_that_is_new_is_reported_once() {
+    let world = tenant_of(json!({})).await;
+    let operator = world.operator();
+    let mut created = Box::pin(operator.tenants.created());
+    for _ in 0..2 {
+        let look =
+            muster_operator::tenant::reconcile(world.seen::<TenantStatus>(), Arc::clone(&operator));
+        look.await.expect("a look");
+    }
+    operator.tenants.was_created("last");
+    let reported = [created.next().await, created.next().await];
+    assert_eq!(
+        reported,
+        [Some("vision".to_owned()), Some("last".to_owned())]
+    );
+}
+
+#[tokio::test]
+async fn a_new_tenant_wakes_only_objects_that_wait_for_it() {
+    let refused = json!({ "phase": "Misconfigured", "reason": "NoSuchTenant", "queue": "vision", "conditions": [] });
+    let mut submitted = refused.clone();
+    submitted["jobId"] = OURS.into();
+    for (tenant, status, woken) in [
+        ("vision", &refused, 1),
+        ("other", &refused, 0),
+        ("vision", &submitted, 0),
+    ] {
+        let world = World::with("TrainingJob", command()).await;
+        world.change(|object| object["status"] = status.clone());
+        let objects = [world.seen::<JobStatus>()];
+        let found = muster_operator::operator::wait_for_tenant(&objects, tenant);
+        assert_eq!(found.len(), woken, "{tenant} {status}");
+    }
 }
 
 /// Whoever keeps objects in a repository takes a right back by deleting the lines that gave it.

@@ -153,6 +153,44 @@ fn a_failed_job_says_why_and_a_paused_one_that_it_is_held() {
     let status = look(&before).of(&job(&paused), true, None);
     assert_eq!(condition(&status, "Suspended").0, "True");
     assert!(status.suspended && !status.is_finished());
+    assert_eq!(status.reason.as_deref(), Some("Suspended"));
+    let message = status.message.unwrap_or_default();
+    assert!(message.contains("spec.suspend"), "{message}");
+}
+
+/// `kubectl wait` waits for one condition, so success and failure need one each.
+#[test]
+fn an_ended_job_is_complete_or_failed_and_never_both() {
+    let before = JobStatus::default();
+    let has = |status: &JobStatus, kind: &str| {
+        let mut conditions = status.conditions.iter();
+        conditions.any(|condition| condition.kind == kind && condition.status == "True")
+    };
+    for (phase, complete, failed) in [
+        ("running", false, false),
+        ("succeeded", true, false),
+        ("failed", false, true),
+        ("cancelled", false, true),
+    ] {
+        let state = if phase == "failed" {
+            json!({ "phase": phase, "reason": "code 3" })
+        } else {
+            json!({ "phase": phase })
+        };
+        let status = look(&before).of(
+            &job(&json!({ "phase": phase, "state": state })),
+            false,
+            None,
+        );
+        assert_eq!(
+            (has(&status, "Complete"), has(&status, "Failed")),
+            (complete, failed),
+            "{phase}"
+        );
+        assert_eq!(has(&status, "Finished"), complete || failed, "{phase}");
+    }
+    let removed = JobStatus::removed(&look(&before));
+    assert!(has(&removed, "Failed") && !has(&removed, "Complete"));
 }
 
 /// Kubernetes drops fields of a status that the definition does not know, and refuses those of another type.

@@ -1,6 +1,6 @@
 //! What is shown of a job in the status of its object.
 
-use crate::condition::{Condition, rfc3339};
+use crate::condition::{Condition, End, rfc3339};
 use crate::look::{Look, REMOVED, Shown};
 use crate::refused::Refused;
 use muster_model::id::JobId;
@@ -50,6 +50,9 @@ pub struct JobStatus {
     pub observed_generation: Option<i64>,
     pub conditions: Vec<Condition>,
 }
+
+/// Why a job is paused whose object says `spec.suspend`.
+const HELD: &str = "spec.suspend is true; without it the job resumes";
 
 /// How much of a status is new, in the order of how long it may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -147,7 +150,11 @@ impl Look<'_, JobStatus> {
     /// Of an object whose job there is. `changed`: the spec is no longer what was submitted.
     #[must_use]
     pub fn of(&self, job: &JobView, suspended: bool, changed: Option<&Refused>) -> JobStatus {
-        let (reason, message) = why(job);
+        let (reason, message) = if suspended && job.phase == JobPhase::Paused {
+            (Some("Suspended".to_owned()), Some(HELD.to_owned()))
+        } else {
+            why(job)
+        };
         let progress = job.progress.as_ref();
         let done = progress.map(|progress| match progress.total_steps {
             Some(total) if total > 0 => format!("{}%", progress.step.saturating_mul(100) / total),
@@ -205,12 +212,12 @@ impl Look<'_, JobStatus> {
             job.intent != Intent::Run && job.intent != Intent::Cancel && !job.phase.is_terminal();
         let by = if held { "Suspended" } else { "NotSuspended" };
         conditions.set("Suspended", held, by, "");
-        conditions.set(
-            "Finished",
-            job.phase.is_terminal(),
-            name,
-            job.failure.as_deref().unwrap_or_default(),
-        );
+        let end = match job.phase {
+            JobPhase::Succeeded => Some(End::Complete),
+            JobPhase::Failed | JobPhase::Cancelled => Some(End::Failed),
+            _ => None,
+        };
+        conditions.finished(end, name, job.failure.as_deref().unwrap_or_default());
         conditions.misconfigured(changed);
         conditions.done()
     }

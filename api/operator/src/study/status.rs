@@ -1,6 +1,6 @@
 //! What is shown of a study in the status of its object.
 
-use crate::condition::{Condition, rfc3339};
+use crate::condition::{Condition, End, rfc3339};
 use crate::look::{Look, REMOVED, Shown, holds};
 use crate::refused::Refused;
 use muster_model::id::StudyId;
@@ -140,7 +140,12 @@ impl Look<'_, StudyStatus> {
         let held = !over && (pause == Pause::Ordered || study.phase == StudyPhase::Paused);
         let by = if held { "Suspended" } else { "NotSuspended" };
         conditions.set("Suspended", held, by, "");
-        conditions.set("Finished", over, name, "");
+        let end = match study.phase {
+            StudyPhase::Finished => Some(End::Complete),
+            StudyPhase::Cancelled => Some(End::Failed),
+            _ => None,
+        };
+        conditions.finished(end, name, "");
         conditions.misconfigured(changed);
         StudyStatus {
             phase: name.to_owned(),
