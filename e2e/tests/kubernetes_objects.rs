@@ -33,6 +33,7 @@ async fn the_server_knows_shows_and_explains_the_objects_and_refuses_wrong_ones_
     }
     is_explained(&kubernetes);
     is_shown(&kubernetes);
+    takes_amounts_with_a_unit(&kubernetes);
     let mut missed = String::new();
     for [path, value, said] in &objects().1 {
         let document = with(path, value);
@@ -49,6 +50,64 @@ async fn the_server_knows_shows_and_explains_the_objects_and_refuses_wrong_ones_
         left, "trainingjob.muster.dev/right\n",
         "nothing wrong was kept"
     );
+}
+
+/// helm installs the definitions, and its name stays the manager of their fields. docs/kubernetes.md gives the command of an upgrade.
+#[tokio::test]
+async fn changed_definitions_are_applied_over_helms() {
+    const UPGRADE: &str = "kubectl apply --server-side --force-conflicts -f charts/muster/crds";
+    assert!(include_str!("../../docs/kubernetes.md").contains(UPGRADE));
+    let kubernetes = Kubernetes::start().await;
+    let carried = include_str!("../../charts/muster/crds/muster.yaml");
+    // That server does not know CEL.
+    let by_helm = [
+        "apply",
+        "--server-side",
+        "--validate=false",
+        "--field-manager=helm",
+        "-f",
+        "-",
+    ];
+    let output = kubernetes.apply(carried, &by_helm);
+    assert!(output.status.success(), "{}", text(&output));
+    let about = "Stand-in for a description of the next release.";
+    let next = carried.replace("Where the job stands.", about);
+    assert_ne!(next, carried);
+    let mut upgrade: Vec<&str> = UPGRADE.split(' ').skip(1).collect();
+    upgrade.pop();
+    upgrade.extend(["-", "--validate=false"]);
+    let unforced: Vec<&str> = upgrade
+        .iter()
+        .copied()
+        .filter(|word| *word != "--force-conflicts")
+        .collect();
+    let refused = kubernetes.apply(&next, &unforced);
+    assert!(
+        !refused.status.success() && text(&refused).contains("conflict"),
+        "{}",
+        text(&refused)
+    );
+    let output = kubernetes.apply(&next, &upgrade);
+    assert!(output.status.success(), "{}", text(&output));
+    let definition = kubernetes.says(&["get", "crd", "trainingjobs.muster.dev", "-o", "yaml"]);
+    assert!(definition.contains(about), "{definition}");
+}
+
+fn takes_amounts_with_a_unit(kubernetes: &Kubernetes) {
+    let document =
+        with("spec.resources.worker.memory_bytes", "400Gi").replace("name: wrong", "name: large");
+    let output = kubernetes.apply(&document, &["apply", "-f", "-"]);
+    assert!(output.status.success(), "{}", text(&output));
+    let memory = [
+        "get",
+        "mj",
+        "large",
+        "-o",
+        "jsonpath={.spec.resources.worker.memory_bytes}",
+    ];
+    assert_eq!(kubernetes.says(&memory), "400Gi");
+    let shown = kubernetes.kubectl(&["delete", "mj", "large"]).output();
+    assert!(shown.is_ok_and(|output| output.status.success()));
 }
 
 /// A rule over several fields names the field that they belong to.

@@ -4488,7 +4488,7 @@ export interface components {
         } | {
             /**
              * Format: int64
-             * @description What may lie in it; above 0. A job document may also say it with a unit, such as 100Gi.
+             * @description What may lie in it: bytes, or a text with a unit such as 100Gi; above 0.
              */
             bytes: number;
             /** @enum {string} */
@@ -4635,7 +4635,7 @@ export interface components {
             gpus: number;
             /**
              * Format: int64
-             * @description 64 MiB to 4 TiB. A job document may also say it with a unit, such as 16Gi or 500M; an object of Kubernetes may not.
+             * @description Bytes, or a text with a unit such as 16Gi or 500M; 64 MiB to 4 TiB.
              * @default 1073741824
              */
             memory_bytes: number;

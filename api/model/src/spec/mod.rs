@@ -99,7 +99,7 @@ pub enum Version {
 pub struct Scale {
     #[serde(default = "Range::one")]
     pub workers: Range,
-    /// One when left out, none with `all_reduce`, which has no other; [`JobSpec::ps_shards`] says what holds.
+    /// 1..1 when left out, and 0..0 with `all_reduce`, which admits no shards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ps_shards: Option<Range>,
     /// The job runs on 1, 2, 4, 8… workers only, as programs do that divide by two.
@@ -139,11 +139,11 @@ pub struct WorkerResources {
     /// Thousandths of a core; 0 to 256,000.
     #[cfg_attr(feature = "schema", schema(maximum = 256_000))]
     pub cpu_milli: u64,
-    /// 64 MiB to 4 TiB. A job document may also say it with a unit, such as 16Gi or 500M; an object of Kubernetes may not.
+    /// Bytes, or a text with a unit such as 16Gi or 500M; 64 MiB to 4 TiB.
     #[serde(deserialize_with = "lenient::bytes")]
     #[cfg_attr(
         feature = "schema",
-        schema(minimum = 67_108_864, maximum = 4_398_046_511_104_i64)
+        schema(minimum = 67_108_864, maximum = 4_398_046_511_104_i64, extensions(("x-muster-quantity" = json!(true))))
     )]
     pub memory_bytes: u64,
 }
@@ -158,7 +158,7 @@ pub struct PsShardResources {
     #[serde(deserialize_with = "lenient::bytes")]
     #[cfg_attr(
         feature = "schema",
-        schema(minimum = 67_108_864, maximum = 4_398_046_511_104_i64)
+        schema(minimum = 67_108_864, maximum = 4_398_046_511_104_i64, extensions(("x-muster-quantity" = json!(true))))
     )]
     pub memory_bytes: u64,
 }

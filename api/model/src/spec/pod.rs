@@ -64,9 +64,9 @@ pub enum Volume {
     /// An empty folder on the node's disk that goes with the task.
     Scratch {
         path: String,
-        /// What may lie in it; above 0. A job document may also say it with a unit, such as 100Gi.
+        /// What may lie in it: bytes, or a text with a unit such as 100Gi; above 0.
         #[serde(deserialize_with = "lenient::bytes")]
-        #[cfg_attr(feature = "schema", schema(minimum = 1))]
+        #[cfg_attr(feature = "schema", schema(minimum = 1, extensions(("x-muster-quantity" = json!(true)))))]
         bytes: u64,
     },
     /// An empty folder in memory, as `/dev/shm` is, which data loaders of PyTorch need to be larger than the 64 MiB that containers have. What
@@ -75,7 +75,7 @@ pub enum Volume {
         path: String,
         /// As of `scratch`.
         #[serde(deserialize_with = "lenient::bytes")]
-        #[cfg_attr(feature = "schema", schema(minimum = 1))]
+        #[cfg_attr(feature = "schema", schema(minimum = 1, extensions(("x-muster-quantity" = json!(true)))))]
         bytes: u64,
     },
 }

@@ -10,6 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 const PREFIX: &str = "#/components/schemas/";
 /// What Kubernetes gives no structure to, it must be told to keep.
 const KEPT: &str = "x-kubernetes-preserve-unknown-fields";
+const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
+/// Marks a field of the REST interface that takes bytes with a unit as well.
+const QUANTITY: &str = "x-muster-quantity";
+/// What `lenient::bytes` of the model reads.
+const QUANTITY_PATTERN: &str = r"^[0-9]+(\.[0-9]{1,9})? ?([kKmMgGtTpP]i?[bB]?|[bB])?$";
 /// Keywords of scalars, lists and maps that mean the same there.
 const SAME: [&str; 9] = [
     "enum",
@@ -84,6 +89,9 @@ impl<'a> Conversion<'a> {
         let Some(kind) = kind(schema) else {
             return json!({ KEPT: true });
         };
+        if schema[QUANTITY] == true {
+            return quantity(converted);
+        }
         converted.insert("type".to_owned(), kind.into());
         // A number in OpenAPI 3.1, a flag beside the number in the version that Kubernetes has.
         for (exclusive, bound) in [
@@ -171,6 +179,19 @@ impl<'a> Conversion<'a> {
     }
 }
 
+/// A whole number of bytes or a text with a unit, as Kubernetes' own quantities. Bounds are compared with numbers alone; the REST interface
+/// judges the text.
+fn quantity(mut converted: Map<String, Value>) -> Value {
+    converted.remove("format");
+    converted.insert(
+        "anyOf".to_owned(),
+        json!([{ "type": "integer" }, { "type": "string" }]),
+    );
+    converted.insert("pattern".to_owned(), QUANTITY_PATTERN.into());
+    converted.insert(INT_OR_STRING.to_owned(), true.into());
+    Value::Object(converted)
+}
+
 /// One object with the fields of all, and beside it which of them go together.
 fn one_of(variants: &[Value]) -> Value {
     let mut fields: BTreeMap<&str, Value> = BTreeMap::new();
@@ -249,6 +270,13 @@ fn either(a: &Value, b: &Value) -> Value {
         }
         (Some(kind), Some(other)) if kind == other && kind != "object" => scalar(kind, a, b),
         (Some("integer" | "number"), Some("integer" | "number")) => scalar("number", a, b),
+        (None, None) if a[INT_OR_STRING] == true && b[INT_OR_STRING] == true => {
+            let mut both = a.clone();
+            both.as_object_mut()
+                .expect("a schema")
+                .remove("description");
+            both
+        }
         _ => json!({ KEPT: true }),
     };
     // Objects of two variants differ in more than their fields only if one of them is itself a choice; the REST interface judges that.

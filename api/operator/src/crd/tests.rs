@@ -1,7 +1,7 @@
 use super::*;
 
 /// Keywords that Kubernetes takes in a structural schema.
-const KNOWN: [&str; 24] = [
+const KNOWN: [&str; 26] = [
     "exclusiveMaximum",
     "exclusiveMinimum",
     "additionalProperties",
@@ -17,9 +17,11 @@ const KNOWN: [&str; 24] = [
     "minLength",
     "minimum",
     "oneOf",
+    "pattern",
     "properties",
     "required",
     "type",
+    "x-kubernetes-int-or-string",
     "x-kubernetes-list-map-keys",
     "x-kubernetes-list-type",
     "x-kubernetes-preserve-unknown-fields",
@@ -75,13 +77,34 @@ fn each_definition_is_small_enough_to_be_applied() {
 }
 
 #[test]
+fn amounts_of_bytes_take_a_unit_as_in_a_job_document() {
+    let schemas: std::collections::BTreeMap<String, Value> = schemas().into_iter().collect();
+    let job = &schemas["TrainingJob"]["properties"]["spec"]["properties"];
+    let worker = &job["resources"]["properties"]["worker"]["properties"]["memory_bytes"];
+    let shard = &job["resources"]["properties"]["ps_shard"]["properties"]["memory_bytes"];
+    let volume = &job["pod"]["properties"]["volumes"]["items"]["properties"]["bytes"];
+    for amount in [worker, shard, volume] {
+        assert_eq!(amount["x-kubernetes-int-or-string"], true, "{amount}");
+        assert_eq!(
+            amount["anyOf"],
+            json!([{ "type": "integer" }, { "type": "string" }])
+        );
+        assert!(amount["pattern"].is_string() && amount["minimum"].is_number());
+    }
+}
+
+#[test]
 fn schemas_are_structural() {
     fn structural(schema: &Value, at: &str) {
         for keyword in schema.as_object().expect(at).keys() {
             assert!(KNOWN.contains(&keyword.as_str()), "{at}: {keyword}");
         }
         let free = schema["x-kubernetes-preserve-unknown-fields"] == true;
-        assert!(schema["type"].is_string() || free, "{at} has no type");
+        let int_or_string = schema["x-kubernetes-int-or-string"] == true;
+        assert!(
+            schema["type"].is_string() || free || int_or_string,
+            "{at} has no type"
+        );
         if schema["type"] == "array" {
             structural(&schema["items"], &format!("{at}[]"));
         }
