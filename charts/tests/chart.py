@@ -19,6 +19,7 @@ MATRIX = {
     "production": ([TESTS / "cases/production.yaml"], []),
     "openshift": ([TESTS / "cases/openshift.yaml"], []),
     "bucket": ([TESTS / "cases/bucket.yaml"], []),
+    "rdma": ([TESTS / "cases/rdma.yaml"], []),
     "pods": ([TESTS / "cases/pods.yaml"], []),
     "trial": ([CHART / "trial.yaml"], []),
     "trial-upgrade": ([CHART / "trial.yaml"], ["--is-upgrade"]),

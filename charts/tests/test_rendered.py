@@ -25,6 +25,7 @@ EXTERNAL = {
     },
     "openshift": {"Secret/muster-postgres", "Secret/training-join", "ServiceAccount/default"},
     "bucket": {"Secret/muster-postgres", "Secret/muster-join", "Secret/bucket-login", "Secret/sessions-tls", "Secret/muster-operator-token", "PersistentVolumeClaim/datasets"},
+    "rdma": {"Secret/muster-postgres", "Secret/muster-join", "PersistentVolumeClaim/models", "PersistentVolumeClaim/sets"},
     "pods": {"Secret/muster-postgres", "Secret/muster-operator-token", "PersistentVolumeClaim/models", "ServiceAccount/trainers"},
     "trial": set(),
     "trial-upgrade": set(),
@@ -91,7 +92,10 @@ class Rendered(unittest.TestCase):
                     # Who asks Kubernetes: the operator, executors whose tasks are pods, and programs of an account of their own.
                     asks = item["metadata"]["name"].endswith("-operator") or name == "pods" and item["kind"] in ("DaemonSet", "ConfigMap")
                     self.assertIs(spec["automountServiceAccountToken"], asks)
-                    for field in ("hostNetwork", "hostPID", "hostIPC"):
+                    # The administrator of the case asks for it.
+                    of_rdma = name == "rdma" and item["metadata"]["name"] == "muster-executor-gpu"
+                    self.assertIs(spec.get("hostNetwork", False), of_rdma)
+                    for field in ("hostPID", "hostIPC"):
                         self.assertNotIn(field, spec)
                     for container in containers(spec):
                         security = container["securityContext"]
@@ -104,7 +108,7 @@ class Rendered(unittest.TestCase):
                             self.assertEqual(security["capabilities"]["add"], ["CHOWN"])
                             self.assertEqual(container["command"][0], "chown")
                         else:
-                            self.assertNotIn("add", security["capabilities"])
+                            self.assertEqual(security["capabilities"].get("add", []), ["IPC_LOCK"] if of_rdma else [])
                             self.assertNotEqual(security.get("runAsUser"), 0)
 
     def test_requests_are_set_and_images_are_of_one_version(self):
@@ -251,6 +255,76 @@ class Rendered(unittest.TestCase):
             self.assertEqual(named, {own} if own else {made[0]["metadata"]["name"]})
             # Below that of everybody, and not so low that the cluster autoscaler passes over it.
             self.assertEqual([item["value"] for item in made], [] if own else [-10])
+
+    def test_shared_memory_is_larger_than_the_runtimes(self):
+        """Containers have 64 MiB in /dev/shm unless a volume is mounted there, which data loaders and NCCL exceed."""
+        for name, items in each():
+            limit = {"rdma": "64Gi"}.get(name)
+            for item, _, spec in pods(items):
+                runs_tasks = item["kind"] == "ConfigMap" or item["kind"] == "DaemonSet" and name != "pods"
+                volumes = {volume["name"]: volume for volume in spec.get("volumes", [])}
+                mounted = [mount["name"] for mount in spec["containers"][0].get("volumeMounts", []) if mount["mountPath"] == "/dev/shm"]
+                with self.subTest(name, item=name_of(item)):
+                    self.assertEqual(len(mounted), 1 if runs_tasks else 0)
+                    for volume in mounted:
+                        self.assertEqual(volumes[volume]["emptyDir"], {"medium": "Memory", **({"sizeLimit": limit} if limit else {})})
+
+    def test_rdma_devices_and_network_reach_the_pods_with_tasks(self):
+        network = "k8s.v1.cni.cncf.io/networks"
+        items = objects(RENDERED["rdma"])
+        executors = {item["metadata"]["labels"]["muster-pool"]: (metadata, spec) for item, metadata, spec in pods(items) if item["kind"] == "DaemonSet"}
+        for pool, resource in (("gpu", "rdma/hca"), ("roce", "rdma/hca_shared")):
+            metadata, spec = executors[pool]
+            resources = spec["containers"][0]["resources"]
+            for amounts in (resources["requests"], resources["limits"]):
+                self.assertEqual((amounts[resource], amounts["nvidia.com/gpu"]), (1, "8"))
+            self.assertEqual(metadata.get("annotations", {}).get(network), {"roce": "rdma-net"}.get(pool))
+            self.assertEqual(spec.get("dnsPolicy"), {"gpu": "ClusterFirstWithHostNet"}.get(pool))
+        set_pool = ["extendedResources.rdma/hca=1", "capabilities={IPC_LOCK}", "hostNetwork=true", r"podAnnotations.k8s\.v1\.cni\.cncf\.io/networks=rdma-net"]
+        arguments = [part for one in set_pool for part in ("--set", f"executor.pools.gpu.{one}")]
+        items = objects(render(MATRIX["pods"][0], arguments))
+        executor = next(found for found in pods(items) if name_of(found[0]) == "DaemonSet/muster-executor-gpu")
+        self.assertNotIn(network, executor[1].get("annotations", {}))
+        self.assertNotIn("hostNetwork", executor[2])
+        _, metadata, task = next(found for found in pods(items) if name_of(found[0]) == "ConfigMap/muster-tasks-gpu")
+        (container,) = task["containers"]
+        self.assertEqual(container["resources"], {"requests": {"rdma/hca": 1}, "limits": {"rdma/hca": 1}})
+        self.assertEqual(container["securityContext"]["capabilities"], {"drop": ["ALL"], "add": ["IPC_LOCK"]})
+        self.assertEqual((task["hostNetwork"], metadata["annotations"][network]), (True, "rdma-net"))
+
+    def test_kubernetes_user_roles_include_jobs_and_studies(self):
+        roles = {item["metadata"]["name"]: item for item in objects(RENDERED["pods"]) if item["kind"] == "ClusterRole"}
+        prefix = "rbac.authorization.k8s.io/aggregate-to-"
+        for name, into in (("edit", {"admin", "edit"}), ("view", {"view"})):
+            role = roles[f"{NAMESPACE}-muster-jobs-{name}"]
+            self.assertEqual({label.removeprefix(prefix) for label in role["metadata"]["labels"] if label.startswith(prefix)}, into)
+            verbs = {resource: set(rule["verbs"]) for rule in role["rules"] for resource in rule["resources"]}
+            self.assertEqual("create" in verbs["trainingjobs"], name == "edit")
+            self.assertLessEqual({"get", "list", "watch"}, verbs["studies"])
+            self.assertEqual("patch" in verbs["trainingjobs/scale"], name == "edit")
+            # The status is the operator's to write, and tenants are the cluster administrator's.
+            self.assertEqual(verbs["trainingjobs/status"], {"get"})
+            self.assertNotIn("tenants", verbs)
+        without = objects(render(MATRIX["pods"][0], ["--set", "operator.aggregateRoles=false"]))
+        self.assertNotIn(f"{NAMESPACE}-muster-jobs-edit", {item["metadata"]["name"] for item in without})
+
+    def test_users_programs_have_no_way_to_the_bucket(self):
+        """Pods of users' programs and of the engine differ by a label; only the engine's reach the bucket and the cloud's credentials."""
+        of_cloud = ["checkpoints.kind=bucket", "checkpoints.bucket.url=s3://training/x", "checkpoints.bucket.port=9000", "executor.tasks.engineServiceAccount=engine"]
+        items = objects(render(MATRIX["pods"][0], [part for one in of_cloud for part in ("--set", one)]))
+        policies = [item["spec"] for item in items if item["kind"] == "NetworkPolicy" and item["metadata"]["name"].startswith("muster-task")]
+        reached = {}
+        for policy in policies:
+            expressions = policy["podSelector"].get("matchExpressions", [])
+            blocks = {peer["ipBlock"]["cidr"] for rule in policy.get("egress", []) for peer in rule.get("to", []) if "ipBlock" in peer}
+            ports = {port["port"] for rule in policy.get("egress", []) for port in rule.get("ports", [])}
+            reached[len(expressions)] = (9000 in ports, "169.254.169.252/30" in blocks)
+            for expression in expressions:
+                self.assertEqual(expression, {"key": "muster.dev/runs", "operator": "NotIn", "values": ["program"]})
+        self.assertEqual(reached, {0: (False, False), 1: (True, True)})
+        executor = next(spec for item, _, spec in pods(items) if item["kind"] == "DaemonSet")
+        environment = {variable["name"]: variable.get("value") for variable in executor["containers"][0]["env"]}
+        self.assertEqual(environment["MUSTER_EXECUTOR_POD_ENGINE_ACCOUNT"], "engine")
 
     def test_a_bucket_takes_the_place_of_a_volume(self):
         items = objects(RENDERED["bucket"])

@@ -12,6 +12,8 @@ import yaml
 from chart import CHART, ROOT, helm, objects, containers, pods, refused, render, render_case, MATRIX
 
 POOL = {"gpus": "none", "cpuSlots": 1}
+AS_PODS = {"runtime": "pod", "data": {"kind": "hostPath"}}
+BY_IDENTITY = {"kind": "bucket", "bucket": {"url": "s3://training/checkpoints"}}
 
 # Values -> what the refusal must say: where, and what would be right.
 BAD = [
@@ -39,6 +41,11 @@ BAD = [
     ({"operator": {"enabled": True, "nodes": {"enabled": False, "placeholders": {"enabled": True}}}}, ["operator.nodes.placeholders.enabled is true, but operator.nodes.enabled is false"]),
     ({"operator": {"enabled": True, "nodes": {"placeholders": {"enabled": True}}}, "executor": {"pools": {"gpu": {"gpus": "runtime", "runtimeClassName": "nvidia"}}}}, ["operator.nodes.placeholders.enabled", "expected one with gpus: devices or none"]),
     ({"operator": {"nodes": {"drain": True}}}, ["/operator/nodes", "'drain' not allowed"]),
+    ({"executor": {"pools": {"gpu": {"gpus": "devices", "extendedResources": {"rdma": 1}}}}}, ["/executor/pools/gpu/extendedResources", "'rdma' not allowed"]),
+    ({"executor": {"pools": {"gpu": {"gpus": "devices", "capabilities": ["SYS_ADMIN"]}}}}, ["/executor/pools/gpu/capabilities/0", "'IPC_LOCK'"]),
+    ({"executor": {"sharedMemorySize": "lots"}}, ["/executor/sharedMemorySize", "lots"]),
+    ({"executor": {**AS_PODS, "tasks": {"serviceAccount": "trainers"}}, "checkpoints": BY_IDENTITY}, ["executor.tasks.serviceAccount is trainers", "expected executor.tasks.engineServiceAccount"]),
+    ({"executor": {**AS_PODS, "tasks": {"serviceAccount": "a", "engineServiceAccount": "a"}}}, ["executor.tasks.engineServiceAccount is a", "expected another"]),
     ({"executor": {"tasks": {"startMs": 10}}}, ["/executor/tasks/startMs", "want 1,000"]),
     ({"scheduler": {"policy": "best"}}, ["/scheduler/policy", "'tiresias'"]),
     ({"scheduler": {"leaseMs": 100}}, ["/scheduler/leaseMs", "want 500"]),
@@ -215,6 +222,12 @@ class Values(unittest.TestCase):
         self.assertIn("kubectl --namespace training exec deploy/muster-api -- muster-api bootstrap", notes)
         self.assertIn("muster login --server https://x.example.com && muster nodes", notes)
         self.assertIn("Bootstrap(Bootstrap)", source("api/src/main.rs"))
+
+    def test_notes_warn_of_finalizers_with_operator(self):
+        arguments = ("install", "muster", CHART, "--dry-run=client", "--namespace", "training")
+        warning = "kubectl delete trainingjobs,studies --all --all-namespaces"
+        self.assertNotIn(warning, helm(*arguments).stdout.split("NOTES:")[1])
+        self.assertIn(warning, helm(*arguments, "--set", "operator.enabled=true").stdout.split("NOTES:")[1])
 
 
 class Executor(unittest.TestCase):

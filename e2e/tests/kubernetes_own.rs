@@ -116,6 +116,7 @@ async fn what_cannot_be_had_is_told_to_the_owner_of_the_job() {
     let change = TenantChange {
         pods: Some(
             TenantPods {
+                claims: vec!["late".to_owned()],
                 secrets: vec!["missing".to_owned()],
                 ..TenantPods::default()
             }
@@ -139,7 +140,27 @@ async fn what_cannot_be_had_is_told_to_the_owner_of_the_job() {
         failed.contains("pod.volumes[0].path") && failed.contains("which every task has"),
         "{failed}"
     );
+    names_the_node_for_a_late_claim(&cluster).await;
     cluster.down();
+}
+
+/// A provisioner makes the volume of such a claim only once the claim names a node.
+async fn names_the_node_for_a_late_claim(cluster: &Cluster) {
+    let kubernetes = &cluster.pods().kubernetes;
+    kubernetes.applied(&format!(
+        "
+{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: late}}, provisioner: example.com/none, volumeBindingMode: WaitForFirstConsumer}}
+---
+{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: late, namespace: {NAMESPACE}}}, spec: {{accessModes: [ReadWriteMany], storageClassName: late, resources: {{requests: {{storage: 1Gi}}}}}}}}
+"
+    ));
+    let document = "version: muster/v1\nname: late\nretries: 0\ncommand: { argv: ['true'] }\npod: { volumes: [{ kind: claim, name: late, path: /late }] }\n";
+    let job = cluster.submit(document).await.id;
+    let pod = until_there(cluster).await;
+    let selected = r"jsonpath={.metadata.annotations.volume\.kubernetes\.io/selected-node}";
+    let claim = ["get", "pvc", "late", "-n", NAMESPACE, "-o", selected];
+    assert_eq!(pod["spec"]["nodeName"], kubernetes.says(&claim));
+    cluster.client().cancel(job).await.expect("it runs");
 }
 
 /// Objects of the cluster that its administrator has made, the files of the volume in `place`.

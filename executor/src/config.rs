@@ -104,6 +104,9 @@ pub struct Settings {
     /// is asked, and the plan chooses]
     #[arg(long, env = "MUSTER_EXECUTOR_POD_GPUS")]
     pub pod_gpus: Option<u32>,
+    /// For pods: service account of the built-in engine's tasks, which users' programs never get [default: the namespace's default, without a token]
+    #[arg(long, env = "MUSTER_EXECUTOR_POD_ENGINE_ACCOUNT")]
+    pub pod_engine_account: Option<String>,
     /// For pods: how long one may wait for an image that cannot be had, or the like [default: 120000]
     #[arg(long, env = "MUSTER_EXECUTOR_POD_STUCK_MS")]
     pub pod_stuck_ms: Option<u64>,
@@ -158,6 +161,7 @@ pub struct Config {
     pub pod_name: Option<String>,
     pub pod_gpu_resource: Option<String>,
     pub pod_gpus: Option<u32>,
+    pub pod_engine_account: Option<String>,
     pub pod_stuck_ms: u64,
     pub pod_start_ms: u64,
 }
@@ -210,6 +214,7 @@ impl Settings {
             pod_name: self.pod_name.or(weaker.pod_name),
             pod_gpu_resource: self.pod_gpu_resource.or(weaker.pod_gpu_resource),
             pod_gpus: self.pod_gpus.or(weaker.pod_gpus),
+            pod_engine_account: self.pod_engine_account.or(weaker.pod_engine_account),
             pod_stuck_ms: self.pod_stuck_ms.or(weaker.pod_stuck_ms),
             pod_start_ms: self.pod_start_ms.or(weaker.pod_start_ms),
         }
@@ -258,6 +263,7 @@ impl Settings {
             pod_name: self.pod_name,
             pod_gpu_resource: self.pod_gpu_resource,
             pod_gpus: self.pod_gpus,
+            pod_engine_account: self.pod_engine_account,
             pod_stuck_ms: self.pod_stuck_ms.unwrap_or(120_000),
             pod_start_ms: self.pod_start_ms.unwrap_or(1_800_000),
         };

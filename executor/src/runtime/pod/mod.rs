@@ -6,6 +6,7 @@
 
 mod again;
 mod answer;
+mod claims;
 mod mirror;
 mod own;
 mod program;
@@ -111,6 +112,9 @@ impl Pods {
         template.executor.clone_from(&config.node_name);
         template.group.clone_from(&config.pod_group);
         template.gpu_resource.clone_from(&config.pod_gpu_resource);
+        template
+            .engine_account
+            .clone_from(&config.pod_engine_account);
         template.has_gpus = has_gpus;
         let program = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
         template.program = program.to_string_lossy().into_owned();

@@ -10,6 +10,17 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use muster_model::spec::{Pod, SecretKey, Volume as Wanted};
 
+/// Every task has a volume there. A job may bring one of another size instead.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Begins the names of the volumes that jobs bring.
+const OWN_PREFIX: &str = "own-";
+
+/// Whether a volume of this name is one that the job brings.
+pub fn is_own(volume: &str) -> bool {
+    volume.starts_with(OWN_PREFIX)
+}
+
 /// A path that the job wants and every task has already.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -38,6 +49,13 @@ pub fn over(spec: &mut PodSpec, container: &mut Container, own: &Pod) -> Result<
         .extend(secrets);
     let variables = own.secret_env.iter().map(variable);
     container.env.get_or_insert_default().extend(variables);
+    for wanted in own
+        .volumes
+        .iter()
+        .filter(|wanted| wanted.path() == SHARED_MEMORY)
+    {
+        take_out(spec, container, wanted.path());
+    }
     for (index, wanted) in own.volumes.iter().enumerate() {
         let mounts = container.volume_mounts.get_or_insert_default();
         let template = mounts.iter().take(mounts.len() - index);
@@ -51,13 +69,27 @@ pub fn over(spec: &mut PodSpec, container: &mut Container, own: &Pod) -> Result<
                 taken: taken.clone(),
             });
         }
-        let name = format!("own-{index}");
+        let name = format!("{OWN_PREFIX}{index}");
         mounts.push(mount(&name, wanted));
         spec.volumes
             .get_or_insert_default()
             .push(volume(name, wanted));
     }
     Ok(())
+}
+
+/// Removes the template's mount at this path, and its volume if nothing else mounts it.
+fn take_out(spec: &mut PodSpec, container: &mut Container, path: &str) {
+    let mounts = container.volume_mounts.get_or_insert_default();
+    let is_there = |mount: &VolumeMount| mount.mount_path.trim_end_matches('/') == path;
+    let Some(place) = mounts.iter().position(is_there) else {
+        return;
+    };
+    let name = mounts.remove(place).name;
+    if mounts.iter().all(|mount| mount.name != name) {
+        let volumes = spec.volumes.get_or_insert_default();
+        volumes.retain(|volume| volume.name != name);
+    }
 }
 
 /// Whether the two are one folder, or one lies within the other. The template's may end with a slash.
@@ -225,6 +257,35 @@ volumes:
                 { "name": "own-2", "configMap": { "name": "settings" } },
                 { "name": "own-3", "emptyDir": { "sizeLimit": "1073741824" } },
                 { "name": "own-4", "emptyDir": { "medium": "Memory", "sizeLimit": "536870912" } },
+            ])
+        );
+    }
+
+    #[test]
+    fn jobs_own_shared_memory_replaces_the_templates() {
+        let own: Pod =
+            serde_norway::from_str("volumes: [{ kind: memory, path: /dev/shm, bytes: 1Gi }]")
+                .expect("pods");
+        let mut spec: PodSpec = serde_json::from_value(json!({
+            "containers": [],
+            "volumes": [{ "name": "tmp", "emptyDir": {} }, { "name": "shm", "emptyDir": { "medium": "Memory" } }],
+        }))
+        .expect("a spec");
+        let mut container: Container = serde_json::from_value(json!({
+            "name": "task",
+            "volumeMounts": [{ "name": "tmp", "mountPath": "/tmp" }, { "name": "shm", "mountPath": "/dev/shm" }],
+        }))
+        .expect("a container");
+        over(&mut spec, &mut container, &own).expect("the job may set its size");
+        assert_eq!(
+            json!(container.volume_mounts),
+            json!([{ "name": "tmp", "mountPath": "/tmp" }, { "name": "own-0", "mountPath": "/dev/shm" }])
+        );
+        assert_eq!(
+            json!(spec.volumes),
+            json!([
+                { "name": "tmp", "emptyDir": {} },
+                { "name": "own-0", "emptyDir": { "medium": "Memory", "sizeLimit": "1073741824" } },
             ])
         );
     }

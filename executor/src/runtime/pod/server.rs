@@ -2,6 +2,7 @@
 
 use super::again::Again;
 use super::answer::{Failure, Forbidden, PATIENCE, answered};
+use super::claims::select_node;
 use super::mirror::{Known, Mirror, Wish};
 use super::status::Status;
 use super::template::{TASK_LABEL, name};
@@ -166,6 +167,7 @@ impl Server {
                 if let (Some(own), None) = (&self.own, &owner) {
                     *owner = Some(owner_of(api, own).await?);
                 }
+                select_node(api, &pod, &self.node).await?;
                 pod.metadata.owner_references = owner.clone().map(|owner| vec![owner]);
                 create(api, &name, &pod).await.map(Some)
             }

@@ -5,7 +5,7 @@ use super::shut::shut;
 use super::sight;
 use crate::error::ExecutorError;
 use k8s_openapi::api::core::v1::{
-    Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod, ResourceRequirements,
+    Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod, PodSpec, ResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -20,6 +20,10 @@ use std::path::{Path, PathBuf};
 pub const GROUP_LABEL: &str = "muster.dev/group";
 pub const NODE_LABEL: &str = "muster.dev/executor";
 pub const TASK_LABEL: &str = "muster.dev/task";
+/// `engine` or `program`. Network policies let only the engine's tasks reach the bucket.
+const RUNS_LABEL: &str = "muster.dev/runs";
+/// Every namespace has it. Without a token it has no rights.
+const DEFAULT_ACCOUNT: &str = "default";
 /// The variable that holds the pod's own address, on which the task listens.
 const HOST_VARIABLE: &str = "MUSTER_TASK_HOST";
 /// As the kubelet fills it in.
@@ -37,6 +41,8 @@ pub struct Template {
     /// Our name, and the group of executors that we are of.
     pub executor: String,
     pub group: String,
+    /// Service account of the built-in engine's tasks. Users' programs never get it.
+    pub engine_account: Option<String>,
     /// What the device plugin calls GPUs, if Kubernetes is to count them.
     pub gpu_resource: Option<String>,
     /// Has `nvidia.com`'s runtime to show GPUs by number, instead of CPU slots that are no devices.
@@ -110,6 +116,7 @@ impl Template {
             node: String::new(),
             executor: String::new(),
             group: String::new(),
+            engine_account: None,
             gpu_resource: None,
             has_gpus: false,
             program: String::new(),
@@ -140,12 +147,7 @@ impl Template {
         spec.restart_policy = Some("Never".to_owned());
         spec.termination_grace_period_seconds = Some(grace_s(launch.grace_ms));
         spec.enable_service_links.get_or_insert(false);
-        if let Some(account) = &launch.service_account {
-            spec.service_account_name = Some(account.clone());
-            // What its owner's programs may do in the cluster is what the account is for.
-            spec.automount_service_account_token = Some(true);
-        }
-        spec.automount_service_account_token.get_or_insert(false);
+        self.identify(launch, &mut spec);
         let mut container = spec.containers.pop().expect("a template has a container");
         let of_data = sight::of_data(&self.data, launch);
         shut(&mut spec, &mut container, &of_data);
@@ -169,7 +171,29 @@ impl Template {
         seen.map(|seen| root.join(seen.path)).collect()
     }
 
+    /// Sets the pod's service account. The engine's account may carry the right to all tenants' checkpoints, so no user's code runs as it.
+    /// The template's account is for users' programs.
+    fn identify(&self, launch: &TaskLaunch, spec: &mut PodSpec) {
+        let engine = self
+            .engine_account
+            .as_ref()
+            .filter(|_| !runs_program(launch));
+        if let Some(account) = engine.or(launch.service_account.as_ref()) {
+            spec.service_account_name = Some(account.clone());
+            spec.automount_service_account_token = Some(true);
+        } else if !runs_program(launch) {
+            spec.service_account_name = Some(DEFAULT_ACCOUNT.to_owned());
+            spec.automount_service_account_token = Some(false);
+        }
+        spec.automount_service_account_token.get_or_insert(false);
+    }
+
     fn metadata(&self, launch: &TaskLaunch, given: ObjectMeta) -> ObjectMeta {
+        let runs = if runs_program(launch) {
+            "program"
+        } else {
+            "engine"
+        };
         let own = [
             ("app.kubernetes.io/managed-by", "muster-executor".to_owned()),
             (GROUP_LABEL, self.group.clone()),
@@ -179,6 +203,7 @@ impl Template {
             ("muster.dev/tenant", launch.tenant_id.to_string()),
             ("muster.dev/revision", launch.revision.to_string()),
             ("muster.dev/role", launch.role.to_string()),
+            (RUNS_LABEL, runs.to_owned()),
         ];
         let mut labels = given.labels.unwrap_or_default();
         labels.extend(own.map(|(name, value)| (name.to_owned(), value)));
@@ -266,6 +291,11 @@ impl Template {
 #[must_use]
 pub fn name(task: TaskId) -> String {
     format!("muster-{task}")
+}
+
+/// Whether the task runs a user's program and not the built-in engine.
+fn runs_program(launch: &TaskLaunch) -> bool {
+    launch.spec.command.is_some()
 }
 
 /// Whether it is the one that runs the shim.
@@ -464,6 +494,57 @@ spec:
             (&json!("trainers"), &json!(true))
         );
         assert_eq!(spec["runtimeClassName"], "nvidia", "the rest is as in all");
+    }
+
+    #[test]
+    fn users_programs_never_run_as_the_engines_account() {
+        let given = "spec: { serviceAccountName: trainers, automountServiceAccountToken: true, containers: [{ name: task, image: i }] }";
+        let template = Template {
+            engine_account: Some("engine".to_owned()),
+            ..template(given)
+        };
+        let account = |template: &Template, launch: &TaskLaunch| {
+            let pod = template.pod(launch, &[]).expect("no paths");
+            let labels = pod.metadata.labels.expect("labels");
+            let spec = pod.spec.expect("a spec");
+            (
+                spec.service_account_name.unwrap_or_default(),
+                spec.automount_service_account_token,
+                labels[RUNS_LABEL].clone(),
+            )
+        };
+        let expected =
+            |name: &str, token, runs: &str| (name.to_owned(), Some(token), runs.to_owned());
+        let (mut program, mut trains) = (launch(&[]), engine(&json!({})));
+        assert_eq!(
+            account(&template, &program),
+            expected("trainers", true, "program")
+        );
+        assert_eq!(
+            account(&template, &trains),
+            expected("engine", true, "engine")
+        );
+        // A tenant's own account replaces the program's, not the engine's.
+        (program.service_account, trains.service_account) =
+            (Some("own".to_owned()), Some("own".to_owned()));
+        assert_eq!(
+            account(&template, &program),
+            expected("own", true, "program")
+        );
+        assert_eq!(
+            account(&template, &trains),
+            expected("engine", true, "engine")
+        );
+        let without = Template {
+            engine_account: None,
+            ..template
+        };
+        assert_eq!(account(&without, &trains), expected("own", true, "engine"));
+        trains.service_account = None;
+        assert_eq!(
+            account(&without, &trains),
+            expected("default", false, "engine")
+        );
     }
 
     /// As the chart has it.

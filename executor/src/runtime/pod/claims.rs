@@ -1,0 +1,110 @@
+//! Claims that wait for their first consumer.
+//!
+//! Kubernetes' scheduler names the chosen node on such a claim, and the volume's provisioner waits for that. Tasks' pods are bound to a node
+//! without that scheduler, so the executor names its own node.
+
+use super::answer::{Failure, answered};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+
+/// The annotation that provisioners wait for.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+const MANAGER: &str = "muster-executor";
+
+/// Names the node on each claim of the job's own volumes that is not bound and has no node yet. A claim that is missing, or that the server keeps
+/// from the executor, is left to the kubelet, which reports it for the pod.
+///
+/// # Errors
+/// [`Failure::Away`] when the server does not answer.
+pub async fn select_node(pods: &Api<Pod>, pod: &Pod, node: &str) -> Result<(), Failure> {
+    let Some(namespace) = pods.namespace() else {
+        return Ok(());
+    };
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(pods.clone().into_client(), namespace);
+    for name in own_claims(pod) {
+        let claim = match answered(claims.get_opt(name)).await? {
+            Ok(Some(claim)) if waits_for_node(&claim) => claim,
+            Ok(_) => continue,
+            Err(refusal) => {
+                tracing::warn!(claim = name, error = refusal.message, "a claim is not read");
+                continue;
+            }
+        };
+        let patch = json!({ "metadata": {
+            "resourceVersion": claim.metadata.resource_version,
+            "annotations": { SELECTED_NODE: node },
+        } });
+        let parameters = PatchParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        if let Err(refusal) =
+            answered(claims.patch(name, &parameters, &Patch::Merge(patch))).await?
+        {
+            tracing::warn!(
+                claim = name,
+                node,
+                error = refusal.message,
+                "a claim's node is not set"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Claims of the volumes that the job brings, by name.
+fn own_claims(pod: &Pod) -> impl Iterator<Item = &str> {
+    let spec = pod.spec.as_ref();
+    let volumes = spec.and_then(|spec| spec.volumes.as_deref());
+    let own = volumes
+        .unwrap_or_default()
+        .iter()
+        .filter(|volume| super::own::is_own(&volume.name));
+    own.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.as_str()))
+}
+
+fn waits_for_node(claim: &PersistentVolumeClaim) -> bool {
+    let phase = claim
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    let annotations = claim.metadata.annotations.as_ref();
+    phase.is_none_or(|phase| phase == "Pending")
+        && annotations.is_none_or(|known| !known.contains_key(SELECTED_NODE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_unbound_claims_without_a_node_get_one() {
+        for (phase, node, waits) in [
+            ("Pending", None, true),
+            ("Pending", Some("gpu-1"), false),
+            ("Bound", None, false),
+            ("Lost", None, false),
+        ] {
+            let mut claim = json!({ "metadata": { "name": "data", "annotations": {} }, "status": { "phase": phase } });
+            if let Some(node) = node {
+                claim["metadata"]["annotations"][SELECTED_NODE] = node.into();
+            }
+            let claim = serde_json::from_value(claim).expect("a claim");
+            assert_eq!(waits_for_node(&claim), waits, "{phase} {node:?}");
+        }
+    }
+
+    #[test]
+    fn claims_of_the_template_are_left_alone() {
+        let pod = serde_json::from_value(
+            json!({ "metadata": {}, "spec": { "containers": [], "volumes": [
+            { "name": "checkpoints", "persistentVolumeClaim": { "claimName": "shared" } },
+            { "name": "own-0", "persistentVolumeClaim": { "claimName": "numbers" } },
+            { "name": "own-1", "emptyDir": {} },
+        ] } }),
+        )
+        .expect("a pod");
+        assert_eq!(own_claims(&pod).collect::<Vec<_>>(), ["numbers"]);
+    }
+}
