@@ -49,6 +49,13 @@ async fn order(store: &Store, id: StudyId, orders: &[StudyOrder]) -> study::Outc
     done.expect("ordered")
 }
 
+async fn deleted(store: &Store, id: StudyId) -> study::Outcome {
+    let mut tx = store.as_member().await;
+    let done = study::delete(&mut tx, id, clock::now()).await;
+    tx.commit().await.expect("committed");
+    done.expect("deleted")
+}
+
 async fn shown(store: &Store, id: StudyId) -> StudyRow {
     let mut tx = store.as_member().await;
     let found = study::get(&mut tx, id).await.expect("read");
@@ -278,4 +285,75 @@ async fn a_trial_that_can_train_no_further_has_completed() {
     once(&store.pool, &mut memory).await.expect("a pass");
     let row = shown(&store, id).await;
     assert_eq!((row.phase, row.counts.completed), (StudyPhase::Finished, 1));
+}
+
+#[tokio::test]
+async fn study_that_the_database_cannot_keep_ends_with_a_reason() {
+    let store = Store::new().await;
+    let parameters = json!([{"name": "a\u{0}b", "type": "float", "low": 0.0, "high": 1.0}]);
+    let id = store
+        .create_study(document(json!({ "parameters": parameters })))
+        .await;
+    let other = store.create_study(document(json!({}))).await;
+    let mut memory = Memory::default();
+    once(&store.pool, &mut memory).await.expect("looked");
+    assert_eq!(shown(&store, id).await.phase, StudyPhase::Cancelled);
+    assert_eq!(shown(&store, other).await.phase, StudyPhase::Running);
+    let events = store.notes().await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert!(
+        events[0].contains(&id.to_string()) && events[0].contains("NUL"),
+        "{events:?}"
+    );
+    assert_eq!(deleted(&store, id).await, study::Outcome::Done);
+}
+
+#[tokio::test]
+async fn cancel_ends_a_study_whose_state_cannot_be_read() {
+    let store = Store::new().await;
+    let id = store.create_study(document(json!({}))).await;
+    once(&store.pool, &mut Memory::default())
+        .await
+        .expect("looked");
+    let asked = all(&store, id).await;
+    assert!(!asked.is_empty());
+    let seq = shown(&store, id).await.seq;
+    let saved = study::save::Saved {
+        phase: "running",
+        cancelled: false,
+        limit: 24,
+        proposed: 0,
+        seq: seq + 1,
+        before: seq,
+        taken: Vec::new(),
+        events: vec!["{}".to_owned()],
+        state: Some("{}".to_owned()),
+        created: Vec::new(),
+        changed: Vec::new(),
+        has_jobs: false,
+        durable: true,
+    };
+    let mut conn = store.pool.acquire().await.expect("a connection");
+    let now = clock::now();
+    assert!(
+        study::save::save(&mut conn, id, &saved, now)
+            .await
+            .expect("saved")
+    );
+    drop(conn);
+    order(&store, id, &[StudyOrder::Resume]).await;
+    once(&store.pool, &mut Memory::default())
+        .await
+        .expect("looked");
+    assert_eq!(shown(&store, id).await.phase, StudyPhase::Running);
+    order(&store, id, &[StudyOrder::Cancel]).await;
+    once(&store.pool, &mut Memory::default())
+        .await
+        .expect("looked");
+    assert_eq!(shown(&store, id).await.phase, StudyPhase::Cancelled);
+    for trial in all(&store, id).await {
+        assert_eq!(trial.state, TrialPhase::Failed);
+        assert!(trial.failure.is_some_and(|why| why.contains("cancelled")));
+    }
+    assert_eq!(deleted(&store, id).await, study::Outcome::Done);
 }

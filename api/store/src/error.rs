@@ -69,6 +69,12 @@ impl StoreError {
         }
     }
 
+    /// Whether the statement's values are such that no row can hold them, such as a NUL in a text.
+    #[must_use]
+    pub fn is_unstorable(&self) -> bool {
+        self.code().is_some_and(|code| code.starts_with("22"))
+    }
+
     fn code(&self) -> Option<String> {
         match self {
             Self::Statement(sqlx::Error::Database(error)) => {

@@ -16,8 +16,8 @@ use crate::wakes::Wakes;
 use muster_model::id::StudyId;
 use muster_search::{EventError, StudyError};
 use muster_store::StoreError;
-use muster_store::pool::Pool;
-use muster_store::study::search;
+use muster_store::pool::{Pool, begin};
+use muster_store::study::{end, search};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -26,6 +26,11 @@ use tokio::sync::watch;
 const LOOK: Duration = Duration::from_secs(2);
 /// Whatever becomes of jobs in so short a time is taken in at one look. Who orders or tells something waits for the answer.
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// Why a study has ended without its search.
+const UNSTORABLE: &str =
+    "its document or an order has a value that the database cannot keep, such as a text with a NUL";
+const CANCELLED: &str = "a user has cancelled it, and the search could not be carried on";
 
 /// A step of a study that did not come about. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -97,9 +102,26 @@ pub async fn once(pool: &Pool, memory: &mut Memory) -> Result<usize, StoreError>
     for id in &due {
         if let Err(error) = step(pool, memory, *id).await {
             tracing::warn!(study.id = %id, error = %chain(&error), "the study stands where it stood");
+            if let Err(error) = give_up(pool, *id, &error).await {
+                tracing::warn!(study.id = %id, error = %chain(&error), "could not end the study");
+            }
         }
     }
     Ok(due.len())
+}
+
+/// Ends a study that no step can carry on: the store cannot keep what is in it, or a user has cancelled it and its steps fail.
+async fn give_up(pool: &Pool, id: StudyId, failed: &StepError) -> Result<(), StoreError> {
+    let mut tx = begin(pool).await?;
+    let why = match failed {
+        StepError::Store(error) if error.is_unstorable() => UNSTORABLE,
+        _ if end::is_to_be_cancelled(&mut tx, id).await? => CANCELLED,
+        _ => return Ok(()),
+    };
+    if end::end(&mut tx, id, why, clock::now()).await? {
+        tracing::warn!(study.id = %id, why, "the study has ended");
+    }
+    Ok(tx.commit().await?)
 }
 
 #[tracing::instrument(name = "scheduler.study", skip_all, fields(study.id = %id))]

@@ -206,6 +206,17 @@ impl Store {
         row.expect("the job is there").last_failure
     }
 
+    /// Texts of the tenant's events of kind note, as a member sees them.
+    pub async fn notes(&self) -> Vec<String> {
+        let mut tx = self.as_member().await;
+        let events = muster_store::event::recent(&mut tx, &[], None, 500).await;
+        let note = |stored: muster_store::event::StoredEvent| match stored.event {
+            muster_model::event::Event::Note { message } => Some(message),
+            _ => None,
+        };
+        events.expect("read").into_iter().filter_map(note).collect()
+    }
+
     /// Waits until the job is as `right` says.
     pub async fn until(&self, id: JobId, what: &str, right: impl Fn(&Job) -> bool) -> Job {
         let reached = async {

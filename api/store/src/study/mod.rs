@@ -4,6 +4,7 @@
 //!
 //! How a search proceeds is not known here: its state and its events are texts.
 
+pub mod end;
 pub mod outside;
 pub mod save;
 pub mod search;
