@@ -24,7 +24,7 @@ const SAMPLES_APART: Duration = Duration::from_secs(1);
 #[into_params(parameter_in = Query)]
 pub struct StreamParams {
     /// Begin after this cursor; from now on if left out.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<String>, pattern = "^[0-9]+-[0-9]+$")]
     pub after: Option<Cursor>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::problem::{self, Kind, Refusal};
 use crate::state::App;
-use crate::{clock, metrics};
+use crate::{clock, metrics, query};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::HeaderValue;
@@ -39,6 +39,8 @@ pub fn around(router: Router<App>, app: &App) -> Router<App> {
             .layer(middleware::from_fn(problem::write))
             // A defect in one handler must not take the connection with it.
             .layer(CatchPanicLayer::custom(panicked))
+            // What no statement can hold is refused before any handler.
+            .layer(middleware::from_fn(query::refuse_nul))
             // Innermost: only the handler, with what it reads of the body, is bounded in time; not the answer's transfer.
             .layer(middleware::from_fn_with_state(app.clone(), bounded)),
     )

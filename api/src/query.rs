@@ -1,8 +1,12 @@
 //! Query and path parameters. Unknown, repeated and malformed ones are refused, each with what would be right.
 
 use crate::problem::{Kind, Refusal};
-use axum::extract::{FromRequestParts, RawPathParams};
+use axum::extract::{FromRequestParts, RawPathParams, Request};
+use axum::http::Uri;
 use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use muster_document::NO_NUL;
 use muster_model::spec::FieldError;
 use muster_model::view::Page;
 use std::str::FromStr;
@@ -11,6 +15,27 @@ use std::str::FromStr;
 pub const PAGE_DEFAULT: u32 = 50;
 /// Items on a page at most.
 pub const PAGE_MAX: u32 = 500;
+
+/// Refuses a NUL in path and query, which the database cannot keep. Of a body the reader of documents does so.
+pub async fn refuse_nul(request: Request, next: Next) -> Response {
+    match with_nul(request.uri()) {
+        Some((field, value)) => Refusal::parameter(&field, &value, NO_NUL).into_response(),
+        None => next.run(request).await,
+    }
+}
+
+/// The first part with a NUL: a parameter's name and value, or `path` and the part of the path, as it was sent.
+fn with_nul(uri: &Uri) -> Option<(String, String)> {
+    let has_nul = |text: &str| text.contains("%00");
+    if let Some(part) = uri.path().split('/').find(|part| has_nul(part)) {
+        return Some(("path".to_owned(), format!("{part:?}")));
+    }
+    let query = uri.query().filter(|query| has_nul(query))?;
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let (name, value) = pairs.find(|pair| pair.0.contains('\0') || pair.1.contains('\0'))?;
+    let name = name.escape_debug().to_string();
+    Some((name, format!("{value:?}")))
+}
 
 /// Parameters that a handler takes.
 pub trait FromQuery: Sized {

@@ -15,10 +15,10 @@ use muster_store::event::{self, Cursor, EventFilter};
 #[into_params(parameter_in = Query)]
 pub struct EventsParams {
     /// Only events after this cursor, which may be that of any event or the `continue` of a page.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<String>, pattern = "^[0-9]+-[0-9]+$")]
     pub after: Option<Cursor>,
     /// The same as `after`.
-    #[param(rename = "continue", value_type = Option<String>)]
+    #[param(rename = "continue", value_type = Option<String>, pattern = "^[0-9]+-[0-9]+$")]
     pub from: Option<Cursor>,
     /// Items on the page.
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]

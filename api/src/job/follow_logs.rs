@@ -33,7 +33,7 @@ pub struct LogPosition {
 pub struct FollowParams {
     /// Id of a task, or its name (`worker-0`, `ps-1`), which is followed through all revisions to come. The chief, `worker-0`, if
     /// left out.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<String>, pattern = "^(worker|ps)-[0-9]+$|^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
     pub task: Option<TaskChoice>,
     /// Begin at this byte of the task that is there now; at its last 64 KiB if left out.
     pub offset: Option<u64>,

@@ -34,7 +34,7 @@ pub enum TaskChoice {
 #[into_params(parameter_in = Query)]
 pub struct LogsParams {
     /// Id of a task, or its name (`worker-0`, `ps-1`) in the newest revision. The chief, `worker-0`, if left out.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<String>, pattern = "^(worker|ps)-[0-9]+$|^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
     pub task: Option<TaskChoice>,
     /// The last so many bytes; 65536 if neither this nor `offset` is given.
     #[param(minimum = 1, maximum = 1048576)]

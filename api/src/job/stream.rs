@@ -34,7 +34,7 @@ pub struct Position {
 #[into_params(parameter_in = Query)]
 pub struct JobStreamParams {
     /// Begin after this cursor, or after this message's id; from now on if left out.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<String>, pattern = "^[0-9]+-[0-9]+(/[0-9]+)?$")]
     pub after: Option<Position>,
     /// Begin the series after this step; from now on if left out.
     pub after_step: Option<u64>,

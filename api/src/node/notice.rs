@@ -16,6 +16,8 @@ use muster_model::view::NodeView;
 use muster_store::{StoreError, node};
 
 const BY_MAX: usize = 63;
+/// Maximum number of GPUs in use elsewhere; more than any node has.
+const TAKEN_MAX: u32 = 65_535;
 
 /// A notice as it is sent. Here alone unknown fields are refused: what is stored is also read by daemons of another release.
 #[derive(Debug, serde::Deserialize, utoipa::ToSchema)]
@@ -34,6 +36,7 @@ pub struct Said {
     gpus: Option<SaidOfGpus>,
     /// So many of its GPUs somebody outside of Muster has; jobs get the others.
     #[serde(default)]
+    #[schema(maximum = 65_535)]
     taken: u32,
     /// Who says so: an operator leaves alone what another has said, or an administrator, who says nothing here.
     #[serde(default)]
@@ -108,23 +111,14 @@ fn check(notice: &Notice) -> Result<(), Refusal> {
         let expected = format!("at most {}", Notice::WHY_MAX);
         return Err(invalid("why", why, &expected));
     }
-    let model = notice.gpus.as_ref().map(|gpus| gpus.model.clone());
-    let texts = [
-        ("why", Some(&notice.why)),
-        ("rack", notice.rack.as_ref()),
-        ("gpus.model", model.as_ref()),
-        ("by", notice.by.as_ref()),
-    ];
-    for (field, text) in texts {
-        if let Some(text) = text.filter(|text| text.contains('\0')) {
-            let error = FieldError {
-                field: field.to_owned(),
-                value: format!("{text:?}"),
-                expected: "text without a NUL".to_owned(),
-            };
-            return Err(refused(error));
-        }
+    if notice.taken > TAKEN_MAX {
+        return Err(refused(FieldError {
+            field: "taken".to_owned(),
+            value: notice.taken.to_string(),
+            expected: format!("at most {TAKEN_MAX}"),
+        }));
     }
+    let model = notice.gpus.as_ref().map(|gpus| gpus.model.clone());
     let names = [
         ("gpus.model", &model, Notice::MODEL_MAX),
         ("rack", &notice.rack, Notice::RACK_MAX),

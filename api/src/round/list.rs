@@ -16,13 +16,13 @@ use time::format_description::well_known::Rfc3339;
 #[into_params(parameter_in = Query)]
 pub struct RoundParams {
     /// Only rounds at or after this time (RFC 3339).
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<String>, format = DateTime)]
     pub since: Option<OffsetDateTime>,
     /// Items on the page.
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]
     pub limit: u32,
     /// `continue` of the page before; any number of a round shows those below it.
-    #[param(rename = "continue", value_type = Option<String>)]
+    #[param(rename = "continue", value_type = Option<String>, pattern = "^[0-9]+$")]
     pub after: Option<u64>,
 }
 

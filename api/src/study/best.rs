@@ -20,7 +20,7 @@ pub struct BestParams {
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]
     pub limit: u32,
     /// `continue` of the page before.
-    #[param(rename = "continue", value_type = Option<String>)]
+    #[param(rename = "continue", value_type = Option<String>, pattern = "^[0-9]+$")]
     pub after: Option<u32>,
 }
 

@@ -29,7 +29,7 @@ pub enum Format {
 #[into_params(parameter_in = Query)]
 pub struct ExportParams {
     /// `csv`: a line a trial, without curves. `json`: a list of trials with their curves.
-    #[param(required = false, value_type = String, default = "csv")]
+    #[param(required = false, value_type = String, default = "csv", pattern = "^(csv|json)$")]
     pub format: Format,
 }
 

@@ -26,7 +26,7 @@ pub struct TokensParams {
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]
     pub limit: u32,
     /// `continue` of the page before.
-    #[param(rename = "continue", value_type = Option<String>)]
+    #[param(rename = "continue", value_type = Option<String>, pattern = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
     pub after: Option<TokenId>,
 }
 

@@ -10,6 +10,7 @@ mod explain;
 mod files;
 mod idempotency;
 mod jobs;
+mod nul;
 mod origins;
 mod pacing;
 mod pages;

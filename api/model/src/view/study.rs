@@ -130,6 +130,7 @@ pub struct BestTrialView {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StudyExtension {
     /// 1 to 100,000.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 100_000))]
     pub trials: u32,
 }
 
@@ -140,9 +141,11 @@ pub struct StudyExtension {
 pub struct Ask {
     /// At most so many; 1 to 1000.
     #[serde(default = "one")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1000))]
     pub count: u32,
     /// Wait so long for the first of them; 0 to 20.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(maximum = 20))]
     pub wait_s: u32,
 }
 
