@@ -2,6 +2,11 @@
 //!
 //! It speaks REST through `muster-client` like anybody else; it must never reach around it.
 
+/// Writes a line to stderr. Unlike `eprintln!` it does not panic when the reader has gone.
+macro_rules! note {
+    ($($text:tt)*) => { $crate::output::note(format_args!($($text)*)) };
+}
+
 mod clock;
 mod command;
 mod config;
@@ -90,7 +95,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("muster: {error:#}");
+            note!("muster: {error:#}");
             ExitCode::from(exit_code(&error))
         }
     }
@@ -107,7 +112,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Simulate(options) => options.run(cli.output)?,
         Command::Compare(options) => options.run(cli.output)?,
         Command::Completion { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "muster", &mut std::io::stdout());
+            clap_complete::generate(shell, &mut Cli::command(), "muster", &mut output::Out);
         }
         Command::Remote(command) => {
             let context = Store::locate()?.resolve(cli.server, cli.token)?;

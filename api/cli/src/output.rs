@@ -3,7 +3,12 @@
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
+use std::fmt;
+use std::io::{self, Write};
+use std::pin::Pin;
+use std::task::{self, Poll};
 use time::OffsetDateTime;
+use tokio::io::AsyncWrite;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Format {
@@ -38,16 +43,66 @@ impl Format {
     }
 }
 
-/// Prints a line. A closed pipe (`muster list | head -1`) ends the program quietly.
+/// Standard output of every command. A closed pipe (`muster list | head -1`) ends the program with exit code 0.
+#[derive(Debug)]
+pub struct Out;
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        or_end(io::stdout().lock().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        or_end(io::stdout().lock().flush())
+    }
+}
+
+/// Blocks: the command has nothing else to do meanwhile.
+impl AsyncWrite for Out {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut task::Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(self.write(bytes))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.flush())
+    }
+
+    fn poll_shutdown(
+        self: Pin<&mut Self>,
+        context: &mut task::Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.poll_flush(context)
+    }
+}
+
+fn or_end<T>(done: io::Result<T>) -> io::Result<T> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        other => other,
+    }
+}
+
+/// Prints a line.
 ///
 /// # Errors
-/// When the output cannot be written for another reason.
+/// When the output cannot be written.
 pub fn line(text: &str) -> anyhow::Result<()> {
-    use std::io::Write as _;
-    match writeln!(std::io::stdout().lock(), "{text}") {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
-        other => Ok(other?),
-    }
+    Ok(writeln!(Out, "{text}")?)
+}
+
+/// Writes a line to stderr, if anything reads it.
+pub fn note(text: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Writes a question to stderr; the answer is typed on the same line.
+pub fn prompt(text: &str) {
+    let mut out = io::stderr().lock();
+    let _ = write!(out, "{text}").and_then(|()| out.flush());
 }
 
 /// A plain table without lines between cells, in the manner of `kubectl get`.

@@ -1,7 +1,7 @@
 //! `muster checkpoints` and `muster model`: what a job can continue from, and what came of it.
 
 use super::{NotFound, Session};
-use crate::output::{bytes, line, table};
+use crate::output::{Out, bytes, line, table};
 use anyhow::Context as _;
 use clap::Args;
 use futures::StreamExt as _;
@@ -124,7 +124,7 @@ async fn save(mut download: Download, to: &Path) -> anyhow::Result<()> {
     bar.set_style(indicatif::ProgressStyle::with_template(style).expect("the template is right"));
     bar.set_message(to.display().to_string());
     if to.as_os_str() == "-" {
-        let mut out = tokio::io::stdout();
+        let mut out = Out;
         while let Some(chunk) = download.body.next().await {
             out.write_all(&chunk?).await?;
         }

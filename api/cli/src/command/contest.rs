@@ -155,7 +155,7 @@ impl Inputs {
         let name = workload.name.clone();
         let (workload, left_out) = live::sample(workload, most);
         if left_out > 0 {
-            eprintln!(
+            note!(
                 "muster: {name}: {left_out} jobs without a GPU or without a known length are left out"
             );
         }

@@ -4,7 +4,7 @@
 //! is the checkpoint's graph with every tensor appended.
 
 use super::{NotFound, Session};
-use crate::output::line;
+use crate::output::{Out, line};
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use futures::StreamExt as _;
@@ -16,7 +16,7 @@ use muster_model::export::{
 use muster_model::id::JobId;
 use std::path::PathBuf;
 use tokio::fs::File;
-use tokio::io::{AsyncWrite, AsyncWriteExt as _, BufWriter, stdout};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _, BufWriter};
 
 /// No model has a header of this size.
 const MAX_HEADER_BYTES: u64 = 64 << 20;
@@ -87,7 +87,7 @@ impl Export {
             );
         }
         if self.file.as_os_str() == "-" {
-            return write(&source, &parts, self.format, &mut BufWriter::new(stdout())).await;
+            return write(&source, &parts, self.format, &mut BufWriter::new(Out)).await;
         }
         let mut name = self
             .file

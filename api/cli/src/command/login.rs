@@ -1,7 +1,7 @@
 //! `muster login`: tries a token and keeps it.
 
 use crate::config::{Context, DEFAULT_SERVER, Store};
-use crate::output::line;
+use crate::output::{line, prompt};
 use anyhow::Context as _;
 use clap::Args;
 use muster_client::Client;
@@ -27,7 +27,7 @@ impl Login {
         let token = match token {
             Some(token) => token,
             None => {
-                eprint!("token for {server}: ");
+                prompt(&format!("token for {server}: "));
                 let mut token = String::new();
                 std::io::stdin()
                     .read_line(&mut token)

@@ -1,6 +1,7 @@
 //! `muster logs`: what a job's tasks wrote; kept after their end.
 
 use super::{NotFound, Session};
+use crate::output::Out;
 use clap::Args;
 use futures::StreamExt as _;
 use muster_client::{Messages, StreamItem};
@@ -32,14 +33,14 @@ fn has_revision(tasks: &[TaskView], revision: u64) -> bool {
 /// Prints what is written until nothing can follow. That another task of the place begins, for a new start or after a resize, is said in a line
 /// beside it, not in it.
 async fn follow(mut stream: Messages, place: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout();
+    let mut out = Out;
     while let Some(item) = stream.next().await {
         match item? {
             StreamItem::Log(piece) => {
                 out.write_all(piece.text.as_bytes())?;
                 out.flush()?;
             }
-            StreamItem::TaskEnd(end) => eprintln!("{}", next_begins(&end, place)),
+            StreamItem::TaskEnd(end) => note!("{}", next_begins(&end, place)),
             StreamItem::End(_) => break,
             _ => {}
         }
@@ -89,7 +90,7 @@ impl Logs {
                 job.name, self.task
             ))
         })?;
-        let mut out = std::io::stdout();
+        let mut out = Out;
         let mut offset = None;
         loop {
             let page = session

@@ -2,11 +2,11 @@
 //! first, then the newest, each down to its minimum, and only where that is not enough do whole jobs stop.
 
 use super::UsageError;
-use crate::output::counted;
+use crate::output::{counted, prompt};
 use anyhow::bail;
 use muster_model::view::{JobView, TenantView};
 use std::cmp::Reverse;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 
 /// Whom a lower quota hits, by name.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -24,8 +24,7 @@ pub fn agreed(tenant: &TenantView, quota: u32, jobs: &[JobView]) -> anyhow::Resu
             "{text}; nothing was changed, say --yes to do it"
         )));
     }
-    eprint!("{text}. Lower it? [y/N] ");
-    std::io::stderr().flush()?;
+    prompt(&format!("{text}. Lower it? [y/N] "));
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     match answer.trim().to_ascii_lowercase().as_str() {

@@ -84,7 +84,7 @@ fn draw(path: &Path, colour: Colour, recorded: &[Recorded]) -> anyhow::Result<()
             named(path, label, &recorded.run.policy)
         };
         write(&path, &gantt(&recorded.run, paint))?;
-        eprintln!("muster: wrote {}", path.display());
+        note!("muster: wrote {}", path.display());
     }
     Ok(())
 }

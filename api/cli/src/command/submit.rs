@@ -99,7 +99,7 @@ async fn hint(session: &Session, id: JobId) {
             if waiting.detail.why.is_for_good() {
                 let helps = waiting.smallest_change;
                 let helps = helps.map_or_else(String::new, |it| format!("; what would help: {it}"));
-                eprintln!(
+                note!(
                     "muster: as the job and the cluster are, it never starts: {}{helps}",
                     waiting.message
                 );

@@ -53,7 +53,7 @@ pub async fn until_ended(
             Ok(job) => job?,
             Err(_) => {
                 bar.abandon();
-                eprintln!(
+                note!(
                     "muster: the job has not ended within {} s",
                     patience.as_secs()
                 );

@@ -2,6 +2,7 @@
 
 use super::Down;
 use super::data::DataFolder;
+use crate::output::line;
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::Duration;
@@ -14,8 +15,7 @@ const STEP: Duration = Duration::from_millis(100);
 pub async fn down(options: Down) -> anyhow::Result<()> {
     let folder = DataFolder::choose(options.data)?;
     let Some(pid) = folder.running()? else {
-        println!("no cluster runs on {}", folder.root().display());
-        return Ok(());
+        return line(&format!("no cluster runs on {}", folder.root().display()));
     };
     let process = Pid::from_raw(pid).context("the lock file names no process")?;
     kill_process(process, Signal::TERM).with_context(|| format!("signal process {pid}"))?;
@@ -30,6 +30,5 @@ pub async fn down(options: Down) -> anyhow::Result<()> {
         tokio::time::sleep(STEP).await;
         waited += STEP;
     }
-    println!("stopped");
-    Ok(())
+    line("stopped")
 }

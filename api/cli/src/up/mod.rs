@@ -97,7 +97,7 @@ pub async fn up(options: Up, store: &Store) -> anyhow::Result<()> {
     let outcome = tokio::select! {
         outcome = run(&options, &folder, store, &mut cluster) => outcome,
         () = stop.next() => {
-            eprintln!("\nstopping; running jobs write a checkpoint and continue with the next `muster up`");
+            note!("\nstopping; running jobs write a checkpoint and continue with the next `muster up`");
             Ok(())
         }
     };
@@ -132,9 +132,9 @@ async fn run(
     } else {
         server.clone()
     };
-    eprintln!("web page: {page}");
+    note!("web page: {page}");
     if options.no_example {
-        eprintln!("ready; submit a job with `muster submit FILE`; Ctrl-C stops the cluster");
+        note!("ready; submit a job with `muster submit FILE`; Ctrl-C stops the cluster");
         return std::future::pending().await;
     }
     let job = example::submit_once(folder, &client).await?;
@@ -150,7 +150,7 @@ async fn run(
         }
         return Ok(());
     }
-    eprintln!("the cluster goes on; web page: {page}; Ctrl-C stops it");
+    note!("the cluster goes on; web page: {page}; Ctrl-C stops it");
     std::future::pending().await
 }
 
@@ -168,7 +168,7 @@ async fn sign_in(store: &Store, cluster: &Cluster, server: &str) -> anyhow::Resu
         server: server.to_owned(),
         token: token.clone(),
     })?;
-    eprintln!(
+    note!(
         "token of the first user, shown once and kept in {}: {token}",
         store.path().display()
     );

@@ -79,7 +79,7 @@ impl Postgres {
     }
 
     fn initialise(&self, folder: &DataFolder, secrets: &Secrets) -> anyhow::Result<()> {
-        eprintln!("initialising a private Postgres in {}", self.data.display());
+        note!("initialising a private Postgres in {}", self.data.display());
         if self.data.exists() {
             // An initialisation that was cut short; there is no cluster in it, or PG_VERSION would be there.
             std::fs::remove_dir_all(&self.data)?;

@@ -113,7 +113,7 @@ impl Daemon {
                 }
                 status = child.wait() => {
                     let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-                    eprintln!("{} ended ({how}); starting it again; its log: {}", self.name, self.log.display());
+                    note!("{} ended ({how}); starting it again; its log: {}", self.name, self.log.display());
                 }
             }
             loop {
@@ -124,7 +124,7 @@ impl Daemon {
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 match self.spawn() {
                     Ok(again) => break child = again,
-                    Err(error) => eprintln!("{} could not be started: {error:#}", self.name),
+                    Err(error) => note!("{} could not be started: {error:#}", self.name),
                 }
             }
         }
@@ -142,7 +142,7 @@ impl Daemon {
             .await
             .is_err()
         {
-            eprintln!(
+            note!(
                 "{} did not stop within {} s; killing it",
                 self.name,
                 STOP_PATIENCE.as_secs()
@@ -189,7 +189,7 @@ impl Supervised {
     pub async fn stop(self) {
         self.stop.send_replace(true);
         if self.watched.await.is_err() {
-            eprintln!("{} was not watched to its end", self.name);
+            note!("{} was not watched to its end", self.name);
         }
     }
 }

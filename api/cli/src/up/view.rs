@@ -26,9 +26,9 @@ pub async fn watch(client: &Client, id: JobId, checkpoints: &Place) -> anyhow::R
                 view.draw(&job);
                 if job.phase.is_terminal() {
                     view.bar.finish_and_clear();
-                    eprintln!("{}", ending(&job));
+                    note!("{}", ending(&job));
                     if let Some(model) = &job.model_path {
-                        eprintln!("model: {checkpoints}/{model}");
+                        note!("model: {checkpoints}/{model}");
                     }
                     return Ok(job.phase == JobPhase::Succeeded);
                 }
@@ -110,7 +110,7 @@ impl View {
                         .map_or_else(String::new, |total| format!("/{total}"))
                 )
             });
-            eprintln!("{head}{steps}; {body}");
+            note!("{head}{steps}; {body}");
             self.last_line.replace(key);
         }
     }
