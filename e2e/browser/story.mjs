@@ -45,6 +45,7 @@ try {
   await heldSquares();
   await pauseAndResume();
   await fieldError();
+  await longCommand();
   await success();
   check(await page.evaluate(() => window.neverReloaded === true), "all of it in one page, never loaded anew");
   check(complaints.length === 0, "the browser complains of nothing");
@@ -206,6 +207,32 @@ async function fieldError() {
   const [refusal, ...others] = complaints.splice(before);
   check(refusal.includes("422") && others.length === 0, "and nothing else");
   await page.goBack();
+}
+
+/** A command of 2,000 characters without a blank makes no page wider than the window. */
+async function longCommand() {
+  const argv = ["sh", "-c", `exit 0 # ${"x".repeat(2000)}`];
+  const made = await fetch(`${server}/api/v1/jobs`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    body: JSON.stringify({ version: "muster/v1", name: "long-command", command: { argv }, scale: { workers: { min: 1, max: 1 } } }),
+  });
+  check(made.status === 201, "a long command is submitted");
+  const { id } = await made.json();
+  const long = await context.newPage();
+  for (const width of [1440, 390]) {
+    await long.setViewportSize({ width, height: 900 });
+    for (const path of [`/jobs/${id}`, `/jobs/${id}?tab=spec`, "/jobs"]) {
+      await long.goto(`${server}${path}`);
+      await long.locator("h1").first().waitFor();
+      const fits = () => long.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth);
+      await until(`${path.replace(id, "one")} fits into ${width} px`, fits);
+    }
+  }
+  await long.goto(`${server}/jobs/${id}`);
+  await long.getByRole("button", { name: "more" }).click();
+  check((await long.locator(".command-text").innerText()).includes("x".repeat(2000)), "all of the command is shown");
+  await long.close();
 }
 
 async function success() {

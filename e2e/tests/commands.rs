@@ -5,6 +5,7 @@ use muster_e2e::story::{log, no_gpu_was_held_twice};
 use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::{JobPhase, RequeueCause};
+use muster_model::progress::Split;
 use muster_model::view::JobView;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -143,6 +144,7 @@ with mlflow.start_run(run_name="a run"):
 run = mlflow.last_active_run()
 assert run.data.params == {"lr": "0.1"} and run.data.tags["who"] == "me", run
 assert run.data.metrics["train_loss"] == 0.05 and run.info.status == "FINISHED", run
+print("logged")
 "#;
     let mut document = document(
         "{ version: muster/v1, name: tracked, retries: 0 }",
@@ -161,7 +163,12 @@ assert run.data.metrics["train_loss"] == 0.05 and run.info.status == "FINISHED",
     let done = succeeded(&cluster, job).await;
     let progress = done.progress.expect("progress");
     assert_eq!((progress.step, progress.total_steps), (20, Some(20)));
-    assert_eq!(progress.test_accuracy, Some(0.75));
+    assert_eq!(
+        (progress.test_accuracy, progress.evaluated_on),
+        (Some(0.75), Some(Split::Validation))
+    );
+    let text = log(&cluster, job, "worker-0").await;
+    assert_eq!(text.trim(), "logged", "and no link without a page");
     let series = cluster
         .client()
         .progress(job, None, None)
@@ -170,7 +177,7 @@ assert run.data.metrics["train_loss"] == 0.05 and run.info.status == "FINISHED",
     assert!(series.samples.len() >= 15, "{series:?}");
     assert_eq!(series.evaluations.len(), 1);
     let last = &series.samples[series.samples.len() - 1].sample;
-    assert_eq!((last.step, last.loss, last.accuracy), (20, 0.05, 0.5));
+    assert_eq!((last.step, last.loss, last.accuracy), (20, 0.05, Some(0.5)));
     assert_eq!(cluster.resumed_at(job).await, [0_u64; 0]);
     cluster.down();
 }

@@ -93,6 +93,7 @@ pub enum TaskReport {
         from_step: u64,
     },
     Progress {
+        #[serde(with = "crate::progress::filled")]
         sample: Sample,
     },
     /// Every worker: what it does, and how fast it is by itself.
@@ -100,6 +101,7 @@ pub enum TaskReport {
         pace: PaceReport,
     },
     Evaluated {
+        #[serde(with = "crate::progress::filled")]
         evaluation: Evaluation,
     },
     CheckpointWritten {

@@ -6,6 +6,7 @@ use crate::fault::NodeFault;
 use crate::id::{JobId, NodeId, TaskId};
 use crate::job::{AfterStop, Intent, JobState};
 use crate::node::{NodeState, Notice};
+use crate::progress::Split;
 use crate::spec::Range;
 use crate::task::{Role, TaskState};
 use crate::verdict::Verdict;
@@ -108,8 +109,14 @@ pub enum Event {
     Evaluated {
         step: u64,
         epoch: f64,
-        loss: f64,
-        accuracy: f64,
+        #[serde(default)]
+        split: Split,
+        /// Null of a program that logs none.
+        #[cfg_attr(feature = "schema", schema(required = true))]
+        loss: Option<f64>,
+        /// Likewise.
+        #[cfg_attr(feature = "schema", schema(required = true))]
+        accuracy: Option<f64>,
     },
     TrainingFinished {
         step: u64,

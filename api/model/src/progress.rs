@@ -1,8 +1,12 @@
 //! What a running job tells of itself: training samples and evaluations.
 
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error as DeError};
+use serde::ser::Error as SerError;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
-/// One point of the training series, sent by the chief worker. Rates and times are means since the point before.
+/// One point of the training series, sent by the chief worker. Rates and times are means since the point before. A user's program logs
+/// only some of the numbers; the others are null.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Sample {
@@ -13,16 +17,21 @@ pub struct Sample {
     /// Mean training loss per example since the sample before.
     pub loss: f64,
     /// Share of training examples classified rightly since the sample before, 0 to 1.
-    pub accuracy: f64,
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub accuracy: Option<f64>,
     /// Of the whole job, all workers together.
-    pub examples_per_s: f64,
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub examples_per_s: Option<f64>,
     pub steps_per_s: f64,
     /// Per update, which is a step unless `gain` says otherwise: forward and backward.
-    pub compute_ms: f64,
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub compute_ms: Option<f64>,
     /// Per update: pushing gradients and waiting for new parameters.
-    pub exchange_ms: f64,
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub exchange_ms: Option<f64>,
     /// Per update: preparing the batch.
-    pub data_ms: f64,
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub data_ms: Option<f64>,
     pub workers: u32,
     pub ps_shards: u32,
     /// The gradient noise scale in examples (McCandlish et al., 2018), where several workers sum gradients: batches well below it gain
@@ -45,13 +54,164 @@ impl Sample {
     }
 }
 
-/// One pass over the test split.
+/// Data on which an evaluation was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Split {
+    /// The built-in engine's, and what a program logs as `test`.
+    #[default]
+    Test,
+    /// What a program logs as `val`, `valid`, `validation` or `eval`.
+    Validation,
+}
+
+impl Split {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Test => "test",
+            Self::Validation => "validation",
+        }
+    }
+
+    /// The word before `loss` and `accuracy` in texts for people.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Test => "test",
+            Self::Validation => "val",
+        }
+    }
+}
+
+/// One pass over the test or validation split. At least one of loss and accuracy is there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Evaluation {
     pub step: u64,
     pub epoch: f64,
-    pub loss: f64,
-    /// Share of test examples classified rightly, 0 to 1.
-    pub accuracy: f64,
+    #[serde(default)]
+    pub split: Split,
+    /// Null of a program that logs none.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub loss: Option<f64>,
+    /// Share of examples classified rightly, 0 to 1; null of a program that logs none.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub accuracy: Option<f64>,
+}
+
+/// Numbers that may be missing.
+pub trait Partial: Serialize + DeserializeOwned {
+    /// Fields that may be null, by their names in JSON.
+    const OPTIONAL: &'static [&'static str];
+}
+
+impl Partial for Sample {
+    const OPTIONAL: &'static [&'static str] = &[
+        "accuracy",
+        "examples_per_s",
+        "compute_ms",
+        "exchange_ms",
+        "data_ms",
+    ];
+}
+
+impl Partial for Evaluation {
+    const OPTIONAL: &'static [&'static str] = &["loss", "accuracy"];
+}
+
+/// JSON between daemons and in the store: a missing number is 0, and `unlogged` names it. The previous release expects a number in
+/// each field and refuses null.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Filled<T>(pub T);
+
+/// Name of the list of missing numbers.
+const UNLOGGED: &str = "unlogged";
+
+impl<T: Partial> Serialize for Filled<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        filled::serialize(&self.0, serializer)
+    }
+}
+
+impl<'de, T: Partial> Deserialize<'de> for Filled<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        filled::deserialize(deserializer).map(Self)
+    }
+}
+
+/// [`Filled`] for `#[serde(with)]`.
+pub(crate) mod filled {
+    use super::{DeError as _, SerError as _};
+    use super::{Deserialize, Deserializer, Partial, Serialize, Serializer, UNLOGGED, Value};
+
+    pub fn serialize<T: Partial, S: Serializer>(
+        value: &T,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut json = serde_json::to_value(value).map_err(S::Error::custom)?;
+        let mut unlogged = Vec::new();
+        for &name in T::OPTIONAL {
+            if json[name].is_null() {
+                json[name] = Value::from(0.0);
+                unlogged.push(name);
+            }
+        }
+        if !unlogged.is_empty() {
+            json[UNLOGGED] = Value::from(unlogged);
+        }
+        json.serialize(serializer)
+    }
+
+    pub fn deserialize<'de, T: Partial, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<T, D::Error> {
+        let mut json = Value::deserialize(deserializer)?;
+        let unlogged = json.get(UNLOGGED).and_then(Value::as_array).cloned();
+        for name in unlogged.iter().flatten().filter_map(Value::as_str) {
+            if T::OPTIONAL.contains(&name) {
+                json[name] = Value::Null;
+            }
+        }
+        serde_json::from_value(json).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn missing_number_is_zero_for_the_previous_release() {
+        let evaluation = Evaluation {
+            step: 7,
+            epoch: 0.0,
+            split: Split::Validation,
+            loss: Some(0.5),
+            accuracy: None,
+        };
+        let text = serde_json::to_value(Filled(evaluation.clone())).expect("JSON");
+        assert_eq!(
+            text,
+            json!({ "step": 7, "epoch": 0.0, "split": "validation", "loss": 0.5, "accuracy": 0.0, "unlogged": ["accuracy"] })
+        );
+        let read: Filled<Evaluation> = serde_json::from_value(text).expect("read");
+        assert_eq!(read.0, evaluation);
+    }
+
+    #[test]
+    fn evaluation_of_the_previous_release_is_read() {
+        let old = json!({ "step": 7, "epoch": 1.0, "loss": 0.5, "accuracy": 0.0 });
+        let read: Filled<Evaluation> = serde_json::from_value(old).expect("read");
+        let expected = Evaluation {
+            step: 7,
+            epoch: 1.0,
+            split: Split::Test,
+            loss: Some(0.5),
+            accuracy: Some(0.0),
+        };
+        assert_eq!(read.0, expected);
+    }
 }

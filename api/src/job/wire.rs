@@ -20,8 +20,7 @@ use time::OffsetDateTime;
 /// `tenant` is the name of the one that owns it.
 pub fn job(row: JobRow, tenant: &str) -> JobView {
     // Of steps that it will do once more nothing is left.
-    let latest = row.latest.as_ref().filter(|_| !row.begins_anew);
-    let progress = latest.map(|latest| progress(&row, latest));
+    let progress = progress(&row);
     let Job {
         id,
         spec,
@@ -212,28 +211,36 @@ fn waiting_view(waiting: Waiting) -> WaitingView {
     }
 }
 
-fn progress(row: &JobRow, latest: &Sample) -> ProgressView {
+/// How far a job is by its newest sample and evaluation; a program may log only one of the two.
+fn progress(row: &JobRow) -> Option<ProgressView> {
+    let latest = row.latest.as_ref().filter(|_| !row.begins_anew);
+    let evaluation = row.latest_evaluation.as_ref();
+    let evaluated = evaluation.filter(|_| !row.begins_anew);
+    let step = latest
+        .map(|one| one.step)
+        .max(evaluated.map(|one| one.step))?;
     let total_steps = row.job.spec.max_steps();
-    // A sample holds zero where a program told nothing; of the built-in engine everything is measured.
+    // Zero epochs of a program mean that it logs none.
     let is_program = row.job.spec.command.is_some();
-    let measured = |value: f64| (!is_program || value != 0.0).then_some(value);
-    ProgressView {
-        step: latest.step,
+    let epoch = latest
+        .map(|one| one.epoch)
+        .or(evaluated.map(|one| one.epoch));
+    Some(ProgressView {
+        step,
         total_steps,
-        epoch: measured(latest.epoch),
-        loss: latest.loss,
-        accuracy: measured(latest.accuracy),
-        test_accuracy: row
-            .latest_evaluation
-            .as_ref()
-            .map(|evaluation| evaluation.accuracy),
-        examples_per_s: measured(latest.examples_per_s),
-        steps_per_s: latest.steps_per_s,
-        eta_s: (row.job.state.phase() == JobPhase::Running)
-            .then(|| eta_s(latest, total_steps?))
-            .flatten(),
+        epoch: epoch.filter(|&epoch| !is_program || epoch != 0.0),
+        loss: latest.map(|one| one.loss),
+        accuracy: latest.and_then(|one| one.accuracy),
+        test_accuracy: evaluation.and_then(|one| one.accuracy),
+        test_loss: evaluation.and_then(|one| one.loss),
+        evaluated_on: evaluation.map(|one| one.split),
+        examples_per_s: latest.and_then(|one| one.examples_per_s),
+        steps_per_s: latest.map(|one| one.steps_per_s),
+        eta_s: latest
+            .filter(|_| row.job.state.phase() == JobPhase::Running)
+            .and_then(|latest| eta_s(latest, total_steps?)),
         sampled_at: row.sample_at,
-    }
+    })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]

@@ -14,7 +14,7 @@ use muster_model::event::Event;
 use muster_model::forecast::{Forecast, Interval, Unforeseen};
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
 use muster_model::job::{Intent, Job, JobPhase, JobState};
-use muster_model::progress::{Evaluation, Sample};
+use muster_model::progress::{Evaluation, Filled, Sample};
 use muster_model::spec::{JobSpec, Origin};
 use muster_model::study::TrialPhase;
 use muster_model::wait::{Wait, Waiting};
@@ -121,9 +121,9 @@ struct Row {
     submitted_at: OffsetDateTime,
     started_at: Option<OffsetDateTime>,
     finished_at: Option<OffsetDateTime>,
-    latest: Option<Json<Sample>>,
+    latest: Option<Json<Filled<Sample>>>,
     sample_at: Option<OffsetDateTime>,
-    latest_evaluation: Option<Json<Evaluation>>,
+    latest_evaluation: Option<Json<Filled<Evaluation>>>,
     workers: i64,
     ps_shards: i64,
     model_path: Option<String>,
@@ -152,8 +152,8 @@ macro_rules! select_jobs {
             r#"select j.id, j.tenant_id, j.submitted_by, j.spec as "spec: Json<JobSpec>", j.intent,
                    j.state as "state: Json<JobState>", j.revision, j.edits, j.failures, j.last_failure, j.put_off,
                    j.waiting as "waiting: Json<Waiting>", j.not_before, j.submitted_at, j.started_at, j.finished_at,
-                   j.latest as "latest: Json<Sample>", j.sample_at,
-                   j.latest_evaluation as "latest_evaluation: Json<Evaluation>",
+                   j.latest as "latest: Json<Filled<Sample>>", j.sample_at,
+                   j.latest_evaluation as "latest_evaluation: Json<Filled<Evaluation>>",
                    live.workers as "workers!", live.ps_shards as "ps_shards!",
                    case when j.phase = 'succeeded' then j.finished ->> 'model_path' end as "model_path",
                    u.name as user_name, newest.step as "resume_step?",
@@ -549,9 +549,9 @@ impl From<Row> for JobRow {
                 started_at: row.started_at,
                 finished_at: row.finished_at,
             },
-            latest: row.latest.map(|latest| latest.0),
+            latest: row.latest.map(|latest| latest.0.0),
             sample_at: row.sample_at,
-            latest_evaluation: row.latest_evaluation.map(|evaluation| evaluation.0),
+            latest_evaluation: row.latest_evaluation.map(|evaluation| evaluation.0.0),
             workers: u32::try_from(row.workers).expect("a job has at most 2048 tasks"),
             ps_shards: u32::try_from(row.ps_shards).expect("a job has at most 2048 tasks"),
             model_path: row.model_path,

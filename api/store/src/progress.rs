@@ -4,7 +4,7 @@ use crate::error::StoreError;
 use crate::number::{signed, signed32, unsigned, unsigned32};
 use muster_model::id::{JobId, TenantId};
 use muster_model::packing::{Company, Measured};
-use muster_model::progress::{Evaluation, Sample};
+use muster_model::progress::{Evaluation, Filled, Sample, Split};
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ pub async fn record(
          where id = $1 and revision = $2",
         job.0,
         signed(revision),
-        Json(newest) as _,
+        Json(Filled(newest.clone())) as _,
         *newest_at,
         signed(samples.len() as u64),
         known.map(Json) as _
@@ -71,6 +71,36 @@ pub async fn record(
 /// Milliseconds since 1970.
 pub(crate) fn unix_ms(at: OffsetDateTime) -> i64 {
     i64::try_from(at.unix_timestamp_nanos() / 1_000_000).expect("dates of this era fit")
+}
+
+/// Columns of `progress_sample` that hold 0 in place of null.
+fn unlogged_in_sample(sample: &Sample) -> Vec<&'static str> {
+    missing([
+        ("accuracy", sample.accuracy),
+        ("examples_per_s", sample.examples_per_s),
+        ("compute_ms", sample.compute_ms),
+        ("exchange_ms", sample.exchange_ms),
+        ("data_ms", sample.data_ms),
+    ])
+}
+
+fn missing<const N: usize>(columns: [(&'static str, Option<f64>); N]) -> Vec<&'static str> {
+    let missing = columns.into_iter().filter(|(_, value)| value.is_none());
+    missing.map(|(name, _)| name).collect()
+}
+
+/// The split of an evaluation's row.
+pub(crate) fn split(name: &str) -> Split {
+    if name == Split::Validation.as_str() {
+        Split::Validation
+    } else {
+        Split::Test
+    }
+}
+
+/// The value of a column, unless its row lists it as unlogged.
+pub(crate) fn logged(unlogged: &[String], column: &str, value: f64) -> Option<f64> {
+    (!unlogged.iter().any(|name| name == column)).then_some(value)
 }
 
 async fn series(
@@ -98,21 +128,29 @@ async fn series(
         .values()
         .map(|(_, sample)| signed32(sample.ps_shards))
         .collect();
+    let unlogged: Vec<String> = by_step
+        .values()
+        .map(|(_, sample)| unlogged_in_sample(sample).join(","))
+        .collect();
     let maybe = |value: fn(&Sample) -> Option<f64>| -> Vec<Option<f64>> {
         by_step.values().map(|(_, sample)| value(sample)).collect()
     };
     sqlx::query!(
         "insert into progress_sample (job_id, tenant_id, revision, step, at, epoch, loss, accuracy, examples_per_s, steps_per_s,
-                                      compute_ms, exchange_ms, data_ms, workers, ps_shards, noise_scale, gain)
-         select $1, $2, $3, * from unnest($4::bigint[], $5::timestamptz[], $6::float8[], $7::float8[], $8::float8[], $9::float8[],
-                                          $10::float8[], $11::float8[], $12::float8[], $13::float8[], $14::integer[], $15::integer[],
-                                          $16::float8[], $17::float8[])
+                                      compute_ms, exchange_ms, data_ms, workers, ps_shards, noise_scale, gain, unlogged)
+         select $1, $2, $3, step, at, epoch, loss, accuracy, examples_per_s, steps_per_s, compute_ms, exchange_ms, data_ms,
+                workers, ps_shards, noise_scale, gain, string_to_array(unlogged, ',')
+         from unnest($4::bigint[], $5::timestamptz[], $6::float8[], $7::float8[], $8::float8[], $9::float8[],
+                     $10::float8[], $11::float8[], $12::float8[], $13::float8[], $14::integer[], $15::integer[],
+                     $16::float8[], $17::float8[], $18::text[])
+              as new (step, at, epoch, loss, accuracy, examples_per_s, steps_per_s, compute_ms, exchange_ms, data_ms,
+                      workers, ps_shards, noise_scale, gain, unlogged)
          on conflict (job_id, step) do update
             set revision = excluded.revision, at = excluded.at, epoch = excluded.epoch, loss = excluded.loss,
                 accuracy = excluded.accuracy, examples_per_s = excluded.examples_per_s, steps_per_s = excluded.steps_per_s,
                 compute_ms = excluded.compute_ms, exchange_ms = excluded.exchange_ms, data_ms = excluded.data_ms,
                 workers = excluded.workers, ps_shards = excluded.ps_shards, noise_scale = excluded.noise_scale,
-                gain = excluded.gain",
+                gain = excluded.gain, unlogged = excluded.unlogged",
         job.0,
         tenant.0,
         signed(revision),
@@ -120,16 +158,17 @@ async fn series(
         &at,
         &column(|sample| sample.epoch),
         &column(|sample| sample.loss),
-        &column(|sample| sample.accuracy),
-        &column(|sample| sample.examples_per_s),
+        &column(|sample| sample.accuracy.unwrap_or_default()),
+        &column(|sample| sample.examples_per_s.unwrap_or_default()),
         &column(|sample| sample.steps_per_s),
-        &column(|sample| sample.compute_ms),
-        &column(|sample| sample.exchange_ms),
-        &column(|sample| sample.data_ms),
+        &column(|sample| sample.compute_ms.unwrap_or_default()),
+        &column(|sample| sample.exchange_ms.unwrap_or_default()),
+        &column(|sample| sample.data_ms.unwrap_or_default()),
         &workers,
         &ps_shards,
         &maybe(|sample| sample.noise_scale) as &[Option<f64>],
-        &maybe(|sample| sample.gain) as &[Option<f64>]
+        &maybe(|sample| sample.gain) as &[Option<f64>],
+        &unlogged
     )
     .execute(conn)
     .await?;
@@ -204,23 +243,27 @@ fn epoch_of(sample: &Sample) -> i64 {
 }
 
 /// A revision continues from `step`: what an earlier one told of later steps never happened to this model. Series, evaluations
-/// and epoch losses are cut there, so that the curve has one line.
+/// and epoch losses of earlier revisions are cut there, so that the curve has one line. A program's first evaluation may be stored
+/// before its start is: it is of this revision and stays.
 pub(crate) async fn rewind(
     conn: &mut PgConnection,
     job: JobId,
+    revision: u64,
     step: u64,
 ) -> Result<(), StoreError> {
     let cut = sqlx::query!(
-        "delete from progress_sample where job_id = $1 and step > $2",
+        "delete from progress_sample where job_id = $1 and step > $2 and revision < $3",
         job.0,
-        signed(step)
+        signed(step),
+        signed(revision)
     )
     .execute(&mut *conn)
     .await?;
     sqlx::query!(
-        "delete from evaluation where job_id = $1 and step > $2",
+        "delete from evaluation where job_id = $1 and step > $2 and revision < $3",
         job.0,
-        signed(step)
+        signed(step),
+        signed(revision)
     )
     .execute(&mut *conn)
     .await?;
@@ -255,7 +298,8 @@ pub(crate) async fn begins(
     }
     let row = sqlx::query!(
         r#"select jsonb_typeof(spec -> 'command') is not distinct from 'object' as "is_command!",
-                  (select min(step) from progress_sample where job_id = $1) as "first?"
+                  least((select min(step) from progress_sample where job_id = $1),
+                        (select min(step) from evaluation where job_id = $1 and revision < job.revision)) as "first?"
            from job where id = $1"#,
         job.0
     )
@@ -309,7 +353,7 @@ pub async fn samples(
 ) -> Result<Vec<(OffsetDateTime, Sample)>, StoreError> {
     let rows = sqlx::query!(
         "select step, at, epoch, loss, accuracy, examples_per_s, steps_per_s, compute_ms, exchange_ms, data_ms, workers, ps_shards,
-                noise_scale, gain
+                noise_scale, gain, unlogged
          from (
              select *, row_number() over (order by step) - 1 as place, count(*) over () as total
              from progress_sample where job_id = $1 and step > $2
@@ -325,16 +369,17 @@ pub async fn samples(
     .fetch_all(conn)
     .await?;
     let samples = rows.into_iter().map(|row| {
+        let logged = |column, value| logged(&row.unlogged, column, value);
         let sample = Sample {
             step: unsigned(row.step),
             epoch: row.epoch,
             loss: row.loss,
-            accuracy: row.accuracy,
-            examples_per_s: row.examples_per_s,
+            accuracy: logged("accuracy", row.accuracy),
+            examples_per_s: logged("examples_per_s", row.examples_per_s),
             steps_per_s: row.steps_per_s,
-            compute_ms: row.compute_ms,
-            exchange_ms: row.exchange_ms,
-            data_ms: row.data_ms,
+            compute_ms: logged("compute_ms", row.compute_ms),
+            exchange_ms: logged("exchange_ms", row.exchange_ms),
+            data_ms: logged("data_ms", row.data_ms),
             workers: unsigned32(row.workers),
             ps_shards: unsigned32(row.ps_shards),
             noise_scale: row.noise_scale,
@@ -354,7 +399,7 @@ pub async fn newest(
 ) -> Result<Vec<(JobId, OffsetDateTime, Sample)>, StoreError> {
     // The list of phases implies the predicate of the index job_open, so that the jobs that ended are not even looked at.
     let rows = sqlx::query!(
-        r#"select id, sample_at as "at!", latest as "latest!: Json<Sample>"
+        r#"select id, sample_at as "at!", latest as "latest!: Json<Filled<Sample>>"
            from job
            where phase in ('running', 'stopping') and latest is not null and sample_at is not null
            order by id"#
@@ -363,7 +408,7 @@ pub async fn newest(
     .await?;
     let newest = rows
         .into_iter()
-        .map(|row| (row.id.into(), row.at, row.latest.0));
+        .map(|row| (row.id.into(), row.at, row.latest.0.0));
     Ok(newest.collect())
 }
 
@@ -397,7 +442,7 @@ pub async fn evaluations(
     job: JobId,
 ) -> Result<Vec<(OffsetDateTime, Evaluation)>, StoreError> {
     let rows = sqlx::query!(
-        "select step, at, epoch, loss, accuracy from evaluation where job_id = $1 order by step",
+        "select step, at, epoch, loss, accuracy, split, unlogged from evaluation where job_id = $1 order by step",
         job.0
     )
     .fetch_all(conn)
@@ -406,8 +451,9 @@ pub async fn evaluations(
         let evaluation = Evaluation {
             step: unsigned(row.step),
             epoch: row.epoch,
-            loss: row.loss,
-            accuracy: row.accuracy,
+            split: split(&row.split),
+            loss: logged(&row.unlogged, "loss", row.loss),
+            accuracy: logged(&row.unlogged, "accuracy", row.accuracy),
         };
         (row.at, evaluation)
     });
@@ -423,13 +469,15 @@ pub(crate) async fn evaluated(
     at: OffsetDateTime,
     evaluation: &Evaluation,
 ) -> Result<(), StoreError> {
+    let unlogged = missing([("loss", evaluation.loss), ("accuracy", evaluation.accuracy)]);
+    let unlogged: Vec<String> = unlogged.into_iter().map(str::to_owned).collect();
     sqlx::query!(
         "with kept as (
-             insert into evaluation (job_id, step, tenant_id, revision, at, epoch, loss, accuracy)
-             values ($1, $2, $3, $4, $5, $6, $7, $8)
+             insert into evaluation (job_id, step, tenant_id, revision, at, epoch, loss, accuracy, split, unlogged)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $10, $11)
              on conflict (job_id, step) do update
                 set revision = excluded.revision, at = excluded.at, epoch = excluded.epoch, loss = excluded.loss,
-                    accuracy = excluded.accuracy
+                    accuracy = excluded.accuracy, split = excluded.split, unlogged = excluded.unlogged
          )
          update job set latest_evaluation = $9 where id = $1 and revision = $4",
         job.0,
@@ -438,9 +486,11 @@ pub(crate) async fn evaluated(
         signed(revision),
         at,
         evaluation.epoch,
-        evaluation.loss,
-        evaluation.accuracy,
-        Json(evaluation) as _
+        evaluation.loss.unwrap_or_default(),
+        evaluation.accuracy.unwrap_or_default(),
+        Json(Filled(evaluation.clone())) as _,
+        evaluation.split.as_str(),
+        &unlogged
     )
     .execute(conn)
     .await?;

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::http::Method;
 use muster_model::assignment::TaskReport;
 use muster_model::job::AfterStop;
-use muster_model::progress::{Evaluation, Sample};
+use muster_model::progress::{Evaluation, Sample, Split};
 use muster_store::plan::Action;
 use serde_json::{Value, json};
 
@@ -114,8 +114,9 @@ async fn a_running_job_shows_its_tasks_progress_eta_and_model() {
     let evaluation = Evaluation {
         step: 200,
         epoch: 0.2,
-        loss: 0.9,
-        accuracy: 0.75,
+        split: Split::Validation,
+        loss: None,
+        accuracy: Some(0.75),
     };
     world
         .tell(worker, 1, 2, vec![TaskReport::Evaluated { evaluation }])
@@ -138,6 +139,10 @@ async fn a_running_job_shows_its_tasks_progress_eta_and_model() {
             &progress["test_accuracy"]
         ),
         (&json!(200), &json!(2811), &json!(0.75))
+    );
+    assert_eq!(
+        (&progress["test_loss"], &progress["evaluated_on"]),
+        (&Value::Null, &json!("validation"))
     );
     assert_eq!(progress["eta_s"], 261.1);
     let tasks: Value = world.get(RED, &format!("{place}/tasks")).await.json();
@@ -291,8 +296,11 @@ async fn what_a_program_does_not_tell_is_null_and_not_zero() {
     let (worker, _) = world.run(job, 0, 0).await;
     let told = Sample {
         epoch: 0.0,
-        accuracy: 0.0,
-        examples_per_s: 0.0,
+        accuracy: None,
+        examples_per_s: None,
+        compute_ms: None,
+        exchange_ms: None,
+        data_ms: None,
         ..sample(5)
     };
     let told = TaskReport::Progress { sample: told };
@@ -302,6 +310,17 @@ async fn what_a_program_does_not_tell_is_null_and_not_zero() {
     assert_eq!(progress["step"], 5);
     for field in ["epoch", "accuracy", "examples_per_s"] {
         assert_eq!(progress[field], Value::Null, "{field}");
+    }
+    let series = format!("/api/v1/jobs/{id}/progress");
+    let series: Value = world.get(RED, &series).await.json();
+    for field in [
+        "accuracy",
+        "examples_per_s",
+        "compute_ms",
+        "exchange_ms",
+        "data_ms",
+    ] {
+        assert_eq!(series["samples"][0][field], Value::Null, "{field}");
     }
     let told = TaskReport::Progress { sample: sample(6) };
     world.tell(worker, 1, 1, vec![told]).await;

@@ -96,12 +96,12 @@ fn floats(sample: &Sample) -> [f64; 8] {
     [
         sample.epoch,
         sample.loss,
-        sample.accuracy,
-        sample.examples_per_s,
+        sample.accuracy.unwrap_or_default(),
+        sample.examples_per_s.unwrap_or_default(),
         sample.steps_per_s,
-        sample.compute_ms,
-        sample.exchange_ms,
-        sample.data_ms,
+        sample.compute_ms.unwrap_or_default(),
+        sample.exchange_ms.unwrap_or_default(),
+        sample.data_ms.unwrap_or_default(),
     ]
 }
 

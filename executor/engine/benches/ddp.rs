@@ -171,7 +171,7 @@ impl Reporter for Teller {
                 put(&self.folder, &peers(Some(address.clone())))
             }
             TaskReport::Progress { sample } => {
-                let (step, rate) = (sample.step, sample.examples_per_s);
+                let (step, rate) = (sample.step, sample.examples_per_s.unwrap_or_default());
                 writeln!(io::stdout(), "sample {step} {rate}")
             }
             _ => Ok(()),

@@ -211,7 +211,7 @@ fn finish(revision: &mut Revision, killed: &[Role]) -> f64 {
     let is_start = |event: &&TaskReport| matches!(event, TaskReport::Ready { .. });
     assert_eq!(events.iter().filter(is_start).count(), 1);
     let accuracy = |event: &TaskReport| match event {
-        TaskReport::Evaluated { evaluation } => Some(evaluation.accuracy),
+        TaskReport::Evaluated { evaluation } => evaluation.accuracy,
         _ => None,
     };
     let last = events.iter().filter_map(accuracy).next_back();

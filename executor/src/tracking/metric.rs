@@ -1,12 +1,14 @@
 //! Which of the names that scripts give their metrics mean what Muster shows and estimates by.
 
+use muster_model::progress::Split;
+
 /// What a metric measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     TrainLoss,
     TrainAccuracy,
-    TestLoss,
-    TestAccuracy,
+    EvaluationLoss(Split),
+    EvaluationAccuracy(Split),
     Epoch,
     ExamplesPerSecond,
     /// Milliseconds of its own that a rank takes for a step, waiting for others not counted.
@@ -15,7 +17,8 @@ pub(super) enum Meaning {
     Other,
 }
 
-const TESTS: [&str; 5] = ["val", "valid", "validation", "test", "eval"];
+const TEST: &str = "test";
+const VALIDATIONS: [&str; 4] = ["val", "valid", "validation", "eval"];
 const TRAINS: [&str; 2] = ["train", "training"];
 const THROUGHPUTS: [&str; 4] = [
     "examples_per_s",
@@ -43,16 +46,21 @@ pub(super) fn meaning(key: &str) -> Meaning {
     let is_loss = |word: &&&str| **word == "loss";
     let is_accuracy = |word: &&&str| matches!(**word, "acc" | "accuracy");
     let of = |known: &[&str]| words.iter().filter(|word| known.contains(word)).count();
-    let (tests, trains) = (of(&TESTS), of(&TRAINS));
+    let (tests, validations, trains) = (of(&[TEST]), of(&VALIDATIONS), of(&TRAINS));
+    let splits = tests + validations + trains;
     let measures = words.iter().filter(is_loss).count() + words.iter().filter(is_accuracy).count();
     // One measure of one split and not a word besides: `regularisation_loss` is another thing.
-    if measures == 1 && tests + trains <= 1 && words.len() == 1 + tests + trains {
-        let loss = words.contains(&"loss");
-        return match (loss, tests) {
-            (true, 0) => Meaning::TrainLoss,
-            (false, 0) => Meaning::TrainAccuracy,
-            (true, _) => Meaning::TestLoss,
-            (false, _) => Meaning::TestAccuracy,
+    if measures == 1 && splits <= 1 && words.len() == 1 + splits {
+        let split = match (tests, validations) {
+            (1, _) => Some(Split::Test),
+            (_, 1) => Some(Split::Validation),
+            _ => None,
+        };
+        return match (words.contains(&"loss"), split) {
+            (true, None) => Meaning::TrainLoss,
+            (false, None) => Meaning::TrainAccuracy,
+            (true, Some(split)) => Meaning::EvaluationLoss(split),
+            (false, Some(split)) => Meaning::EvaluationAccuracy(split),
         };
     }
     if joined == "epoch" {
@@ -75,9 +83,12 @@ mod tests {
             ("loss_train", Meaning::TrainLoss),
             ("accuracy", Meaning::TrainAccuracy),
             ("train_acc", Meaning::TrainAccuracy),
-            ("val_loss", Meaning::TestLoss),
-            ("eval/accuracy", Meaning::TestAccuracy),
-            ("test-acc", Meaning::TestAccuracy),
+            ("val_loss", Meaning::EvaluationLoss(Split::Validation)),
+            (
+                "eval/accuracy",
+                Meaning::EvaluationAccuracy(Split::Validation),
+            ),
+            ("test-acc", Meaning::EvaluationAccuracy(Split::Test)),
             ("epoch", Meaning::Epoch),
             ("samples_per_second", Meaning::ExamplesPerSecond),
             ("compute_ms", Meaning::OwnTime),

@@ -65,12 +65,14 @@ impl Run {
             for (key, value) in &batch.params {
                 next.parameter(key, value);
             }
-            // What describes a point comes before the point itself, in whatever order it was written.
-            let (points, others): (Vec<&Metric>, Vec<&Metric>) = batch
-                .metrics
-                .iter()
-                .partition(|metric| meaning(&metric.key) == Meaning::TrainLoss);
-            for metric in others.into_iter().chain(points) {
+            // What describes a point comes before the point itself, in whatever order it was written: the epoch is of both.
+            let mut ordered: Vec<&Metric> = batch.metrics.iter().collect();
+            ordered.sort_by_key(|metric| match meaning(&metric.key) {
+                Meaning::Epoch => 0,
+                Meaning::TrainLoss => 2,
+                _ => 1,
+            });
+            for metric in ordered {
                 next.take(metric, now_ms, &mut reports);
             }
             reports.extend(next.flush(now_ms, false));
@@ -124,7 +126,7 @@ fn has_room<'b, V>(
 mod tests {
     use super::super::series::Told;
     use super::*;
-    use muster_model::progress::Evaluation;
+    use muster_model::progress::{Evaluation, Split};
 
     fn metric(key: &str, value: f64, at_s: i64, step: u64) -> Metric {
         let timestamp_ms = at_s * 1_000;
@@ -270,32 +272,126 @@ mod tests {
         }
     }
 
+    fn evaluations(reports: &[TaskReport]) -> Vec<Evaluation> {
+        let all = reports.iter().filter_map(|report| match report {
+            TaskReport::Evaluated { evaluation } => Some(evaluation.clone()),
+            _ => None,
+        });
+        all.collect()
+    }
+
+    fn validation(step: u64, loss: Option<f64>, accuracy: Option<f64>) -> Evaluation {
+        Evaluation {
+            step,
+            epoch: 0.0,
+            split: Split::Validation,
+            loss,
+            accuracy,
+        }
+    }
+
     #[test]
-    fn an_evaluation_is_complete_when_both_halves_are_of_one_step() {
+    fn both_numbers_of_one_step_are_one_evaluation() {
         let mut run = chief(false);
+        let loss = logged(&mut run, of(vec![metric("val_loss", 0.4, 0, 20)]), 0);
+        assert_eq!(loss, []);
+        let told = logged(&mut run, of(vec![metric("val_acc", 0.7, 0, 20)]), 10);
+        assert_eq!(starts(&told), [19]);
+        assert_eq!(evaluations(&told), [validation(20, Some(0.4), Some(0.7))]);
+        assert_eq!(flushed(&mut run, 1_000, true), []);
+    }
+
+    #[test]
+    fn loss_alone_is_an_evaluation_without_accuracy() {
+        let mut run = chief(true);
         assert_eq!(
             logged(&mut run, of(vec![metric("val_loss", 0.5, 0, 10)]), 0),
             []
         );
+        let told = flushed(&mut run, 500, false);
         assert_eq!(
-            logged(&mut run, of(vec![metric("val_acc", 0.7, 0, 20)]), 0),
-            []
+            told,
+            [
+                TaskReport::Ready { from_step: 0 },
+                TaskReport::Evaluated {
+                    evaluation: validation(10, Some(0.5), None)
+                }
+            ]
         );
-        let told = logged(
-            &mut run,
-            of(vec![
-                metric("epoch", 2.0, 0, 20),
-                metric("val_loss", 0.4, 0, 20),
-            ]),
-            0,
-        );
-        let evaluation = Evaluation {
-            step: 20,
-            epoch: 2.0,
-            loss: 0.4,
-            accuracy: 0.7,
+        let next = logged(&mut run, of(vec![metric("val_loss", 0.4, 0, 20)]), 600);
+        assert_eq!(next, []);
+        let next = logged(&mut run, of(vec![metric("val_loss", 0.3, 0, 30)]), 610);
+        assert_eq!(evaluations(&next), [validation(20, Some(0.4), None)]);
+        let end = flushed(&mut run, 620, true);
+        assert_eq!(evaluations(&end), [validation(30, Some(0.3), None)]);
+    }
+
+    #[test]
+    fn accuracy_alone_is_an_evaluation_without_loss() {
+        let mut run = chief(true);
+        logged(&mut run, of(vec![metric("val_acc", 0.5, 0, 10)]), 0);
+        let told = flushed(&mut run, 0, true);
+        assert_eq!(evaluations(&told), [validation(10, None, Some(0.5))]);
+    }
+
+    #[test]
+    fn late_second_number_completes_the_evaluation() {
+        let mut run = chief(true);
+        logged(&mut run, of(vec![metric("val_loss", 0.5, 0, 10)]), 0);
+        assert_eq!(evaluations(&flushed(&mut run, 500, false)).len(), 1);
+        let told = logged(&mut run, of(vec![metric("val_acc", 0.7, 0, 10)]), 900);
+        assert_eq!(evaluations(&told), [validation(10, Some(0.5), Some(0.7))]);
+    }
+
+    #[test]
+    fn test_and_validation_are_two_evaluations() {
+        let mut run = chief(true);
+        let batch = vec![
+            metric("val_loss", 0.5, 0, 10),
+            metric("test_accuracy", 0.9, 0, 10),
+        ];
+        let told = logged(&mut run, of(batch), 0);
+        assert_eq!(evaluations(&told), [validation(10, Some(0.5), None)]);
+        let test = Evaluation {
+            split: Split::Test,
+            ..validation(10, None, Some(0.9))
         };
-        assert_eq!(told, [TaskReport::Evaluated { evaluation }]);
+        assert_eq!(evaluations(&flushed(&mut run, 0, true)), [test]);
+    }
+
+    #[test]
+    fn start_precedes_an_evaluation_of_the_first_batch() {
+        let batch = vec![
+            metric("loss", 2.0, 0, 1),
+            metric("val_loss", 0.5, 0, 1),
+            metric("val_accuracy", 0.9, 0, 1),
+            metric("epoch", 3.0, 0, 1),
+        ];
+        let told = logged(&mut chief(true), of(batch), 0);
+        let kinds: Vec<&str> = told
+            .iter()
+            .map(|report| match report {
+                TaskReport::Ready { .. } => "ready",
+                TaskReport::Evaluated { .. } => "evaluated",
+                TaskReport::Progress { .. } => "progress",
+                _ => "other",
+            })
+            .collect();
+        assert_eq!(kinds, ["ready", "evaluated", "progress"]);
+        assert_eq!(evaluations(&told)[0].epoch, 3.0, "its own epoch");
+    }
+
+    #[test]
+    fn sample_holds_only_what_was_logged() {
+        let first = logged(&mut chief(true), of(vec![metric("loss", 2.0, 10, 5)]), 0);
+        let Some(TaskReport::Progress { sample }) = first.last() else {
+            panic!("{first:?}");
+        };
+        assert_eq!((sample.accuracy, sample.examples_per_s), (None, None));
+        assert_eq!(
+            (sample.compute_ms, sample.exchange_ms, sample.data_ms),
+            (None, None, None)
+        );
     }
 
     #[test]
@@ -307,7 +403,7 @@ mod tests {
                 metric("val_loss", 0.5, 0, step),
                 metric("val_acc", 0.5, 0, step),
             ];
-            told += logged(&mut run, of(pair), 0).len();
+            told += evaluations(&logged(&mut run, of(pair), 0)).len();
         }
         assert_eq!(told, 1_000);
         let last = flushed(&mut run, 1_000, false);

@@ -7,7 +7,7 @@
 use super::message::Metric;
 use super::metric::{Meaning, meaning};
 use muster_model::assignment::TaskReport;
-use muster_model::progress::{Evaluation, Sample};
+use muster_model::progress::{Evaluation, Sample, Split};
 use muster_model::report::LARGEST_NUMBER;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ const EVERY_MS: u64 = 100;
 /// Evaluations that may come at once, as those of a finished training do, and how many more each second.
 const MOST_EVALUATIONS: f64 = 1_000.0;
 const EVALUATIONS_PER_S: f64 = 10.0;
+/// Time in which the other number of an evaluation may come; later it makes the evaluation complete in a second report.
+const HALF_WAITS_MS: u64 = 500;
 /// Characters of parameters in one entry of the history.
 const MOST_CHARACTERS: usize = 2_000;
 
@@ -31,15 +33,16 @@ pub(super) struct Series {
     /// Step and time of the newest sample's newest point.
     last: Option<(u64, i64)>,
     told_ms: Option<u64>,
-    test: Test,
+    /// The newest evaluation.
+    newest: Option<Newest>,
     evaluations: Allowance,
     /// The newest evaluation beyond the allowance.
     held: Option<Evaluation>,
     /// Parameters that are still to be told.
     parameters: String,
-    accuracy: f64,
+    accuracy: Option<f64>,
     epoch: f64,
-    examples_per_s: f64,
+    examples_per_s: Option<f64>,
     has_warned: bool,
     /// The step of the next point of the loss, as long as none of them had one: a program that gives none counts by its points.
     without_step: Option<u64>,
@@ -53,11 +56,20 @@ struct Pending {
     points: u32,
 }
 
-/// The newest evaluation, whose two halves come one after the other.
-#[derive(Debug, Clone, Copy, Default)]
-struct Test {
-    loss: Option<(u64, f64)>,
-    accuracy: Option<(u64, f64)>,
+/// An evaluation whose loss and accuracy may come one after the other.
+#[derive(Debug, Clone)]
+struct Newest {
+    evaluation: Evaluation,
+    since_ms: u64,
+    /// Has a number that is not reported yet.
+    is_new: bool,
+}
+
+/// Either number of an evaluation.
+#[derive(Debug, Clone, Copy)]
+enum Half {
+    Loss(f64),
+    Accuracy(f64),
 }
 
 /// A bucket of tokens.
@@ -98,16 +110,16 @@ impl Series {
             pending: None,
             last: None,
             told_ms: None,
-            test: Test::default(),
+            newest: None,
             evaluations: Allowance {
                 left: MOST_EVALUATIONS,
                 at_ms: 0,
             },
             held: None,
             parameters: String::new(),
-            accuracy: 0.0,
+            accuracy: None,
             epoch: 0.0,
-            examples_per_s: 0.0,
+            examples_per_s: None,
             has_warned: false,
             without_step: Some(told.newest_step.map_or(0, |step| step + 1)),
         }
@@ -142,20 +154,80 @@ impl Series {
         }
         match means {
             Meaning::TrainLoss => self.point(step, metric.timestamp_ms, value),
-            Meaning::TrainAccuracy => self.accuracy = value,
+            Meaning::TrainAccuracy => self.accuracy = Some(value),
             Meaning::Epoch => self.epoch = value.clamp(0.0, 1e9),
-            Meaning::ExamplesPerSecond => self.examples_per_s = value.max(0.0),
-            Meaning::TestLoss => self.test.loss = Some((step, value)),
-            Meaning::TestAccuracy => self.test.accuracy = Some((step, value)),
+            Meaning::ExamplesPerSecond => self.examples_per_s = Some(value.max(0.0)),
+            Meaning::EvaluationLoss(split) => {
+                self.half((step, split), Half::Loss(value), now_ms, reports);
+            }
+            Meaning::EvaluationAccuracy(split) => {
+                self.half((step, split), Half::Accuracy(value), now_ms, reports);
+            }
             Meaning::OwnTime | Meaning::Other => {}
         }
-        if let Some(evaluation) = self.evaluated() {
-            if self.evaluations.take(now_ms) {
-                self.held = None;
-                reports.push(TaskReport::Evaluated { evaluation });
-            } else {
-                self.held = Some(evaluation);
-            }
+    }
+
+    /// Reports an evaluation as soon as both numbers are there, or another evaluation begins. A flush reports one that stays incomplete.
+    fn half(
+        &mut self,
+        (step, split): (u64, Split),
+        half: Half,
+        now_ms: u64,
+        reports: &mut Vec<TaskReport>,
+    ) {
+        let is_same =
+            |newest: &Newest| (newest.evaluation.step, newest.evaluation.split) == (step, split);
+        if !self.newest.as_ref().is_some_and(is_same) {
+            self.evaluated(now_ms, reports);
+            self.newest = None;
+        }
+        let newest = self.newest.get_or_insert(Newest {
+            evaluation: Evaluation {
+                step,
+                epoch: 0.0,
+                split,
+                loss: None,
+                accuracy: None,
+            },
+            since_ms: now_ms,
+            is_new: true,
+        });
+        if !std::mem::replace(&mut newest.is_new, true) {
+            newest.since_ms = now_ms;
+        }
+        let evaluation = &mut newest.evaluation;
+        evaluation.epoch = self.epoch;
+        match half {
+            Half::Loss(value) => evaluation.loss = Some(value),
+            Half::Accuracy(value) => evaluation.accuracy = Some(value),
+        }
+        if evaluation.loss.is_some() && evaluation.accuracy.is_some() {
+            self.evaluated(now_ms, reports);
+        }
+    }
+
+    /// Reports the newest evaluation, unless it is reported already or there are too many.
+    fn evaluated(&mut self, now_ms: u64, reports: &mut Vec<TaskReport>) {
+        let Some(newest) = self.newest.as_mut().filter(|newest| newest.is_new) else {
+            return;
+        };
+        newest.is_new = false;
+        let evaluation = newest.evaluation.clone();
+        if self.evaluations.take(now_ms) {
+            self.held = None;
+            self.ready(evaluation.step, reports);
+            reports.push(TaskReport::Evaluated { evaluation });
+        } else {
+            self.held = Some(evaluation);
+        }
+    }
+
+    /// Reports the start ahead of the first number: what an earlier revision reported of later steps never happened to this model.
+    fn ready(&mut self, first_step: u64, reports: &mut Vec<TaskReport>) {
+        if !std::mem::replace(&mut self.is_ready, true) {
+            let before = first_step.saturating_sub(1);
+            let from_step = if self.is_first { 0 } else { before };
+            reports.push(TaskReport::Ready { from_step });
         }
     }
 
@@ -171,10 +243,15 @@ impl Series {
                 message: format!("parameters: {}", std::mem::take(&mut self.parameters)),
             });
         }
+        let is_old = |newest: &Newest| at_once || now_ms >= newest.since_ms + HALF_WAITS_MS;
+        if self.newest.as_ref().is_some_and(is_old) {
+            self.evaluated(now_ms, &mut reports);
+        }
         if self.held.is_some()
             && (at_once || self.evaluations.take(now_ms))
             && let Some(evaluation) = self.held.take()
         {
+            self.ready(evaluation.step, &mut reports);
             reports.push(TaskReport::Evaluated { evaluation });
         }
         if let Some(pending) = self.pending.take() {
@@ -187,12 +264,7 @@ impl Series {
     }
 
     fn sample(&mut self, pending: Pending, reports: &mut Vec<TaskReport>) {
-        // A start: what an earlier revision told of later steps never happened to this model.
-        if !std::mem::replace(&mut self.is_ready, true) {
-            let before = pending.step.saturating_sub(1);
-            let from_step = if self.is_first { 0 } else { before };
-            reports.push(TaskReport::Ready { from_step });
-        }
+        self.ready(pending.step, reports);
         let steps_per_s = self.last.map_or(0.0, |(step, at_ms)| {
             rate(
                 pending.step.saturating_sub(step),
@@ -208,9 +280,9 @@ impl Series {
                 accuracy: self.accuracy,
                 examples_per_s: self.examples_per_s,
                 steps_per_s,
-                compute_ms: 0.0,
-                exchange_ms: 0.0,
-                data_ms: 0.0,
+                compute_ms: None,
+                exchange_ms: None,
+                data_ms: None,
                 workers: self.workers,
                 ps_shards: self.ps_shards,
                 noise_scale: None,
@@ -245,20 +317,6 @@ impl Series {
         pending.at_ms = at_ms;
         pending.loss_sum += loss;
         pending.points += 1;
-    }
-
-    fn evaluated(&mut self) -> Option<Evaluation> {
-        let ((step, loss), (other, accuracy)) = (self.test.loss?, self.test.accuracy?);
-        if step != other {
-            return None;
-        }
-        self.test = Test::default();
-        Some(Evaluation {
-            step,
-            epoch: self.epoch,
-            loss,
-            accuracy,
-        })
     }
 }
 

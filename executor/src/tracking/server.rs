@@ -294,7 +294,8 @@ async fn flush_for_ever(app: Arc<App>) {
         tokio::time::sleep(FLUSH_EVERY).await;
         let mut runs = app.lock();
         for open in runs.values_mut() {
-            if let Err(refusal) = open.flush(false)
+            let has_ended = open.folder.exit().is_there();
+            if let Err(refusal) = open.flush(has_ended)
                 && open.said.is_new(&refusal.message)
             {
                 tracing::error!(task.id = %open.launch.task_id, error = refusal.message, "a sample waits");

@@ -5,7 +5,7 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::AfterStop;
 use muster_model::node::{Capacity, Gpu, GpuKind};
-use muster_model::progress::Evaluation;
+use muster_model::progress::{Evaluation, Split};
 use muster_model::task::{Outcome, Role};
 use muster_scheduler::clock;
 use muster_store::plan::{self, Action, NewTask, Step};
@@ -53,8 +53,9 @@ impl Training {
         let evaluation = Evaluation {
             step: epoch * per_epoch,
             epoch: epoch as f64,
-            loss: 1.0 - accuracy,
-            accuracy,
+            split: Split::Test,
+            loss: Some(1.0 - accuracy),
+            accuracy: Some(accuracy),
         };
         self.tell(store, TaskReport::Evaluated { evaluation }).await;
     }

@@ -1758,17 +1758,21 @@ export interface components {
              */
             seed?: number;
         };
-        /** @description One pass over the test split. */
+        /** @description One pass over the test or validation split. At least one of loss and accuracy is there. */
         Evaluation: {
             /**
              * Format: double
-             * @description Share of test examples classified rightly, 0 to 1.
+             * @description Share of examples classified rightly, 0 to 1; null of a program that logs none.
              */
-            accuracy: number;
+            accuracy: number | null;
             /** Format: double */
             epoch: number;
-            /** Format: double */
-            loss: number;
+            /**
+             * Format: double
+             * @description Null of a program that logs none.
+             */
+            loss: number | null;
+            split?: components["schemas"]["Split"];
             /** Format: int64 */
             step: number;
         };
@@ -1781,7 +1785,7 @@ export interface components {
              */
             every_steps: number | null;
         };
-        /** @description One pass over the test split. */
+        /** @description One pass over the test or validation split. */
         EvaluationView: components["schemas"]["Evaluation"] & {
             /** Format: date-time */
             at: string;
@@ -1886,14 +1890,21 @@ export interface components {
             /** Format: int64 */
             step: number;
         } | {
-            /** Format: double */
-            accuracy: number;
+            /**
+             * Format: double
+             * @description Likewise.
+             */
+            accuracy: number | null;
             /** Format: double */
             epoch: number;
             /** @enum {string} */
             kind: "evaluated";
-            /** Format: double */
-            loss: number;
+            /**
+             * Format: double
+             * @description Null of a program that logs none.
+             */
+            loss: number | null;
+            split?: components["schemas"]["Split"];
             /** Format: int64 */
             step: number;
         } | {
@@ -3456,24 +3467,36 @@ export interface components {
              * @description Seconds to `total_steps` at the present rate; null when the job does not run or its end is not a number of steps.
              */
             eta_s: number | null;
+            evaluated_on: components["schemas"]["Split"] | null;
             /**
              * Format: double
              * @description Null of a program that has told none.
              */
             examples_per_s: number | null;
-            /** Format: double */
-            loss: number;
+            /**
+             * Format: double
+             * @description Training loss; null of a program that has logged none.
+             */
+            loss: number | null;
             /** Format: date-time */
             sampled_at: string | null;
             /** Format: int64 */
             step: number;
-            /** Format: double */
-            steps_per_s: number;
             /**
              * Format: double
-             * @description Of the newest evaluation; null before the first.
+             * @description Null before the first sample.
+             */
+            steps_per_s: number | null;
+            /**
+             * Format: double
+             * @description Of the newest evaluation; null before the first, and of a program that logs none.
              */
             test_accuracy: number | null;
+            /**
+             * Format: double
+             * @description Likewise.
+             */
+            test_loss: number | null;
             /**
              * Format: int64
              * @description The fewer of `stop.steps` and the steps of `stop.epochs`; null when neither is given.
@@ -3639,23 +3662,26 @@ export interface components {
             /** @description Why it is closed, or whose GPUs some of them are, in words: at most 500 characters. */
             why?: string;
         };
-        /** @description One point of the training series, sent by the chief worker. Rates and times are means since the point before. */
+        /**
+         * @description One point of the training series, sent by the chief worker. Rates and times are means since the point before. A user's program logs
+         *     only some of the numbers; the others are null.
+         */
         Sample: {
             /**
              * Format: double
              * @description Share of training examples classified rightly since the sample before, 0 to 1.
              */
-            accuracy: number;
+            accuracy: number | null;
             /**
              * Format: double
              * @description Per update, which is a step unless `gain` says otherwise: forward and backward.
              */
-            compute_ms: number;
+            compute_ms: number | null;
             /**
              * Format: double
              * @description Per update: preparing the batch.
              */
-            data_ms: number;
+            data_ms: number | null;
             /**
              * Format: double
              * @description Epochs done, fractional.
@@ -3665,12 +3691,12 @@ export interface components {
              * Format: double
              * @description Of the whole job, all workers together.
              */
-            examples_per_s: number;
+            examples_per_s: number | null;
             /**
              * Format: double
              * @description Per update: pushing gradients and waiting for new parameters.
              */
-            exchange_ms: number;
+            exchange_ms: number | null;
             /**
              * Format: double
              * @description Steps that an update was worth, where the batch grows with the workers (`batch_rule: adascale`).
@@ -3902,6 +3928,11 @@ export interface components {
         };
         /** @description Height and width: one number for both, or `[height, width]`. */
         Sides: number | number[];
+        /**
+         * @description Data on which an evaluation was made.
+         * @enum {string}
+         */
+        Split: "test" | "validation";
         /** @description When the job is done: at the first of these that holds. At least one of `epochs`, `steps`, `wall_minutes`. */
         Stop: {
             /** @default null */

@@ -4,10 +4,23 @@ import { count } from "../words/number";
 import type { Colours } from "./plot";
 
 const FONT = "11px system-ui, sans-serif";
+/** Width of a digit of FONT. */
+const CHARACTER_PX = 6.5;
 
 /** One cursor over all charts of a page that have the same x axis. */
 export function cursor(group: string): uPlot.Cursor {
   return { sync: { key: group, setSeries: false }, y: false, drag: { x: true, y: false }, points: { size: 6 } };
+}
+
+/** Room around the plot: half of the last label of the x axis stands to its right. */
+export function padding(top: number, kind: "step" | "time"): uPlot.Padding {
+  return [top, kind === "time" ? 30 : 20, 0, 0];
+}
+
+/** Room for the longest label, which is never cut. */
+function labelRoom(values: readonly string[] | null): number {
+  const longest = Math.max(0, ...(values ?? []).map((value) => value.length));
+  return Math.max(52, Math.ceil(longest * CHARACTER_PX) + 14);
 }
 
 export function xAxis(colours: Colours, kind: "step" | "time"): uPlot.Axis {
@@ -20,7 +33,7 @@ export function yAxis(colours: Colours, format: (value: number) => string): uPlo
   return {
     stroke: colours.text,
     font: FONT,
-    size: 52,
+    size: (_, values) => labelRoom(values),
     gap: 4,
     space: 34,
     grid: { stroke: colours.grid, width: 1 },

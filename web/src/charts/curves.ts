@@ -30,14 +30,22 @@ export function curve(
   return [ordered.map(([x]) => x), ordered.map(([, { train }]) => train), ordered.map(([, { test }]) => test)];
 }
 
-/** Time per step by what it went into, summed up for stacking: `[x, compute + exchange + data, compute + exchange, compute]`. */
+/**
+ * Time per step by what it went into, summed up for stacking: `[x, compute + exchange + data, compute + exchange, compute]`, over the
+ * samples in which it was measured.
+ */
 export function phases(samples: readonly SampleView[], kind: XKind): uPlot.AlignedData {
-  const points = kind === "step" ? samples : [...samples].sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+  const points = samples.flatMap((sample) => {
+    const { compute_ms: compute, exchange_ms: exchange, data_ms: data } = sample;
+    if (compute === null || exchange === null || data === null) return [];
+    return [{ x: kind === "step" ? sample.step : Date.parse(sample.at) / 1000, compute, exchange, data }];
+  });
+  if (kind === "time") points.sort((a, b) => a.x - b.x);
   return [
-    points.map((sample) => (kind === "step" ? sample.step : Date.parse(sample.at) / 1000)),
-    points.map((sample) => sample.compute_ms + sample.exchange_ms + sample.data_ms),
-    points.map((sample) => sample.compute_ms + sample.exchange_ms),
-    points.map((sample) => sample.compute_ms),
+    points.map(({ x }) => x),
+    points.map(({ compute, exchange, data }) => compute + exchange + data),
+    points.map(({ compute, exchange }) => compute + exchange),
+    points.map(({ compute }) => compute),
   ];
 }
 
@@ -54,7 +62,7 @@ export function noise(samples: readonly SampleView[], kind: XKind): uPlot.Aligne
 
 /** Examples of an update over all workers; null where nothing was done. */
 function batch({ examples_per_s: examples, steps_per_s: steps, gain }: SampleView): number | null {
-  return steps > 0 ? (examples / steps) * (gain ?? 1) : null;
+  return steps > 0 && examples !== null ? (examples / steps) * (gain ?? 1) : null;
 }
 
 /** `[seconds, workers, shards]` for stepped lines. */
@@ -63,6 +71,6 @@ export function sizes(points: readonly SizePoint[]): uPlot.AlignedData {
 }
 
 /** Divergence gives NaN or infinity, which would leave the whole axis empty. */
-function finite(value: number): number | null {
-  return Number.isFinite(value) ? value : null;
+function finite(value: number | null): number | null {
+  return value !== null && Number.isFinite(value) ? value : null;
 }

@@ -3,8 +3,8 @@ import { useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import uPlot from "uplot";
 import type { EvaluationView, SampleView } from "../api/types";
 import type { Mark, SizePoint } from "../live/history";
-import { count, loss, millis, NONE, percent, rate } from "../words/number";
-import { compact, cursor, marksPlugin, xAxis, yAxis, type XMark } from "./axes";
+import { count, loss, millis, NONE, percent, rate, splitName } from "../words/number";
+import { compact, cursor, marksPlugin, padding, xAxis, yAxis, type XMark } from "./axes";
 import { curve, noise, phases, sizes, type XKind } from "./curves";
 import { Plot, type Colours } from "./plot";
 
@@ -24,11 +24,13 @@ export function CurveChart({ metric, samples, evaluations, marks, x, group }: Cu
   const current = useCurrent(useMemo(() => marks.map((mark) => toX(mark, x)), [marks, x]));
   const format = metric === "loss" ? loss : (value: number | null | undefined) => percent(value, 2);
   const [at, onCursor] = useCursor();
-  const last = samples[samples.length - 1];
-  const tested = evaluations[evaluations.length - 1];
+  const trained = newestOf(data, 1);
+  const tested = newestOf(data, 2);
+  const split = splitName(evaluations[evaluations.length - 1]?.split);
+  if (trained === null && tested === null) return null;
   const options = (colours: Colours): Omit<uPlot.Options, "width" | "height"> => ({
     legend: { show: false },
-    padding: [18, 20, 0, 0],
+    padding: padding(18, x),
     cursor: cursor(group),
     scales: { x: { time: x === "time" }, y: { range: (_, min, max) => (metric === "loss" ? lossRange(min, max) : accuracyRange(min, max)) } },
     axes: [xAxis(colours, x), yAxis(colours, metric === "loss" ? tick : (value) => `${tick(value * 100)} %`)],
@@ -40,25 +42,29 @@ export function CurveChart({ metric, samples, evaluations, marks, x, group }: Cu
     plugins: [marksPlugin(() => current.current, colours)],
     hooks: { setCursor: [onCursor] },
   });
-  const label = `${metric} by ${x}: training now ${format(last?.[metric])}, test ${format(tested?.[metric])}`;
+  const keys = [
+    { colour: 1 as const, name: "train", newest: trained },
+    { colour: 2 as const, name: split, newest: tested },
+  ].filter(({ newest }) => newest !== null);
+  const label = `${metric} by ${x}: ${keys.map(({ name, newest }) => `${name} ${format(newest)}`).join(", ")}`;
   return (
     <Figure
       title={metric === "loss" ? "Loss" : "Accuracy"}
-      keys={[
-        { colour: 1, name: "train", value: format(at === null ? last?.[metric] : valueAt(data, 1, at)) },
-        { colour: 2, name: "test", value: format(at === null ? tested?.[metric] : valueAt(data, 2, at)) },
-      ]}
+      keys={keys.map(({ colour, name, newest }) => ({ colour, name, value: format(at === null ? newest : valueAt(data, colour, at)) }))}
     >
       <Plot label={label} data={data} options={options} shape={`${metric} ${x}`} height={HEIGHT} />
     </Figure>
   );
 }
 
+/** Absent where it was not measured, as of a program. */
 export function PhaseChart({ samples, x, marks, group }: Pick<CurveProps, "samples" | "x" | "marks" | "group">) {
   const data = useMemo(() => phases(samples, x), [samples, x]);
   const current = useCurrent(useMemo(() => marks.map((mark) => toX(mark, x)), [marks, x]));
   const [at, onCursor] = useCursor();
-  const index = at ?? samples.length - 1;
+  const newest = data[0].length - 1;
+  if (newest < 0) return null;
+  const index = Math.min(at ?? newest, newest);
   const part = (upper: number, lower: number | null) => {
     const above = data[upper]?.[index];
     if (above === undefined || above === null) return "–";
@@ -66,7 +72,7 @@ export function PhaseChart({ samples, x, marks, group }: Pick<CurveProps, "sampl
   };
   const options = (colours: Colours): Omit<uPlot.Options, "width" | "height"> => ({
     legend: { show: false },
-    padding: [18, 20, 0, 0],
+    padding: padding(18, x),
     cursor: cursor(group),
     scales: { x: { time: x === "time" }, y: { range: (_, _min, max) => [0, Math.max(max * 1.08, 0.001)] } },
     axes: [xAxis(colours, x), yAxis(colours, (value) => `${tick(value)} ms`)],
@@ -106,7 +112,7 @@ export function NoiseChart({ samples, x, marks, group }: Pick<CurveProps, "sampl
   };
   const options = (colours: Colours): Omit<uPlot.Options, "width" | "height"> => ({
     legend: { show: false },
-    padding: [18, 20, 0, 0],
+    padding: padding(18, x),
     cursor: cursor(group),
     // Noise grows by orders of magnitude as training goes on.
     scales: { x: { time: x === "time" }, y: { distr: 3, range: (_, min, max) => decades(min, max) } },
@@ -144,7 +150,7 @@ export function SizeChart({ points }: { points: readonly SizePoint[] }) {
   const stepped = uPlot.paths.stepped?.({ align: 1 });
   const options = (colours: Colours): Omit<uPlot.Options, "width" | "height"> => ({
     legend: { show: false },
-    padding: [8, 20, 0, 0],
+    padding: padding(8, "time"),
     cursor: cursor("sizes"),
     scales: { x: { time: true }, y: { range: (_, _min, max) => [0, Math.max(2, Math.ceil(max * 1.15))] } },
     axes: [xAxis(colours, "time"), { ...yAxis(colours, (value) => (Number.isInteger(value) ? String(value) : "")), incrs: [1, 2, 5, 10, 20, 50, 100, 200] }],
@@ -214,6 +220,11 @@ function useCurrent<T>(value: T): { readonly current: T } {
     ref.current = value;
   });
   return ref;
+}
+
+/** The newest value of a series, `null` when it has none. */
+function newestOf(data: uPlot.AlignedData, series: number): number | null {
+  return valueAt(data, series, data[0].length - 1);
 }
 
 /** The value at or before an index: the test series has points only here and there. */

@@ -28,8 +28,8 @@ describe("a job under events", () => {
     const moved = foldSample(job(), sample(200, 20, { loss: 0.9 }));
     expect(moved.progress).toMatchObject({ step: 200, total_steps: 1000, loss: 0.9, test_accuracy: 0.48, eta_s: 80 });
     expect(foldSample(moved, sample(150, 15))).toBe(moved);
-    const untold = sample(200, 20, { accuracy: 0, epoch: 0, examples_per_s: 0 });
-    expect(foldSample(job(), untold).progress).toMatchObject({ accuracy: 0, epoch: 0 });
+    expect(foldSample(job(), sample(200, 20, { accuracy: 0, epoch: 0 })).progress).toMatchObject({ accuracy: 0, epoch: 0 });
+    const untold = sample(200, 20, { accuracy: null, epoch: 0, examples_per_s: null });
     const program = job({ spec: { version: "muster/v1", name: "p", command: { argv: ["true"] } } });
     expect(foldSample(program, untold).progress).toMatchObject({ accuracy: null, epoch: null, examples_per_s: null });
   });
@@ -47,7 +47,7 @@ describe("series", () => {
   });
 
   it("keep one evaluation a step", () => {
-    const one = { step: 10, epoch: 1, loss: 1, accuracy: 0.1 };
+    const one = { step: 10, epoch: 1, split: "test" as const, loss: 1, accuracy: 0.1 };
     expect(appendEvaluation([one], { ...one, accuracy: 0.2 })).toEqual([{ ...one, accuracy: 0.2 }]);
   });
 
@@ -81,6 +81,20 @@ describe("the history of a size", () => {
       [11, 4],
       [20, 4],
       [30, 4],
+    ]);
+  });
+
+  it("returns to the placed size when a suspended job continues", () => {
+    const phase = (seconds: number, phase: "running" | "suspended" | "queued") =>
+      stored(seconds, { kind: "job_state_changed", revision: 1, state: { phase } });
+    const turns = [placed(1, 1, 4), phase(2, "running"), phase(10, "suspended"), phase(20, "running"), phase(30, "suspended"), phase(35, "queued")];
+    expect(sizeHistory(turns, T0 + 40_000).map((point) => [(point.atMs - T0) / 1000, point.workers])).toEqual([
+      [1, 4],
+      [10, 0],
+      [20, 4],
+      [30, 0],
+      [35, 0],
+      [40, 0],
     ]);
   });
 

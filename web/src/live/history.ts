@@ -7,15 +7,24 @@ export interface SizePoint {
   psShards: number;
 }
 
-/** Steps of the job's size over time; zero while it holds nothing. The last one is drawn on to `endMs`. */
+/** Steps of the job's size over time; zero while it holds nothing or is suspended. The last one is drawn on to `endMs`. */
 export function sizeHistory(events: readonly StoredEvent[], endMs: number): SizePoint[] {
   const points: SizePoint[] = [];
+  let placed = { workers: 0, psShards: 0 };
+  let suspended = false;
   for (const { at, event } of events) {
-    if (event.kind === "job_submitted") points.push({ atMs: Date.parse(at), workers: 0, psShards: 0 });
-    if (event.kind === "job_placed") points.push({ atMs: Date.parse(at), workers: event.workers, psShards: event.ps_shards });
-    if (event.kind === "job_state_changed" && !["starting", "running", "stopping"].includes(event.state.phase)) {
-      points.push({ atMs: Date.parse(at), workers: 0, psShards: 0 });
+    const atMs = Date.parse(at);
+    if (event.kind === "job_submitted") points.push({ atMs, workers: 0, psShards: 0 });
+    if (event.kind === "job_placed") {
+      placed = { workers: event.workers, psShards: event.ps_shards };
+      points.push({ atMs, ...placed });
     }
+    if (event.kind !== "job_state_changed") continue;
+    const { phase } = event.state;
+    if (!["starting", "running", "stopping"].includes(phase)) points.push({ atMs, workers: 0, psShards: 0 });
+    // A suspended job keeps its placement, so no new placement precedes its return.
+    if (suspended && phase === "running") points.push({ atMs, ...placed });
+    suspended = phase === "suspended";
   }
   const last = points[points.length - 1];
   if (last !== undefined && endMs > last.atMs) points.push({ ...last, atMs: endMs });

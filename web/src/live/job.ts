@@ -40,7 +40,8 @@ export function foldEvent(job: JobView, { at, job_id, event }: StoredEvent): Job
     case "training_finished":
       return { ...job, model_path: event.model_path };
     case "evaluated":
-      return job.progress === null ? job : { ...job, progress: { ...job.progress, test_accuracy: event.accuracy } };
+      if (job.progress === null) return job;
+      return { ...job, progress: { ...job.progress, test_accuracy: event.accuracy, test_loss: event.loss, evaluated_on: event.split ?? "test" } };
     default:
       return job;
   }
@@ -51,19 +52,21 @@ export function foldSample(job: JobView, sample: SampleView): JobView {
   const before = job.progress;
   if (before?.sampled_at != null && Date.parse(sample.at) <= Date.parse(before.sampled_at)) return job;
   const total = before?.total_steps ?? null;
-  // A sample holds zero where a program told nothing; of the built-in engine everything is measured.
-  const measured = (value: number): number | null => (job.spec.command != null && value === 0 ? null : value);
+  // Zero epochs of a program mean that it logs none.
+  const epoch = job.spec.command != null && sample.epoch === 0 ? null : sample.epoch;
   const left = total === null ? null : Math.max(0, total - sample.step);
   return {
     ...job,
     progress: {
       step: sample.step,
       total_steps: total,
-      epoch: measured(sample.epoch),
+      epoch,
       loss: sample.loss,
-      accuracy: measured(sample.accuracy),
+      accuracy: sample.accuracy,
       test_accuracy: before?.test_accuracy ?? null,
-      examples_per_s: measured(sample.examples_per_s),
+      test_loss: before?.test_loss ?? null,
+      evaluated_on: before?.evaluated_on ?? null,
+      examples_per_s: sample.examples_per_s,
       steps_per_s: sample.steps_per_s,
       eta_s: left === null || sample.steps_per_s <= 0 ? null : left / sample.steps_per_s,
       sampled_at: sample.at,

@@ -29,6 +29,8 @@ export function job(change: Partial<JobView> = {}): JobView {
       loss: 1.5,
       accuracy: 0.5,
       test_accuracy: 0.48,
+      test_loss: 1.6,
+      evaluated_on: "test",
       examples_per_s: 1280,
       steps_per_s: 10,
       eta_s: 90,

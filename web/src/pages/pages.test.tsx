@@ -1,6 +1,7 @@
 // The pages as users meet them: real components and the real client over answers in the api's own form.
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { beforeEach, describe, expect, it } from "vitest";
+import type { JobView } from "../api/types";
 import { adoptFragment, signOut, token } from "../api/session";
 import { actingTenant } from "../api/tenant";
 import { at, job, node, sample, stored } from "../live/test-data";
@@ -271,6 +272,47 @@ describe("submitting again", () => {
     expect(editor.value).toContain("name: mine");
     expect(editor.value).not.toContain("from:");
     expect(editor.value).not.toContain("muster.dev");
+  });
+});
+
+describe("a program's page", () => {
+  const argv = ["python3", "-c", `print('${"x".repeat(2000)}')`];
+  const program = (change: Partial<JobView>) => job({ spec: { version: "muster/v1", name: "mine", command: { argv } }, progress: null, ...change });
+
+  it("shows a long command in two lines until more is asked for", async () => {
+    world.routes["GET /api/v1/jobs/job-1"] = () => json(program({}));
+    open("/jobs/job-1");
+    const more = await screen.findByRole("button", { name: "more" });
+    const text = screen.getByText((content) => content.startsWith("python3 -c 'print("));
+    expect(text.dataset.open).toBe("false");
+    fireEvent.click(more);
+    expect(text.dataset.open).toBe("true");
+    expect(screen.getByRole("button", { name: "less" })).toBeTruthy();
+  });
+
+  it("names the split that the program logged, and nothing that it did not log", async () => {
+    const known = job().progress;
+    if (known === null) throw new Error("the job has progress");
+    const progress = { ...known, accuracy: null, examples_per_s: null, epoch: null, test_accuracy: 0.5, test_loss: null, evaluated_on: "validation" as const };
+    world.routes["GET /api/v1/jobs/job-1"] = () => json(program({ progress }));
+    open("/jobs/job-1");
+    expect(await screen.findByText("Val accuracy")).toBeTruthy();
+    for (const name of ["Test accuracy", "Train accuracy", "Val loss", "Epoch", "Examples/s"]) expect(screen.queryByText(name)).toBeNull();
+  });
+
+  it("is submitted again without what only the built-in engine has", async () => {
+    const spec = {
+      ...program({}).spec,
+      exchange: { topology: "parameter_server", consistency: { mode: "bsp" } },
+      checkpoint: { every_seconds: 60, keep_last: 2 },
+      evaluate: { every_epochs: 1 },
+      resources: { worker: { gpus: 1, cpu_milli: 100, memory_bytes: 2 ** 30 }, ps_shard: { cpu_milli: 100, memory_bytes: 2 ** 28 } },
+    };
+    world.routes["GET /api/v1/jobs/job-1"] = () => json({ ...program({}), spec });
+    open("/submit?again=job-1");
+    const editor = await screen.findByLabelText<HTMLTextAreaElement>("Job document, YAML or JSON");
+    expect(editor.value).toContain("worker:");
+    for (const field of ["exchange", "checkpoint", "evaluate", "ps_shard"]) expect(editor.value).not.toContain(field);
   });
 });
 

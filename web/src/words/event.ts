@@ -1,6 +1,6 @@
 // The history in plain words: one sentence an event, and how loud it is.
-import type { Actor, AfterStop, JobState, MusterEvent, NodeFault, Outcome, RequeueCause, Role, TaskState, Verdict } from "../api/types";
-import { bytes, count, loss, percent, plural } from "./number";
+import type { Actor, AfterStop, Evaluation, JobState, MusterEvent, NodeFault, Outcome, RequeueCause, Role, TaskState, Verdict } from "../api/types";
+import { bytes, count, loss, percent, plural, splitName } from "./number";
 import { waitingView } from "./wait";
 
 export type Tone = "good" | "bad" | "warn" | "info" | "quiet";
@@ -52,7 +52,7 @@ export function eventSentence(event: MusterEvent): Sentence {
     case "checkpoint_pruned":
       return say(`Checkpoint of step ${count(event.step)} pruned`, "quiet");
     case "evaluated":
-      return say(`Tested at step ${count(event.step)}: accuracy ${percent(event.accuracy, 2)}, loss ${loss(event.loss)}`, "quiet");
+      return say(`Evaluated at step ${count(event.step)}: ${measures(event)}`, "quiet");
     case "training_finished":
       return say(`Training finished at step ${count(event.step)}`, "good", event.reason);
     case "note":
@@ -73,6 +73,13 @@ export function eventSentence(event: MusterEvent): Sentence {
     case "unknown":
       return say(`An event of another release: ${event.of}`, "quiet", JSON.stringify(event.body));
   }
+}
+
+/** `val accuracy 98.18 %, val loss 0.0612`, of what was logged. */
+function measures({ split, accuracy, loss: value }: Pick<Evaluation, "split" | "accuracy" | "loss">): string {
+  const of = splitName(split);
+  const both = [accuracy === null ? null : `${of} accuracy ${percent(accuracy, 2)}`, value === null ? null : `${of} loss ${loss(value)}`];
+  return both.filter((part) => part !== null).join(", ");
 }
 
 /** What was found of a task that holds up the others, to follow its name: its pace beside the median, or since when it is silent. */

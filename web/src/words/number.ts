@@ -16,6 +16,11 @@ export function percent(share: number | null | undefined, digits = 1): string {
   return share === null || share === undefined ? NONE : `${(share * 100).toFixed(digits)}${THIN}%`;
 }
 
+/** The word before `loss` and `accuracy` of an evaluation. */
+export function splitName(split: "test" | "validation" | null | undefined): string {
+  return split === "validation" ? "val" : "test";
+}
+
 /** A loss: four significant digits, exponents only where plain digits would hide it. */
 export function loss(value: number | null | undefined): string {
   if (value === null || value === undefined) return NONE;

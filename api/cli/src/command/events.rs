@@ -10,6 +10,7 @@ use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, JobState};
 use muster_model::node::Closed;
+use muster_model::progress::Split;
 use muster_model::view::EventView;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -242,12 +243,15 @@ pub fn words(event: &Event) -> String {
         Event::Evaluated {
             step,
             epoch,
+            split,
             loss,
             accuracy,
-        } => format!(
-            "evaluated at step {step} (epoch {epoch:.0}): loss {loss:.4}, accuracy {:.2}%",
-            accuracy * 100.0
-        ),
+        } => {
+            let epoch = (*epoch > 0.0).then(|| format!(" (epoch {epoch:.0})"));
+            let epoch = epoch.unwrap_or_default();
+            let measures = measures(*split, *loss, *accuracy);
+            format!("evaluated at step {step}{epoch}: {measures}")
+        }
         Event::TrainingFinished {
             step,
             reason,
@@ -324,6 +328,16 @@ fn size(workers: u32, ps_shards: u32) -> String {
         0 => workers,
         shards => format!("{workers} and {}", counted(shards, "PS shard")),
     }
+}
+
+/// `val loss 0.4321, val accuracy 98.18%`, of what was logged.
+#[must_use]
+pub fn measures(split: Split, loss: Option<f64>, accuracy: Option<f64>) -> String {
+    let of = split.label();
+    let loss = loss.map(|loss| format!("{of} loss {loss:.4}"));
+    let accuracy = accuracy.map(|share| format!("{of} accuracy {:.2}%", share * 100.0));
+    let both: Vec<String> = loss.into_iter().chain(accuracy).collect();
+    both.join(", ")
 }
 
 #[cfg(test)]

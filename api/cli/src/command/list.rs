@@ -8,7 +8,7 @@ use clap::Args;
 use muster_client::{Client, ClientError, JobQuery};
 use muster_model::job::JobPhase;
 use muster_model::study::TrialPhase;
-use muster_model::view::{Count, JobView, Page};
+use muster_model::view::{Count, JobView, Page, ProgressView};
 use std::cmp::Reverse;
 
 const PAGE: u32 = 200;
@@ -110,8 +110,8 @@ impl List {
             "workers",
             "ps",
             "progress",
-            "loss",
-            "accuracy",
+            "train loss",
+            "evaluation",
             "starts in",
             "ends in",
             "age",
@@ -134,6 +134,20 @@ impl List {
     }
 }
 
+/// `val 98.18%`, or `val loss 0.4321` of a program that logs no accuracy.
+fn evaluation(progress: &ProgressView) -> Option<String> {
+    let split = progress.evaluated_on?.label();
+    let loss = || {
+        progress
+            .test_loss
+            .map(|loss| format!("{split} loss {loss:.4}"))
+    };
+    let accuracy = progress.test_accuracy;
+    accuracy
+        .map(|share| format!("{split} {:.2}%", share * 100.0))
+        .or_else(loss)
+}
+
 fn row(job: &JobView) -> [String; 11] {
     let now = clock::now();
     let expected = job.forecast.as_ref();
@@ -148,10 +162,10 @@ fn row(job: &JobView) -> [String; 11] {
             p.total_steps
                 .map_or_else(|| p.step.to_string(), |total| format!("{}/{total}", p.step))
         }),
-        progress.map_or_else(missing, |p| format!("{:.4}", p.loss)),
         progress
-            .and_then(|p| p.test_accuracy)
-            .map_or_else(missing, |accuracy| format!("{:.2}%", accuracy * 100.0)),
+            .and_then(|p| p.loss)
+            .map_or_else(missing, |loss| format!("{loss:.4}")),
+        progress.and_then(evaluation).unwrap_or_else(missing),
         column(expected.and_then(|one| one.start.as_ref()), now),
         match expected.and_then(|one| one.finish.as_ref()) {
             Some(finish) => column(Some(finish), now),

@@ -8,8 +8,9 @@ use crate::output::{age, duration_s, fields, table};
 use clap::Args;
 use muster_model::job::JobPhase;
 use muster_model::pace::Suspicion;
+use muster_model::progress::Split;
 use muster_model::task::TaskState;
-use muster_model::view::{JobView, PaceView, TaskView};
+use muster_model::view::{JobView, PaceView, ProgressView, TaskView};
 use serde::Serialize;
 
 #[derive(Debug, Args)]
@@ -102,18 +103,7 @@ fn describe(job: &JobView) -> String {
             "step",
             format!("{}{total}{}", progress.step, epoch(progress.epoch)),
         ));
-        rows.push(("loss", format!("{:.4}", progress.loss)));
-        if let Some(accuracy) = progress.accuracy {
-            let accuracy = format!("{:.2}% in training", accuracy * 100.0);
-            rows.push(("accuracy", accuracy));
-        }
-        if let Some(accuracy) = progress.test_accuracy {
-            rows.push(("test accuracy", format!("{:.2}%", accuracy * 100.0)));
-        }
-        let examples = progress.examples_per_s;
-        let examples = examples.map_or_else(String::new, |rate| format!(", {rate:.0} examples/s"));
-        let rate = format!("{:.1} steps/s{examples}", progress.steps_per_s);
-        rows.push(("rate", rate));
+        rows.extend(measures(progress));
         // A forecast says the same with more behind it.
         if let Some(eta_s) = progress.eta_s.filter(|_| job.forecast.is_none()) {
             rows.push(("ends in", duration_s(eta_s)));
@@ -246,6 +236,28 @@ fn pace(pace: &PaceView) -> String {
         true => nothing(),
         false => said.join(", "),
     }
+}
+
+/// Rows of what was measured: a program logs only some of it.
+fn measures(progress: &ProgressView) -> impl Iterator<Item = (&'static str, String)> {
+    let percent = |share: f64| format!("{:.2}%", share * 100.0);
+    let loss = |loss: f64| format!("{loss:.4}");
+    let (test_loss, test_accuracy) = match progress.evaluated_on {
+        Some(Split::Validation) => ("val loss", "val accuracy"),
+        Some(Split::Test) | None => ("test loss", "test accuracy"),
+    };
+    let examples = progress.examples_per_s;
+    let examples = examples.map_or_else(String::new, |rate| format!(", {rate:.0} examples/s"));
+    let rate = |rate: f64| format!("{rate:.1} steps/s{examples}");
+    [
+        ("train loss", progress.loss.map(loss)),
+        ("train accuracy", progress.accuracy.map(percent)),
+        (test_loss, progress.test_loss.map(loss)),
+        (test_accuracy, progress.test_accuracy.map(percent)),
+        ("rate", progress.steps_per_s.map(rate)),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, value?)))
 }
 
 #[cfg(test)]

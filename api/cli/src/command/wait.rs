@@ -1,6 +1,7 @@
 //! `muster wait`: until a job has ended; the exit code says how.
 
 use super::Session;
+use super::events::measures;
 use crate::output::duration_s;
 use clap::Args;
 use futures::StreamExt as _;
@@ -136,13 +137,16 @@ fn draw(bar: &ProgressBar, job: &JobView) {
 /// How the job ended, in a line.
 #[must_use]
 pub fn ending(job: &JobView) -> String {
-    let accuracy = job
-        .progress
-        .as_ref()
-        .and_then(|progress| progress.test_accuracy);
-    let accuracy = accuracy.map_or_else(String::new, |accuracy| {
-        format!(", test accuracy {:.2}%", accuracy * 100.0)
+    let progress = job.progress.as_ref();
+    let measured = progress.and_then(|progress| {
+        let (loss, accuracy) = (progress.test_loss, progress.test_accuracy);
+        let loss = loss.filter(|_| accuracy.is_none());
+        Some(format!(
+            ", {}",
+            measures(progress.evaluated_on?, loss, accuracy)
+        ))
     });
+    let measured = measured.unwrap_or_default();
     let took = match (job.started_at, job.finished_at) {
         (Some(started), Some(finished)) => format!(
             " after {}",
@@ -152,7 +156,7 @@ pub fn ending(job: &JobView) -> String {
     };
     match &job.failure {
         Some(failure) => format!("job {} failed{took}: {failure}", job.name),
-        None => format!("job {} {}{took}{accuracy}", job.name, job.phase.as_str()),
+        None => format!("job {} {}{took}{measured}", job.name, job.phase.as_str()),
     }
 }
 

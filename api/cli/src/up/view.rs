@@ -75,16 +75,19 @@ impl View {
         );
         let mut body = String::new();
         if let Some(progress) = &job.progress {
-            let percent = |part: f64, of: &str| format!(", accuracy {:.2}% ({of})", part * 100.0);
-            let tested = progress.test_accuracy.map(|part| percent(part, "test"));
-            let trained = || progress.accuracy.map(|part| percent(part, "training"));
+            let percent = |part: f64, of: &str| format!(", {of} accuracy {:.2}%", part * 100.0);
+            let of = progress.evaluated_on.unwrap_or_default().label();
+            let tested = progress.test_accuracy.map(|part| percent(part, of));
+            let trained = || progress.accuracy.map(|part| percent(part, "train"));
             let accuracy = tested.or_else(trained).unwrap_or_default();
+            let loss = progress.loss.map(|loss| format!(", train loss {loss:.4}"));
+            let loss = loss.unwrap_or_default();
             let eta = progress.eta_s.map_or_else(String::new, |eta_s| {
                 format!(", ends in {}", duration_s(eta_s))
             });
             body = format!(
-                "{:.1} steps/s, loss {:.4}{accuracy}{eta}",
-                progress.steps_per_s, progress.loss
+                "{:.1} steps/s{loss}{accuracy}{eta}",
+                progress.steps_per_s.unwrap_or_default()
             );
             self.bar.set_length(progress.total_steps.unwrap_or(0));
             self.bar.set_position(progress.step);

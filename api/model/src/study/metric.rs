@@ -48,11 +48,11 @@ impl JobMetric {
     #[must_use]
     pub fn value(self, evaluation: Option<&Evaluation>, sample: Option<&Sample>) -> Option<f64> {
         match self {
-            Self::TestAccuracy => evaluation.map(|one| one.accuracy),
-            Self::TestLoss => evaluation.map(|one| one.loss),
-            Self::TrainAccuracy => sample.map(|one| one.accuracy),
+            Self::TestAccuracy => evaluation.and_then(|one| one.accuracy),
+            Self::TestLoss => evaluation.and_then(|one| one.loss),
+            Self::TrainAccuracy => sample.and_then(|one| one.accuracy),
             Self::TrainLoss => sample.map(|one| one.loss),
-            Self::ExamplesPerS => sample.map(|one| one.examples_per_s),
+            Self::ExamplesPerS => sample.and_then(|one| one.examples_per_s),
         }
     }
 }

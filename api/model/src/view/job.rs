@@ -7,7 +7,7 @@ use crate::id::{CheckpointId, JobId, NodeId, StudyId, TaskId, TenantId};
 use crate::job::{Intent, JobPhase, JobState};
 use crate::pace::{Doing, Suspicion};
 use crate::packing::Usage;
-use crate::progress::{Evaluation, Sample};
+use crate::progress::{Evaluation, Sample, Split};
 use crate::spec::{JobSpec, Range};
 use crate::study::TrialPhase;
 use crate::task::{Role, TaskState};
@@ -153,17 +153,29 @@ pub struct ProgressView {
     /// Null of a program that has told none.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub epoch: Option<f64>,
-    pub loss: f64,
+    /// Training loss; null of a program that has logged none.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub loss: Option<f64>,
     /// Share of training examples classified rightly, 0 to 1; null of a program that has told none.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub accuracy: Option<f64>,
-    /// Of the newest evaluation; null before the first.
+    /// Of the newest evaluation; null before the first, and of a program that logs none.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub test_accuracy: Option<f64>,
+    /// Likewise.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub test_loss: Option<f64>,
+    /// Data of the newest evaluation; null before the first.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub evaluated_on: Option<Split>,
     /// Null of a program that has told none.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub examples_per_s: Option<f64>,
-    pub steps_per_s: f64,
+    /// Null before the first sample.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub steps_per_s: Option<f64>,
     /// Seconds to `total_steps` at the present rate; null when the job does not run or its end is not a number of steps.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub eta_s: Option<f64>,
@@ -271,7 +283,7 @@ pub struct SampleView {
     pub sample: Sample,
 }
 
-/// One pass over the test split.
+/// One pass over the test or validation split.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct EvaluationView {

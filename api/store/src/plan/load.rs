@@ -13,7 +13,7 @@ use muster_model::job::{Job, JobState};
 use muster_model::node::{Capacity, Node, Notice};
 use muster_model::pace::{Pace, Suspect};
 use muster_model::packing::Measured;
-use muster_model::progress::Sample;
+use muster_model::progress::{Filled, Sample};
 use muster_model::spec::{JobSpec, same_place};
 use muster_model::task::{Task, TaskState};
 use muster_model::tenant::{Tenant, TenantPods};
@@ -109,7 +109,7 @@ async fn jobs(
                   j.not_before, j.submitted_at, j.started_at, j.finished_at, j.placed_at, j.turned_at, j.running_since, j.trained_s,
                   j.stops, j.stop_s, j.starts, j.start_s, j.resumed, j.lost_steps,
                   j.finished as "finished: Json<Finished>", j.failed as "failed: Json<FailedReport>",
-                  j.latest as "latest: Json<Sample>", j.revision_samples, newest.step as "resume_step?",
+                  j.latest as "latest: Json<Filled<Sample>>", j.revision_samples, newest.step as "resume_step?",
                   parent.spec as "parent?: Json<JobSpec>", j.origin_step,
                   t.study_id as "study_id?", t.expected_gain as "expected_gain?",
                   j.verdicts, j.suspects as "suspects: Json<Vec<Suspect>>", j.measured as "measured: Json<Measured>",
@@ -157,7 +157,7 @@ async fn jobs(
             finished: row.finished.map(|finished| finished.0),
             failed: row.failed.map(|failed| failed.0),
             speeds: Vec::new(),
-            latest: row.latest.map(|latest| latest.0),
+            latest: row.latest.map(|latest| latest.0.0),
             has_sampled: row.revision_samples > 0,
             epoch_losses: Vec::new(),
             resume_step: resume_step.or(begins),

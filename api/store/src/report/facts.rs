@@ -84,7 +84,7 @@ async fn fact(
         TaskReport::Ready { from_step } => {
             let is_chief = task.role == Role::Worker { rank: 0 };
             if is_chief {
-                progress::rewind(conn, job, *from_step).await?;
+                progress::rewind(conn, job, revision, *from_step).await?;
             }
             (is_chief && *from_step > 0).then_some(Event::Resumed {
                 from_step: *from_step,
@@ -95,6 +95,7 @@ async fn fact(
             Some(Event::Evaluated {
                 step: evaluation.step,
                 epoch: evaluation.epoch,
+                split: evaluation.split,
                 loss: evaluation.loss,
                 accuracy: evaluation.accuracy,
             })

@@ -5,10 +5,11 @@ use crate::error::StoreError;
 use crate::event::{self, of_job};
 use crate::job::{self, NewJob, not_considered};
 use crate::number::{signed32, unsigned, unsigned32};
+use crate::progress::{logged, split};
 use muster_model::event::Event;
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
 use muster_model::job::{JobEvent, JobState};
-use muster_model::progress::{Evaluation, Sample};
+use muster_model::progress::{Evaluation, Filled, Sample};
 use muster_model::spec::{JobSpec, Origin};
 use muster_model::study::{StudyOrder, StudySpec};
 use serde_json::value::RawValue;
@@ -170,7 +171,7 @@ pub async fn forget(conn: &mut PgConnection, orders: &[i64]) -> Result<(), Store
 pub async fn facts(conn: &mut PgConnection, id: StudyId) -> Result<Vec<Fact>, StoreError> {
     let rows = sqlx::query!(
         r#"select t.number, j.id, j.state as "state: Json<JobState>", j.spec as "spec: Json<JobSpec>",
-                  (j.finished ->> 'step')::bigint as finished_step, j.latest as "latest: Json<Sample>"
+                  (j.finished ->> 'step')::bigint as finished_step, j.latest as "latest: Json<Filled<Sample>>"
            from study_trial t join job j on j.id = t.job_id
            where t.study_id = $1 and t.state in ('running', 'stopping')
              and (not t.end_fed and j.phase in ('succeeded', 'failed', 'cancelled')
@@ -189,7 +190,7 @@ pub async fn facts(conn: &mut PgConnection, id: StudyId) -> Result<Vec<Fact>, St
             state: row.state.0,
             spec: row.spec.0,
             finished_step: row.finished_step.map(unsigned),
-            latest: row.latest.map(|latest| latest.0),
+            latest: row.latest.map(|latest| latest.0.0),
             evaluations,
         });
     }
@@ -202,9 +203,9 @@ async fn evaluations(
     number: i32,
 ) -> Result<Vec<(Evaluation, Option<Sample>)>, StoreError> {
     let rows = sqlx::query!(
-        r#"select e.step, e.epoch, e.loss, e.accuracy, s.step as "sample_step?", s.epoch as "sample_epoch?",
-                  s.loss as "sample_loss?", s.accuracy as "sample_accuracy?", s.examples_per_s as "examples_per_s?",
-                  s.steps_per_s as "steps_per_s?"
+        r#"select e.step, e.epoch, e.loss, e.accuracy, e.split, e.unlogged, s.step as "sample_step?",
+                  s.epoch as "sample_epoch?", s.loss as "sample_loss?", s.accuracy as "sample_accuracy?",
+                  s.examples_per_s as "examples_per_s?", s.steps_per_s as "steps_per_s?", s.unlogged as "sample_unlogged?"
            from study_trial t
            join evaluation e on e.job_id = t.job_id and e.step > t.fed_step
            left join lateral (
@@ -218,16 +219,21 @@ async fn evaluations(
     .fetch_all(conn)
     .await?;
     let pairs = rows.into_iter().map(|row| {
+        let unlogged = row.sample_unlogged.unwrap_or_default();
         let sample = row.sample_step.map(|step| Sample {
             step: unsigned(step),
             epoch: row.sample_epoch.unwrap_or_default(),
             loss: row.sample_loss.unwrap_or_default(),
-            accuracy: row.sample_accuracy.unwrap_or_default(),
-            examples_per_s: row.examples_per_s.unwrap_or_default(),
+            accuracy: row
+                .sample_accuracy
+                .and_then(|value| logged(&unlogged, "accuracy", value)),
+            examples_per_s: row
+                .examples_per_s
+                .and_then(|value| logged(&unlogged, "examples_per_s", value)),
             steps_per_s: row.steps_per_s.unwrap_or_default(),
-            compute_ms: 0.0,
-            exchange_ms: 0.0,
-            data_ms: 0.0,
+            compute_ms: None,
+            exchange_ms: None,
+            data_ms: None,
             workers: 0,
             ps_shards: 0,
             noise_scale: None,
@@ -236,8 +242,9 @@ async fn evaluations(
         let evaluation = Evaluation {
             step: unsigned(row.step),
             epoch: row.epoch,
-            loss: row.loss,
-            accuracy: row.accuracy,
+            split: split(&row.split),
+            loss: logged(&row.unlogged, "loss", row.loss),
+            accuracy: logged(&row.unlogged, "accuracy", row.accuracy),
         };
         (evaluation, sample)
     });

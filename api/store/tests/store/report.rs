@@ -5,7 +5,7 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::checkpoint::Written;
 use muster_model::id::{JobId, TaskId};
 use muster_model::job::{AfterStop, RequeueCause};
-use muster_model::progress::Evaluation;
+use muster_model::progress::{Evaluation, Split};
 use muster_store::event::EventFilter;
 use muster_store::plan::{Action, FailedReport, Finished};
 use muster_store::report::{NodeReport, TaskEvents};
@@ -100,8 +100,9 @@ async fn a_report_sent_again_changes_nothing() -> anyhow::Result<()> {
             evaluation: Evaluation {
                 step: 20,
                 epoch: 1.0,
-                loss: 0.9,
-                accuracy: 0.7,
+                split: Split::Test,
+                loss: Some(0.9),
+                accuracy: Some(0.7),
             },
         },
         TaskReport::Note {
@@ -142,6 +143,58 @@ async fn a_report_sent_again_changes_nothing() -> anyhow::Result<()> {
         world.job(job).await?.latest.map(|latest| latest.step),
         Some(30)
     );
+    Ok(())
+}
+
+fn validated(step: u64, loss: f64) -> TaskReport {
+    let evaluation = Evaluation {
+        step,
+        epoch: 0.0,
+        split: Split::Validation,
+        loss: Some(loss),
+        accuracy: None,
+    };
+    TaskReport::Evaluated { evaluation }
+}
+
+async fn validations(world: &World, job: JobId) -> anyhow::Result<Vec<(u64, Option<f64>)>> {
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let all = progress::evaluations(&mut tx, job).await?;
+    for (_, evaluation) in &all {
+        assert_eq!(
+            (evaluation.split, evaluation.accuracy),
+            (Split::Validation, None)
+        );
+    }
+    Ok(all
+        .into_iter()
+        .map(|(_, one)| (one.step, one.loss))
+        .collect())
+}
+
+#[tokio::test]
+async fn evaluation_reported_before_the_start_is_kept() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, chief, shard) = running(&world).await?;
+    let first = [
+        validated(1, 0.9),
+        TaskReport::Ready { from_step: 0 },
+        progress_line(1, 1.0, 2.0, 0.0),
+        validated(2, 0.8),
+        progress_line(2, 2.0, 1.0, 1.0),
+    ];
+    world.tell(chief, 1, 0, &first).await?;
+    let expected = [(1, Some(0.9)), (2, Some(0.8))];
+    assert_eq!(validations(&world, job).await?, expected);
+
+    let (chief, _) = restart(&world, job, chief, shard).await?;
+    let second = [
+        validated(1, 0.7),
+        TaskReport::Ready { from_step: 0 },
+        progress_line(1, 1.0, 2.0, 0.0),
+    ];
+    world.tell(chief, 2, 0, &second).await?;
+    assert_eq!(validations(&world, job).await?, [(1, Some(0.7))]);
     Ok(())
 }
 

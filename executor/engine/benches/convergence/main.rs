@@ -171,7 +171,7 @@ fn train(datasets: &Path, consistency: &Consistency, codec: &Codec, seed: u64) -
                 seconds: now.0,
                 bytes: now.1,
                 examples: evaluation.step as f64 * batch,
-                accuracy: evaluation.accuracy,
+                accuracy: evaluation.accuracy.expect("the engine measures it"),
             });
         }
         if over {

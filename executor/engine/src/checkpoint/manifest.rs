@@ -187,8 +187,8 @@ impl Manifest {
         let evaluation = self.evaluation.as_ref();
         Candidate {
             step: self.step,
-            loss: evaluation.map(|evaluation| evaluation.loss),
-            accuracy: evaluation.map(|evaluation| evaluation.accuracy),
+            loss: evaluation.and_then(|evaluation| evaluation.loss),
+            accuracy: evaluation.and_then(|evaluation| evaluation.accuracy),
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::document;
 use crate::log;
 use crate::wire::hello::StepStats;
 use muster_model::assignment::{TaskLaunch, TaskReport};
-use muster_model::progress::{Evaluation, Sample};
+use muster_model::progress::{Evaluation, Sample, Split};
 use muster_model::spec::BatchRule;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -413,8 +413,9 @@ impl<'a> Chief<'a> {
         let evaluation = Evaluation {
             step: self.step,
             epoch: self.position(self.step).epochs(),
-            loss,
-            accuracy,
+            split: Split::Test,
+            loss: Some(loss),
+            accuracy: Some(accuracy),
         };
         log::line(format_args!(
             "epoch {:.2}: test loss {loss:.4}, test accuracy {accuracy:.4}",
@@ -465,14 +466,15 @@ impl<'a> Chief<'a> {
 }
 
 fn log_sample(sample: &Sample) {
+    let measured = |value: Option<f64>| value.unwrap_or(f64::NAN);
     log::line(format_args!(
         "step {}, epoch {:.2}: loss {:.4}, accuracy {:.4}, {:.0} examples/s (per step {:.1} ms computing, {:.1} ms exchanging)",
         sample.step,
         sample.epoch,
         sample.loss,
-        sample.accuracy,
-        sample.examples_per_s,
-        sample.compute_ms,
-        sample.exchange_ms
+        measured(sample.accuracy),
+        measured(sample.examples_per_s),
+        measured(sample.compute_ms),
+        measured(sample.exchange_ms)
     ));
 }

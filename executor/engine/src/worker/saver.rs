@@ -122,8 +122,8 @@ impl<'a> Saver<'a> {
         evaluation.is_some_and(|evaluation| {
             let new = Candidate {
                 step,
-                loss: Some(evaluation.loss),
-                accuracy: Some(evaluation.accuracy),
+                loss: evaluation.loss,
+                accuracy: evaluation.accuracy,
             };
             let present = self.writer.present().iter().copied();
             self.policy.would_be_best(new, present)

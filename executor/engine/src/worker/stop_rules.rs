@@ -58,13 +58,13 @@ fn target(stop: &Stop, standing: Standing<'_>) -> Option<String> {
     let (name, value, met) = match target.metric {
         Metric::TestAccuracy => (
             "test accuracy",
-            evaluation.accuracy,
-            evaluation.accuracy >= target.value,
+            evaluation.accuracy?,
+            evaluation.accuracy? >= target.value,
         ),
         Metric::TestLoss => (
             "test loss",
-            evaluation.loss,
-            evaluation.loss <= target.value,
+            evaluation.loss?,
+            evaluation.loss? <= target.value,
         ),
     };
     met.then(|| format!("{name} reached {value:.4}, its target is {}", target.value))
@@ -102,6 +102,7 @@ fn counted(count: u64, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_model::progress::Split;
     use muster_model::spec::{Convergence, Target};
 
     fn standing(step: u64, epoch_losses: &[f64]) -> Standing<'_> {
@@ -147,8 +148,9 @@ mod tests {
         let mut evaluation = Evaluation {
             step: 10,
             epoch: 1.0,
-            loss: 0.5,
-            accuracy: 0.8,
+            split: Split::Test,
+            loss: Some(0.5),
+            accuracy: Some(0.8),
         };
         let ends = |metric, value, evaluation: &Evaluation| {
             let stop = Stop {
@@ -164,7 +166,7 @@ mod tests {
         assert!(!ends(Metric::TestAccuracy, 0.81, &evaluation));
         assert!(ends(Metric::TestAccuracy, 0.8, &evaluation));
         assert!(!ends(Metric::TestLoss, 0.49, &evaluation));
-        evaluation.loss = 0.4;
+        evaluation.loss = Some(0.4);
         assert!(ends(Metric::TestLoss, 0.49, &evaluation));
     }
 

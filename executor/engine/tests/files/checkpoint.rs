@@ -5,7 +5,7 @@ use muster_engine::checkpoint::{
     RANDOMNESS, Writer,
 };
 use muster_model::id::{JobId, TenantId};
-use muster_model::progress::Evaluation;
+use muster_model::progress::{Evaluation, Split};
 use muster_model::spec::{
     BatchRule, CheckpointPolicy, Consistency, Dataset, DatasetName, Engine, KeepBest, Measure,
     Model, Optimizer, Schedule,
@@ -257,8 +257,9 @@ fn the_best_stay_however_old() {
         manifest.evaluation = Some(Evaluation {
             step,
             epoch: 1.0,
-            loss: 1.0,
-            accuracy,
+            split: Split::Test,
+            loss: Some(1.0),
+            accuracy: Some(accuracy),
         });
         let report = folder.write(&mut manifest, &contents(0.0)).unwrap();
         assert_eq!(report.accuracy, Some(accuracy));

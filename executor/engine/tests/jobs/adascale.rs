@@ -31,9 +31,7 @@ fn finished(report: &TaskReport) -> Option<u64> {
 
 fn accuracy_at(crew: &mut Crew<'_>, step: u64) -> f64 {
     let last = |report: &TaskReport| match report {
-        TaskReport::Evaluated { evaluation } if evaluation.step == step => {
-            Some(evaluation.accuracy)
-        }
+        TaskReport::Evaluated { evaluation } if evaluation.step == step => evaluation.accuracy,
         _ => None,
     };
     crew.chief().wait_for("a last evaluation", last)
@@ -96,7 +94,7 @@ fn a_batch_grows_and_shrinks_with_the_workers() {
                 "{sample:?}"
             );
             let updates_per_s = sample.steps_per_s / gain;
-            let batch = sample.examples_per_s / updates_per_s;
+            let batch = sample.examples_per_s.unwrap() / updates_per_s;
             assert!((batch - 32.0 * f64::from(workers)).abs() < 1.0, "{batch}");
             assert!(sample.noise_scale.is_none_or(|noise| noise > 0.0));
         }

@@ -43,7 +43,7 @@ fn trained(topology: &str, compression: Value) -> (f64, Vec<Vec<f32>>) {
     let spec = normalised(topology, &compression);
     let evaluated = |task: &Task| {
         let accuracy = |report: &TaskReport| match report {
-            TaskReport::Evaluated { evaluation } => Some(evaluation.accuracy),
+            TaskReport::Evaluated { evaluation } => evaluation.accuracy,
             _ => None,
         };
         let events = task.events();

@@ -118,7 +118,7 @@ fn document(consistency: &serde_json::Value, norm: Option<f64>, replicas: u32) -
 /// The newest evaluation's loss, or none where training failed.
 fn loss(events: &[TaskReport]) -> Option<f64> {
     events.iter().rev().find_map(|event| match event {
-        TaskReport::Evaluated { evaluation } => Some(evaluation.loss),
+        TaskReport::Evaluated { evaluation } => evaluation.loss,
         _ => None,
     })
 }

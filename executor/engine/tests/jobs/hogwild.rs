@@ -48,9 +48,7 @@ fn fashion() -> Rig {
 
 fn accuracy(chief: &Task, step: u64) -> f64 {
     let last = |report: &TaskReport| match report {
-        TaskReport::Evaluated { evaluation } if evaluation.step == step => {
-            Some(evaluation.accuracy)
-        }
+        TaskReport::Evaluated { evaluation } if evaluation.step == step => evaluation.accuracy,
         _ => None,
     };
     assert_eq!(chief.role, Role::Worker { rank: 0 });

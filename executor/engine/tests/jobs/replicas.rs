@@ -178,7 +178,7 @@ fn stale_workers_go_on_with_the_copy() {
     finish(&mut revision, 2, 3);
     let events = revision.chief().events();
     let accuracy = events.iter().rev().find_map(|event| match event {
-        TaskReport::Evaluated { evaluation } => Some(evaluation.accuracy),
+        TaskReport::Evaluated { evaluation } => evaluation.accuracy,
         _ => None,
     });
     assert!(accuracy > Some(0.8), "{accuracy:?}");

@@ -51,7 +51,7 @@ fn resized(revision: &mut Revision, number: usize) -> (u64, u32, u32, u64) {
 
 fn accuracy(revision: &mut Revision) -> f64 {
     let pick = |event: &TaskReport| match event {
-        TaskReport::Evaluated { evaluation } => Some(evaluation.accuracy),
+        TaskReport::Evaluated { evaluation } => evaluation.accuracy,
         _ => None,
     };
     let events = revision.chief().events();

@@ -47,7 +47,7 @@ fn a_job_trains_to_its_end_and_leaves_a_model() {
     let accuracies: Vec<f64> = events
         .iter()
         .filter_map(|event| match event {
-            TaskReport::Evaluated { evaluation } => Some(evaluation.accuracy),
+            TaskReport::Evaluated { evaluation } => evaluation.accuracy,
             _ => None,
         })
         .collect();
@@ -58,7 +58,7 @@ fn a_job_trains_to_its_end_and_leaves_a_model() {
     assert!(
         samples
             .iter()
-            .all(|sample| sample.examples_per_s > 0.0 && sample.loss.is_finite())
+            .all(|sample| sample.examples_per_s.unwrap() > 0.0 && sample.loss.is_finite())
     );
 }
 
@@ -221,11 +221,11 @@ fn a_job_goes_on_at_another_size_where_it_stopped() {
     let (resized, whole) = (last(&mut second), last(&mut whole));
     assert_eq!(resized.step, whole.step);
     assert!(
-        (resized.loss - whole.loss).abs() < 0.02,
+        (resized.loss.unwrap() - whole.loss.unwrap()).abs() < 0.02,
         "{resized:?} {whole:?}"
     );
     assert!(
-        (resized.accuracy - whole.accuracy).abs() < 0.01,
+        (resized.accuracy.unwrap() - whole.accuracy.unwrap()).abs() < 0.01,
         "{resized:?} {whole:?}"
     );
 }
@@ -347,7 +347,7 @@ fn ssp_and_asp_train_as_well() {
         let accuracy = events
             .iter()
             .filter_map(|event| match event {
-                TaskReport::Evaluated { evaluation } => Some(evaluation.accuracy),
+                TaskReport::Evaluated { evaluation } => evaluation.accuracy,
                 _ => None,
             })
             .next_back()
@@ -373,7 +373,7 @@ fn a_job_with_codecs_learns_as_well() {
         tasks.succeed();
         let accuracies = tasks.chief().events();
         let accuracy = accuracies.iter().rev().find_map(|event| match event {
-            TaskReport::Evaluated { evaluation } => Some(evaluation.accuracy),
+            TaskReport::Evaluated { evaluation } => evaluation.accuracy,
             _ => None,
         });
         assert!(accuracy.unwrap() > 0.9, "{compression}: {accuracy:?}");

@@ -2,18 +2,13 @@
 import { useMemo, useState } from "react";
 import { CurveChart, NoiseChart, PhaseChart, SizeChart } from "../../charts/job-charts";
 import type { XKind } from "../../charts/curves";
-import type { JobView, Progress } from "../../api/types";
+import type { JobView } from "../../api/types";
 import { revisionMarks, sizeHistory } from "../../live/history";
 import { isTerminal } from "../../live/job";
 import { useNow } from "../../ui/now";
 import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading } from "../../ui/states";
 import type { JobData } from "./load";
-
-/** Whether there is an accuracy to draw: a program need not tell one, and its samples then hold zero. */
-function tellsAccuracy(job: JobView, { samples, evaluations }: Progress): boolean {
-  return job.spec.command == null || evaluations.length > 0 || samples.some(({ accuracy }) => accuracy !== 0);
-}
 
 export function Curves({ job, data }: { job: JobView; data: JobData }) {
   const [x, setX] = useState<XKind>("step");
@@ -35,14 +30,14 @@ export function Curves({ job, data }: { job: JobView; data: JobData }) {
     <Panel title="Training" aside={switcher} className="curves">
       {progress.error !== null ? <Failure error={progress.error} retry={progress.reload} /> : null}
       {progress.loading ? <Loading label="Loading the curves" rows={6} /> : null}
-      {progress.data === null ? null : progress.data.samples.length === 0 ? (
+      {progress.data === null ? null : progress.data.samples.length + progress.data.evaluations.length === 0 ? (
         <Empty title="No training step yet">
-          <p>The curves begin with the first sample of the chief worker.</p>
+          <p>{job.spec.command == null ? "The curves begin with the first sample of the chief worker." : "The curves begin with the first loss or accuracy that the program logs."}</p>
         </Empty>
       ) : (
         <div className="charts">
           <CurveChart metric="loss" samples={progress.data.samples} evaluations={progress.data.evaluations} marks={marks} x={x} group={job.id} />
-          {tellsAccuracy(job, progress.data) ? <CurveChart metric="accuracy" samples={progress.data.samples} evaluations={progress.data.evaluations} marks={marks} x={x} group={job.id} /> : null}
+          <CurveChart metric="accuracy" samples={progress.data.samples} evaluations={progress.data.evaluations} marks={marks} x={x} group={job.id} />
           {history.length > 1 ? <SizeChart points={history} /> : null}
           <PhaseChart samples={progress.data.samples} marks={marks} x={x} group={job.id} />
           <NoiseChart samples={progress.data.samples} marks={marks} x={x} group={job.id} />

@@ -13,6 +13,7 @@ import { dataText, modelText } from "../../words/engine";
 import { dates, range, unforeseenSentence } from "../../words/forecast";
 import { NONE, loss, percent, rate } from "../../words/number";
 import { age, duration, instant } from "../../words/time";
+import { Command } from "./command";
 import { Edit } from "./edit";
 
 interface Props {
@@ -153,13 +154,9 @@ function Facts({ job }: { job: JobView }) {
           <ProgressBar progress={progress} phase={job.phase} />
         </dd>
       </div>
-      <Fact name="Loss" value={loss(progress?.loss)} />
-      <Fact name="Train accuracy" value={percent(progress?.accuracy, 2)} />
-      <Fact name="Test accuracy" value={percent(progress?.test_accuracy, 2)} />
-      <Fact name="Epoch" value={progress?.epoch?.toFixed(2) ?? NONE} />
+      <Measures job={job} />
       <Fact name="Workers" value={sizeText(job.workers, ended)} title="Running now, and the range in which the scheduler may choose" />
       {job.ps_shards.max === 0 ? null : <Fact name="PS shards" value={sizeText(job.ps_shards, ended)} title="Running now, and the range in which the scheduler may choose" />}
-      <Fact name="Examples/s" value={job.phase === "running" && progress !== null && progress.examples_per_s !== null ? rate(progress.examples_per_s) : NONE} />
       {job.forecast?.start ? <Fact name="Starts in" value={range(job.forecast.start, now)} title={dates(job.forecast.start)} /> : null}
       {ended ? null : job.forecast?.finish ? (
         <Fact name="Ends in" value={range(job.forecast.finish, now)} title={dates(job.forecast.finish)} />
@@ -173,12 +170,29 @@ function Facts({ job }: { job: JobView }) {
       <Fact name={ended ? "Took" : "Since start"} value={duration(ran)} {...(job.started_at === null ? {} : { title: `Started ${instant(job.started_at)}` })} />
       {job.spec.engine ? <Fact name="Model" value={modelText(job.spec.engine.model)} /> : null}
       {job.spec.engine ? <Fact name="Data" value={dataText(job.spec.engine.dataset)} /> : null}
-      {job.spec.command ? <Fact name="Command" value={job.spec.command.argv.join(" ")} /> : null}
       <Fact name="Submitted" value={`${age(job.submitted_at, now)} ago`} title={`${instant(job.submitted_at)} by ${job.submitted_by}`} />
       <Fact name="Revision" value={String(job.revision)} title="How often it was started, each time with a new set of tasks" />
       {job.failures > 0 ? <Fact name="Failures" value={String(job.failures)} title="Restarts charged to its retries" /> : null}
+      {job.spec.command ? <Command argv={job.spec.command.argv} /> : null}
     </dl>
   );
+}
+
+/** What was measured. The built-in engine measures everything; of a program only what it logs is shown. */
+function Measures({ job }: { job: JobView }) {
+  const { progress } = job;
+  const split = progress?.evaluated_on === "validation" ? "Val" : "Test";
+  const examples = job.phase === "running" ? progress?.examples_per_s : null;
+  const all: [string, string][] = [
+    ["Train loss", loss(progress?.loss)],
+    ["Train accuracy", percent(progress?.accuracy, 2)],
+    [`${split} loss`, loss(progress?.test_loss)],
+    [`${split} accuracy`, percent(progress?.test_accuracy, 2)],
+    ["Epoch", progress?.epoch?.toFixed(2) ?? NONE],
+    ["Examples/s", examples === null || examples === undefined ? NONE : rate(examples)],
+  ];
+  const shown = job.spec.command ? all.filter(([, value]) => value !== NONE) : all;
+  return shown.map(([name, value]) => <Fact key={name} name={name} value={value} />);
 }
 
 function sizeText(size: JobView["workers"], ended: boolean): string {

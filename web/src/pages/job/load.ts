@@ -86,10 +86,12 @@ function onEvent(data: JobData, event: StoredEvent): void {
       data.checkpoints.reload();
       break;
     case "evaluated": {
-      const { step, epoch, loss, accuracy } = event.event;
+      const { step, epoch, split = "test", loss, accuracy } = event.event;
+      // A program may log no training loss: its first evaluation is then its first progress.
+      if (data.job.data?.progress === null) data.job.reload();
       data.progress.update((known) => ({
         ...known,
-        evaluations: [...appendEvaluation(known.evaluations, { at: event.at, step, epoch, loss, accuracy })],
+        evaluations: [...appendEvaluation(known.evaluations, { at: event.at, step, epoch, split, loss, accuracy })],
       }));
       break;
     }

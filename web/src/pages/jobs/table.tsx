@@ -1,4 +1,5 @@
 // The rows of the job list. On narrow screens the same table is laid out as cards, so every cell knows its heading.
+import type { ReactNode } from "react";
 import { Link } from "react-router";
 import type { JobView } from "../../api/types";
 import { isTerminal, isWaiting } from "../../live/job";
@@ -6,7 +7,7 @@ import { PhaseChip } from "../../ui/phase";
 import { ProgressBar } from "../../ui/progress";
 import { useNow } from "../../ui/now";
 import { dates, range } from "../../words/forecast";
-import { NONE, loss, percent } from "../../words/number";
+import { NONE, loss, percent, splitName } from "../../words/number";
 import { age, duration, instant } from "../../words/time";
 
 export function JobTable({ jobs }: { jobs: readonly JobView[] }) {
@@ -27,10 +28,10 @@ export function JobTable({ jobs }: { jobs: readonly JobView[] }) {
             </th>
             <th scope="col">Progress</th>
             <th scope="col" className="right">
-              Loss
+              Train loss
             </th>
-            <th scope="col" className="right" title="On the test split; in brackets on training data, until there is a test">
-              Accuracy
+            <th scope="col" className="right" title="Accuracy of the newest evaluation, or its loss where no accuracy is logged; of training until there is an evaluation">
+              Evaluation
             </th>
             <th scope="col" className="right" title="Between the two in four cases of five, by the scheduler's forecast">
               Ends in
@@ -72,10 +73,10 @@ function JobRow({ job, now }: { job: JobView; now: number }) {
       <td className="cell-progress" data-empty={job.progress === null}>
         <ProgressBar progress={job.progress} phase={job.phase} />
       </td>
-      <td className="right num" data-label="Loss">
+      <td className="right num" data-label="Train loss">
         {loss(job.progress?.loss)}
       </td>
-      <td className="right num" data-label="Accuracy">
+      <td className="right num" data-label="Evaluation">
         <Accuracy job={job} />
       </td>
       <td className="right num" data-label="Ends in" {...(job.forecast?.finish ? { title: dates(job.forecast.finish) } : {})}>
@@ -91,9 +92,19 @@ function JobRow({ job, now }: { job: JobView; now: number }) {
 function Accuracy({ job }: { job: JobView }) {
   const { progress } = job;
   if (progress === null) return <>{NONE}</>;
-  if (progress.test_accuracy !== null) return <>{percent(progress.test_accuracy, 2)}</>;
+  const split = splitName(progress.evaluated_on);
+  if (progress.test_accuracy !== null) return <Of split={split}>{percent(progress.test_accuracy, 2)}</Of>;
+  if (progress.test_loss !== null) return <Of split={`${split} loss`}>{loss(progress.test_loss)}</Of>;
   if (progress.accuracy === null) return <span className="muted">–</span>;
-  return <span className="muted">({percent(progress.accuracy, 2)})</span>;
+  return <Of split="train">{percent(progress.accuracy, 2)}</Of>;
+}
+
+function Of({ split, children }: { split: string; children: ReactNode }) {
+  return (
+    <>
+      <span className="muted">{split}</span> {children}
+    </>
+  );
 }
 
 function Size({ size, idle }: { size: JobView["workers"]; idle: boolean }) {

@@ -3,6 +3,8 @@ import { checkpoints, job as jobOf } from "../../api/calls";
 import type { CheckpointView, JobView } from "../../api/types";
 import { toYaml } from "../../words/document";
 
+const ENGINE_FIELDS = new Set(["exchange", "checkpoint", "evaluate"]);
+
 export interface Fork {
   parent: JobView;
   text: string;
@@ -19,7 +21,15 @@ export async function forkOf(id: string, step: number | null, signal?: AbortSign
 
 /** The document of a job as that of another, which begins from nothing of it but what it began from itself. */
 export async function againOf(id: string, signal?: AbortSignal): Promise<string> {
-  return toYaml(unlabelled((await jobOf(id, signal)).spec));
+  return toYaml(ownFields(unlabelled((await jobOf(id, signal)).spec)));
+}
+
+/** Without what only the built-in engine has: the api writes its defaults into every spec, and a command's document has no such fields. */
+export function ownFields(spec: JobView["spec"]): JobView["spec"] {
+  if (spec.command == null) return spec;
+  const own = Object.fromEntries(Object.entries(spec).filter(([name]) => !ENGINE_FIELDS.has(name))) as JobView["spec"];
+  if (own.resources?.worker === undefined) return own;
+  return { ...own, resources: { worker: own.resources.worker } };
 }
 
 /** Labels of Muster's own say whose the first one is, such as by which object of Kubernetes it was made, and would make two of one. */

@@ -298,7 +298,8 @@ fn a_job_that_stays_on_the_device_learns_what_the_cpus_does() {
     assert_eq!(found.len(), expected.len());
     for (expected, found) in expected.iter().zip(&found) {
         assert_eq!(found.step, expected.step);
-        let off = (found.loss - expected.loss).abs() / expected.loss;
+        let expected_loss = expected.loss.expect("measured");
+        let off = (found.loss.expect("measured") - expected_loss).abs() / expected_loss;
         assert!(off < 1e-4, "{found:?}, not {expected:?}");
     }
     let ((_, expected), (manifest, found)) = (on_cpu.kept(&launch), on_gpu.kept(&launch));

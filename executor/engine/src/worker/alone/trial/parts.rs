@@ -59,7 +59,7 @@ fn check(what: &str, engine: &Value) {
         "{what}: it stays on the device"
     );
     let losses = |manifest: &Manifest, reports: &[TaskReport]| {
-        let tested = evaluations(reports).into_iter().map(|e| e.loss);
+        let tested = evaluations(reports).into_iter().filter_map(|e| e.loss);
         let of_epochs = manifest.curve.epoch_losses.clone();
         of_epochs.into_iter().chain(tested).collect::<Vec<f64>>()
     };
