@@ -112,6 +112,8 @@ impl Launcher {
         Ok(vec![
             ("MLFLOW_TRACKING_URI", url.clone()),
             ("MLFLOW_TRACKING_TOKEN", token.clone()),
+            // The address that it prints has no page.
+            ("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true".to_owned()),
             ("MLFLOW_RUN_ID", launch.job_id.0.simple().to_string()),
             ("MUSTER_TRACKING_URI", url),
             ("MUSTER_TRACKING_TOKEN", token),
