@@ -245,7 +245,9 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         failed: loaded.failed.map(|failed| core::FailedReport {
             message: failed.message,
             retryable: failed.retryable,
+            lacks: failed.lacks,
         }),
+        unfit: loaded.unfit,
         progress,
         speeds: loaded
             .speeds

@@ -194,6 +194,7 @@ async fn a_silent_node_is_lost_and_its_job_waits_again() {
         &[TaskReport::Failed {
             message: "late".into(),
             retryable: false,
+            lacks: None,
         }],
     )
     .await;

@@ -147,6 +147,9 @@ pub enum TaskReport {
     Failed {
         message: String,
         retryable: bool,
+        /// What the program needs and this node does not have, such as `mpirun`: another node may have it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lacks: Option<String>,
     },
     Note {
         message: String,

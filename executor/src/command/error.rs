@@ -60,6 +60,30 @@ impl CommandError {
         move |source| Self::Write { path, source }
     }
 
+    /// What the program needs and this node does not have; another node may have it.
+    #[must_use]
+    pub fn lacks(&self) -> Option<String> {
+        match self {
+            Self::WorkingFolder { path } => Some(format!("the folder {}", path.display())),
+            Self::NoProgram { program, .. } => Some(program.clone()),
+            Self::NoProgramAt { path, .. } => Some(path.display().to_string()),
+            Self::Check { how, said } => Some(format!(
+                "what command.check asks for ({how}{})",
+                saying(said.as_deref())
+            )),
+            // The interpreter of a script, or a library of a program.
+            Self::Start { program, source } if source.kind() == io::ErrorKind::NotFound => {
+                Some(format!("what {} is started with", program.display()))
+            }
+            Self::Read { .. }
+            | Self::Write { .. }
+            | Self::NoCommand
+            | Self::Port(_)
+            | Self::Peers
+            | Self::Start { .. } => None,
+        }
+    }
+
     /// What is missing on this node may be there on another, so only what no node could do ends the job at once.
     #[must_use]
     pub fn is_retryable(&self) -> bool {

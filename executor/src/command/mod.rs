@@ -52,6 +52,7 @@ pub fn run(arguments: &CommandArguments) -> i32 {
     let report = TaskReport::Failed {
         message,
         retryable: error.is_retryable(),
+        lacks: error.lacks(),
     };
     if let Err(error) = events::append(&folder.events(), &[report]) {
         eprintln!("muster-task: cannot report it: {error}");

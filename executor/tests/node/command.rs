@@ -256,8 +256,16 @@ fn a_program_that_fails_is_quoted() {
 }
 
 impl Site {
+    /// The task has failed, names this field, and says what its node lacks.
     fn until_blamed(&self, task: &Wanted, blamed: &str) {
-        let is_blamed = |report: &TaskReport| matches!(report, TaskReport::Failed { message, retryable: true } if message.contains(blamed));
+        let is_blamed = |report: &TaskReport| match report {
+            TaskReport::Failed {
+                message,
+                retryable: true,
+                lacks: Some(_),
+            } => message.contains(blamed),
+            _ => false,
+        };
         self.until_it(blamed, || told(self, task).iter().any(is_blamed));
     }
 }

@@ -177,6 +177,9 @@ pub struct Job {
     pub finished: Option<Finished>,
     /// The present revision reported that it cannot go on.
     pub failed: Option<FailedReport>,
+    /// Nodes that lack something its program needs; it is placed on others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfit: Vec<NodeId>,
     pub progress: Progress,
     /// Mean speed at every size at which the job has run.
     pub speeds: Vec<SpeedPoint>,
@@ -251,6 +254,9 @@ pub struct FailedReport {
     pub message: String,
     /// `false` when a restart cannot help.
     pub retryable: bool,
+    /// What its node does not have, such as the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

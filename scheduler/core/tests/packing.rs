@@ -617,6 +617,7 @@ fn who_comes_to_harm_beside_another_is_not_charged_and_shares_no_more() {
             job.failed = Some(muster_core::snapshot::FailedReport {
                 message: "out of memory".to_owned(),
                 retryable: false,
+                lacks: None,
             });
         } else {
             let outcome = Outcome::signalled(9);

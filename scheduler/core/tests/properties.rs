@@ -192,7 +192,15 @@ fn train(job: &mut muster_core::snapshot::Job, dice: &mut Dice) {
         job.failed = Some(FailedReport {
             message: "diverged".to_owned(),
             retryable: dice.one_in(2),
+            lacks: None,
         });
+    } else if dice.one_in(40) {
+        job.failed = Some(FailedReport {
+            message: "no program".to_owned(),
+            retryable: true,
+            lacks: Some("mpirun".to_owned()),
+        });
+        job.unfit.extend(job.tasks.first().map(|task| task.node));
     }
     if job
         .progress

@@ -433,6 +433,7 @@ fn what_cannot_be_retried_fails_at_once_and_a_finish_outranks_everything() {
     scene.find("bad").failed = Some(FailedReport {
         message: "loss is not a number".to_owned(),
         retryable: false,
+        lacks: None,
     });
     scene.find("good").intent = Intent::Cancel;
     scene.round();

@@ -206,6 +206,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         limit_s: spec.limit_s(),
         finished: None,
         failed: None,
+        unfit: Vec::new(),
         progress: Progress {
             step: 0,
             steps_per_epoch: spec.steps_per_epoch(),

@@ -52,6 +52,8 @@ pub struct LoadedJob {
     /// What the present revision reported of its end.
     pub finished: Option<Finished>,
     pub failed: Option<FailedReport>,
+    /// Nodes that lack something its program needs.
+    pub unfit: Vec<NodeId>,
     /// By size.
     pub speeds: Vec<SpeedPoint>,
     pub latest: Option<Sample>,
@@ -118,6 +120,9 @@ pub struct Finished {
 pub struct FailedReport {
     pub message: String,
     pub retryable: bool,
+    /// What its node does not have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<String>,
 }
 
 /// Measured speed at one size.

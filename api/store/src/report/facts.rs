@@ -157,16 +157,17 @@ async fn fact(
                 model_path: model_path.clone(),
             })
         }
-        TaskReport::Failed { message, retryable } => {
-            fail(
-                conn,
-                job,
-                &FailedReport {
-                    message: message.clone(),
-                    retryable: *retryable,
-                },
-            )
-            .await?;
+        TaskReport::Failed {
+            message,
+            retryable,
+            lacks,
+        } => {
+            let failed = FailedReport {
+                message: message.clone(),
+                retryable: *retryable,
+                lacks: lacks.clone(),
+            };
+            fail(conn, (job, task.node_id), &failed).await?;
             if !is_told(&task.state) {
                 packing::failed(conn, job, known.job_revision, known.company, sum.now).await?;
             }
@@ -248,20 +249,32 @@ async fn finish(
     Ok(())
 }
 
-/// The first failure is the cause and the others follow from it, but one that no restart can help outweighs those that it can.
+/// The first failure is the cause and the others follow from it, but one that no restart can help outweighs those that it can. One that
+/// names what its node lacks comes between the two: peers of its task only lost it.
 async fn fail(
     conn: &mut PgConnection,
-    job: JobId,
+    (job, node): (JobId, NodeId),
     failed: &FailedReport,
 ) -> Result<(), StoreError> {
     sqlx::query!(
         "update job set failed = $2
-         where id = $1 and (failed is null or ((failed -> 'retryable')::boolean and not $3))",
+         where id = $1 and (failed is null
+            or ((failed -> 'retryable')::boolean and (not $3 or ($4 and failed ->> 'lacks' is null))))",
         job.0,
         Json(failed) as _,
-        failed.retryable
+        failed.retryable,
+        failed.lacks.is_some()
     )
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
+    if failed.lacks.is_some() {
+        sqlx::query!(
+            "update job set unfit_nodes = unfit_nodes || $2::uuid where id = $1 and $2 <> all (unfit_nodes)",
+            job.0,
+            node.0
+        )
+        .execute(conn)
+        .await?;
+    }
     Ok(())
 }

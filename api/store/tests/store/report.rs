@@ -146,6 +146,37 @@ async fn a_report_sent_again_changes_nothing() -> anyhow::Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn node_that_lacks_the_program_is_kept_with_the_job() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, chief, shard) = running(&world).await?;
+    let lost_peer = TaskReport::Failed {
+        message: "lost its peer".to_owned(),
+        retryable: true,
+        lacks: None,
+    };
+    let lacks = TaskReport::Failed {
+        message: "no mpirun here".to_owned(),
+        retryable: true,
+        lacks: Some("mpirun".to_owned()),
+    };
+    world.tell(shard, 1, 0, &[lost_peer]).await?;
+    world.tell(chief, 1, 0, &[lacks.clone(), lacks]).await?;
+    let loaded = world.loaded(job, 5).await?;
+    let node = loaded.tasks.iter().find(|task| task.id == chief);
+    assert_eq!(loaded.unfit, [node.expect("its task").node_id], "once");
+    let lacking = loaded.failed.and_then(|failed| failed.lacks);
+    assert_eq!(
+        lacking.as_deref(),
+        Some("mpirun"),
+        "it outweighs its consequence"
+    );
+    restart(&world, job, chief, shard).await?;
+    let loaded = world.loaded(job, 15).await?;
+    assert_eq!((loaded.unfit.len(), loaded.failed), (1, None));
+    Ok(())
+}
+
 fn validated(step: u64, loss: f64) -> TaskReport {
     let evaluation = Evaluation {
         step,
@@ -199,6 +230,30 @@ async fn evaluation_reported_before_the_start_is_kept() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn program_of_evaluations_only_continues_its_series() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, worker, shard) = running(&world).await?;
+    sqlx::query("update job set spec = spec - 'engine' || '{\"command\": {\"argv\": [\"true\"]}}' where id = $1")
+        .bind(job.0)
+        .execute(&world.scheduler)
+        .await?;
+    let first = [
+        TaskReport::Ready { from_step: 0 },
+        validated(100, 0.9),
+        validated(200, 0.8),
+        validated(300, 0.7),
+    ];
+    world.tell(worker, 1, 0, &first).await?;
+    let (worker, _) = restart(&world, job, worker, shard).await?;
+    // Its checkpoint was of step 200: the first number after the start is that of step 300.
+    let second = [TaskReport::Ready { from_step: 299 }, validated(300, 0.6)];
+    world.tell(worker, 2, 0, &second).await?;
+    let expected = [(100, Some(0.9)), (200, Some(0.8)), (300, Some(0.6))];
+    assert_eq!(validations(&world, job).await?, expected);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_stale_revision_adds_to_its_log_and_changes_nothing_else() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, chief, shard) = running(&world).await?;
@@ -216,6 +271,7 @@ async fn a_stale_revision_adds_to_its_log_and_changes_nothing_else() -> anyhow::
         TaskReport::Failed {
             message: "late".to_owned(),
             retryable: false,
+            lacks: None,
         },
         TaskReport::Finished {
             step: 99,
@@ -461,10 +517,12 @@ async fn the_end_of_a_revision_is_kept_until_the_next_starts() -> anyhow::Result
     let lost_peer = TaskReport::Failed {
         message: "peer went away".to_owned(),
         retryable: true,
+        lacks: None,
     };
     let cause = TaskReport::Failed {
         message: "no such data set".to_owned(),
         retryable: false,
+        lacks: None,
     };
     assert!(
         world
@@ -478,7 +536,8 @@ async fn the_end_of_a_revision_is_kept_until_the_next_starts() -> anyhow::Result
         failed,
         Some(FailedReport {
             message: "no such data set".to_owned(),
-            retryable: false
+            retryable: false,
+            lacks: None
         })
     );
     let (chief, _) = restart(&world, job, chief, shard).await?;

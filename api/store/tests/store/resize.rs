@@ -212,6 +212,7 @@ async fn reports_of_who_stays_count_and_those_of_who_left_do_not() -> anyhow::Re
     let failed = TaskReport::Failed {
         message: "cannot leave".to_owned(),
         retryable: true,
+        lacks: None,
     };
     let told = world.tell(other, 1, 0, &[failed]).await?;
     assert_eq!((told.recorded, told.stale), (0, 1));

@@ -202,7 +202,12 @@ fn run_shard(
 
 fn failed(events: &EventsFile, message: String, retryable: bool) -> i32 {
     log::line(format_args!("failed: {message}"));
-    if let Err(error) = events.report(&TaskReport::Failed { message, retryable }) {
+    let report = TaskReport::Failed {
+        message,
+        retryable,
+        lacks: None,
+    };
+    if let Err(error) = events.report(&report) {
         log::line(format_args!("could not keep the report of it: {error}"));
     }
     exit_code::FAILED

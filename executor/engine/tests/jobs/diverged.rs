@@ -44,7 +44,9 @@ fn ended_as_diverged(tasks: &mut [Task], what: &str) {
     }
     for task in tasks {
         let failures = task.events().into_iter().filter_map(|report| match report {
-            TaskReport::Failed { message, retryable } => Some((message, retryable)),
+            TaskReport::Failed {
+                message, retryable, ..
+            } => Some((message, retryable)),
             _ => None,
         });
         let failures: Vec<(String, bool)> = failures.collect();

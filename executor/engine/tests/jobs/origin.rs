@@ -46,7 +46,9 @@ fn evaluations(events: &[TaskReport]) -> Vec<Evaluation> {
 
 fn failure(events: &[TaskReport]) -> (String, bool) {
     let pick = |event: &TaskReport| match event {
-        TaskReport::Failed { message, retryable } => Some((message.clone(), *retryable)),
+        TaskReport::Failed {
+            message, retryable, ..
+        } => Some((message.clone(), *retryable)),
         _ => None,
     };
     events.iter().find_map(pick).expect("it has failed")

@@ -267,7 +267,7 @@ fn a_job_with_a_known_checkpoint_never_starts_from_nothing() {
     assert_eq!(revision.chief().wait().code(), Some(exit_code::FAILED));
     let events = revision.chief().events();
     assert!(
-        matches!(events.last(), Some(TaskReport::Failed { retryable: false, message }) if message.contains("step 500")),
+        matches!(events.last(), Some(TaskReport::Failed { retryable: false, message, .. }) if message.contains("step 500")),
         "{events:?}"
     );
 }
@@ -304,7 +304,7 @@ fn divergence_is_a_failure_that_names_the_step() {
     assert_eq!(revision.chief().wait().code(), Some(exit_code::FAILED));
     let events = revision.chief().events();
     assert!(
-        matches!(events.last(), Some(TaskReport::Failed { retryable: false, message }) if message.contains("step")),
+        matches!(events.last(), Some(TaskReport::Failed { retryable: false, message, .. }) if message.contains("step")),
         "{events:?}"
     );
 }

@@ -177,6 +177,13 @@ impl<'s> Checker<'s> {
                 node: task.node,
             });
         }
+        if job.unfit.contains(&task.node) {
+            self.violations.push(Violation::UnfitNode {
+                job: job.id,
+                role: task.role,
+                node: task.node,
+            });
+        }
         for &gpu in &task.gpus {
             if !self.free.remove(&(task.node, gpu)) {
                 self.violations.push(Violation::GpuNotFree {

@@ -58,6 +58,12 @@ pub enum Violation {
         role: Role,
         node: NodeId,
     },
+    #[error("{role} of job {job} starts on node {node}, which lacks what its program needs")]
+    UnfitNode {
+        job: JobId,
+        role: Role,
+        node: NodeId,
+    },
     #[error("job {job} starts on node {node}, which takes no tasks")]
     ClosedNode { job: JobId, node: NodeId },
     #[error("GPU {gpu} of node {node} is given to job {job}, but is held or does not exist")]
@@ -105,6 +111,7 @@ impl Violation {
             | Self::WrongGpus { job, .. }
             | Self::SeveralParts { job, .. }
             | Self::NoPods { job, .. }
+            | Self::UnfitNode { job, .. }
             | Self::ClosedNode { job, .. }
             | Self::GpuNotFree { job, .. }
             | Self::UnjustPreemption { job }

@@ -220,8 +220,9 @@ fn make(world: &mut World<'_>, index: usize, change: &Change) -> bool {
             let node = added(*gpus, like(&world.snapshot.nodes, per_worker, needs_pods));
             let kind = world.kinds.index(&node);
             let at = (kind, 0);
-            world.free.push(FreeNode::empty(&node, at));
-            world.empty.push(FreeNode::empty(&node, at));
+            let place = u32::try_from(world.free.len()).unwrap_or(u32::MAX);
+            world.free.push(FreeNode::empty(&node, place, at));
+            world.empty.push(FreeNode::empty(&node, place, at));
             world.problem.nodes.push(dense_node(&node, at));
         }
         Change::RaisePriority { to } => {
@@ -278,7 +279,8 @@ fn reshape(world: &mut World<'_>, index: usize, job: &Job) {
 /// Opens a node, less what tasks that have not gone yet hold of it.
 fn open(world: &mut World<'_>, at: usize, node: &Node) {
     let place = (world.free[at].kind, world.free[at].rack);
-    let mut free = FreeNode::empty(node, place);
+    let index = world.free[at].index;
+    let mut free = FreeNode::empty(node, index, place);
     for live in &world.jobs {
         for held in live.holdings.iter().filter(|held| held.node as usize == at) {
             free.hold(held);
@@ -297,6 +299,6 @@ fn open(world: &mut World<'_>, at: usize, node: &Node) {
         }
     }
     world.free[at] = free;
-    world.empty[at] = FreeNode::empty(node, place);
+    world.empty[at] = FreeNode::empty(node, index, place);
     world.problem.nodes[at] = dense_node(node, place);
 }

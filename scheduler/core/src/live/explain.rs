@@ -45,7 +45,9 @@ pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>
             reach,
         };
         let why = explaining.why(index);
-        let candidates = if position <= world.policy.explained_jobs {
+        // A policy divides the GPUs without regard to unfit nodes, so no change is sure to start such a job.
+        let is_sure = world.jobs[index].job.unfit.is_empty();
+        let candidates = if position <= world.policy.explained_jobs && is_sure {
             let remedies = Remedies {
                 world,
                 rest,
@@ -275,7 +277,8 @@ impl Explaining<'_, '_> {
         let nodes = || {
             let there = self.world.problem.nodes.iter();
             let there = there.zip(&self.world.snapshot.nodes);
-            there.filter(|(_, node)| node.has_pods() || !live.shape.pods)
+            let there = there.zip(&self.world.free);
+            there.filter_map(|(node, free)| free.suits(&live.shape).then_some(node))
         };
         let cluster_gpus = nodes().map(|(node, _)| node.gpus).sum();
         let of_a_task = nodes().map(|(node, of)| node.gpus.min(of.gpus_of_a_task()));
@@ -309,7 +312,9 @@ impl Explaining<'_, '_> {
                 .snapshot
                 .nodes
                 .iter()
-                .filter(|node| node.is_open() && (node.has_pods() || !live.shape.pods))
+                .zip(&self.world.free)
+                .filter(|(node, free)| node.is_open() && free.suits(&live.shape))
+                .map(|(node, _)| node)
         };
         let largest_node_bytes = nodes().map(|node| node.memory_bytes).max()?;
         let largest_node_milli = nodes().map(|node| node.cpu_milli).max()?;

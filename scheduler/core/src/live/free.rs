@@ -10,6 +10,8 @@ use muster_model::spec::{PsShardResources, WorkerResources};
 /// A node's free part. GPUs are bit sets over their indices: an executor offers at most 64. A node that takes no tasks has nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FreeNode {
+    /// Its place in the snapshot.
+    pub index: u32,
     pub kind: u16,
     /// As in the problem: 0 is where nobody said.
     pub rack: u32,
@@ -55,7 +57,7 @@ pub(crate) enum When {
 
 impl FreeNode {
     /// The whole node, or nothing if it takes no tasks.
-    pub(crate) fn empty(node: &Node, (kind, rack): (u16, u32)) -> Self {
+    pub(crate) fn empty(node: &Node, index: u32, (kind, rack): (u16, u32)) -> Self {
         let open = node.is_open();
         let room = Room {
             cpu_milli: signed(node.cpu_milli),
@@ -64,6 +66,7 @@ impl FreeNode {
         let room = if open { room } else { Room::default() };
         let ours = first_bits(node.gpus) & !bits(&node.taken);
         Self {
+            index,
             kind,
             rack,
             open,
@@ -80,7 +83,7 @@ impl FreeNode {
 
     /// Whether tasks of this shape can be there at all.
     pub(crate) fn suits(&self, shape: &Shape) -> bool {
-        self.pods || !shape.pods
+        (self.pods || !shape.pods) && !shape.unfit.contains(self.index)
     }
 
     /// Whether new ones may go there, room or none.

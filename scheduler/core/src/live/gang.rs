@@ -11,6 +11,9 @@ use muster_model::spec::{PsShardResources, Range, WorkerResources};
 use muster_model::task::Role;
 use std::cmp::Reverse;
 
+/// Nodes found to lack what a job's program needs, after which the job fails.
+pub(crate) const MAX_UNFIT_NODES: usize = 8;
+
 /// What the tasks of a job need, and how many of them there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
@@ -22,6 +25,24 @@ pub(crate) struct Shape {
     pub ps_shard: PsShardResources,
     /// They must be pods.
     pub pods: bool,
+    /// They start on none of these nodes.
+    pub unfit: Unfit,
+}
+
+/// Nodes by their places in the snapshot, of which a job has few: it fails before there are more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unfit([u32; MAX_UNFIT_NODES]);
+
+impl Unfit {
+    pub(crate) fn of(nodes: impl Iterator<Item = u32>) -> Self {
+        let mut all = [u32::MAX; MAX_UNFIT_NODES];
+        all.iter_mut().zip(nodes).for_each(|(at, node)| *at = node);
+        Self(all)
+    }
+
+    pub(crate) fn contains(&self, node: u32) -> bool {
+        self.0.contains(&node)
+    }
 }
 
 /// How many workers and shards go to one node.

@@ -269,6 +269,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
         limit_s: None,
         finished: None,
         failed: None,
+        unfit: Vec::new(),
         progress: Progress {
             step: 0,
             steps_per_epoch: 468,

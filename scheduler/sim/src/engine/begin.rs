@@ -136,6 +136,7 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> Job {
         limit_s: None,
         finished: None,
         failed: None,
+        unfit: Vec::new(),
         progress: Progress {
             step: 0,
             steps_per_epoch: spec.steps.div_ceil(10).max(1),

@@ -86,6 +86,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
         limit_s: None,
         finished: None,
         failed: None,
+        unfit: Vec::new(),
         progress: Progress {
             step: 0,
             steps_per_epoch: (bound / 20).max(1),

@@ -3,6 +3,7 @@
 //!
 //! It never looks at free GPUs or at other jobs.
 
+mod lacking;
 mod loss;
 
 use self::loss::{gone, hurt_beside_another, is_own_fault};
@@ -44,6 +45,7 @@ pub(crate) fn settle<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Vec<Settled
     let excluded = excluded.map(|node| node.id).collect();
     let facts = Facts {
         now_ms: snapshot.now_ms,
+        nodes: &snapshot.nodes,
         up,
         drained,
         excluded,
@@ -84,6 +86,7 @@ pub(crate) fn once_gone(
     let (drained, excluded) = (BTreeSet::new(), BTreeSet::new());
     let facts = Facts {
         now_ms,
+        nodes: &[],
         up,
         drained,
         excluded,
@@ -112,6 +115,7 @@ impl Settled<'_> {
 
 struct Facts<'p> {
     now_ms: i64,
+    nodes: &'p [Node],
     up: BTreeSet<NodeId>,
     drained: BTreeSet<NodeId>,
     /// Who stands still there cannot go on there.
@@ -229,6 +233,10 @@ impl Facts<'_> {
             let cause = RequeueCause::TaskFailed;
             return stop(AfterStop::Requeue { cause }, why);
         }
+        if let Some(reason) = lacking::nowhere(job, self.nodes) {
+            let why = reason.clone();
+            return stop(AfterStop::Fail { reason }, why);
+        }
         if let Some(failed) = &job.failed {
             return Some(Ending::Failure {
                 why: failed.message.clone(),
@@ -331,11 +339,16 @@ impl Facts<'_> {
         });
     }
 
-    /// Charges a failure.
+    /// Charges a failure. A job whose node lacked something goes to another one at once.
     fn fail(&self, job: &Job, why: String, settled: &mut Settled<'_>) {
-        let failed = self
+        let mut failed = self
             .policy
             .after_failure(self.now_ms, job.failures, job.retries, why);
+        if lacking::is_lack(job)
+            && let Action::Stop { not_before_ms, .. } = &mut failed
+        {
+            *not_before_ms = None;
+        }
         if let Action::Stop {
             not_before_ms: Some(until_ms),
             ..

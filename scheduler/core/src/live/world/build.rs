@@ -5,7 +5,7 @@ use super::index::{NodeIndex, TenantIndex};
 use super::{LiveJob, World, room_of, seconds};
 use crate::live::calm;
 use crate::live::free::{FreeNode, Holding, Room, bits};
-use crate::live::gang::{Shape, add};
+use crate::live::gang::{Shape, Unfit, add};
 use crate::live::memory::Memory;
 use crate::live::moving;
 use crate::live::outlook::Kinds;
@@ -28,10 +28,9 @@ impl<'a> World<'a> {
         let share = policy.share.share();
         let kinds = Kinds::of(&snapshot.nodes);
         let racks = racks(&snapshot.nodes);
-        let free: Vec<FreeNode> = snapshot
-            .nodes
-            .iter()
-            .map(|node| FreeNode::empty(node, (kinds.index(node), rack_of(&racks, node))))
+        let free: Vec<FreeNode> = (0_u32..)
+            .zip(&snapshot.nodes)
+            .map(|(at, node)| FreeNode::empty(node, at, (kinds.index(node), rack_of(&racks, node))))
             .collect();
         let mut world = Self {
             snapshot,
@@ -140,6 +139,7 @@ impl<'a> World<'a> {
             worker: job.worker,
             ps_shard: job.ps_shard,
             pods: job.pods,
+            unfit: Unfit::of(job.unfit.iter().filter_map(|&id| nodes.find(id))),
         };
         let (leave, resized) = match settled.actions.last() {
             Some(Action::Resize { leave, .. }) => (leave.clone(), true),

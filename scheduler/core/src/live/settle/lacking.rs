@@ -1,0 +1,45 @@
+//! A job whose program found something missing on its node: the program itself, a folder, or what `command.check` asks for.
+//!
+//! The node is not at fault and a restart there fails again, so the job tries other nodes, each at the cost of a retry.
+
+use crate::live::gang::MAX_UNFIT_NODES;
+use crate::snapshot::{Job, Node};
+
+/// Whether the present revision failed for something that its node lacks.
+pub(super) fn is_lack(job: &Job) -> bool {
+    job.failed
+        .as_ref()
+        .is_some_and(|failed| failed.lacks.is_some())
+}
+
+/// Why the job fails: too few of the open nodes that could hold its workers are left to try.
+pub(super) fn nowhere(job: &Job, nodes: &[Node]) -> Option<String> {
+    let lacks = job.failed.as_ref()?.lacks.as_ref()?;
+    let per_worker = job.worker.gpus.max(1);
+    let suits =
+        |node: &&Node| node.is_open() && node.gpus >= per_worker && (node.has_pods() || !job.pods);
+    let left = nodes
+        .iter()
+        .filter(suits)
+        .filter(|node| !job.unfit.contains(&node.id));
+    let room: u32 = left.map(|node| node.gpus / per_worker).sum();
+    let looked = job.unfit.len();
+    if looked >= MAX_UNFIT_NODES {
+        return Some(format!("{looked} nodes do not have {lacks}"));
+    }
+    if room >= job.workers.min {
+        return None;
+    }
+    Some(match room {
+        0 => format!("no node has {lacks} (looked on {looked})"),
+        _ => format!(
+            "{} not have {lacks}, and the others hold {room} of at least {} workers",
+            if looked == 1 {
+                "1 node does".to_owned()
+            } else {
+                format!("{looked} nodes do")
+            },
+            job.workers.min
+        ),
+    })
+}
