@@ -193,7 +193,7 @@ async fn an_unchanged_pytorch_script_trains_on_two_nodes_is_preempted_and_finish
     let document = document(
         &text.replace("--steps 400", "--steps 400 --pause 0.03"),
         &[("PATH", &path), ("PYTHONPATH", &packages(&mlflow))],
-        &[("train_ddp.py", "examples/scripts/train_ddp.py")],
+        &[],
     );
     let job = cluster
         .client()

@@ -6,6 +6,7 @@ mod down;
 mod example;
 mod postgres;
 mod process;
+mod samples;
 mod view;
 
 pub use data::write_private;
@@ -123,6 +124,9 @@ async fn run(
     } else {
         example::fetch_dataset().await?
     };
+    if let Err(error) = samples::place(&datasets) {
+        note!("the data of the examples is missing: {error:#}");
+    }
     cluster.start_daemons(&datasets).await?;
     let client = Client::new(&server, &token)?;
     cluster.wait_until_ready(&client).await?;

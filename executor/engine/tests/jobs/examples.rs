@@ -47,7 +47,8 @@ fn noise(at: usize) -> f32 {
 fn text(root: &Path) {
     let sentence = "the quick brown fox jumps over the lazy dog, and every worker has its part. ";
     let numbered = (0..600).map(|i| format!("{i} {sentence}"));
-    fs::write(root.join("my-text.txt"), numbered.collect::<String>()).unwrap();
+    fs::create_dir_all(root.join("examples")).unwrap();
+    fs::write(root.join("examples/text.txt"), numbered.collect::<String>()).unwrap();
 }
 
 #[test]
@@ -61,7 +62,7 @@ fn a_list_of_layers_learns_augmented_images() {
 fn a_convolutional_network_learns_a_folder_of_images() {
     let images = |root: &Path| {
         for (class, name) in ["red", "green", "blue"].into_iter().enumerate() {
-            let folder = root.join("my-images").join(name);
+            let folder = root.join("examples/images").join(name);
             fs::create_dir_all(&folder).unwrap();
             for number in 0..100 {
                 let image = image::RgbImage::from_fn(20, 24, |x, y| {
@@ -116,7 +117,8 @@ fn a_perceptron_learns_a_table() {
             let (a, b, c, d) = (number(0), number(1), number(2), number(3));
             writeln!(text, "{a},{b},kind{class},{c},{d}").unwrap();
         }
-        fs::write(root.join("my-table.csv"), text).unwrap();
+        fs::create_dir_all(root.join("examples")).unwrap();
+        fs::write(root.join("examples/table.csv"), text).unwrap();
     };
     let evaluations = train("table-mlp.yaml", 2, 60, table);
     let last = evaluations.last().expect("an evaluation");

@@ -1,0 +1,130 @@
+//! Every document in examples/ on a fresh cluster. The fashion-* documents train for minutes, so theirs are cut short; the others run as
+//! they are shipped.
+
+use muster_e2e::cluster::{Cluster, Options, PATIENCE};
+use muster_e2e::study::{created, finished};
+use muster_model::id::JobId;
+use muster_model::job::JobPhase;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[tokio::test]
+async fn every_example_succeeds_on_a_fresh_cluster() {
+    let mut cluster = Cluster::start(Options { nodes: 2, slots: 3 }).await;
+    let mut jobs: Vec<(String, JobId)> = Vec::new();
+    for (name, mut document) in documents("examples") {
+        if name.starts_with("fashion-") {
+            document["stop"] = json!({ "steps": 40 });
+            document["engine"]["dataset"]["train_limit"] = json!(2_560);
+            document["engine"]["dataset"]["test_limit"] = json!(500);
+        }
+        match variables(&name) {
+            Ok(variables) => {
+                for (name, value) in variables {
+                    document["command"]["env"][name] = json!(value);
+                }
+            }
+            Err(missing) => {
+                println!("skipped: {name}, as {missing} is not set");
+                continue;
+            }
+        }
+        let submitted = cluster.client().submit(&document, None).await;
+        let job = submitted.unwrap_or_else(|error| panic!("{name}: {error}"));
+        jobs.push((name, job.id));
+    }
+    assert!(jobs.len() >= 9, "{jobs:?}");
+    for (name, job) in jobs {
+        let done = cluster
+            .until(job, &format!("{name} has ended"), |job| {
+                job.phase.is_terminal()
+            })
+            .await;
+        assert_eq!(
+            done.phase,
+            JobPhase::Succeeded,
+            "{name}: {:?}",
+            done.failure
+        );
+        assert_eq!(done.failures, 0, "{name}");
+    }
+    cluster.down();
+}
+
+#[tokio::test]
+async fn every_study_example_has_a_best_trial() {
+    let mut cluster = Cluster::start(Options { nodes: 1, slots: 4 }).await;
+    let mut studies = Vec::new();
+    for (name, mut document) in documents("examples/studies") {
+        if document["job"]["engine"].is_object() {
+            document["job"]["engine"]["dataset"]["train_limit"] = json!(1_280);
+            document["job"]["engine"]["dataset"]["test_limit"] = json!(200);
+            document["search"]["budget"]["max"] = json!(1);
+            document["search"]["trials"] = json!(2);
+            document["search"]["stopper"] = json!({ "kind": "none" });
+        }
+        studies.push((name, created(&cluster, &document).await));
+    }
+    assert!(studies.len() >= 4, "{studies:?}");
+    for (name, study) in studies {
+        let done = finished(&cluster, study, PATIENCE, |_| {}).await;
+        assert_eq!(done.trials.failed, 0, "{name}: {:?}", done.trials);
+        assert!(!done.best.is_empty(), "{name}: {:?}", done.trials);
+    }
+    cluster.down();
+}
+
+/// The documents in a folder of the repository, by name.
+fn documents(folder: &str) -> Vec<(String, Value)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join(folder);
+    let entries = std::fs::read_dir(&folder).expect("a folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let mut files: Vec<PathBuf> = paths.filter(|path| path.is_file()).collect();
+    files.sort();
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).expect("a document");
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        (
+            name.into_owned(),
+            serde_norway::from_str(&text).expect("YAML"),
+        )
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// Variables by which a document finds the programs that it needs, or the variable that names none here.
+fn variables(name: &str) -> Result<Vec<(&'static str, String)>, &'static str> {
+    let program = |variable: &'static str| {
+        let path = std::env::var_os(variable).filter(|path| !path.is_empty());
+        path.map(PathBuf::from).ok_or(variable)
+    };
+    Ok(match name {
+        "mpi-hello" => vec![
+            ("PATH", path_with(&program("MUSTER_MPIRUN")?)),
+            ("OMPI_ALLOW_RUN_AS_ROOT", "1".to_owned()),
+            ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".to_owned()),
+        ],
+        "pytorch-ddp" => vec![
+            ("PATH", path_with(&program("MUSTER_TORCH_PYTHON")?)),
+            ("PYTHONPATH", packages(&program("MUSTER_MLFLOW_PYTHON")?)),
+        ],
+        _ => Vec::new(),
+    })
+}
+
+/// A search path on which the folder of this program comes first.
+fn path_with(program: &Path) -> String {
+    let folder = program.parent().expect("a folder").display().to_string();
+    format!("{folder}:{}", std::env::var("PATH").expect("PATH"))
+}
+
+/// Where that python3 has its packages.
+fn packages(python: &Path) -> String {
+    let script = "import sysconfig; print(sysconfig.get_paths()['purelib'])";
+    let output = Command::new(python).args(["-c", script]).output();
+    let output = output.expect("python3 runs").stdout;
+    String::from_utf8_lossy(&output).trim().to_owned()
+}
