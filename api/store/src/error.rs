@@ -14,6 +14,17 @@ pub enum StoreError {
     Bypass { login: String },
     #[error("the migrations were not run")]
     Migrate(#[source] sqlx::migrate::MigrateError),
+    #[error(
+        "the migrations were not run: a table was in use at each of {attempts} attempts; end the long transaction (pg_stat_activity shows it) and migrate again"
+    )]
+    Busy {
+        attempts: u32,
+        #[source]
+        source: sqlx::migrate::MigrateError,
+    },
+    /// Whether the transaction took place is not known.
+    #[error("the database did not answer within {limit_s} s")]
+    Silent { limit_s: u64 },
     /// Nothing is begun for it any more.
     #[error("the tenant was deleted")]
     TenantDeleted,
@@ -61,10 +72,11 @@ impl StoreError {
                 | sqlx::Error::PoolClosed
                 | sqlx::Error::WorkerCrashed,
             ) => true,
-            // Shutting down, crashed, starting up, out of connections.
+            Self::Silent { .. } => true,
+            // Shutting down, crashed, starting up, out of connections; a time limit of the session has passed.
             _ => matches!(
                 self.code().as_deref(),
-                Some("57P01" | "57P02" | "57P03" | "53300")
+                Some("57P01" | "57P02" | "57P03" | "53300" | "57014" | "25P03" | "57P05")
             ),
         }
     }

@@ -1,15 +1,28 @@
 //! Leadership of the scheduler: an advisory lock, held for as long as one connection lives.
+//!
+//! Postgres must end that connection soon after its client has vanished, or no other scheduler can lead. It is pinged every second;
+//! Postgres ends it after [`SILENT_S`] without a ping, and this side gives it up before that.
 
 use crate::error::StoreError;
-use sqlx::{Connection as _, PgConnection};
+use crate::pool;
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use std::time::Duration;
 
 /// "muster" in ASCII; unique among the advisory locks of a database.
 const LOCK: i64 = 0x6d75_7374_6572;
 const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// With `CHECK_EVERY` less than `SILENT_S`: this side stops leading before another can begin.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Seconds without a ping after which Postgres ends the connection, from version 14 on.
+const SILENT_S: u32 = 5;
+/// The first version with `idle_session_timeout`.
+const IDLE_SESSION_TIMEOUT_SINCE: u32 = 140_000;
+/// For Postgres 13: only a host that is gone is noticed, not a proxy that keeps the connection open.
+const KEEPALIVES: &str = "set tcp_keepalives_idle = 2; set tcp_keepalives_interval = 1; set tcp_keepalives_count = 3; \
+     set tcp_user_timeout = '5s'";
 
-/// The lock, held. Postgres frees it when the connection ends, so a killed leader leaves nothing behind.
+/// The lock, held.
 #[derive(Debug)]
 pub struct Leadership {
     conn: PgConnection,
@@ -19,17 +32,42 @@ impl Leadership {
     /// `None` while another process leads.
     ///
     /// # Errors
-    /// [`StoreError::Statement`].
+    /// [`StoreError::Statement`], also when the database does not answer within 5 s.
     pub async fn acquire(url: &str) -> Result<Option<Self>, StoreError> {
-        let mut conn = PgConnection::connect(url).await?;
+        let acquired = tokio::time::timeout(ACQUIRE_TIMEOUT, Self::try_acquire(url)).await;
+        acquired.unwrap_or_else(|_| {
+            Err(StoreError::Silent {
+                limit_s: ACQUIRE_TIMEOUT.as_secs(),
+            })
+        })
+    }
+
+    async fn try_acquire(url: &str) -> Result<Option<Self>, StoreError> {
+        let mut conn = PgConnection::connect_with(&pool::connect(url, "muster-leader")?).await?;
+        // An unknown version is a new one.
+        let version = conn.server_version_num();
+        let is_old = version.is_some_and(|version| version < IDLE_SESSION_TIMEOUT_SINCE);
+        let limits = if is_old {
+            KEEPALIVES.to_owned()
+        } else {
+            format!("{KEEPALIVES}; set idle_session_timeout = '{SILENT_S}s'")
+        };
+        // Before the lock: a connection that breaks after it leaves no lock behind.
+        conn.execute(AssertSqlSafe(limits)).await?;
         let held = sqlx::query_scalar!(r#"select pg_try_advisory_lock($1) as "held!""#, LOCK)
             .fetch_one(&mut conn)
             .await?;
-        if held {
-            return Ok(Some(Self { conn }));
+        if !held {
+            conn.close().await?;
+            return Ok(None);
         }
-        conn.close().await?;
-        Ok(None)
+        if is_old {
+            tracing::warn!(
+                version,
+                "this Postgres has no idle_session_timeout (14 has): behind a proxy that keeps connections open, a scheduler that vanishes keeps the lead"
+            );
+        }
+        Ok(Some(Self { conn }))
     }
 
     /// Returns once the lock is no longer known to be held, and why.
@@ -39,7 +77,11 @@ impl Leadership {
             match tokio::time::timeout(CHECK_TIMEOUT, self.conn.ping()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => return error.into(),
-                Err(_) => return sqlx::Error::PoolTimedOut.into(),
+                Err(_) => {
+                    return StoreError::Silent {
+                        limit_s: CHECK_TIMEOUT.as_secs(),
+                    };
+                }
             }
         }
     }

@@ -17,9 +17,20 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection idle for less is taken without asking whether it still stands: it was asked when it was given back. Postgres
 /// takes longer to come back from a crash, so that nobody who asks after it gets a connection from before it.
 const TRUSTED: Duration = Duration::from_millis(100);
-/// Postgres ends a connection that has stood in a transaction for a minute and asked nothing: whoever holds locks and is gone, or stopped, keeps
-/// others waiting no longer than that. To ask each connection that is given back whether it is in one would cost a round trip every time.
-const AS_ANYBODY: &str = "set idle_in_transaction_session_timeout = '60s'";
+/// Longest wait for an answer to a ping; then the connection is closed, and another one is made.
+const PING: Duration = Duration::from_secs(2);
+/// Longest statement of the api, seconds: its requests are answered within 30 s.
+const API_STATEMENT_S: u32 = 30;
+/// Longest statement of the scheduler, seconds. A round over 20,000 jobs takes seconds on a busy machine.
+const SCHEDULER_STATEMENT_S: u32 = 20;
+/// Longest statement of [`begin_maintenance`], seconds.
+const MAINTENANCE_STATEMENT_S: u32 = 600;
+/// Longest transaction of the scheduler as it sees it: a connection that a router has forgotten reports no error for 15 minutes.
+const TRANSACTION: Duration = Duration::from_secs(30);
+/// Limits of every session that Postgres itself enforces, for clients that vanish. A transaction that asks nothing for 15 s is ended, and
+/// its locks with it; a connection is ended when its host does not acknowledge for 11 s. Sockets of the same machine ignore the latter.
+const VANISHED: &str = "set idle_in_transaction_session_timeout = '15s'; set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 2; \
+     set tcp_keepalives_count = 3; set tcp_user_timeout = '11s'";
 
 /// Connections of the api: bound by row level security. No connection is made yet. Connections of a login that could bypass it
 /// are never handed out; `verify_api` tells so at once.
@@ -34,7 +45,7 @@ pub fn api(url: &str, max: u32) -> Result<Pool, StoreError> {
                     login,
                 })));
             }
-            become_role(conn, "muster_api").await
+            become_role(conn, "muster_api", API_STATEMENT_S).await
         })
     });
     Ok(pool.connect_lazy_with(connect(url, "muster-api")?))
@@ -58,7 +69,7 @@ pub async fn verify_api(url: &str) -> Result<(), StoreError> {
 /// [`StoreError::Address`].
 pub fn scheduler(url: &str, max: u32) -> Result<Pool, StoreError> {
     let pool = options(max).after_connect(|conn, _| {
-        Box::pin(async move { become_role(conn, "muster_scheduler").await })
+        Box::pin(async move { become_role(conn, "muster_scheduler", SCHEDULER_STATEMENT_S).await })
     });
     Ok(pool.connect_lazy_with(connect(url, "muster-scheduler")?))
 }
@@ -88,7 +99,10 @@ pub(crate) async fn begin_with(
     statement: AssertSqlSafe<String>,
 ) -> Result<Transaction, StoreError> {
     let pool = pool.clone();
-    let begin = async move { pool.begin_with(statement).await };
+    let begin = async move {
+        let begun = tokio::time::timeout(ACQUIRE_TIMEOUT * 2, pool.begin_with(statement));
+        begun.await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+    };
     match tokio::spawn(begin.in_current_span()).await {
         Ok(begun) => Ok(begun?),
         Err(error) => match error.try_into_panic() {
@@ -118,6 +132,33 @@ pub async fn begin_snapshot(pool: &Pool) -> Result<Transaction, StoreError> {
     begin_with(pool, AssertSqlSafe(statement.to_owned())).await
 }
 
+/// Begins a transaction whose statements may take minutes: for deleting what is old.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn begin_maintenance(pool: &Pool) -> Result<Transaction, StoreError> {
+    let statement = format!("begin; set local statement_timeout = '{MAINTENANCE_STATEMENT_S}s'");
+    begin_with(pool, AssertSqlSafe(statement)).await
+}
+
+/// Carries out `work`, one transaction of the scheduler, and gives it up where the database stays silent. Its connection is closed
+/// then, and not used again.
+///
+/// # Errors
+/// [`StoreError::Silent`], or the error of `work`.
+pub async fn in_time<T, E: From<StoreError>>(
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let silent = |_| {
+        Err(E::from(StoreError::Silent {
+            limit_s: TRANSACTION.as_secs(),
+        }))
+    };
+    tokio::time::timeout(TRANSACTION, work)
+        .await
+        .unwrap_or_else(silent)
+}
+
 /// Whether the database answers.
 ///
 /// # Errors
@@ -135,20 +176,39 @@ fn options(max: u32) -> PgPoolOptions {
         .before_acquire(|conn, connection| {
             Box::pin(async move {
                 if connection.idle_for >= TRUSTED {
-                    conn.ping().await?;
+                    answers(conn).await?;
                 }
+                Ok(true)
+            })
+        })
+        // The pool asks again, without a limit: a connection that stays silent would keep its place for 15 minutes.
+        .after_release(|conn, _| {
+            Box::pin(async move {
+                answers(conn).await?;
                 Ok(true)
             })
         })
 }
 
+/// Reads what a statement that was given up has left, and rolls its transaction back.
+async fn answers(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let answered = tokio::time::timeout(PING, conn.ping()).await;
+    answered.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+}
+
 /// In one round trip.
-async fn become_role(conn: &mut PgConnection, role: &'static str) -> Result<(), sqlx::Error> {
-    let statement = AssertSqlSafe(format!("set role {role}; {AS_ANYBODY}"));
+async fn become_role(
+    conn: &mut PgConnection,
+    role: &'static str,
+    statement_s: u32,
+) -> Result<(), sqlx::Error> {
+    let statement = AssertSqlSafe(format!(
+        "set role {role}; set statement_timeout = '{statement_s}s'; {VANISHED}"
+    ));
     conn.execute(statement).await.map(drop)
 }
 
-fn connect(url: &str, name: &str) -> Result<PgConnectOptions, StoreError> {
+pub(crate) fn connect(url: &str, name: &str) -> Result<PgConnectOptions, StoreError> {
     Ok(PgConnectOptions::from_str(url)
         .map_err(StoreError::Address)?
         .application_name(name))

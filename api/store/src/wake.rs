@@ -3,8 +3,14 @@
 
 use crate::error::StoreError;
 use crate::pool::Pool;
-use sqlx::PgConnection;
-use sqlx::postgres::PgListener;
+use sqlx::postgres::{PgConnectOptions, PgListener};
+use sqlx::{Acquire as _, Connection as _, PgConnection};
+use std::time::Duration;
+
+/// Silence after which a listener asks whether its connection stands: nothing else would tell that it is dead.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Longest wait for the answer.
+const ANSWER: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Channel {
@@ -60,10 +66,15 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// Listens on a connection of its own, as the role of `pool`.
+    ///
     /// # Errors
     /// [`StoreError::Statement`].
     pub async fn connect(pool: &Pool, channels: &[Channel]) -> Result<Self, StoreError> {
-        let mut inner = PgListener::connect_with(pool).await?;
+        // Not one of the pool: a dead one would keep its place there for 15 minutes.
+        let connect = PgConnectOptions::clone(&pool.connect_options());
+        let options = pool.options().clone().max_connections(1);
+        let mut inner = PgListener::connect_with(&options.connect_lazy_with(connect)).await?;
         inner
             .listen_all(channels.iter().map(|channel| channel.as_str()))
             .await?;
@@ -78,13 +89,17 @@ impl Listener {
     /// Dropping the future loses nothing.
     ///
     /// # Errors
-    /// [`StoreError::Statement`] when the connection cannot be made again.
+    /// [`StoreError::Statement`] when the connection cannot be made again, [`StoreError::Silent`] when it does not answer any more.
     pub async fn next(&mut self) -> Result<Channel, StoreError> {
         loop {
             if let Some(channel) = self.pending.pop() {
                 return Ok(channel);
             }
-            match self.inner.try_recv().await? {
+            let Ok(received) = tokio::time::timeout(SILENCE, self.inner.try_recv()).await else {
+                self.check().await?;
+                continue;
+            };
+            match received? {
                 Some(notification) => {
                     let woken = self
                         .channels
@@ -94,6 +109,16 @@ impl Listener {
                 }
                 None => self.pending.clone_from(&self.channels),
             }
+        }
+    }
+
+    async fn check(&mut self) -> Result<(), StoreError> {
+        let ping = async { self.inner.acquire().await?.ping().await };
+        match tokio::time::timeout(ANSWER, ping).await {
+            Ok(answered) => Ok(answered?),
+            Err(_) => Err(StoreError::Silent {
+                limit_s: ANSWER.as_secs(),
+            }),
         }
     }
 }

@@ -11,11 +11,13 @@
 mod files;
 mod locks;
 mod programs;
+mod relay;
 mod server;
 mod template;
 
 pub use locks::Held;
 use muster_store::migrate;
+pub use relay::Relay;
 use server::{Promise, Server};
 
 const NAME: &str = "test";
@@ -68,6 +70,10 @@ impl TestDb {
     /// When it does not start again.
     pub fn crash_and_restart(&self) {
         self.server.crash_and_restart();
+    }
+
+    fn socket(&self) -> std::path::PathBuf {
+        self.server.socket()
     }
 
     async fn create(template: Option<&str>) -> Self {

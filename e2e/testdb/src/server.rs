@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 const POLL: Duration = Duration::from_millis(10);
 const POLLS: u32 = 6_000;
+const SOCKET: &str = ".s.PGSQL.5432";
 
 /// What a server keeps, and how it is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,10 @@ impl Server {
 
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    pub fn socket(&self) -> std::path::PathBuf {
+        self.folder.path().join(SOCKET)
     }
 
     pub fn url(&self, user: &str, database: &str) -> String {
@@ -98,7 +103,7 @@ impl fmt::Debug for Server {
 /// Starts a server and waits until it takes connections.
 fn start(folder: &Path, promise: Promise) -> Child {
     let mut child = spawn(command(folder, promise));
-    let socket = folder.join(".s.PGSQL.5432");
+    let socket = folder.join(SOCKET);
     for _ in 0..POLLS {
         if let Some(ended) = child.try_wait().expect("wait for Postgres") {
             // After a crash the children of the server before end by themselves, and hold its shared memory until then.

@@ -19,6 +19,7 @@ mod round;
 mod study;
 mod tenancy;
 mod turn;
+mod vanished;
 mod verdict;
 mod wake;
 mod world;

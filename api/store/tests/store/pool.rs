@@ -36,7 +36,7 @@ async fn postgres_ends_whoever_is_in_a_transaction_and_asks_nothing() -> anyhow:
             sqlx::query_scalar("select current_setting('idle_in_transaction_session_timeout')")
                 .fetch_one(&pool)
                 .await?;
-        assert_eq!(limit, "1min");
+        assert_eq!(limit, "15s");
     }
     Ok(())
 }
