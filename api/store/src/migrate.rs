@@ -1,8 +1,16 @@
 //! Brings a database to this version's schema, and lets the daemons log in to it.
 
 use crate::error::StoreError;
-use sqlx::migrate::Migrator;
+use crate::pool;
+use sqlx::migrate::{Migrate as _, MigrateError, Migrator};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
+use std::time::Duration;
+
+/// Longest wait of a migration's statement for a lock, seconds.
+const LOCK_S: u32 = 2;
+const ATTEMPTS: u32 = 15;
+/// Between two attempts: those who waited behind the migration take their turn.
+const PAUSE: Duration = Duration::from_secs(2);
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 
@@ -16,16 +24,51 @@ pub enum Login {
 /// Applies what is missing, as the owner of the database. Safe to call from several processes at once: the first takes an
 /// advisory lock, the others wait and find nothing left to do.
 ///
+/// A statement waits at most [`LOCK_S`] for a lock: every reader and writer of the table waits behind it. After a pause the migration
+/// is tried again, [`ATTEMPTS`] times in all.
+///
 /// # Errors
-/// [`StoreError::Migrate`], also when the database is of a newer version, or an applied migration was edited.
+/// [`StoreError::Migrate`], also when the database is of a newer version, or an applied migration was edited;
+/// [`StoreError::Busy`] when a table stays locked.
 pub async fn run(owner_url: &str) -> Result<(), StoreError> {
-    let mut conn = PgConnection::connect(owner_url).await?;
-    MIGRATIONS
-        .run(&mut conn)
-        .await
-        .map_err(StoreError::Migrate)?;
+    let options = pool::connect(owner_url, "muster-migrate")?;
+    let mut conn = PgConnection::connect_with(&options).await?;
+    // Another process may migrate for long: this wait has no limit.
+    conn.lock().await.map_err(StoreError::Migrate)?;
+    let limit = AssertSqlSafe(format!("set lock_timeout = '{LOCK_S}s'"));
+    conn.execute(limit).await?;
+    let mut attempt = 1;
+    while let Err(error) = MIGRATIONS.run(&mut conn).await {
+        if !is_locked(&error) {
+            return Err(StoreError::Migrate(error));
+        }
+        if attempt == ATTEMPTS {
+            return Err(StoreError::Busy {
+                attempts: ATTEMPTS,
+                source: error,
+            });
+        }
+        tracing::warn!(
+            %error, attempt, attempts = ATTEMPTS,
+            "a table is in use; trying again"
+        );
+        attempt += 1;
+        tokio::time::sleep(PAUSE).await;
+    }
     conn.close().await?;
     Ok(())
+}
+
+/// Whether a statement waited in vain for a lock.
+fn is_locked(error: &MigrateError) -> bool {
+    let (MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _)) = error else {
+        return false;
+    };
+    source
+        .as_database_error()
+        .and_then(|error| error.code())
+        .as_deref()
+        == Some("55P03")
 }
 
 /// Makes a role able to log in, with a password unless the server trusts the connection anyway. Migrations create the roles

@@ -3,6 +3,9 @@
 use muster_store::migrate;
 use muster_testdb::TestDb;
 use sqlx::{Connection as _, PgConnection};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn processes_that_migrate_at_once_do_not_disturb_each_other() -> anyhow::Result<()> {
@@ -24,6 +27,27 @@ async fn processes_that_migrate_at_once_do_not_disturb_each_other() -> anyhow::R
         .iter()
         .filter(|path| path.extension().is_some_and(|kind| kind == "sql"));
     assert_eq!(usize::try_from(applied)?, scripts.count());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_migration_steps_back_from_a_table_in_use_and_tries_again() -> anyhow::Result<()> {
+    let db = TestDb::new().await;
+    let held = db.hold_table("_sqlx_migrations").await;
+    let until_waiting = async |count| {
+        while db.waiting("muster-migrate").await != count {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let step_back = async {
+        until_waiting(1).await;
+        // Those who queue behind it take their turn.
+        until_waiting(0).await;
+        held.give_back().await;
+    };
+    let both = async { tokio::join!(migrate::run(&db.owner_url), step_back) };
+    let (migrated, ()) = tokio::time::timeout(PATIENCE, both).await?;
+    migrated?;
     Ok(())
 }
 
