@@ -1,5 +1,6 @@
 //! `muster-api`: the REST daemon, and the commands that set up its database.
 
+use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use muster_api::command::bootstrap::Bootstrap;
 use muster_api::command::check_token::CheckToken;
@@ -35,10 +36,17 @@ enum Command {
     CheckToken(CheckToken),
 }
 
-#[tokio::main]
-async fn main() -> anyhow::Result<ExitCode> {
+fn main() -> anyhow::Result<ExitCode> {
     let program = Program::parse();
     log();
+    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+    let ended = runtime.block_on(run(program));
+    // Work on blocking threads, such as reading a file, ends with the process.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn run(program: Program) -> anyhow::Result<ExitCode> {
     let flags = program.flags;
     match program.command.unwrap_or(Command::Serve) {
         Command::Serve => serve::serve(flags.settings()?).await?,

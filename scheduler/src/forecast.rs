@@ -2,9 +2,9 @@
 //! and end is kept, for its owner now and for the calibration later. No decision reads it.
 
 use crate::clock;
-use crate::session::chain;
+use crate::compute;
+use crate::passes;
 use crate::translate::{self, date};
-use muster_core::ApplyError;
 use muster_core::policy::Policy;
 use muster_core::snapshot::{Job, Snapshot};
 use muster_model::forecast::{Forecast, Interval, Unforeseen};
@@ -13,13 +13,14 @@ use muster_model::job::JobState;
 use muster_sim::forecast as sim;
 use muster_store::StoreError;
 use muster_store::forecast::{self, NewForecast, Outcome};
-use muster_store::pool::Pool;
+use muster_store::pool::{Pool, in_time};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// Between two looks at the cluster.
 const EVERY: Duration = Duration::from_secs(5);
+/// Longest forecast; beyond it what it says is out of date.
+const LIMIT: Duration = Duration::from_secs(300);
 /// A forecast that says nothing new is made anew after so long, so that people see that it is of today.
 const STALE_MS: i64 = 120_000;
 /// A start or an end that moves by less than this share of the time left is no news.
@@ -58,22 +59,17 @@ pub enum ForecastError {
     #[error("the store failed during the forecast")]
     Store(#[from] StoreError),
     #[error("run the core forward")]
-    Run(#[from] ApplyError),
+    Run(#[from] sim::ForecastError),
     #[error("the run ahead broke off")]
     Broken(#[from] tokio::task::JoinError),
 }
 
-/// Forecasts until this process stops leading.
-pub async fn run(pool: &Pool, policy: &Policy, mut leader: watch::Receiver<bool>) {
+/// Forecasts now and then.
+pub async fn run(pool: &Pool, policy: &Policy) {
     let mut told = Told::default();
     loop {
-        tokio::select! {
-            _ = leader.wait_for(|leads| !leads) => return,
-            () = tokio::time::sleep(EVERY) => {}
-        }
-        if let Err(error) = once(pool, policy, &mut told).await {
-            tracing::warn!(error = %chain(&error), "no forecast; the next one comes");
-        }
+        tokio::time::sleep(EVERY).await;
+        passes::one("forecasts", LIMIT, once(pool, policy, &mut told)).await;
     }
 }
 
@@ -92,7 +88,7 @@ pub async fn once(pool: &Pool, policy: &Policy, told: &mut Told) -> Result<usize
     let settings = settings(&snapshot, widen);
     let policy = policy.clone();
     let made =
-        tokio::task::spawn_blocking(move || sim::forecast(&snapshot, &[], &policy, &settings));
+        compute::try_apart(move |cancel| sim::forecast(&snapshot, &[], &policy, &settings, cancel));
     let fresh: Vec<NewForecast> = told
         .news(made.await??, now_ms)
         .into_iter()
@@ -104,11 +100,15 @@ pub async fn once(pool: &Pool, policy: &Policy, told: &mut Told) -> Result<usize
         })
         .collect();
     if !fresh.is_empty() {
-        let mut tx = muster_store::pool::begin(pool).await?;
-        forecast::insert(&mut tx, &fresh).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        in_time(keep(pool, &fresh)).await?;
     }
     Ok(fresh.len())
+}
+
+async fn keep(pool: &Pool, fresh: &[NewForecast]) -> Result<(), StoreError> {
+    let mut tx = muster_store::pool::begin(pool).await?;
+    forecast::insert(&mut tx, fresh).await?;
+    tx.commit().await.map_err(StoreError::from)
 }
 
 /// The cluster as it is, what is known of programs that name no length, and by how much intervals are to be widened.
@@ -116,15 +116,34 @@ pub async fn once(pool: &Pool, policy: &Policy, told: &mut Told) -> Result<usize
 /// # Errors
 /// [`StoreError`].
 pub async fn live(pool: &Pool) -> Result<(Snapshot, Widening), StoreError> {
+    let read = in_time(read(pool)).await?;
+    Ok(compute::apart(move || known(read)).await)
+}
+
+struct Read {
+    loaded: muster_store::plan::Loaded,
+    finishes: Vec<Outcome>,
+    starts: Vec<Outcome>,
+    /// Seconds that programs like each job took.
+    past: BTreeMap<JobId, Vec<f64>>,
+}
+
+async fn read(pool: &Pool) -> Result<Read, StoreError> {
     let mut tx = muster_store::pool::begin_snapshot(pool).await?;
-    let loaded = muster_store::plan::load(&mut tx, clock::now()).await?;
-    let finishes = forecast::outcomes(&mut tx, OUTCOMES).await?;
-    let starts = forecast::start_outcomes(&mut tx, OUTCOMES).await?;
-    let past = muster_store::past::of_open(&mut tx).await?;
+    let read = Read {
+        loaded: muster_store::plan::load(&mut tx, clock::now()).await?,
+        finishes: forecast::outcomes(&mut tx, OUTCOMES).await?,
+        starts: forecast::start_outcomes(&mut tx, OUTCOMES).await?,
+        past: muster_store::past::of_open(&mut tx).await?,
+    };
     tx.commit().await.map_err(StoreError::from)?;
-    let mut snapshot = translate::snapshot(0, loaded);
+    Ok(read)
+}
+
+fn known(read: Read) -> (Snapshot, Widening) {
+    let mut snapshot = translate::snapshot(0, read.loaded);
     for job in &mut snapshot.jobs {
-        let took_s = past.get(&job.id);
+        let took_s = read.past.get(&job.id);
         let lasts = took_s.and_then(|took_s| sim::like(took_s, done_s(job, snapshot.now_ms)));
         job.lasts = lasts.or(job.lasts);
     }
@@ -133,10 +152,10 @@ pub async fn live(pool: &Pool) -> Result<(Snapshot, Widening), StoreError> {
         sim::widening(&scores)
     };
     let widening = Widening {
-        finish: widening(finishes),
-        start: widening(starts),
+        finish: widening(read.finishes),
+        start: widening(read.starts),
     };
-    Ok((snapshot, widening))
+    (snapshot, widening)
 }
 
 /// Seconds of work that a program has done and that are kept, as far as is known.

@@ -1,42 +1,166 @@
 //! Node loss: a node that was silent for longer than its lease and the grace has stopped its tasks itself, so they count as gone.
+//!
+//! Silence is measured by this process's monotonic clock, from the look that first saw the newest heartbeat. Wall clocks are not
+//! compared: one that is set forward would make every node lost, and one that is behind would hide a dead node.
 
 use crate::clock;
 use crate::config::Config;
+use crate::passes;
 use crate::retry;
-use crate::session::chain;
+use muster_model::id::NodeId;
+use muster_model::node::Node;
 use muster_store::StoreError;
+use muster_store::node::Heard;
 use muster_store::pool::Pool;
-use std::time::Duration;
-use tokio::sync::watch;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use time::OffsetDateTime;
 
-/// Looks for lost nodes until this process stops leading. The first look comes one lease after the start, so that nodes which
-/// outlived a restart of the scheduler can dial in first.
-pub async fn run(pool: &Pool, config: &Config, mut leader: watch::Receiver<bool>) {
+/// Longest look, with its repetitions after conflicts.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Looks for lost nodes. The first look only begins to count: a node that has not been heard since this process leads is lost after the
+/// lease and the grace.
+pub async fn run(pool: &Pool, config: &Config) {
     let lost_after = Duration::from_millis(config.lost_after_ms());
-    let mut pause = Duration::from_millis(config.lease_ms);
+    let pause = Duration::from_millis(config.heartbeat_ms);
+    let mut silence = Silence::default();
     loop {
-        tokio::select! {
-            _ = leader.wait_for(|leads| !leads) => return,
-            () = tokio::time::sleep(pause) => {}
+        let look = once(pool, &mut silence, lost_after, clock::instant);
+        for node in passes::one("leases", LIMIT, look).await.unwrap_or_default() {
+            tracing::warn!(node.id = %node.id, node.name = %node.name, "node lost");
         }
-        pause = Duration::from_millis(config.heartbeat_ms);
-        match retry::on_conflict(|| mark_lost(pool, lost_after)).await {
-            Ok(nodes) => {
-                for node in nodes {
-                    tracing::warn!(node.id = %node.id, node.name = %node.name, "node lost");
-                }
-            }
-            Err(error) => tracing::warn!(error = %chain(&error), "could not look for lost nodes"),
-        }
+        tokio::time::sleep(pause).await;
     }
+}
+
+/// One look; the nodes that are lost by it. `instant` reads a monotonic clock.
+///
+/// # Errors
+/// [`StoreError`] when the store cannot be read or written.
+pub async fn once(
+    pool: &Pool,
+    silence: &mut Silence,
+    lost_after: Duration,
+    instant: impl Fn() -> Instant,
+) -> Result<Vec<Node>, StoreError> {
+    let heard = muster_store::pool::in_time(async {
+        let mut tx = muster_store::pool::begin(pool).await?;
+        muster_store::node::heard(&mut tx).await
+    });
+    let heard = heard.await?;
+    // After the read: what is counted begins no earlier than the heartbeat was written.
+    let silent = silence.longer_than(lost_after, heard, instant());
+    if silent.is_empty() {
+        return Ok(Vec::new());
+    }
+    retry::on_conflict(|| mark_lost(pool, &silent, clock::now())).await
 }
 
 async fn mark_lost(
     pool: &Pool,
-    lost_after: Duration,
-) -> Result<Vec<muster_model::node::Node>, StoreError> {
+    silent: &[Heard],
+    now: OffsetDateTime,
+) -> Result<Vec<Node>, StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
-    let lost = muster_store::node::lost(&mut tx, clock::now(), lost_after).await?;
+    let lost = muster_store::node::lost(&mut tx, silent, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(lost)
+}
+
+/// Since when each node that is up has been silent.
+#[derive(Debug, Default)]
+pub struct Silence(BTreeMap<NodeId, Since>);
+
+#[derive(Debug, Clone, Copy)]
+struct Since {
+    /// As written; only its changes matter.
+    last_seen_at: OffsetDateTime,
+    /// When a look first saw it.
+    at: Instant,
+}
+
+impl Silence {
+    /// The nodes that have been silent for `limit`. `heard` was read before `now`.
+    pub fn longer_than(&mut self, limit: Duration, heard: Vec<Heard>, now: Instant) -> Vec<Heard> {
+        let before = std::mem::take(&mut self.0);
+        let mut silent = Vec::new();
+        for node in heard {
+            let known = before.get(&node.id);
+            let known = known.filter(|known| known.last_seen_at == node.last_seen_at);
+            let since = known.copied().unwrap_or(Since {
+                last_seen_at: node.last_seen_at,
+                at: now,
+            });
+            self.0.insert(node.id, since);
+            if now.saturating_duration_since(since.at) >= limit {
+                silent.push(node);
+            }
+        }
+        silent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    const LOST_AFTER: Duration = Duration::from_secs(21);
+    const A: NodeId = NodeId(Uuid::from_u128(1));
+    const B: NodeId = NodeId(Uuid::from_u128(2));
+
+    fn heard(id: NodeId, at_s: i64) -> Heard {
+        let last_seen_at = OffsetDateTime::from_unix_timestamp(at_s).expect("a time");
+        Heard { id, last_seen_at }
+    }
+
+    /// The silent ones of a look after so many seconds of the monotonic clock.
+    fn look(silence: &mut Silence, after_s: u64, nodes: &[Heard], begin: Instant) -> Vec<NodeId> {
+        let now = begin + Duration::from_secs(after_s);
+        let silent = silence.longer_than(LOST_AFTER, nodes.to_vec(), now);
+        silent.into_iter().map(|node| node.id).collect()
+    }
+
+    #[test]
+    fn a_step_of_the_wall_clock_loses_no_node_that_speaks() {
+        let (mut silence, begin) = (Silence::default(), clock::instant());
+        // Heartbeats every 2 s; the clock steps an hour forward, then two hours back.
+        let written_s = [1_000, 1_002, 4_604, 4_606, -2_592, -2_590];
+        for (beat, at_s) in (0..).zip(written_s) {
+            let silent = look(&mut silence, 2 * beat, &[heard(A, at_s)], begin);
+            assert_eq!(silent, [], "at the wall clock's {at_s} s");
+        }
+    }
+
+    #[test]
+    fn a_node_is_silent_once_its_newest_heartbeat_is_old() {
+        let (mut silence, begin) = (Silence::default(), clock::instant());
+        let both = [heard(A, 1_000), heard(B, 1_000)];
+        assert_eq!(look(&mut silence, 0, &both, begin), []);
+        let b_speaks = [heard(A, 1_000), heard(B, 1_010)];
+        assert_eq!(look(&mut silence, 10, &b_speaks, begin), []);
+        assert_eq!(look(&mut silence, 20, &b_speaks, begin), []);
+        assert_eq!(look(&mut silence, 21, &b_speaks, begin), [A]);
+        assert_eq!(look(&mut silence, 31, &b_speaks[1..], begin), [B]);
+    }
+
+    #[test]
+    fn a_heartbeat_from_the_future_hides_no_dead_node() {
+        let (mut silence, begin) = (Silence::default(), clock::instant());
+        // The leader before had a clock that was hours ahead.
+        let node = [heard(A, 1_000_000)];
+        assert_eq!(look(&mut silence, 0, &node, begin), []);
+        assert_eq!(look(&mut silence, 22, &node, begin), [A]);
+    }
+
+    #[test]
+    fn a_node_that_comes_back_is_counted_anew() {
+        let (mut silence, begin) = (Silence::default(), clock::instant());
+        assert_eq!(look(&mut silence, 0, &[heard(A, 1_000)], begin), []);
+        // Lost at one look, up again by its next Hello.
+        assert_eq!(look(&mut silence, 30, &[], begin), []);
+        assert_eq!(look(&mut silence, 60, &[heard(A, 1_000)], begin), []);
+        assert_eq!(look(&mut silence, 80, &[heard(A, 1_000)], begin), []);
+    }
 }

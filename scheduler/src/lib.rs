@@ -12,6 +12,7 @@ pub mod leader;
 pub mod lease;
 pub mod metrics;
 mod others;
+pub mod passes;
 pub mod question;
 pub mod retention;
 pub mod retry;

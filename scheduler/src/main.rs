@@ -6,9 +6,12 @@ use muster_core::policy::Policy;
 use muster_proto::session::node_sessions_server::NodeSessionsServer;
 use muster_scheduler::config::{Config, Flags};
 use muster_scheduler::health::{self, Health};
+use muster_scheduler::leader::{self, Loops, TermError};
 use muster_scheduler::metrics::Metrics;
 use muster_scheduler::session::{self, Pools, Registry, Sessions};
-use muster_scheduler::{forecast, leader, lease, question, retention, round, study, tls, wakes};
+use muster_scheduler::wakes::{self, Wakes};
+use muster_scheduler::{forecast, lease, question, retention, round, study, tls};
+use muster_store::pool::Pool;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -19,10 +22,17 @@ const OWN_CONNECTIONS: u32 = 12;
 /// For what nodes report, and what they are told.
 const SESSION_CONNECTIONS: u32 = 12;
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<()> {
     trace();
     let config = Arc::new(Config::read(Flags::parse())?);
+    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+    let ended = runtime.block_on(run(config));
+    // A forecast or a plan computes for seconds: it ends with the process.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn run(config: Arc<Config>) -> anyhow::Result<()> {
     let connections =
         |most| muster_store::pool::scheduler(&config.database_url, most).context("database_url");
     let pools = Pools {
@@ -49,55 +59,81 @@ async fn main() -> anyhow::Result<()> {
         leader.clone(),
         Arc::clone(&metrics),
     );
-    let lead = tokio::spawn({
-        let (pool, config) = (pool.clone(), Arc::clone(&config));
-        async move { lead(&pool, &config, &wakes, leader, &registry, &metrics).await }
-    });
+    let leading = Leading {
+        pool,
+        policy: Policy {
+            slicing: config.slicing,
+            packing: config.packing,
+            ..Policy::named(config.policy)
+        },
+        config: Arc::clone(&config),
+        wakes,
+        metrics,
+    };
     tracing::info!(listen = %config.listen, "muster-scheduler is up");
     tokio::select! {
         served = serve(&config, sessions) => served?,
         answered = answer(&config, health) => answered?,
-        ended = lead => ended.context("a round broke an invariant")?,
+        ended = lead(&leading, leader, &registry) => ended.context("this process cannot lead any more")?,
         () = stop_signal()? => {}
     }
     tracing::info!("muster-scheduler stops");
     Ok(())
 }
 
-/// While this process leads: rounds, the watch over leases, and forgetting what is old. Then the sessions end, so that nodes find the new leader.
+/// Carries out one term after the other. After each the sessions end, so that nodes find the new leader.
 async fn lead(
-    pool: &muster_store::pool::Pool,
-    config: &Config,
-    wakes: &wakes::Wakes,
+    leading: &Leading,
     mut leader: watch::Receiver<bool>,
     registry: &Registry,
-    metrics: &Metrics,
-) {
-    let policy = Policy {
-        slicing: config.slicing,
-        packing: config.packing,
-        ..Policy::named(config.policy)
-    };
+) -> Result<(), TermError> {
     while leader.wait_for(|leads| *leads).await.is_ok() {
-        leader::term(&mut leader, async |of_term| {
-            tokio::join!(
-                round::run(
-                    pool,
-                    &policy,
-                    config,
-                    wakes.clone(),
-                    of_term.clone(),
-                    metrics,
-                ),
-                lease::run(pool, config, of_term.clone()),
-                forecast::run(pool, &policy, of_term.clone()),
-                question::run(pool, &policy, wakes.clone(), of_term.clone()),
-                study::run(pool, wakes.clone(), of_term.clone()),
-                retention::run(pool, config, of_term),
-            );
-        })
-        .await;
+        let term = leader::term(&mut leader, leader::TERM_ENDS, |loops| leading.start(loops));
+        let ended = term.await;
         registry.end_all();
+        ended?;
+    }
+    Ok(())
+}
+
+/// What the loops of a term share.
+#[derive(Clone)]
+struct Leading {
+    pool: Pool,
+    policy: Policy,
+    config: Arc<Config>,
+    wakes: Wakes,
+    metrics: Arc<Metrics>,
+}
+
+impl Leading {
+    fn start(&self, loops: &mut Loops) {
+        let it = self.clone();
+        loops.spawn("rounds", async move {
+            round::run(&it.pool, &it.policy, &it.config, it.wakes, &it.metrics).await;
+        });
+        let it = self.clone();
+        loops.spawn(
+            "leases",
+            async move { lease::run(&it.pool, &it.config).await },
+        );
+        let it = self.clone();
+        loops.spawn("forecasts", async move {
+            forecast::run(&it.pool, &it.policy).await
+        });
+        let it = self.clone();
+        loops.spawn("questions", async move {
+            question::run(&it.pool, &it.policy, it.wakes).await;
+        });
+        let it = self.clone();
+        loops.spawn(
+            "studies",
+            async move { study::run(&it.pool, it.wakes).await },
+        );
+        let it = self.clone();
+        loops.spawn("retention", async move {
+            retention::run(&it.pool, &it.config).await
+        });
     }
 }
 

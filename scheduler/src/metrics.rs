@@ -57,6 +57,16 @@ impl Drop for OpenSession {
     }
 }
 
+/// Held while this process leads.
+#[derive(Debug)]
+pub struct RoundsDue<'a>(&'a Metrics);
+
+impl Drop for RoundsDue<'_> {
+    fn drop(&mut self) {
+        self.0.rounds_end();
+    }
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         Self::registered().expect("names that are names, each of them once")
@@ -137,13 +147,15 @@ impl Metrics {
         OpenSession(Arc::clone(self))
     }
 
-    /// From now on rounds are due.
-    pub fn rounds_begin(&self) {
+    /// Rounds are due until what is returned is dropped.
+    #[must_use]
+    pub fn rounds_begin(&self) -> RoundsDue<'_> {
         *self.lock() = Some(clock::instant());
+        RoundsDue(self)
     }
 
     /// Another process leads.
-    pub fn rounds_end(&self) {
+    fn rounds_end(&self) {
         let mut ended_at = self.lock();
         *ended_at = None;
         self.queue.reset();

@@ -2,7 +2,9 @@
 //! forward from the live snapshot with the change and without it, as for a forecast. No decision reads it.
 
 use crate::clock;
+use crate::compute;
 use crate::forecast::{ForecastError, Widening, live, settings};
+use crate::passes;
 use crate::session::chain;
 use crate::translate::date;
 use crate::wakes::Wakes;
@@ -15,53 +17,57 @@ use muster_model::spec::FieldError;
 use muster_model::view::{
     JobShift, PlanView, Shift, ShiftedJob, ShiftedJobs, TenantShift, WhatIf, WhatIfView,
 };
+use muster_sim::Cancel;
 use muster_sim::forecast::{Interval as Foreseen, like};
 use muster_sim::what_if::{Change, Comparison, JobOutlook, Pair, WhatIfError, what_if};
 use muster_store::StoreError;
-use muster_store::pool::{Pool, begin};
+use muster_store::pool::{Pool, begin, in_time};
 use muster_store::question::{self, Open};
 use std::cmp::Reverse;
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// A wake-up may be missed.
 const LOOK: Duration = Duration::from_secs(2);
+/// Between two looks whether the client still waits.
+const WATCH: Duration = Duration::from_millis(250);
+/// Longest computation while another tenant's question waits: half of a client's patience, so that both are answered.
+const TURN: Duration = Duration::from_secs(10);
+/// Longest answer; no client waits so long.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Tenants whose turns are remembered.
+const REMEMBERED_TENANTS: usize = 1_000;
 /// An end that moves by less is not told.
 const MOVED_MS: i64 = 30_000;
 /// Jobs named in an answer.
 const OWN_SHOWN: usize = 100;
 const ALL_SHOWN: usize = 500;
 
-/// Answers, one question after the other, until this process stops leading.
-pub async fn run(
-    pool: &Pool,
-    policy: &Policy,
-    mut wakes: Wakes,
-    mut leader: watch::Receiver<bool>,
-) {
-    let mut last = None;
+/// Answers, one question after the other; tenants take turns.
+pub async fn run(pool: &Pool, policy: &Policy, mut wakes: Wakes) {
+    let mut served = Served::default();
     loop {
         wakes.questions.mark_unchanged();
-        let answered = tokio::select! {
-            _ = leader.wait_for(|leads| !leads) => return,
-            answered = once(pool, policy, last) => answered,
-        };
-        match answered {
-            Ok(Some(tenant)) => {
-                last = Some(tenant);
-                continue;
-            }
-            Ok(None) => {}
-            Err(error) => tracing::warn!(error = %chain(&error), "a question stays without answer"),
-        }
-        tokio::select! {
-            _ = leader.wait_for(|leads| !leads) => return,
-            _ = tokio::time::timeout(LOOK, wakes.questions.changed()) => {}
+        let answered = passes::one("questions", LIMIT, once(pool, policy, &mut served)).await;
+        if answered != Some(true) {
+            let _ = tokio::time::timeout(LOOK, wakes.questions.changed()).await;
         }
     }
 }
 
-/// Answers the question whose turn it is after `last` had theirs; whose it was, `None` when there is none.
+/// Tenants whose questions were answered, the latest last.
+#[derive(Debug, Default)]
+pub struct Served(Vec<TenantId>);
+
+impl Served {
+    fn had_its_turn(&mut self, tenant: TenantId) {
+        self.0.retain(|one| *one != tenant);
+        self.0.push(tenant);
+        let forgotten = self.0.len().saturating_sub(REMEMBERED_TENANTS);
+        self.0.drain(..forgotten);
+    }
+}
+
+/// Answers the question whose turn it is; whether there was one.
 ///
 /// # Errors
 /// [`ForecastError`].
@@ -69,43 +75,110 @@ pub async fn run(
 pub async fn once(
     pool: &Pool,
     policy: &Policy,
-    last: Option<TenantId>,
-) -> Result<Option<TenantId>, ForecastError> {
+    served: &mut Served,
+) -> Result<bool, ForecastError> {
+    once_by(answer, pool, policy, served).await
+}
+
+/// As [`once`], with another computation.
+///
+/// # Errors
+/// [`ForecastError`].
+pub async fn once_by(
+    answer: impl FnOnce(
+        &Snapshot,
+        &Open,
+        &[Change],
+        &Policy,
+        Widening,
+        &Cancel,
+    ) -> Result<Answer, ForecastError>
+    + Send
+    + 'static,
+    pool: &Pool,
+    policy: &Policy,
+    served: &mut Served,
+) -> Result<bool, ForecastError> {
+    let Some(open) = in_time(next(pool, served)).await? else {
+        return Ok(false);
+    };
+    // A question that fails has had its turn too.
+    served.had_its_turn(open.tenant);
+    let (snapshot, widen) = live(pool).await?;
+    let changes = in_time(changes(pool, &snapshot, &open)).await?;
+    let (asked, policy) = (open.clone(), policy.clone());
+    let computed = compute::try_apart(move |cancel| {
+        answer(&snapshot, &asked, &changes, &policy, widen, cancel)
+    });
+    // Cancels the computation where the turn ends first.
+    let answer = tokio::select! {
+        made = computed => made.map_err(ForecastError::from).flatten(),
+        end = turn_ends(pool, &open) => match end? {
+            End::Withdrawn => return Ok(true),
+            End::OthersWait => Ok(Answer::Failed { why: too_long() }),
+        },
+    };
+    // A question that breaks the run is answered as well: tried again and again, it would keep all others waiting.
+    let answer = answer.unwrap_or_else(|error| {
+        let why = chain(&error).to_string();
+        tracing::error!(error = why, question = %open.id, "a question could not be answered");
+        Answer::Failed { why }
+    });
+    in_time(tell(pool, &open, &answer)).await?;
+    Ok(true)
+}
+
+async fn next(pool: &Pool, served: &Served) -> Result<Option<Open>, StoreError> {
     let now = clock::now();
     let mut tx = begin(pool).await?;
     question::prune(&mut tx, now).await?;
-    let next = question::next(&mut tx, last, now).await?;
+    let next = question::next(&mut tx, &served.0, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    let Some(open) = next else {
-        return Ok(None);
-    };
-    let (snapshot, widen) = live(pool).await?;
-    let changes = changes(pool, &snapshot, &open).await?;
-    let (id, tenant, policy) = (open.id, open.tenant, policy.clone());
-    let made =
-        tokio::task::spawn_blocking(move || answer(&snapshot, &open, &changes, &policy, widen))
-            .await;
-    // A question that breaks the run is answered as well: tried again and again, it would keep all others waiting.
-    let answer = made
-        .map_err(ForecastError::from)
-        .flatten()
-        .unwrap_or_else(|error| {
-            let why = chain(&error).to_string();
-            tracing::error!(error = why, question = %id, "a question could not be answered");
-            Answer::Failed { why }
-        });
+    Ok(next)
+}
+
+async fn tell(pool: &Pool, open: &Open, answer: &Answer) -> Result<(), StoreError> {
     let mut tx = begin(pool).await?;
-    question::answer(&mut tx, id, &answer).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    Ok(Some(tenant))
+    question::answer(&mut tx, open.id, answer).await?;
+    tx.commit().await.map_err(StoreError::from)
+}
+
+/// Why a question is not computed to its end.
+enum End {
+    /// The client has given up.
+    Withdrawn,
+    /// Another tenant waits, and the turn is over.
+    OthersWait,
+}
+
+/// Returns when the question is to be computed no longer.
+async fn turn_ends(pool: &Pool, open: &Open) -> Result<End, StoreError> {
+    let began = clock::instant();
+    loop {
+        tokio::time::sleep(WATCH).await;
+        let standing = in_time(async {
+            let mut tx = begin(pool).await?;
+            question::standing(&mut tx, open, clock::now()).await
+        });
+        let standing = standing.await?;
+        if !standing.is_open {
+            return Ok(End::Withdrawn);
+        }
+        if standing.others_wait && began.elapsed() >= TURN {
+            return Ok(End::OthersWait);
+        }
+    }
+}
+
+fn too_long() -> String {
+    format!(
+        "it takes longer than {} s, and questions of other tenants wait; ask again later",
+        TURN.as_secs()
+    )
 }
 
 /// What the question imagines, with what is known of programs that name no length.
-async fn changes(
-    pool: &Pool,
-    snapshot: &Snapshot,
-    open: &Open,
-) -> Result<Vec<Change>, ForecastError> {
+async fn changes(pool: &Pool, snapshot: &Snapshot, open: &Open) -> Result<Vec<Change>, StoreError> {
     let mut changes = match &open.question {
         Question::Plan { job, begins } => vec![Change::AddJob {
             tenant: name_of(snapshot, open.tenant),
@@ -141,9 +214,10 @@ fn answer(
     changes: &[Change],
     policy: &Policy,
     widen: Widening,
+    cancel: &Cancel,
 ) -> Result<Answer, ForecastError> {
     let settings = settings(snapshot, widen);
-    let comparison = match what_if(snapshot, changes, policy, &settings) {
+    let comparison = match what_if(snapshot, changes, policy, &settings, cancel) {
         Ok(comparison) => comparison,
         Err(WhatIfError::Run(error)) => return Err(error.into()),
         Err(refused @ (WhatIfError::NoSuchTenant { .. } | WhatIfError::NoNode)) => {

@@ -2,15 +2,16 @@
 
 use crate::clock;
 use crate::config::Config;
-use crate::session::chain;
+use crate::passes;
 use muster_store::pool::{self, Pool};
 use muster_store::{StoreError, forecast, idempotency, job, round, token};
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// The first look comes after a minute: whoever takes over the lead has more urgent things to do.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(3_600);
+/// Longest pass.
+const LIMIT: Duration = Duration::from_secs(1_800);
 /// So long after it has expired, a token is still found in its tenant's list.
 const TOKENS_SHOWN: Duration = Duration::from_secs(86_400);
 
@@ -25,29 +26,27 @@ pub struct Forgotten {
     pub jobs: u64,
 }
 
-/// Forgets hourly, until this process stops leading.
-pub async fn run(pool: &Pool, config: &Config, mut leader: watch::Receiver<bool>) {
+/// Forgets hourly.
+pub async fn run(pool: &Pool, config: &Config) {
     let mut pause = FIRST_PAUSE;
     loop {
-        tokio::select! {
-            _ = leader.wait_for(|leads| !leads) => return,
-            () = tokio::time::sleep(pause) => {}
-        }
+        tokio::time::sleep(pause).await;
         pause = PAUSE;
-        match once(pool, config).await {
-            Ok(Forgotten {
-                rounds,
-                answers,
-                tokens,
-                jobs,
-            }) => tracing::info!(
+        let forgotten = passes::one("retention", LIMIT, once(pool, config)).await;
+        if let Some(Forgotten {
+            rounds,
+            answers,
+            tokens,
+            jobs,
+        }) = forgotten
+        {
+            tracing::info!(
                 rounds,
                 answers,
                 tokens,
                 jobs,
                 "forgot what had served its time"
-            ),
-            Err(error) => tracing::warn!(error = %chain(&error), "could not forget old rows"),
+            );
         }
     }
 }
@@ -61,17 +60,17 @@ pub async fn once(pool: &Pool, config: &Config) -> Result<Forgotten, StoreError>
     let now = clock::now();
     let rounds_before = now - Duration::from_secs(config.keep_rounds_s);
     let jobs_before = now - Duration::from_secs(config.keep_deleted_jobs_s);
-    let mut tx = pool::begin(pool).await?;
+    let mut tx = pool::begin_maintenance(pool).await?;
     let rounds = round::prune(&mut tx, rounds_before).await?;
     forecast::prune(&mut tx, rounds_before).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    let mut tx = pool::begin(pool).await?;
+    let mut tx = pool::begin_maintenance(pool).await?;
     let answers = idempotency::sweep(&mut tx, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    let mut tx = pool::begin(pool).await?;
+    let mut tx = pool::begin_maintenance(pool).await?;
     let tokens = token::sweep(&mut tx, now - TOKENS_SHOWN).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    let mut tx = pool::begin(pool).await?;
+    let mut tx = pool::begin_maintenance(pool).await?;
     let jobs = job::purge(&mut tx, jobs_before).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(Forgotten {

@@ -15,12 +15,11 @@ use muster_core::{Memory, Plan, RoundReport, Violation};
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 use muster_store::StoreError;
-use muster_store::plan::CommitOutcome;
-use muster_store::pool::Pool;
+use muster_store::plan::{CommitOutcome, Loaded};
+use muster_store::pool::{Pool, in_time};
 use muster_store::round::RoundRecord;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// A round that did not come about. Nothing was changed; the next one starts from the store again.
 #[derive(Debug, thiserror::Error)]
@@ -93,19 +92,18 @@ fn in_words(broken: &[Violation]) -> BTreeSet<String> {
     broken.iter().map(ToString::to_string).collect()
 }
 
-/// Runs rounds until this process stops leading.
+/// Runs rounds. A round has no deadline of its own: its transactions have, and a plan that takes long would take as long again.
 pub async fn run(
     pool: &Pool,
     policy: &Policy,
     config: &Config,
     mut wakes: Wakes,
-    mut leader: watch::Receiver<bool>,
     metrics: &Metrics,
 ) {
     let pause = Duration::from_millis(config.round_min_interval_ms);
     let longest = Duration::from_millis(config.round_max_interval_ms);
     let mut remembered = Remembered::default();
-    metrics.rounds_begin();
+    let _due = metrics.rounds_begin();
     loop {
         wakes.rounds.mark_unchanged();
         let began = clock::instant();
@@ -121,12 +119,9 @@ pub async fn run(
             }
         }
         tokio::time::sleep(pause).await;
-        tokio::select! {
-            _ = leader.wait_for(|leads| !leads) => break,
-            _ = tokio::time::timeout(longest, wakes.rounds.changed()) => {}
-        }
+        // A wake-up may be missed.
+        let _ = tokio::time::timeout(longest, wakes.rounds.changed()).await;
     }
-    metrics.rounds_end();
 }
 
 /// One round.
@@ -159,10 +154,7 @@ pub async fn once_by(
 ) -> Result<Round, RoundError> {
     let began = clock::instant();
     let now = clock::now();
-    let mut tx = muster_store::pool::begin_snapshot(pool).await?;
-    let loaded = muster_store::plan::load(&mut tx, now).await?;
-    let number = muster_store::round::next_number(&mut tx).await?;
-    tx.commit().await.map_err(StoreError::from)?;
+    let (loaded, number) = in_time(load(pool, now)).await?;
     let (known, policy) = (std::mem::take(remembered), policy.clone());
     // On a thread of its own: a long queue takes seconds, and the runtime's threads serve the nodes' heartbeats.
     let decided = compute::apart(move || {
@@ -194,6 +186,14 @@ pub async fn once_by(
         "round committed"
     );
     Ok(round)
+}
+
+async fn load(pool: &Pool, now: time::OffsetDateTime) -> Result<(Loaded, u64), StoreError> {
+    let mut tx = muster_store::pool::begin_snapshot(pool).await?;
+    let loaded = muster_store::plan::load(&mut tx, now).await?;
+    let number = muster_store::round::next_number(&mut tx).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok((loaded, number))
 }
 
 /// What a round came to before anything of it is committed.

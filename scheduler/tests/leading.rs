@@ -5,12 +5,22 @@ mod support;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_core::snapshot::Snapshot;
+use muster_model::job::{Job, JobPhase};
+use muster_model::question::{Answer, Question};
+use muster_model::wait::Wait;
+use muster_scheduler::clock;
+use muster_scheduler::lease::{self, Silence};
+use muster_scheduler::question::{self, Served};
 use muster_scheduler::round::{self, Remembered};
+use muster_sim::Cancel;
+use muster_testdb::Relay;
 use std::sync::mpsc;
+use std::time::Duration;
 use support::{PATIENCE, Shell, Store};
 use tokio::sync::oneshot;
 
 const LEASE_MS: u64 = 30_000;
+const STEP: Duration = Duration::from_millis(20);
 
 #[tokio::test]
 async fn heartbeats_are_acknowledged_while_a_round_plans() {
@@ -37,4 +47,89 @@ async fn heartbeats_are_acknowledged_while_a_round_plans() {
     };
     let (round, ()) = tokio::join!(round, heartbeat);
     round.expect("a round");
+}
+
+/// As where a router forgets the connections of a scheduler.
+#[tokio::test]
+async fn scheduling_resumes_after_every_connection_went_silent() {
+    let store = Store::new().await;
+    let relay = Relay::before(&store.database).await;
+    let url = relay.url(&store.database.scheduler_url);
+    let mut shell = Shell::start_at(&url, &store, LEASE_MS).await;
+    shell.until_it_leads().await;
+    // A round that waits for a table when its connection goes silent.
+    let held = store.database.hold_table("job").await;
+    while store.database.waiting("muster-scheduler").await == 0 {
+        tokio::time::sleep(STEP).await;
+    }
+    relay.cut();
+    held.give_back().await;
+    let waits = |job: &Job| {
+        let waiting = job.waiting.as_ref();
+        waiting.is_some_and(|waiting| waiting.why != Wait::NotConsidered)
+    };
+    let job = store.submit((1, 1)).await;
+    store.until(job, "a round that considers it", waits).await;
+    assert_eq!(store.job(job).await.state.phase(), JobPhase::Queued);
+}
+
+/// A wall clock that steps forward by an hour, as the scheduler's does or as a leader's before it had.
+#[tokio::test]
+async fn a_node_is_lost_by_the_monotonic_clock_alone() {
+    const LOST_AFTER: Duration = Duration::from_secs(21);
+    let store = Store::new().await;
+    let shell = Shell::leading(&store, LEASE_MS).await;
+    let mut node = shell.joined("node-1").await;
+    let (mut silence, begin) = (Silence::default(), clock::instant());
+    let mut look = async |after_s| {
+        let now = begin + Duration::from_secs(after_s);
+        let lost = lease::once(&store.pool, &mut silence, LOST_AFTER, || now).await;
+        lost.expect("a look").len()
+    };
+    let mut tx = muster_store::pool::begin(&store.pool).await.expect("begun");
+    let [heard] = muster_store::node::heard(&mut tx).await.expect("read")[..] else {
+        panic!("one node is up");
+    };
+    for hours in [-1, 1] {
+        let then = clock::now() + time::Duration::hours(hours);
+        let touched = muster_store::node::touch(&mut tx, &[heard.id].into(), then).await;
+        assert_eq!(touched.expect("written").up.len(), 1);
+    }
+    tx.commit().await.expect("committed");
+    assert_eq!(look(0).await, 0, "it begins to count");
+    assert_eq!(look(20).await, 0);
+    node.heartbeat().await;
+    node.until_acknowledged().await.expect("the session lives");
+    assert_eq!(look(30).await, 0, "it was heard since");
+    assert_eq!(look(50).await, 0);
+    assert_eq!(look(51).await, 1);
+}
+
+#[tokio::test]
+async fn a_withdrawn_question_is_not_computed_to_its_end() {
+    let store = Store::new().await;
+    let changes = serde_json::json!({"add_nodes": [{"nodes": 1, "gpus": 8}]});
+    let changes = serde_json::from_value(changes).expect("changes");
+    let asked = store.ask(Question::WhatIf { changes }).await;
+    let (begins, began) = oneshot::channel();
+    let (ends, ended) = mpsc::channel();
+    let computation = move |_: &_, _: &_, _: &_, _: &_, _, cancel: &Cancel| {
+        begins.send(()).expect("the test waits");
+        let begun = clock::instant();
+        while !cancel.is_cancelled() && begun.elapsed() < PATIENCE {
+            std::thread::yield_now();
+        }
+        ends.send(cancel.is_cancelled()).expect("the test waits");
+        Ok(Answer::Failed { why: String::new() })
+    };
+    let policy = Policy::named(PolicyName::Optimus);
+    let mut served = Served::default();
+    let answer = question::once_by(computation, &store.pool, &policy, &mut served);
+    let withdraw = async {
+        began.await.expect("it is computed");
+        store.withdraw(asked).await;
+    };
+    let (answered, ()) = tokio::join!(answer, withdraw);
+    assert!(answered.expect("a turn"));
+    assert_eq!(ended.recv_timeout(PATIENCE), Ok(true), "it is cancelled");
 }

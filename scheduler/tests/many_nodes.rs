@@ -115,8 +115,8 @@ async fn a_node_that_counts_as_lost_is_told_so_and_is_up_when_it_has_dialled_aga
     let shell = Shell::leading(&store, LEASE_MS).await;
     let mut node = shell.joined("node-1").await;
     let mut tx = muster_store::pool::begin(&store.pool).await?;
-    let later = muster_scheduler::clock::now() + PATIENCE;
-    let lost = muster_store::node::lost(&mut tx, later, Duration::from_secs(1)).await?;
+    let heard = muster_store::node::heard(&mut tx).await?;
+    let lost = muster_store::node::lost(&mut tx, &heard, muster_scheduler::clock::now()).await?;
     assert_eq!(lost.len(), 1);
     tx.commit().await?;
     node.heartbeat().await;

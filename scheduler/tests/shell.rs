@@ -12,11 +12,11 @@ use muster_model::question::{Answer, Question};
 use muster_model::task::{Outcome, Role};
 use muster_model::wait::Wait;
 use muster_proto::session::to_node::Message as To;
+use muster_scheduler::question::{self, Served};
 use muster_scheduler::session::MAX_UNPROVEN_BYTES;
-use muster_scheduler::{clock, forecast, question};
+use muster_scheduler::{clock, forecast};
 use muster_sim::replay::{Recorded, replay};
 use muster_store::pool;
-use std::time::Duration;
 use support::{Assigned, Node, Shell, Store, TOKEN, sample};
 
 const LEASE_MS: u64 = 30_000;
@@ -208,7 +208,7 @@ async fn a_silent_node_is_lost_and_its_job_waits_again() {
         .await;
 }
 
-/// As when the scheduler's clock steps forward: all nodes count as lost, and their executors speak all the while.
+/// As after a pause in which no heartbeat could be written.
 #[tokio::test]
 async fn a_node_that_counts_as_lost_while_it_speaks_is_told_to_dial_in_anew() {
     let store = Store::new().await;
@@ -218,8 +218,8 @@ async fn a_node_that_counts_as_lost_while_it_speaks_is_told_to_dial_in_anew() {
         .await
         .expect("welcome");
     let mut tx = pool::begin(&store.pool).await.expect("a transaction");
-    let tomorrow = clock::now() + Duration::from_secs(86_400);
-    let lost = muster_store::node::lost(&mut tx, tomorrow, Duration::from_secs(1)).await;
+    let heard = muster_store::node::heard(&mut tx).await.expect("read");
+    let lost = muster_store::node::lost(&mut tx, &heard, clock::now()).await;
     assert_eq!(lost.expect("marked").len(), 1);
     tx.commit().await.expect("committed");
 
@@ -498,8 +498,9 @@ async fn a_plan_is_answered_from_the_live_cluster() {
         })
         .await;
     let policy = Policy::named(PolicyName::Muster);
-    let answered = question::once(&store.pool, &policy, None).await;
-    assert!(answered.expect("answers").is_some());
+    let mut served = Served::default();
+    let answered = question::once(&store.pool, &policy, &mut served).await;
+    assert!(answered.expect("answers"));
     let Some(Answer::Plan { plan }) = store.answer(asked).await else {
         panic!("no plan");
     };
@@ -510,8 +511,8 @@ async fn a_plan_is_answered_from_the_live_cluster() {
         "{finish:?}"
     );
     assert!(plan.gpu_hours > 0.0);
-    let again = question::once(&store.pool, &policy, None).await;
-    assert_eq!(again.expect("looks"), None);
+    let again = question::once(&store.pool, &policy, &mut served).await;
+    assert!(!again.expect("looks"));
 }
 
 #[tokio::test]

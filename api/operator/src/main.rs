@@ -11,14 +11,19 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<()> {
     match Flags::parse().command {
         Command::Crds => {
             print!("{}", crd::yaml());
             Ok(())
         }
-        Command::Run(run) => follow(*run).await,
+        Command::Run(run) => {
+            let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+            let ended = runtime.block_on(follow(*run));
+            // A name that is being resolved on a blocking thread holds up the end no longer.
+            runtime.shutdown_background();
+            ended
+        }
     }
 }
 

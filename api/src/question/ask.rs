@@ -2,12 +2,13 @@
 
 use crate::auth::Caller;
 use crate::clock;
-use crate::problem::{Kind, Refusal};
+use crate::problem::{Kind, Refusal, chain};
 use crate::state::App;
 use muster_model::question::{Answer, Question};
 use muster_store::StoreError;
 use muster_store::question::{self, Open};
 use std::time::Duration;
+use uuid::Uuid;
 
 /// Open questions of one tenant at a time: each costs the scheduler seconds on a large cluster.
 const MOST_OPEN: u32 = 8;
@@ -36,10 +37,9 @@ pub async fn ask(app: &App, caller: &Caller, question: Question) -> Result<Answe
         return Err(Refusal::new(Kind::TooManyRequests, detail).retry_after(1));
     }
     tx.commit().await.map_err(StoreError::from)?;
+    let asked = Asked::new(app, caller, open.id);
     let answered = tokio::time::timeout(PATIENCE, wait(app, caller, &open)).await;
-    let mut tx = app.begin(caller).await?;
-    question::forget(&mut tx, open.id).await?;
-    tx.commit().await.map_err(StoreError::from)?;
+    asked.withdraw().await?;
     match answered {
         Ok(Ok(Answer::Refused { error })) => {
             Err(Refusal::of_fields(Kind::InvalidBody, vec![error]))
@@ -55,6 +55,55 @@ pub async fn ask(app: &App, caller: &Caller, question: Question) -> Result<Answe
             Err(Refusal::new(Kind::Timeout, detail))
         }
     }
+}
+
+/// An open question. Dropped before it is withdrawn, as when the client hangs up, it is withdrawn in the background: the scheduler
+/// then computes no answer.
+struct Asked {
+    app: App,
+    caller: Caller,
+    id: Uuid,
+    is_withdrawn: bool,
+}
+
+impl Asked {
+    fn new(app: &App, caller: &Caller, id: Uuid) -> Self {
+        Self {
+            app: app.clone(),
+            caller: caller.clone(),
+            id,
+            is_withdrawn: false,
+        }
+    }
+
+    async fn withdraw(mut self) -> Result<(), StoreError> {
+        withdraw(&self.app, &self.caller, self.id).await?;
+        self.is_withdrawn = true;
+        Ok(())
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if self.is_withdrawn {
+            return;
+        }
+        let (app, caller, id) = (self.app.clone(), self.caller.clone(), self.id);
+        tokio::spawn(async move {
+            if let Err(error) = withdraw(&app, &caller, id).await {
+                tracing::warn!(
+                    error = chain(&error),
+                    "a question was not withdrawn; it expires"
+                );
+            }
+        });
+    }
+}
+
+async fn withdraw(app: &App, caller: &Caller, id: Uuid) -> Result<(), StoreError> {
+    let mut tx = app.begin(caller).await?;
+    question::forget(&mut tx, id).await?;
+    tx.commit().await.map_err(StoreError::from)
 }
 
 async fn wait(app: &App, caller: &Caller, open: &Open) -> Result<Answer, Refusal> {

@@ -12,7 +12,6 @@ use muster_model::task::{Outcome, Task, TaskEvent, TaskState};
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -120,7 +119,7 @@ pub async fn hello(
     let resized = node.capacity != *capacity;
     node.state = NodeState::Up;
     node.capacity = capacity.clone();
-    node.last_seen_at = node.last_seen_at.max(now);
+    node.last_seen_at = now;
     sqlx::query!(
         "update node set state = $2, capacity = $3, last_seen_at = $4 where id = $1",
         node.id.0,
@@ -207,7 +206,8 @@ pub struct Touched {
 }
 
 /// Heartbeats of these nodes, as far as nobody has locked their rows: whoever holds one long delays none of the others. One that is neither
-/// up nor locked counts as lost by now, or is not there, and must dial in anew.
+/// up nor locked counts as lost by now, or is not there, and must dial in anew. `last_seen_at` follows the scheduler's clock also where that
+/// was set back: its change is what tells a heartbeat.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -219,7 +219,7 @@ pub async fn touch(
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let rows = sqlx::query!(
         r#"with free as materialized (select id, state from node where id = any($1) for no key update skip locked),
-                up as (update node n set last_seen_at = greatest(n.last_seen_at, $2) from free
+                up as (update node n set last_seen_at = $2 from free
                        where n.id = free.id and free.state = 'up' returning n.id)
            select n.id, free.id is null as "locked!", up.id is not null as "up!"
            from node n left join free on free.id = n.id left join up on up.id = n.id where n.id = any($1)"#,
@@ -265,37 +265,54 @@ pub async fn generations(conn: &mut PgConnection) -> Result<BTreeMap<NodeId, u64
         .collect())
 }
 
-/// Nodes that have not been seen for `lost_after` become lost, and their tasks are released with `Outcome::NodeLost`; the nodes
-/// that this call marked, as they are now. `lost_after` must cover the lease and the grace, so that by then the node itself has
-/// stopped its tasks.
+/// A node that is up, with its newest heartbeat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heard {
+    pub id: NodeId,
+    pub last_seen_at: OffsetDateTime,
+}
+
+/// Every node that is up. Each heartbeat changes its `last_seen_at`.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn heard(conn: &mut PgConnection) -> Result<Vec<Heard>, StoreError> {
+    let rows = sqlx::query!("select id, last_seen_at from node where state = 'up' order by id")
+        .fetch_all(conn)
+        .await?;
+    let heard = rows.into_iter().map(|row| Heard {
+        id: NodeId(row.id),
+        last_seen_at: row.last_seen_at,
+    });
+    Ok(heard.collect())
+}
+
+/// The `silent` nodes become lost, and their tasks are released with `Outcome::NodeLost`; the nodes that this call marked, as they are
+/// now. A node with a newer heartbeat than stated is left as it is. The caller ensures that the lease and the grace have passed since
+/// that heartbeat, so that by then the node itself has stopped its tasks.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn lost(
     conn: &mut PgConnection,
+    silent: &[Heard],
     now: OffsetDateTime,
-    lost_after: Duration,
 ) -> Result<Vec<Node>, StoreError> {
-    let silent_since = now - lost_after;
-    // Mostly there is none; then nothing is locked.
-    let candidates: Vec<Uuid> = sqlx::query_scalar!(
-        "select id from node where state = 'up' and last_seen_at < $1",
-        silent_since
-    )
-    .fetch_all(&mut *conn)
-    .await?;
-    if candidates.is_empty() {
+    if silent.is_empty() {
         return Ok(Vec::new());
     }
+    let candidates: Vec<Uuid> = silent.iter().map(|one| one.id.0).collect();
+    let last_seen_at: Vec<OffsetDateTime> = silent.iter().map(|one| one.last_seen_at).collect();
     held_by(conn, &candidates).await?;
     let rows = sqlx::query_as!(
         Row,
         r#"update node set state = $3, generation = generation + 1
-           where state = $4 and last_seen_at < $2
+           where state = $4
+             and (id, last_seen_at) in (select * from unnest($1::uuid[], $2::timestamptz[]))
              and id in (select id from node where id = any($1) order by id for no key update)
            returning id, name, state, drained, excluded_at, excluded_why, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at"#,
         &candidates,
-        silent_since,
+        &last_seen_at,
         NodeState::Lost.as_str(),
         NodeState::Up.as_str()
     )

@@ -81,23 +81,23 @@ pub async fn forget(conn: &mut PgConnection, id: Uuid) -> Result<(), StoreError>
     Ok(())
 }
 
-/// The oldest question, if there is one of another tenant than `last`, who was answered last: nobody waits for all that another
-/// has asked. One that this release cannot read is left to
-/// expire.
+/// The next question to answer: tenants take turns. `served` are the tenants answered before, the latest last; a tenant that is not among
+/// them comes first. Of one tenant the oldest question comes first. One that this release cannot read is left to expire.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn next(
     conn: &mut PgConnection,
-    last: Option<TenantId>,
+    served: &[TenantId],
     now: OffsetDateTime,
 ) -> Result<Option<Open>, StoreError> {
+    let served: Vec<Uuid> = served.iter().map(|tenant| tenant.0).collect();
     let rows = sqlx::query!(
         r#"select id, tenant_id, question as "question: Json<Box<RawValue>>"
            from question where answer is null and expires_at > $1
-           order by tenant_id is not distinct from $2, asked_at, id"#,
+           order by array_position($2::uuid[], tenant_id) nulls first, asked_at, id"#,
         now,
-        last.map(|tenant| tenant.0)
+        &served
     )
     .fetch_all(conn)
     .await?;
@@ -109,6 +109,37 @@ pub async fn next(
         })
     });
     Ok(read)
+}
+
+/// What is known of a question while it is being answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// The client still waits for the answer.
+    pub is_open: bool,
+    /// A question of another tenant waits.
+    pub others_wait: bool,
+}
+
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn standing(
+    conn: &mut PgConnection,
+    open: &Open,
+    now: OffsetDateTime,
+) -> Result<Standing, StoreError> {
+    let row = sqlx::query!(
+        r#"select coalesce(bool_or(id = $1), false) as "is_open!", coalesce(bool_or(tenant_id <> $2), false) as "others_wait!"
+           from question where answer is null and expires_at > $3"#,
+        open.id,
+        open.tenant.0,
+        now
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(Standing {
+        is_open: row.is_open,
+        others_wait: row.others_wait,
+    })
 }
 
 /// Answers; whoever waits looks for it.

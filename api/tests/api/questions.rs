@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 async fn scheduler(pool: Pool, answer: Answer) -> Question {
     loop {
         let mut tx = pool::begin(&pool).await.expect("begun");
-        let open = question::next(&mut tx, None, OffsetDateTime::UNIX_EPOCH)
+        let open = question::next(&mut tx, &[], OffsetDateTime::UNIX_EPOCH)
             .await
             .expect("read");
         if let Some(open) = open {
@@ -138,4 +138,33 @@ async fn what_if_is_for_administrators_and_wrong_fields_are_named() {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let asked = scheduler.await.expect("answered");
     assert!(matches!(asked, Question::WhatIf { changes } if changes.add_nodes[0].gpus == 8));
+}
+
+/// Whether a question is open.
+async fn is_asked(world: &World) -> bool {
+    let mut tx = pool::begin(&world.scheduler).await.expect("begun");
+    let open = question::next(&mut tx, &[], OffsetDateTime::UNIX_EPOCH).await;
+    open.expect("read").is_some()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_withdrawn_when_its_client_hangs_up() {
+    let world = World::new().await;
+    let asked = async {
+        while !is_asked(&world).await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let body = document("imagined");
+    tokio::select! {
+        answer = world.post(RED, "/api/v1/plan", &body) => panic!("no scheduler runs: {}", answer.text()),
+        () = asked => {}
+    }
+    let withdrawn = async {
+        while is_asked(&world).await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let withdrawn = tokio::time::timeout(Duration::from_secs(30), withdrawn).await;
+    withdrawn.expect("it is withdrawn");
 }

@@ -5,6 +5,7 @@
 //! scenario gives the same outcome byte for byte.
 
 pub mod bound;
+mod cancel;
 pub mod compare;
 mod course;
 mod engine;
@@ -23,6 +24,7 @@ mod testing;
 pub mod trace;
 pub mod what_if;
 
+pub use cancel::Cancel;
 pub use engine::{SimError, simulate};
 pub use muster_core as core;
 pub use outcome::Outcome;

@@ -1,7 +1,7 @@
 //! What would come of a change: the present, forecast as it is and as it would be, by the same dice.
 
-use crate::forecast::{Forecast, Interval, Settings, forecast};
-use muster_core::ApplyError;
+use crate::cancel::Cancel;
+use crate::forecast::{Forecast, ForecastError, Interval, Settings, forecast};
 use muster_core::policy::Policy;
 use muster_core::snapshot::{Job, Lasts, Node, Progress, Snapshot};
 use muster_model::id::{JobId, NodeId, TenantId};
@@ -73,11 +73,11 @@ pub enum WhatIfError {
     NoSuchTenant { name: String },
     #[error("there is no node to take for a model of the added ones")]
     NoNode,
-    #[error("run the core forward")]
-    Run(#[from] ApplyError),
+    #[error(transparent)]
+    Run(#[from] ForecastError),
 }
 
-/// Forecasts the snapshot as it is and after the changes.
+/// Forecasts the snapshot as it is and after the changes. Looks at `cancel` between simulated rounds.
 ///
 /// # Errors
 /// [`WhatIfError`].
@@ -86,14 +86,15 @@ pub fn what_if(
     changes: &[Change],
     policy: &Policy,
     settings: &Settings,
+    cancel: &Cancel,
 ) -> Result<Comparison, WhatIfError> {
     let mut changed = snapshot.clone();
     for (number, change) in (0_u64..).zip(changes) {
         carry_out(&mut changed, change, number)?;
     }
     changed.sort();
-    let before = forecast(snapshot, &[], policy, settings)?;
-    let after = forecast(&changed, &[], policy, settings)?;
+    let before = forecast(snapshot, &[], policy, settings, cancel)?;
+    let after = forecast(&changed, &[], policy, settings, cancel)?;
     let tenant = |id: TenantId| {
         let found = snapshot.tenants.iter().find(|tenant| tenant.id == id);
         found.map_or_else(|| id.to_string(), |tenant| tenant.name.clone())

@@ -8,6 +8,7 @@ use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_core::snapshot::SpeedPoint;
 use muster_model::id::JobId;
+use muster_sim::Cancel;
 use muster_sim::forecast::{
     Ahead, Arrival, Curve, Interval, Pace, Score, Settings, Truth, forecast, hits, widening,
 };
@@ -105,8 +106,14 @@ fn week(seed: u64) -> (Vec<bool>, Vec<bool>) {
             widen_starts: 1.0,
             pace: PACE,
         };
-        let forecasts = forecast(world.snapshot(), &[], &policy, &settings)
-            .expect("the core keeps its own rules");
+        let forecasts = forecast(
+            world.snapshot(),
+            &[],
+            &policy,
+            &settings,
+            &Cancel::default(),
+        )
+        .expect("the core keeps its own rules");
         given.extend(forecasts.into_iter().filter_map(|one| {
             Some(Given {
                 job: one.job,

@@ -10,7 +10,8 @@ use muster_model::forecast::Unforeseen;
 use muster_model::job::{Intent, JobState};
 use muster_model::spec::{Ends, JobSpec, Range};
 use muster_model::task::TaskState;
-use muster_sim::forecast::{Ahead, Pace, Settings, believed};
+use muster_sim::Cancel;
+use muster_sim::forecast::{Ahead, ForecastError, Pace, Settings, believed};
 use muster_sim::what_if::{Change, WhatIfError, what_if};
 
 const SETTINGS: Settings = Settings {
@@ -56,13 +57,21 @@ fn full() -> Snapshot {
 #[test]
 fn more_nodes_shorten_every_wait_and_no_change_changes_nothing() {
     let snapshot = full();
-    let same = what_if(&snapshot, &[], &policy(), &SETTINGS).expect("an answer");
+    let same =
+        what_if(&snapshot, &[], &policy(), &SETTINGS, &Cancel::default()).expect("an answer");
     assert!(
         same.jobs.iter().all(|job| job.moved_ms() == Some(0)),
         "{same:?}"
     );
     let nodes = Change::AddNodes { nodes: 3, gpus: 4 };
-    let more = what_if(&snapshot, &[nodes], &policy(), &SETTINGS).expect("an answer");
+    let more = what_if(
+        &snapshot,
+        &[nodes],
+        &policy(),
+        &SETTINGS,
+        &Cancel::default(),
+    )
+    .expect("an answer");
     let team = &more.tenants[0];
     let (wait, jct) = (
         team.wait_s.expect("three wait"),
@@ -92,7 +101,14 @@ fn a_job_is_told_its_start_end_and_price_and_whom_it_displaces() {
         begins: 0,
         lasts: None,
     };
-    let urgent = what_if(&snapshot, &[add(&spec)], &policy(), &SETTINGS).expect("an answer");
+    let urgent = what_if(
+        &snapshot,
+        &[add(&spec)],
+        &policy(),
+        &SETTINGS,
+        &Cancel::default(),
+    )
+    .expect("an answer");
     let added = urgent.jobs.last().expect("the added one");
     assert!(added.before.is_none() && added.name == "urgent");
     let (start, finish) = (
@@ -104,7 +120,14 @@ fn a_job_is_told_its_start_end_and_price_and_whom_it_displaces() {
     assert_eq!(displaced.count(), 1, "the running one makes way");
 
     spec.priority = -50;
-    let patient = what_if(&snapshot, &[add(&spec)], &policy(), &SETTINGS).expect("an answer");
+    let patient = what_if(
+        &snapshot,
+        &[add(&spec)],
+        &policy(),
+        &SETTINGS,
+        &Cancel::default(),
+    )
+    .expect("an answer");
     let added = patient.jobs.last().expect("the added one");
     assert!(added.after.start.expect("starts").p50_ms > start.p50_ms);
     assert!(patient.jobs.iter().all(|job| !job.is_displaced()));
@@ -117,13 +140,26 @@ fn a_quota_below_a_minimum_leaves_no_end_and_a_strange_tenant_is_told() {
         tenant: tenant.to_owned(),
         gpu_quota: Some(2),
     };
-    let less = what_if(&snapshot, &[quota("team")], &policy(), &SETTINGS).expect("an answer");
+    let less = what_if(
+        &snapshot,
+        &[quota("team")],
+        &policy(),
+        &SETTINGS,
+        &Cancel::default(),
+    )
+    .expect("an answer");
     let waiting = &less.jobs[1..];
     assert!(
         waiting.iter().all(|job| job.after.finish.is_none()),
         "{less:?}"
     );
-    let strange = what_if(&snapshot, &[quota("nobody")], &policy(), &SETTINGS);
+    let strange = what_if(
+        &snapshot,
+        &[quota("nobody")],
+        &policy(),
+        &SETTINGS,
+        &Cancel::default(),
+    );
     assert!(matches!(strange, Err(WhatIfError::NoSuchTenant { .. })));
 }
 
@@ -256,7 +292,8 @@ fn urgent() -> Change {
 
 /// In seconds from now, the middle.
 fn ends_s(snapshot: &Snapshot, changes: &[Change], name: &str) -> f64 {
-    let told = what_if(snapshot, changes, &policy(), &SETTINGS).expect("an answer");
+    let told =
+        what_if(snapshot, changes, &policy(), &SETTINGS, &Cancel::default()).expect("an answer");
     let job = told.jobs.iter().find(|job| job.name == name);
     let finish = job.and_then(|job| job.after.finish).expect("it ends");
     (finish.p50_ms - told.now_ms) as f64 / 1000.0
@@ -265,7 +302,14 @@ fn ends_s(snapshot: &Snapshot, changes: &[Change], name: &str) -> f64 {
 #[test]
 fn a_program_without_checkpoints_that_makes_way_begins_anew_and_ends_later() {
     let (snapshot, program) = program(Some(1_000));
-    let told = what_if(&snapshot, &[urgent()], &policy(), &SETTINGS).expect("an answer");
+    let told = what_if(
+        &snapshot,
+        &[urgent()],
+        &policy(),
+        &SETTINGS,
+        &Cancel::default(),
+    )
+    .expect("an answer");
     let shifted = told.jobs.iter().find(|job| job.name == program.name);
     let shifted = shifted.expect("it is there");
     assert!(shifted.is_displaced(), "{shifted:?}");
@@ -322,7 +366,8 @@ fn a_program_of_unknown_length_has_no_end_and_neither_has_who_waits_for_it() {
     patient.priority = -1;
     patient.suspends = false;
     snapshot.jobs.push(patient);
-    let told = what_if(&snapshot, &[], &policy(), &SETTINGS).expect("an answer");
+    let told =
+        what_if(&snapshot, &[], &policy(), &SETTINGS, &Cancel::default()).expect("an answer");
     let of = |name: &str| {
         let job = told.jobs.iter().find(|job| job.name == name);
         job.map(|job| job.after.clone()).expect("it is there")
@@ -349,7 +394,8 @@ fn who_takes_turns_with_a_program_of_unknown_length_is_told_its_start_and_a_wide
         samples: 1_000,
     }];
     snapshot.jobs.push(patient);
-    let told = what_if(&snapshot, &[], &in_turns(), &SETTINGS).expect("an answer");
+    let told =
+        what_if(&snapshot, &[], &in_turns(), &SETTINGS, &Cancel::default()).expect("an answer");
     let waits = &told.jobs[1].after;
     let from_now_s = |at_ms: i64| (at_ms - told.now_ms) as f64 / 1000.0;
     let start = waits.start.expect("its turn comes");
@@ -371,7 +417,8 @@ fn what_programs_like_it_took_tells_when_one_ends_that_names_no_length() {
         })
     };
     snapshot.jobs[0].lasts = lasts(30.0);
-    let told = what_if(&snapshot, &[], &policy(), &SETTINGS).expect("an answer");
+    let told =
+        what_if(&snapshot, &[], &policy(), &SETTINGS, &Cancel::default()).expect("an answer");
     let finish = told.jobs[0].after.finish.expect("an end");
     let from_now_s = |at_ms: i64| (at_ms - told.now_ms) as f64 / 1000.0;
     let (early, middle, late) = (
@@ -389,7 +436,8 @@ fn what_programs_like_it_took_tells_when_one_ends_that_names_no_length() {
     assert!((36.0..60.0).contains(&later_s), "{later_s} s later");
 
     snapshot.jobs[0].lasts = lasts(400.0);
-    let told = what_if(&snapshot, &[], &policy(), &SETTINGS).expect("an answer");
+    let told =
+        what_if(&snapshot, &[], &policy(), &SETTINGS, &Cancel::default()).expect("an answer");
     let outlived = &told.jobs[0].after;
     assert_eq!(outlived.finish, None);
     assert_eq!(outlived.unforeseen, Some(Unforeseen::Outlived));
@@ -410,7 +458,14 @@ fn limited() -> Change {
 
 #[test]
 fn the_limit_of_a_program_is_not_how_long_it_is() {
-    let told = what_if(&cluster(1), &[limited()], &policy(), &SETTINGS).expect("an answer");
+    let told = what_if(
+        &cluster(1),
+        &[limited()],
+        &policy(),
+        &SETTINGS,
+        &Cancel::default(),
+    )
+    .expect("an answer");
     let added = &told.jobs[0].after;
     assert!(added.start.is_some());
     assert_eq!(
@@ -443,7 +498,8 @@ fn who_waits_for_a_program_of_unknown_length_starts_at_its_limit_at_the_latest()
     patient.priority = -1;
     patient.suspends = false;
     snapshot.jobs.push(patient);
-    let told = what_if(&snapshot, &[], &policy(), &SETTINGS).expect("an answer");
+    let told =
+        what_if(&snapshot, &[], &policy(), &SETTINGS, &Cancel::default()).expect("an answer");
     let waits = &told.jobs[1].after;
     let start = waits.start.expect("it starts in every run");
     let last_s = (start.p90_ms - told.now_ms) as f64 / 1000.0;
@@ -467,7 +523,8 @@ fn of_who_waits_for_a_program_of_unknown_length_it_is_not_told_that_it_never_sta
     let mut never = job(2, snapshot.now_ms, 1_000);
     never.workers = Range { min: 5, max: 5 };
     snapshot.jobs.push(never);
-    let told = what_if(&snapshot, &[], &policy(), &SETTINGS).expect("an answer");
+    let told =
+        what_if(&snapshot, &[], &policy(), &SETTINGS, &Cancel::default()).expect("an answer");
     let of = |name: &str| {
         let job = told.jobs.iter().find(|job| job.name == name);
         job.map(|job| (job.after.start, job.after.unforeseen))
@@ -503,7 +560,13 @@ fn whole(name: &str) -> Change {
 fn one_after_the_other(pods: bool) -> (i64, i64) {
     let mut snapshot = cluster(1);
     snapshot.nodes[0].pods = Some(pods);
-    let told = what_if(&snapshot, &[whole("a"), whole("b")], &in_turns(), &SETTINGS);
+    let told = what_if(
+        &snapshot,
+        &[whole("a"), whole("b")],
+        &in_turns(),
+        &SETTINGS,
+        &Cancel::default(),
+    );
     let told = told.expect("an answer");
     let starts = |at: usize| told.jobs[at].after.start.expect("it starts").p50_ms;
     let first = usize::from(starts(0) > starts(1));
@@ -518,4 +581,21 @@ fn whom_a_forecast_places_in_pods_it_has_take_no_turns() {
     assert!(starts_ms < ends_ms, "they take turns");
     let (ends_ms, starts_ms) = one_after_the_other(true);
     assert!(starts_ms >= ends_ms, "{starts_ms} before {ends_ms}");
+}
+
+#[test]
+fn a_cancelled_run_ends_where_it_stands_and_gives_no_forecast() {
+    let cancel = Cancel::default();
+    cancel.cancel();
+    let snapshot = full();
+    let told = what_if(&snapshot, &[], &policy(), &SETTINGS, &cancel);
+    assert!(matches!(
+        told,
+        Err(WhatIfError::Run(ForecastError::Cancelled))
+    ));
+    let (now_ms, believed) = (snapshot.now_ms, believed(&snapshot, &policy()));
+    let ahead = Ahead::new(snapshot, believed, Vec::new(), Pace::LIVE);
+    let mut ahead = ahead.cancelled_by(&cancel);
+    ahead.run(&policy()).expect("the core keeps its own rules");
+    assert_eq!(ahead.snapshot().now_ms, now_ms);
 }

@@ -4,7 +4,7 @@
 use super::chain;
 use muster_model::id::NodeId;
 use muster_store::StoreError;
-use muster_store::pool::Pool;
+use muster_store::pool::{Pool, in_time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -48,7 +48,7 @@ async fn follow(
 ) {
     loop {
         assignments.mark_unchanged();
-        match read(&pool).await {
+        match in_time(read(&pool)).await {
             Ok(all) => {
                 sender.send_if_modified(|known| {
                     let are_news = *known != all;

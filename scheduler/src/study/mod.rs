@@ -11,19 +11,22 @@ mod left;
 mod step;
 
 use crate::clock;
+use crate::passes;
 use crate::session::chain;
 use crate::wakes::Wakes;
 use muster_model::id::StudyId;
 use muster_search::{EventError, StudyError};
 use muster_store::StoreError;
-use muster_store::pool::{Pool, begin};
+use muster_store::pool::{Pool, begin, in_time};
 use muster_store::study::{end, search};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tokio::sync::watch;
+use tracing::Instrument as _;
 
 /// A wake-up may be missed.
 const LOOK: Duration = Duration::from_secs(2);
+/// Longest step of one study; the next study waits for it. A proposal may take many seconds.
+const STEP_LIMIT: Duration = Duration::from_secs(120);
 /// Whatever becomes of jobs in so short a time is taken in at one look. Who orders or tells something waits for the answer.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -59,24 +62,16 @@ pub struct Memory {
     studies: BTreeMap<StudyId, step::Known>,
 }
 
-/// Carries all studies on until this process stops leading.
-pub async fn run(pool: &Pool, mut wakes: Wakes, mut leader: watch::Receiver<bool>) {
+/// Carries all studies on.
+pub async fn run(pool: &Pool, mut wakes: Wakes) {
     let mut memory = Memory::default();
     loop {
         wakes.studies.mark_unchanged();
         wakes.trials.mark_unchanged();
-        tokio::select! {
-            _ = leader.wait_for(|leads| !leads) => return,
-            passed = once(pool, &mut memory) => {
-                if let Err(error) = passed {
-                    tracing::warn!(error = %chain(&error), "could not look for studies");
-                }
-            }
+        if let Err(error) = once(pool, &mut memory).await {
+            tracing::warn!(error = %chain(&error), "could not look for studies");
         }
-        tokio::select! {
-            _ = leader.wait_for(|leads| !leads) => return,
-            _ = tokio::time::timeout(LOOK, woken(&mut wakes)) => {}
-        }
+        let _ = tokio::time::timeout(LOOK, woken(&mut wakes)).await;
     }
 }
 
@@ -96,18 +91,29 @@ async fn woken(wakes: &mut Wakes) {
 /// # Errors
 /// When the store does not say which studies there are.
 pub async fn once(pool: &Pool, memory: &mut Memory) -> Result<usize, StoreError> {
-    let mut conn = pool.acquire().await?;
-    let due = search::due(&mut conn).await?;
-    drop(conn);
+    let due = in_time(due(pool)).await?;
     for id in &due {
-        if let Err(error) = step(pool, memory, *id).await {
-            tracing::warn!(study.id = %id, error = %chain(&error), "the study stands where it stood");
-            if let Err(error) = give_up(pool, *id, &error).await {
-                tracing::warn!(study.id = %id, error = %chain(&error), "could not end the study");
-            }
-        }
+        let span = tracing::info_span!("scheduler.study", study.id = %id);
+        let carried_on = passes::one("studies", STEP_LIMIT, carry_on(pool, memory, *id));
+        carried_on.instrument(span).await;
     }
     Ok(due.len())
+}
+
+async fn due(pool: &Pool) -> Result<Vec<StudyId>, StoreError> {
+    let mut conn = pool.acquire().await?;
+    search::due(&mut conn).await
+}
+
+/// One step; ends a study that no step can carry on.
+async fn carry_on(pool: &Pool, memory: &mut Memory, id: StudyId) -> Result<(), StepError> {
+    let Err(failed) = step(pool, memory, id).await else {
+        return Ok(());
+    };
+    if let Err(error) = give_up(pool, id, &failed).await {
+        tracing::warn!(error = %chain(&error), "could not end the study");
+    }
+    Err(failed)
 }
 
 /// Ends a study that no step can carry on: the store cannot keep what is in it, or a user has cancelled it and its steps fail.
@@ -124,7 +130,6 @@ async fn give_up(pool: &Pool, id: StudyId, failed: &StepError) -> Result<(), Sto
     Ok(tx.commit().await?)
 }
 
-#[tracing::instrument(name = "scheduler.study", skip_all, fields(study.id = %id))]
 async fn step(pool: &Pool, memory: &mut Memory, id: StudyId) -> Result<(), StepError> {
     let mut known = memory.studies.remove(&id);
     // Orders that come meanwhile wait for other studies' turns.

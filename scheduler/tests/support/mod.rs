@@ -19,6 +19,7 @@ use muster_proto::session::node_sessions_client::NodeSessionsClient;
 use muster_proto::session::node_sessions_server::NodeSessionsServer;
 use muster_proto::session::to_node::Message as To;
 use muster_scheduler::config::Config;
+use muster_scheduler::leader::Loops;
 use muster_scheduler::metrics::Metrics;
 use muster_scheduler::session::{self, Pools, Registry, Sessions};
 use muster_scheduler::{clock, leader, lease, round, wakes};
@@ -170,6 +171,16 @@ impl Store {
         open.id
     }
 
+    /// As the api does when the client hangs up.
+    pub async fn withdraw(&self, id: uuid::Uuid) {
+        let mut tx = muster_store::pool::begin(&self.owner)
+            .await
+            .expect("a transaction");
+        let forgotten = muster_store::question::forget(&mut tx, id).await;
+        forgotten.expect("deleted");
+        tx.commit().await.expect("committed");
+    }
+
     pub async fn answer(&self, id: uuid::Uuid) -> Option<Answer> {
         let mut tx = muster_store::pool::begin(&self.owner)
             .await
@@ -259,20 +270,45 @@ pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> Config {
     }
 }
 
+/// Rounds and leases alone.
+fn lead(
+    loops: &mut Loops,
+    pool: &Pool,
+    config: &Arc<Config>,
+    wakes: &wakes::Wakes,
+    metrics: &Arc<Metrics>,
+) {
+    let (own, settings, metrics) = (pool.clone(), Arc::clone(config), Arc::clone(metrics));
+    let wakes = wakes.clone();
+    let policy = Policy::named(config.policy);
+    loops.spawn("rounds", async move {
+        round::run(&own, &policy, &settings, wakes, &metrics).await;
+    });
+    let (own, settings) = (pool.clone(), Arc::clone(config));
+    loops.spawn("leases", async move { lease::run(&own, &settings).await });
+}
+
 impl Shell {
     pub async fn start(store: &Store, lease_ms: u64) -> Self {
+        Self::start_at(&store.database.scheduler_url, store, lease_ms).await
+    }
+
+    /// With another way to the database.
+    pub async fn start_at(database_url: &str, store: &Store, lease_ms: u64) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await
             .expect("a port");
         let address = listener.local_addr().expect("an address");
-        let config = Arc::new(config(address, store, lease_ms));
+        let config = Arc::new(Config {
+            database_url: database_url.to_owned(),
+            ..config(address, store, lease_ms)
+        });
         let (waker, wakes) = wakes::channel();
         let (leads_sender, leads) = watch::channel(false);
         let registry = Registry::default();
         let metrics = Arc::new(Metrics::default());
-        let connections = |most| {
-            muster_store::pool::scheduler(&store.database.scheduler_url, most).expect("an address")
-        };
+        let connections =
+            |most| muster_store::pool::scheduler(database_url, most).expect("an address");
         let pools = Pools {
             own: connections(CONNECTIONS),
             sessions: connections(CONNECTIONS),
@@ -291,22 +327,21 @@ impl Shell {
             .add_service(NodeSessionsServer::new(sessions))
             .serve_with_incoming(TcpListenerStream::new(listener));
         let tasks = vec![
-            tokio::spawn(waker.run(store.pool.clone())),
+            tokio::spawn(waker.run(pools.own.clone())),
             tokio::spawn(leader::campaign(config.database_url.clone(), leads_sender)),
             tokio::spawn(async move { serve.await.expect("it serves") }),
             tokio::spawn({
-                let (pool, leads) = (pools.own, leads.clone());
+                let (pool, mut leader) = (pools.own, leads.clone());
                 let metrics = Arc::clone(&metrics);
                 async move {
-                    let mut led = leads.clone();
-                    led.wait_for(|leads| *leads)
-                        .await
-                        .expect("it leads one day");
-                    let policy = Policy::named(config.policy);
-                    tokio::join!(
-                        round::run(&pool, &policy, &config, wakes, leads.clone(), &metrics),
-                        lease::run(&pool, &config, leads.clone()),
-                    );
+                    while leader.wait_for(|leads| *leads).await.is_ok() {
+                        let start = |loops: &mut Loops| {
+                            lead(loops, &pool, &config, &wakes, &metrics);
+                        };
+                        let term = leader::term(&mut leader, leader::TERM_ENDS, start);
+                        term.await.expect("a term ends as it should");
+                        registry.end_all();
+                    }
                 }
             }),
         ];

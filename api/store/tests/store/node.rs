@@ -10,8 +10,6 @@ use muster_store::plan::{Refusal, Step};
 use muster_store::{assignment, event, node, pool, scope};
 use std::time::Duration;
 
-const LEASE: Duration = Duration::from_secs(20);
-
 #[tokio::test]
 async fn a_heartbeat_passes_over_nodes_whose_rows_are_locked() -> anyhow::Result<()> {
     let world = World::new().await?;
@@ -49,26 +47,34 @@ async fn a_silent_node_is_lost_with_its_tasks_and_comes_back_without_them() -> a
     let job = world.submit("lost").await?;
     let (chief, shard) = world.start(job, 0, &[0], 1).await?;
     world.observe(1, &[(chief, Observed::Running)], 2).await?;
-    let lost = async |seconds| -> anyhow::Result<Vec<muster_model::node::Node>> {
+    let heard = async || -> anyhow::Result<Vec<node::Heard>> {
         let mut tx = pool::begin(&world.scheduler).await?;
-        let lost = node::lost(&mut tx, at(seconds), LEASE).await?;
-        tx.commit().await?;
-        Ok(lost)
+        Ok(node::heard(&mut tx).await?)
     };
+    let lost =
+        async |silent: &[node::Heard], seconds| -> anyhow::Result<Vec<muster_model::node::Node>> {
+            let mut tx = pool::begin(&world.scheduler).await?;
+            let lost = node::lost(&mut tx, silent, at(seconds)).await?;
+            tx.commit().await?;
+            Ok(lost)
+        };
     let touch = async |seconds| -> anyhow::Result<bool> {
         let mut tx = pool::begin(&world.scheduler).await?;
         let touched = node::touch(&mut tx, &[world.node].into(), at(seconds)).await?;
         tx.commit().await?;
         Ok(touched.up.contains(&world.node))
     };
+    let before = heard().await?;
     assert!(touch(10).await?);
-    assert_eq!(lost(30).await?, [], "its lease runs until 30");
-    let nodes = lost(31).await?;
+    assert_eq!(lost(&before, 30).await?, [], "it was heard since");
+    let silent = heard().await?;
+    let nodes = lost(&silent, 31).await?;
     assert_eq!(
         (nodes.len(), nodes[0].id, nodes[0].state),
         (1, world.node, NodeState::Lost)
     );
-    assert_eq!(lost(32).await?, [], "it is lost once");
+    assert_eq!(heard().await?, []);
+    assert_eq!(lost(&silent, 32).await?, [], "it is lost once");
     assert!(
         !touch(33).await?,
         "a heartbeat alone does not bring it back"
@@ -131,6 +137,18 @@ async fn a_silent_node_is_lost_with_its_tasks_and_comes_back_without_them() -> a
     Ok(())
 }
 
+/// Whatever the scheduler's clock says: silence is told by it.
+#[tokio::test]
+async fn a_heartbeat_of_a_clock_set_back_changes_the_node() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let mut tx = pool::begin(&world.scheduler).await?;
+    for seconds in [100, 50, 60] {
+        node::touch(&mut tx, &[world.node].into(), at(seconds)).await?;
+        assert_eq!(node::heard(&mut tx).await?[0].last_seen_at, at(seconds));
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_loss_and_a_start_at_the_same_time_leave_no_task_on_a_lost_node() -> anyhow::Result<()> {
     let world = World::new().await?;
@@ -145,7 +163,8 @@ async fn a_loss_and_a_start_at_the_same_time_leave_no_task_on_a_lost_node() -> a
     assert_eq!(outcome.applied, [job]);
     let losing = async {
         let mut tx = pool::begin(&world.scheduler).await?;
-        let lost = node::lost(&mut tx, at(100), LEASE).await?;
+        let silent = node::heard(&mut tx).await?;
+        let lost = node::lost(&mut tx, &silent, at(100)).await?;
         tx.commit().await?;
         anyhow::Ok(lost)
     };

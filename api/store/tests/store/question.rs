@@ -5,7 +5,9 @@ use muster_model::id::TenantId;
 use muster_model::question::{Answer, Question};
 use muster_model::spec::FieldError;
 use muster_store::pool;
-use muster_store::question::{Open, answer, answer_of, ask, forget, next, prune};
+use muster_store::question::{
+    Open, Standing, answer, answer_of, ask, forget, next, prune, standing,
+};
 
 fn open(tenant: TenantId) -> Open {
     let job = Box::new(spec("imagined"));
@@ -40,14 +42,14 @@ async fn questions_are_bounded_and_every_tenant_has_its_turn() -> anyhow::Result
         },
     };
     let mut tx = pool::begin(&world.scheduler).await?;
-    let mut last = None;
+    let mut served = Vec::new();
     for expected in [&first, &other, &second] {
-        let found = next(&mut tx, last, at(5)).await?.expect("one is open");
-        last = Some(found.tenant);
+        let found = next(&mut tx, &served, at(5)).await?.expect("one is open");
+        served.push(found.tenant);
         assert_eq!(found, *expected);
         answer(&mut tx, found.id, &refused).await?;
     }
-    assert_eq!(next(&mut tx, last, at(5)).await?, None);
+    assert_eq!(next(&mut tx, &served, at(5)).await?, None);
     tx.commit().await?;
 
     let mut tx = pool::begin_for(&world.api, world.red).await?;
@@ -72,11 +74,55 @@ async fn a_question_cannot_be_asked_for_another_tenant_and_expires() -> anyhow::
     assert!(put(&world, &own, 1).await?);
     let mut tx = pool::begin(&world.scheduler).await?;
     assert_eq!(
-        next(&mut tx, None, at(61)).await?,
+        next(&mut tx, &[], at(61)).await?,
         None,
         "nobody waits any more"
     );
     assert_eq!(prune(&mut tx, at(60)).await?, 0);
     assert_eq!(prune(&mut tx, at(61)).await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn tenants_are_answered_in_the_order_of_their_last_turns() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (red, blue) = (open(world.red), open(world.blue));
+    assert!(put(&world, &red, 1).await? && put(&world, &blue, 2).await?);
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let elsewhere = TenantId(id());
+    for (served, expected) in [
+        (vec![], &red),
+        (vec![world.red], &blue),
+        (vec![world.red, world.blue], &red),
+        // Of three tenants that ask on and on each has its turn.
+        (vec![world.blue, elsewhere, world.red], &blue),
+    ] {
+        let found = next(&mut tx, &served, at(3)).await?;
+        assert_eq!(found.as_ref(), Some(expected), "after {served:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_question_stands_until_its_client_withdraws_it() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (red, blue) = (open(world.red), open(world.blue));
+    assert!(put(&world, &red, 1).await?);
+    let standing = async |at_s| -> anyhow::Result<Standing> {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        Ok(standing(&mut tx, &red, at(at_s)).await?)
+    };
+    let stands = |is_open, others_wait| Standing {
+        is_open,
+        others_wait,
+    };
+    assert_eq!(standing(2).await?, stands(true, false));
+    assert!(put(&world, &blue, 2).await?);
+    assert_eq!(standing(3).await?, stands(true, true));
+    assert_eq!(standing(61).await?, stands(false, true), "it has expired");
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    forget(&mut tx, red.id).await?;
+    tx.commit().await?;
+    assert_eq!(standing(3).await?, stands(false, true));
     Ok(())
 }

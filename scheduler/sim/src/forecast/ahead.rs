@@ -1,6 +1,7 @@
 //! The core at work on a cluster as it is, until its jobs have ended: from event to event, with a round after each.
 
 use super::truth::Truth;
+use crate::cancel::Cancel;
 use crate::engine::{come_due, measure};
 use muster_core::plan::Decision;
 use muster_core::policy::Policy;
@@ -82,6 +83,7 @@ pub struct Ahead {
     until_ms: i64,
     /// How long a turn lasts at this distance, if jobs take turns.
     quantum_ms: Option<i64>,
+    cancel: Cancel,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -130,6 +132,7 @@ impl Ahead {
             from_ms: snapshot.now_ms,
             until_ms: snapshot.now_ms.saturating_add(pace.horizon_ms),
             quantum_ms: None,
+            cancel: Cancel::default(),
             truths,
             live: BTreeMap::new(),
             arrivals,
@@ -146,6 +149,13 @@ impl Ahead {
             ahead.admit(job);
         }
         ahead
+    }
+
+    /// Ends early once `cancel` says so; what it gives then is worthless.
+    #[must_use]
+    pub fn cancelled_by(self, cancel: &Cancel) -> Self {
+        let cancel = cancel.clone();
+        Self { cancel, ..self }
     }
 
     /// To the end of all jobs, or of the horizon.
@@ -165,6 +175,9 @@ impl Ahead {
         self.round(policy)?;
         let mut idle = (0, self.snapshot.now_ms);
         while self.snapshot.now_ms < until_ms && !self.is_done() && !self.is_enough(idle) {
+            if self.cancel.is_cancelled() {
+                break;
+            }
             self.advance(until_ms);
             let decided = self.round(policy)?;
             let is_idle = !decided && self.next_of_interest_ms().is_none();

@@ -11,6 +11,7 @@ pub use calibrate::{LEAST_SCORES, Score, TARGET, hits, widening};
 pub use like::like;
 pub use truth::{Curve, Truth};
 
+use crate::cancel::Cancel;
 use muster_core::ApplyError;
 use muster_core::policy::Policy;
 use muster_core::report::Length;
@@ -57,16 +58,27 @@ pub struct Interval {
     pub p90_ms: i64,
 }
 
-/// Forecasts every job of the snapshot and of what is added to it, in that order.
+/// There is no forecast.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ForecastError {
+    /// The core made a plan that its own snapshot does not bear.
+    #[error("run the core forward")]
+    Run(#[from] ApplyError),
+    #[error("cancelled before its end")]
+    Cancelled,
+}
+
+/// Forecasts every job of the snapshot and of what is added to it, in that order. Looks at `cancel` between simulated rounds.
 ///
 /// # Errors
-/// [`ApplyError`] when the core made a plan that its own snapshot does not bear.
+/// [`ForecastError`].
 pub fn forecast(
     snapshot: &Snapshot,
     added: &[Job],
     policy: &Policy,
     settings: &Settings,
-) -> Result<Vec<Forecast>, ApplyError> {
+    cancel: &Cancel,
+) -> Result<Vec<Forecast>, ForecastError> {
     let mut full = snapshot.clone();
     full.jobs.extend_from_slice(added);
     full.sort();
@@ -88,8 +100,12 @@ pub fn forecast(
             (*job, truth.thrown(&mut dice, run))
         };
         let truths = believed.iter().map(throw).collect();
-        let mut ahead = Ahead::new(full.clone(), truths, Vec::new(), settings.pace);
+        let ahead = Ahead::new(full.clone(), truths, Vec::new(), settings.pace);
+        let mut ahead = ahead.cancelled_by(cancel);
         ahead.run(&policy)?;
+        if cancel.is_cancelled() {
+            return Err(ForecastError::Cancelled);
+        }
         for fate in ahead.fates() {
             fates.entry(fate.job).or_default().push(fate);
         }
