@@ -3,12 +3,14 @@
 //! That a notification comes is never relied on for good. Of a folder that the kernel has no room to watch the loop is told so
 //! ([`Watcher::hears`]), and looks more often itself.
 
+use crate::clock;
 use crate::folder::TaskFolder;
 use crate::ledger::{Entry, Ledger};
 use crate::node::Order;
 use crate::task_file::TaskFile;
 use muster_model::assignment::STANDING;
 use muster_model::id::TaskId;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -19,8 +21,10 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
-/// After one notification: a log that is written without pause wakes nobody more often.
-const GATHER: Duration = Duration::from_millis(25);
+/// Pause after each read of notifications, so that a log that is written without end costs little.
+const GATHER: Duration = Duration::from_millis(3);
+/// Least milliseconds between two wake-ups of the loop for what a task says. Its beginning and its end wait for nothing.
+const GROWTH_EVERY_MS: u64 = 25;
 /// Of notifications that are read at once.
 const BLOCK_BYTES: usize = 16 << 10;
 
@@ -115,33 +119,67 @@ impl Watcher {
 fn listen(inotify: &OwnedFd, orders: &Sender<Order>) {
     let mut block = [MaybeUninit::uninit(); BLOCK_BYTES];
     let mut reader = inotify::Reader::new(inotify, &mut block);
+    // Growth is told at this time at the earliest, and `has_grown` until then.
+    let (mut grows_at_ms, mut has_grown) = (0_u64, false);
     loop {
-        let mut heard = None;
-        loop {
-            match reader.next() {
-                Ok(event) => {
-                    let name = event.file_name().and_then(|name| name.to_str().ok());
-                    heard = heard.max(meaning(event.events(), name.unwrap_or_default()));
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => {
-                    tracing::error!(%error, "notifications of tasks' folders cannot be read");
-                    return;
-                }
-            }
-            if reader.is_buffer_empty() {
-                break;
-            }
-        }
-        let order = match heard {
-            None => continue,
-            Some(Heard::Growth) => Order::Grown,
-            Some(Heard::Turn) => Order::Look,
+        let left_ms = grows_at_ms.saturating_sub(clock::boottime_ms());
+        let comes = wait(inotify, has_grown.then(|| Duration::from_millis(left_ms)));
+        let heard = match comes {
+            true => read(&mut reader),
+            false => Ok(None),
         };
+        let heard = match heard {
+            Ok(heard) => heard,
+            Err(error) => {
+                tracing::error!(%error, "notifications of tasks' folders cannot be read");
+                return;
+            }
+        };
+        has_grown |= heard == Some(Heard::Growth);
+        let now_ms = clock::boottime_ms();
+        let order = match heard {
+            Some(Heard::Turn) => Order::Look,
+            _ if has_grown && now_ms >= grows_at_ms => Order::Grown,
+            _ => {
+                thread::sleep(GATHER);
+                continue;
+            }
+        };
+        // A look finds what has grown as well.
+        (grows_at_ms, has_grown) = (now_ms + GROWTH_EVERY_MS, false);
         if orders.send(order).is_err() {
             return;
         }
         thread::sleep(GATHER);
+    }
+}
+
+/// Whether there is a notification to read, at the latest after this time; without one only a notification ends the wait.
+fn wait(inotify: &OwnedFd, longest: Option<Duration>) -> bool {
+    let mut fds = [PollFd::new(inotify, PollFlags::IN)];
+    let longest = longest.map(|longest| Timespec::try_from(longest).expect("a moment"));
+    match poll(&mut fds, longest.as_ref()) {
+        Ok(ready) => ready > 0,
+        // A signal: the read waits as well.
+        Err(_) => longest.is_none(),
+    }
+}
+
+/// The most important of the notifications that have come.
+fn read(reader: &mut inotify::Reader<'_, &OwnedFd>) -> Result<Option<Heard>, Errno> {
+    let mut heard = None;
+    loop {
+        match reader.next() {
+            Ok(event) => {
+                let name = event.file_name().and_then(|name| name.to_str().ok());
+                heard = heard.max(meaning(event.events(), name.unwrap_or_default()));
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+        if reader.is_buffer_empty() {
+            return Ok(heard);
+        }
     }
 }
 

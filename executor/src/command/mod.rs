@@ -79,9 +79,11 @@ fn become_program(
     // Held by the descriptor, which the program inherits: the port stays this job's until the program is gone.
     let port = port::reserve().map_err(CommandError::Port)?;
     let address = format!("{}:{}", arguments.listen_host, port.number());
-    let report = TaskReport::Listening { address };
+    let report = TaskReport::Listening {
+        address: address.clone(),
+    };
     events::append(&folder.events(), &[report]).map_err(CommandError::write(folder.events()))?;
-    let peers = wait_for_peers(folder, &launch);
+    let peers = wait_for_peers(folder, &launch, &address);
     let variables = variables(&launch, command, &peers, &paths)?;
     files::write_hosts(&paths, &launch, &peers)?;
     let program = check::program(command, &variables, &paths)?;
@@ -125,14 +127,26 @@ fn paths(
 }
 
 /// All processes of the job start at one time: when each of them has told where it will listen. A SIGTERM ends the waiting.
-fn wait_for_peers(folder: &TaskFolder, launch: &TaskLaunch) -> Peers {
+///
+/// A job of one process waits for nothing: its own address need not come back from the scheduler.
+fn wait_for_peers(folder: &TaskFolder, launch: &TaskLaunch, address: &str) -> Peers {
     loop {
         let peers: Option<Peers> = folder.peers().read().ok().flatten();
+        let peers = peers.map(|peers| with_own(peers, launch, address));
         if let Some(peers) = peers.filter(|peers| is_complete(peers, launch)) {
             return peers;
         }
         thread::sleep(LOOK_EVERY);
     }
+}
+
+/// The peers, with the address that this process has reserved in its own place.
+fn with_own(mut peers: Peers, launch: &TaskLaunch, address: &str) -> Peers {
+    let all = peers.workers.iter_mut().chain(&mut peers.ps_shards);
+    for own in all.filter(|peer| peer.task_id == launch.task_id) {
+        own.address.get_or_insert_with(|| address.to_owned());
+    }
+    peers
 }
 
 fn is_complete(peers: &Peers, launch: &TaskLaunch) -> bool {
