@@ -2,7 +2,7 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-ask bench-studies bench-kills story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
+.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-queue bench-ask bench-studies bench-kills story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -55,6 +55,13 @@ bench-slicing: ## what turns take (a hundred of a running job, to the bit) and w
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
 	cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
 	cargo bench --locked -p muster-e2e --bench turns
+
+bench-queue: ARGS ?=
+bench-queue: ## what a long queue costs: time of one job, jobs a second, rounds, memory (ARGS=50000 for another length)
+	@scripts/ensure-toolchain
+	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
+	cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
+	MUSTER_LOG=info,muster_scheduler::round=debug cargo bench --locked -p muster-e2e --bench queue -- $(ARGS)
 
 bench-search: ## measure the searchers of studies against Optuna's, on functions and on real trainings (from PyPI, with PyTorch, 5 GB)
 	@scripts/ensure-toolchain
