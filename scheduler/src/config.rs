@@ -9,6 +9,8 @@ use std::path::PathBuf;
 
 /// Whoever names no policy gets this one.
 const DEFAULT_POLICY: PolicyName = PolicyName::Muster;
+/// Queued jobs that one round considers, by default.
+pub const QUEUE_WINDOW_JOBS: u32 = 500;
 
 /// Everything the daemon is told from outside.
 #[derive(Debug, Clone)]
@@ -28,10 +30,12 @@ pub struct Config {
     pub heartbeat_ms: u64,
     /// Between SIGTERM and SIGKILL of a task.
     pub grace_ms: u64,
-    /// Rounds do not follow each other faster.
+    /// Shortest pause between two rounds; a round that took longer is followed by a pause of its own length.
     pub round_min_interval_ms: u64,
     /// A round takes place after so long even when nothing woke it.
     pub round_max_interval_ms: u64,
+    /// Maximum number of queued jobs that one round considers, an equal part of each tenant's. The others wait behind these.
+    pub queue_window_jobs: u32,
     /// Rounds are kept so long, to be replayed.
     pub keep_rounds_s: u64,
     /// Logs and samples of a deleted job are kept so long.
@@ -95,12 +99,15 @@ pub struct Flags {
     /// Milliseconds between SIGTERM and SIGKILL of a task [default: 10000].
     #[arg(long, env = "MUSTER_SCHEDULER_GRACE_MS")]
     pub grace_ms: Option<u64>,
-    /// Least milliseconds between rounds [default: 50].
+    /// Least milliseconds between rounds; at least as long as the last one took [default: 5].
     #[arg(long, env = "MUSTER_SCHEDULER_ROUND_MIN_INTERVAL_MS")]
     pub round_min_interval_ms: Option<u64>,
     /// Most milliseconds between rounds [default: 1000].
     #[arg(long, env = "MUSTER_SCHEDULER_ROUND_MAX_INTERVAL_MS")]
     pub round_max_interval_ms: Option<u64>,
+    /// Queued jobs that one round considers at most, an equal part of each tenant's [default: 500].
+    #[arg(long, env = "MUSTER_SCHEDULER_QUEUE_WINDOW_JOBS")]
+    pub queue_window_jobs: Option<u32>,
     /// Seconds for which rounds are kept, to be replayed [default: 604800, a week].
     #[arg(long, env = "MUSTER_SCHEDULER_KEEP_ROUNDS_S")]
     pub keep_rounds_s: Option<u64>,
@@ -136,6 +143,7 @@ struct File {
     grace_ms: Option<u64>,
     round_min_interval_ms: Option<u64>,
     round_max_interval_ms: Option<u64>,
+    queue_window_jobs: Option<u32>,
     keep_rounds_s: Option<u64>,
     keep_deleted_jobs_s: Option<u64>,
     policy: Option<String>,
@@ -241,11 +249,15 @@ impl Config {
             round_min_interval_ms: flags
                 .round_min_interval_ms
                 .or(file.round_min_interval_ms)
-                .unwrap_or(50),
+                .unwrap_or(5),
             round_max_interval_ms: flags
                 .round_max_interval_ms
                 .or(file.round_max_interval_ms)
                 .unwrap_or(1_000),
+            queue_window_jobs: flags
+                .queue_window_jobs
+                .or(file.queue_window_jobs)
+                .unwrap_or(QUEUE_WINDOW_JOBS),
             keep_rounds_s: flags
                 .keep_rounds_s
                 .or(file.keep_rounds_s)
@@ -335,6 +347,12 @@ impl Config {
                 "3600 (an hour) to 315360000 (ten years)",
             )?;
         }
+        check(
+            (16..=20_000).contains(&self.queue_window_jobs),
+            "queue_window_jobs",
+            self.queue_window_jobs.into(),
+            "16 to 20000",
+        )?;
         check(
             self.round_min_interval_ms <= self.round_max_interval_ms
                 && (1..=60_000).contains(&self.round_max_interval_ms),

@@ -13,6 +13,7 @@ use muster_model::job::JobState;
 use muster_sim::forecast as sim;
 use muster_store::StoreError;
 use muster_store::forecast::{self, NewForecast, Outcome};
+use muster_store::plan::{Loaded, Loader};
 use muster_store::pool::{Pool, in_time};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,9 +34,24 @@ const JOBS_RUN: u32 = 1_500;
 /// The same always: forecasts then move with what happens and not by chance.
 const SEED: u64 = 1;
 
+/// Queued jobs that a forecast covers at most, an equal part of each tenant's: each run of it plans every round until they have ended.
+pub const WINDOW_JOBS: u32 = 250;
+
 /// What was last said of each job.
-#[derive(Debug, Default)]
-pub struct Told(BTreeMap<JobId, Said>);
+#[derive(Debug)]
+pub struct Told {
+    said: BTreeMap<JobId, Said>,
+    loader: Loader,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self {
+            said: BTreeMap::new(),
+            loader: Loader::new(WINDOW_JOBS),
+        }
+    }
+}
 
 /// When, and what.
 #[derive(Debug, Clone, Copy)]
@@ -79,9 +95,9 @@ pub async fn run(pool: &Pool, policy: &Policy) {
 /// [`ForecastError`].
 #[tracing::instrument(name = "scheduler.forecast", skip_all)]
 pub async fn once(pool: &Pool, policy: &Policy, told: &mut Told) -> Result<usize, ForecastError> {
-    let (snapshot, widen) = live(pool).await?;
+    let (snapshot, widen) = live(pool, &mut told.loader).await?;
     if snapshot.jobs.is_empty() {
-        told.0.clear();
+        told.said.clear();
         return Ok(0);
     }
     let now_ms = snapshot.now_ms;
@@ -115,26 +131,28 @@ async fn keep(pool: &Pool, fresh: &[NewForecast]) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// [`StoreError`].
-pub async fn live(pool: &Pool) -> Result<(Snapshot, Widening), StoreError> {
-    let read = in_time(read(pool)).await?;
+pub async fn live(pool: &Pool, loader: &mut Loader) -> Result<(Snapshot, Widening), StoreError> {
+    let read = in_time(read(pool, loader)).await?;
     Ok(compute::apart(move || known(read)).await)
 }
 
 struct Read {
-    loaded: muster_store::plan::Loaded,
+    loaded: Loaded,
     finishes: Vec<Outcome>,
     starts: Vec<Outcome>,
     /// Seconds that programs like each job took.
     past: BTreeMap<JobId, Vec<f64>>,
 }
 
-async fn read(pool: &Pool) -> Result<Read, StoreError> {
+async fn read(pool: &Pool, loader: &mut Loader) -> Result<Read, StoreError> {
     let mut tx = muster_store::pool::begin_snapshot(pool).await?;
+    let loaded = loader.load(&mut tx, clock::now()).await?;
+    let jobs: Vec<JobId> = loaded.jobs.iter().map(|job| job.job.id).collect();
     let read = Read {
-        loaded: muster_store::plan::load(&mut tx, clock::now()).await?,
         finishes: forecast::outcomes(&mut tx, OUTCOMES).await?,
         starts: forecast::start_outcomes(&mut tx, OUTCOMES).await?,
-        past: muster_store::past::of_open(&mut tx).await?,
+        past: muster_store::past::of_jobs(&mut tx, &jobs).await?,
+        loaded,
     };
     tx.commit().await.map_err(StoreError::from)?;
     Ok(read)
@@ -227,7 +245,7 @@ fn score(outcome: &Outcome) -> sim::Score {
 impl Told {
     /// Those that say something new, and from now on count as told.
     fn news(&mut self, made: Vec<sim::Forecast>, now_ms: i64) -> Vec<sim::Forecast> {
-        let before = std::mem::take(&mut self.0);
+        let before = std::mem::take(&mut self.said);
         let mut news = Vec::new();
         for one in made {
             let known = before.get(&one.job);
@@ -239,7 +257,7 @@ impl Told {
             });
             match known {
                 Some(known) if same => {
-                    self.0.insert(one.job, *known);
+                    self.said.insert(one.job, *known);
                 }
                 _ => {
                     let said = Said {
@@ -248,7 +266,7 @@ impl Told {
                         finish: one.finish,
                         unforeseen: one.unforeseen,
                     };
-                    self.0.insert(one.job, said);
+                    self.said.insert(one.job, said);
                     news.push(one);
                 }
             }

@@ -3,7 +3,7 @@
 
 use crate::clock;
 use crate::compute;
-use crate::forecast::{ForecastError, Widening, live, settings};
+use crate::forecast::{ForecastError, WINDOW_JOBS, Widening, live, settings};
 use crate::passes;
 use crate::session::chain;
 use crate::translate::date;
@@ -21,6 +21,7 @@ use muster_sim::Cancel;
 use muster_sim::forecast::{Interval as Foreseen, like};
 use muster_sim::what_if::{Change, Comparison, JobOutlook, Pair, WhatIfError, what_if};
 use muster_store::StoreError;
+use muster_store::plan::Loader;
 use muster_store::pool::{Pool, begin, in_time};
 use muster_store::question::{self, Open};
 use std::cmp::Reverse;
@@ -104,7 +105,7 @@ pub async fn once_by(
     };
     // A question that fails has had its turn too.
     served.had_its_turn(open.tenant);
-    let (snapshot, widen) = live(pool).await?;
+    let (snapshot, widen) = live(pool, &mut Loader::new(WINDOW_JOBS)).await?;
     let changes = in_time(changes(pool, &snapshot, &open)).await?;
     let (asked, policy) = (open.clone(), policy.clone());
     let computed = compute::try_apart(move |cancel| {

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::compute;
-use crate::config::Config;
+use crate::config::{Config, QUEUE_WINDOW_JOBS};
 use crate::metrics::Metrics;
 use crate::retry;
 use crate::session::chain;
@@ -14,12 +14,16 @@ use muster_core::snapshot::Snapshot;
 use muster_core::{Memory, Plan, RoundReport, Violation};
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
+use muster_model::wait::Wait;
 use muster_store::StoreError;
-use muster_store::plan::{CommitOutcome, Loaded};
+use muster_store::plan::{CommitOutcome, Loaded, Loader};
 use muster_store::pool::{Pool, in_time};
 use muster_store::round::RoundRecord;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+/// The next round comes after this time where the last one left work to it.
+const MORE_AFTER: Duration = Duration::from_millis(100);
 
 /// A round that did not come about. Nothing was changed; the next one starts from the store again.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +44,8 @@ pub struct Round {
     pub refusals: u64,
     /// Jobs that wait after it, by why.
     pub queue: BTreeMap<&'static str, u64>,
+    /// Whether it left work to the next round that no wake-up tells of.
+    pub has_more: bool,
 }
 
 impl Round {
@@ -51,8 +57,32 @@ impl Round {
 }
 
 /// What is known of earlier rounds. Without it a round decides the same.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Remembered {
+    loader: Loader,
+    known: Known,
+}
+
+impl Remembered {
+    /// For rounds that consider at most `queue_window_jobs` jobs of the queue.
+    #[must_use]
+    pub fn new(queue_window_jobs: u32) -> Self {
+        Self {
+            loader: Loader::new(queue_window_jobs),
+            known: Known::default(),
+        }
+    }
+}
+
+impl Default for Remembered {
+    fn default() -> Self {
+        Self::new(QUEUE_WINDOW_JOBS)
+    }
+}
+
+/// What planning remembers.
+#[derive(Debug, Default)]
+struct Known {
     memory: Memory,
     defects: Defects,
 }
@@ -100,17 +130,21 @@ pub async fn run(
     mut wakes: Wakes,
     metrics: &Metrics,
 ) {
-    let pause = Duration::from_millis(config.round_min_interval_ms);
+    let shortest = Duration::from_millis(config.round_min_interval_ms);
     let longest = Duration::from_millis(config.round_max_interval_ms);
-    let mut remembered = Remembered::default();
+    let mut remembered = Remembered::new(config.queue_window_jobs);
     let _due = metrics.rounds_begin();
     loop {
         wakes.rounds.mark_unchanged();
         let began = clock::instant();
+        let mut until = longest;
         match once(pool, policy, &mut remembered).await {
             Ok(round) => {
                 metrics.round(&round, began.elapsed());
                 log(&round);
+                if round.has_more {
+                    until = longest.min(MORE_AFTER);
+                }
             }
             Err(error) => {
                 metrics.round_failed(began.elapsed());
@@ -118,10 +152,15 @@ pub async fn run(
                 tokio::time::sleep(longest).await;
             }
         }
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(pause(began.elapsed(), shortest, longest)).await;
         // A wake-up may be missed.
-        let _ = tokio::time::timeout(longest, wakes.rounds.changed()).await;
+        let _ = tokio::time::timeout(until, wakes.rounds.changed()).await;
     }
+}
+
+/// Pause after a round that took so long: as long again, so that rounds take at most half of the time however many wake-ups come.
+fn pause(took: Duration, shortest: Duration, longest: Duration) -> Duration {
+    took.min(longest).max(shortest)
 }
 
 /// One round.
@@ -154,8 +193,9 @@ pub async fn once_by(
 ) -> Result<Round, RoundError> {
     let began = clock::instant();
     let now = clock::now();
-    let (loaded, number) = in_time(load(pool, now)).await?;
-    let (known, policy) = (std::mem::take(remembered), policy.clone());
+    let (loaded, number) = in_time(load(pool, &mut remembered.loader, now)).await?;
+    let has_more = loaded.has_more;
+    let (known, policy) = (std::mem::take(&mut remembered.known), policy.clone());
     // On a thread of its own: a long queue takes seconds, and the runtime's threads serve the nodes' heartbeats.
     let decided = compute::apart(move || {
         let snapshot = translate::snapshot(number, loaded);
@@ -164,9 +204,10 @@ pub async fn once_by(
     let Decided {
         mut round,
         to_keep,
-        remembered: known,
+        known,
     } = decided.await?;
-    *remembered = known;
+    remembered.known = known;
+    round.has_more = has_more;
     let Some(ToKeep {
         steps,
         record,
@@ -178,7 +219,7 @@ pub async fn once_by(
     let excluded = &round.plan.excluded;
     round.outcome = retry::on_conflict(|| commit(pool, &steps, excluded, &record, now)).await?;
     if let Some(defects) = defects {
-        remembered.defects.kept = defects;
+        remembered.known.defects.kept = defects;
     }
     tracing::debug!(
         round.number = number,
@@ -188,9 +229,13 @@ pub async fn once_by(
     Ok(round)
 }
 
-async fn load(pool: &Pool, now: time::OffsetDateTime) -> Result<(Loaded, u64), StoreError> {
+async fn load(
+    pool: &Pool,
+    loader: &mut Loader,
+    now: time::OffsetDateTime,
+) -> Result<(Loaded, u64), StoreError> {
     let mut tx = muster_store::pool::begin_snapshot(pool).await?;
-    let loaded = muster_store::plan::load(&mut tx, now).await?;
+    let loaded = loader.load(&mut tx, now).await?;
     let number = muster_store::round::next_number(&mut tx).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok((loaded, number))
@@ -202,7 +247,7 @@ struct Decided {
     round: Round,
     /// `None` where there is nothing to commit.
     to_keep: Option<ToKeep>,
-    remembered: Remembered,
+    known: Known,
 }
 
 struct ToKeep {
@@ -217,11 +262,11 @@ fn decide(
     planner: impl FnOnce(&Snapshot, &Policy, &mut Memory) -> (Plan, RoundReport),
     snapshot: &Snapshot,
     policy: &Policy,
-    mut remembered: Remembered,
+    mut known: Known,
 ) -> Result<Decided, RoundError> {
-    let (plan, report) = planner(snapshot, policy, &mut remembered.memory);
+    let (plan, report) = planner(snapshot, policy, &mut known.memory);
     let (plan, broken) = muster_core::sound(snapshot, plan);
-    if remembered.defects.are_news(&broken) {
+    if known.defects.are_news(&broken) {
         for broken in &broken {
             tracing::error!(round.number = snapshot.round, %broken, "a defect of the planner; what breaks a rule is not carried out");
         }
@@ -230,7 +275,7 @@ fn decide(
         true => Vec::new(),
         false => muster_core::check(snapshot, &Plan::default()),
     };
-    let defects = remembered.defects.to_keep(&broken, &given);
+    let defects = known.defects.to_keep(&broken, &given);
     // A round of which nothing is left is kept all the same, once: it is the one to be looked into.
     let is_kept = !plan.is_empty() || defects.is_some();
     let to_keep = match is_kept {
@@ -245,13 +290,14 @@ fn decide(
         refusals: broken.len() as u64,
         queue: queue(snapshot, &plan),
         outcome: CommitOutcome::default(),
+        has_more: false,
         plan,
         report,
     };
     Ok(Decided {
         round,
         to_keep,
-        remembered,
+        known,
     })
 }
 
@@ -279,6 +325,15 @@ fn queue(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<&'static str, u64> {
     let mut queue = BTreeMap::new();
     for reason in reasons.into_values() {
         *queue.entry(reason).or_default() += 1;
+    }
+    let left_out: u64 = snapshot
+        .left_out
+        .iter()
+        .map(|one| u64::from(one.jobs))
+        .sum();
+    if left_out > 0 {
+        let behind = Wait::BehindEarlierJobs { considered: 0 };
+        queue.insert(behind.name(), left_out);
     }
     queue
 }
@@ -323,9 +378,18 @@ fn record(
     })
 }
 
+/// One line for each decision that changes a job, and one for all reasons to wait.
 fn log(round: &Round) {
+    let mut waits = 0;
     for decision in &round.plan.decisions {
-        tracing::info!(job.id = %decision.job, action = ?decision.action, "decided");
+        match &decision.action {
+            Action::Wait { .. } => waits += 1,
+            action => tracing::info!(job.id = %decision.job, ?action, "decided"),
+        }
+    }
+    let behind: usize = round.plan.behind.iter().map(|one| one.jobs.len()).sum();
+    if waits + behind > 0 {
+        tracing::debug!(considered = waits, behind, "reasons to wait changed");
     }
     for conflict in &round.outcome.conflicts {
         tracing::info!(
@@ -337,7 +401,7 @@ fn log(round: &Round) {
 
 #[cfg(test)]
 mod tests {
-    use super::{BTreeSet, Defects};
+    use super::{BTreeSet, Defects, Duration, pause};
     use muster_core::Violation;
     use muster_model::id::{JobId, NodeId};
     use uuid::Uuid;
@@ -364,6 +428,14 @@ mod tests {
         let both = [one, other];
         assert!(defects.are_news(&both));
         assert_eq!(defects.to_keep(&both, &[]).map(|kept| kept.len()), Some(2));
+    }
+
+    #[test]
+    fn pause_is_as_long_as_the_round_within_its_bounds() {
+        let ms = Duration::from_millis;
+        assert_eq!(pause(ms(1), ms(5), ms(1_000)), ms(5));
+        assert_eq!(pause(ms(40), ms(5), ms(1_000)), ms(40));
+        assert_eq!(pause(ms(9_000), ms(5), ms(1_000)), ms(1_000));
     }
 
     #[test]

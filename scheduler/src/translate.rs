@@ -32,6 +32,7 @@ pub fn snapshot(round: u64, loaded: store::Loaded) -> core::Snapshot {
         nodes: nodes.collect(),
         tenants: loaded.tenants.into_iter().map(tenant).collect(),
         jobs: loaded.jobs.into_iter().map(job).collect(),
+        left_out: loaded.left_out.into_iter().map(left_out).collect(),
     };
     snapshot.leave_pods_out_of_turns();
     snapshot.sort();
@@ -41,14 +42,22 @@ pub fn snapshot(round: u64, loaded: store::Loaded) -> core::Snapshot {
 /// What the store commits. The ids of new tasks and the secret of the new revision are made here, because the core has no randomness.
 #[must_use]
 pub fn steps(plan: &Plan) -> Vec<store::Step> {
-    plan.decisions
-        .iter()
-        .map(|decision| store::Step {
-            job_id: decision.job,
-            expected_revision: decision.expected_revision,
-            action: action(&decision.action),
+    let decided = plan.decisions.iter().map(|decision| store::Step {
+        job_id: decision.job,
+        expected_revision: decision.expected_revision,
+        action: action(&decision.action),
+    });
+    let behind = plan.behind.iter().flat_map(|behind| {
+        let jobs = behind.jobs.iter();
+        jobs.map(|untold| store::Step {
+            job_id: untold.job,
+            expected_revision: untold.revision,
+            action: store::Action::Wait {
+                waiting: behind.waiting.clone(),
+            },
         })
-        .collect()
+    });
+    decided.chain(behind).collect()
 }
 
 fn action(planned: &Planned) -> store::Action {
@@ -168,6 +177,18 @@ fn node(
         cpu_milli: node.capacity.cpu_milli,
         memory_bytes: node.capacity.memory_bytes,
         pods: node.capacity.pods,
+    }
+}
+
+fn left_out(left_out: store::LeftOut) -> core::LeftOut {
+    let untold = left_out.untold.into_iter();
+    core::LeftOut {
+        tenant: left_out.tenant,
+        considered: left_out.considered,
+        jobs: left_out.jobs,
+        untold: untold
+            .map(|(job, revision)| core::Untold { job, revision })
+            .collect(),
     }
 }
 

@@ -16,6 +16,7 @@ use muster_scheduler::question::{self, Served};
 use muster_scheduler::session::MAX_UNPROVEN_BYTES;
 use muster_scheduler::{clock, forecast};
 use muster_sim::replay::{Recorded, replay};
+use muster_store::plan::Loader;
 use muster_store::pool;
 use support::{Assigned, Node, Shell, Store, TOKEN, sample};
 
@@ -583,7 +584,9 @@ async fn a_limit_of_time_tells_how_long_the_built_in_engine_trains_and_not_how_l
     } });
     store.submit_document(document("program", program)).await;
     store.submit_document(document("engine", engine)).await;
-    let (snapshot, _) = forecast::live(&store.pool).await.expect("a snapshot");
+    let (snapshot, _) = forecast::live(&store.pool, &mut Loader::new(100))
+        .await
+        .expect("a snapshot");
     let known = |name: &str| {
         let job = snapshot
             .jobs

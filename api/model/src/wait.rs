@@ -21,6 +21,11 @@ pub struct Waiting {
 pub enum Wait {
     /// Submitted; no round has seen it yet.
     NotConsidered,
+    /// A round considers a limited number of queued jobs, and earlier jobs of its tenant fill the tenant's share of it.
+    BehindEarlierJobs {
+        /// Queued jobs of the tenant that a round considered when this was written.
+        considered: u32,
+    },
     /// A user paused it.
     Suspended,
     /// The tenant's other jobs hold so much of its quota that the minimum does not fit.
@@ -208,6 +213,7 @@ impl Wait {
             | Self::ExceedsCluster { .. }
             | Self::TopologyPlacementFailed { short: Some(_), .. } => true,
             Self::NotConsidered
+            | Self::BehindEarlierJobs { .. }
             | Self::Suspended
             | Self::WaitingForQuota { .. }
             | Self::WaitingForGpus { .. }
@@ -222,6 +228,7 @@ impl Wait {
     pub fn name(&self) -> &'static str {
         match self {
             Self::NotConsidered => "NotConsidered",
+            Self::BehindEarlierJobs { .. } => "BehindEarlierJobs",
             Self::Suspended => "Suspended",
             Self::WaitingForQuota { .. } => "WaitingForQuota",
             Self::ExceedsMaxQuota { .. } => "ExceedsMaxQuota",
@@ -241,6 +248,10 @@ impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotConsidered => write!(f, "submitted; the next round considers it"),
+            Self::BehindEarlierJobs { considered } => write!(
+                f,
+                "behind earlier jobs of its tenant: a round considers the first {considered} of them"
+            ),
             Self::Suspended => write!(f, "paused by a user"),
             Self::WaitingForQuota {
                 needed_gpus,
@@ -503,6 +514,18 @@ mod tests {
         );
         let add = Change::AddGpus { gpus: 1 };
         assert_eq!(add.to_string(), "free or add 1 GPU");
+    }
+
+    #[test]
+    fn left_out_job_names_how_many_jobs_are_considered() {
+        let why = Wait::BehindEarlierJobs { considered: 1_000 };
+        let written = r#"{"reason":"behind_earlier_jobs","considered":1000}"#;
+        assert_eq!(serde_json::to_string(&why).expect("JSON"), written);
+        assert_eq!(
+            why.to_string(),
+            "behind earlier jobs of its tenant: a round considers the first 1000 of them"
+        );
+        assert!(!why.is_for_good());
     }
 
     #[test]

@@ -6,33 +6,48 @@ use muster_model::spec::JobSpec;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use std::collections::BTreeMap;
+use uuid::Uuid;
 
 /// Of each program, the newest.
 const MOST: i64 = 20;
 /// So many of its name are looked at, the newest: a name may have been used for many other programs since.
 const LOOKED_AT: i64 = 200;
 
-/// Seconds that programs trained, of the same tenant and name and with the same command and scale, which were started once; by open job whose
-/// program names no number of steps, and empty for one that has no like.
+/// Seconds that programs trained, of the same tenant and name and with the same command and scale, which were started once; by job of
+/// these whose program names no number of steps, and empty for one that has no like.
+///
+/// The newest jobs of each name are read once, however many of `jobs` have the name.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn of_open(conn: &mut PgConnection) -> Result<BTreeMap<JobId, Vec<f64>>, StoreError> {
+pub async fn of_jobs(
+    conn: &mut PgConnection,
+    jobs: &[JobId],
+) -> Result<BTreeMap<JobId, Vec<f64>>, StoreError> {
+    let ids: Vec<Uuid> = jobs.iter().map(|job| job.0).collect();
     let rows = sqlx::query!(
-        r#"select j.id, array(
-                   select o.trained_s from (
-                       select trained_s, finished_at, revision, spec from job
-                       where tenant_id = j.tenant_id and name = j.name and phase = 'succeeded'
-                       order by finished_at desc limit $2
-                   ) o
-                   where o.revision = 1
-                     and o.spec -> 'command' = j.spec -> 'command' and o.spec -> 'scale' = j.spec -> 'scale'
-                   order by o.finished_at desc limit $1
-               ) as "took!"
-           from job j
-           where j.phase not in ('succeeded', 'failed', 'cancelled')
-             and jsonb_typeof(j.spec -> 'command') = 'object' and j.spec #> '{command,steps}' is null
-           order by j.id"#,
+        r#"with program as materialized (
+               select j.id, j.tenant_id, j.name, md5((j.spec -> 'command')::text || (j.spec -> 'scale')::text) as same
+               from unnest($1::uuid[]) as given (id)
+               join job j on j.id = given.id
+               where jsonb_typeof(j.spec -> 'command') = 'object' and j.spec #> '{command,steps}' is null
+           ), past as materialized (
+               select n.tenant_id, n.name, o.trained_s, o.finished_at, o.same
+               from (select distinct tenant_id, name from program) n
+               cross join lateral (
+                   select trained_s, finished_at, revision, md5((spec -> 'command')::text || (spec -> 'scale')::text) as same from job
+                   where tenant_id = n.tenant_id and name = n.name and phase = 'succeeded'
+                   order by finished_at desc limit $3
+               ) o
+               where o.revision = 1
+           ), ranked as materialized (
+               select *, row_number() over (partition by tenant_id, name, same order by finished_at desc) as place from past
+           ), newest as materialized (
+               select tenant_id, name, same, array_agg(trained_s order by place) as took from ranked where place <= $2 group by tenant_id, name, same
+           )
+           select p.id as "id!", coalesce(n.took, '{}') as "took!"
+           from program p left join newest n on n.tenant_id = p.tenant_id and n.name = p.name and n.same = p.same"#,
+        &ids,
         MOST,
         LOOKED_AT
     )

@@ -32,6 +32,10 @@ const TRANSACTION: Duration = Duration::from_secs(30);
 const VANISHED: &str = "set idle_in_transaction_session_timeout = '15s'; set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 2; \
      set tcp_keepalives_count = 3; set tcp_user_timeout = '11s'";
 
+/// A plan that is kept for a prepared statement is the one for the tables as they were: a burst of submissions makes a plan for ten
+/// rows run on ten thousand, until statistics are gathered again. To compile a plan takes longer than any statement of a round.
+const PLANNED_EACH_TIME: &str = "set plan_cache_mode = force_custom_plan; set jit = off";
+
 /// Connections of the api: bound by row level security. No connection is made yet. Connections of a login that could bypass it
 /// are never handed out; `verify_api` tells so at once.
 ///
@@ -69,7 +73,10 @@ pub async fn verify_api(url: &str) -> Result<(), StoreError> {
 /// [`StoreError::Address`].
 pub fn scheduler(url: &str, max: u32) -> Result<Pool, StoreError> {
     let pool = options(max).after_connect(|conn, _| {
-        Box::pin(async move { become_role(conn, "muster_scheduler", SCHEDULER_STATEMENT_S).await })
+        Box::pin(async move {
+            become_role(conn, "muster_scheduler", SCHEDULER_STATEMENT_S).await?;
+            conn.execute(PLANNED_EACH_TIME).await.map(drop)
+        })
     });
     Ok(pool.connect_lazy_with(connect(url, "muster-scheduler")?))
 }

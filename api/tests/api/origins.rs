@@ -52,7 +52,10 @@ async fn spared(world: &World) -> BTreeSet<u64> {
 /// The step that a round takes a job to be at which has not trained yet.
 async fn stands(world: &World, job: JobId) -> Option<u64> {
     let mut tx = pool::begin(&world.scheduler).await.expect("a transaction");
-    let loaded = plan::load(&mut tx, at(5)).await.expect("loaded");
+    let loaded = plan::Loader::new(1_000)
+        .load(&mut tx, at(5))
+        .await
+        .expect("loaded");
     let mut jobs = loaded.jobs.into_iter();
     jobs.find(|one| one.job.id == job)?.resume_step
 }

@@ -29,6 +29,11 @@ pub fn apply(snapshot: &mut Snapshot, plan: &Plan) -> Result<(), ApplyError> {
         let place = places.get(&decision.job).ok_or(ApplyError::UnknownJob)?;
         apply_one(&mut snapshot.jobs[*place], decision, now_ms)?;
     }
+    let told = plan.behind.iter().flat_map(|behind| &behind.jobs);
+    let told: BTreeSet<JobId> = told.map(|one| one.job).collect();
+    for left_out in &mut snapshot.left_out {
+        left_out.untold.retain(|one| !told.contains(&one.job));
+    }
     for node in &mut snapshot.nodes {
         node.excluded |= plan.excluded.iter().any(|one| one.node == node.id);
     }

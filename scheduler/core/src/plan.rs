@@ -3,7 +3,7 @@
 use crate::live::Memory;
 use crate::policy::Policy;
 use crate::report::RoundReport;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, Untold};
 use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::job::{AfterStop, Charge, JobEvent};
 use muster_model::pace::Suspect;
@@ -20,6 +20,17 @@ pub struct Plan {
     /// Nodes that take no new tasks from now on, and none of this plan's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excluded: Vec<NodeDecision>,
+    /// What is written as the reason of jobs that the round does not consider.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub behind: Vec<Behind>,
+}
+
+/// The reason of queued jobs of one tenant that stand behind those which the round considers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Behind {
+    pub waiting: Waiting,
+    pub jobs: Vec<Untold>,
 }
 
 /// A node that is closed for new tasks.
@@ -123,7 +134,7 @@ pub fn plan_again(
 impl Plan {
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.decisions.is_empty() && self.excluded.is_empty()
+        self.decisions.is_empty() && self.excluded.is_empty() && self.behind.is_empty()
     }
 }
 

@@ -25,8 +25,34 @@ pub struct Snapshot {
     pub now_ms: i64,
     pub nodes: Vec<Node>,
     pub tenants: Vec<Tenant>,
-    /// Jobs that have not ended.
+    /// Jobs that have not ended: all that hold anything or have an order to obey, and the first of those that wait.
     pub jobs: Vec<Job>,
+    /// Tenants with more queued jobs than those in `jobs`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Queued jobs of one tenant that this round does not consider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    pub tenant: TenantId,
+    /// Queued jobs of the tenant that the round considers.
+    pub considered: u32,
+    /// Queued jobs of the tenant beside these, as last counted.
+    pub jobs: u32,
+    /// Some of these whose reason to wait is not [`Wait::BehindEarlierJobs`](muster_model::wait::Wait::BehindEarlierJobs) yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub untold: Vec<Untold>,
+}
+
+/// A job outside of the snapshot whose reason to wait is out of date.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Untold {
+    pub job: JobId,
+    /// The job's revision, for compare-and-set.
+    pub revision: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -346,6 +372,10 @@ impl Snapshot {
             node.taken.sort_unstable();
         }
         self.tenants.sort_by_key(|tenant| tenant.id);
+        self.left_out.sort_by_key(|left_out| left_out.tenant);
+        for left_out in &mut self.left_out {
+            left_out.untold.sort_by_key(|untold| untold.job);
+        }
         self.jobs.sort_by_key(|job| (job.submitted_ms, job.id));
         for job in &mut self.jobs {
             job.tasks.sort_by_key(|task| (task.role, task.id));

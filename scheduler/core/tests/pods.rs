@@ -338,7 +338,7 @@ fn a_plan_that_has_a_pod_stand_still_is_refused() {
             expected_revision: job.revision,
             action: Action::Suspend { why: String::new() },
         }],
-        excluded: Vec::new(),
+        ..Plan::default()
     };
     let what = "some of whose tasks are pods";
     let expected = Violation::WrongTurn { job: job.id, what };

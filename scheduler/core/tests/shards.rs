@@ -339,7 +339,7 @@ fn no_plan_goes_on_without_what_a_lost_shard_held() {
         };
         let plan = Plan {
             decisions: vec![decision],
-            excluded: Vec::new(),
+            ..Plan::default()
         };
         check(&scene.snapshot, &plan)
     };

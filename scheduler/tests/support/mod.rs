@@ -261,6 +261,7 @@ pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> Config {
         grace_ms: 100,
         round_min_interval_ms: 5,
         round_max_interval_ms: 200,
+        queue_window_jobs: muster_scheduler::config::QUEUE_WINDOW_JOBS,
         keep_rounds_s: 7 * 86_400,
         keep_deleted_jobs_s: 30 * 86_400,
         packing: None,

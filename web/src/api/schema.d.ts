@@ -4539,6 +4539,14 @@ export interface components {
             /** @enum {string} */
             reason: "not_considered";
         } | {
+            /**
+             * Format: int32
+             * @description Queued jobs of the tenant that a round considered when this was written.
+             */
+            considered: number;
+            /** @enum {string} */
+            reason: "behind_earlier_jobs";
+        } | {
             /** @enum {string} */
             reason: "suspended";
         } | {

@@ -35,6 +35,8 @@ function waitMessage(why: Wait): string {
   switch (why.reason) {
     case "not_considered":
       return "submitted; the next round considers it";
+    case "behind_earlier_jobs":
+      return `behind earlier jobs of its tenant: a round considers the first ${why.considered} of them`;
     case "suspended":
       return "paused by a user";
     case "waiting_for_quota":
@@ -90,6 +92,7 @@ export function isForGood(why: Wait): boolean {
     case "topology_placement_failed":
       return Boolean(why.short);
     case "not_considered":
+    case "behind_earlier_jobs":
     case "suspended":
     case "waiting_for_quota":
     case "waiting_for_gpus":

@@ -157,7 +157,7 @@ async fn lock(
         r#"select id, tenant_id, state as "state: Json<JobState>", revision, failures, put_off, last_failure, waiting as "waiting: Json<Waiting>",
                   not_before, started_at, placed_at, running_since, finished_at, trained_s, turn, turned_at,
                   verdicts, suspects as "suspects: Json<Vec<Suspect>>", stopped_at, stops, stop_s
-           from job where id = any($1) and deleted_at is null order by id for no key update"#,
+           from job where id in (select unnest($1::uuid[])) and deleted_at is null order by id for no key update"#,
         &ids
     )
     .fetch_all(&mut *conn)
@@ -194,7 +194,7 @@ async fn lock(
     let mut drafts: BTreeMap<JobId, Draft> = drafts.map(|draft| (draft.id, draft)).collect();
     let rows = sqlx::query!(
         r#"select id, tenant_id, job_id, revision, role, role_index, node_id, gpus, state as "state: Json<TaskState>", address
-           from task where job_id = any($1) and released_at is null order by id for no key update"#,
+           from task where job_id in (select unnest($1::uuid[])) and released_at is null order by id for no key update"#,
         &ids
     )
     .fetch_all(conn)

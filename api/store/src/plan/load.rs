@@ -1,5 +1,10 @@
-//! The snapshot of a round: a handful of statements over the open jobs, whatever their number.
+//! The snapshot of a round: a handful of statements, each over the jobs that the round considers.
+//!
+//! Every statement begins with the ids of these jobs and finds the rest by key: what it reads grows with their number alone, whatever
+//! the planner knows of the tables.
 
+use super::documents::Documents;
+use super::window::{self, Chosen, Queues};
 use super::{FailedReport, Finished, Loaded, LoadedJob, Restarts, SpeedPoint};
 use crate::error::StoreError;
 use crate::fault;
@@ -14,7 +19,7 @@ use muster_model::node::{Capacity, Node, Notice};
 use muster_model::pace::{Pace, Suspect};
 use muster_model::packing::Measured;
 use muster_model::progress::{Filled, Sample};
-use muster_model::spec::{JobSpec, same_place};
+use muster_model::spec::same_place;
 use muster_model::task::{Task, TaskState};
 use muster_model::tenant::{Tenant, TenantPods};
 use muster_model::wait::Waiting;
@@ -22,31 +27,63 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use std::collections::{BTreeMap, BTreeSet};
 use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
 
 /// What was given back is told so long.
 const FREED: Duration = Duration::minutes(1);
 
-/// Loads what a round plans on. The transaction should be one of `pool::begin_snapshot`, so that all statements see one state.
-///
-/// # Errors
-/// [`StoreError::Statement`].
-pub async fn load(conn: &mut PgConnection, now: OffsetDateTime) -> Result<Loaded, StoreError> {
-    let nodes = nodes(conn).await?;
-    let tenants = tenants(conn).await?;
-    let mut jobs = jobs(conn, now).await?;
-    tasks(conn, &mut jobs).await?;
-    speeds(conn, &mut jobs).await?;
-    epoch_losses(conn, &mut jobs).await?;
-    let faults = fault::load(conn, now).await?;
-    let freed = freed(conn, now).await?;
-    Ok(Loaded {
-        now,
-        faults,
-        freed,
-        jobs: jobs.into_values().collect(),
-        nodes,
-        tenants,
-    })
+/// Loads what rounds plan on, and keeps what does not change from one to the next.
+#[derive(Debug)]
+pub struct Loader {
+    most_queued: u32,
+    queues: Queues,
+    documents: Documents,
+}
+
+impl Loader {
+    /// At most `most_queued` jobs of the queue are loaded, beside all that hold something.
+    #[must_use]
+    pub fn new(most_queued: u32) -> Self {
+        Self {
+            most_queued,
+            queues: Queues::default(),
+            documents: Documents::default(),
+        }
+    }
+
+    /// Loads what a round plans on. The transaction should be one of `pool::begin_snapshot`, so that all statements see one state.
+    ///
+    /// # Errors
+    /// [`StoreError::Statement`].
+    pub async fn load(
+        &mut self,
+        conn: &mut PgConnection,
+        now: OffsetDateTime,
+    ) -> Result<Loaded, StoreError> {
+        let nodes = nodes(conn).await?;
+        let tenants = tenants(conn).await?;
+        let Chosen {
+            ids,
+            left_out,
+            has_more,
+        } = window::choose(conn, &mut self.queues, self.most_queued, now).await?;
+        let mut jobs = jobs(conn, &ids, &mut self.documents, now).await?;
+        tasks(conn, &ids, &mut jobs).await?;
+        speeds(conn, &ids, &mut jobs).await?;
+        epoch_losses(conn, &ids, &mut jobs).await?;
+        let faults = fault::load(conn, now).await?;
+        let freed = freed(conn, now).await?;
+        Ok(Loaded {
+            now,
+            faults,
+            freed,
+            jobs: jobs.into_values().collect(),
+            left_out,
+            has_more,
+            nodes,
+            tenants,
+        })
+    }
 }
 
 async fn nodes(conn: &mut PgConnection) -> Result<Vec<Node>, StoreError> {
@@ -101,46 +138,51 @@ async fn tenants(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
 
 async fn jobs(
     conn: &mut PgConnection,
+    ids: &[Uuid],
+    documents: &mut Documents,
     now: OffsetDateTime,
 ) -> Result<BTreeMap<JobId, LoadedJob>, StoreError> {
     let rows = sqlx::query!(
-        r#"select j.id, j.tenant_id, j.submitted_by, j.spec as "spec: Json<JobSpec>", j.intent,
+        r#"select j.id, j.tenant_id, j.submitted_by, j.edits, j.intent,
                   j.state as "state: Json<JobState>", j.revision, j.failures, j.put_off, j.waiting as "waiting: Json<Waiting>",
                   j.not_before, j.submitted_at, j.started_at, j.finished_at, j.placed_at, j.turned_at, j.running_since, j.trained_s,
                   j.stops, j.stop_s, j.starts, j.start_s, j.resumed, j.lost_steps,
                   j.finished as "finished: Json<Finished>", j.failed as "failed: Json<FailedReport>", j.unfit_nodes,
                   j.latest as "latest: Json<Filled<Sample>>", j.revision_samples, newest.step as "resume_step?",
-                  parent.spec as "parent?: Json<JobSpec>", j.origin_step,
+                  j.origin_step,
                   t.study_id as "study_id?", t.expected_gain as "expected_gain?",
                   j.verdicts, j.suspects as "suspects: Json<Vec<Suspect>>", j.measured as "measured: Json<Measured>",
                   j.intent_by as "intent_by: Json<Actor>", j.intent_at
-           from job j
-           left join study_trial t on t.job_id = j.id
-           left join job parent on parent.id = j.origin_job and j.latest is null
-           cross join lateral (select max(step) as step from checkpoint where job_id = j.id and retained) newest
-           where j.phase not in ('succeeded', 'failed', 'cancelled')
-           order by j.id"#
+           from unnest($1::uuid[]) as given (id)
+           join job j on j.id = given.id
+           left join lateral (select study_id, expected_gain from study_trial where job_id = j.id) t on true
+           cross join lateral (select max(step) as step from checkpoint where job_id = j.id and retained) newest"#,
+        ids
     )
-    .fetch_all(conn)
+    .fetch_all(&mut *conn)
     .await?;
+    let versions = rows.iter().map(|row| {
+        let version = (unsigned(row.edits), row.turned_at);
+        (JobId::from(row.id), version)
+    });
+    documents.refresh(conn, versions.collect()).await?;
     let jobs = rows.into_iter().map(|row| {
+        let document = documents.get(row.id.into());
         let running_s = row
             .running_since
             .map_or(0.0, |since| (now - since).as_seconds_f64().max(0.0));
         let resume_step = row.resume_step.map(unsigned);
         // Until it has trained, it stands where the job stood that it begins from, in steps of its own.
-        let begins = row.parent.zip(row.origin_step).and_then(|(parent, step)| {
-            same_place(
-                unsigned(step),
-                parent.steps_per_epoch(),
-                row.spec.steps_per_epoch(),
-            )
+        let parent = document.parent_steps_per_epoch;
+        let parent = parent.filter(|_| row.latest.is_none());
+        let begins = parent.zip(row.origin_step).and_then(|(theirs, step)| {
+            same_place(unsigned(step), theirs, document.spec.steps_per_epoch())
         });
         let job = Job {
             id: row.id.into(),
             tenant_id: row.tenant_id.into(),
             submitted_by: row.submitted_by.into(),
-            spec: row.spec.0,
+            spec: document.spec.clone(),
             intent: intent(&row.intent),
             state: row.state.0,
             revision: unsigned(row.revision),
@@ -193,15 +235,18 @@ async fn jobs(
 
 async fn tasks(
     conn: &mut PgConnection,
+    ids: &[Uuid],
     jobs: &mut BTreeMap<JobId, LoadedJob>,
 ) -> Result<(), StoreError> {
     let rows = sqlx::query!(
         r#"select t.id, t.job_id, t.revision, t.role, t.role_index, t.node_id, t.gpus, t.state as "state: Json<TaskState>",
                   t.address, t.pace as "pace: Json<Pace>",
                   exists (select from allocation a where a.task_id = t.id and a.released_at is null and a.lane > 0) as "is_guest!"
-           from job j join task t on t.job_id = j.id and (t.revision = j.revision or t.released_at is null)
-           where j.phase not in ('succeeded', 'failed', 'cancelled')
-           order by t.job_id, t.role, t.role_index"#
+           from unnest($1::uuid[]) as given (id)
+           join job j on j.id = given.id
+           join task t on t.job_id = j.id and (t.revision = j.revision or t.released_at is null)
+           order by t.job_id, t.role, t.role_index"#,
+        ids
     )
     .fetch_all(conn)
     .await?;
@@ -236,13 +281,15 @@ async fn tasks(
 
 async fn speeds(
     conn: &mut PgConnection,
+    ids: &[Uuid],
     jobs: &mut BTreeMap<JobId, LoadedJob>,
 ) -> Result<(), StoreError> {
     let rows = sqlx::query!(
         "select s.job_id, s.workers, s.ps_shards, s.steps_per_s, s.samples
-         from job j join speed s on s.job_id = j.id
-         where j.phase not in ('succeeded', 'failed', 'cancelled')
-         order by s.job_id, s.workers, s.ps_shards"
+         from unnest($1::uuid[]) as given (id)
+         join speed s on s.job_id = given.id
+         order by s.job_id, s.workers, s.ps_shards",
+        ids
     )
     .fetch_all(conn)
     .await?;
@@ -262,16 +309,17 @@ async fn speeds(
 
 async fn epoch_losses(
     conn: &mut PgConnection,
+    ids: &[Uuid],
     jobs: &mut BTreeMap<JobId, LoadedJob>,
 ) -> Result<(), StoreError> {
     let rows = sqlx::query!(
-        r#"select j.id as job_id, e.epoch as "epoch!", e.loss as "loss!"
-           from job j
+        r#"select given.id as "job_id!", e.epoch as "epoch!", e.loss as "loss!"
+           from unnest($1::uuid[]) as given (id)
            cross join lateral (
-               select epoch, loss_sum / samples as loss from epoch_loss where job_id = j.id order by epoch desc limit 128
+               select epoch, loss_sum / samples as loss from epoch_loss where job_id = given.id order by epoch desc limit 128
            ) e
-           where j.phase not in ('succeeded', 'failed', 'cancelled')
-           order by j.id, e.epoch"#
+           order by given.id, e.epoch"#,
+        ids
     )
     .fetch_all(conn)
     .await?;

@@ -1,14 +1,17 @@
 //! A round's two ends: the snapshot that it plans on, and the commit of what it decided.
 
 mod commit;
+mod documents;
 mod draft;
 mod load;
 mod start;
 mod turn;
 mod wait;
+mod window;
 
 pub use commit::commit;
-pub use load::load;
+pub use load::Loader;
+pub use window::LeftOut;
 
 use crate::fault::Charge;
 use muster_model::actor::Actor;
@@ -30,8 +33,12 @@ use time::OffsetDateTime;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
     pub now: OffsetDateTime,
-    /// Those that have not ended, by id.
+    /// Jobs that have not ended, by id: all that hold something, those with an order to obey, and the first of those that wait.
     pub jobs: Vec<LoadedJob>,
+    /// Tenants with queued jobs that are not among these.
+    pub left_out: Vec<LeftOut>,
+    /// Whether this round leaves work to the next one that no wake-up tells of.
+    pub has_more: bool,
     /// By id.
     pub nodes: Vec<Node>,
     /// What was charged to them within a day.
@@ -44,6 +51,7 @@ pub struct Loaded {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedJob {
+    /// Its document is without the arguments, variables and files of a command.
     pub job: Job,
     /// Of the present revision, released ones too; PS shards before workers, by index.
     pub tasks: Vec<Task>,

@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 /// What rounds know of the node.
 async fn charged(world: &World, seconds: u64) -> anyhow::Result<Vec<fault::Charge>> {
     let mut tx = pool::begin_snapshot(&world.scheduler).await?;
-    let loaded = plan::load(&mut tx, at(seconds)).await?;
+    let loaded = plan::Loader::new(1_000).load(&mut tx, at(seconds)).await?;
     Ok(loaded.faults.get(&world.node).cloned().unwrap_or_default())
 }
 

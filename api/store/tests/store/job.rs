@@ -130,7 +130,7 @@ async fn who_stated_an_intent_is_told_to_the_round_and_in_the_history() -> anyho
     let job_id = world.submit("asked").await?;
     let loaded = async || -> anyhow::Result<_> {
         let mut tx = pool::begin_snapshot(&world.scheduler).await?;
-        let jobs = plan::load(&mut tx, at(9)).await?.jobs;
+        let jobs = plan::Loader::new(1_000).load(&mut tx, at(9)).await?.jobs;
         Ok(jobs.into_iter().next().expect("it is open").asked)
     };
     assert_eq!(loaded().await?, None);

@@ -13,6 +13,7 @@ mod plan;
 mod pool;
 mod program;
 mod question;
+mod queue;
 mod report;
 mod resize;
 mod round;

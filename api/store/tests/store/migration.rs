@@ -100,7 +100,9 @@ async fn what_was_committed_survives_a_crash_of_the_server() -> anyhow::Result<(
     // Connections of the pool are broken; new ones take their place.
     let pool = muster_store::pool::scheduler(&world.db.scheduler_url, 1)?;
     let mut tx = muster_store::pool::begin_snapshot(&pool).await?;
-    let loaded = muster_store::plan::load(&mut tx, crate::world::at(2)).await?;
+    let loaded = muster_store::plan::Loader::new(1_000)
+        .load(&mut tx, crate::world::at(2))
+        .await?;
     assert_eq!(
         loaded
             .jobs

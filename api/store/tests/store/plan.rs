@@ -544,7 +544,7 @@ async fn a_withdrawn_start_and_a_second_stop_keep_the_stronger_end() -> anyhow::
     assert_eq!(world.job(job).await?.job.state, JobState::Cancelled);
     let mut tx = pool::begin_snapshot(&world.scheduler).await?;
     assert_eq!(
-        plan::load(&mut tx, at(6)).await?.jobs,
+        plan::Loader::new(1_000).load(&mut tx, at(6)).await?.jobs,
         [],
         "rounds no longer see it"
     );

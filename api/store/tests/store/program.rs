@@ -156,10 +156,10 @@ async fn what_the_same_program_took_is_known_and_what_another_took_is_not() -> a
     if let Some(command) = &mut told.command {
         command.steps = Some(9);
     }
-    submit(&world, told.clone()).await?;
-    world.submit("engine").await?;
+    let says = submit(&world, told.clone()).await?;
+    let engine = world.submit("engine").await?;
     let mut tx = pool::begin(&world.scheduler).await?;
-    let known = past::of_open(&mut tx).await?;
+    let known = past::of_jobs(&mut tx, &[open, says, engine]).await?;
     assert_eq!(known.into_iter().collect::<Vec<_>>(), [(open, vec![60.0])]);
     let of = past::of_spec(&mut tx, world.red, &program("p", 100)).await?;
     assert_eq!(of, [100.0]);
@@ -198,7 +198,7 @@ async fn of_a_name_only_the_newest_programs_are_looked_at() -> anyhow::Result<()
     };
     let known = async || -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
         let mut tx = pool::begin(&world.scheduler).await?;
-        let mut of_open = past::of_open(&mut tx).await?;
+        let mut of_open = past::of_jobs(&mut tx, &[open]).await?;
         let of_spec = past::of_spec(&mut tx, world.red, &program("p", 60)).await?;
         Ok((of_open.remove(&open).expect("it is open"), of_spec))
     };

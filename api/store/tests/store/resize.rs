@@ -178,7 +178,7 @@ async fn what_a_job_gives_back_is_told_for_a_minute_unless_it_still_runs() -> an
     let (job, [chief, other, shard]) = running(&world).await?;
     let freed = async |seconds: u64| -> anyhow::Result<Vec<u32>> {
         let mut tx = pool::begin_snapshot(&world.scheduler).await?;
-        let loaded = plan::load(&mut tx, at(seconds)).await?;
+        let loaded = plan::Loader::new(1_000).load(&mut tx, at(seconds)).await?;
         let of_node = loaded.freed.get(&world.node).into_iter().flatten();
         Ok(of_node.map(|&(gpu, _)| gpu).collect())
     };

@@ -167,7 +167,7 @@ impl World {
     /// What the next round would see of the job.
     pub async fn loaded(&self, id: JobId, seconds: u64) -> anyhow::Result<LoadedJob> {
         let mut tx = pool::begin_snapshot(&self.scheduler).await?;
-        let loaded = plan::load(&mut tx, at(seconds)).await?;
+        let loaded = plan::Loader::new(1_000).load(&mut tx, at(seconds)).await?;
         Ok(loaded
             .jobs
             .into_iter()

@@ -30,6 +30,7 @@ pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     for decision in &plan.decisions {
         checker.decision(decision);
     }
+    checker.left_out(plan);
     checker.turned_once(plan);
     checker.pairs(plan);
     checker.quotas();
@@ -97,6 +98,19 @@ impl<'s> Checker<'s> {
             }
         }
         checker
+    }
+
+    /// Only jobs that the round leaves out are told that it does.
+    fn left_out(&mut self, plan: &Plan) {
+        let untold = self.snapshot.left_out.iter().flat_map(|one| &one.untold);
+        let untold: BTreeSet<(JobId, u64)> = untold.map(|one| (one.job, one.revision)).collect();
+        for told in plan.behind.iter().flat_map(|behind| &behind.jobs) {
+            let is_known = untold.contains(&(told.job, told.revision));
+            if !is_known || self.states.contains_key(&told.job) {
+                self.violations
+                    .push(Violation::UnknownJob { job: told.job });
+            }
+        }
     }
 
     fn decision(&mut self, decision: &Decision) {

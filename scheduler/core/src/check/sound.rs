@@ -34,6 +34,10 @@ pub fn sound(snapshot: &Snapshot, plan: Plan) -> (Plan, Vec<Violation>) {
         }
         let before = plan.decisions.len() + plan.excluded.len();
         plan.decisions.retain(|one| !named.contains(&one.job));
+        for behind in &mut plan.behind {
+            behind.jobs.retain(|one| !named.contains(&one.job));
+        }
+        plan.behind.retain(|behind| !behind.jobs.is_empty());
         if plan.decisions.len() + plan.excluded.len() == before && sought < SOUGHT {
             sought += 1;
             if let Some(job) = first_wrong(snapshot, &plan, &by_plan) {
@@ -56,6 +60,7 @@ fn first_wrong(snapshot: &Snapshot, plan: &Plan, rules: &[Violation]) -> Option<
         let part = Plan {
             decisions: plan.decisions[..count].to_vec(),
             excluded: plan.excluded.clone(),
+            ..Plan::default()
         };
         check(snapshot, &part).iter().any(|one| rules.contains(one))
     };

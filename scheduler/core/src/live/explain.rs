@@ -11,8 +11,10 @@ use super::remedy::{Remedies, never_could_start, turn, with_turn};
 use super::settle::{is_refused, refused_starts};
 use super::standing::{Turn, gpus_of};
 use super::world::{LiveJob, World};
-use crate::plan::Action;
+use crate::plan::{Action, Behind};
+use crate::policy::Policy;
 use crate::problem;
+use crate::snapshot::Snapshot;
 use muster_model::id::JobId;
 use muster_model::job::{Charge, JobPhase, JobState};
 use muster_model::task::{Outcome, TaskState};
@@ -33,6 +35,7 @@ pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>
         .collect();
     let all = Reach::of(world, rest, false);
     let of_pods = Reach::of(world, rest, true);
+    let used = used(world, rest);
     let mut stage = None;
     for (position, index) in (1_u32..).zip(queue) {
         let reach = match world.jobs[index].shape.pods {
@@ -43,6 +46,7 @@ pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>
             world: &*world,
             rest,
             reach,
+            used: &used,
         };
         let why = explaining.why(index);
         // A policy divides the GPUs without regard to unfit nodes, so no change is sure to start such a job.
@@ -65,6 +69,39 @@ pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>
         });
     }
     waiting
+}
+
+/// The reason of jobs that the round leaves out.
+pub(crate) fn behind(snapshot: &Snapshot) -> Vec<Behind> {
+    let untold = snapshot.left_out.iter();
+    let untold = untold.filter(|left_out| !left_out.untold.is_empty());
+    untold
+        .map(|left_out| Behind {
+            waiting: Waiting {
+                why: Wait::BehindEarlierJobs {
+                    considered: left_out.considered,
+                },
+                smallest_change: None,
+                position: 0,
+            },
+            jobs: left_out.untold.clone(),
+        })
+        .collect()
+}
+
+/// Whether a job's owner is told a reason that differs from `told`.
+///
+/// In front of the queue every difference is told. Behind it the place of every job changes with every start, and so do the jobs that
+/// hold the GPUs: there a reason is told when it is another one, or when the place has moved by a quarter of what was told. A job's
+/// reason is so written a number of times that grows with the logarithm of its place.
+pub(crate) fn is_news(told: &Waiting, new: &Waiting, policy: &Policy) -> bool {
+    if told == new {
+        return false;
+    }
+    let moved = told.position.abs_diff(new.position);
+    new.position.min(told.position) <= policy.explained_jobs
+        || told.why.name() != new.why.name()
+        || moved >= told.position.div_ceil(4)
 }
 
 /// The first of these that helps, and among them that its turn comes, where that is so.
@@ -167,10 +204,22 @@ impl Reach {
     }
 }
 
+/// By tenant: GPUs that its jobs hold or are promised.
+fn used(world: &World<'_>, rest: &Rest) -> Vec<u32> {
+    let mut used = vec![0; world.held.len()];
+    for (member, job) in world.problem.jobs.iter().enumerate() {
+        let held = rest.decision.holds(&world.problem, member);
+        used[job.tenant as usize] += problem::gpus_of(held);
+    }
+    used
+}
+
 struct Explaining<'e, 'a> {
     world: &'e World<'a>,
     rest: &'e Rest,
     reach: &'e Reach,
+    /// By tenant: GPUs that its jobs hold or are promised.
+    used: &'e [u32],
 }
 
 impl Explaining<'_, '_> {
@@ -202,7 +251,7 @@ impl Explaining<'_, '_> {
         if let Some(never) = self.never_fits(live) {
             return never;
         }
-        let used_gpus = self.used(live.tenant);
+        let used_gpus = self.used[live.tenant as usize];
         if let Some(quota_gpus) = quota.filter(|&quota| used_gpus + needed_gpus > quota) {
             return Wait::WaitingForQuota {
                 needed_gpus,
@@ -255,18 +304,6 @@ impl Explaining<'_, '_> {
             message: message.clone(),
             times,
         })
-    }
-
-    /// GPUs that a tenant's jobs hold or are promised.
-    fn used(&self, tenant: u32) -> u32 {
-        let of_tenant = |member: &usize| self.world.problem.jobs[*member].tenant == tenant;
-        let members = (0..self.world.members.len()).filter(of_tenant);
-        members
-            .map(|member| {
-                let held = self.rest.decision.holds(&self.world.problem, member);
-                problem::gpus_of(held)
-            })
-            .sum()
     }
 
     /// Why the job could not start even if nobody else were there.

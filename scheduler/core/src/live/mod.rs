@@ -41,7 +41,9 @@ use crate::policy::Policy;
 use crate::report::RoundReport;
 use crate::snapshot::Snapshot;
 pub use change::apply_change;
+use explain::is_news;
 pub use memory::Memory;
+use muster_model::wait::Waiting;
 use world::World;
 
 pub(crate) fn run(snapshot: &Snapshot, policy: &Policy) -> (Plan, RoundReport) {
@@ -98,14 +100,15 @@ fn decide(snapshot: &Snapshot, policy: &Policy, memory: &mut Memory) -> (Plan, R
         decisions.extend(live.actions.into_iter().map(decided));
         // What the job's owner is told is forgotten by every transition.
         let told = job.waiting.as_ref().filter(|_| silent);
-        if let Some(waiting) = waiting.filter(|waiting| told != Some(waiting)) {
+        let is_news = |waiting: &Waiting| told.is_none_or(|told| is_news(told, waiting, policy));
+        if let Some(waiting) = waiting.filter(is_news) {
             decisions.push(decided(Action::Wait { waiting }));
         }
     }
-    let excluded = Vec::new();
     let plan = Plan {
         decisions,
-        excluded,
+        excluded: Vec::new(),
+        behind: explain::behind(snapshot),
     };
     (plan, report)
 }

@@ -56,7 +56,7 @@ impl Stage {
         });
         let plan = Plan {
             decisions: decisions.collect(),
-            excluded: Vec::new(),
+            ..Plan::default()
         };
         let mut after = world.snapshot.clone();
         let applied = apply(&mut after, &plan);
@@ -101,6 +101,7 @@ impl Stage {
                 nodes: after.nodes.clone(),
                 tenants: after.tenants.clone(),
                 jobs: vec![only.clone()],
+                left_out: Vec::new(),
             };
             apply_change(&alone, job, change)
         });

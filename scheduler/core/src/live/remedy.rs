@@ -66,6 +66,7 @@ impl Remedies<'_, '_> {
             | Wait::ExceedsCluster { .. }
             | Wait::TopologyPlacementFailed { short: Some(_), .. }
             | Wait::NotConsidered
+            | Wait::BehindEarlierJobs { .. }
             | Wait::Suspended
             | Wait::WaitingForPreemptedWorkloads { .. }
             | Wait::BackingOff { .. } => Vec::new(),
@@ -248,6 +249,7 @@ pub(crate) fn never_could_start(world: &World<'_>, live: &LiveJob<'_>, why: &Wai
         | Wait::ExceedsCluster { .. }
         | Wait::TopologyPlacementFailed { .. } => true,
         Wait::NotConsidered
+        | Wait::BehindEarlierJobs { .. }
         | Wait::Suspended
         | Wait::WaitingForQuota { .. }
         | Wait::WaitingForGpus { .. }

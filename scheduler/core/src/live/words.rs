@@ -118,11 +118,14 @@ fn totals(world: &World<'_>) -> Totals {
         .sum();
     let queued = |live: &&LiveJob<'_>| live.state.phase() == JobPhase::Queued;
     let waiting_jobs = world.jobs.iter().filter(queued).count();
+    let waiting_jobs = u32::try_from(waiting_jobs).unwrap_or(u32::MAX);
+    let left_out = world.snapshot.left_out.iter();
+    let left_out = left_out.fold(0_u32, |sum, one| sum.saturating_add(one.jobs));
     Totals {
         gpus,
         held_gpus,
         free_gpus: gpus.saturating_sub(held_gpus),
-        waiting_jobs: u32::try_from(waiting_jobs).unwrap_or(u32::MAX),
+        waiting_jobs: waiting_jobs.saturating_add(left_out),
     }
 }
 

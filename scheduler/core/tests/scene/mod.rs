@@ -31,6 +31,7 @@ impl Scene {
                 weight: 1.0,
             }],
             jobs: Vec::new(),
+            left_out: Vec::new(),
         };
         Self {
             snapshot,

@@ -65,6 +65,7 @@ impl<'s> Engine<'s> {
                     })
                     .collect(),
                 jobs: Vec::new(),
+                left_out: Vec::new(),
             },
             incidents,
             places: BTreeMap::new(),

@@ -33,6 +33,7 @@ pub fn cluster(nodes: u128) -> Snapshot {
         nodes: nodes.collect(),
         tenants: vec![tenant()],
         jobs: Vec::new(),
+        left_out: Vec::new(),
     }
 }
 

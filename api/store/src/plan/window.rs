@@ -1,0 +1,333 @@
+//! Which jobs a round loads: all that hold something, the orders, and of the queue the first jobs of each tenant.
+//!
+//! Every statement is driven by a partial index that holds only the rows it asks for, so that its cost does not depend on the
+//! length of the queue or of the history, nor on the planner's statistics.
+
+use crate::error::StoreError;
+use crate::number::{unsigned, unsigned32};
+use muster_model::id::{JobId, TenantId};
+use sqlx::{Executor as _, PgConnection};
+use std::collections::{BTreeMap, BTreeSet};
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+/// Jobs with an order to obey that one round loads; the next rounds load the others.
+const MOST_ORDERS: i64 = 500;
+/// Jobs of the other kinds that wait and cannot start now, of each kind: a quarter of the window.
+const ASIDE_PART: u32 = 4;
+/// Jobs that one round tells that it leaves them out.
+const MOST_UNTOLD: usize = 500;
+/// The queues are counted again after this time: a count reads an index entry of every queued job.
+const COUNTED_FOR: Duration = Duration::seconds(2);
+
+/// Queued jobs of one tenant that the round does not load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    pub tenant: TenantId,
+    /// Queued jobs of the tenant that the round loads.
+    pub considered: u32,
+    /// Queued jobs of the tenant beside these, as last counted.
+    pub jobs: u32,
+    /// Some of these that were not told that rounds leave them out, with their revisions.
+    pub untold: Vec<(JobId, u64)>,
+}
+
+/// What rounds remember of the queue.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    counted_at: Option<OffsetDateTime>,
+    /// Queued jobs of every tenant that has any.
+    counts: BTreeMap<TenantId, u32>,
+    /// The last of the hopeless jobs that a round has considered.
+    hopeless: Uuid,
+}
+
+/// The jobs of a round.
+pub(super) struct Chosen {
+    pub ids: Vec<Uuid>,
+    pub left_out: Vec<LeftOut>,
+    /// Whether this round leaves work to the next one: orders, or jobs that are not told yet that they are left out.
+    pub has_more: bool,
+}
+
+/// One tenant's queue.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Queue {
+    considered: BTreeSet<Uuid>,
+    /// Jobs behind these, as far as they were read.
+    left_out: u32,
+}
+
+/// Chooses at most `most` jobs of the queue, an equal part of each tenant's as long as its queue lasts, and all that hold something.
+pub(super) async fn choose(
+    conn: &mut PgConnection,
+    queues: &mut Queues,
+    most: u32,
+    now: OffsetDateTime,
+) -> Result<Chosen, StoreError> {
+    // The planner may take a queue for empty and sort it whole. Each statement below reads an index in its order.
+    conn.execute("set local enable_sort = off").await?;
+    let mut ids: BTreeSet<Uuid> = held(conn).await?.into_iter().collect();
+    let orders = ordered(conn).await?;
+    let has_more_orders = orders.len() as i64 == MOST_ORDERS;
+    ids.extend(orders);
+    let queued = first(conn, most, now).await?;
+    ids.extend(queued.values().flat_map(|queue| &queue.considered));
+    ids.extend(aside(conn, queues, (most / ASIDE_PART).max(1), now).await?);
+    conn.execute("set local enable_sort = on").await?;
+    let mut left_out = Vec::new();
+    let mut room = MOST_UNTOLD;
+    for (tenant, queue) in queued.iter().filter(|(_, queue)| queue.left_out > 0) {
+        queues.count(conn, now).await?;
+        let considered = queue.considered.len();
+        let untold = untold(conn, *tenant, &queue.considered, room, now).await?;
+        room -= untold.len();
+        let counted = queues.counts.get(tenant).copied().unwrap_or(0);
+        let considered = u32::try_from(considered).unwrap_or(u32::MAX);
+        left_out.push(LeftOut {
+            tenant: *tenant,
+            considered,
+            jobs: counted.saturating_sub(considered).max(queue.left_out),
+            untold,
+        });
+    }
+    Ok(Chosen {
+        ids: ids.into_iter().collect(),
+        left_out,
+        has_more: has_more_orders || room < MOST_UNTOLD,
+    })
+}
+
+async fn held(conn: &mut PgConnection) -> Result<Vec<Uuid>, StoreError> {
+    let ids = sqlx::query_scalar!(
+        "select id from job where phase in ('starting', 'running', 'stopping', 'suspended')"
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(ids)
+}
+
+async fn ordered(conn: &mut PgConnection) -> Result<Vec<Uuid>, StoreError> {
+    let ids = sqlx::query_scalar!(
+        "select id from job
+         where (phase = 'queued' and intent <> 'run') or (phase = 'paused' and intent in ('run', 'cancel'))
+         order by id limit $1",
+        MOST_ORDERS
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(ids)
+}
+
+/// The first queued jobs that may start now: the first of every tenant, then the second, until there are `most`.
+async fn first(
+    conn: &mut PgConnection,
+    most: u32,
+    now: OffsetDateTime,
+) -> Result<BTreeMap<TenantId, Queue>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select t.id as tenant_id, q.id
+           from tenant t
+           cross join lateral (
+               select id from job
+               where tenant_id = t.id and phase = 'queued' and intent = 'run'
+                 and not muster_is_for_good(waiting)
+                 and (not_before is null or not_before <= $2)
+               order by priority desc, (revision = 0), submitted_at, id
+               limit $1
+           ) q"#,
+        i64::from(most) + 1,
+        now
+    )
+    .fetch_all(conn)
+    .await?;
+    let mut queues: BTreeMap<TenantId, Vec<Uuid>> = BTreeMap::new();
+    for row in rows {
+        queues.entry(row.tenant_id.into()).or_default().push(row.id);
+    }
+    Ok(fair(queues, most as usize))
+}
+
+/// The first of every queue, then the second of every queue, until there are `most`.
+fn fair(queues: BTreeMap<TenantId, Vec<Uuid>>, most: usize) -> BTreeMap<TenantId, Queue> {
+    let mut lengths: Vec<usize> = queues.values().map(Vec::len).collect();
+    lengths.sort_unstable();
+    // Queues up to this length are considered whole; of the longer ones each has an equal part of what is left.
+    let (mut room, mut share) = (most, most);
+    for (place, &length) in lengths.iter().enumerate() {
+        let longer = lengths.len() - place;
+        share = room / longer;
+        if length > share {
+            break;
+        }
+        room -= length;
+    }
+    let mut extra = {
+        let longer = lengths.iter().filter(|&&length| length > share).count();
+        room.saturating_sub(share * longer)
+    };
+    let queues = queues.into_iter().map(|(tenant, ids)| {
+        let mut part = share;
+        if ids.len() > share && extra > 0 {
+            extra -= 1;
+            part += 1;
+        }
+        let left_out = u32::try_from(ids.len().saturating_sub(part)).unwrap_or(u32::MAX);
+        let considered = ids.into_iter().take(part).collect();
+        (
+            tenant,
+            Queue {
+                considered,
+                left_out,
+            },
+        )
+    });
+    queues.collect()
+}
+
+/// Jobs that wait and cannot start now, `most` of each kind: those that no time starts, in turns; those that wait for a date; the
+/// paused ones.
+async fn aside(
+    conn: &mut PgConnection,
+    queues: &mut Queues,
+    most: u32,
+    now: OffsetDateTime,
+) -> Result<Vec<Uuid>, StoreError> {
+    let most = i64::from(most);
+    let mut ids = hopeless(conn, queues.hopeless, most).await?;
+    if (ids.len() as i64) < most && !queues.hopeless.is_nil() {
+        let again = hopeless(conn, Uuid::nil(), most).await?;
+        ids.extend(again.into_iter().take_while(|id| *id <= queues.hopeless));
+        ids.truncate(usize::try_from(most).expect("a small number"));
+    }
+    queues.hopeless = match (ids.len() as i64) < most {
+        // All of them: the next round begins with the first again.
+        true => Uuid::nil(),
+        false => ids.last().copied().unwrap_or_default(),
+    };
+    let later = sqlx::query_scalar!(
+        "select id from job where phase = 'queued' and not_before is not null and not_before > $2 order by not_before limit $1",
+        most,
+        now
+    );
+    ids.extend(later.fetch_all(&mut *conn).await?);
+    let paused = sqlx::query_scalar!(
+        "select id from job where phase = 'paused' order by id limit $1",
+        most
+    );
+    ids.extend(paused.fetch_all(conn).await?);
+    Ok(ids)
+}
+
+async fn hopeless(
+    conn: &mut PgConnection,
+    after: Uuid,
+    most: i64,
+) -> Result<Vec<Uuid>, StoreError> {
+    let ids = sqlx::query_scalar!(
+        "select id from job
+         where phase = 'queued' and intent = 'run'
+           and muster_is_for_good(waiting)
+           and id > $1
+         order by id limit $2",
+        after,
+        most
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(ids)
+}
+
+/// Jobs that were told something else than that they are left out. The ones that the round loads are among what is read.
+async fn untold(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    considered: &BTreeSet<Uuid>,
+    most: usize,
+    now: OffsetDateTime,
+) -> Result<Vec<(JobId, u64)>, StoreError> {
+    if most == 0 {
+        return Ok(Vec::new());
+    }
+    let read = considered.len() + most;
+    let rows = sqlx::query!(
+        "select id, revision from job
+         where tenant_id = $1 and phase = 'queued' and intent = 'run'
+           and not muster_is_for_good(waiting)
+           and coalesce(waiting -> 'why' ->> 'reason', '') not in ('behind_earlier_jobs', 'backing_off')
+           and (not_before is null or not_before <= $3)
+         order by id limit $2",
+        tenant.0,
+        i64::try_from(read).expect("a small number"),
+        now
+    )
+    .fetch_all(conn)
+    .await?;
+    let untold = rows.into_iter().filter(|row| !considered.contains(&row.id));
+    let untold = untold.map(|row| (row.id.into(), unsigned(row.revision)));
+    Ok(untold.take(most).collect())
+}
+
+impl Queues {
+    async fn count(
+        &mut self,
+        conn: &mut PgConnection,
+        now: OffsetDateTime,
+    ) -> Result<(), StoreError> {
+        let is_fresh = |at: OffsetDateTime| at <= now && now - at < COUNTED_FOR;
+        if self.counted_at.is_some_and(is_fresh) {
+            return Ok(());
+        }
+        let rows = sqlx::query!(
+            r#"select tenant_id, count(*) as "jobs!" from job
+               where phase = 'queued' and intent = 'run'
+                 and not muster_is_for_good(waiting)
+                 and (not_before is null or not_before <= $1)
+               group by tenant_id"#,
+            now
+        )
+        .fetch_all(conn)
+        .await?;
+        self.counted_at = Some(now);
+        self.counts = rows
+            .into_iter()
+            .map(|row| {
+                let jobs = i32::try_from(row.jobs).unwrap_or(i32::MAX);
+                (row.tenant_id.into(), unsigned32(jobs))
+            })
+            .collect();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BTreeMap, TenantId, Uuid, fair};
+
+    /// Jobs considered and left out of queues of these lengths.
+    fn shares(lengths: &[u128], most: usize) -> Vec<(usize, u32)> {
+        let queue = |length: u128| (0..length).map(Uuid::from_u128).collect();
+        let tenants = (0_u128..).map(|tenant| TenantId(Uuid::from_u128(tenant)));
+        let queues: BTreeMap<TenantId, Vec<Uuid>> = tenants
+            .zip(lengths.iter().map(|&length| queue(length)))
+            .collect();
+        let shares = fair(queues, most);
+        shares
+            .values()
+            .map(|queue| (queue.considered.len(), queue.left_out))
+            .collect()
+    }
+
+    #[test]
+    fn long_queues_share_what_short_ones_leave() {
+        assert_eq!(shares(&[], 10), []);
+        assert_eq!(shares(&[3], 10), [(3, 0)]);
+        assert_eq!(shares(&[11], 10), [(10, 1)]);
+        assert_eq!(shares(&[2, 11, 11], 10), [(2, 0), (4, 7), (4, 7)]);
+        assert_eq!(shares(&[11, 11, 11], 10), [(4, 7), (3, 8), (3, 8)]);
+        assert_eq!(shares(&[11, 1, 4], 10), [(5, 6), (1, 0), (4, 0)]);
+        assert_eq!(shares(&[5, 5], 10), [(5, 0), (5, 0)]);
+        let total: usize = shares(&[11; 7], 10).iter().map(|share| share.0).sum();
+        assert_eq!(total, 10);
+    }
+}

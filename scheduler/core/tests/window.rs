@@ -1,0 +1,101 @@
+//! A queue of which a round sees a part: what the jobs outside are told, and how often the ones inside.
+
+mod scene;
+
+use muster_core::plan::{Action, Behind, Plan};
+use muster_core::snapshot::{LeftOut, Untold};
+use muster_core::{Violation, apply, check, plan};
+use muster_model::id::JobId;
+use muster_model::wait::Wait;
+use scene::Scene;
+use uuid::Uuid;
+
+fn untold(number: u128) -> Untold {
+    Untold {
+        job: JobId(Uuid::from_u128(number)),
+        revision: 0,
+    }
+}
+
+/// One GPU and this many jobs, one of which runs.
+fn queue(jobs: u32) -> Scene {
+    let mut scene = Scene::cluster(1, 1);
+    for number in 0..jobs {
+        scene.job(&format!("j{number}")).workers(1, 1);
+    }
+    scene.settle();
+    scene
+}
+
+fn waits(plan: &Plan) -> usize {
+    let waits = plan.decisions.iter();
+    let waits = waits.filter(|one| matches!(one.action, Action::Wait { .. }));
+    waits.count()
+}
+
+#[test]
+fn left_out_jobs_are_told_so_and_counted() {
+    let mut scene = queue(2);
+    scene.snapshot.left_out = vec![LeftOut {
+        tenant: scene.snapshot.tenants[0].id,
+        considered: 1,
+        jobs: 40,
+        untold: vec![untold(1_000), untold(1_001)],
+    }];
+    let (plan, report) = plan(&scene.snapshot, &scene.policy);
+    assert_eq!(check(&scene.snapshot, &plan), []);
+    let [Behind { waiting, jobs }] = &plan.behind[..] else {
+        panic!("one tenant is told: {:?}", plan.behind);
+    };
+    assert_eq!(waiting.why, Wait::BehindEarlierJobs { considered: 1 });
+    assert_eq!(jobs[..], [untold(1_000), untold(1_001)]);
+    assert_eq!(report.totals.waiting_jobs, 41);
+    apply(&mut scene.snapshot, &plan).expect("the plan follows the snapshot");
+    let (again, _) = muster_core::plan(&scene.snapshot, &scene.policy);
+    assert!(again.is_empty(), "{again:?}");
+}
+
+#[test]
+fn job_that_the_round_considers_is_not_left_out() {
+    let mut scene = queue(2);
+    let considered = Untold {
+        job: scene.snapshot.jobs[1].id,
+        revision: 0,
+    };
+    scene.snapshot.left_out = vec![LeftOut {
+        tenant: scene.snapshot.tenants[0].id,
+        considered: 1,
+        jobs: 1,
+        untold: vec![considered],
+    }];
+    let (plan, _) = plan(&scene.snapshot, &scene.policy);
+    let wrong = Violation::UnknownJob {
+        job: considered.job,
+    };
+    assert_eq!(check(&scene.snapshot, &plan), std::slice::from_ref(&wrong));
+    let (sound, broken) = muster_core::sound(&scene.snapshot, plan);
+    assert_eq!((sound.behind, broken), (vec![], vec![wrong]));
+}
+
+#[test]
+fn a_start_rewrites_few_reasons_of_a_long_queue() {
+    let mut scene = queue(400);
+    let explained = scene.policy.explained_jobs as usize;
+    let mut told = 0;
+    for _ in 0..50 {
+        // The job that runs ends, and the first of the queue starts.
+        let ended = scene
+            .snapshot
+            .jobs
+            .iter()
+            .position(|job| job.held_gpus() > 0);
+        scene.snapshot.jobs.remove(ended.expect("one runs"));
+        let (plan, _) = plan(&scene.snapshot, &scene.policy);
+        told += waits(&plan) - explained.min(waits(&plan));
+        assert_eq!(check(&scene.snapshot, &plan), []);
+        apply(&mut scene.snapshot, &plan).expect("the plan follows the snapshot");
+    }
+    // 350 of them still wait. Each was told again when it had moved by a quarter of its place.
+    assert!(told < 10 * 50, "{told} reasons in 50 rounds");
+    assert!(told > 0, "places are told in time");
+}

@@ -1,0 +1,54 @@
+//! Rounds over a queue of which each considers a part.
+
+mod support;
+
+use muster_core::policies::name::PolicyName;
+use muster_core::policy::Policy;
+use muster_model::wait::Wait;
+use muster_scheduler::round::{self, Remembered};
+use muster_sim::replay::{Recorded, replay};
+use support::Store;
+
+/// The smallest window.
+const WINDOW: u32 = 16;
+
+#[tokio::test]
+async fn jobs_behind_the_window_wait_their_turn_and_are_told_so() {
+    let store = Store::new().await;
+    let mut jobs = Vec::new();
+    for _ in 0..40 {
+        jobs.push(store.submit((1, 1)).await);
+    }
+    let policy = Policy::named(PolicyName::Muster);
+    let mut remembered = Remembered::new(WINDOW);
+    let first = round::once(&store.pool, &policy, &mut remembered).await;
+    let first = first.expect("a round");
+    assert!(first.has_more, "24 jobs were not told yet");
+    assert_eq!(first.report.jobs.len(), WINDOW as usize);
+    assert_eq!(first.report.totals.waiting_jobs, 40);
+    assert_eq!(first.queue["BehindEarlierJobs"], 24);
+    let told = async |number: usize| {
+        let job = store.job(jobs[number]).await;
+        job.waiting.expect("it waits").why
+    };
+    let behind = Wait::BehindEarlierJobs { considered: WINDOW };
+    assert_ne!(told(15).await, behind);
+    assert_eq!(told(16).await, behind);
+    assert_eq!(told(39).await, behind);
+    let second = round::once(&store.pool, &policy, &mut remembered).await;
+    let second = second.expect("a round");
+    assert!(second.is_idle() && !second.has_more, "nothing is new");
+    // What is kept of the round gives the same plan again.
+    let mut tx = muster_store::pool::begin(&store.pool).await.expect("begun");
+    let kept = muster_store::round::get(&mut tx, 1).await.expect("read");
+    let (_, kept) = kept.expect("it was kept");
+    let bytes = zstd::decode_all(kept.snapshot_zstd.as_slice()).expect("zstd");
+    let recorded = Recorded {
+        number: 1,
+        policy: kept.policy.as_deref(),
+        snapshot: std::str::from_utf8(&bytes).expect("text"),
+        plan: &kept.plan,
+        report: &kept.report,
+    };
+    assert!(replay(recorded, None).expect("readable").is_same());
+}
