@@ -37,6 +37,8 @@ enum Command {
 }
 
 fn main() -> anyhow::Result<ExitCode> {
+    // Secrets are in its environment and its memory, and a task may be a process of the same user.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let program = Program::parse();
     log();
     let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;

@@ -12,16 +12,25 @@ pub struct Process {
     pub arguments: Vec<String>,
     /// `NAME=value`; empty where we may not look.
     pub environment: Vec<String>,
+    /// Its environment may not be read by this user.
+    is_hidden: bool,
 }
 
 /// Every process that names `folder` in its arguments or its environment.
 #[must_use]
 pub fn of(folder: &Path) -> Vec<Process> {
     let folder = folder.to_string_lossy();
-    all()
+    let (mut found, others): (Vec<Process>, Vec<Process>) = all()
         .into_iter()
-        .filter(|process| process.mentions(&folder))
-        .collect()
+        .partition(|process| process.mentions(&folder));
+    // Daemons keep their environment to themselves; they are children of what has started them.
+    let hidden = others.into_iter().filter(|process| process.is_hidden);
+    let parents: Vec<i32> = found.iter().map(|process| process.pid).collect();
+    found.extend(hidden.filter(|process| {
+        let child_of = |parent: &i32| children(*parent).iter().any(|one| one.pid == process.pid);
+        parents.iter().any(child_of)
+    }));
+    found
 }
 
 /// Those that it has started and that live. Some, as Postgres' own, write over what they were started with, so they name no folder.
@@ -90,6 +99,7 @@ fn read(pid: i32) -> Option<Process> {
         pid,
         program,
         arguments,
+        is_hidden: words("environ").is_none(),
         environment: words("environ").unwrap_or_default(),
     })
 }

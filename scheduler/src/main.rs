@@ -23,6 +23,8 @@ const OWN_CONNECTIONS: u32 = 12;
 const SESSION_CONNECTIONS: u32 = 12;
 
 fn main() -> anyhow::Result<()> {
+    // Secrets are in its environment and its memory, and a task may be a process of the same user.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     trace();
     let config = Arc::new(Config::read(Flags::parse())?);
     let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;

@@ -12,6 +12,8 @@ use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
 fn main() -> anyhow::Result<()> {
+    // Secrets are in its environment and its memory, and a task may be a process of the same user.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     match Flags::parse().command {
         Command::Crds => {
             print!("{}", crd::yaml());
