@@ -301,6 +301,7 @@ async fn whole_gpus(story: &Story, name: &str, count: u32) -> JoinHandle<()> {
         generation: 0,
         boot_id: "test".to_owned(),
         identity: "test".to_owned(),
+        unfit: String::new(),
     });
     let (outbox, messages) = futures::channel::mpsc::unbounded();
     let say = move |message| {
@@ -321,8 +322,7 @@ async fn whole_gpus(story: &Story, name: &str, count: u32) -> JoinHandle<()> {
             tokio::select! {
                 () = tokio::time::sleep(STEP) => {
                     number += 1;
-                    let (faults, usages) = (Vec::new(), Vec::new());
-                    let beat = proto::Heartbeat { number, faults, usages };
+                    let beat = proto::Heartbeat { number, ..proto::Heartbeat::default() };
                     assert!(say(From::Heartbeat(beat)));
                 }
                 message = inbox.message() => assert!(matches!(message, Ok(Some(_)))),

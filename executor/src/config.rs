@@ -1,6 +1,7 @@
 //! The daemon's settings: a TOML file, over it the environment (`MUSTER_EXECUTOR_*`), over it flags; read once, in `main`.
 
 use crate::error::ExecutorError;
+use crate::task_user::TaskUser;
 use muster_model::place::Place;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
@@ -61,9 +62,16 @@ pub struct Settings {
     /// Size at which a part of a task's log is full [default: 16 MiB]
     #[arg(long, env = "MUSTER_EXECUTOR_LOG_PART_BYTES")]
     pub log_part_bytes: Option<u64>,
-    /// Parts of a task's log to keep, 2 at least [default: 4]
+    /// Parts of a task's log to keep on the node, 2 at least [default: 4]
     #[arg(long, env = "MUSTER_EXECUTOR_LOG_PARTS")]
     pub log_parts: Option<u32>,
+    /// Bytes of the disk of data_dir to keep free: below half of them the node takes no new tasks, below a quarter the task with the largest folder is
+    /// ended; 0: neither [default: 256 MiB]
+    #[arg(long, env = "MUSTER_EXECUTOR_DISK_RESERVE_BYTES")]
+    pub disk_reserve_bytes: Option<u64>,
+    /// Bytes that the folder of a task may take with all that is in it; a task with more is ended [default: no limit]
+    #[arg(long, env = "MUSTER_EXECUTOR_TASK_DISK_BYTES")]
+    pub task_disk_bytes: Option<u64>,
     /// Folders of ended tasks to keep once the scheduler has all of them [default: 32]
     #[arg(long, env = "MUSTER_EXECUTOR_KEEP_ENDED_TASKS")]
     pub keep_ended_tasks: Option<usize>,
@@ -82,6 +90,10 @@ pub struct Settings {
     /// What the GPUs' driver may take to move a suspended program's memory to the host, or back, at most 20000; 0: it is not asked, as in pods [default: 0]
     #[arg(long, env = "MUSTER_EXECUTOR_DRIVER_PATIENCE_MS")]
     pub driver_patience_ms: Option<u64>,
+    /// Unix user of process tasks, as UID or UID:GID, where the executor is root; it must reach the data folder, the checkpoints, the data sets and
+    /// the programs [default: the executor's own]
+    #[arg(long, env = "MUSTER_EXECUTOR_TASK_USER")]
+    pub task_user: Option<String>,
     /// For pods: a pod in YAML with one container, which names the image, volumes and all that tasks have in common
     #[arg(long, env = "MUSTER_EXECUTOR_POD_TEMPLATE")]
     pub pod_template: Option<PathBuf>,
@@ -148,12 +160,15 @@ pub struct Config {
     pub cgroup_root: Option<PathBuf>,
     pub log_part_bytes: u64,
     pub log_parts: u32,
+    pub disk_reserve_bytes: u64,
+    pub task_disk_bytes: Option<u64>,
     pub keep_ended_tasks: usize,
     pub keep_ended_bytes: u64,
     pub report_interval_ms: u64,
     pub pass_environment: Vec<String>,
     pub runtime: RuntimeKind,
     pub driver_patience_ms: u64,
+    pub task_user: Option<TaskUser>,
     pub pod_template: Option<PathBuf>,
     pub pod_namespace: Option<String>,
     pub pod_node: String,
@@ -201,12 +216,15 @@ impl Settings {
             cgroup_root: self.cgroup_root.or(weaker.cgroup_root),
             log_part_bytes: self.log_part_bytes.or(weaker.log_part_bytes),
             log_parts: self.log_parts.or(weaker.log_parts),
+            disk_reserve_bytes: self.disk_reserve_bytes.or(weaker.disk_reserve_bytes),
+            task_disk_bytes: self.task_disk_bytes.or(weaker.task_disk_bytes),
             keep_ended_tasks: self.keep_ended_tasks.or(weaker.keep_ended_tasks),
             keep_ended_bytes: self.keep_ended_bytes.or(weaker.keep_ended_bytes),
             report_interval_ms: self.report_interval_ms.or(weaker.report_interval_ms),
             pass_environment: self.pass_environment.or(weaker.pass_environment),
             runtime: self.runtime.or(weaker.runtime),
             driver_patience_ms: self.driver_patience_ms.or(weaker.driver_patience_ms),
+            task_user: self.task_user.or(weaker.task_user),
             pod_template: self.pod_template.or(weaker.pod_template),
             pod_namespace: self.pod_namespace.or(weaker.pod_namespace),
             pod_node: self.pod_node.or(weaker.pod_node),
@@ -249,6 +267,8 @@ impl Settings {
             cgroup_root: self.cgroup_root,
             log_part_bytes: self.log_part_bytes.unwrap_or(16 << 20),
             log_parts: self.log_parts.unwrap_or(4),
+            disk_reserve_bytes: self.disk_reserve_bytes.unwrap_or(256 << 20),
+            task_disk_bytes: self.task_disk_bytes,
             keep_ended_tasks: self.keep_ended_tasks.unwrap_or(32),
             keep_ended_bytes: self.keep_ended_bytes.unwrap_or(1 << 30),
             report_interval_ms: self.report_interval_ms.unwrap_or(200),
@@ -257,6 +277,7 @@ impl Settings {
                 .unwrap_or_else(|| ["PATH", "HOME", "LANG", "TZ"].map(str::to_owned).to_vec()),
             runtime: self.runtime.unwrap_or(RuntimeKind::Process),
             driver_patience_ms: self.driver_patience_ms.unwrap_or(0),
+            task_user: self.task_user.as_deref().map(task_user).transpose()?,
             pod_template: self.pod_template.map(absolute).transpose()?,
             pod_namespace: self.pod_namespace,
             pod_group: self.pod_group.unwrap_or_else(|| "muster".to_owned()),
@@ -319,6 +340,10 @@ impl Config {
                 "must be at least 2: one that fills and one to read from",
             );
         }
+        if self.task_disk_bytes == Some(0) {
+            return wrong("task_disk_bytes", "must be at least 1");
+        }
+        self.check_task_user()?;
         if self.runtime == RuntimeKind::Pod {
             self.check_pods()?;
         } else if self.pod_gpus.is_some() {
@@ -334,6 +359,46 @@ impl Config {
             return wrong("report_interval_ms", "must be 1 to 10000");
         }
         Ok(self)
+    }
+
+    fn check_task_user(&self) -> Result<(), ExecutorError> {
+        let Some(user) = self.task_user else {
+            return Ok(());
+        };
+        let wrong = |problem: String| {
+            Err(ExecutorError::Setting {
+                name: "task_user",
+                problem,
+            })
+        };
+        if self.runtime == RuntimeKind::Pod {
+            return wrong(
+                "is for runtime process; the pod template names the user of pods".to_owned(),
+            );
+        }
+        if !rustix::process::geteuid().is_root() {
+            return wrong(format!(
+                "is {user}, but only an executor that is root can start tasks as another user"
+            ));
+        }
+        let checkpoints = match &self.checkpoint_root {
+            Place::Folder(path) => Some(path),
+            Place::Bucket(_) => None,
+        };
+        let own = std::env::current_exe().ok();
+        let needed = [&self.data_dir, &self.dataset_root, &self.task_binary];
+        let needed = needed.into_iter().chain(checkpoints).chain(own.as_ref());
+        for path in needed {
+            // As if there were a file in it: the folder itself is to be entered too.
+            if let Some(barrier) = user.barrier(&path.join("x")) {
+                return wrong(format!(
+                    "is {user}, which cannot enter {}, where {} lies",
+                    barrier.display(),
+                    path.display()
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// What is written into pods.
@@ -399,6 +464,13 @@ fn required<T>(name: &'static str, value: Option<T>) -> Result<T, ExecutorError>
 }
 
 /// Tasks run in their own folder, where a relative path would mean something else.
+fn task_user(text: &str) -> Result<TaskUser, ExecutorError> {
+    text.parse().map_err(|problem| ExecutorError::Setting {
+        name: "task_user",
+        problem,
+    })
+}
+
 fn absolute(path: PathBuf) -> Result<PathBuf, ExecutorError> {
     std::path::absolute(&path).map_err(ExecutorError::read(path))
 }

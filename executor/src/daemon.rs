@@ -13,6 +13,7 @@ use crate::metrics::Metrics;
 use crate::node::{Node, Order};
 use crate::runtime::{Pods, Processes, Runtime};
 use crate::session::{Dialer, Known};
+use crate::space::Space;
 use crate::tracking::Tracking;
 use crate::watcher::Watcher;
 use std::fs::{self, File};
@@ -69,11 +70,12 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     let has_gpus = device::has_cuda(&capacity) && config.pod_gpus.is_none();
     let (orders, taken) = mpsc::channel();
     let runtime: Box<dyn Runtime> = match config.runtime {
-        RuntimeKind::Process => Box::new(Processes::new(
-            config.listen_host.clone(),
-            limits,
-            &config.data_dir,
-        )?),
+        RuntimeKind::Process => {
+            let processes = Processes::new(&config, limits)?;
+            processes.correct(&mut ledger);
+            wake_at_ends(orders.clone())?;
+            Box::new(processes)
+        }
         RuntimeKind::Pod => {
             let pods = Pods::start(&config, has_gpus, orders.clone()).await?;
             pods.correct(&mut ledger);
@@ -88,7 +90,16 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     }
     let watcher = Watcher::new(orders.clone());
     let measured = (meter.clone(), metrics.clone());
-    let node = Node::new(config.clone(), ledger, launcher, watcher, measured);
+    let space = Space::of(&config);
+    space.watch(orders.clone())?;
+    let node = Node::new(
+        config.clone(),
+        ledger,
+        launcher,
+        watcher,
+        measured,
+        space.clone(),
+    );
     let stop_tasks = config.stop_tasks_on_exit;
     let health = Health::default();
     if has_gpus {
@@ -100,6 +111,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         health,
         meter,
         metrics,
+        space,
     };
     let dialer = Dialer::new(config, &capacity, orders.clone(), known);
     let (ended, mut node_ended) = oneshot::channel::<()>();
@@ -129,6 +141,15 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     session.abort();
     tracking.abort();
     shown.abort();
+    Ok(())
+}
+
+/// Wakes the node's loop when a shim has ended: its task's end is believed from then on.
+fn wake_at_ends(orders: mpsc::Sender<Order>) -> Result<(), ExecutorError> {
+    let mut ended = signal(SignalKind::child()).map_err(ExecutorError::Signals)?;
+    tokio::spawn(async move {
+        while ended.recv().await.is_some() && orders.send(Order::Look).is_ok() {}
+    });
     Ok(())
 }
 

@@ -1,4 +1,7 @@
 //! Small JSON files of the executor's own, beside its tasks' folders: either the old or the new one after a crash, never half of one.
+//!
+//! What a full disk must not stop is rewritten in place ([`rewrite`]): its blocks are allocated when the file is made. A copy-on-write file system
+//! gives no such guarantee.
 
 use crate::opener::{self, Folder};
 use serde::Serialize;
@@ -6,6 +9,7 @@ use serde::de::DeserializeOwned;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Of what is read whole.
@@ -17,10 +21,33 @@ pub(crate) fn write_durably<T: Serialize>(path: &Path, value: &T) -> io::Result<
     within(path, |folder, name| folder.replace(name, &json, true))
 }
 
-/// The same without the syncs, for what means nothing after the machine stopped: readers never see half of it, that is all.
-pub(crate) fn write_atomically<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
-    let json = serde_json::to_vec(value)?;
-    within(path, |folder, name| folder.replace(name, &json, false))
+/// Size of a file that is rewritten in place. Within one sector, so a loss of power leaves the old content or the new one.
+const FIXED_BYTES: usize = 512;
+
+/// Rewrites a file of fixed size in place, which takes no space of the disk; made if there is none. JSON allows the blanks that fill it.
+///
+/// A reader may see half of it: the value must show that by itself, or have no reader at the time. `durably`: it survives a loss of power.
+pub(crate) fn rewrite<T: Serialize>(path: &Path, value: &T, durably: bool) -> io::Result<()> {
+    let mut content = serde_json::to_vec(value)?;
+    if content.len() > FIXED_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("{} bytes of at most {FIXED_BYTES}", content.len()),
+        ));
+    }
+    content.resize(FIXED_BYTES, b' ');
+    within(path, |folder, name| {
+        let file = folder.hold(name, true)?;
+        let is_new = file.metadata()?.len() == 0;
+        file.write_all_at(&content, 0)?;
+        if durably {
+            file.sync_data()?;
+        }
+        match is_new && durably {
+            true => folder.sync(),
+            false => Ok(()),
+        }
+    })
 }
 
 /// `None` if there is no such file.

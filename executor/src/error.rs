@@ -1,5 +1,7 @@
 //! What can go wrong in the executor, named by what was tried.
 
+use crate::shim::describe;
+use muster_model::task::Outcome;
 use std::io;
 use std::path::PathBuf;
 
@@ -63,6 +65,29 @@ pub enum ExecutorError {
 }
 
 impl ExecutorError {
+    /// How a task ends that could not be started for this. Without space on its node's disk it is refused, as another node may have space.
+    pub(crate) fn outcome(&self) -> Outcome {
+        let source = match self {
+            Self::Read { source, .. } | Self::Write { source, .. } | Self::Shim { source, .. } => {
+                Some(source)
+            }
+            _ => None,
+        };
+        let message = describe(self);
+        let is_of_disk = source.is_some_and(|source| {
+            let kinds = [
+                io::ErrorKind::StorageFull,
+                io::ErrorKind::QuotaExceeded,
+                io::ErrorKind::ReadOnlyFilesystem,
+            ];
+            kinds.contains(&source.kind())
+        });
+        match is_of_disk {
+            true => Outcome::refused(message),
+            false => Outcome::LaunchFailed { message },
+        }
+    }
+
     pub(crate) fn read(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Read { path, source }

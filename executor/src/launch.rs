@@ -10,7 +10,6 @@ use crate::ledger::{Entry, Ledger, Life};
 use crate::runtime::{Carrier, Runtime, Start};
 use muster_model::assignment::Peers;
 use muster_model::node::{Capacity, DriverSuspend};
-use muster_model::task::Outcome;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 
@@ -53,9 +52,7 @@ impl Launcher {
             }
             Err(error) => {
                 tracing::error!(task.id = %id, %error, "cannot launch");
-                entry.end(Outcome::LaunchFailed {
-                    message: error.to_string(),
-                });
+                entry.end(error.outcome());
             }
         }
     }
@@ -139,6 +136,11 @@ impl Launcher {
             device::cores(),
             passed.chain(credentials),
         );
+        if config.task_user.is_some() {
+            // That of the executor is closed to it.
+            let home = entry.folder.path().to_string_lossy().into_owned();
+            environment.insert("HOME".to_owned(), home);
+        }
         let tracking = self.tracking(entry)?;
         environment.extend(
             tracking
@@ -177,9 +179,13 @@ impl Launcher {
             let patience_ms = config.driver_patience_ms.to_string();
             ("--driver-patience-ms", patience_ms.into())
         });
+        let user = config
+            .task_user
+            .map(|user| ("--task-user", user.to_string().into()));
         let pairs = pairs
             .into_iter()
             .chain(patience)
+            .chain(user)
             .flat_map(|(name, value)| [name.into(), value]);
         std::iter::once("shim".into()).chain(pairs).collect()
     }

@@ -11,6 +11,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Reads of a file that the daemon may be rewriting.
+const READS: u32 = 3;
+
 /// The file, as the daemon writes it.
 #[derive(Debug, Clone)]
 pub struct Lease {
@@ -22,6 +25,9 @@ pub struct Lease {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Deadline {
     deadline_boottime_ms: u64,
+    /// The same once more: the file is rewritten in place, and a reader may see half of it. Absent from daemons of the release before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    again: Option<u64>,
 }
 
 /// The lease as a shim sees it.
@@ -58,18 +64,22 @@ impl Lease {
         let deadline_boottime_ms = sent_boottime_ms.saturating_add(lease_ms);
         let deadline = Deadline {
             deadline_boottime_ms,
+            again: Some(deadline_boottime_ms),
         };
         let mut paths = [&self.path].into_iter().chain(&self.also);
-        paths.try_for_each(|path| disk::write_atomically(path, &deadline))
+        paths.try_for_each(|path| disk::rewrite(path, &deadline, false))
     }
 
     /// The deadline in milliseconds of `CLOCK_BOOTTIME`, if one can be read.
     #[must_use]
     pub fn deadline_ms(&self) -> Option<u64> {
-        disk::read::<Deadline>(&self.path)
-            .ok()
-            .flatten()
-            .map(|deadline| deadline.deadline_boottime_ms)
+        (0..READS).find_map(|_| {
+            let read: Deadline = disk::read(&self.path).ok().flatten()?;
+            let is_whole = read
+                .again
+                .is_none_or(|again| again == read.deadline_boottime_ms);
+            is_whole.then_some(read.deadline_boottime_ms)
+        })
     }
 }
 
@@ -126,6 +136,22 @@ mod tests {
         std::fs::remove_file(data.path().join("lease")).expect("removed");
         assert!(!watch.is_expired(1_899), "the last one known counts");
         assert!(watch.is_expired(1_900));
+    }
+
+    #[test]
+    fn half_rewritten_lease_extends_nothing() {
+        let data = tempfile::tempdir().expect("folder");
+        let lease = Lease::of(data.path());
+        lease.grant(1_000, 500).expect("written");
+        let whole = std::fs::read_to_string(data.path().join("lease")).expect("there");
+        let half = whole.replacen("1500", "9500", 1);
+        std::fs::write(data.path().join("lease"), half).expect("written");
+        assert_eq!(lease.deadline_ms(), None);
+        let of_before = r#"{"deadline_boottime_ms":1700}"#;
+        std::fs::write(data.path().join("lease"), of_before).expect("written");
+        assert_eq!(lease.deadline_ms(), Some(1_700));
+        lease.grant(2_000, 500).expect("rewritten");
+        assert_eq!(lease.deadline_ms(), Some(2_500));
     }
 
     #[test]

@@ -7,11 +7,13 @@ use crate::events::{self, Position};
 use crate::folder::TaskFolder;
 use crate::meter::Watched;
 use crate::opener::{Folder, is_refusal};
+use crate::process::{self, ProcessId};
 use crate::reconcile::{Seen, SeenLife, SeenTask};
 use crate::removal::{remove_aside, remove_folder};
 use crate::runtime::Carrier;
 use crate::said::Said;
 use crate::shim::{self, ShimRecord};
+use crate::space::bytes_within;
 use muster_model::assignment::{Observed, Peers, TaskLaunch, TaskReport};
 use muster_model::id::TaskId;
 use muster_model::task::Outcome;
@@ -19,7 +21,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The reason of an eviction from a node where no pod could be made for the task.
@@ -49,6 +50,10 @@ pub struct Entry {
     pub is_stopping: bool,
     /// Nothing of an ended task's log is left to ship. Found out anew after a restart.
     pub is_log_drained: bool,
+    /// The shim as the daemon itself knows it. The task may write `shim.json`, and cannot write this.
+    pub known_shim: Option<ProcessId>,
+    /// How the task ends, whatever its process makes of it: the daemon ends it for this.
+    doom: Option<Outcome>,
     said: Said,
 }
 
@@ -81,9 +86,14 @@ impl Ledger {
         let tasks = data.join("tasks");
         fs::create_dir_all(&tasks).map_err(ExecutorError::write(&tasks))?;
         let generation_path = data.join("generation");
-        let generation = disk::read(&generation_path)
-            .map_err(ExecutorError::read(generation_path))?
-            .unwrap_or(0);
+        let kept = disk::read(&generation_path).map_err(ExecutorError::read(&generation_path))?;
+        let generation = kept.unwrap_or(0);
+        // Its space is allocated before the disk may be full.
+        if kept.is_none()
+            && let Err(error) = disk::rewrite(&generation_path, &generation, true)
+        {
+            tracing::warn!(%error, "cannot make the file of the generation yet");
+        }
         let mut ledger = Self {
             data: data.to_owned(),
             generation,
@@ -143,7 +153,7 @@ impl Ledger {
     pub fn take_on(&mut self, generation: u64) -> Result<(), ExecutorError> {
         if generation > self.generation {
             let path = self.data.join("generation");
-            disk::write_durably(&path, &generation).map_err(ExecutorError::write(path))?;
+            disk::rewrite(&path, &generation, true).map_err(ExecutorError::write(path))?;
             self.generation = generation;
         }
         Ok(())
@@ -159,15 +169,21 @@ impl Ledger {
         let written = create(&tasks, &folder, launch, peers);
         let life = match &written {
             Ok(()) => Life::Prepared,
-            Err(error) => Life::Ended(Outcome::LaunchFailed {
-                message: error.to_string(),
-            }),
+            Err(error) => Life::Ended(error.outcome()),
         };
         self.entries.insert(
             launch.task_id,
             Entry::new(folder, launch.clone(), peers.clone(), life),
         );
         written
+    }
+
+    /// Takes a task for one that its node does not begin with; it has no folder.
+    pub fn refuse(&mut self, launch: &TaskLaunch, peers: &Peers, why: String) {
+        let folder = TaskFolder::of(&self.data.join("tasks"), launch.task_id);
+        let life = Life::Ended(Outcome::refused(why));
+        let entry = Entry::new(folder, launch.clone(), peers.clone(), life);
+        self.entries.insert(launch.task_id, entry);
     }
 
     /// Corrects what a task's folder tells by what is kept where the task cannot write: its launch, and how it ended if that is known.
@@ -187,6 +203,15 @@ impl Ledger {
         entry.life = Life::Starting;
         entry.read_record();
         entry.look_after();
+    }
+
+    /// The same of a task that is a process of this machine and has not been seen to end. `shim`: `None` if the machine has restarted since.
+    pub fn adopt_from(&mut self, shim: Option<ProcessId>, launch: &TaskLaunch) {
+        self.adopt(launch, None);
+        if let Some(entry) = self.entries.get_mut(&launch.task_id) {
+            entry.known_shim = shim;
+            entry.read_record();
+        }
     }
 
     /// What [`crate::reconcile::steps`] compares with.
@@ -238,7 +263,7 @@ impl Ledger {
         let (mut total, mut removed) = (0_u64, Vec::new());
         for (place, (_, id)) in forgotten.iter().rev().enumerate() {
             let folder = self.entries[id].folder.clone();
-            total = folder_bytes(folder.path()).saturating_add(total);
+            total = bytes_within(folder.path()).saturating_add(total);
             if place < keep && total <= bytes {
                 continue;
             }
@@ -274,6 +299,8 @@ impl Entry {
             shipped,
             is_stopping: false,
             is_log_drained: false,
+            known_shim: None,
+            doom: None,
             said: Said::default(),
         }
     }
@@ -310,7 +337,20 @@ impl Entry {
     fn stands_still(&self) -> bool {
         let told = || self.folder.standing().text().ok()?.parse().ok();
         let held = self.peers.held_turn();
-        held.is_some() && told() == held
+        held.is_some() && told() == held && self.is_stopped_if_a_program()
+    }
+
+    /// Whether the kernel has stopped every process of a user's program: the program may have written the turn itself, while it computes on GPUs
+    /// that are given to others.
+    fn is_stopped_if_a_program(&self) -> bool {
+        let Some(shim) = self
+            .known_shim
+            .filter(|_| self.launch.spec.command.is_some())
+        else {
+            return true;
+        };
+        let below = process::descendants(shim.pid);
+        below.iter().all(|stat| matches!(stat.state, 'T' | 't'))
     }
 
     fn seen_life(&self) -> SeenLife {
@@ -385,6 +425,14 @@ impl Entry {
     }
 
     fn never_began(&self) -> Outcome {
+        // A shim that finds no space can write nothing.
+        let folder = self.folder.path().to_owned();
+        let space = self.folder.exit().reserve(1);
+        let space = space.map_err(ExecutorError::write(folder));
+        match space.map(|space| self.folder.exit().give_back(space)) {
+            Err(error) if error.outcome().is_refusal() => return error.outcome(),
+            _ => {}
+        }
         let reason = self.folder.shim_errors().text().unwrap_or_default();
         let reason: String = reason.chars().take(TOLD_OF_SHIM).collect();
         let message = format!("its shim ended before it started it {}", reason.trim());
@@ -393,8 +441,14 @@ impl Entry {
         }
     }
 
+    /// The end of the task is this one, once its processes are gone. The caller tells it to stop.
+    pub fn doom(&mut self, outcome: Outcome) {
+        self.doom.get_or_insert(outcome);
+    }
+
     /// Fixes the end of a task that has no shim (any more).
     pub fn end(&mut self, outcome: Outcome) {
+        let outcome = self.doom.take().unwrap_or(outcome);
         if let Err(error) = self.folder.exit().write_durably(&outcome) {
             tracing::error!(task.id = %self.launch.task_id, %error, "cannot write how a task ended");
         }
@@ -433,6 +487,10 @@ impl Entry {
 
     fn read_exit(&mut self) -> bool {
         match self.folder.exit().read() {
+            Ok(Some(outcome)) if self.doom.is_some() => {
+                self.end(outcome);
+                true
+            }
             Ok(Some(outcome)) => {
                 self.life = Life::Ended(outcome);
                 self.forget_secrets();
@@ -446,10 +504,25 @@ impl Entry {
         }
     }
 
+    /// What a record in the task's folder says, as far as it can be true: its processes are signalled by it.
+    fn corrected(&self, record: ShimRecord) -> ShimRecord {
+        let Some(shim) = self.known_shim else {
+            return record;
+        };
+        let is_its_child =
+            process::stat(record.task.pid).is_none_or(|stat| stat.parent == shim.pid);
+        let task = if is_its_child { record.task } else { shim };
+        ShimRecord {
+            boot_id: shim::boot_id(),
+            shim,
+            task,
+        }
+    }
+
     fn read_record(&mut self) -> bool {
         match self.folder.shim().read() {
             Ok(Some(record)) => {
-                self.life = Life::Running(record);
+                self.life = Life::Running(self.corrected(record));
                 true
             }
             Ok(None) => false,
@@ -468,15 +541,30 @@ fn create(
     peers: &Peers,
 ) -> Result<(), ExecutorError> {
     let temporary = tasks.join(format!("{HALF}{}", launch.task_id));
-    let inside = TaskFolder::at(&temporary);
-    fs::create_dir_all(&temporary).map_err(ExecutorError::write(&temporary))?;
+    let made = fill(tasks, &temporary, folder, launch, peers);
+    if made.is_err() {
+        // What little it holds is missed on a full disk.
+        let _ = remove_folder(&temporary);
+    }
+    made
+}
+
+fn fill(
+    tasks: &Path,
+    temporary: &Path,
+    folder: &TaskFolder,
+    launch: &TaskLaunch,
+    peers: &Peers,
+) -> Result<(), ExecutorError> {
+    let inside = TaskFolder::at(temporary);
+    fs::create_dir_all(temporary).map_err(ExecutorError::write(temporary))?;
     let (task, peers_file) = (inside.task(), inside.peers());
     task.write_durably(launch)
         .map_err(ExecutorError::write(task))?;
     peers_file
         .write_durably(peers)
         .map_err(ExecutorError::write(peers_file))?;
-    fs::rename(&temporary, folder.path()).map_err(ExecutorError::write(folder.path()))?;
+    fs::rename(temporary, folder.path()).map_err(ExecutorError::write(folder.path()))?;
     Folder::at(tasks)
         .and_then(|tasks| tasks.sync())
         .map_err(ExecutorError::write(tasks))
@@ -515,23 +603,6 @@ fn load(path: &Path) -> Result<Entry, String> {
         entry.look_after();
     }
     Ok(entry)
-}
-
-fn folder_bytes(folder: &Path) -> u64 {
-    let Ok(folder) = Folder::itself(folder) else {
-        return 0;
-    };
-    match folder.names() {
-        Ok(names) => {
-            let sizes = names.iter().filter_map(|name| folder.metadata(name).ok());
-            // What is sparse may be said to be longer than there is room for numbers.
-            sizes.fold(0, |sum, found| {
-                sum.saturating_add(found.len().min(found.blocks() * 512))
-            })
-        }
-        // Whatever it takes: it goes before others do.
-        Err(_) => u64::MAX,
-    }
 }
 
 #[cfg(test)]

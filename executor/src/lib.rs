@@ -33,7 +33,9 @@ pub mod runtime;
 mod said;
 pub mod session;
 pub mod shim;
+pub mod space;
 pub mod task_file;
+pub mod task_user;
 pub mod tracking;
 pub mod watcher;
 

@@ -38,6 +38,13 @@ enum Hidden {
 }
 
 fn main() -> anyhow::Result<()> {
+    // Before the join token is read. What speaks to the GPUs' driver has no secrets.
+    if std::env::args_os()
+        .nth(1)
+        .is_none_or(|name| name != "driver")
+    {
+        shim::keep_to_ourselves();
+    }
     let arguments = Arguments::parse();
     match arguments.command {
         // On the main thread, and without a runtime: see `shim::child`.

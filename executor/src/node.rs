@@ -3,6 +3,7 @@
 
 use crate::clock;
 use crate::config::Config;
+use crate::error::ExecutorError;
 use crate::launch::Launcher;
 use crate::ledger::{Entry, Ledger, Life};
 use crate::meter::Meter;
@@ -10,6 +11,8 @@ use crate::metrics::{Metrics, WokenBy};
 use crate::pace::{LONGEST_MS, Pace, SOON_MS};
 use crate::reconcile::{Desired, DesiredTask, Step, steps};
 use crate::report::Outbox;
+use crate::shim::describe;
+use crate::space::Space;
 use crate::watcher::Watcher;
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::id::TaskId;
@@ -21,6 +24,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use tokio::sync::mpsc::UnboundedSender;
 
+/// Between tries to take on an assignment whose generation could not be kept; the pause doubles.
+const FIRST_PAUSE_MS: u64 = 200;
+const LONGEST_PAUSE_MS: u64 = 5_000;
 /// On leaving: for the last reports to be acknowledged.
 const LAST_REPORTS_MS: u64 = 3_000;
 
@@ -39,12 +45,14 @@ pub enum Order {
     Look,
     /// A task has said more, which goes with the next report.
     Grown,
+    /// The task is to end in this way, for the space that it takes.
+    End(TaskId, Outcome),
 }
 
 impl Order {
     fn from(&self) -> WokenBy {
         match self {
-            Self::Look | Self::Grown => WokenBy::Task,
+            Self::Look | Self::Grown | Self::End(..) => WokenBy::Task,
             Self::Connected(_)
             | Self::Disconnected
             | Self::Assigned(_)
@@ -69,6 +77,14 @@ pub struct AssignedTask {
 }
 
 #[derive(Debug)]
+struct Pending {
+    assigned: Assigned,
+    /// Of the next try.
+    at_ms: u64,
+    pause_ms: u64,
+}
+
+#[derive(Debug)]
 pub struct Node {
     config: Config,
     ledger: Ledger,
@@ -81,6 +97,9 @@ pub struct Node {
     desired: Option<Desired>,
     launches: BTreeMap<TaskId, TaskLaunch>,
     session: Option<UnboundedSender<Report>>,
+    space: Space,
+    /// An assignment whose generation could not be kept.
+    pending: Option<Pending>,
     /// The ledger's, for the session's Hello.
     generation: Arc<AtomicU64>,
     is_leaving: bool,
@@ -96,6 +115,7 @@ impl Node {
         launcher: Launcher,
         watcher: Watcher,
         (meter, metrics): (Meter, Metrics),
+        space: Space,
     ) -> Self {
         let generation = Arc::new(AtomicU64::new(ledger.generation));
         Self {
@@ -110,6 +130,8 @@ impl Node {
             desired: None,
             launches: BTreeMap::new(),
             session: None,
+            space,
+            pending: None,
             generation,
             is_leaving: false,
             ended_at_ms: None,
@@ -151,6 +173,7 @@ impl Node {
             self.metrics.woken(woken_by.unwrap_or(WokenBy::Time));
             self.pace.looked(now_ms, self.longest_ms());
             self.look();
+            self.assign_again(now_ms);
             self.act();
             self.metrics.look(&self.ledger);
             self.report();
@@ -177,7 +200,11 @@ impl Node {
             }
             Order::Disconnected => self.session = None,
             Order::Acknowledged(number) => self.outbox.acknowledge(number, &mut self.ledger),
-            Order::Assigned(assigned) => self.assign(assigned),
+            Order::Assigned(assigned) => {
+                self.pending = None;
+                self.assign(assigned);
+            }
+            Order::End(id, outcome) => self.end(id, outcome),
             Order::Leave { .. } => self.is_leaving = true,
             Order::Look | Order::Grown => {}
         }
@@ -211,7 +238,7 @@ impl Node {
             return;
         }
         if let Err(error) = self.ledger.take_on(assigned.generation) {
-            tracing::error!(%error, "refused an assignment: its generation cannot be kept");
+            self.put_off(assigned, &error);
             return;
         }
         self.generation
@@ -246,6 +273,52 @@ impl Node {
         }
     }
 
+    /// A restarted daemon must know the newest generation: an assignment is carried out once that is kept, and tried again until then.
+    fn put_off(&mut self, assigned: Assigned, error: &ExecutorError) {
+        let before_ms = self.pending.as_ref().map(|pending| pending.pause_ms);
+        let pause_ms = before_ms.map_or(FIRST_PAUSE_MS, |before_ms| {
+            (before_ms * 2).min(LONGEST_PAUSE_MS)
+        });
+        let generation = assigned.generation;
+        tracing::error!(error = %describe(error), generation, pause_ms, "an assignment waits: its generation cannot be kept");
+        let at_ms = clock::boottime_ms() + pause_ms;
+        self.pace.look_by(at_ms);
+        self.pending = Some(Pending {
+            assigned,
+            at_ms,
+            pause_ms,
+        });
+    }
+
+    fn assign_again(&mut self, now_ms: u64) {
+        let Some(pending) = self
+            .pending
+            .as_ref()
+            .filter(|pending| now_ms >= pending.at_ms)
+        else {
+            return;
+        };
+        let (assigned, generation) = (pending.assigned.clone(), pending.assigned.generation);
+        self.assign(assigned);
+        if self.ledger.generation >= generation {
+            self.pending = None;
+        }
+    }
+
+    /// Ends a task for the space that it takes; its end is this one, however its process ends.
+    fn end(&mut self, id: TaskId, outcome: Outcome) {
+        if let Some(entry) = self
+            .ledger
+            .entries
+            .get_mut(&id)
+            .filter(|entry| !entry.is_ended())
+        {
+            tracing::warn!(task.id = %id, why = %outcome, "a task is ended");
+            entry.doom(outcome);
+            self.launcher.stop(entry);
+        }
+    }
+
     fn look(&mut self) {
         self.watcher.follow(&self.ledger);
         for entry in self
@@ -258,6 +331,11 @@ impl Node {
             entry.refresh(carrier);
         }
         self.launcher.tidy(&self.ledger);
+        self.space.follow(&self.ledger);
+        if self.space.unfit().is_some() {
+            // Folders that are kept for people go before anybody's task does.
+            self.ledger.prune(0, 0);
+        }
         if self.meter.is_asked() {
             self.meter.watch(self.ledger.watched());
         }
@@ -354,9 +432,12 @@ impl Node {
         let (Some(launch), Some(wanted)) = (self.launches.get(&id), wanted) else {
             return;
         };
-        if !self.ledger.entries.contains_key(&id)
-            && let Err(error) = self.ledger.prepare(launch, &wanted.peers)
-        {
+        if self.ledger.entries.contains_key(&id) {
+            return;
+        }
+        if let Some(why) = self.space.unfit() {
+            self.ledger.refuse(launch, &wanted.peers, why);
+        } else if let Err(error) = self.ledger.prepare(launch, &wanted.peers) {
             tracing::error!(task.id = %id, %error, "cannot make the folder of a task");
         }
     }

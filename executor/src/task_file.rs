@@ -1,6 +1,6 @@
 //! A file in a task's folder. It is no path that could be opened by mistake: whatever is done with it goes through [`muster_opener`].
 
-use crate::opener::{self, Folder, ORDINARY, PRIVATE};
+use crate::opener::{self, Folder, ORDINARY, PRIVATE, Reserved};
 use muster_proto::MAX_MESSAGE_BYTES;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -83,6 +83,26 @@ impl TaskFile {
     pub(crate) fn write_durably<T: Serialize>(&self, value: &T) -> io::Result<()> {
         let json = serde_json::to_vec(value)?;
         self.within(|folder, name| folder.replace(name, &json, true))
+    }
+
+    /// Space for what [`Self::write_reserved`] writes later.
+    pub(crate) fn reserve(&self, bytes: usize) -> io::Result<Reserved> {
+        self.within(|folder, name| folder.reserve(name, bytes))
+    }
+
+    /// Gives up what was reserved.
+    pub(crate) fn give_back(&self, reserved: Reserved) {
+        let _ = self.within(|folder, _| reserved.remove(folder));
+    }
+
+    /// As [`Self::write_durably`], on a full disk too.
+    pub(crate) fn write_reserved<T: Serialize>(
+        &self,
+        reserved: Reserved,
+        value: &T,
+    ) -> io::Result<()> {
+        let json = serde_json::to_vec(value)?;
+        self.within(|folder, _| reserved.put(folder, &json))
     }
 
     /// Readers never see half of it, that is all.

@@ -160,8 +160,8 @@ fn node(
         .map_or_else(String::new, |gpu| gpu.model.clone());
     let there = u32::try_from(gpus.len()).expect("a session admits at most 64 GPUs");
     core::Node {
-        excluded: node.excluded.is_some(),
-        cordoned: node.is_cordoned(),
+        excluded: node.excluded.is_some() && !node.is_unfit(),
+        cordoned: node.is_cordoned() || node.is_unfit(),
         taken: others(there, node.taken(), uses),
         drained: node.is_to_be_empty(),
         rack: node.rack().map(str::to_owned),

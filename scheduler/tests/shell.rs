@@ -211,6 +211,41 @@ async fn a_silent_node_is_lost_and_its_job_waits_again() {
 
 /// As after a pause in which no heartbeat could be written.
 #[tokio::test]
+async fn node_without_disk_space_gets_no_tasks_until_it_has_some() {
+    const WHY: &str = "its disk has 12 MiB free of 1.0 GiB; it takes tasks again above 256 MiB";
+    let store = Store::new().await;
+    let mut shell = Shell::start(&store, LEASE_MS).await;
+    shell.until_it_leads().await;
+    let mut node = Node::dial(shell.address, "node-1", TOKEN, 4)
+        .await
+        .expect("welcome");
+    node.heartbeat_saying(WHY).await;
+    node.until_acknowledged().await.expect("it is heard");
+    let excluded = async || {
+        let mut tx = pool::begin(&store.pool).await.expect("a connection");
+        let row = muster_store::node::get(&mut tx, "node-1").await;
+        row.expect("read").expect("it is there").node.excluded
+    };
+    let told = excluded().await.expect("it is closed");
+    assert_eq!((told.why.as_str(), told.by_itself), (WHY, true));
+    let job = store.submit((1, 1)).await;
+    let waits = |job: &muster_model::job::Job| {
+        let why = job.waiting.as_ref().map(|waiting| &waiting.why);
+        matches!(
+            why,
+            Some(Wait::NoMatchingNodes {
+                largest_node_gpus: 0,
+                ..
+            })
+        )
+    };
+    store.until(job, "no node takes tasks", waits).await;
+    node.heartbeat().await;
+    node.assignment(|tasks| !tasks.is_empty()).await;
+    assert_eq!(excluded().await, None);
+}
+
+#[tokio::test]
 async fn a_node_that_counts_as_lost_while_it_speaks_is_told_to_dial_in_anew() {
     let store = Store::new().await;
     let mut shell = Shell::start(&store, LEASE_MS).await;

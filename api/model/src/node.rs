@@ -12,7 +12,7 @@ pub struct Node {
     pub state: NodeState,
     /// Drained by an administrator: takes no new task, and its tasks move away.
     pub drained: bool,
-    /// Closed for new tasks, because too many failed there.
+    /// Closed for new tasks, because too many failed there or by its own word.
     pub excluded: Option<Excluded>,
     /// What the cluster that the machine belongs to says of it.
     pub notice: Option<Notice>,
@@ -30,6 +30,9 @@ pub struct Excluded {
     #[serde(with = "time::serde::rfc3339")]
     pub at: OffsetDateTime,
     pub why: String,
+    /// The node itself says so, as for a full disk. It takes tasks again by itself; uncordoning does not change it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub by_itself: bool,
 }
 
 /// What the cluster that the machine belongs to, such as Kubernetes, says of it: always all that it says, so that whoever brings the news
@@ -86,6 +89,10 @@ impl Notice {
     }
 }
 
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 fn is_zero(count: &u32) -> bool {
     *count == 0
 }
@@ -123,6 +130,12 @@ impl Node {
     #[must_use]
     pub fn is_cordoned(&self) -> bool {
         self.closed() != Closed::Open
+    }
+
+    /// It takes no new task by its own word.
+    #[must_use]
+    pub fn is_unfit(&self) -> bool {
+        self.excluded.as_ref().is_some_and(|why| why.by_itself)
     }
 
     /// Where it stands.

@@ -24,7 +24,7 @@ use std::fs::{File, FileType, Metadata};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Of names in a folder that are looked at. Executor and shim make a few dozens.
@@ -168,6 +168,28 @@ impl Folder {
             return Err(error);
         }
         if durably { self.sync() } else { Ok(()) }
+    }
+
+    /// Space for a file of this name that is written later ([`Reserved::put`]), on a disk that may be full by then.
+    ///
+    /// # Errors
+    /// If there is no space now.
+    pub fn reserve(&self, name: &OsStr, bytes: usize) -> io::Result<Reserved> {
+        let mut temporary = OsString::from(".");
+        temporary.push(name);
+        temporary.push(format!(".tmp-{:016x}", random()));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let mut file = self.open_as(&temporary, flags, ORDINARY)?;
+        if let Err(error) = file.write_all(&vec![b' '; bytes]) {
+            let _ = self.remove(&temporary);
+            return Err(error);
+        }
+        Ok(Reserved {
+            file,
+            temporary,
+            name: name.to_owned(),
+            bytes,
+        })
     }
 
     /// Whatever bears the new name makes way, a folder too.
@@ -331,6 +353,49 @@ fn refused(refused: Refused) -> io::Error {
 /// Returns a random number for a temporary name; 0 without a random source, which costs a second attempt.
 fn random() -> u64 {
     getrandom::u64().unwrap_or(0)
+}
+
+/// Space that is held for a file until it is written.
+#[derive(Debug)]
+pub struct Reserved {
+    file: File,
+    temporary: OsString,
+    name: OsString,
+    bytes: usize,
+}
+
+impl Reserved {
+    /// Gives the space up.
+    ///
+    /// # Errors
+    /// If it is not there any more.
+    pub fn remove(self, folder: &Folder) -> io::Result<()> {
+        folder.remove(&self.temporary)
+    }
+
+    /// Puts the file in its place, as [`Folder::replace`] does durably. Without what was reserved, as a task may have removed it, or for more than
+    /// that, the disk must have space.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn put(self, folder: &Folder, content: &[u8]) -> io::Result<()> {
+        let put = || {
+            if content.len() > self.bytes {
+                return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+            }
+            let there = folder.metadata(&self.temporary)?;
+            let own = self.file.metadata()?;
+            if (there.dev(), there.ino()) != (own.dev(), own.ino()) {
+                return Err(io::Error::from(io::ErrorKind::NotFound));
+            }
+            self.file.write_all_at(content, 0)?;
+            self.file.set_len(content.len() as u64)?;
+            self.file.sync_all()?;
+            folder.rename(&self.temporary, &self.name)?;
+            folder.sync()
+        };
+        put().or_else(|_| folder.replace(&self.name, content, true))
+    }
 }
 
 /// The folder and the name in it.

@@ -134,7 +134,7 @@ pub async fn exclude(
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
     let name = sqlx::query_scalar!(
-        "update node set excluded_at = $2, excluded_why = $3 where id = $1 and excluded_at is null returning name",
+        "update node set excluded_at = $2, excluded_why = $3, excluded_by_itself = false where id = $1 and excluded_at is null returning name",
         node.0,
         now,
         why
@@ -152,4 +152,55 @@ pub async fn exclude(
     event::append(conn, &[of_node(now, node, event)]).await?;
     wake::send(conn, &[Channel::Events]).await?;
     Ok(true)
+}
+
+/// Characters of a node's reason for taking no new tasks.
+const UNFIT_CHARS: usize = 500;
+
+/// What the node says of itself: why it takes no new tasks, or nothing while it takes them. A node that is excluded for its faults stays so.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn set_unfit(
+    conn: &mut PgConnection,
+    id: NodeId,
+    why: Option<&str>,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    let why: Option<String> = why.map(|why| {
+        let printable = why.chars().filter(|char| !char.is_control());
+        printable.take(UNFIT_CHARS).collect()
+    });
+    let name = match &why {
+        Some(why) => {
+            sqlx::query_scalar!(
+                "update node set excluded_at = $2, excluded_why = $3, excluded_by_itself = true
+                 where id = $1 and (excluded_at is null or (excluded_by_itself and excluded_why is distinct from $3)) returning name",
+                id.0,
+                now,
+                why
+            )
+            .fetch_optional(&mut *conn)
+            .await?
+        }
+        None => {
+            sqlx::query_scalar!(
+                "update node set excluded_at = null, excluded_why = null, excluded_by_itself = false
+                 where id = $1 and excluded_at is not null and excluded_by_itself returning name",
+                id.0
+            )
+            .fetch_optional(&mut *conn)
+            .await?
+        }
+    };
+    let Some(name) = name else {
+        return Ok(());
+    };
+    let event = Event::NodeExcluded {
+        name,
+        excluded: why.is_some(),
+        why: why.unwrap_or_else(|| "it can take them".to_owned()),
+    };
+    event::append(conn, &[of_node(now, id, event)]).await?;
+    wake::send(conn, &[Channel::Rounds, Channel::Events]).await
 }

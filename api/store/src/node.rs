@@ -51,6 +51,7 @@ pub(crate) struct Row {
     pub drained: bool,
     pub excluded_at: Option<OffsetDateTime>,
     pub excluded_why: Option<String>,
+    pub excluded_by_itself: bool,
     pub notice: Option<Json<Notice>>,
     pub capacity: Json<Capacity>,
     pub generation: i64,
@@ -71,6 +72,7 @@ impl From<Row> for Node {
             excluded: row.excluded_at.map(|at| Excluded {
                 at,
                 why: row.excluded_why.unwrap_or_default(),
+                by_itself: row.excluded_by_itself,
             }),
             notice: row.notice.map(|notice| notice.0),
             capacity: row.capacity.0,
@@ -108,7 +110,7 @@ pub async fn hello(
         == 1;
     let row = sqlx::query_as!(
         Row,
-        r#"select id, name, state, drained, excluded_at, excluded_why, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
+        r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node where name = $1 for no key update"#,
         name
     )
@@ -310,7 +312,7 @@ pub async fn lost(
            where state = $4
              and (id, last_seen_at) in (select * from unnest($1::uuid[], $2::timestamptz[]))
              and id in (select id from node where id = any($1) order by id for no key update)
-           returning id, name, state, drained, excluded_at, excluded_why, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at"#,
+           returning id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at"#,
         &candidates,
         &last_seen_at,
         NodeState::Lost.as_str(),
@@ -390,7 +392,7 @@ async fn held_by(conn: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<Locked>,
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<NodeRow>, StoreError> {
     let rows = sqlx::query_as!(
         Row,
-        r#"select id, name, state, drained, excluded_at, excluded_why, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
+        r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node order by name"#
     )
     .fetch_all(&mut *conn)
@@ -411,7 +413,7 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<NodeRow>, StoreError> {
 pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Option<NodeRow>, StoreError> {
     let row = sqlx::query_as!(
         Row,
-        r#"select id, name, state, drained, excluded_at, excluded_why, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
+        r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node where name = $1"#,
         name
     )
@@ -492,7 +494,7 @@ pub async fn set_drained(
     now: OffsetDateTime,
 ) -> Result<Option<NodeRow>, StoreError> {
     let before = sqlx::query!(
-        "select id, drained, excluded_at from node where name = $1 for no key update",
+        "select id, drained, excluded_at is not null and not excluded_by_itself as \"excluded!\" from node where name = $1 for no key update",
         name
     )
     .fetch_optional(&mut *conn)
@@ -500,7 +502,7 @@ pub async fn set_drained(
     let Some(before) = before else {
         return Ok(None);
     };
-    let reopens = !drained && before.excluded_at.is_some();
+    let reopens = !drained && before.excluded;
     let mut events = Vec::new();
     if before.drained != drained {
         let name = name.to_owned();

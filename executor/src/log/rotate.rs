@@ -68,7 +68,11 @@ impl RotatingLog {
 
     fn rotate(&mut self) -> io::Result<()> {
         let current = OsStr::new(CURRENT);
-        self.folder.rename(current, &full(self.offset))?;
+        match self.folder.rename(current, &full(self.offset)) {
+            // Done by a try that found no space for the next part.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => done?,
+        }
         self.file = self.folder.append(current)?;
         self.offset += self.bytes;
         self.bytes = 0;

@@ -3,6 +3,7 @@
 
 mod pod;
 mod process;
+mod shims;
 mod sockets;
 
 pub use pod::{PathTaken, Pods, TemplateError};
@@ -21,7 +22,7 @@ pub trait Runtime: Debug + Send {
     ///
     /// # Errors
     /// If it cannot be started at all. The task has ended with that.
-    fn start(&mut self, entry: &Entry, start: Start) -> Result<(), ExecutorError>;
+    fn start(&mut self, entry: &mut Entry, start: Start) -> Result<(), ExecutorError>;
 
     /// SIGTERM to the shim, which passes it on; the grace and SIGKILL are its own affair. `false` if there is nobody yet to be told.
     fn stop(&mut self, entry: &Entry) -> bool;

@@ -1,19 +1,23 @@
 //! Shims as child processes of the daemon, which outlive it: a later daemon knows them by the ids in their records.
 
+use super::shims::{Record, Shims};
 use super::sockets::{self, Sockets};
 use super::{Carrier, Runtime, Start};
+use crate::config::Config;
 use crate::error::ExecutorError;
 use crate::ledger::Ledger;
 use crate::ledger::{Entry, Life};
 use crate::limits::Limits;
 use crate::process::{self, ProcessId};
 use crate::shim::{self, ShimRecord};
+use crate::task_user::TaskUser;
 use muster_model::id::TaskId;
 use muster_model::task::Outcome;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// Starts and stops shims, and waits for those it has started so that none stays a zombie.
 #[derive(Debug)]
@@ -21,47 +25,122 @@ pub struct Processes {
     shim_binary: PathBuf,
     listen_host: String,
     limits: Limits,
+    task_user: Option<TaskUser>,
     sockets: Sockets,
-    shims: BTreeMap<TaskId, Child>,
+    /// Shims that this daemon has started and not reaped.
+    children: BTreeMap<TaskId, Child>,
+    /// Exit statuses of reaped shims whose tasks have not ended yet.
+    reaped: BTreeMap<TaskId, ExitStatus>,
+    records: Shims,
+}
+
+/// State of a task's shim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shim {
+    Alive,
+    /// It ended by itself, after every process of its task.
+    Ended,
+    /// It was killed, or ended while no daemon waited for it: processes of its task may be left.
+    Lost {
+        /// It is known not to have written the end of its task.
+        is_killed: bool,
+    },
 }
 
 impl Processes {
     /// # Errors
     /// If the path of this program cannot be told, or `data` cannot be written.
-    pub fn new(listen_host: String, limits: Limits, data: &Path) -> Result<Self, ExecutorError> {
+    pub fn new(config: &Config, limits: Limits) -> Result<Self, ExecutorError> {
+        let data = &config.data_dir;
         let shim_binary = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
         Ok(Self {
             shim_binary,
-            listen_host,
+            listen_host: config.listen_host.clone(),
             limits,
+            task_user: config.task_user,
             sockets: Sockets::open(data).map_err(ExecutorError::write(data))?,
-            shims: BTreeMap::new(),
+            children: BTreeMap::new(),
+            reaped: BTreeMap::new(),
+            records: Shims::open(data).map_err(ExecutorError::write(data))?,
         })
     }
 
-    /// Whether the task's shim, if this daemon has started it, has ended; it is then reaped. For one that an earlier daemon has started,
-    /// whether its folder is free.
-    fn is_shim_gone(&mut self, entry: &Entry) -> bool {
+    /// Corrects what the ledger has read in the folders of tasks by the records of their shims.
+    pub fn correct(&self, ledger: &mut Ledger) {
+        for record in self.records.all() {
+            let shim = record.is_of_this_boot().then_some(record.shim);
+            ledger.adopt_from(shim, &record.launch);
+        }
+    }
+
+    fn shim(&mut self, entry: &Entry) -> Shim {
         let id = entry.launch.task_id;
-        let Some(child) = self.shims.get_mut(&id) else {
-            let is_starting = entry.life == Life::Starting;
-            return is_starting && !shim::is_locked(&entry.folder).unwrap_or(true);
-        };
-        let is_gone = !matches!(child.try_wait(), Ok(None));
-        if is_gone {
-            self.shims.remove(&id);
+        if let Some(child) = self.children.get_mut(&id) {
+            match child.try_wait() {
+                Ok(None) => return Shim::Alive,
+                Ok(Some(status)) => drop(self.reaped.insert(id, status)),
+                Err(error) => {
+                    tracing::error!(task.id = %id, %error, "cannot wait for a shim");
+                }
+            }
+            self.children.remove(&id);
             self.limits.remove(&id.to_string());
         }
-        is_gone
+        match self.reaped.get(&id) {
+            Some(status) if status.success() => return Shim::Ended,
+            Some(status) => {
+                return Shim::Lost {
+                    is_killed: status.signal().is_some(),
+                };
+            }
+            None => {}
+        }
+        let is_alive = match (self.records.get(entry), &entry.life) {
+            (Some(record), _) => record.is_alive(),
+            // Started by a daemon of the release before, which kept no records.
+            (None, Life::Running(record)) => is_running(record),
+            (None, _) => shim::is_locked(&entry.folder).unwrap_or(true),
+        };
+        if is_alive {
+            Shim::Alive
+        } else {
+            Shim::Lost { is_killed: false }
+        }
+    }
+
+    /// The shim was killed, alone or with its whole node. The kernel has killed the task with it, but not what the task had started: that is
+    /// done here, one round a look, and only when nothing is left is the task gone. The machine is to blame, not the job: a task that dies by
+    /// itself has a shim that says how.
+    fn is_cleaned_up(&self, entry: &Entry) -> bool {
+        let record = self.records.get(entry);
+        let is_this_boot = record.is_none_or(Record::is_of_this_boot);
+        let session = match &entry.life {
+            Life::Running(record) if is_this_boot && record.boot_id == shim::boot_id() => {
+                Some(record.task.pid)
+            }
+            _ => None,
+        };
+        let left: Vec<ProcessId> = process::of_task(entry.launch.task_id, session)
+            .into_iter()
+            .map(|stat| stat.id)
+            .collect();
+        for process in &left {
+            let _ = process.signal(Signal::KILL);
+        }
+        left.is_empty()
     }
 }
 
 impl Runtime for Processes {
-    fn start(&mut self, entry: &Entry, mut start: Start) -> Result<(), ExecutorError> {
-        let launch = &entry.launch;
+    fn start(&mut self, entry: &mut Entry, mut start: Start) -> Result<(), ExecutorError> {
+        let launch = entry.launch.clone();
+        let launch = &launch;
         if sockets::meets_others(launch) {
             let place = self.sockets.make(launch.job_id);
             let place = place.map_err(ExecutorError::write(entry.folder.path()))?;
+            if let Some(user) = self.task_user {
+                user.own(&place).map_err(ExecutorError::write(&place))?;
+            }
             let place = place.to_string_lossy().into_owned();
             start
                 .environment
@@ -81,7 +160,7 @@ impl Runtime for Processes {
         ) {
             command.arg("--cgroup").arg(cgroup);
         }
-        let child = command
+        let mut child = command
             .env_clear()
             .envs(start.environment)
             .stdin(Stdio::null())
@@ -89,15 +168,35 @@ impl Runtime for Processes {
             .stderr(errors)
             .spawn()
             .map_err(failed)?;
-        self.shims.insert(launch.task_id, child);
+        // A zombie until it is reaped here, so the number is still its own.
+        let known = i32::try_from(child.id()).ok().and_then(ProcessId::of);
+        let shim = known.ok_or_else(|| ExecutorError::Shim {
+            path: self.shim_binary.clone(),
+            source: std::io::ErrorKind::NotFound.into(),
+        })?;
+        if let Err(source) = self.records.begin(launch, shim) {
+            // The next daemon would not find it. Its task dies with it.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(ExecutorError::Write {
+                path: entry.folder.path().to_owned(),
+                source,
+            });
+        }
+        entry.known_shim = Some(shim);
+        self.children.insert(launch.task_id, child);
         Ok(())
     }
 
     fn stop(&mut self, entry: &Entry) -> bool {
-        let Life::Running(record) = &entry.life else {
-            return false;
+        let id = entry.launch.task_id;
+        let shim = match (&entry.life, self.records.get(entry)) {
+            (Life::Running(record), _) => record.shim,
+            // An earlier daemon's: it has begun, whatever its task has made of its record.
+            (Life::Starting, Some(record)) if !self.children.contains_key(&id) => record.shim,
+            _ => return false,
         };
-        let _ = record.shim.signal(Signal::TERM);
+        let _ = shim.signal(Signal::TERM);
         true
     }
 
@@ -108,14 +207,20 @@ impl Runtime for Processes {
         }
     }
 
+    /// While the shim lives, the task's folder tells of no end: the task may have written it.
     fn carrier(&mut self, entry: &Entry) -> Carrier {
-        let is_shim_gone = self.is_shim_gone(entry);
-        match &entry.life {
-            Life::Starting if is_shim_gone => Carrier::Gone(None),
-            Life::Running(record) if !is_running(record) && is_cleaned_up(entry, record) => {
-                Carrier::Gone(Some(Outcome::NodeLost))
-            }
-            Life::Prepared | Life::Starting | Life::Running(_) | Life::Ended(_) => Carrier::Alive,
+        let is_running = match &entry.life {
+            Life::Prepared | Life::Ended(_) => return Carrier::Alive,
+            Life::Starting => false,
+            Life::Running(_) => true,
+        };
+        let outcome = is_running.then_some(Outcome::NodeLost);
+        match self.shim(entry) {
+            Shim::Alive => Carrier::Holding,
+            Shim::Ended => Carrier::Gone(outcome),
+            Shim::Lost { .. } if !self.is_cleaned_up(entry) => Carrier::Holding,
+            Shim::Lost { is_killed: true } if is_running => Carrier::Killed(Outcome::NodeLost),
+            Shim::Lost { .. } => Carrier::Gone(outcome),
         }
     }
 
@@ -126,6 +231,12 @@ impl Runtime for Processes {
     /// A process is its own: nothing is carried that the folders do not tell of, but for where tasks met.
     fn tidy(&mut self, ledger: &Ledger) {
         self.sockets.tidy(ledger);
+        let is_needed = |task: TaskId| {
+            let entry = ledger.entries.get(&task);
+            entry.is_some_and(|entry| !entry.is_ended())
+        };
+        self.records.keep(is_needed);
+        self.reaped.retain(|task, _| is_needed(*task));
     }
 
     fn listen_host(&self) -> &str {
@@ -139,22 +250,4 @@ impl Runtime for Processes {
 
 fn is_running(record: &ShimRecord) -> bool {
     record.shim.is_alive() && record.boot_id == shim::boot_id()
-}
-
-/// The shim was killed, alone or with its whole node. The kernel has killed the task with it, but not what the task had started: that is
-/// done here, one round a look, and only when nothing is left is the task gone. The machine is to blame, not the job: a task that dies by
-/// itself has a shim that says how.
-fn is_cleaned_up(entry: &Entry, record: &ShimRecord) -> bool {
-    let is_this_boot = record.boot_id == shim::boot_id();
-    let left: Vec<ProcessId> = process::of_task(
-        entry.launch.task_id,
-        is_this_boot.then_some(record.task.pid),
-    )
-    .into_iter()
-    .map(|stat| stat.id)
-    .collect();
-    for process in &left {
-        let _ = process.signal(Signal::KILL);
-    }
-    left.is_empty()
 }

@@ -14,6 +14,7 @@ use crate::meter::Meter;
 use crate::metrics::Metrics;
 use crate::node::Order;
 use crate::shim::boot_id;
+use crate::space::Space;
 use muster_model::node::Capacity;
 use muster_proto::MAX_MESSAGE_BYTES;
 use muster_proto::session::node_sessions_client::NodeSessionsClient;
@@ -94,6 +95,7 @@ pub struct Known {
     pub health: Health,
     pub meter: Meter,
     pub metrics: Metrics,
+    pub space: Space,
 }
 
 /// Heartbeats sent and not acknowledged, and what the Welcome laid down.
@@ -186,6 +188,7 @@ impl Dialer {
     ) -> Result<std::convert::Infallible, SessionError> {
         let mut beat = tokio::time::interval(Duration::from_millis(pulse.heartbeat_ms));
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut unfit = self.known.space.changes();
         loop {
             tokio::select! {
                 message = next(&mut incoming) => self.take(message?, &mut pulse),
@@ -193,11 +196,10 @@ impl Dialer {
                     if pulse.is_silent(clock::boottime_ms()) {
                         return Err(SessionError::Silent);
                     }
-                    let mut heartbeat = pulse.beat(clock::boottime_ms());
-                    heartbeat.faults = self.faults(heartbeat.number);
-                    heartbeat.usages = self.usages();
-                    send(outgoing, from_node::Message::Heartbeat(heartbeat)).await?;
+                    send(outgoing, self.beat(&mut pulse)).await?;
                 }
+                // Before the tasks that it refuses are placed there again.
+                Ok(()) = unfit.changed() => send(outgoing, self.beat(&mut pulse)).await?,
                 Some(report) = reports.recv() => send(outgoing, from_node::Message::Report(report)).await?,
             }
         }
@@ -225,6 +227,14 @@ impl Dialer {
             },
             to_node::Message::Welcome(_) => tracing::warn!("a second Welcome in one session"),
         }
+    }
+
+    fn beat(&self, pulse: &mut Pulse) -> from_node::Message {
+        let mut heartbeat = pulse.beat(clock::boottime_ms());
+        heartbeat.faults = self.faults(heartbeat.number);
+        heartbeat.usages = self.usages();
+        heartbeat.unfit = self.known.space.unfit().unwrap_or_default();
+        from_node::Message::Heartbeat(heartbeat)
     }
 
     fn faults(&self, heartbeat: u64) -> Vec<NodeFault> {
@@ -262,6 +272,7 @@ impl Dialer {
             generation: self.known.generation.load(Ordering::Relaxed),
             boot_id: boot_id(),
             identity: self.known.identity.clone(),
+            unfit: self.known.space.unfit().unwrap_or_default(),
         }
     }
 
@@ -316,6 +327,7 @@ impl Pulse {
             number: self.number,
             faults: Vec::new(),
             usages: Vec::new(),
+            unfit: String::new(),
         }
     }
 

@@ -9,8 +9,10 @@ use crate::task_file::TaskFile;
 use crate::tracking::Lines;
 use muster_model::assignment::TaskLaunch;
 use rustix::process::{
-    Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal, setsid,
+    Resource, Rlimit, Signal, getpid, getppid, set_child_subreaper,
+    set_parent_process_death_signal, setrlimit, setsid,
 };
+use rustix::thread::set_no_new_privs;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, Read};
@@ -18,6 +20,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
+
+const NO_CORE: Rlimit = Rlimit {
+    current: Some(0),
+    maximum: Some(0),
+};
 
 /// The started task.
 #[derive(Debug)]
@@ -56,10 +63,17 @@ pub(super) fn spawn(
         .stdin(Stdio::null())
         .stdout(writer.try_clone().map_err(failed)?)
         .stderr(writer);
+    if let Some(user) = arguments.task_user {
+        // Without supplementary groups. Before what is prepared below: a change of the user unbinds a process from its parent.
+        command.uid(user.uid).gid(user.gid);
+    }
     let cgroup = open_cgroup(arguments);
     bind_to_us(&mut command);
     let prepare = move || {
         setsid()?;
+        // What it starts gains no rights by a program's owner or capabilities, and leaves no memory on the disk when it crashes.
+        set_no_new_privs(true)?;
+        setrlimit(Resource::Core, NO_CORE)?;
         if let Some(cgroup) = &cgroup {
             // Never fails a task: it then runs without limits.
             let _ = rustix::io::write(cgroup, b"0");

@@ -15,6 +15,7 @@ use crate::lease::{Lease, Watch};
 use crate::log::{RotatingLog, Rotation};
 use crate::opener::is_refusal;
 use crate::process::ProcessId;
+use crate::task_user::TaskUser;
 use muster_model::assignment::TaskLaunch;
 use muster_model::task::Outcome;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -52,6 +53,9 @@ pub struct ShimArguments {
     /// The task joins it before it runs.
     #[arg(long)]
     pub cgroup: Option<PathBuf>,
+    /// Unix user of the task [default: the shim's own]
+    #[arg(long)]
+    pub task_user: Option<TaskUser>,
     /// The GPUs' driver is asked to take a user's program off them while it stands still, and has so long for each order.
     #[arg(long)]
     pub driver_patience_ms: Option<u64>,
@@ -82,6 +86,9 @@ pub struct PodRecord {
     pub told_to_stop: bool,
 }
 
+/// Space for the end of a task, held from before its start: a last line and a reason fit.
+const EXIT_BYTES: usize = 4_096;
+
 /// Tries for the lock while a daemon may be probing it.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(25);
@@ -93,9 +100,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(25);
 pub fn run(arguments: &ShimArguments) -> Result<(), ExecutorError> {
     // Ctrl-C in the daemon's terminal is not for us. It fails if we lead a group already, which is as good.
     let _ = rustix::process::setsid();
-    if arguments.environment.is_some() {
-        keep_to_ourselves();
-    }
+    keep_to_ourselves();
     let folder = TaskFolder::at(&arguments.folder);
     let Some(_lock) = lock(&folder)? else {
         return Ok(());
@@ -103,23 +108,25 @@ pub fn run(arguments: &ShimArguments) -> Result<(), ExecutorError> {
     if folder.shim().is_there() || folder.exit().is_there() {
         return Ok(());
     }
+    let exit = folder.exit();
+    // The task may fill the disk.
+    let reserved = exit
+        .reserve(EXIT_BYTES)
+        .map_err(ExecutorError::write(exit.path()))?;
     let outcome = match carry_out(arguments, &folder) {
         Ok(outcome) => outcome,
-        Err(error) => Outcome::LaunchFailed {
-            message: describe(&error),
-        },
+        Err(error) => error.outcome(),
     };
     if let Some(cgroup) = &arguments.cgroup {
         let _ = fs::remove_dir(cgroup);
     }
-    let exit = folder.exit();
-    exit.write_durably(&outcome)
+    exit.write_reserved(reserved, &outcome)
         .map_err(ExecutorError::write(exit))
 }
 
-/// In a pod the task is the same user and can do nothing to us by a signal, as we are the first process there; traced, we would say of its end
-/// what it wants. Whoever may not be dumped may not be traced either. Its own program is as any other again.
-fn keep_to_ourselves() {
+/// Keeps other processes of the same user from tracing this one and from reading its memory and its environment. Daemons have secrets there; a
+/// traced shim would write what the task wants of its end. A program that this process becomes is as any other again.
+pub fn keep_to_ourselves() {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
@@ -146,6 +153,10 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
     };
     let log =
         RotatingLog::open(folder.path(), rotation).map_err(ExecutorError::write(folder.path()))?;
+    if let Some(user) = arguments.task_user {
+        user.prepare(folder, &launch, &arguments.checkpoint_root)
+            .map_err(ExecutorError::write(folder.path()))?;
+    }
     let signals = supervise::Signals::register()?;
     let task = child::spawn(arguments, folder, &launch, log)?;
     let record = ShimRecord {

@@ -4,7 +4,7 @@
 use crate::command::{introduce, told};
 use crate::scheduler::Wanted;
 use crate::site::Site;
-use muster_model::assignment::TaskReport;
+use muster_model::assignment::{Observed, TaskReport};
 use muster_model::task::Outcome;
 use serde_json::json;
 use std::fs;
@@ -93,6 +93,93 @@ done"#,
         "nothing is shipped of it"
     );
     assert_eq!(fs::read_to_string(&path).expect("there"), SECRET);
+    site.finish();
+}
+
+#[test]
+fn forged_end_is_not_believed_while_the_task_runs() {
+    let site = Site::started(60_000, &[]);
+    let forge = r#"echo '{"kind":"exited","code":0}' > exit.json; rm -f shim.lock"#;
+    // Its last state is what it really ends with, and it is told of once.
+    let hostile = beside_a_neighbour(&site, forge);
+    let heard = site.scheduler.heard();
+    let ends = heard
+        .statuses
+        .iter()
+        .filter(|(id, observed)| *id == hostile.id() && matches!(observed, Observed::Gone { .. }));
+    assert_eq!(ends.count(), 1, "{:?}", heard.statuses);
+    drop(heard);
+    site.finish();
+}
+
+#[test]
+fn forged_records_are_not_believed_by_the_next_daemon() {
+    let mut site = Site::started(60_000, &[]);
+    let bystander = site.task(
+        1,
+        "echo up; until [ -e go-on ]; do sleep 0.02; done; exit 5",
+    );
+    let begin = "echo up; until [ -e begin ]; do sleep 0.02; done\n";
+    // The file of its shim names the bystander's processes.
+    let script = r#"
+echo '{"kind":"exited","code":0}' > exit.json
+rm -f shim.lock
+cp "../$(cat bystander)/shim.json" shim.json
+touch done
+until [ -e go-on ]; do sleep 0.02; done
+exit 4"#;
+    let hostile = site.task(0, &format!("{begin}{script}"));
+    let tasks = [hostile.clone(), bystander.clone()];
+    site.scheduler.assign(1, &tasks);
+    for task in &tasks {
+        site.until_log_has(task, "up");
+    }
+    let own = site.record(&hostile);
+    let folder = site.task_folder(&hostile);
+    fs::write(folder.join("bystander"), bystander.id().to_string()).expect("our own folder");
+    site.kill();
+    fs::write(folder.join("begin"), "").expect("our own folder");
+    site.until_it("it has done its worst", || folder.join("done").exists());
+    site.start();
+    site.until("the next daemon tells of both", |heard| {
+        heard.hellos.len() >= 2 && heard.statuses.len() >= 4
+    });
+    assert_eq!(
+        site.scheduler.heard().last(hostile.id()),
+        Some(&Observed::Running)
+    );
+    // Told to stop, it is its own processes that stop.
+    site.scheduler
+        .assign(2, &[hostile.stopped(), bystander.clone()]);
+    site.until_gone(&hostile);
+    assert!(!own.task.is_alive());
+    fs::write(site.task_folder(&bystander).join("go-on"), "").expect("our own folder");
+    assert_eq!(site.until_gone(&bystander), Outcome::exited(5));
+    site.finish();
+}
+
+/// What a task of the daemon's own user can read of it. As root every process can read every other.
+#[test]
+fn task_of_the_daemons_user_reads_none_of_its_secrets() {
+    let site = Site::of_a_plain_user(60_000, &[]);
+    let script = r#"
+daemon=$(cut -d ' ' -f 4 "/proc/$PPID/stat")
+for pid in $daemon $PPID; do
+    cat "/proc/$pid/environ" >> stolen
+    head -c 1 "/proc/$pid/mem" 2>> refused
+    cat "/proc/$pid/maps" >> stolen
+done
+grep -q NoNewPrivs:.1 /proc/self/status && ulimit -H -c
+exit 4"#;
+    let task = site.task(0, script);
+    site.scheduler.assign(1, std::slice::from_ref(&task));
+    assert_eq!(site.until_gone(&task), Outcome::exited(4));
+    let folder = site.task_folder(&task);
+    assert_eq!(fs::read_to_string(folder.join("stolen")).expect("made"), "");
+    let refused = fs::read_to_string(folder.join("refused")).expect("made");
+    assert_eq!(refused.matches("Permission denied").count(), 2, "{refused}");
+    // It gains no rights, and leaves no core.
+    site.until_log_has(&task, "0\n");
     site.finish();
 }
 

@@ -28,6 +28,9 @@ pub struct Heard {
     /// What must not happen, in words.
     pub faults: Vec<String>,
     pub largest_report_bytes: usize,
+    pub heartbeats: u64,
+    /// Why the node takes no new tasks, each time that it says something else; empty: it takes them.
+    pub unfit: Vec<String>,
 }
 
 #[derive(Clone)]
@@ -124,6 +127,13 @@ impl Heard {
 
     pub fn log(&self, task: TaskId) -> String {
         String::from_utf8_lossy(self.logs.get(&task).map_or(&[], Vec::as_slice)).into_owned()
+    }
+
+    fn beat(&mut self, unfit: String) {
+        self.heartbeats += 1;
+        if self.unfit.last() != Some(&unfit) {
+            self.unfit.push(unfit);
+        }
     }
 
     fn take(&mut self, report: &Report) {
@@ -244,6 +254,7 @@ impl Service {
                         .map_err(gone)?;
                 }
                 Some(from_node::Message::Heartbeat(beat)) => {
+                    self.heard.lock().expect("not poisoned").beat(beat.unfit);
                     send(to_node::Message::HeartbeatAck(HeartbeatAck {
                         number: beat.number,
                     }))

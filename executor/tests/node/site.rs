@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +40,14 @@ pub struct Site {
     daemon: Option<Child>,
     flags: Vec<String>,
     devices: Devices,
+    /// Whom the daemon runs as, if not as this process.
+    user: Option<u32>,
+    /// A file system of the data folder's own, to be unmounted.
+    mount: Option<PathBuf>,
 }
+
+/// A user without rights, as daemons have in containers.
+const PLAIN_USER: u32 = 65_534;
 
 impl Site {
     pub fn new(lease_ms: u64, flags: &[&str]) -> Self {
@@ -60,7 +68,71 @@ impl Site {
             daemon: None,
             flags,
             devices: Devices::CpuSlots,
+            user: None,
+            mount: None,
         }
+    }
+
+    /// With a daemon that has no rights of root, and tasks of the same user.
+    pub fn of_a_plain_user(lease_ms: u64, flags: &[&str]) -> Self {
+        let mut site = Self::new(lease_ms, flags);
+        if rustix::process::geteuid().is_root() {
+            site.user = Some(PLAIN_USER);
+            let own = |path: &Path| std::os::unix::fs::chown(path, Some(PLAIN_USER), None);
+            own(site.path()).expect("as root");
+            // What lies in /root it may not execute.
+            let program = site.path().join("executor");
+            fs::copy(env!("CARGO_BIN_EXE_muster-executor"), program).expect("copied");
+        }
+        site.start();
+        site
+    }
+
+    /// With a daemon that is root and tasks that are not; `None`, and said so, where this process is not root.
+    pub fn with_another_user_for_tasks(flags: &[&str]) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            let name = thread::current().name().unwrap_or_default().to_owned();
+            eprintln!("SKIPPED: {name}: only root can start tasks as another user");
+            return None;
+        }
+        let user = PLAIN_USER.to_string();
+        let flags: Vec<&str> = flags
+            .iter()
+            .copied()
+            .chain(["--task-user", &user])
+            .collect();
+        let mut site = Self::new(60_000, &flags);
+        fs::set_permissions(site.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+        let program = site.path().join("executor");
+        fs::copy(env!("CARGO_BIN_EXE_muster-executor"), program).expect("copied");
+        site.user = Some(0);
+        site.start();
+        Some(site)
+    }
+
+    /// With a disk of this size under the data folder; `None`, and said so, where this process may not mount one.
+    pub fn on_a_disk(kib: u64, lease_ms: u64, flags: &[&str]) -> Option<Self> {
+        let mut site = Self::new(lease_ms, flags);
+        let data = site.data();
+        fs::create_dir(&data).expect("made");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={kib}k"), "tmpfs"])
+            .arg(&data)
+            .stderr(Stdio::null())
+            .status();
+        if !mounted.is_ok_and(|status| status.success()) {
+            let name = thread::current().name().unwrap_or_default().to_owned();
+            eprintln!("SKIPPED: {name}: this user may not mount a disk of {kib} KiB");
+            return None;
+        }
+        site.mount = Some(data);
+        site.start();
+        site.until("it has begun", |heard| !heard.hellos.is_empty());
+        Some(site)
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
     }
 
     /// With one GPU, which there is none of: libraries that stand in for NVIDIA's, compiled now, tell of it.
@@ -130,7 +202,14 @@ impl Site {
             .append(true)
             .open(path.join("daemon.log"))
             .expect("opened");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_muster-executor"));
+        let mut command = match self.user {
+            None => Command::new(env!("CARGO_BIN_EXE_muster-executor")),
+            Some(user) => {
+                let mut command = Command::new(path.join("executor"));
+                command.uid(user).gid(user);
+                command
+            }
+        };
         match self.devices {
             Devices::CpuSlots => command.args(["--cpu-slots", "4"]),
             Devices::StandIn => command
@@ -278,16 +357,18 @@ impl Site {
         });
     }
 
-    /// Processes of this site, the daemon included: all of them have its folder in their environment.
+    /// Processes of this site, the daemon included: all tasks have its folder in their environment, and what may not be looked into so has it in
+    /// its arguments.
     pub fn processes(&self) -> Vec<i32> {
-        let home = format!("HOME={}", self.folder.path().display());
-        let is_ours = |pid: i32| {
-            fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
-                environment
-                    .split(|byte| *byte == 0)
-                    .any(|one| one == home.as_bytes())
+        let path = self.folder.path().display();
+        let (home, data) = (format!("HOME={path}"), format!("{path}/data"));
+        let has = |pid: i32, what: &str, wanted: &str| {
+            fs::read(format!("/proc/{pid}/{what}")).is_ok_and(|list| {
+                list.split(|byte| *byte == 0)
+                    .any(|one| one == wanted.as_bytes())
             })
         };
+        let is_ours = |pid: i32| has(pid, "environ", &home) || has(pid, "cmdline", &data);
         process::all()
             .into_iter()
             .map(|stat| stat.id.pid)
@@ -343,6 +424,9 @@ impl Drop for Site {
             if let Some(process) = ProcessId::of(pid) {
                 let _ = process.signal(Signal::KILL);
             }
+        }
+        if let Some(data) = self.mount.take() {
+            let _ = Command::new("umount").arg("-l").arg(data).status();
         }
     }
 }

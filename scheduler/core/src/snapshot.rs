@@ -70,7 +70,8 @@ pub struct Node {
     /// Takes no new task, and those that run there stay.
     #[serde(default, skip_serializing_if = "is_false")]
     pub excluded: bool,
-    /// Takes no new task by the wish of the cluster that it belongs to: nobody's failure, and Muster's administrators cannot end it.
+    /// Takes no new task by the wish of the cluster that it belongs to, or by its own word, as for a full disk: no job's failure, and Muster's
+    /// administrators cannot end it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cordoned: bool,
     /// What was charged to it.

@@ -122,6 +122,7 @@ impl NodeSessions for Sessions {
             pulse: self.pulse.clone(),
             pool: self.pool.clone(),
             sent: None,
+            unfit: hello.unfit,
         };
         let config = Arc::clone(&self.config);
         let open = self.metrics.open_session();
@@ -225,6 +226,7 @@ impl Sessions {
         let made = clock::id().into();
         let node = node::hello(&mut tx, made, name, capacity, clock::now()).await?;
         node::identify(&mut tx, node.id, identity).await?;
+        muster_store::fault::set_unfit(&mut tx, node.id, said(&hello.unfit), clock::now()).await?;
         tx.commit().await.map_err(StoreError::from)?;
         Ok(Some(node.id))
     }
@@ -238,6 +240,8 @@ struct Session {
     pool: Pool,
     /// Generation of the assignment last sent in this session.
     sent: Option<u64>,
+    /// Why the node takes no new tasks, as the store has it.
+    unfit: String,
 }
 
 /// Why a session ended.
@@ -317,6 +321,11 @@ impl Session {
                 if !heartbeat.faults.is_empty() {
                     let faults = decode::faults(&heartbeat.faults);
                     retry::on_conflict(|| charge(&self.pool, self.node, &faults)).await?;
+                }
+                if heartbeat.unfit != self.unfit {
+                    retry::on_conflict(|| set_unfit(&self.pool, self.node, &heartbeat.unfit))
+                        .await?;
+                    self.unfit = heartbeat.unfit;
                 }
                 self.send(To::HeartbeatAck(proto::HeartbeatAck {
                     number: heartbeat.number,
@@ -424,6 +433,18 @@ async fn keep_usages(
 ) -> Result<(), StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
     muster_store::packing::record(&mut tx, node, used, clock::now()).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(())
+}
+
+/// `None` of what is empty on the wire.
+fn said(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+async fn set_unfit(pool: &Pool, node: NodeId, unfit: &str) -> Result<(), StoreError> {
+    let mut tx = muster_store::pool::begin(pool).await?;
+    muster_store::fault::set_unfit(&mut tx, node, said(unfit), clock::now()).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(())
 }

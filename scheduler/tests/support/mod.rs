@@ -444,6 +444,7 @@ impl Node {
             generation: 0,
             boot_id: "test".into(),
             identity: identity.into(),
+            unfit: String::new(),
         });
         outbox
             .send(proto::FromNode {
@@ -489,11 +490,17 @@ impl Node {
     }
 
     pub async fn heartbeat(&mut self) {
+        self.heartbeat_saying("").await;
+    }
+
+    /// With why the node takes no new tasks, or nothing.
+    pub async fn heartbeat_saying(&mut self, unfit: &str) {
         self.number += 1;
         let heartbeat = From::Heartbeat(proto::Heartbeat {
             number: self.number,
             faults: Vec::new(),
             usages: Vec::new(),
+            unfit: unfit.to_owned(),
         });
         self.outbox
             .send(proto::FromNode {

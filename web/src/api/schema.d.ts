@@ -1996,6 +1996,8 @@ export interface components {
         Excluded: {
             /** Format: date-time */
             at: string;
+            /** @description The node itself says so, as for a full disk. It takes tasks again by itself; uncordoning does not change it. */
+            by_itself?: boolean;
             why: string;
         };
         /** @description A job's place in the newest round, and what stands in its way. */

@@ -30,6 +30,11 @@ function freed(node: NodeView, taskId: string): NodeView {
   return { ...node, gpus: node.gpus.map((gpu) => (gpu.task_id === taskId ? { ...gpu, task_id: null, job: null } : gpu)) };
 }
 
+/** Whether uncordoning opens it: what a node says of itself, as for a full disk, only the node ends. */
+export function isClosedByPeople({ drained, excluded }: NodeView): boolean {
+  return drained || (excluded !== null && excluded.by_itself !== true);
+}
+
 /** What a slot is called: a machine without GPUs offers its cores. */
 export function slotName(gpus: readonly GpuView[]): "GPU" | "CPU slot" {
   return gpus.length > 0 && gpus.every((gpu) => gpu.kind !== "cuda") ? "CPU slot" : "GPU";

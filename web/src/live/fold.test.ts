@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { assignColours, foldNodes, foldPhases, phaseCount, slotName, usage, type Phases } from "./cluster";
+import { assignColours, foldNodes, foldPhases, isClosedByPeople, phaseCount, slotName, usage, type Phases } from "./cluster";
 import { revisionMarks, sizeHistory, sizeReason } from "./history";
 import { appendEvaluation, appendEvent, foldEvent, foldSample, replaceAfter } from "./job";
 import { at, job, node, sample, stored, T0 } from "./test-data";
@@ -32,6 +32,15 @@ describe("a job under events", () => {
     const untold = sample(200, 20, { accuracy: null, epoch: 0, examples_per_s: null });
     const program = job({ spec: { version: "muster/v1", name: "p", command: { argv: ["true"] } } });
     expect(foldSample(program, untold).progress).toMatchObject({ accuracy: null, epoch: null, examples_per_s: null });
+  });
+});
+
+describe("a node that closes itself", () => {
+  it("is not people's to open", () => {
+    const why = "its disk has 12 MiB free of 1.0 GiB";
+    expect(isClosedByPeople(node("n", [], { excluded: { at: at(1), why, by_itself: true } }))).toBe(false);
+    expect(isClosedByPeople(node("n", [], { excluded: { at: at(1), why } }))).toBe(true);
+    expect(isClosedByPeople(node("n", [], { drained: true }))).toBe(true);
   });
 });
 

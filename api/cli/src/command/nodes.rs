@@ -86,8 +86,14 @@ impl OnNode {
                 .notice
                 .as_ref()
                 .filter(|notice| notice.closed != Closed::Open);
+            let unfit = node.excluded.as_ref().filter(|why| why.by_itself);
             match closed {
                 _ if drain => format!("node {} drains: its work moves away", node.name),
+                None if unfit.is_some() => format!(
+                    "node {} stays closed: {}",
+                    node.name,
+                    unfit.map_or("", |unfit| &unfit.why)
+                ),
                 Some(notice) => format!("node {} stays closed: {}", node.name, notice.why),
                 None => format!("node {} takes work again", node.name),
             }

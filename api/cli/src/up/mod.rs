@@ -71,6 +71,8 @@ pub struct Down {
 /// # Errors
 /// One line that says what could not be done; everything that was started is stopped again.
 pub async fn up(options: Up, store: &Store) -> anyhow::Result<()> {
+    // It hands secrets to the daemons, and tasks are processes of the same user.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let mut stop = StopSignals::listen()?;
     let folder = DataFolder::choose(options.data.clone())?;
     if let Some(parent) = folder.root().parent() {
@@ -109,6 +111,17 @@ pub async fn up(options: Up, store: &Store) -> anyhow::Result<()> {
     outcome
 }
 
+/// What keeps the programs of jobs from the rest of this machine.
+fn isolation() -> String {
+    let user = std::env::var("MUSTER_EXECUTOR_TASK_USER");
+    let user = user.ok().filter(|user| !user.is_empty());
+    match (user, rustix::process::geteuid()) {
+        (Some(user), _) => format!("programs of jobs run as user {user}"),
+        (None, own) if own.is_root() => "programs of jobs run as root, as this command does: they may read and change all of this machine; MUSTER_EXECUTOR_TASK_USER=UID names another user".to_owned(),
+        (None, own) => format!("programs of jobs run as user {}, as this command does", own.as_raw()),
+    }
+}
+
 async fn run(
     options: &Up,
     folder: &DataFolder,
@@ -130,6 +143,7 @@ async fn run(
     cluster.start_daemons(&datasets).await?;
     let client = Client::new(&server, &token)?;
     cluster.wait_until_ready(&client).await?;
+    eprintln!("{}", isolation());
     // The token is shown once, when it is made; the address with it signs the browser in.
     let page = if is_new {
         format!("{server}/#token={token}")

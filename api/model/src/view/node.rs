@@ -14,7 +14,7 @@ pub struct NodeView {
     pub state: NodeState,
     /// Takes no new task; its tasks move away.
     pub drained: bool,
-    /// Closed for new tasks, because too many failed there; null unless it is. Uncordoning takes it back.
+    /// Closed for new tasks, because too many failed there or by its own word; null unless it is. Uncordoning takes it back, unless it says so itself.
     #[cfg_attr(feature = "schema", schema(required = true))]
     #[serde(default)]
     pub excluded: Option<Excluded>,

@@ -3,11 +3,11 @@
 use crate::world::{World, at, gone, id, slots, start};
 use muster_model::assignment::Observed;
 use muster_model::id::NodeId;
-use muster_model::node::{Closed, Node, NodeState, Notice};
+use muster_model::node::{Closed, Excluded, Node, NodeState, Notice};
 use muster_model::task::{Outcome, TaskState};
 use muster_store::event::EventFilter;
 use muster_store::plan::{Refusal, Step};
-use muster_store::{assignment, event, node, pool, scope};
+use muster_store::{assignment, event, fault, node, pool, scope};
 use std::time::Duration;
 
 #[tokio::test]
@@ -214,6 +214,57 @@ async fn draining_needs_an_administrator_and_is_told_once() -> anyhow::Result<()
         1,
         "every tenant is told"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn unfit_node_opens_by_its_own_word_alone() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let say = async |why: Option<&str>, seconds| -> anyhow::Result<Option<Excluded>> {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        fault::set_unfit(&mut tx, world.node, why, at(seconds)).await?;
+        let row = node::get(&mut tx, "node-a").await?;
+        tx.commit().await?;
+        Ok(row.expect("it is there").node.excluded)
+    };
+    let told = say(Some("its disk\0 is full"), 1).await?.expect("closed");
+    assert_eq!(
+        (told.why.as_str(), told.by_itself),
+        ("its disk is full", true)
+    );
+    assert_eq!(
+        say(Some("its disk is full"), 2).await?,
+        Some(told),
+        "told once"
+    );
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    scope::admin(&mut tx).await?;
+    node::set_drained(&mut tx, "node-a", true, at(3)).await?;
+    let row = node::set_drained(&mut tx, "node-a", false, at(4)).await?;
+    tx.commit().await?;
+    let node = row.expect("it is there").node;
+    assert!(
+        !node.drained && node.is_unfit(),
+        "uncordoning frees no disk"
+    );
+    let job = world.submit("where").await?;
+    let step = Step {
+        job_id: job,
+        expected_revision: 0,
+        action: start(world.tasks(&[0])),
+    };
+    assert_eq!(world.commit(&[step], 5).await?.conflicts.len(), 1);
+    assert_eq!(say(None, 6).await?, None);
+    let mut tx = pool::begin(&world.scheduler).await?;
+    assert!(fault::exclude(&mut tx, world.node, "3 jobs failed there", at(7)).await?);
+    tx.commit().await?;
+    for (why, seconds) in [(Some("its disk is full"), 8), (None, 9)] {
+        let stays = say(why, seconds).await?.expect("it is excluded for faults");
+        assert_eq!(
+            (stays.why.as_str(), stays.by_itself),
+            ("3 jobs failed there", false)
+        );
+    }
     Ok(())
 }
 

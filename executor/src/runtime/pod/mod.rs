@@ -319,7 +319,7 @@ impl Pods {
 }
 
 impl Runtime for Pods {
-    fn start(&mut self, entry: &Entry, mut start: Start) -> Result<(), ExecutorError> {
+    fn start(&mut self, entry: &mut Entry, mut start: Start) -> Result<(), ExecutorError> {
         let (id, folder) = (entry.launch.task_id, &entry.folder);
         if start.environment.contains_key("CUDA_VISIBLE_DEVICES") {
             // In the pod there are no others, and they are counted from nought.

@@ -2,7 +2,7 @@
 import { useState } from "react";
 import { Link } from "react-router";
 import type { GpuView, NodeView, Occupant } from "../../api/types";
-import { slotName } from "../../live/cluster";
+import { isClosedByPeople, slotName } from "../../live/cluster";
 import { useNow } from "../../ui/now";
 import { bytes, count, plural } from "../../words/number";
 import { duration, instant } from "../../words/time";
@@ -17,7 +17,7 @@ interface Props {
 export function NodeCard({ node, colours, onDrain }: Props) {
   const [shown, setShown] = useState<number | null>(null);
   const used = node.gpus.filter((gpu) => gpu.task_id !== null).length;
-  const isClosed = node.drained || node.excluded !== null;
+  const isClosed = isClosedByPeople(node);
   const status = statusOf(node);
   const said = node.notice !== null && node.notice.closed !== "open" ? node.notice.why : undefined;
   const taken = node.notice?.taken ?? 0;

@@ -4,7 +4,7 @@ import { Link } from "react-router";
 import { nodes, setDrained } from "../../api/calls";
 import { useResource } from "../../api/resource";
 import type { NodeView } from "../../api/types";
-import { assignColours, changesNodes, foldNodes, slotName } from "../../live/cluster";
+import { assignColours, changesNodes, foldNodes, isClosedByPeople, slotName } from "../../live/cluster";
 import { useLive } from "../../live/feed";
 import { Confirm, type Question } from "../../ui/confirm";
 import { useMe } from "../../ui/me";
@@ -39,7 +39,7 @@ export function NodesPage() {
     );
   }
   const drain = (node: NodeView) => {
-    const isClosed = node.drained || node.excluded !== null;
+    const isClosed = isClosedByPeople(node);
     setQuestion({
       title: isClosed ? `Let ${node.name} take work again?` : `Drain ${node.name}?`,
       text: isClosed
@@ -49,7 +49,7 @@ export function NodesPage() {
       danger: !isClosed,
       act: async () => {
         await setDrained(node.name, !isClosed);
-        const excluded = isClosed ? null : node.excluded;
+        const excluded = isClosed && node.excluded?.by_itself !== true ? null : node.excluded;
         list.update((known) => known.map((other) => (other.id === node.id ? { ...other, drained: !isClosed, excluded } : other)));
         setQuestion(null);
       },

@@ -1,0 +1,117 @@
+//! Records of started shims, kept beside the tasks' folders. The folder of a task is the task's own to write: what it says of its shim, its GPUs and
+//! its end is no evidence while the shim lives.
+
+use crate::ledger::Entry;
+use crate::process::ProcessId;
+use crate::shim;
+use crate::task_file::TaskFile;
+use muster_model::assignment::TaskLaunch;
+use muster_model::id::TaskId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Below the data folder.
+const FOLDER: &str = "shims";
+
+/// Shims of this data folder, those that earlier daemons started included.
+#[derive(Debug, Default)]
+pub struct Shims {
+    folder: PathBuf,
+    known: BTreeMap<TaskId, Record>,
+}
+
+/// One started shim. The record is removed once the task's end is known.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Record {
+    pub launch: TaskLaunch,
+    boot_id: String,
+    pub shim: ProcessId,
+}
+
+impl Record {
+    pub fn is_alive(&self) -> bool {
+        self.shim.is_alive() && self.is_of_this_boot()
+    }
+
+    pub fn is_of_this_boot(&self) -> bool {
+        self.boot_id == shim::boot_id()
+    }
+}
+
+impl Shims {
+    /// Reads the records; an unreadable one is logged and left out.
+    ///
+    /// # Errors
+    /// If the folder can neither be read nor made.
+    pub fn open(data: &Path) -> io::Result<Self> {
+        let folder = data.join(FOLDER);
+        fs::create_dir_all(&folder)?;
+        // Tasks of another user must not read the documents of all tenants.
+        fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
+        let mut shims = Self {
+            folder,
+            known: BTreeMap::new(),
+        };
+        for entry in fs::read_dir(&shims.folder)? {
+            let name = entry?.file_name();
+            let Some(task) = name.to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            match shims.file(task).read() {
+                Ok(record) => shims.known.extend(record.map(|record| (task, record))),
+                Err(error) => {
+                    tracing::error!(task.id = %task, %error, "cannot read the record of a shim");
+                }
+            }
+        }
+        Ok(shims)
+    }
+
+    /// Keeps the record of a shim that has just been started.
+    ///
+    /// # Errors
+    /// If it cannot be written: the next daemon would not find the shim.
+    pub fn begin(&mut self, launch: &TaskLaunch, shim: ProcessId) -> io::Result<()> {
+        let record = Record {
+            launch: launch.clone(),
+            boot_id: shim::boot_id(),
+            shim,
+        };
+        self.file(launch.task_id).write_durably(&record)?;
+        self.known.insert(launch.task_id, record);
+        Ok(())
+    }
+
+    pub fn get(&self, entry: &Entry) -> Option<&Record> {
+        self.known.get(&entry.launch.task_id)
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Record> {
+        self.known.values()
+    }
+
+    /// Removes the records of tasks that are not `needed`.
+    pub fn keep(&mut self, is_needed: impl Fn(TaskId) -> bool) {
+        let unneeded: Vec<TaskId> = self
+            .known
+            .keys()
+            .copied()
+            .filter(|task| !is_needed(*task))
+            .collect();
+        for task in unneeded {
+            // The next daemon looks at it once more.
+            if let Err(error) = self.file(task).remove() {
+                tracing::warn!(task.id = %task, %error, "cannot remove the record of a shim");
+            }
+            self.known.remove(&task);
+        }
+    }
+
+    fn file(&self, task: TaskId) -> TaskFile {
+        TaskFile::large(self.folder.join(task.to_string()))
+    }
+}

@@ -1,0 +1,150 @@
+//! Space on the node's disk: whether the node takes tasks, and which task ends when there is too little left.
+//!
+//! Below half of the reserve the node takes no new tasks and says so; it takes them again above the reserve. Below a quarter the task with the largest
+//! folder is ended, so that the others live. A task whose folder exceeds the limit of every task is ended too.
+
+mod judge;
+mod measure;
+
+pub(crate) use measure::bytes_within;
+
+use crate::clock;
+use crate::config::Config;
+use crate::error::ExecutorError;
+use crate::ledger::{Ledger, Life};
+use crate::node::Order;
+use judge::{Fitness, Rules};
+use muster_model::id::TaskId;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Between two measurements of the disk.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Between two measurements of all tasks' folders for the limit of a task, which reads every name in them.
+const FOLDERS_EVERY_MS: u64 = 10_000;
+/// From the end of one task for want of space to the next: its folder is removed meanwhile.
+const RELIEF_MS: u64 = 5_000;
+
+/// Shared by the node's loop, the session and the thread that measures.
+#[derive(Debug, Clone)]
+pub struct Space(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    data: PathBuf,
+    rules: Rules,
+    /// Folders of tasks that have not ended.
+    folders: Mutex<BTreeMap<TaskId, PathBuf>>,
+    unfit: watch::Sender<Option<String>>,
+}
+
+impl Space {
+    /// Measures once, so that the first Hello tells.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        let rules = Rules {
+            reserve_bytes: config.disk_reserve_bytes,
+            task_bytes: config.task_disk_bytes,
+        };
+        let measured = measure::disk(&config.data_dir);
+        let fitness = Fitness::default().after(&measured, &rules);
+        Self(Arc::new(Shared {
+            data: config.data_dir.clone(),
+            rules,
+            folders: Mutex::default(),
+            unfit: watch::Sender::new(fitness.unfit),
+        }))
+    }
+
+    /// Measures from now on, on a thread of its own.
+    ///
+    /// # Errors
+    /// If there is no thread to be had.
+    pub fn watch(&self, orders: Sender<Order>) -> Result<(), ExecutorError> {
+        let shared = Arc::clone(&self.0);
+        let watching = thread::Builder::new().name("space".to_owned());
+        let watching = watching.spawn(move || shared.run(&orders));
+        watching.map_err(ExecutorError::Thread).map(drop)
+    }
+
+    /// Why the node takes no new tasks; `None` while it takes them.
+    #[must_use]
+    pub fn unfit(&self) -> Option<String> {
+        self.0.unfit.borrow().clone()
+    }
+
+    /// Tells when [`Self::unfit`] changes.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<Option<String>> {
+        self.0.unfit.subscribe()
+    }
+
+    /// Takes over the tasks that there are now.
+    pub fn follow(&self, ledger: &Ledger) {
+        let entries = ledger.entries.iter();
+        let there = entries
+            .filter(|(_, entry)| matches!(entry.life, Life::Starting | Life::Running(_)))
+            .map(|(id, entry)| (*id, entry.folder.path().to_owned()));
+        *self.0.folders() = there.collect();
+    }
+}
+
+impl Shared {
+    fn run(&self, orders: &Sender<Order>) {
+        let mut fitness = Fitness {
+            unfit: self.unfit.borrow().clone(),
+        };
+        let mut folders_at_ms: Option<u64> = None;
+        let mut relief: Option<(TaskId, u64)> = None;
+        loop {
+            thread::sleep(LOOK_EVERY);
+            let now_ms = clock::boottime_ms();
+            let measured = measure::disk(&self.data);
+            fitness = fitness.after(&measured, &self.rules);
+            if *self.unfit.borrow() != fitness.unfit {
+                match &fitness.unfit {
+                    Some(why) => tracing::warn!(why, "the node takes no new tasks"),
+                    None => tracing::info!("the node takes tasks again"),
+                }
+                self.unfit.send_replace(fitness.unfit.clone());
+                if orders.send(Order::Look).is_err() {
+                    return;
+                }
+            }
+            let Ok(disk) = measured else { continue };
+            let is_relieved = relief.as_ref().is_none_or(|(task, at_ms)| {
+                now_ms >= at_ms + RELIEF_MS && !self.folders().contains_key(task)
+            });
+            let needs_relief = self.rules.is_emergency(disk) && is_relieved;
+            let is_due = self.rules.task_bytes.is_some()
+                && folders_at_ms.is_none_or(|at_ms| now_ms >= at_ms + FOLDERS_EVERY_MS);
+            if !needs_relief && !is_due {
+                continue;
+            }
+            let folders = self.folders().clone();
+            let sizes = folders.iter();
+            let sizes = sizes.map(|(task, folder)| (*task, bytes_within(folder)));
+            let sizes: BTreeMap<TaskId, u64> = sizes.collect();
+            folders_at_ms = Some(now_ms);
+            let mut ends = self.rules.over_limit(&sizes);
+            if ends.is_empty() && needs_relief {
+                ends.extend(self.rules.largest(&sizes, disk));
+                relief = ends.first().map(|(task, _)| (*task, now_ms));
+            }
+            for (task, outcome) in ends {
+                if orders.send(Order::End(task, outcome)).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn folders(&self) -> MutexGuard<'_, BTreeMap<TaskId, PathBuf>> {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
