@@ -24,12 +24,11 @@ pub async fn next(
     filter: EventFilter,
     after: Cursor,
 ) -> Result<(Vec<StoredEvent>, bool), Gone> {
-    let events = client
+    let page = client
         .read(async || {
             let mut tx = client.app().begin(client.caller()).await?;
             event::page(&mut tx, filter, Some(after), PAGE).await
         })
         .await?;
-    let more = events.len() == PAGE as usize;
-    Ok((events, more))
+    Ok((page.rows, page.more))
 }

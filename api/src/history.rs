@@ -53,10 +53,9 @@ pub async fn recent(
         false => ROUTINE.map(str::to_owned).to_vec(),
     };
     let mut tx = app.begin(&caller).await?;
-    let rows = event::recent(&mut tx, &without, params.before, params.limit + 1).await?;
-    Ok(Json(query::page(
+    let rows = event::recent(&mut tx, &without, params.before, params.limit).await?;
+    Ok(Json(query::shown(
         rows,
-        params.limit,
         |event| event.cursor.to_string(),
         crate::job::wire::event,
     )))

@@ -37,6 +37,7 @@ mod stream;
 mod study;
 mod tenant;
 mod token;
+mod user;
 mod wake;
 mod web;
 

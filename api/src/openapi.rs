@@ -24,9 +24,10 @@ the last page.
 **Refusals** are `application/problem+json` (RFC 9457). `type` is stable; `errors` names each field, its value and what would be
 right; `instance` names the request in the daemon's log. A refused request has changed nothing.
 
-**Limits** (defaults, set by the daemon's configuration): 1 MiB of body (413); 500 requests a second for each token, 1000 at once
-(429 with `Retry-After`); 30 seconds until an answer begins (504); 1024 open event streams,
-256 of one tenant (429); 1 MiB of log in one answer. A YAML body has at most 64 levels, and 100,000 values and 4 MiB of text with those
+**Limits** (defaults, set by the daemon's configuration): 1 MiB of body (413); 500 requests a second for each token, 1000 at once,
+2000 and 4000 for all tokens of a tenant, and 10 and 100 of an address without a valid token (429 with `Retry-After`); 30 seconds until an answer begins (504); 1024 open event streams,
+256 of one tenant (429); 1 MiB of log in one answer; a page of jobs or events ends early above 4 MiB. `GET /me` shows the limits of the
+tenant, which administrators change (403, `limit-exceeded`). A YAML body has at most 64 levels, and 100,000 values and 4 MiB of text with those
 that its aliases stand for.
 
 **Streams** are server-sent events. Comments keep an idle stream open. Every message has an `id:`; a client that connects again

@@ -26,6 +26,7 @@ pub enum Kind {
     InvalidParameter,
     Unauthenticated,
     Forbidden,
+    LimitExceeded,
     NotFound,
     MethodNotAllowed,
     WrongPhase,
@@ -50,7 +51,7 @@ pub struct Refusal {
 }
 
 impl Kind {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::MalformedBody,
         Self::UnsupportedMediaType,
         Self::BodyTooLarge,
@@ -60,6 +61,7 @@ impl Kind {
         Self::InvalidParameter,
         Self::Unauthenticated,
         Self::Forbidden,
+        Self::LimitExceeded,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::WrongPhase,
@@ -122,6 +124,11 @@ impl Kind {
                 "forbidden",
                 StatusCode::FORBIDDEN,
                 "The token does not allow this",
+            ),
+            Self::LimitExceeded => (
+                "limit-exceeded",
+                StatusCode::FORBIDDEN,
+                "A limit of the tenant is reached",
             ),
             Self::NotFound => ("not-found", StatusCode::NOT_FOUND, "There is no such thing"),
             Self::MethodNotAllowed => (
@@ -274,12 +281,29 @@ impl From<StoreError> for Refusal {
             )
             .retry_after(1);
         }
+        if let StoreError::Exceeded(exceeded) = &error {
+            return Self::new(
+                Kind::LimitExceeded,
+                format!("{exceeded}; {}", remedy(&exceeded.limit)),
+            );
+        }
         // Its tokens are remembered for a moment.
         if matches!(error, StoreError::TenantDeleted) {
             return Self::new(Kind::NotFound, error.to_string());
         }
         Self::internal(&error)
     }
+}
+
+/// What its user can do about a limit.
+fn remedy(limit: &str) -> String {
+    let own = match limit {
+        "open_studies" => "cancel a study or wait until one finishes",
+        "tokens" | "user_tokens" => "revoke tokens (muster tokens revoke)",
+        _ => "cancel jobs or wait until some end",
+    };
+    let flag = limit.replace('_', "-");
+    format!("{own}, or ask an administrator for more (muster tenants limits NAME --{flag} N)")
 }
 
 impl IntoResponse for Refusal {

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use muster_document::NO_NUL;
 use muster_model::spec::FieldError;
 use muster_model::view::Page;
+use muster_store::page::Page as Rows;
 use std::str::FromStr;
 
 /// Items on a page when nothing is asked for.
@@ -209,9 +210,18 @@ pub fn page<Row, Item>(
 ) -> Page<Item> {
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
-    let next = rows.last().filter(|_| more).map(cursor);
+    shown(Rows { rows, more }, cursor, view)
+}
+
+/// The page of rows that the store has cut, by their number or their bytes.
+pub fn shown<Row, Item>(
+    page: Rows<Row>,
+    cursor: impl Fn(&Row) -> String,
+    view: impl Fn(Row) -> Item,
+) -> Page<Item> {
+    let next = page.rows.last().filter(|_| page.more).map(cursor);
     Page {
-        items: rows.into_iter().map(view).collect(),
+        items: page.rows.into_iter().map(view).collect(),
         next,
     }
 }

@@ -3,7 +3,7 @@
 use crate::state::App;
 use crate::{
     auth, cluster, health, history, job, layers, metrics, node, openapi, question, round, study,
-    tenant, token, web,
+    tenant, token, user, web,
 };
 use axum::Router;
 use axum::routing::get;
@@ -86,9 +86,14 @@ fn users() -> OpenApiRouter<App> {
         .routes(routes!(tenant::change::change, tenant::delete::delete))
         .routes(routes!(round::list::list))
         .routes(routes!(round::get::get))
-        .routes(routes!(token::list::list, token::create::create))
+        .routes(routes!(
+            token::list::list,
+            token::create::create,
+            token::revoke_user::revoke_user
+        ))
         .routes(routes!(token::revoke::revoke))
         .routes(routes!(token::me::me))
+        .routes(routes!(user::list::list))
 }
 
 async fn openapi_json() -> impl axum::response::IntoResponse {

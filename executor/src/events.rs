@@ -1,15 +1,15 @@
 //! A task's `events.jsonl`: read line by line as it grows, and appended to for tasks that do not know of it. Only whole lines count: what a killed task left unfinished is no report.
 
+use crate::allowance::{Allowance, Verdict, Weight};
 use crate::opener::is_refusal;
 use crate::task_file::TaskFile;
 use muster_model::assignment::TaskReport;
+use muster_model::report::MAX_LINE_BYTES;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 
-/// Longest line that is passed on as it is.
-pub const MAX_LINE_BYTES: usize = 256 << 10;
 /// Read at a time.
 const BLOCK_BYTES: usize = 64 << 10;
 /// In which a line must come to an end: a file without lines would hold up the other tasks.
@@ -27,7 +27,7 @@ pub struct Position {
 /// A run of lines; each is the JSON of a `TaskReport`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lines {
-    /// Number of the first.
+    /// Number of the first; that after the last when all were dropped.
     pub first: u64,
     pub reports: Vec<String>,
     /// After the last.
@@ -66,7 +66,7 @@ pub fn append(file: &TaskFile, reports: &[TaskReport]) -> io::Result<()> {
 pub fn each(file: &TaskFile, mut take: impl FnMut(&TaskReport)) -> io::Result<()> {
     let (mut tail, mut from) = (EventTail::default(), Position::default());
     loop {
-        let lines = tail.read(file, from, BLOCK_BYTES)?;
+        let lines = tail.read(file, from, BLOCK_BYTES, 0)?;
         for line in &lines.reports {
             take(&serde_json::from_str(line)?);
         }
@@ -83,36 +83,57 @@ pub struct EventTail {
     file: Option<File>,
     /// The line in whose place it is said that the file is none that is read.
     refused_at: Option<u64>,
+    /// `None` passes on whatever there is.
+    allowance: Option<Allowance>,
 }
 
 impl EventTail {
-    /// Whole lines from a position on, until they come to `max_bytes`; empty if there is none. Of something that is not read, as it is no file
-    /// of a task's, a note says so in the place of a line.
+    /// A tail that drops lines above the allowance of a task.
+    #[must_use]
+    pub fn bounded() -> Self {
+        Self {
+            allowance: Some(Allowance::default()),
+            ..Self::default()
+        }
+    }
+
+    /// Whole lines from a position on, until they come to `max_bytes` or one between them is dropped; empty if there is none. Of something
+    /// that is not read, as it is no file of a task's, a note says so in the place of a line.
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn read(&mut self, file: &TaskFile, from: Position, max_bytes: usize) -> io::Result<Lines> {
+    pub fn read(
+        &mut self,
+        file: &TaskFile,
+        from: Position,
+        max_bytes: usize,
+        now_ms: u64,
+    ) -> io::Result<Lines> {
+        if let Some(allowance) = &mut self.allowance {
+            allowance.forget(from.line);
+        }
         let mut lines = Lines {
             first: from.line,
             reports: Vec::new(),
             end: from,
             is_all: false,
         };
-        let file = match self.open(file) {
-            Ok(Some(file)) => file,
-            Ok(None) => {
+        match self.open(file) {
+            Ok(true) => {}
+            Ok(false) => {
                 lines.is_all = true;
                 return Ok(lines);
             }
             Err(error) if is_refusal(&error) => return Ok(self.refused(lines, &error)),
             Err(error) => return Err(error),
-        };
+        }
+        let file = self.file.as_ref().expect("it is open");
         let (mut pending, mut skipped, mut taken) = (Vec::new(), 0_u64, 0);
         let mut block = vec![0; BLOCK_BYTES];
         let mut at = from.byte;
         while taken < max_bytes {
             if at - from.byte >= SCAN_BYTES {
-                if lines.reports.is_empty() {
+                if lines.end == from {
                     skip(&mut lines, file.metadata()?.len().max(at));
                 }
                 break;
@@ -128,13 +149,22 @@ impl EventTail {
                 skipped += keep(&mut pending, &rest[..end]);
                 rest = &rest[end + 1..];
                 let bytes = pending.len() as u64 + skipped;
-                let report = checked(&pending, skipped, lines.end.line);
-                lines.end = Position {
+                let next = Position {
                     line: lines.end.line + 1,
                     byte: lines.end.byte + bytes + 1,
                 };
-                taken += report.len();
-                lines.reports.push(report);
+                let report = checked(&pending, skipped, lines.end.line);
+                let report = judged(&mut self.allowance, report, lines.end.line, now_ms);
+                match report {
+                    Some(report) => {
+                        taken += report.len();
+                        lines.reports.push(report);
+                    }
+                    // The numbers of a run of lines have no gap.
+                    None if !lines.reports.is_empty() => return Ok(lines),
+                    None => lines.first = next.line,
+                }
+                lines.end = next;
                 (pending, skipped) = (Vec::new(), 0);
                 if taken >= max_bytes {
                     return Ok(lines);
@@ -156,15 +186,16 @@ impl EventTail {
         lines
     }
 
-    fn open(&mut self, file: &TaskFile) -> io::Result<Option<&File>> {
+    /// Whether the file is there.
+    fn open(&mut self, file: &TaskFile) -> io::Result<bool> {
         if self.file.is_none() {
             match file.open() {
                 Ok(file) => self.file = Some(file),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
-        Ok(self.file.as_ref())
+        Ok(true)
     }
 }
 
@@ -188,17 +219,35 @@ fn skip(lines: &mut Lines, file_bytes: u64) {
     };
 }
 
+/// The line that is told, if any.
+fn judged(
+    allowance: &mut Option<Allowance>,
+    report: TaskReport,
+    number: u64,
+    now_ms: u64,
+) -> Option<String> {
+    let text = json(&report);
+    let Some(allowance) = allowance else {
+        return Some(text);
+    };
+    match allowance.judge(number, text.len(), Weight::from(&report), now_ms) {
+        Verdict::Pass => Some(text),
+        Verdict::Drop => None,
+        Verdict::Replace(message) => Some(json(&TaskReport::Note { message })),
+    }
+}
+
 /// The line, if it is a report; else a note in its place, so that the numbers of the lines after it stay.
-fn checked(line: &[u8], skipped: u64, number: u64) -> String {
+fn checked(line: &[u8], skipped: u64, number: u64) -> TaskReport {
     let problem = if skipped > 0 {
         format!("line {number} of its events is longer than {MAX_LINE_BYTES} bytes")
     } else {
         match TaskReport::read(&String::from_utf8_lossy(line)) {
-            Ok(report) => return json(&report),
+            Ok(report) => return report,
             Err(error) => format!("line {number} of its events cannot be kept: {error}"),
         }
     };
-    json(&TaskReport::Note { message: problem })
+    TaskReport::Note { message: problem }
 }
 
 fn json(report: &TaskReport) -> String {
@@ -224,17 +273,17 @@ mod tests {
         let mut tail = EventTail::default();
         let start = Position::default();
         assert_eq!(
-            tail.read(&file, start, 1_000).expect("read").reports,
+            tail.read(&file, start, 1_000, 0).expect("read").reports,
             Vec::<String>::new()
         );
         let mut written = File::create(&path).expect("created");
         write!(written, "{}\n{}", note("a"), &note("b")[..5]).expect("written");
-        let lines = tail.read(&file, start, 1_000).expect("read");
+        let lines = tail.read(&file, start, 1_000, 0).expect("read");
         assert_eq!((lines.first, &lines.reports), (0, &vec![note("a")]));
         writeln!(written, "{}", &note("b")[5..]).expect("written");
-        let more = tail.read(&file, lines.end, 1_000).expect("read");
+        let more = tail.read(&file, lines.end, 1_000, 0).expect("read");
         assert_eq!((more.first, more.reports), (1, vec![note("b")]));
-        let again = EventTail::default().read(&file, start, 1).expect("read");
+        let again = EventTail::default().read(&file, start, 1, 0).expect("read");
         assert_eq!(
             (again.reports, again.end),
             (vec![note("a")], lines.end),
@@ -251,7 +300,7 @@ mod tests {
             let message = message.to_owned();
             append(&file, &[TaskReport::Note { message }]).expect("appended");
         }
-        let lines = EventTail::default().read(&file, Position::default(), 1_000);
+        let lines = EventTail::default().read(&file, Position::default(), 1_000, 0);
         assert_eq!(lines.expect("read").reports, [note("a"), note("b")]);
     }
 
@@ -261,9 +310,9 @@ mod tests {
         let path = folder.path().join("events.jsonl");
         let file = TaskFile::new(&path);
         let note = |number: usize| TaskReport::Note {
-            message: format!("{number} {}", "x".repeat(BLOCK_BYTES / 3)),
+            message: format!("{number} {}", "x".repeat(MAX_LINE_BYTES / 2)),
         };
-        let all: Vec<TaskReport> = (0..10).map(note).collect();
+        let all: Vec<TaskReport> = (0..20).map(note).collect();
         append(&file, &all).expect("appended");
         let mut given = Vec::new();
         each(&file, |report| given.push(report.clone())).expect("read");
@@ -282,7 +331,7 @@ mod tests {
         )
         .expect("written");
         let lines = EventTail::default()
-            .read(&file, Position::default(), 1 << 20)
+            .read(&file, Position::default(), 1 << 20, 0)
             .expect("read");
         assert_eq!(lines.reports.len(), 4);
         assert!(
@@ -306,7 +355,9 @@ mod tests {
         let written = File::create(file.path()).expect("created");
         written.set_len(1 << 42).expect("sparse");
         let mut tail = EventTail::default();
-        let first = tail.read(&file, Position::default(), 1_000).expect("read");
+        let first = tail
+            .read(&file, Position::default(), 1_000, 0)
+            .expect("read");
         assert!(first.reports[0].contains("without an end") && !first.is_all);
         assert_eq!((first.end.line, first.end.byte), (1, 1 << 42));
         append(
@@ -316,7 +367,7 @@ mod tests {
             }],
         )
         .expect("appended");
-        let rest = tail.read(&file, first.end, 1_000).expect("read");
+        let rest = tail.read(&file, first.end, 1_000, 0).expect("read");
         assert_eq!((rest.reports, rest.is_all), (vec![note("a")], true));
     }
 
@@ -329,11 +380,11 @@ mod tests {
         std::os::unix::fs::symlink(&secret, file.path()).expect("linked");
         let mut tail = EventTail::default();
         let start = Position::default();
-        let told = tail.read(&file, start, 1_000).expect("a note");
+        let told = tail.read(&file, start, 1_000, 0).expect("a note");
         assert!(told.reports[0].contains("is a link") && told.is_all);
-        let again = tail.read(&file, start, 1_000).expect("not acknowledged");
+        let again = tail.read(&file, start, 1_000, 0).expect("not acknowledged");
         assert_eq!(again, told);
-        let more = tail.read(&file, told.end, 1_000).expect("acknowledged");
+        let more = tail.read(&file, told.end, 1_000, 0).expect("acknowledged");
         assert_eq!(
             (more.reports.len(), more.end, more.is_all),
             (0, told.end, true)
@@ -346,7 +397,38 @@ mod tests {
         assert!(append(&file, &message()).is_err());
         std::fs::remove_file(file.path()).expect("removed");
         append(&file, &message()).expect("appended");
-        let lines = tail.read(&file, told.end, 1_000).expect("read");
+        let lines = tail.read(&file, told.end, 1_000, 0).expect("read");
         assert_eq!((lines.first, lines.reports), (1, vec![note("a")]));
+    }
+
+    #[test]
+    fn flood_is_dropped_and_the_end_behind_it_is_told() {
+        let folder = tempfile::tempdir().expect("folder");
+        let file = TaskFile::new(folder.path().join("events.jsonl"));
+        let flood = format!("{}\n", note(&"x".repeat(10_000))).repeat(10_000);
+        std::fs::write(file.path(), flood).expect("written");
+        let end = TaskReport::Failed {
+            message: "over".to_owned(),
+            retryable: false,
+            lacks: None,
+        };
+        append(&file, std::slice::from_ref(&end)).expect("appended");
+        let mut tail = EventTail::bounded();
+        let (mut from, mut told) = (Position::default(), Vec::new());
+        loop {
+            let lines = tail.read(&file, from, 512 << 10, 0).expect("read");
+            assert!(lines.end.line > from.line, "it gets on");
+            assert_eq!(lines.first + lines.reports.len() as u64, lines.end.line);
+            told.extend(lines.reports);
+            from = lines.end;
+            if lines.is_all {
+                break;
+            }
+        }
+        assert_eq!(from.line, 10_001);
+        let bytes: usize = told.iter().map(String::len).sum();
+        assert!(bytes < 17 << 20, "{bytes} bytes");
+        assert!(told[told.len() - 2].contains("are dropped"));
+        assert_eq!(told[told.len() - 1], json(&end));
     }
 }

@@ -5,6 +5,7 @@
 //! given a folder, appends lines to `events.jsonl` in it and stops on SIGTERM. Users' own programs know of none of this: `command` becomes
 //! them, and `tracking` writes their reports for them.
 
+mod allowance;
 pub mod clock;
 pub mod command;
 pub mod config;

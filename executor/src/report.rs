@@ -35,11 +35,21 @@ pub struct Outbox {
     turn: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Tails {
     events: EventTail,
     log: LogTail,
     said: Said,
+}
+
+impl Default for Tails {
+    fn default() -> Self {
+        Self {
+            events: EventTail::bounded(),
+            log: LogTail::default(),
+            said: Said::default(),
+        }
+    }
 }
 
 /// Sent and not acknowledged.
@@ -75,6 +85,7 @@ impl Outbox {
             return None;
         }
         self.facts_at_ms = now_ms;
+        let at = (now_ms, now_unix_ms);
         let mut report = Report {
             generation: ledger.generation,
             ..Report::default()
@@ -89,7 +100,7 @@ impl Outbox {
             if !entry.shipped.end && budget > 0 {
                 let tails = self.tails.entry(*id).or_default();
                 let (events, end, is_all) =
-                    read_events(tails, entry, budget.min(TASK_EVENT_BYTES), now_unix_ms);
+                    read_events(tails, entry, budget.min(TASK_EVENT_BYTES), at);
                 has_all_events = is_all;
                 if let Some(events) = events {
                     budget = budget.saturating_sub(
@@ -250,12 +261,14 @@ fn read_events(
     tails: &mut Tails,
     entry: &Entry,
     max_bytes: usize,
-    now_unix_ms: i64,
+    (now_ms, now_unix_ms): (u64, i64),
 ) -> (Option<TaskEvents>, Position, bool) {
-    let lines = match tails
-        .events
-        .read(&entry.folder.events(), entry.shipped.events, max_bytes)
-    {
+    let lines = match tails.events.read(
+        &entry.folder.events(),
+        entry.shipped.events,
+        max_bytes,
+        now_ms,
+    ) {
         Ok(lines) => lines,
         Err(error) => {
             if tails.said.is_new(&error.to_string()) {
@@ -265,7 +278,8 @@ fn read_events(
         }
     };
     let (end, is_all) = (lines.end, lines.is_all);
-    if lines.reports.is_empty() {
+    // Lines that were all dropped are told by their number alone.
+    if end.line == entry.shipped.events.line {
         return (None, end, is_all);
     }
     let events = lines.reports.into_iter().map(|report_json| TaskEvent {

@@ -4,6 +4,7 @@ mod support;
 
 use muster_model::id::{JobId, StudyId};
 use muster_model::study::{StudyOrder, StudyPhase, TrialPhase};
+use muster_model::tenant::LimitsSet;
 use muster_model::view::TrialView;
 use muster_scheduler::clock;
 use muster_scheduler::study::{Memory, once};
@@ -127,4 +128,57 @@ async fn a_trial_says_why_its_job_is_none_with_a_larger_budget() {
     let failure = trial.failure.expect("a reason");
     assert!(failure.contains("command.argv"), "{failure}");
     assert!(failure.contains("18"), "{failure}");
+}
+
+#[tokio::test]
+async fn trials_above_the_limit_wait_until_jobs_have_ended() {
+    let store = Store::new().await;
+    store
+        .limit(LimitsSet {
+            open_jobs: Some(1),
+            ..LimitsSet::default()
+        })
+        .await;
+    let id = store.create_study(document(json!({}))).await;
+    pass(&store).await;
+    pass(&store).await;
+    let first = jobs(&store, id).await;
+    assert_eq!(first.len(), 1, "the other waits");
+    let states: Vec<_> = trials(&store, id).await;
+    assert!(
+        states
+            .iter()
+            .all(|trial| trial.state == TrialPhase::Running)
+    );
+    trained(&store, first[0], 0.5).await;
+    pass(&store).await;
+    pass(&store).await;
+    let both = jobs(&store, id).await;
+    assert_eq!(both.len(), 2);
+    trained(&store, both[1], 0.6).await;
+    pass(&store).await;
+    let row = shown(&store, id).await;
+    assert_eq!(row.phase, StudyPhase::Finished, "{:?}", row.counts);
+    assert_eq!(row.counts.completed, 2);
+}
+
+#[tokio::test]
+async fn study_without_room_for_any_trial_is_cancelled() {
+    let store = Store::new().await;
+    store
+        .limit(LimitsSet {
+            open_jobs: Some(0),
+            ..LimitsSet::default()
+        })
+        .await;
+    let id = store.create_study(document(json!({}))).await;
+    pass(&store).await;
+    assert_eq!(jobs(&store, id).await, []);
+    let mut tx = store.as_member().await;
+    study::order(&mut tx, id, &[StudyOrder::Cancel], clock::now())
+        .await
+        .expect("ordered");
+    tx.commit().await.expect("committed");
+    pass(&store).await;
+    assert_eq!(shown(&store, id).await.phase, StudyPhase::Cancelled);
 }

@@ -7,8 +7,8 @@ use muster_model::id::{JobId, TaskId, TokenId};
 use muster_model::node::Notice;
 use muster_model::view::{
     AccuracyView, CheckpointView, CreatedToken, EventView, ExplainView, JobChange, JobView, Me,
-    NewTenant, NewToken, NodeView, Page, PlanView, RoundSummaryView, RoundView, SeriesView,
-    TaskView, TenantChange, TenantView, TokenView, WhatIf, WhatIfView,
+    NewTenant, NewToken, NodeView, Page, PlanView, RevokedTokens, RoundSummaryView, RoundView,
+    SeriesView, TaskView, TenantChange, TenantView, TokenView, UserView, WhatIf, WhatIfView,
 };
 use reqwest::{Method, Response};
 use serde::Serialize;
@@ -188,10 +188,9 @@ impl Client {
     }
 
     pub async fn checkpoints(&self, id: JobId) -> Result<Vec<CheckpointView>, ClientError> {
-        let page: Page<CheckpointView> = self
-            .get(&["jobs", &id.to_string(), "checkpoints"], &[])
-            .await?;
-        Ok(page.items)
+        // A server of an earlier release knows no parameters here, and has all on one page.
+        self.rest(&["jobs", &id.to_string(), "checkpoints"], Vec::new())
+            .await
     }
 }
 
@@ -283,6 +282,23 @@ impl Client {
             .map(drop)
     }
 
+    /// Revokes all tokens of a user, of the bearer's tenant if no other is named.
+    pub async fn revoke_tokens_of(
+        &self,
+        user: &str,
+        tenant: Option<&str>,
+    ) -> Result<RevokedTokens, ClientError> {
+        let mut query = vec![("user", user)];
+        query.extend(tenant.map(|tenant| ("tenant", tenant)));
+        let request = self.request(Method::DELETE, &["tokens"]).query(&query);
+        answer(send(request).await?).await
+    }
+
+    /// Users of all tenants, by tenant and name. For administrators.
+    pub async fn users(&self) -> Result<Vec<UserView>, ClientError> {
+        self.all(&["users"], Vec::new()).await
+    }
+
     /// Whom the token stands for.
     pub async fn me(&self) -> Result<Me, ClientError> {
         self.get(&["me"], &[]).await
@@ -294,8 +310,17 @@ impl Client {
         segments: &[&str],
         mut query: Vec<(&'static str, String)>,
     ) -> Result<Vec<T>, ClientError> {
-        let mut items = Vec::new();
         query.push(("limit", "500".to_owned()));
+        self.rest(segments, query).await
+    }
+
+    /// The pages of a list from the first on.
+    async fn rest<T: DeserializeOwned>(
+        &self,
+        segments: &[&str],
+        mut query: Vec<(&'static str, String)>,
+    ) -> Result<Vec<T>, ClientError> {
+        let mut items = Vec::new();
         let asked = query.len();
         loop {
             let page: Page<T> = self.get(segments, &query).await?;

@@ -4,6 +4,10 @@
 use crate::assignment::{Observed, TaskReport};
 use serde_json::Value;
 
+/// Bytes of the longest line of `events.jsonl` that is passed on.
+pub const MAX_LINE_BYTES: usize = 16 << 10;
+/// Bytes of the longest report that is kept: a line that was read and written again may be longer.
+pub const MAX_REPORT_BYTES: usize = 2 * MAX_LINE_BYTES;
 /// Largest number of a report, either side of zero: sums over all of a job's samples stay finite.
 pub const LARGEST_NUMBER: f64 = 1e30;
 /// Largest number of tasks: the store has 32 bits with a sign for them.

@@ -1,8 +1,10 @@
 //! A tenant: who owns jobs, how many GPUs its jobs may hold at once, and what share of the cluster is its own.
 
+mod limits;
 mod pods;
 mod pods_change;
 
+pub use limits::{LimitsChange, LimitsSet, LimitsUse, MAX_LIMIT, TenantLimits};
 pub use pods::TenantPods;
 pub use pods_change::TenantPodsChange;
 

@@ -125,6 +125,7 @@ async fn carry_out(client: &Client, name: &str, wanted: Wanted) -> Result<Tenant
         weight: Some(weight),
         // Nothing of what a server of the release before does not know, unless it is asked for.
         pods: (found.pods != pods).then(|| pods.into()),
+        limits: None,
     };
     client.change_tenant(name, &change).await
 }

@@ -3,36 +3,70 @@
 use super::wire;
 use crate::auth::Caller;
 use crate::problem::Refusal;
-use crate::query::{Named, Params};
+use crate::query::{self, FromQuery, Named, PAGE_MAX, Params, Query};
 use crate::state::App;
 use axum::Json;
 use axum::extract::State;
-use muster_model::id::JobId;
+use muster_model::id::{CheckpointId, JobId};
 use muster_model::view::{CheckpointView, Page};
 use muster_store::{checkpoint, job, origin};
 
+#[derive(Debug, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct CheckpointsParams {
+    /// Items on the page.
+    #[param(minimum = 1, maximum = 500, default = 500, required = false)]
+    pub limit: u32,
+    /// `continue` of the page before.
+    #[param(rename = "continue", value_type = Option<String>)]
+    pub after: Option<CheckpointId>,
+}
+
+impl FromQuery for CheckpointsParams {
+    const NAMES: &'static [&'static str] = &["limit", "continue"];
+
+    fn take(query: &mut Query) -> Self {
+        let most = u64::from(PAGE_MAX);
+        Self {
+            limit: u32::try_from(query.number("limit", most, 1..=most)).unwrap_or(PAGE_MAX),
+            after: query.after(),
+        }
+    }
+}
+
 /// List a job's checkpoints, newest first
 ///
-/// All on one page, those that were pruned too, with their size, their measures and why they stay.
+/// Those that were pruned too, with their size, their measures and why they stay.
 #[utoipa::path(
     get, path = "/jobs/{id}/checkpoints", operation_id = "listCheckpoints", tag = "jobs",
-    params(("id" = JobId, Path, description = "The job")),
-    responses((status = 200, description = "Its checkpoints", body = Page<CheckpointView>)),
+    params(("id" = JobId, Path, description = "The job"), CheckpointsParams),
+    responses((status = 200, description = "A page of its checkpoints", body = Page<CheckpointView>)),
 )]
 pub async fn checkpoints(
     State(app): State<App>,
     caller: Caller,
     Named(id): Named<JobId>,
-    Params(()): Params<()>,
+    Params(params): Params<CheckpointsParams>,
 ) -> Result<Json<Page<CheckpointView>>, Refusal> {
     let mut tx = app.begin(&caller).await?;
     let job = job::get(&mut tx, id)
         .await?
         .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
+    // Why one stays depends on the others, of which the limits of the tenant leave so many.
     let rows = checkpoint::list(&mut tx, id).await?;
     let spared = origin::spared_of(&mut tx, id).await?;
-    Ok(Json(Page {
-        items: wire::checkpoints(rows, &job.job.spec.checkpoint, &spared),
-        next: None,
-    }))
+    let views = wire::checkpoints(rows, &job.job.spec.checkpoint, &spared);
+    let before = |view: &CheckpointView| params.after.is_some_and(|after| view.id != after);
+    let mut views = views.into_iter();
+    if params.after.is_some() {
+        // A row that was forgotten meanwhile was the oldest.
+        views.by_ref().take_while(before).for_each(drop);
+    }
+    let views: Vec<CheckpointView> = views.take(params.limit as usize + 1).collect();
+    Ok(Json(query::page(
+        views,
+        params.limit,
+        |view| view.id.to_string(),
+        |view| view,
+    )))
 }

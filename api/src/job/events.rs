@@ -56,10 +56,9 @@ pub async fn events(
         node_id: None,
     };
     let limit = params.limit.min(PAGE_MAX);
-    let rows = event::page(&mut tx, filter, params.after.max(params.from), limit + 1).await?;
-    Ok(Json(crate::query::page(
+    let rows = event::page(&mut tx, filter, params.after.max(params.from), limit).await?;
+    Ok(Json(crate::query::shown(
         rows,
-        limit,
         |event| event.cursor.to_string(),
         wire::event,
     )))

@@ -72,11 +72,10 @@ pub async fn list(
         filter.labels.insert(key.to_owned(), value.to_owned());
     }
     let mut tx = app.begin(&caller).await?;
-    let rows = job::list(&mut tx, &filter, params.after, params.limit + 1).await?;
+    let rows = job::list(&mut tx, &filter, params.after, params.limit).await?;
     let tenant = &caller.tenant_name;
-    Ok(Json(query::page(
+    Ok(Json(query::shown(
         rows,
-        params.limit,
         |row| row.job.id.to_string(),
         |row| wire::job(row, tenant),
     )))

@@ -3,18 +3,20 @@
 use super::wire;
 use crate::auth::Admin;
 use crate::body::Document;
+use crate::clock;
 use crate::problem::Refusal;
 use crate::query::Params;
 use crate::state::App;
 use axum::Json;
 use axum::extract::{Path, State};
 use muster_model::view::{TenantChange, TenantView};
-use muster_store::{StoreError, scope, tenant};
+use muster_store::{StoreError, limit, scope, tenant};
 
-/// Change a tenant's quota, weight and pods
+/// Change a tenant's quota, weight, pods and limits
 ///
 /// For administrators. The next round obeys; jobs above a lowered quota are stopped with a checkpoint. A weight says what share of the cluster is its own while several tenants want more
-/// than there is. What pods may have is asked of jobs and studies that are submitted from now on; those that were keep it.
+/// than there is. What pods may have is asked of jobs and studies that are submitted from now on; those that were keep it. So are limits: what
+/// is open above a lowered one stays open.
 #[utoipa::path(
     patch, path = "/tenants/{name}", operation_id = "changeTenant", tag = "tenants",
     params(("name" = String, Path, description = "Name of the tenant")),
@@ -33,12 +35,14 @@ pub async fn change(
         gpu_quota,
         weight,
         pods,
+        limits,
     } = document.value;
     wire::check_quota(gpu_quota.flatten())?;
     wire::check_weight(weight)?;
     wire::check_pods_change(pods.as_ref())?;
-    if gpu_quota.is_none() && weight.is_none() && pods.is_none() {
-        let expected = "required: gpu_quota, weight or pods";
+    wire::check_limits_change(limits.as_ref())?;
+    if gpu_quota.is_none() && weight.is_none() && pods.is_none() && limits.is_none() {
+        let expected = "required: gpu_quota, weight, pods or limits";
         return Err(wire::invalid("gpu_quota", "nothing", expected));
     }
     let missing = || Refusal::not_found(format!("tenant {name}"));
@@ -53,7 +57,11 @@ pub async fn change(
     let changed = tenant::change(&mut tx, found.id, change)
         .await?
         .ok_or_else(missing)?;
-    let in_use = tenant::in_use(&mut tx).await?.remove(&found.id);
+    if let Some(limits) = limits {
+        let set = limit::all(&mut tx).await?.remove(&found.id);
+        limit::write(&mut tx, found.id, &limits.of(set.unwrap_or_default())).await?;
+    }
+    let all = wire::Uses::read(&mut tx, clock::now()).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    Ok(Json(wire::tenant(changed, in_use.unwrap_or_default())))
+    Ok(Json(all.tenant(changed)))
 }

@@ -13,7 +13,6 @@ use axum::http::StatusCode;
 use muster_model::spec::is_dns_label;
 use muster_model::tenant::Tenant;
 use muster_model::view::{NewTenant, TenantView};
-use muster_store::tenant::InUse;
 use muster_store::{StoreError, scope, tenant};
 
 /// Create a tenant
@@ -63,8 +62,5 @@ pub async fn create(
         done => done?,
     }
     tx.commit().await.map_err(StoreError::from)?;
-    Ok((
-        StatusCode::CREATED,
-        Json(wire::tenant(new, InUse::default())),
-    ))
+    Ok((StatusCode::CREATED, Json(wire::Uses::default().tenant(new))))
 }

@@ -2,12 +2,12 @@
 
 use super::wire;
 use crate::auth::Admin;
+use crate::clock;
 use crate::problem::Refusal;
 use crate::query::{self, PageParams, Params};
 use crate::state::App;
 use axum::Json;
 use axum::extract::State;
-use muster_model::tenant::Tenant;
 use muster_model::view::{Page, TenantView};
 use muster_store::{scope, tenant};
 
@@ -31,15 +31,11 @@ pub async fn list(
         .into_iter()
         .filter(|tenant| tenant.name > after)
         .collect();
-    let in_use = tenant::in_use(&mut tx).await?;
-    let view = |tenant: Tenant| {
-        let in_use = in_use.get(&tenant.id).copied().unwrap_or_default();
-        wire::tenant(tenant, in_use)
-    };
+    let all = wire::Uses::read(&mut tx, clock::now()).await?;
     Ok(Json(query::page(
         rows,
         params.limit,
         |tenant| tenant.name.clone(),
-        view,
+        |tenant| all.tenant(tenant),
     )))
 }

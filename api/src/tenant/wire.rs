@@ -1,24 +1,85 @@
 //! How tenants are shown, and what a quota and a weight may be.
 
 use crate::problem::{Kind, Refusal};
+use muster_model::id::TenantId;
 use muster_model::spec::FieldError;
-use muster_model::tenant::{Tenant, TenantPods, TenantPodsChange, WEIGHT_RANGE};
+use muster_model::tenant::{
+    LimitsChange, LimitsSet, LimitsUse, Tenant, TenantLimits, TenantPods, TenantPodsChange,
+    WEIGHT_RANGE,
+};
 use muster_model::view::TenantView;
 use muster_store::tenant::InUse;
+use muster_store::{PgConnection, StoreError, limit, tenant};
+use std::collections::BTreeMap;
+use time::OffsetDateTime;
 
 /// Above any cluster, and within what the store's column takes.
 const QUOTA_MAX: u32 = 1_000_000;
 
-pub fn tenant(tenant: Tenant, in_use: InUse) -> TenantView {
-    TenantView {
-        gpus_in_use: in_use.gpus,
-        jobs_in_use: in_use.jobs,
-        id: tenant.id,
-        name: tenant.name,
-        gpu_quota: tenant.gpu_quota,
-        weight: tenant.weight,
-        pods: tenant.pods,
+/// What tenants hold and have open, and their limits.
+#[derive(Debug, Default)]
+pub struct Uses {
+    in_use: BTreeMap<TenantId, InUse>,
+    limits: BTreeMap<TenantId, LimitsSet>,
+    used: BTreeMap<TenantId, LimitsUse>,
+}
+
+impl Uses {
+    /// Of the tenant in scope, with `scope::admin` of all.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn read(conn: &mut PgConnection, now: OffsetDateTime) -> Result<Self, StoreError> {
+        Ok(Self {
+            in_use: tenant::in_use(conn).await?,
+            limits: limit::all(conn).await?,
+            used: limit::used(conn, now).await?,
+        })
     }
+
+    pub fn in_use(&self, id: TenantId) -> InUse {
+        self.in_use.get(&id).copied().unwrap_or_default()
+    }
+
+    pub fn limits(&self, id: TenantId) -> TenantLimits {
+        let set = self.limits.get(&id).copied();
+        set.unwrap_or_default().or_default()
+    }
+
+    pub fn used(&self, id: TenantId) -> LimitsUse {
+        self.used.get(&id).copied().unwrap_or_default()
+    }
+
+    pub fn tenant(&self, tenant: Tenant) -> TenantView {
+        let in_use = self.in_use(tenant.id);
+        TenantView {
+            gpus_in_use: in_use.gpus,
+            jobs_in_use: in_use.jobs,
+            limits: self.limits(tenant.id),
+            used: self.used(tenant.id),
+            id: tenant.id,
+            name: tenant.name,
+            gpu_quota: tenant.gpu_quota,
+            weight: tenant.weight,
+            pods: tenant.pods,
+        }
+    }
+}
+
+/// # Errors
+/// When a limit is above what the store takes, or nothing is said.
+pub fn check_limits_change(change: Option<&LimitsChange>) -> Result<(), Refusal> {
+    let Some(change) = change else {
+        return Ok(());
+    };
+    if change.is_nothing() {
+        let names = TenantLimits::DEFAULT.named();
+        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+        let expected = format!("one or more of {}; null is the default", names.join(", "));
+        return Err(invalid("limits", "{}", &expected));
+    }
+    let checked = change.validate("limits");
+    checked.map_err(|errors| Refusal::of_fields(Kind::InvalidBody, errors))
 }
 
 /// # Errors

@@ -11,6 +11,8 @@ pub const LASTING: Duration = Duration::days(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     Token(TokenId),
+    /// What is gone already in the transaction.
+    Nothing,
     /// With all of its tokens.
     Tenant(TenantId),
 }
@@ -30,7 +32,7 @@ pub async fn stay(
     for tenant in tenant::list(conn).await? {
         let beside = match taken {
             Taken::Tenant(id) if id == tenant.id => continue,
-            Taken::Tenant(_) => None,
+            Taken::Tenant(_) | Taken::Nothing => None,
             Taken::Token(id) => Some(id),
         };
         scope::tenant(conn, tenant.id).await?;

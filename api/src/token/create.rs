@@ -17,7 +17,7 @@ use muster_model::tenant::Access;
 use muster_model::view::{CreatedToken, NewToken};
 use muster_store::token::{self, NewToken as NewRow};
 use muster_store::user::{self, User};
-use muster_store::{PgConnection, StoreError, scope, tenant};
+use muster_store::{PgConnection, StoreError, limit, scope, tenant};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -60,6 +60,7 @@ pub async fn create(
         .clone()
         .unwrap_or_else(|| caller.user_name.clone());
     let user_id = user_id(&mut tx, tenant_id, &user, now).await?;
+    limit::admit_token(&mut tx, tenant_id, user_id, now).await?;
     let (secret, hash) = wire::secret()?;
     let new = NewRow {
         id: clock::new_id().into(),

@@ -61,7 +61,13 @@ pub async fn list(
     Params(params): Params<TokensParams>,
 ) -> Result<Json<Page<TokenView>>, Refusal> {
     let mut tx = app.begin(&caller).await?;
-    let tenants = tenants(&mut tx, &caller, &params).await?;
+    let tenants = tenants(
+        &mut tx,
+        &caller,
+        params.tenant.as_deref(),
+        params.all_tenants,
+    )
+    .await?;
     let mut rows: Vec<(Token, String)> = Vec::new();
     for (id, name) in tenants {
         // Tokens are seen in their tenant's scope only, also by administrators.
@@ -80,18 +86,19 @@ pub async fn list(
 }
 
 /// Whose tokens are meant.
-async fn tenants(
+pub(super) async fn tenants(
     tx: &mut Transaction,
     caller: &Caller,
-    params: &TokensParams,
+    named: Option<&str>,
+    all: bool,
 ) -> Result<Vec<(TenantId, String)>, Refusal> {
     let own = (caller.tenant_id, caller.tenant_name.clone());
-    let other = params.tenant.as_ref().filter(|name| **name != own.1);
-    if other.is_none() && !params.all_tenants {
+    let other = named.filter(|name| *name != own.1);
+    if other.is_none() && !all {
         return Ok(vec![own]);
     }
     if !caller.is_admin() {
-        let detail = "tokens of other tenants are listed by administrators";
+        let detail = "tokens of other tenants are for administrators";
         return Err(Refusal::new(Kind::Forbidden, detail));
     }
     scope::admin(tx).await?;

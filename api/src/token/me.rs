@@ -1,9 +1,11 @@
 //! `GET /me`.
 
 use crate::auth::Caller;
+use crate::clock;
 use crate::problem::Refusal;
 use crate::query::Params;
 use crate::state::App;
+use crate::tenant::wire::Uses;
 use axum::Json;
 use axum::extract::State;
 use muster_model::view::Me;
@@ -11,7 +13,7 @@ use muster_store::tenant;
 
 /// Whom the token stands for
 ///
-/// With the quota of the tenant and what of it its jobs hold.
+/// With the quota and the limits of the tenant, and what of them is used.
 #[utoipa::path(
     get, path = "/me", operation_id = "getMe", tag = "tokens",
     responses((status = 200, description = "The bearer", body = Me)),
@@ -23,12 +25,14 @@ pub async fn me(
 ) -> Result<Json<Me>, Refusal> {
     let mut tx = app.begin(&caller).await?;
     let tenant = tenant::get(&mut tx, caller.tenant_id).await?;
-    let in_use = tenant::in_use(&mut tx).await?.remove(&caller.tenant_id);
-    let in_use = in_use.unwrap_or_default();
+    let all = Uses::read(&mut tx, clock::now()).await?;
+    let in_use = all.in_use(caller.tenant_id);
     Ok(Json(Me {
         gpu_quota: tenant.and_then(|tenant| tenant.gpu_quota),
         gpus_in_use: in_use.gpus,
         jobs_in_use: in_use.jobs,
+        limits: all.limits(caller.tenant_id),
+        used: all.used(caller.tenant_id),
         tenant_id: caller.tenant_id,
         tenant: caller.tenant_name.clone(),
         user_id: caller.user_id,

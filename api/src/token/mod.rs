@@ -5,4 +5,5 @@ pub mod create;
 pub mod list;
 pub mod me;
 pub mod revoke;
+pub mod revoke_user;
 pub(crate) mod wire;

@@ -93,6 +93,22 @@ pub async fn prune(conn: &mut PgConnection, job: JobId, step: u64) -> Result<(),
     Ok(())
 }
 
+/// Forgets the rows of a job above this number: first those whose files are gone, then the oldest.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn forget(conn: &mut PgConnection, job: JobId, most: u64) -> Result<(), StoreError> {
+    sqlx::query!(
+        "delete from checkpoint where id in (
+             select id from checkpoint where job_id = $1 order by retained desc, step desc, revision desc offset $2)",
+        job.0,
+        signed(most)
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// Newest first, pruned ones too.
 ///
 /// # Errors

@@ -3,7 +3,8 @@
 use crate::error::StoreError;
 use crate::event::{self, of_job};
 use crate::job::intent;
-use crate::number::unsigned;
+use crate::limit;
+use crate::number::{signed, unsigned};
 use crate::wake::{self, Channel};
 use muster_model::actor::Actor;
 use muster_model::event::Event;
@@ -63,10 +64,11 @@ pub async fn write(
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     let done = sqlx::query!(
-        "update job set spec = $2, priority = $3, edits = edits + 1 where id = $1",
+        "update job set spec = $2, priority = $3, edits = edits + 1, document_bytes = $4 where id = $1",
         editing.id.0,
         Json(spec) as _,
-        spec.priority
+        spec.priority,
+        signed(limit::document_bytes(spec))
     )
     .execute(&mut *conn)
     .await?;

@@ -1,5 +1,7 @@
 //! What can go wrong with the store. "Not found" and conflicts of plans are answers, not errors.
 
+use crate::limit::Exceeded;
+
 /// Named by what was tried.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -28,6 +30,8 @@ pub enum StoreError {
     /// Nothing is begun for it any more.
     #[error("the tenant was deleted")]
     TenantDeleted,
+    #[error(transparent)]
+    Exceeded(#[from] Exceeded),
     #[error("{what} in the database does not read as this version's")]
     Decode {
         what: &'static str,

@@ -5,6 +5,7 @@
 //! transactions below every one that still runs.
 
 use crate::error::StoreError;
+use crate::page::{self, Page};
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId, TenantId};
 use sqlx::PgConnection;
@@ -152,6 +153,10 @@ impl From<Row> for StoredEvent {
     }
 }
 
+fn event_bytes(event: &StoredEvent) -> usize {
+    page::json_bytes(&event.event)
+}
+
 /// Events after `after`, oldest first. Those of transactions that may still be overtaken are not shown yet; a stream that
 /// reached the end therefore looks again after a second at most, even if nothing wakes it.
 ///
@@ -162,7 +167,7 @@ pub async fn page(
     filter: EventFilter,
     after: Option<Cursor>,
     limit: u32,
-) -> Result<Vec<StoredEvent>, StoreError> {
+) -> Result<Page<StoredEvent>, StoreError> {
     let after = after.unwrap_or(Cursor { xid: 0, seq: 0 });
     let rows = sqlx::query_as!(
         Row,
@@ -178,11 +183,10 @@ pub async fn page(
         after.seq,
         filter.job_id.map(Uuid::from),
         filter.node_id.map(Uuid::from),
-        i64::from(limit)
+        i64::from(limit) + 1
     )
-    .fetch_all(conn)
-    .await?;
-    Ok(rows.into_iter().map(StoredEvent::from).collect())
+    .fetch(conn);
+    page::read(rows, limit, event_bytes).await
 }
 
 /// Events of the tenant in scope and of nobody's before `before`, newest first, without those of the kinds in `without`; what every reader
@@ -195,7 +199,7 @@ pub async fn recent(
     without: &[String],
     before: Option<Cursor>,
     limit: u32,
-) -> Result<Vec<StoredEvent>, StoreError> {
+) -> Result<Page<StoredEvent>, StoreError> {
     let newest = Cursor {
         xid: u64::MAX,
         seq: i64::MAX,
@@ -220,11 +224,10 @@ pub async fn recent(
         before.xid.to_string(),
         before.seq,
         without,
-        i64::from(limit)
+        i64::from(limit) + 1
     )
-    .fetch_all(conn)
-    .await?;
-    Ok(rows.into_iter().map(StoredEvent::from).collect())
+    .fetch(conn);
+    page::read(rows, limit, event_bytes).await
 }
 
 /// The cursor of the newest event that readers may see: where a stream begins that wants only what comes from now on.

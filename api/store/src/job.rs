@@ -6,7 +6,9 @@
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
+use crate::limit;
 use crate::number::{signed, unsigned, unsigned32};
+use crate::page::{self, Page};
 use crate::study::trial;
 use crate::wake::{self, Channel};
 use muster_model::actor::Actor;
@@ -17,6 +19,7 @@ use muster_model::job::{Intent, Job, JobPhase, JobState};
 use muster_model::progress::{Evaluation, Filled, Sample};
 use muster_model::spec::{JobSpec, Origin};
 use muster_model::study::TrialPhase;
+use muster_model::tenant::TenantLimits;
 use muster_model::wait::{Wait, Waiting};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -190,10 +193,10 @@ macro_rules! select_jobs {
 macro_rules! insert_job {
     ($scope:literal, $job:ident, $event:ident, $now:ident $(,)?) => {
         sqlx::query!(
-            "with " + $scope + ", begun as materialized (select from scope where muster_hold_tenant($2::uuid)), submitted as (
+            "with " + $scope + ", begun as materialized (select from scope where muster_admit_job($2::uuid, $17, $18, $19)), submitted as (
                  insert into job (id, tenant_id, submitted_by, name, labels, priority, spec, intent, phase, state, waiting, submitted_at,
-                                  origin_job, origin_step)
-                 select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $15, $16 from begun
+                                  origin_job, origin_step, document_bytes)
+                 select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $15, $16, $17 from begun
              )
              insert into event (at, tenant_id, job_id, kind, body) select $12, $2, $1, $13, $14 from begun",
             $job.id.0,
@@ -211,7 +214,10 @@ macro_rules! insert_job {
             $event.kind(),
             Json(&$event) as _,
             $job.spec.from.map(|from| from.job.0),
-            $job.spec.from.map(|from| origin_step(&from))
+            $job.spec.from.map(|from| origin_step(&from)),
+            signed(limit::document_bytes(&$job.spec)),
+            signed(TenantLimits::DEFAULT.open_jobs),
+            signed(TenantLimits::DEFAULT.open_job_bytes)
         )
     };
 }
@@ -229,7 +235,7 @@ fn origin_step(from: &Origin) -> i64 {
 /// share one; a wake-up lost in between costs only the wait for the next round.
 ///
 /// # Errors
-/// [`StoreError::TenantDeleted`], [`StoreError::Statement`].
+/// [`StoreError::TenantDeleted`], [`StoreError::Exceeded`], [`StoreError::Statement`].
 pub async fn insert(
     conn: &mut PgConnection,
     new: &NewJob,
@@ -238,7 +244,8 @@ pub async fn insert(
     let (job, event) = submitted(new, now);
     let done = insert_job!("scope as (select)", job, event, now)
         .execute(conn)
-        .await?;
+        .await
+        .map_err(limit::refused)?;
     match done.rows_affected() {
         0 => Err(StoreError::TenantDeleted),
         _ => Ok(job),
@@ -250,7 +257,7 @@ pub async fn insert(
 /// is made from the row that sets it, and out of scope when the statement has ended.
 ///
 /// # Errors
-/// [`StoreError::TenantDeleted`], [`StoreError::Statement`].
+/// [`StoreError::TenantDeleted`], [`StoreError::Exceeded`], [`StoreError::Statement`].
 pub async fn submit(
     conn: &mut PgConnection,
     new: &NewJob,
@@ -264,7 +271,8 @@ pub async fn submit(
         now
     )
     .execute(conn)
-    .await?;
+    .await
+    .map_err(limit::refused)?;
     match done.rows_affected() {
         0 => Err(StoreError::TenantDeleted),
         _ => Ok(job),
@@ -328,7 +336,7 @@ pub async fn list(
     filter: &JobFilter,
     after: Option<JobId>,
     limit: u32,
-) -> Result<Vec<JobRow>, StoreError> {
+) -> Result<Page<JobRow>, StoreError> {
     let phases: Vec<String> = filter
         .phases
         .iter()
@@ -347,12 +355,11 @@ pub async fn list(
         &phases,
         Json(&filter.labels) as _,
         filter.name,
-        i64::from(limit),
+        i64::from(limit) + 1,
         &ids
     )
-    .fetch_all(conn)
-    .await?;
-    Ok(rows.into_iter().map(JobRow::from).collect())
+    .fetch(conn);
+    page::read(rows, limit, |row: &JobRow| page::json_bytes(&row.job.spec)).await
 }
 
 /// States what the user wants; the next round, which this wakes, obeys. `by` is `None` where a study wants it.

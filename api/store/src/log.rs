@@ -4,7 +4,7 @@
 
 use crate::error::StoreError;
 use crate::number::{signed, unsigned};
-use muster_model::id::{TaskId, TenantId};
+use muster_model::id::{JobId, TaskId, TenantId};
 use sqlx::PgConnection;
 
 /// Bytes of log kept for one task.
@@ -96,6 +96,35 @@ pub(crate) async fn store(
     } else {
         Appended::Stored
     })
+}
+
+/// Drops output of a job's tasks until this many bytes are left, and returns how many are: first that of older revisions, then what lies
+/// farthest from the end of its task's.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub(crate) async fn trim(
+    conn: &mut PgConnection,
+    job: JobId,
+    most: u64,
+) -> Result<u64, StoreError> {
+    let left = sqlx::query_scalar!(
+        r#"with pieces as (
+               select l.task_id, l.start_offset, length(l.data) as bytes,
+                      sum(length(l.data)) over (order by t.revision desc, t.log_end - l.start_offset, l.task_id) as newer
+               from task t join task_log l on l.task_id = t.id
+               where t.job_id = $1
+           ), dropped as (
+               delete from task_log l using pieces p
+               where l.task_id = p.task_id and l.start_offset = p.start_offset and p.newer > $2
+           )
+           select coalesce(sum(bytes) filter (where newer <= $2), 0)::bigint as "left!" from pieces"#,
+        job.0,
+        signed(most)
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(unsigned(left))
 }
 
 /// At most `max_bytes` from `offset` on. `None` when there is no such task in scope.

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 
 /// Records samples of the job's present revision: the series, the job's newest sample, its speeds and its epochs' losses. The
 /// first sample after a start measures the start and not the speed, so it leaves the speeds alone. `false`, and nothing done,
-/// when the job has another revision by now. `company` is the job with which it shares its GPU, and `now` the time of the store: how fast
+/// when the job has another revision by now. A series above its limit grows no more. `company` is the job with which it shares its GPU, and `now` the time of the store: how fast
 /// it is beside others, or was told right after, is none of its speeds.
 ///
 /// # Errors
@@ -21,7 +21,7 @@ pub async fn record(
     conn: &mut PgConnection,
     job: JobId,
     revision: u64,
-    samples: &[(OffsetDateTime, Sample)],
+    (samples, is_series_kept): (&[(OffsetDateTime, Sample)], bool),
     company: Option<Company>,
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
@@ -37,7 +37,9 @@ pub async fn record(
         return Ok(true);
     };
     let tenant = row.tenant_id.into();
-    series(conn, tenant, job, revision, samples).await?;
+    if is_series_kept {
+        series(conn, tenant, job, revision, samples).await?;
+    }
     let skip = usize::from(row.revision_samples == 0);
     let counted = || samples.iter().skip(skip).map(|(_, sample)| sample);
     let mut known = row.measured.map(|known| known.0.in_revision(revision));

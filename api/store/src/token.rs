@@ -120,6 +120,25 @@ pub async fn revoke(
     Ok(done.rows_affected() == 1)
 }
 
+/// Revokes all tokens of a user of the tenant in scope that were not revoked before; which.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn revoke_of(
+    conn: &mut PgConnection,
+    user: UserId,
+    now: OffsetDateTime,
+) -> Result<Vec<TokenId>, StoreError> {
+    let ids = sqlx::query_scalar!(
+        "update api_token set revoked_at = $2 where user_id = $1 and revoked_at is null returning id",
+        user.0,
+        now
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(ids.into_iter().map(TokenId::from).collect())
+}
+
 /// Revokes all tokens of the tenant in scope that were not revoked before; how many.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 //! Users of a tenant.
 
 use crate::error::StoreError;
+use crate::number::unsigned;
 use muster_model::id::{TenantId, UserId};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -80,6 +81,44 @@ pub async fn by_name(
         tenant_id: row.tenant_id.into(),
         name: row.name,
     }))
+}
+
+/// A user as lists show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    pub id: UserId,
+    pub name: String,
+    pub created_at: OffsetDateTime,
+    /// Tokens that are neither revoked nor expired.
+    pub tokens: u64,
+}
+
+/// Users of the tenant in scope, by name.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn list(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    now: OffsetDateTime,
+) -> Result<Vec<Listed>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select u.id, u.name, u.created_at,
+                  (select count(*) from api_token k
+                   where k.user_id = u.id and k.revoked_at is null and (k.expires_at is null or k.expires_at > $2)) as "tokens!"
+           from app_user u where u.tenant_id = $1 order by u.name"#,
+        tenant.0,
+        now
+    )
+    .fetch_all(conn)
+    .await?;
+    let users = rows.into_iter().map(|row| Listed {
+        id: row.id.into(),
+        name: row.name,
+        created_at: row.created_at,
+        tokens: unsigned(row.tokens),
+    });
+    Ok(users.collect())
 }
 
 /// Names of users, for lists of jobs.

@@ -10,6 +10,7 @@ mod explain;
 mod files;
 mod idempotency;
 mod jobs;
+mod limits;
 mod nul;
 mod origins;
 mod pacing;

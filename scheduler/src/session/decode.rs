@@ -4,7 +4,7 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::fault::NodeFault;
 use muster_model::id::TaskId;
 use muster_model::packing::UsageReport;
-use muster_model::report::UnfitReport;
+use muster_model::report::{MAX_REPORT_BYTES, UnfitReport};
 use muster_proto::session as proto;
 use muster_store::report::{NodeReport, TaskEvents};
 use time::OffsetDateTime;
@@ -94,9 +94,16 @@ pub fn usages(usages: &[proto::TaskUsage]) -> Vec<(TaskId, UsageReport)> {
     usages.iter().filter_map(known).collect()
 }
 
-/// A report with a number that cannot be kept becomes a note in its place: refused, its node would send it again for ever, and with it
+/// A report that is too long, or has a number that cannot be kept, becomes a note in its place: refused, its node would send it again for ever, and with it
 /// everything that comes after.
 fn task_report(text: &str) -> Result<TaskReport, DecodeError> {
+    if text.len() > MAX_REPORT_BYTES {
+        let message = format!(
+            "a report of {} bytes is left out; expected {MAX_REPORT_BYTES} at most",
+            text.len()
+        );
+        return Ok(TaskReport::Note { message });
+    }
     match TaskReport::read(text) {
         Ok(report) => Ok(report),
         Err(error @ UnfitReport::Number { .. }) => Ok(TaskReport::Note {

@@ -10,6 +10,7 @@ use muster_model::study::BudgetUnit;
 use muster_search::{Event, Source, TrialState};
 use muster_store::PgConnection;
 use muster_store::job::{self, NewJob};
+use muster_store::limit;
 use muster_store::origin;
 use muster_store::study::search;
 
@@ -40,6 +41,10 @@ impl Step {
                 return Ok(());
             }
         };
+        // It waits without a job, and is submitted by a later step.
+        if !self.has_room(conn, &spec).await? {
+            return Ok(());
+        }
         let new = NewJob {
             id: clock::id().into(),
             tenant_id: self.loaded.tenant_id,
@@ -50,6 +55,39 @@ impl Step {
         let new = Box::new(new);
         self.writes.push(Write::Submit { new, number });
         Ok(())
+    }
+
+    /// Submits the trials that an earlier step had no room for.
+    pub(super) async fn create_waiting(
+        &mut self,
+        conn: &mut PgConnection,
+    ) -> Result<(), StepError> {
+        for number in search::unsubmitted(conn, self.id).await? {
+            let trial = &self.study().trials()[number as usize];
+            if trial.state == TrialState::Running {
+                let from = trial.from;
+                self.create(conn, number, from).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the limits of the tenant leave room for this job beside those of this step. The store looks again when it is submitted.
+    async fn has_room(
+        &mut self,
+        conn: &mut PgConnection,
+        spec: &JobSpec,
+    ) -> Result<bool, StepError> {
+        let mut room = match self.room {
+            Some(room) => room,
+            None => limit::room(conn, self.loaded.tenant_id).await?,
+        };
+        let fits = room.take(limit::document_bytes(spec));
+        self.room = Some(room);
+        if !fits {
+            tracing::debug!("a trial waits for the tenant's limits");
+        }
+        Ok(fits)
     }
 
     /// The checkpoint that a trial is to begin from; or why there is none.

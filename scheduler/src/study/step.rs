@@ -14,6 +14,7 @@ use muster_model::spec::JobSpec;
 use muster_model::study::{StudyOrder, Told, ToldState};
 use muster_search::{Action, Event, EventError, Phase, Study};
 use muster_store::job::NewJob;
+use muster_store::limit::Room;
 use muster_store::pool::{Pool, begin};
 use muster_store::study::save::save;
 use muster_store::study::search::{self, Loaded, Look};
@@ -36,6 +37,8 @@ pub(super) struct Step {
     pub notes: BTreeMap<u32, Note>,
     /// What is to become of jobs.
     pub writes: Vec<Write>,
+    /// What the limits of the tenant leave, once it was looked up.
+    pub room: Option<Room>,
 }
 
 /// What a step does to a job, once it has asked the search everything.
@@ -91,6 +94,7 @@ pub async fn take(
         events: Vec::new(),
         notes: BTreeMap::new(),
         writes: Vec::new(),
+        room: None,
     };
     let before = step.beside(move |study| prints(study, &known.best)).await?;
     if step.study().phase() == Phase::Created {
@@ -109,6 +113,8 @@ pub async fn take(
     let last_taken = last(taken.last());
     if last_taken == seen && step.has_jobs() {
         step.follow_jobs(&mut conn).await?;
+        step.create_waiting(&mut conn).await?;
+        step.take_in_queue(&mut conn).await?;
     }
     drop(conn);
     let left = step.left(before, taken).await?;
@@ -200,6 +206,10 @@ impl Step {
     /// Takes an event in, and whatever follows from carrying out what it leads to.
     async fn take_in(&mut self, conn: &mut PgConnection, event: Event) -> Result<(), StepError> {
         self.queue.push_back(event);
+        self.take_in_queue(conn).await
+    }
+
+    async fn take_in_queue(&mut self, conn: &mut PgConnection) -> Result<(), StepError> {
         while let Some(event) = self.queue.pop_front() {
             let text = serde_json::to_string(&event).expect("an event is JSON");
             let ended = match event {

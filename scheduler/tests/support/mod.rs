@@ -12,7 +12,7 @@ use muster_model::progress::Sample;
 use muster_model::question::{Answer, Question};
 use muster_model::spec::JobSpec;
 use muster_model::study::StudySpec;
-use muster_model::tenant::Tenant;
+use muster_model::tenant::{LimitsSet, Tenant};
 use muster_proto::session as proto;
 use muster_proto::session::from_node::Message as From;
 use muster_proto::session::node_sessions_client::NodeSessionsClient;
@@ -144,6 +144,17 @@ impl Store {
             .expect("inserted");
         tx.commit().await.expect("committed");
         new.id
+    }
+
+    /// Limits of the tenant.
+    pub async fn limit(&self, limits: LimitsSet) {
+        let mut tx = muster_store::pool::begin(&self.owner)
+            .await
+            .expect("a transaction");
+        muster_store::limit::write(&mut tx, self.tenant, &limits)
+            .await
+            .expect("written");
+        tx.commit().await.expect("committed");
     }
 
     /// A transaction of the api for a member of the tenant.

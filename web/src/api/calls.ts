@@ -115,8 +115,7 @@ export async function events(id: string, signal?: AbortSignal): Promise<StoredEv
 }
 
 export async function checkpoints(id: string, signal?: AbortSignal): Promise<CheckpointView[]> {
-  const page = await take(client.GET("/api/v1/jobs/{id}/checkpoints", { params: { path: { id } }, ...cut(signal) }));
-  return page.items;
+  return everything((after) => take(client.GET("/api/v1/jobs/{id}/checkpoints", { params: { path: { id }, query: after }, ...cut(signal) })));
 }
 
 export function checkpointFile(id: string, step: number, name: string): Promise<Blob> {

@@ -119,7 +119,7 @@ export interface paths {
         };
         /**
          * List a job's checkpoints, newest first
-         * @description All on one page, those that were pruned too, with their size, their measures and why they stay.
+         * @description Those that were pruned too, with their size, their measures and why they stay.
          */
         get: operations["listCheckpoints"];
         put?: never;
@@ -419,7 +419,7 @@ export interface paths {
         };
         /**
          * Whom the token stands for
-         * @description With the quota of the tenant and what of it its jobs hold.
+         * @description With the quota and the limits of the tenant, and what of them is used.
          */
         get: operations["getMe"];
         put?: never;
@@ -910,9 +910,10 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change a tenant's quota, weight and pods
+         * Change a tenant's quota, weight, pods and limits
          * @description For administrators. The next round obeys; jobs above a lowered quota are stopped with a checkpoint. A weight says what share of the cluster is its own while several tenants want more
-         *     than there is. What pods may have is asked of jobs and studies that are submitted from now on; those that were keep it.
+         *     than there is. What pods may have is asked of jobs and studies that are submitted from now on; those that were keep it. So are limits: what
+         *     is open above a lowered one stays open.
          */
         patch: operations["changeTenant"];
         trace?: never;
@@ -936,7 +937,13 @@ export interface paths {
          *     and tenants, and with access `admin`. A member's new token ends no later than the one with which it is made.
          */
         post: operations["createToken"];
-        delete?: never;
+        /**
+         * Revoke all tokens of a user
+         * @description They are refused from now on, by other replicas of this daemon within 5 seconds; so are those that were made with a stolen one of them.
+         *     Members may revoke their own, the request's token among them, administrators those of any user. Refused where no administrator could ask
+         *     any more (409, `last-administrator`).
+         */
+        delete: operations["revokeTokensOfUser"];
         options?: never;
         head?: never;
         patch?: never;
@@ -959,6 +966,26 @@ export interface paths {
          *     `last-administrator`): make another first.
          */
         delete: operations["revokeToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List users by tenant and name
+         * @description For administrators. With the number of tokens of each that are neither revoked nor expired.
+         */
+        get: operations["listUsers"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -2526,6 +2553,70 @@ export interface components {
             /** Format: int32 */
             values: number;
         };
+        /** @description What is to become of limits; what is left out stays, and null is the default again. */
+        LimitsChange: {
+            /**
+             * Format: int64
+             * @description Checkpoints of one job that are listed; the oldest are forgotten, first those that were pruned.
+             */
+            job_checkpoints?: number | null;
+            /**
+             * Format: int64
+             * @description Bytes of these events.
+             */
+            job_event_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description Events of one job that its tasks tell; further ones are dropped, evaluations among them.
+             */
+            job_events?: number | null;
+            /**
+             * Format: int64
+             * @description Bytes of output that is stored of the tasks of one job; above it the oldest is dropped.
+             */
+            job_log_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description Points of the series of one job; above it only the newest sample is kept. The default is three weeks with a sample a second.
+             */
+            job_points?: number | null;
+            /**
+             * Format: int64
+             * @description Bytes of the documents of these jobs, as JSON. The default is 5 KiB for each of the jobs.
+             */
+            open_job_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description Jobs that have not ended, trials of studies among them. The default is what the scheduler is measured with.
+             */
+            open_jobs?: number | null;
+            /**
+             * Format: int64
+             * @description Studies that have not finished.
+             */
+            open_studies?: number | null;
+            /**
+             * Format: int64
+             * @description Tokens that are neither revoked nor expired.
+             */
+            tokens?: number | null;
+            /**
+             * Format: int64
+             * @description Those of one user.
+             */
+            user_tokens?: number | null;
+        };
+        /** @description What counts against the limits now. */
+        LimitsUse: {
+            /** Format: int64 */
+            open_job_bytes: number;
+            /** Format: int64 */
+            open_jobs: number;
+            /** Format: int64 */
+            open_studies: number;
+            /** Format: int64 */
+            tokens: number;
+        };
         /** @description Why a log ends. */
         LogEnd: {
             reason: string;
@@ -2568,9 +2659,13 @@ export interface components {
              * @description Jobs of the tenant that hold any.
              */
             jobs_in_use?: number;
+            /** @description Those of the tenant. */
+            limits?: components["schemas"]["TenantLimits"];
             tenant: string;
             tenant_id: components["schemas"]["TenantId"];
             token_id: components["schemas"]["TokenId"];
+            /** @description What counts against the limits now. */
+            used?: components["schemas"]["LimitsUse"];
             user: string;
             user_id: components["schemas"]["UserId"];
         };
@@ -3253,9 +3348,12 @@ export interface components {
                  * @description Jobs that hold any.
                  */
                 jobs_in_use?: number;
+                limits?: components["schemas"]["TenantLimits"];
                 name: string;
                 /** @description What the pods of its tasks may have. */
                 pods?: components["schemas"]["TenantPods"];
+                /** @description What counts against the limits now. */
+                used?: components["schemas"]["LimitsUse"];
                 /**
                  * Format: double
                  * @description Its share of the cluster beside the other tenants' weights.
@@ -3328,6 +3426,25 @@ export interface components {
                 /** Format: int64 */
                 seed: number;
                 state: components["schemas"]["TrialPhase"];
+            }[];
+        };
+        /** @description One page of a list. */
+        Page_UserView: {
+            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            continue: string | null;
+            items: {
+                /** Format: date-time */
+                created_at: string;
+                id: components["schemas"]["UserId"];
+                /** @description Unique within the tenant. */
+                name: string;
+                /** @description Name of the tenant. */
+                tenant: string;
+                /**
+                 * Format: int64
+                 * @description Tokens that are neither revoked nor expired.
+                 */
+                tokens: number;
             }[];
         };
         /** @description A parameter of the search. Its value goes into the field of the job document that `field`, or else `name`, names. */
@@ -3565,6 +3682,14 @@ export interface components {
         Resources: {
             ps_shard?: components["schemas"]["PsShardResources"];
             worker?: components["schemas"]["WorkerResources"];
+        };
+        /** @description What came of revoking all tokens of a user. */
+        RevokedTokens: {
+            /**
+             * Format: int64
+             * @description Tokens that were not revoked before.
+             */
+            revoked: number;
         };
         /** @description What the process does in its job. "Worker" never means a daemon or a thread. */
         Role: {
@@ -4191,13 +4316,14 @@ export interface components {
             /** @description Of the trials that were told of, those that the study has stopped by now. */
             stopped: number[];
         };
-        /** @description What is to become of a tenant's quota, weight and pods; what is left out stays. */
+        /** @description What is to become of a tenant's quota, weight, pods and limits; what is left out stays. */
         TenantChange: {
             /**
              * Format: int32
              * @description Null takes the limit away; it must be written, so that a forgotten field does not.
              */
             gpu_quota?: number | null;
+            limits?: components["schemas"]["LimitsChange"] | null;
             pods?: components["schemas"]["TenantPodsChange"] | null;
             /**
              * Format: double
@@ -4210,6 +4336,59 @@ export interface components {
          * @description Who owns jobs and quota; on every row of the store.
          */
         TenantId: string;
+        /** @description Limits of a tenant. */
+        TenantLimits: {
+            /**
+             * Format: int64
+             * @description Checkpoints of one job that are listed; the oldest are forgotten, first those that were pruned.
+             */
+            job_checkpoints: number;
+            /**
+             * Format: int64
+             * @description Bytes of these events.
+             */
+            job_event_bytes: number;
+            /**
+             * Format: int64
+             * @description Events of one job that its tasks tell; further ones are dropped, evaluations among them.
+             */
+            job_events: number;
+            /**
+             * Format: int64
+             * @description Bytes of output that is stored of the tasks of one job; above it the oldest is dropped.
+             */
+            job_log_bytes: number;
+            /**
+             * Format: int64
+             * @description Points of the series of one job; above it only the newest sample is kept. The default is three weeks with a sample a second.
+             */
+            job_points: number;
+            /**
+             * Format: int64
+             * @description Bytes of the documents of these jobs, as JSON. The default is 5 KiB for each of the jobs.
+             */
+            open_job_bytes: number;
+            /**
+             * Format: int64
+             * @description Jobs that have not ended, trials of studies among them. The default is what the scheduler is measured with.
+             */
+            open_jobs: number;
+            /**
+             * Format: int64
+             * @description Studies that have not finished.
+             */
+            open_studies: number;
+            /**
+             * Format: int64
+             * @description Tokens that are neither revoked nor expired.
+             */
+            tokens: number;
+            /**
+             * Format: int64
+             * @description Those of one user.
+             */
+            user_tokens: number;
+        };
         /** @description Nothing but images until an administrator says otherwise. */
         TenantPods: {
             /**
@@ -4279,9 +4458,12 @@ export interface components {
              * @description Jobs that hold any.
              */
             jobs_in_use?: number;
+            limits?: components["schemas"]["TenantLimits"];
             name: string;
             /** @description What the pods of its tasks may have. */
             pods?: components["schemas"]["TenantPods"];
+            /** @description What counts against the limits now. */
+            used?: components["schemas"]["LimitsUse"];
             /**
              * Format: double
              * @description Its share of the cluster beside the other tenants' weights.
@@ -4465,6 +4647,21 @@ export interface components {
          * @description A person or a service account of one tenant.
          */
         UserId: string;
+        /** @description A user of a tenant. */
+        UserView: {
+            /** Format: date-time */
+            created_at: string;
+            id: components["schemas"]["UserId"];
+            /** @description Unique within the tenant. */
+            name: string;
+            /** @description Name of the tenant. */
+            tenant: string;
+            /**
+             * Format: int64
+             * @description Tokens that are neither revoked nor expired.
+             */
+            tokens: number;
+        };
         /** @description A rank was found to hold up the others. */
         Verdict: {
             finding: components["schemas"]["Finding"];
@@ -5014,7 +5211,12 @@ export interface operations {
     };
     listCheckpoints: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Items on the page. */
+                limit?: number;
+                /** @description `continue` of the page before. */
+                continue?: string;
+            };
             header?: never;
             path: {
                 /** @description The job */
@@ -5024,7 +5226,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Its checkpoints */
+            /** @description A page of its checkpoints */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6602,6 +6804,40 @@ export interface operations {
             };
         };
     };
+    revokeTokensOfUser: {
+        parameters: {
+            query: {
+                /** @description Name of the user whose tokens are revoked. */
+                user: string;
+                /** @description Name of the user's tenant; for administrators. The bearer's if left out. */
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Revoked */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RevokedTokens"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     revokeToken: {
         parameters: {
             query?: never;
@@ -6620,6 +6856,40 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listUsers: {
+        parameters: {
+            query?: {
+                /** @description Items on the page. */
+                limit?: number;
+                /** @description `continue` of the page before. */
+                continue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of users */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_UserView"];
+                };
             };
             /** @description A refusal */
             default: {

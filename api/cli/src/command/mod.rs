@@ -20,6 +20,7 @@ pub mod show;
 pub mod simulate;
 pub mod study;
 pub mod submit;
+mod tenant_limits;
 mod tenant_pods;
 pub mod tenants;
 pub mod verbs;

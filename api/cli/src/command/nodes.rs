@@ -1,6 +1,7 @@
 //! `muster nodes|drain|uncordon|whoami`.
 
 use super::Session;
+use super::tenant_limits::open_jobs;
 use super::tenants::{in_use, quota};
 use crate::clock;
 use crate::output::{age, bytes, fields, table};
@@ -113,6 +114,7 @@ impl Whoami {
                 ("access", me.access.as_str().to_owned()),
                 ("quota", quota(me.gpu_quota)),
                 ("in use", in_use(me.gpus_in_use, me.jobs_in_use)),
+                ("open jobs", open_jobs(&me.limits, &me.used)),
             ])
         })
     }

@@ -1,6 +1,6 @@
 //! `muster tenants` and `muster tokens`: who shares the cluster, how much of it each may hold and claim, and with which tokens they ask.
 
-use super::{NotFound, Session, UsageError, lowering, tenant_pods};
+use super::{NotFound, Session, UsageError, lowering, tenant_limits, tenant_pods};
 use crate::clock;
 use crate::output::{age, counted, line, table};
 use clap::{Args, Subcommand};
@@ -8,7 +8,7 @@ use muster_client::{JobQuery, TokenQuery};
 use muster_model::id::TokenId;
 use muster_model::job::JobPhase;
 use muster_model::tenant::{Access, EQUAL_WEIGHT, TenantPods};
-use muster_model::view::{NewTenant, NewToken, TenantChange, TenantView, TokenView};
+use muster_model::view::{NewTenant, NewToken, TenantChange, TenantView, TokenView, UserView};
 use time::Duration;
 
 /// Of any unit; longer than that is for ever.
@@ -52,6 +52,8 @@ enum TenantVerb {
     },
     /// Show or set what the pods of its tasks may have, where tasks are pods
     Pods(tenant_pods::Pods),
+    /// Show or set what its users may have open at once, and what is stored of one of its jobs
+    Limits(tenant_limits::Limits),
     /// Delete a tenant whose jobs and studies have all ended; what they have made stays
     Delete { name: String },
 }
@@ -117,7 +119,18 @@ enum TokenVerb {
         expires: Option<Duration>,
     },
     /// Refuse a token from now on; administrators may revoke any but the last of theirs
-    Revoke { id: TokenId },
+    Revoke {
+        #[arg(required_unless_present = "user", conflicts_with = "user")]
+        id: Option<TokenId>,
+        /// All tokens of this user; for administrators, but for your own.
+        #[arg(long, value_name = "NAME")]
+        user: Option<String>,
+        /// Of the user of this tenant; for administrators [default: your own].
+        #[arg(long, value_name = "NAME", requires = "user")]
+        tenant: Option<String>,
+    },
+    /// List users and how many good tokens each has; for administrators
+    Users,
 }
 
 impl Tenants {
@@ -129,7 +142,7 @@ impl Tenants {
                 let tenants = session.client.tenants().await?;
                 session.output.print(&tenants, |tenants| {
                     table(
-                        ["name", "gpu quota", "in use", "weight", "id"],
+                        ["name", "gpu quota", "in use", "open jobs", "weight", "id"],
                         tenants.iter().map(tenant_row),
                     )
                 })
@@ -164,6 +177,7 @@ impl Tenants {
                 })
             }
             TenantVerb::Pods(pods) => pods.run(session).await,
+            TenantVerb::Limits(limits) => limits.run(session).await,
             TenantVerb::Delete { name } => {
                 session.client.delete_tenant(&name).await?;
                 line(&format!(
@@ -229,9 +243,26 @@ impl Tokens {
                 let token = session.client.create_token(&new).await?;
                 session.output.print(&token, |token| token.secret.clone())
             }
-            TokenVerb::Revoke { id } => {
-                session.client.revoke_token(id).await?;
-                line(&format!("token {id} revoked"))
+            TokenVerb::Revoke { id, user, tenant } => {
+                if let Some(id) = id {
+                    session.client.revoke_token(id).await?;
+                    line(&format!("token {id} revoked"))?;
+                }
+                let Some(user) = user else { return Ok(()) };
+                let tenant = tenant.as_deref();
+                let done = session.client.revoke_tokens_of(&user, tenant).await?;
+                session.output.print(&done, |done| {
+                    format!("{} tokens of {user} revoked", done.revoked)
+                })
+            }
+            TokenVerb::Users => {
+                let users = session.client.users().await?;
+                session.output.print(&users, |users| {
+                    table(
+                        ["user", "tenant", "tokens", "age"],
+                        users.iter().map(user_row),
+                    )
+                })
             }
         }
     }
@@ -289,11 +320,12 @@ async fn set_quota(
     Ok(session.client.change_tenant(name, &change).await?)
 }
 
-fn tenant_row(tenant: &TenantView) -> [String; 5] {
+fn tenant_row(tenant: &TenantView) -> [String; 6] {
     [
         tenant.name.clone(),
         quota(tenant.gpu_quota),
         in_use(tenant.gpus_in_use, tenant.jobs_in_use),
+        tenant_limits::open_jobs(&tenant.limits, &tenant.used),
         tenant.weight.to_string(),
         tenant.id.to_string(),
     ]
@@ -308,6 +340,15 @@ pub fn in_use(gpus: u32, jobs: u32) -> String {
         0 => counted(0, "GPU"),
         _ => format!("{} in {}", counted(gpus, "GPU"), counted(jobs, "job")),
     }
+}
+
+fn user_row(user: &UserView) -> [String; 4] {
+    [
+        user.name.clone(),
+        user.tenant.clone(),
+        user.tokens.to_string(),
+        age(user.created_at, clock::now()),
+    ]
 }
 
 fn token_row(token: &TokenView) -> [String; 7] {

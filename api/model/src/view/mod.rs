@@ -36,7 +36,10 @@ pub use study::{
     Ask, Asked, BestTrialView, Proposal, ProposedTrial, StudyExtension, StudyView, Tell,
     TellAnswer, TrialCounts, TrialPoint, TrialResult, TrialSource, TrialView,
 };
-pub use tenant::{CreatedToken, Me, NewTenant, NewToken, TenantChange, TenantView, TokenView};
+pub use tenant::{
+    CreatedToken, Me, NewTenant, NewToken, RevokedTokens, TenantChange, TenantView, TokenView,
+    UserView,
+};
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,9 @@
 //! Tenants, tokens and the bearer, as sent and answered.
 
 use crate::id::{TenantId, TokenId, UserId};
-use crate::tenant::{Access, EQUAL_WEIGHT, TenantPods, TenantPodsChange};
+use crate::tenant::{
+    Access, EQUAL_WEIGHT, LimitsChange, LimitsUse, TenantLimits, TenantPods, TenantPodsChange,
+};
 use serde::{Deserialize, Deserializer, Serialize};
 use time::OffsetDateTime;
 
@@ -24,6 +26,11 @@ pub struct TenantView {
     /// Jobs that hold any.
     #[serde(default)]
     pub jobs_in_use: u32,
+    #[serde(default)]
+    pub limits: TenantLimits,
+    /// What counts against the limits now.
+    #[serde(default)]
+    pub used: LimitsUse,
 }
 
 /// A tenant to create.
@@ -45,7 +52,7 @@ pub struct NewTenant {
     pub pods: TenantPods,
 }
 
-/// What is to become of a tenant's quota, weight and pods; what is left out stays.
+/// What is to become of a tenant's quota, weight, pods and limits; what is left out stays.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -65,6 +72,9 @@ pub struct TenantChange {
     /// What the pods of its tasks may have, list by list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<TenantPodsChange>,
+    /// Its limits, one by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<LimitsChange>,
 }
 
 /// A token without its secret.
@@ -131,6 +141,29 @@ pub struct CreatedToken {
     pub secret: String,
 }
 
+/// What came of revoking all tokens of a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct RevokedTokens {
+    /// Tokens that were not revoked before.
+    pub revoked: u64,
+}
+
+/// A user of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct UserView {
+    pub id: UserId,
+    /// Unique within the tenant.
+    pub name: String,
+    /// Name of the tenant.
+    pub tenant: String,
+    /// Tokens that are neither revoked nor expired.
+    pub tokens: u64,
+    #[serde(with = "time::serde::rfc3339")]
+    pub created_at: OffsetDateTime,
+}
+
 /// Whom the bearer stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -151,6 +184,12 @@ pub struct Me {
     /// Jobs of the tenant that hold any.
     #[serde(default)]
     pub jobs_in_use: u32,
+    /// Those of the tenant.
+    #[serde(default)]
+    pub limits: TenantLimits,
+    /// What counts against the limits now.
+    #[serde(default)]
+    pub used: LimitsUse,
 }
 
 fn member() -> Access {

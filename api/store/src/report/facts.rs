@@ -55,7 +55,17 @@ async fn flush(
     if !samples.is_empty() {
         let (job, revision) = (known.locked.task.job_id, known.job_revision);
         let (company, now) = (known.company, sum.now);
-        let current = progress::record(conn, job, revision, samples, company, now).await?;
+        let volume = sum.volumes.of(conn, known.locked.tenant_id, job).await?;
+        let kept = volume.keep_points(samples.len() as u64);
+        let current = progress::record(
+            conn,
+            job,
+            revision,
+            (samples.as_slice(), kept),
+            company,
+            now,
+        )
+        .await?;
         assert!(current, "the job's row is locked");
         samples.clear();
         sum.sampled = true;
@@ -91,7 +101,9 @@ async fn fact(
             })
         }
         TaskReport::Evaluated { evaluation } => {
-            progress::evaluated(conn, tenant, job, revision, at, evaluation).await?;
+            if sum.volumes.of(conn, tenant, job).await?.has_room() {
+                progress::evaluated(conn, tenant, job, revision, at, evaluation).await?;
+            }
             Some(Event::Evaluated {
                 step: evaluation.step,
                 epoch: evaluation.epoch,
@@ -102,6 +114,9 @@ async fn fact(
         }
         TaskReport::CheckpointWritten { checkpoint } => {
             checkpoint::record(conn, tenant, job, checkpoint, at).await?;
+            if let Some(most) = sum.volumes.of(conn, tenant, job).await?.count_checkpoint() {
+                checkpoint::forget(conn, job, most).await?;
+            }
             Some(Event::CheckpointWritten {
                 checkpoint: checkpoint.clone(),
             })
@@ -183,10 +198,14 @@ async fn fact(
         }),
     };
     let node_id = Some(task.node_id);
-    sum.events.extend(event.map(|event| NewEvent {
-        node_id,
-        ..of_job(at, tenant, job, event)
-    }));
+    if let Some(event) = event {
+        let event = NewEvent {
+            node_id,
+            ..of_job(at, tenant, job, event)
+        };
+        let volume = sum.volumes.of(conn, tenant, job).await?;
+        sum.events.extend(volume.keep(event));
+    }
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 
 mod facts;
 mod statuses;
+mod volume;
 
 use crate::error::StoreError;
 use crate::event::{self, NewEvent, of_job};
@@ -29,6 +30,7 @@ use statuses::statuses;
 use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 use uuid::Uuid;
+use volume::Volumes;
 
 /// What a node observed since its last report, or all of it after it dialled in anew.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -94,6 +96,7 @@ struct Sum {
     /// Nodes whose assignment changed.
     touched: BTreeSet<NodeId>,
     sampled: bool,
+    volumes: Volumes,
 }
 
 /// Records a report of `node`. When the transaction has committed it may be acknowledged.
@@ -113,6 +116,7 @@ pub async fn record(
         events: Vec::new(),
         touched: BTreeSet::new(),
         sampled: false,
+        volumes: Volumes::default(),
     };
     // Before the states: a task that is gone has told all that it ever will.
     for run in &report.events {
@@ -123,6 +127,7 @@ pub async fn record(
     }
     logs(conn, &mut known, report, now, &mut sum).await?;
     statuses(conn, &known, report, now, &mut sum).await?;
+    std::mem::take(&mut sum.volumes).write(conn).await?;
     event::append(conn, &sum.events).await?;
     node::bump(conn, &sum.touched).await?;
     let mut woken = Vec::new();
@@ -219,7 +224,8 @@ async fn lines(
         return Ok(());
     }
     if run.first_seq > known.events_seen {
-        tracing::warn!(task.id = %run.task_id, from = known.events_seen, to = run.first_seq, "lines of a task never arrived");
+        // Its node has dropped them, or lost them.
+        tracing::debug!(task.id = %run.task_id, from = known.events_seen, to = run.first_seq, "lines of a task never arrived");
     }
     let repeated = usize::try_from(known.events_seen.saturating_sub(run.first_seq))
         .expect("less than the run");
@@ -265,7 +271,14 @@ async fn logs(
         };
         let Locked { tenant_id, task } = &known.locked;
         let appended = log::store(conn, *tenant_id, *id, known.log_end, *offset, bytes).await?;
-        known.log_end = known.log_end.max(offset + bytes.len() as u64);
+        let new_end = offset + bytes.len() as u64;
+        let new = new_end.saturating_sub(known.log_end.max(*offset));
+        known.log_end = known.log_end.max(new_end);
+        let volume = sum.volumes.of(conn, *tenant_id, task.job_id).await?;
+        if let Some(most) = volume.count_log(new) {
+            let left = log::trim(conn, task.job_id, most).await?;
+            volume.set_log(left);
+        }
         if appended == Appended::Capped {
             let message = format!(
                 "the log of {} has passed {} MiB; its oldest part is dropped",

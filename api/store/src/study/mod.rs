@@ -12,6 +12,7 @@ pub mod trial;
 pub mod trial_rows;
 
 use crate::error::StoreError;
+use crate::limit;
 use crate::number::{signed32, unsigned, unsigned32};
 use crate::wake::{self, Channel};
 use muster_model::id::{StudyId, TenantId, UserId};
@@ -148,12 +149,13 @@ macro_rules! select_studies {
 /// Stores a study, which the scheduler begins, and wakes it.
 ///
 /// # Errors
-/// [`StoreError::TenantDeleted`], [`StoreError::Statement`].
+/// [`StoreError::TenantDeleted`], [`StoreError::Exceeded`], [`StoreError::Statement`].
 pub async fn insert(
     conn: &mut PgConnection,
     new: &NewStudy,
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
+    limit::admit_study(conn, new.tenant_id, now).await?;
     let done = sqlx::query!(
         "insert into study (id, tenant_id, created_by, name, labels, document, trials_limit, created_at)
          select $1, $2, $3, $4, $5, $6::text::json, $7, $8 where muster_hold_tenant($2::uuid)",

@@ -4,7 +4,8 @@
 use crate::error::StoreError;
 use crate::event::{self, of_job};
 use crate::job::{self, NewJob, not_considered};
-use crate::number::{signed32, unsigned, unsigned32};
+use crate::limit;
+use crate::number::{signed, signed32, unsigned, unsigned32};
 use crate::progress::{logged, split};
 use muster_model::event::Event;
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
@@ -12,6 +13,7 @@ use muster_model::job::{JobEvent, JobState};
 use muster_model::progress::{Evaluation, Filled, Sample};
 use muster_model::spec::{JobSpec, Origin};
 use muster_model::study::{StudyOrder, StudySpec};
+use muster_model::tenant::TenantLimits;
 use serde_json::value::RawValue;
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -55,7 +57,7 @@ pub struct Look {
     pub orders: Vec<(i64, StudyOrder)>,
 }
 
-/// Studies with something to take in, in no order.
+/// Studies with something to take in, or with a trial that waits for room to be submitted, in no order.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -69,7 +71,14 @@ pub async fn due(conn: &mut PgConnection) -> Result<Vec<StudyId>, StoreError> {
            from study_trial t join job j on j.id = t.job_id
            where t.state in ('running', 'stopping')
              and (not t.end_fed and j.phase in ('succeeded', 'failed', 'cancelled')
-                  or exists (select from evaluation e where e.job_id = j.id and e.step > t.fed_step))"#
+                  or exists (select from evaluation e where e.job_id = j.id and e.step > t.fed_step))
+           union
+           select t.study_id
+           from study_trial t join study s on s.id = t.study_id join tenant o on o.id = s.tenant_id
+           cross join lateral muster_open_work(o.id) used
+           where t.state = 'running' and t.job_id is null and s.deleted_at is null and s.document -> 'job' is not null
+             and used.jobs < coalesce((o.limits ->> 'open_jobs')::bigint, $1)"#,
+        signed(TenantLimits::DEFAULT.open_jobs)
     )
     .fetch_all(conn)
     .await?;
@@ -254,7 +263,7 @@ async fn evaluations(
 /// Submits the job of a trial.
 ///
 /// # Errors
-/// [`StoreError::Statement`].
+/// [`StoreError::Exceeded`], [`StoreError::Statement`].
 pub async fn submit(
     conn: &mut PgConnection,
     new: &NewJob,
@@ -262,6 +271,8 @@ pub async fn submit(
     number: u32,
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
+    // A step may submit several.
+    limit::hold(conn, new.tenant_id).await?;
     job::insert(conn, new, now).await?;
     sqlx::query!(
         "update job set study_id = $2, trial = $3 where id = $1",
@@ -320,7 +331,7 @@ pub async fn extend(
         ..spec.clone()
     };
     let done = sqlx::query!(
-        "update job set spec = $2, phase = $3, state = $4, waiting = $5, finished = null, failed = null, finished_at = null,
+        "update job set spec = $2, document_bytes = $7, phase = $3, state = $4, waiting = $5, finished = null, failed = null, finished_at = null,
                 not_before = null, rung_step = coalesce((finished ->> 'step')::bigint, rung_step), turned_at = $6
          where id = $1 and phase = 'succeeded'",
         id.0,
@@ -328,7 +339,8 @@ pub async fn extend(
         state.phase().as_str(),
         Json(&state) as _,
         Json(not_considered()) as _,
-        now
+        now,
+        signed(limit::document_bytes(&spec))
     )
     .execute(&mut *conn)
     .await?;
@@ -361,6 +373,20 @@ pub async fn jobs(
         .into_iter()
         .map(|row| (unsigned32(row.number), row.job_id.into()));
     Ok(jobs.collect())
+}
+
+/// Trials that run and have no job yet, by number. Meant for studies whose trials are jobs.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn unsubmitted(conn: &mut PgConnection, study: StudyId) -> Result<Vec<u32>, StoreError> {
+    let numbers = sqlx::query_scalar!(
+        "select number from study_trial where study_id = $1 and state = 'running' and job_id is null order by number",
+        study.0
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(numbers.into_iter().map(unsigned32).collect())
 }
 
 /// Writes what is expected of trials, where that has changed.

@@ -1,0 +1,131 @@
+//! `muster tenants limits`: what a tenant's users may have open at once, and what is stored of one of its jobs.
+
+use super::Session;
+use super::tenants::find;
+use crate::output::table;
+use clap::Args;
+use muster_model::tenant::{LimitsChange, LimitsUse, TenantLimits};
+use muster_model::view::{TenantChange, TenantView};
+
+/// A limit that is given takes the place of the one before; `default` is that of a tenant for which none was set.
+#[derive(Debug, Args)]
+pub struct Limits {
+    name: String,
+    /// Jobs that have not ended, trials of studies among them.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    open_jobs: Option<Limit>,
+    /// Bytes of the documents of these jobs.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    open_job_bytes: Option<Limit>,
+    /// Studies that have not finished.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    open_studies: Option<Limit>,
+    /// Tokens that are neither revoked nor expired.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    tokens: Option<Limit>,
+    /// Those of one user.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    user_tokens: Option<Limit>,
+    /// Events that the tasks of one job may tell.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    job_events: Option<Limit>,
+    /// Bytes of these events.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    job_event_bytes: Option<Limit>,
+    /// Points of the series of one job.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    job_points: Option<Limit>,
+    /// Checkpoints of one job that are listed.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    job_checkpoints: Option<Limit>,
+    /// Bytes of output that is stored of the tasks of one job.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    job_log_bytes: Option<Limit>,
+}
+
+/// A number, or `None` for the default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Limit(Option<u64>);
+
+fn limit(text: &str) -> Result<Limit, String> {
+    match text {
+        "default" => Ok(Limit(None)),
+        _ => match text.parse() {
+            Ok(most) => Ok(Limit(Some(most))),
+            Err(_) => Err("expected a number, or default".to_owned()),
+        },
+    }
+}
+
+impl Limits {
+    /// Shows what holds, after it was changed if anything was given.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let given = self.given();
+        let tenant = if given.is_nothing() {
+            find(session, &self.name).await?
+        } else {
+            let change = TenantChange {
+                limits: Some(given),
+                ..TenantChange::default()
+            };
+            session.client.change_tenant(&self.name, &change).await?
+        };
+        session.output.print(&tenant, shown)
+    }
+
+    fn given(&self) -> LimitsChange {
+        let given = |limit: Option<Limit>| limit.map(|limit| limit.0);
+        LimitsChange {
+            open_jobs: given(self.open_jobs),
+            open_job_bytes: given(self.open_job_bytes),
+            open_studies: given(self.open_studies),
+            tokens: given(self.tokens),
+            user_tokens: given(self.user_tokens),
+            job_events: given(self.job_events),
+            job_event_bytes: given(self.job_event_bytes),
+            job_points: given(self.job_points),
+            job_checkpoints: given(self.job_checkpoints),
+            job_log_bytes: given(self.job_log_bytes),
+        }
+    }
+}
+
+fn shown(tenant: &TenantView) -> String {
+    let used = tenant.used;
+    let rows = tenant.limits.named().into_iter().map(|(name, most)| {
+        let used = match name {
+            "open_jobs" => used.open_jobs.to_string(),
+            "open_job_bytes" => used.open_job_bytes.to_string(),
+            "open_studies" => used.open_studies.to_string(),
+            "tokens" => used.tokens.to_string(),
+            _ => String::new(),
+        };
+        let default = TenantLimits::DEFAULT.named();
+        let default = default.iter().find(|(other, _)| *other == name);
+        let default = default.map_or(String::new(), |(_, most)| most.to_string());
+        [name.replace('_', "-"), most.to_string(), used, default]
+    });
+    table(["limit", "most", "used", "default"], rows)
+}
+
+/// Open jobs beside how many may be.
+pub fn open_jobs(limits: &TenantLimits, used: &LimitsUse) -> String {
+    format!("{} of {}", used.open_jobs, limits.open_jobs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_is_a_number_or_default() {
+        assert_eq!(limit("12"), Ok(Limit(Some(12))));
+        assert_eq!(limit("default"), Ok(Limit(None)));
+        for wrong in ["", "-1", "1k", "none"] {
+            assert!(limit(wrong).is_err(), "{wrong}");
+        }
+    }
+}

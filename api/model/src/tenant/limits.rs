@@ -1,0 +1,158 @@
+//! Limits of a tenant: what its users may have open at once, and what is stored of one of its jobs.
+
+use crate::spec::FieldError;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// Largest value of a limit; the store has 64 bits with a sign.
+pub const MAX_LIMIT: u64 = 1 << 53;
+
+macro_rules! limits {
+    ($($(#[doc = $doc:literal])+ $name:ident = $default:expr;)+) => {
+        /// Limits of a tenant.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+        pub struct TenantLimits {
+            $($(#[doc = $doc])+ pub $name: u64,)+
+        }
+
+        /// The limits that an administrator has set; the others have their defaults.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct LimitsSet {
+            $(#[serde(skip_serializing_if = "Option::is_none")] pub $name: Option<u64>,)+
+        }
+
+        /// What is to become of limits; what is left out stays, and null is the default again.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+        pub struct LimitsChange {
+            $(
+                $(#[doc = $doc])+
+                #[serde(default, deserialize_with = "written", skip_serializing_if = "Option::is_none")]
+                #[cfg_attr(feature = "schema", schema(value_type = Option<u64>))]
+                pub $name: Option<Option<u64>>,
+            )+
+        }
+
+        impl TenantLimits {
+            pub const DEFAULT: Self = Self { $($name: $default,)+ };
+
+            /// The limits by name.
+            #[must_use]
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)+]
+            }
+        }
+
+        impl LimitsSet {
+            /// The limits that count.
+            #[must_use]
+            pub fn or_default(&self) -> TenantLimits {
+                TenantLimits { $($name: self.$name.unwrap_or(TenantLimits::DEFAULT.$name),)+ }
+            }
+        }
+
+        impl LimitsChange {
+            /// Whether nothing is said.
+            #[must_use]
+            pub fn is_nothing(&self) -> bool {
+                *self == Self::default()
+            }
+
+            #[must_use]
+            pub fn of(&self, set: LimitsSet) -> LimitsSet {
+                LimitsSet { $($name: self.$name.unwrap_or(set.$name),)+ }
+            }
+
+            /// # Errors
+            /// Each value above [`MAX_LIMIT`].
+            pub fn validate(&self, field: &str) -> Result<(), Vec<FieldError>> {
+                let values = [$((stringify!($name), self.$name.flatten()),)+];
+                let wrong: Vec<FieldError> = values
+                    .into_iter()
+                    .filter_map(|(name, value)| Some((name, value.filter(|value| *value > MAX_LIMIT)?)))
+                    .map(|(name, value)| FieldError {
+                        field: format!("{field}.{name}"),
+                        value: value.to_string(),
+                        expected: format!("0 to {MAX_LIMIT}, or null for the default"),
+                    })
+                    .collect();
+                if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+            }
+        }
+    };
+}
+
+limits! {
+    /// Jobs that have not ended, trials of studies among them. The default is what the scheduler is measured with.
+    open_jobs = 50_000;
+    /// Bytes of the documents of these jobs, as JSON. The default is 5 KiB for each of the jobs.
+    open_job_bytes = 256 << 20;
+    /// Studies that have not finished.
+    open_studies = 200;
+    /// Tokens that are neither revoked nor expired.
+    tokens = 1_000;
+    /// Those of one user.
+    user_tokens = 100;
+    /// Events of one job that its tasks tell; further ones are dropped, evaluations among them.
+    job_events = 100_000;
+    /// Bytes of these events.
+    job_event_bytes = 64 << 20;
+    /// Points of the series of one job; above it only the newest sample is kept. The default is three weeks with a sample a second.
+    job_points = 2_000_000;
+    /// Checkpoints of one job that are listed; the oldest are forgotten, first those that were pruned.
+    job_checkpoints = 10_000;
+    /// Bytes of output that is stored of the tasks of one job; above it the oldest is dropped.
+    job_log_bytes = 256 << 20;
+}
+
+/// What counts against the limits now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct LimitsUse {
+    pub open_jobs: u64,
+    pub open_job_bytes: u64,
+    pub open_studies: u64,
+    pub tokens: u64,
+}
+
+impl Default for TenantLimits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Without this serde takes null for a missing field.
+fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn change_keeps_what_is_left_out_and_null_is_the_default() {
+        let set = LimitsSet {
+            open_jobs: Some(5),
+            tokens: Some(7),
+            ..LimitsSet::default()
+        };
+        let change: LimitsChange =
+            serde_json::from_str(r#"{"open_jobs":null,"open_studies":3}"#).expect("a change");
+        let limits = change.of(set).or_default();
+        assert_eq!(limits.open_jobs, TenantLimits::DEFAULT.open_jobs);
+        assert_eq!((limits.tokens, limits.open_studies), (7, 3));
+    }
+
+    #[test]
+    fn limit_above_the_store_is_refused_by_name() {
+        let change = LimitsChange {
+            tokens: Some(Some(MAX_LIMIT + 1)),
+            ..LimitsChange::default()
+        };
+        let wrong = change.validate("limits").expect_err("too much");
+        assert_eq!(wrong[0].field, "limits.tokens");
+    }
+}

@@ -1,0 +1,3 @@
+//! Users: one file a verb, for administrators.
+
+pub mod list;

@@ -1,0 +1,228 @@
+//! Limits of tenants: looked at in the transaction that opens something.
+
+use crate::error::StoreError;
+use crate::number::unsigned;
+use muster_model::id::{TenantId, UserId};
+use muster_model::spec::JobSpec;
+use muster_model::tenant::{LimitsSet, LimitsUse, TenantLimits};
+use serde::Deserialize;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use std::collections::BTreeMap;
+use time::OffsetDateTime;
+
+/// SQLSTATE of `muster_refuse`.
+const EXCEEDED: &str = "MU001";
+
+/// A limit that a change would exceed.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, thiserror::Error)]
+#[error("limit {limit} of the tenant: {used} of {most} are used, and {asked} more are asked for")]
+pub struct Exceeded {
+    /// Name of a field of [`TenantLimits`].
+    pub limit: String,
+    pub most: u64,
+    pub used: u64,
+    pub asked: u64,
+}
+
+/// What may still be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    pub jobs: u64,
+    pub bytes: u64,
+}
+
+impl Room {
+    /// Takes a job with a document of this size, if it fits.
+    pub fn take(&mut self, bytes: u64) -> bool {
+        let fits = self.jobs > 0 && self.bytes >= bytes;
+        if fits {
+            self.jobs -= 1;
+            self.bytes -= bytes;
+        }
+        fits
+    }
+}
+
+/// Keeps other transactions from opening anything for the tenant until this one ends.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn hold(conn: &mut PgConnection, tenant: TenantId) -> Result<(), StoreError> {
+    sqlx::query!("select muster_hold_limits($1) as held", tenant.0)
+        .fetch_one(conn)
+        .await?;
+    Ok(())
+}
+
+/// The limits of a tenant; the defaults where it is not in scope.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn of(conn: &mut PgConnection, tenant: TenantId) -> Result<TenantLimits, StoreError> {
+    let set = set(conn, tenant).await?;
+    Ok(set.unwrap_or_default().or_default())
+}
+
+async fn set(conn: &mut PgConnection, tenant: TenantId) -> Result<Option<LimitsSet>, StoreError> {
+    let row = sqlx::query_scalar!(
+        r#"select limits as "limits: Json<LimitsSet>" from tenant where id = $1"#,
+        tenant.0
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| row.0))
+}
+
+/// Those of all tenants in scope that have any set.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn all(conn: &mut PgConnection) -> Result<BTreeMap<TenantId, LimitsSet>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select id, limits as "limits: Json<LimitsSet>" from tenant where limits <> '{}' and deleted_at is null"#
+    )
+    .fetch_all(conn)
+    .await?;
+    let set = rows.into_iter().map(|row| (row.id.into(), row.limits.0));
+    Ok(set.collect())
+}
+
+/// Writes the limits of a tenant that an administrator has set. Needs `scope::admin`.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn write(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    set: &LimitsSet,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update tenant set limits = $2 where id = $1",
+        tenant.0,
+        Json(set) as _
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// What counts against the limits of the tenant in scope, with `scope::admin` of all.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn used(
+    conn: &mut PgConnection,
+    now: OffsetDateTime,
+) -> Result<BTreeMap<TenantId, LimitsUse>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select tenant_id as "tenant_id!", open_jobs as "open_jobs!", open_job_bytes as "open_job_bytes!",
+                  open_studies as "open_studies!", tokens as "tokens!"
+           from muster_limits_use($1)"#,
+        now
+    )
+    .fetch_all(conn)
+    .await?;
+    let used = rows.into_iter().map(|row| {
+        let used = LimitsUse {
+            open_jobs: unsigned(row.open_jobs),
+            open_job_bytes: unsigned(row.open_job_bytes),
+            open_studies: unsigned(row.open_studies),
+            tokens: unsigned(row.tokens),
+        };
+        (row.tenant_id.into(), used)
+    });
+    Ok(used.collect())
+}
+
+/// What the scheduler may open for a tenant by what is committed. Others may take it: who counts on it asks again with the limits held.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn room(conn: &mut PgConnection, tenant: TenantId) -> Result<Room, StoreError> {
+    let limits = of(conn, tenant).await?;
+    let row = sqlx::query!(
+        r#"select jobs as "jobs!", bytes as "bytes!" from muster_open_work($1)"#,
+        tenant.0
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(Room {
+        jobs: limits.open_jobs.saturating_sub(unsigned(row.jobs)),
+        bytes: limits.open_job_bytes.saturating_sub(unsigned(row.bytes)),
+    })
+}
+
+/// Refuses one more study of the tenant in scope.
+///
+/// # Errors
+/// [`StoreError::Exceeded`], [`StoreError::Statement`].
+pub async fn admit_study(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    hold(conn, tenant).await?;
+    let limits = of(conn, tenant).await?;
+    let used = used(conn, now).await?.remove(&tenant).unwrap_or_default();
+    below("open_studies", limits.open_studies, used.open_studies)
+}
+
+/// Refuses one more token of the tenant in scope, for this user.
+///
+/// # Errors
+/// [`StoreError::Exceeded`], [`StoreError::Statement`].
+pub async fn admit_token(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    user: UserId,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    hold(conn, tenant).await?;
+    let limits = of(conn, tenant).await?;
+    let row = sqlx::query!(
+        r#"select count(*) as "all!", count(*) filter (where user_id = $2) as "own!" from api_token
+           where tenant_id = $1 and revoked_at is null and (expires_at is null or expires_at > $3)"#,
+        tenant.0,
+        user.0,
+        now
+    )
+    .fetch_one(conn)
+    .await?;
+    below("tokens", limits.tokens, unsigned(row.all))?;
+    below("user_tokens", limits.user_tokens, unsigned(row.own))
+}
+
+fn below(limit: &str, most: u64, used: u64) -> Result<(), StoreError> {
+    if used < most {
+        return Ok(());
+    }
+    Err(StoreError::Exceeded(Exceeded {
+        limit: limit.to_owned(),
+        most,
+        used,
+        asked: 1,
+    }))
+}
+
+/// The error of a statement in which `muster_admit_job` may have refused.
+pub(crate) fn refused(error: sqlx::Error) -> StoreError {
+    let told = match &error {
+        sqlx::Error::Database(told) if told.code().as_deref() == Some(EXCEEDED) => told,
+        _ => return StoreError::Statement(error),
+    };
+    match serde_json::from_str(told.message()) {
+        Ok(exceeded) => StoreError::Exceeded(exceeded),
+        Err(source) => StoreError::Decode {
+            what: "a refusal",
+            source,
+        },
+    }
+}
+
+/// Bytes of a job's document as they are counted.
+#[must_use]
+pub fn document_bytes(document: &JobSpec) -> u64 {
+    let text = serde_json::to_vec(document).expect("a document is JSON");
+    text.len() as u64
+}

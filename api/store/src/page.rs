@@ -1,0 +1,68 @@
+//! Pages that end at a number of rows or of bytes, so that no list takes the memory of its reader.
+
+use crate::error::StoreError;
+use futures::{Stream, TryStreamExt as _};
+use std::ops::Deref;
+
+/// Bytes of JSON after which a page ends, with the row by which it has them.
+pub const PAGE_BYTES: usize = 4 << 20;
+
+/// Rows of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page<T> {
+    pub rows: Vec<T>,
+    /// Whether others follow.
+    pub more: bool,
+}
+
+impl<T> Deref for Page<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.rows
+    }
+}
+
+impl<T> IntoIterator for Page<T> {
+    type Item = T;
+    type IntoIter = std::vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.rows.into_iter()
+    }
+}
+
+impl<T: PartialEq, const N: usize> PartialEq<[T; N]> for Page<T> {
+    fn eq(&self, other: &[T; N]) -> bool {
+        self.rows == other
+    }
+}
+
+/// The page of these rows, of which one more than `limit` was asked for. Rows behind it are not kept in memory.
+pub(crate) async fn read<Row, T: From<Row>>(
+    rows: impl Stream<Item = Result<Row, sqlx::Error>> + Unpin,
+    limit: u32,
+    bytes: impl Fn(&T) -> usize,
+) -> Result<Page<T>, StoreError> {
+    let mut found = rows;
+    let mut page = Page {
+        rows: Vec::new(),
+        more: false,
+    };
+    let mut taken = 0;
+    while let Some(row) = found.try_next().await? {
+        if page.rows.len() >= limit as usize || taken >= PAGE_BYTES {
+            page.more = true;
+            break;
+        }
+        let row = T::from(row);
+        taken += bytes(&row);
+        page.rows.push(row);
+    }
+    Ok(page)
+}
+
+/// Bytes of a value as JSON.
+pub(crate) fn json_bytes<T: serde::Serialize>(value: &T) -> usize {
+    serde_json::to_vec(value).expect("it is JSON").len()
+}

@@ -1,0 +1,282 @@
+//! How much of a task's `events.jsonl` is passed on: lines and bytes in the long run. The rest is dropped, and said once a minute.
+//!
+//! What is not used adds up, so that nothing is lost of a task whose node could not report for hours. The scheduler bounds what it keeps of
+//! a job, whatever a node sends; this keeps an honest node from sending it.
+
+use muster_model::assignment::TaskReport;
+use std::ops::Range;
+
+/// Between two notes of lines that are dropped.
+const TELL_EVERY_MS: u64 = 60_000;
+/// Samples, evaluations, checkpoints and notes.
+const LINES: Pace = Pace {
+    per_s: 50,
+    at_once: 100_000,
+};
+/// Bytes of these lines.
+const BYTES: Pace = Pace {
+    per_s: 16 << 10,
+    at_once: 16 << 20,
+};
+/// Lines by which a job goes its way; they count apart, so that nothing else crowds them out.
+const STEPS: Pace = Pace {
+    per_s: 2,
+    at_once: 1_000,
+};
+/// Time after which unused lines do not add up any more.
+const ADDS_UP_S: u64 = 12 * 3600;
+/// Lines that say how a task ended, in its whole life; the first counts.
+const MAX_ENDS: u32 = 10;
+
+/// A rate, and what a task may use beyond it.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    per_s: u64,
+    at_once: u64,
+}
+
+/// What is left of a pace, in thousandths, since a time.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    pace: Pace,
+    left_milli: u64,
+    at_ms: u64,
+}
+
+impl Bucket {
+    fn new(pace: Pace, now_ms: u64) -> Self {
+        Self {
+            pace,
+            left_milli: pace.at_once * 1000,
+            at_ms: now_ms,
+        }
+    }
+
+    fn refill(&mut self, now_ms: u64) {
+        let Pace { per_s, at_once } = self.pace;
+        let most_milli = (at_once + per_s * ADDS_UP_S) * 1000;
+        let new_milli = now_ms.saturating_sub(self.at_ms).saturating_mul(per_s);
+        self.left_milli = self.left_milli.saturating_add(new_milli).min(most_milli);
+        self.at_ms = self.at_ms.max(now_ms);
+    }
+
+    fn has(&self, count: u64) -> bool {
+        self.left_milli >= count * 1000
+    }
+
+    fn take(&mut self, count: u64) {
+        self.left_milli -= count * 1000;
+    }
+}
+
+/// What becomes of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Pass,
+    Drop,
+    /// Dropped, with this note in its place.
+    Replace(String),
+}
+
+/// What one task has left of its allowance.
+#[derive(Debug, Default)]
+pub struct Allowance {
+    /// `None` before its first line.
+    buckets: Option<Buckets>,
+    ends: u32,
+    /// Lines below this number were judged, and are judged the same when they are read again.
+    judged: u64,
+    /// Of these, those that were dropped and not replaced; ascending.
+    dropped: Vec<Range<u64>>,
+    /// Those with a note in their place.
+    replaced: Vec<(u64, String)>,
+    told_ms: Option<u64>,
+    count: u64,
+}
+
+#[derive(Debug)]
+struct Buckets {
+    lines: Bucket,
+    bytes: Bucket,
+    steps: Bucket,
+}
+
+impl Buckets {
+    fn new(now_ms: u64) -> Self {
+        Self {
+            lines: Bucket::new(LINES, now_ms),
+            bytes: Bucket::new(BYTES, now_ms),
+            steps: Bucket::new(STEPS, now_ms),
+        }
+    }
+
+    fn take(&mut self, bytes: u64, weight: Weight, now_ms: u64) -> bool {
+        for bucket in [&mut self.lines, &mut self.bytes, &mut self.steps] {
+            bucket.refill(now_ms);
+        }
+        match weight {
+            Weight::End => true,
+            Weight::Step if self.steps.has(1) => {
+                self.steps.take(1);
+                true
+            }
+            Weight::Rest if self.lines.has(1) && self.bytes.has(bytes) => {
+                self.lines.take(1);
+                self.bytes.take(bytes);
+                true
+            }
+            Weight::Step | Weight::Rest => false,
+        }
+    }
+}
+
+/// How a line counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// How the task ended.
+    End,
+    /// The job goes its way by it.
+    Step,
+    Rest,
+}
+
+impl From<&TaskReport> for Weight {
+    fn from(report: &TaskReport) -> Self {
+        match report {
+            TaskReport::Finished { .. } | TaskReport::Failed { .. } => Self::End,
+            TaskReport::Listening { .. }
+            | TaskReport::Ready { .. }
+            | TaskReport::Suspended { .. }
+            | TaskReport::Continued { .. }
+            | TaskReport::Resized { .. }
+            | TaskReport::PeerGone { .. }
+            | TaskReport::Interrupted { .. } => Self::Step,
+            TaskReport::Progress { .. }
+            | TaskReport::Pace { .. }
+            | TaskReport::Evaluated { .. }
+            | TaskReport::CheckpointWritten { .. }
+            | TaskReport::CheckpointPruned { .. }
+            | TaskReport::Note { .. } => Self::Rest,
+        }
+    }
+}
+
+impl Allowance {
+    /// Judges the line of this number; lines come in their order, and may come again.
+    pub fn judge(&mut self, line: u64, bytes: usize, weight: Weight, now_ms: u64) -> Verdict {
+        if line < self.judged {
+            return self.judged_before(line);
+        }
+        self.judged = line + 1;
+        let buckets = self.buckets.get_or_insert_with(|| Buckets::new(now_ms));
+        let mut passes = buckets.take(bytes as u64, weight, now_ms);
+        if weight == Weight::End {
+            passes = self.ends < MAX_ENDS;
+            self.ends += 1;
+        }
+        if passes {
+            return Verdict::Pass;
+        }
+        self.count += 1;
+        let is_told = |at: u64| now_ms < at + TELL_EVERY_MS;
+        if self.told_ms.is_some_and(is_told) {
+            match self.dropped.last_mut() {
+                Some(last) if last.end == line => last.end = line + 1,
+                _ => self.dropped.push(line..line + 1),
+            }
+            return Verdict::Drop;
+        }
+        self.told_ms = Some(now_ms);
+        let note = format!(
+            "events from line {line} on are dropped: a task may tell {} lines and {} bytes a second in the long run; {} lines were dropped so far",
+            LINES.per_s, BYTES.per_s, self.count
+        );
+        self.replaced.push((line, note.clone()));
+        Verdict::Replace(note)
+    }
+
+    /// Forgets lines below this number, which are not read again.
+    pub fn forget(&mut self, line: u64) {
+        self.dropped.retain(|range| range.end > line);
+        self.replaced.retain(|(number, _)| *number >= line);
+    }
+
+    fn judged_before(&self, line: u64) -> Verdict {
+        if let Some((_, note)) = self.replaced.iter().find(|(number, _)| *number == line) {
+            return Verdict::Replace(note.clone());
+        }
+        if self.dropped.iter().any(|range| range.contains(&line)) {
+            return Verdict::Drop;
+        }
+        Verdict::Pass
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_above_the_allowance_are_dropped_and_said_once() {
+        let mut allowance = Allowance::default();
+        for line in 0..LINES.at_once {
+            let verdict = allowance.judge(line, 10, Weight::Rest, 0);
+            assert_eq!(verdict, Verdict::Pass, "{line}");
+        }
+        let next = LINES.at_once;
+        let told = allowance.judge(next, 10, Weight::Rest, 1);
+        assert!(matches!(&told, Verdict::Replace(note) if note.contains("50 lines")));
+        assert_eq!(
+            allowance.judge(next + 1, 10, Weight::Rest, 1),
+            Verdict::Drop
+        );
+        // Read again, they are judged the same.
+        assert_eq!(allowance.judge(next, 10, Weight::Rest, 900_000), told);
+        assert_eq!(
+            allowance.judge(next + 1, 10, Weight::Rest, 900_000),
+            Verdict::Drop
+        );
+        assert_eq!(allowance.judge(0, 10, Weight::Rest, 900_000), Verdict::Pass);
+        let later = allowance.judge(next + 2, 10, Weight::Rest, 1_000);
+        assert_eq!(later, Verdict::Pass);
+    }
+
+    #[test]
+    fn bytes_above_the_allowance_are_dropped() {
+        let mut allowance = Allowance::default();
+        let all = 16 << 20;
+        assert_eq!(allowance.judge(0, all, Weight::Rest, 0), Verdict::Pass);
+        let second = allowance.judge(1, 1, Weight::Rest, 0);
+        assert!(matches!(second, Verdict::Replace(_)));
+    }
+
+    #[test]
+    fn backlog_of_an_outage_passes() {
+        let mut allowance = Allowance::default();
+        allowance.judge(0, 100, Weight::Rest, 0);
+        let hour_s = 3_600;
+        for line in 1..hour_s * LINES.per_s {
+            let verdict = allowance.judge(line, 100, Weight::Rest, hour_s * 1_000);
+            assert_eq!(verdict, Verdict::Pass, "{line}");
+        }
+    }
+
+    #[test]
+    fn end_of_a_task_passes_whatever_else_it_tells() {
+        let mut allowance = Allowance::default();
+        let last = 2 * LINES.at_once;
+        for line in 0..last {
+            allowance.judge(line, 1_000, Weight::Rest, 0);
+        }
+        assert_eq!(allowance.judge(last, 100, Weight::Step, 0), Verdict::Pass);
+        assert_eq!(
+            allowance.judge(last + 1, 100, Weight::End, 0),
+            Verdict::Pass
+        );
+        for line in last + 2..last + 20 {
+            allowance.judge(line, 100, Weight::End, 0);
+        }
+        let again = allowance.judge(last + 20, 100, Weight::End, 0);
+        assert_eq!(again, Verdict::Drop);
+    }
+}
