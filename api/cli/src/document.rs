@@ -7,6 +7,24 @@ use serde_json::Value;
 use std::io::Read as _;
 use std::path::Path;
 
+/// What `muster submit` and `muster plan` say of a program that may have to begin again.
+const MAY_START_OVER: &str = "this program may start over when a job of higher priority or a drained node stops it, until Muster has seen it continue from a \
+    checkpoint; `exclusive: true` keeps it out of turns and off shared GPUs";
+
+/// A note on stderr for the document of a command that is not exclusive.
+pub fn note_start_over(document: &Value) {
+    if may_start_over(document) {
+        eprintln!("muster: note: {MAY_START_OVER}");
+    }
+}
+
+fn may_start_over(document: &Value) -> bool {
+    document
+        .get("command")
+        .is_some_and(|command| !command.is_null())
+        && document.get("exclusive") != Some(&Value::Bool(true))
+}
+
 /// # Errors
 /// When the file cannot be read (`-` is standard input), or is no document.
 pub fn read(file: &Path) -> anyhow::Result<Value> {
@@ -32,4 +50,17 @@ pub fn read(file: &Path) -> anyhow::Result<Value> {
 /// [`DocumentError`].
 pub fn parse(text: &str) -> Result<Value, DocumentError> {
     muster_document::yaml(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn command_that_is_not_exclusive_may_start_over() {
+        let document = |text: &str| serde_json::from_str(text).expect("JSON");
+        let shared = document(r#"{ "command": { "argv": ["sh"] } }"#);
+        assert!(super::may_start_over(&shared));
+        let own = document(r#"{ "command": { "argv": ["sh"] }, "exclusive": true }"#);
+        assert!(!super::may_start_over(&own));
+        assert!(!super::may_start_over(&document(r#"{ "engine": {} }"#)));
+    }
 }

@@ -313,7 +313,7 @@ fn after_stop(then: &AfterStop) -> String {
             }
             muster_model::job::RequeueCause::NodeLost => "to start again elsewhere".to_owned(),
         },
-        AfterStop::Move { .. } => "to go on elsewhere".to_owned(),
+        AfterStop::Move { .. } => "to restart in a place that is kept for it".to_owned(),
         AfterStop::Pause => "to pause".to_owned(),
         AfterStop::Succeed => "because it is done".to_owned(),
         AfterStop::Fail { reason } => format!("because it failed ({reason})"),

@@ -61,6 +61,7 @@ impl Submit {
         for named in &self.ship {
             ship(&mut document, named)?;
         }
+        document::note_start_over(&document);
         if self.dry_run {
             let job = session.client.dry_run(&document).await?;
             session.output.print(&job, |job| {

@@ -3,7 +3,7 @@
 
 use super::forecast::{NEVER, span, unknown};
 use super::{Session, UsageError};
-use crate::document::read;
+use crate::document::{note_start_over, read};
 use crate::output::{duration_s, fields, table};
 use clap::Args;
 use muster_model::forecast::Interval;
@@ -49,7 +49,9 @@ impl Plan {
     /// # Errors
     /// What is wrong with the document, or what the server says.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
-        let plan = session.client.plan(&read(&self.file)?).await?;
+        let document = read(&self.file)?;
+        let plan = session.client.plan(&document).await?;
+        note_start_over(&document);
         session.output.print(&plan, describe_plan)
     }
 }
