@@ -62,10 +62,11 @@ pub fn steps(plan: &Plan) -> Vec<store::Step> {
 
 fn action(planned: &Planned) -> store::Action {
     match planned {
-        Planned::Start { tasks, why } => store::Action::Start {
+        Planned::Start { tasks, why, lent } => store::Action::Start {
             tasks: tasks.iter().map(new_task).collect(),
             secret: clock::secret(),
             why: why.clone(),
+            lent: *lent,
         },
         Planned::Resize {
             leave,
@@ -80,9 +81,10 @@ fn action(planned: &Planned) -> store::Action {
         },
         Planned::Up => store::Action::Up,
         Planned::Suspend { why } => store::Action::Suspend { why: why.clone() },
-        Planned::Continue { why, beside } => store::Action::Continue {
+        Planned::Continue { why, beside, lent } => store::Action::Continue {
             why: why.clone(),
             beside: *beside,
+            lent: *lent,
         },
         Planned::Stop {
             then,
@@ -241,6 +243,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         replicated: job.spec.exchange.shard_replicas > 0,
         suspends: job.spec.suspends(),
         exclusive: job.spec.exclusive,
+        lent: loaded.lent,
         trial: loaded
             .trial
             .map(|(study, gain)| core::Trial { study, gain }),

@@ -53,8 +53,12 @@ pub enum Wait {
     /// Other jobs hold the GPUs.
     WaitingForGpus {
         needed_gpus: u32,
+        /// GPUs that no task holds, where the job may run.
         free_gpus: u32,
-        /// The largest holders first: those that hold what is missing at least, and more of them up to a handful.
+        /// Those of them that are kept for jobs ahead of it: for a turn, a restart or a gang that waits for the rest of its GPUs.
+        #[serde(default, skip_serializing_if = "is_none")]
+        kept_gpus: u32,
+        /// The jobs ahead of it first, then the largest holders: those that hold what is missing at least, and more of them up to a handful.
         held_by: Vec<JobId>,
     },
     /// Enough GPUs are free, but not so many on one node as one worker needs, or not enough CPU or memory beside them.
@@ -324,11 +328,16 @@ impl fmt::Display for Wait {
             Self::WaitingForGpus {
                 needed_gpus,
                 free_gpus,
+                kept_gpus,
                 held_by,
             } => {
+                let kept = match kept_gpus {
+                    0 => String::new(),
+                    kept => format!(", {kept} of them kept for jobs ahead of it"),
+                };
                 write!(
                     f,
-                    "needs {}, {} free; {} in the way",
+                    "needs {}, {} free{kept}; {} in the way",
                     gpus(*needed_gpus),
                     plural(*free_gpus as usize, "is", "are"),
                     plural(held_by.len(), "job is", "jobs are")
@@ -457,6 +466,10 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
+fn is_none(gpus: &u32) -> bool {
+    *gpus == 0
+}
+
 fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
@@ -495,15 +508,21 @@ mod tests {
 
     #[test]
     fn one_is_not_many() {
-        let waits = |needed_gpus, free_gpus, jobs: usize| {
+        let waits_beside = |needed_gpus, (free_gpus, kept_gpus), jobs: usize| {
             let held_by = vec![crate::id::JobId(uuid::Uuid::nil()); jobs];
             let why = Wait::WaitingForGpus {
                 needed_gpus,
                 free_gpus,
+                kept_gpus,
                 held_by,
             };
             why.to_string()
         };
+        let waits = |needed, free, jobs| waits_beside(needed, (free, 0), jobs);
+        assert_eq!(
+            waits_beside(1, (4, 4), 1),
+            "needs 1 GPU, 4 are free, 4 of them kept for jobs ahead of it; 1 job is in the way"
+        );
         assert_eq!(
             waits(1, 0, 1),
             "needs 1 GPU, 0 are free; 1 job is in the way"

@@ -244,7 +244,8 @@ async fn in_the_way(tx: &mut Transaction, spec: &JobSpec, why: &Wait) -> Result<
             | Wait::TopologyPlacementFailed { .. }
     );
     let nodes = if wants_room {
-        obstacles(nodes, spec)
+        let is_kept = matches!(why, Wait::WaitingForGpus { kept_gpus, .. } if *kept_gpus > 0);
+        obstacles(nodes, spec, is_kept)
     } else {
         Vec::new()
     };
@@ -256,7 +257,7 @@ fn held_gpus(nodes: &[NodeRow], job: JobId) -> u32 {
     u32::try_from(held.filter(|held| held.job_id == job).count()).unwrap_or(u32::MAX)
 }
 
-fn obstacles(nodes: Vec<NodeRow>, spec: &JobSpec) -> Vec<BlockingNode> {
+fn obstacles(nodes: Vec<NodeRow>, spec: &JobSpec, is_kept: bool) -> Vec<BlockingNode> {
     let (worker, needs_pods) = (&spec.resources.worker, !spec.pod.is_empty());
     let gpus_per_worker = worker.gpus;
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
@@ -284,6 +285,8 @@ fn obstacles(nodes: Vec<NodeRow>, spec: &JobSpec) -> Vec<BlockingNode> {
                 NodeObstacle::TooSmall
             } else if free_gpus < gpus_per_worker {
                 NodeObstacle::Busy
+            } else if is_kept {
+                NodeObstacle::Kept
             } else {
                 NodeObstacle::NotEnough
             };

@@ -131,6 +131,7 @@ async fn a_waiting_job_is_told_the_jobs_and_nodes_in_its_way() {
         why: Wait::WaitingForGpus {
             needed_gpus: 9,
             free_gpus: 3,
+            kept_gpus: 0,
             held_by: vec![holder],
         },
         smallest_change: Some(Change::AddGpus { gpus: 6 }),

@@ -220,6 +220,7 @@ impl World {
                 tasks,
                 secret: "s".to_owned(),
                 why: "room".to_owned(),
+                lent: false,
             },
         )
         .await;

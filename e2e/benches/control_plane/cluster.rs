@@ -56,7 +56,12 @@ impl Cluster {
             let start = Step {
                 job_id: job,
                 expected_revision: 0,
-                action: Action::Start { tasks, secret, why },
+                action: Action::Start {
+                    tasks,
+                    secret,
+                    why,
+                    lent: false,
+                },
             };
             let mut tx = pool::begin(&pool).await?;
             let outcome = plan::commit(&mut tx, &[start], now()).await?;

@@ -80,7 +80,10 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
         }
     }
     match &decision.action {
-        Action::Start { tasks, .. } => start(job, tasks, now_ms),
+        Action::Start { tasks, lent, .. } => {
+            start(job, tasks, now_ms);
+            job.lent = *lent;
+        }
         Action::Resize {
             leave,
             join,
@@ -98,6 +101,7 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
             if has_run {
                 job.put_off = 0;
             }
+            job.lent = false;
             count(job, *charge);
             job.not_before_ms = not_before_ms.or(job.not_before_ms);
             for task in job.tasks.iter_mut().chain(&mut job.leaving) {
@@ -107,9 +111,13 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
                 }
             }
         }
-        Action::Suspend { .. } => turn(job, &TaskEvent::Suspend, now_ms),
-        Action::Continue { beside, .. } => {
+        Action::Suspend { .. } => {
+            turn(job, &TaskEvent::Suspend, now_ms);
+            job.lent = false;
+        }
+        Action::Continue { beside, lent, .. } => {
             turn(job, &TaskEvent::Continue, now_ms);
+            job.lent = *lent;
             job.running_ms = Some(now_ms);
             let lane = u32::from(beside.is_some());
             job.tasks.iter_mut().for_each(|task| task.lane = lane);

@@ -57,6 +57,9 @@ pub enum Action {
     Start {
         tasks: Vec<PlannedTask>,
         why: String,
+        /// On GPUs that are kept for another job's turn, to which it yields.
+        #[serde(default, skip_serializing_if = "is_false")]
+        lent: bool,
     },
     /// A new revision in which the other tasks train on without a restart. Rank 0, the chief, always does.
     Resize {
@@ -79,6 +82,9 @@ pub enum Action {
         /// The job that holds them, beside which this one goes on as a guest.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         beside: Option<JobId>,
+        /// On GPUs that are kept for another job's turn, to which it yields.
+        #[serde(default, skip_serializing_if = "is_false")]
+        lent: bool,
     },
     Stop {
         then: AfterStop,
@@ -156,4 +162,8 @@ impl Action {
             Self::Judge { .. } | Self::Suspect { .. } | Self::Wait { .. } => None,
         }
     }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }

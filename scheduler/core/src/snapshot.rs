@@ -185,6 +185,9 @@ pub struct Job {
     /// Takes no turns with others on its GPUs.
     #[serde(default, skip_serializing_if = "is_false")]
     pub exclusive: bool,
+    /// At work on GPUs that were free but kept for another job's turn: it yields to that turn before its slice is over.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub lent: bool,
     /// Of a study's trial: what it promises beside the study's others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
@@ -458,12 +461,13 @@ impl Job {
         !self.power_of_two || workers.is_power_of_two()
     }
 
-    /// When its present turn began: since when it is at work, on its way there, standing still or in the queue.
+    /// When its present turn began: since when it is at work, on its way there, standing still or in the queue. A resize in place, which sets
+    /// `placed_ms`, begins no new turn.
     #[must_use]
     pub fn turn_began_ms(&self) -> i64 {
-        let placed_ms = self.placed_ms.unwrap_or(self.submitted_ms);
-        let since = [self.turned_ms, self.running_ms];
-        since.into_iter().flatten().fold(placed_ms, i64::max)
+        let since_ms = self.running_ms.or(self.placed_ms);
+        let since_ms = since_ms.unwrap_or(self.submitted_ms);
+        self.turned_ms.map_or(since_ms, |ms| ms.max(since_ms))
     }
 
     /// GPUs that its tasks hold.

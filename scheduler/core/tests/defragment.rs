@@ -90,6 +90,14 @@ fn a_gang_that_finds_its_gpus_scattered_starts_after_moves() {
         for job in &moved {
             assert_eq!(scene.phase(job), JobPhase::Starting, "{share:?}: {job}");
         }
+        // A policy that shuffles everybody gets there in steps, each to a place that is free.
+        for _ in 0..4 {
+            if scene.phase("gang") == JobPhase::Queued {
+                scene.obey();
+                scene.later(60_000);
+                scene.round();
+            }
+        }
         assert_eq!(scene.phase("gang"), JobPhase::Starting, "{share:?}");
     }
 }

@@ -235,8 +235,9 @@ fn nobody_is_stopped_for_another_size_whose_place_another_would_get() {
     scene.find("c").submitted_ms = 0;
     want(&mut scene, "a", 2, 2);
     scene.later(120_000);
-    assert_eq!(stops(&scene.round()), 0, "smaller");
-    // Where there is a place for what is left of it, it comes back there.
+    assert_eq!(stops(&scene.round()), 1, "its place is kept for it");
+    scene.settle();
+    assert_eq!((scene.workers("a"), scene.workers("c")), (2, 0));
     scene.snapshot.jobs.retain(|job| job.name != "b");
     scene.settle();
     assert_eq!((scene.workers("a"), scene.workers("c")), (2, 4));

@@ -98,7 +98,7 @@ impl Course {
         assert_eq!(wrong, Vec::new(), "{plan:#?} {:#?}", self.snapshot.jobs);
         for decision in &plan.decisions {
             match &decision.action {
-                Action::Continue { why, beside } => {
+                Action::Continue { why, beside, .. } => {
                     self.packed += u32::from(beside.is_some());
                     self.said.push(why.clone());
                 }

@@ -182,6 +182,7 @@ fn who_waits_for_pods_is_told_of_those_alone_who_hold_them() {
     let expected = Wait::WaitingForGpus {
         needed_gpus: 2,
         free_gpus: 0,
+        kept_gpus: 0,
         held_by: vec![first],
     };
     assert_eq!(told.why, expected);

@@ -186,6 +186,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         retries: spec.retries,
         suspends: spec.suspends(),
         exclusive: spec.exclusive,
+        lent: false,
         trial: None,
         asked: None,
         turned_ms: None,

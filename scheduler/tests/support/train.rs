@@ -40,6 +40,7 @@ impl Training {
             tasks: vec![task],
             secret: "s".to_owned(),
             why: "room".to_owned(),
+            lent: false,
         };
         training.decide(store, action).await;
         training.revision += 1;

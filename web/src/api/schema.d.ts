@@ -2848,7 +2848,7 @@ export interface components {
          * @description Why a node takes no worker of the job.
          * @enum {string}
          */
-        NodeObstacle: "busy" | "not_enough" | "too_small" | "no_pods" | "drained" | "down";
+        NodeObstacle: "busy" | "not_enough" | "kept" | "too_small" | "no_pods" | "drained" | "down";
         /** @enum {string} */
         NodeState: "up" | "lost";
         /** @description A node and what runs on each of its GPUs. */
@@ -4786,10 +4786,18 @@ export interface components {
             /** @enum {string} */
             reason: "exceeds_cluster";
         } | {
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description GPUs that no task holds, where the job may run.
+             */
             free_gpus: number;
-            /** @description The largest holders first: those that hold what is missing at least, and more of them up to a handful. */
+            /** @description The jobs ahead of it first, then the largest holders: those that hold what is missing at least, and more of them up to a handful. */
             held_by: components["schemas"]["JobId"][];
+            /**
+             * Format: int32
+             * @description Those of them that are kept for jobs ahead of it: for a turn, a restart or a gang that waits for the rest of its GPUs.
+             */
+            kept_gpus?: number;
             /** Format: int32 */
             needed_gpus: number;
             /** @enum {string} */

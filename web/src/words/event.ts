@@ -143,7 +143,7 @@ export function afterStop(then: AfterStop): string {
     case "requeue":
       return CAUSES[then.cause];
     case "move":
-      return "to go on elsewhere";
+      return "to restart in a place that is kept for it";
     case "pause":
       return "for a pause";
     case "succeed":

@@ -52,7 +52,7 @@ function waitMessage(why: Wait): string {
     case "exceeds_cluster":
       return `needs ${gpus(why.needed_gpus)}; the whole cluster has ${why.cluster_gpus}`;
     case "waiting_for_gpus":
-      return `needs ${gpus(why.needed_gpus)}, ${why.free_gpus} ${why.free_gpus === 1 ? "is" : "are"} free; ${plural(why.held_by.length, "job is", "jobs are")} in the way`;
+      return `needs ${gpus(why.needed_gpus)}, ${why.free_gpus} ${why.free_gpus === 1 ? "is" : "are"} free${why.kept_gpus ? `, ${why.kept_gpus} of them kept for jobs ahead of it` : ""}; ${plural(why.held_by.length, "job is", "jobs are")} in the way`;
     case "topology_placement_failed":
       return why.short ? shortMessage(why.short) : `needs ${gpus(why.needed_gpus)} and ${why.free_gpus} are free, but not where its tasks fit`;
     case "waiting_for_preempted_workloads":

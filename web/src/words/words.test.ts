@@ -60,6 +60,12 @@ describe("reasons for waiting", () => {
     expect(view.message.replaceAll("\u00A0", " ")).toBe("needs 8 GPUs, 3 are free; 2 jobs are in the way");
     expect(view.smallest_change).toBe("lower scale.workers.min to 3");
     expect(view.position).toBe(2);
+    const kept = waitingView({
+      why: { reason: "waiting_for_gpus", needed_gpus: 1, free_gpus: 4, kept_gpus: 4, held_by: ["a"] },
+      smallest_change: null,
+      position: 1,
+    });
+    expect(kept.message.replaceAll("\u00A0", " ")).toBe("needs 1 GPU, 4 are free, 4 of them kept for jobs ahead of it; 1 job is in the way");
   });
 });
 

@@ -112,6 +112,8 @@ pub enum NodeObstacle {
     Busy,
     /// It has room for a worker, but the job's minimum needs more nodes like it.
     NotEnough,
+    /// Its free GPUs are kept for jobs ahead of this one.
+    Kept,
     /// Even empty it has fewer GPUs, or less memory or CPU, than one worker needs.
     TooSmall,
     /// Its tasks are processes, and the job's must be pods.
@@ -138,6 +140,7 @@ impl NodeObstacle {
         match self {
             Self::Busy => "other jobs hold its GPUs",
             Self::NotEnough => "has room, but not for the whole minimum",
+            Self::Kept => "its free GPUs are kept for jobs ahead of this one",
             Self::TooSmall => "too small for one worker",
             Self::NoPods => "runs tasks as processes, and the job's must be pods",
             Self::Drained => "drained",

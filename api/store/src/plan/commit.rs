@@ -155,7 +155,7 @@ async fn lock(
     let ids: Vec<Uuid> = groups.iter().map(|(id, ..)| id.0).collect();
     let rows = sqlx::query!(
         r#"select id, tenant_id, state as "state: Json<JobState>", revision, failures, put_off, last_failure, waiting as "waiting: Json<Waiting>",
-                  not_before, started_at, placed_at, running_since, finished_at, trained_s, turn, turned_at,
+                  not_before, started_at, placed_at, running_since, finished_at, trained_s, turn, turned_at, lent,
                   verdicts, suspects as "suspects: Json<Vec<Suspect>>", stopped_at, stops, stop_s
            from job where id in (select unnest($1::uuid[])) and deleted_at is null order by id for no key update"#,
         &ids
@@ -182,6 +182,7 @@ async fn lock(
         stop_s: row.stop_s,
         turn: unsigned(row.turn),
         turned_at: row.turned_at,
+        lent: row.lent,
         verdicts: unsigned32(row.verdicts),
         suspects: row.suspects.0,
         held: Vec::new(),
@@ -305,7 +306,7 @@ async fn update(
              failed = case when $15 then null else failed end,
              revision_samples = case when $17 then 0 else revision_samples end,
              turn = $18, turned_at = $19, verdicts = $20, suspects = $21, stopped_at = $22, stops = $23, stop_s = $24,
-             last_failure = $25, put_off = $26
+             last_failure = $25, put_off = $26, lent = $27
          where id = $1 and revision = $2 and phase = $3",
         draft.id.0,
         signed(before.1),
@@ -332,7 +333,8 @@ async fn update(
         signed32(draft.stops),
         draft.stop_s,
         draft.last_failure,
-        signed32(draft.put_off)
+        signed32(draft.put_off),
+        draft.lent
     )
     .execute(conn)
     .await

@@ -36,6 +36,7 @@ pub(super) struct Draft {
     pub stop_s: f64,
     pub turn: u64,
     pub turned_at: Option<OffsetDateTime>,
+    pub lent: bool,
     pub verdicts: u32,
     pub suspects: Vec<Suspect>,
     /// The job's tasks that are not released.
@@ -86,12 +87,18 @@ impl Draft {
             "a start is the last step of a job in a plan"
         );
         match action {
-            Action::Start { tasks, secret, why } => {
+            Action::Start {
+                tasks,
+                secret,
+                why,
+                lent,
+            } => {
                 self.move_on(JobEvent::Start, now)?;
                 self.revision += 1;
                 self.started_at.get_or_insert(now);
                 self.placed_at = Some(now);
                 self.turned_at = None;
+                self.lent = *lent;
                 self.stopped_at = None;
                 // It may have been stopped while it stood still.
                 self.turn += self.turn % 2;
@@ -125,11 +132,13 @@ impl Draft {
             Action::Suspend { why } => {
                 self.move_on(JobEvent::Suspend, now)?;
                 self.end_running(now);
+                self.lent = false;
                 self.turn(Turned::StandStill, why, now);
             }
-            Action::Continue { why, beside } => {
+            Action::Continue { why, beside, lent } => {
                 self.move_on(JobEvent::Continue, now)?;
                 self.running_since = Some(now);
+                self.lent = *lent;
                 self.turn(Turned::GoOn { beside: *beside }, why, now);
             }
             Action::Up => {
@@ -168,6 +177,7 @@ impl Draft {
                         .push(of_job(now, self.tenant_id, self.id, event));
                 }
                 self.end_running(now);
+                self.lent = false;
                 // Whoever has run was put off no more; only a refused start goes on with the count.
                 if !matches!(before, JobState::Starting | JobState::Stopping { .. }) {
                     self.put_off = 0;

@@ -145,7 +145,7 @@ async fn jobs(
     let rows = sqlx::query!(
         r#"select j.id, j.tenant_id, j.submitted_by, j.edits, j.intent,
                   j.state as "state: Json<JobState>", j.revision, j.failures, j.put_off, j.waiting as "waiting: Json<Waiting>",
-                  j.not_before, j.submitted_at, j.started_at, j.finished_at, j.placed_at, j.turned_at, j.running_since, j.trained_s,
+                  j.not_before, j.submitted_at, j.started_at, j.finished_at, j.placed_at, j.turned_at, j.lent, j.running_since, j.trained_s,
                   j.stops, j.stop_s, j.starts, j.start_s, j.resumed, j.lost_steps,
                   j.finished as "finished: Json<Finished>", j.failed as "failed: Json<FailedReport>", j.unfit_nodes,
                   j.latest as "latest: Json<Filled<Sample>>", j.revision_samples, newest.step as "resume_step?",
@@ -215,6 +215,7 @@ async fn jobs(
             placed_at: row.placed_at,
             asked: row.intent_at.map(|at| (row.intent_by.map(|by| by.0), at)),
             turned_at: row.turned_at,
+            lent: row.lent,
             running_since: row.running_since,
             trial: row.study_id.map(StudyId::from).zip(row.expected_gain),
             trained_s: row.trained_s + running_s,

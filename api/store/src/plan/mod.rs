@@ -79,6 +79,8 @@ pub struct LoadedJob {
     pub asked: Option<(Option<Actor>, OffsetDateTime)>,
     /// When its present revision was last suspended or continued.
     pub turned_at: Option<OffsetDateTime>,
+    /// At work on GPUs that are kept for another job's turn.
+    pub lent: bool,
     /// Since when all its tasks have been up, or at work again.
     pub running_since: Option<OffsetDateTime>,
     /// What its tasks told of their pace.
@@ -160,6 +162,8 @@ pub enum Action {
         /// Hex of 32 random bytes.
         secret: String,
         why: String,
+        /// On GPUs that are kept for another job's turn.
+        lent: bool,
     },
     /// A new revision in which all tasks but these go on, with these new ones.
     Resize {
@@ -179,6 +183,8 @@ pub enum Action {
         why: String,
         /// The job that holds them, beside which it goes on as a guest.
         beside: Option<JobId>,
+        /// On GPUs that are kept for another job's turn.
+        lent: bool,
     },
     /// Its tasks shall end.
     Stop {

@@ -19,6 +19,7 @@ fn go_on(beside: Option<JobId>) -> Action {
     Action::Continue {
         why: "both are faster".to_owned(),
         beside,
+        lent: false,
     }
 }
 

@@ -18,6 +18,7 @@ fn go_on() -> Action {
     Action::Continue {
         why: "its turn has come".to_owned(),
         beside: None,
+        lent: false,
     }
 }
 

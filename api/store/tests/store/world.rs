@@ -296,6 +296,7 @@ pub fn start(tasks: Vec<NewTask>) -> Action {
         tasks,
         secret: "5e".repeat(32),
         why: "there is room".to_owned(),
+        lent: false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who goes on elsewhere, and the place that is kept for it meanwhile.
 
 use super::violation::Violation;
-use super::{Checker, asked};
+use super::{Checker, asked, holds};
 use crate::plan::{Action, Plan};
 use crate::snapshot::Job;
 use muster_model::id::{JobId, NodeId};
@@ -32,14 +32,16 @@ impl<'s> Checker<'s> {
             };
             let gpus: BTreeSet<(NodeId, u32)> = gpus(to).collect();
             let is_open = |seat: &Seat| self.cpu_milli.contains_key(&seat.node);
-            let is_there = gpus.is_subset(&self.free) && to.iter().all(is_open);
+            let own = own_gpus(job);
+            let is_kept = |gpu: &(NodeId, u32)| self.free.contains(gpu) || own.contains(gpu);
+            let is_there = gpus.iter().all(is_kept) && to.iter().all(is_open);
             if is_there && !given_up.contains(&job.id) {
                 self.free.retain(|gpu| !gpus.contains(gpu));
             }
         }
     }
 
-    /// A job that moves is whole where it goes, on what is free now; it has its place there from now on.
+    /// A job that restarts is whole where it goes, on what is free now or its own; it has its place there from now on.
     pub(super) fn moves(&mut self, job: &'s Job, to: &[Seat]) {
         for (is_worker, role, range) in [
             (true, "worker", job.workers),
@@ -60,6 +62,7 @@ impl<'s> Checker<'s> {
             }
         }
         self.fits(job, to);
+        let mut own = own_gpus(job);
         for seat in to {
             let node = seat.node;
             if !self.cpu_milli.contains_key(&node) {
@@ -79,7 +82,7 @@ impl<'s> Checker<'s> {
                 });
             }
             for &gpu in &seat.gpus {
-                if !self.free.remove(&(node, gpu)) {
+                if !self.free.remove(&(node, gpu)) && !own.remove(&(node, gpu)) {
                     let job = job.id;
                     self.violations
                         .push(Violation::GpuNotFree { job, node, gpu });
@@ -88,7 +91,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// CPU and memory are there now, beside all who are; who stops may still start elsewhere, so that nothing is charged for it.
+    /// CPU and memory are there beside all others; who stops may still start elsewhere, so that nothing is charged for it.
     fn fits(&mut self, job: &Job, to: &[Seat]) {
         let mut asks: BTreeMap<NodeId, (i128, i128)> = BTreeMap::new();
         for seat in to {
@@ -96,6 +99,18 @@ impl<'s> Checker<'s> {
             let asks = asks.entry(seat.node).or_default();
             asks.0 += i128::from(cpu_milli);
             asks.1 += i128::from(memory_bytes);
+        }
+        // What its own tasks hold there it gives back before it starts.
+        for task in job.held_tasks() {
+            let (cpu_milli, memory_bytes) = asked(job, task.role);
+            if let Some(asks) = asks.get_mut(&task.node) {
+                asks.0 -= if holds(&task.state) {
+                    i128::from(cpu_milli)
+                } else {
+                    0
+                };
+                asks.1 -= i128::from(memory_bytes);
+            }
         }
         for (node, (cpu_milli, memory_bytes)) in asks {
             let is_short =
@@ -108,6 +123,13 @@ impl<'s> Checker<'s> {
             }
         }
     }
+}
+
+/// GPUs that tasks of the job hold.
+fn own_gpus(job: &Job) -> BTreeSet<(NodeId, u32)> {
+    let held = job.held_tasks().filter(|task| holds(&task.state));
+    let each = held.flat_map(|task| task.gpus.iter().map(|&gpu| (task.node, gpu)));
+    each.collect()
 }
 
 fn gpus(seats: &[Seat]) -> impl Iterator<Item = (NodeId, u32)> {

@@ -77,13 +77,34 @@ pub(crate) fn is_put_off(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     live.standing == Standing::Running && put_off > 0 && world.ran_ms(live) < rest_ms
 }
 
+/// Whether a job that usually changes in place has run too short a time to be restarted for its speed.
+pub(crate) fn is_too_soon_to_restart(world: &World<'_>, live: &LiveJob<'_>) -> bool {
+    world.ran_ms(live) < rest_after_restart_ms(world, live)
+}
+
+/// How much more a change of a job must gain than it costs, as a factor on its cost: twice as much when its rest has just ended, and no more
+/// than usual after as long again.
+pub(crate) fn haste(world: &World<'_>, live: &LiveJob<'_>) -> f64 {
+    if live.standing != Standing::Running {
+        return 1.0;
+    }
+    let (rest_ms, ran_ms) = (rest_ms(world, live), world.ran_ms(live));
+    (2.0 * rest_ms as f64 / ran_ms.max(1) as f64).clamp(1.0, 2.0)
+}
+
 /// So long a job keeps what it was given unless somebody needs it: what its next resize costs is a small part of that.
 fn rest_ms(world: &World<'_>, live: &LiveJob<'_>) -> u64 {
-    let policy = world.policy;
-    let cost_s = match live.job.in_place {
-        true => seconds_of(policy.in_place_cost_ms),
-        false => cost::restart(live, policy).total_s(),
-    };
+    match live.job.in_place {
+        true => amortised_ms(world.policy, seconds_of(world.policy.in_place_cost_ms)),
+        false => rest_after_restart_ms(world, live),
+    }
+}
+
+fn rest_after_restart_ms(world: &World<'_>, live: &LiveJob<'_>) -> u64 {
+    amortised_ms(world.policy, cost::restart(live, world.policy).total_s())
+}
+
+fn amortised_ms(policy: &Policy, cost_s: f64) -> u64 {
     let amortised_s = match policy.resize_share > 0.0 {
         true => cost_s / policy.resize_share,
         false => 0.0,

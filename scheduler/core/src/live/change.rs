@@ -152,6 +152,7 @@ fn tried<'a>(
     let (free, empty) = (world.free.clone(), world.empty.clone());
     let (nodes, tenants) = (world.problem.nodes.clone(), world.problem.tenants.clone());
     let (held, members) = (world.held.clone(), world.members.len());
+    let (reserved, lendable) = (world.reserved.clone(), world.lendable.clone());
     world.journal = Some(Vec::new());
     world.remember(index);
     let would = trial(world);
@@ -164,6 +165,7 @@ fn tried<'a>(
     (world.free, world.empty) = (free, empty);
     (world.problem.nodes, world.problem.tenants) = (nodes, tenants);
     world.held = held;
+    (world.reserved, world.lendable) = (reserved, lendable);
     world.members.truncate(members);
     world.problem.jobs.truncate(members);
     would
@@ -292,7 +294,7 @@ fn open(world: &mut World<'_>, at: usize, node: &Node) {
         let kept = kept.map_or_else(Vec::new, |placed| placed.holdings(&live.shape));
         kept.iter()
             .filter(|held| held.node as usize == at)
-            .for_each(|held| free.hold(held));
+            .for_each(|held| free.keep(held));
         for held in live.leaving.iter().filter(|held| held.node as usize == at) {
             free.hold(held);
             free.release_later(held);

@@ -5,6 +5,7 @@
 //! A policy is never told of these rules. It is asked again, with more jobs fixed in the problem, until its answer keeps them.
 
 use super::calm::{is_hasty, is_quiet, rests};
+use super::cost::begins_anew;
 use super::out_of_range::is_outside;
 use super::settle::done_workers;
 use super::standing::{Standing, Turn};
@@ -53,7 +54,11 @@ impl<'w, 'a> Choosing<'w, 'a> {
                 // A restart outside its range needs a place for all of it, which no policy promises.
                 let is_stuck = !live.job.in_place && is_outside(live);
                 live.standing == Standing::Running
-                    && (!quiet || is_partly_done || is_stuck || rests(world, live))
+                    && (!quiet
+                        || is_partly_done
+                        || is_stuck
+                        || rests(world, live)
+                        || begins_anew(live))
             })
             .collect();
         Self {
@@ -252,7 +257,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
             let now_s = self.time_left_s(member, &job.present);
             before_s += now_s;
             saved_s += now_s - self.time_left_s(member, decision.holds(problem, member));
-            saved_s -= job.restart_s;
+            saved_s -= job.change_s();
         }
         for member in self.given(base) {
             let base_s = self.time_left_s(member, base.holds(problem, member));
@@ -286,7 +291,11 @@ impl<'w, 'a> Choosing<'w, 'a> {
         };
         let gives = |&member: &usize| {
             let job = &problem.jobs[member];
-            self.held[member] && (job.priority < highest || job.held_gpus() > job.min_gpus)
+            let is_larger = job.held_gpus() > job.min_gpus;
+            let live = &self.world.jobs[self.world.members[member]];
+            // It would give up all that it has done.
+            let may_shrink = is_larger && !begins_anew(live);
+            self.held[member] && (job.priority < highest || may_shrink)
         };
         let givers: Vec<usize> = members.filter(gives).collect();
         if givers.is_empty() {

@@ -47,11 +47,16 @@ pub(crate) fn restart(live: &LiveJob<'_>, policy: &Policy) -> Restart {
     }
 }
 
-/// Seconds of work that nobody knows to be kept. The built-in engine writes a checkpoint when it is told to stop; a user's program is
-/// taken to lose all since its start until it has shown better.
-pub(crate) fn at_risk_s(live: &LiveJob<'_>, now_ms: i64) -> f64 {
+/// Whether a restart is taken to lose all that the job has done: it runs a user's program that has never continued from a checkpoint. The
+/// built-in engine writes one when it is told to stop.
+pub(crate) fn begins_anew(live: &LiveJob<'_>) -> bool {
     let resumed = live.job.restarts.unwrap_or_default().resumed;
-    if live.job.command.is_none() || resumed > 0 {
+    live.job.command.is_some() && resumed == 0
+}
+
+/// Seconds of work that a restart is taken to lose.
+pub(crate) fn at_risk_s(live: &LiveJob<'_>, now_ms: i64) -> f64 {
+    if !begins_anew(live) {
         return 0.0;
     }
     let since_ms = live.placed_ms.unwrap_or(now_ms);

@@ -21,6 +21,9 @@ use muster_model::task::{Outcome, TaskState};
 use muster_model::wait::{Change, Refused, Short, Wait, Waiting};
 use std::cmp::Reverse;
 
+/// Of the jobs for which GPUs are kept so many are named.
+const MOST_AHEAD: usize = 8;
+
 /// For every job in the snapshot's order: what its owner is to be told; `None` for a job that does not wait. The world is that after
 /// the plan, because people change something after they have read the reason.
 pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>> {
@@ -175,6 +178,10 @@ fn suspended() -> Waiting {
 struct Reach {
     /// Free after the round and promised to nobody.
     free_gpus: u32,
+    /// Held by no task after the round, but kept for somebody.
+    kept_gpus: u32,
+    /// For whom.
+    kept_for: Vec<JobId>,
     /// Everybody who holds GPUs there, the largest holder first.
     holders: Vec<(Reverse<u32>, JobId)>,
 }
@@ -191,6 +198,8 @@ impl Reach {
                 .filter(|holding| is_there(&rest.free[holding.node as usize]));
             there.map(|holding| holding.gpus.count_ones()).sum()
         };
+        let free_gpus: u32 = free.map(|node| node.gpus(When::Now)).sum();
+        let unheld_gpus = unheld_gpus(world, only_pods);
         let jobs = world.jobs.iter();
         let mut holders: Vec<(Reverse<u32>, JobId)> = jobs
             .map(|live| (Reverse(held(live)), live.job.id))
@@ -198,7 +207,9 @@ impl Reach {
             .collect();
         holders.sort_unstable();
         Self {
-            free_gpus: free.map(|node| node.gpus(When::Now)).sum(),
+            free_gpus,
+            kept_gpus: unheld_gpus.saturating_sub(free_gpus),
+            kept_for: kept_for(world, rest),
             holders,
         }
     }
@@ -212,6 +223,29 @@ fn used(world: &World<'_>, rest: &Rest) -> Vec<u32> {
         used[job.tenant as usize] += problem::gpus_of(held);
     }
     used
+}
+
+/// GPUs that no task holds, of nodes that take tasks.
+fn unheld_gpus(world: &World<'_>, only_pods: bool) -> u32 {
+    let mut unheld: Vec<u64> = world.empty.iter().map(|node| node.now).collect();
+    for live in &world.jobs {
+        for held in live.holdings.iter().chain(&live.leaving) {
+            unheld[held.node as usize] &= !held.gpus;
+        }
+    }
+    let nodes = world.empty.iter().zip(unheld);
+    let there = nodes.filter(|(node, _)| node.pods || !only_pods);
+    there.map(|(_, gpus)| gpus.count_ones()).sum()
+}
+
+/// Jobs for whose turn, restart or start GPUs are kept.
+fn kept_for(world: &World<'_>, rest: &Rest) -> Vec<JobId> {
+    let owner = world.reserved.as_ref().map(|(owner, _)| *owner);
+    let jobs = world.jobs.iter().enumerate().filter(|(index, live)| {
+        let is_promised = |member: usize| rest.promised.contains_key(&member);
+        owner == Some(*index) || live.destination.is_some() || live.member.is_some_and(is_promised)
+    });
+    jobs.map(|(_, live)| live.job.id).collect()
 }
 
 struct Explaining<'e, 'a> {
@@ -260,9 +294,11 @@ impl Explaining<'_, '_> {
             };
         }
         if let Some(&ahead) = self.rest.behind.get(&member) {
+            let free_gpus = self.reach.free_gpus + self.reach.kept_gpus;
             return Wait::WaitingForGpus {
                 needed_gpus,
-                free_gpus: 0,
+                free_gpus,
+                kept_gpus: free_gpus,
                 held_by: vec![ahead],
             };
         }
@@ -273,10 +309,30 @@ impl Explaining<'_, '_> {
                 short: None,
             };
         }
+        // What is kept for this very job is free to it, though it is not enough.
+        let kept_gpus = self
+            .reach
+            .kept_gpus
+            .saturating_sub(self.kept_for_itself(index));
+        let free_gpus = self.reach.free_gpus + self.reach.kept_gpus;
         Wait::WaitingForGpus {
             needed_gpus,
-            free_gpus: self.reach.free_gpus,
-            held_by: self.held_by(needed_gpus - self.reach.free_gpus),
+            free_gpus,
+            kept_gpus,
+            held_by: self.held_by(
+                index,
+                needed_gpus.saturating_sub(free_gpus - kept_gpus),
+                kept_gpus,
+            ),
+        }
+    }
+
+    fn kept_for_itself(&self, index: usize) -> u32 {
+        match &self.world.reserved {
+            Some((owner, kept)) if *owner == index => {
+                kept.values().map(|gpus| gpus.count_ones()).sum()
+            }
+            _ => 0,
         }
     }
 
@@ -398,16 +454,22 @@ impl Explaining<'_, '_> {
             .collect()
     }
 
-    /// The largest holders that together hold what is missing, so that the list stays short on a large cluster.
-    fn held_by(&self, missing_gpus: u32) -> Vec<JobId> {
-        let mut sum = 0;
-        let mut held_by = Vec::new();
+    /// Those for whom free GPUs are kept, and the largest holders that with these hold what is missing, so that the list stays short on a large
+    /// cluster.
+    fn held_by(&self, index: usize, missing_gpus: u32, kept_gpus: u32) -> Vec<JobId> {
+        let mut sum = kept_gpus;
+        let own = self.world.jobs[index].job.id;
+        let kept_for = self.reach.kept_for.iter().copied();
+        let kept_for = kept_for.filter(|job| kept_gpus > 0 && *job != own);
+        let mut held_by: Vec<JobId> = kept_for.take(MOST_AHEAD).collect();
         for &(Reverse(held), job) in &self.reach.holders {
             if sum >= missing_gpus {
                 break;
             }
             sum += held;
-            held_by.push(job);
+            if !held_by.contains(&job) {
+                held_by.push(job);
+            }
         }
         held_by
     }

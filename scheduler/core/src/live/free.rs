@@ -100,6 +100,12 @@ impl FreeNode {
         }
     }
 
+    /// Keeps what somebody is on its way to, be it free now or once its own tasks are gone.
+    pub(crate) fn keep(&mut self, held: &Holding) {
+        self.hold(held);
+        self.later &= !held.gpus;
+    }
+
     /// What was held goes once its tasks are gone.
     pub(crate) fn release_later(&mut self, held: &Holding) {
         if self.open {

@@ -1,9 +1,10 @@
-//! A job on its way to other GPUs: it stops with a checkpoint, and where it goes is kept for it until it has.
+//! A job that restarts on other GPUs or in another size: it stops with a checkpoint, and where it goes is kept for it until it has. Its own
+//! GPUs may be part of that place.
 //!
 //! The place is part of the job's state, so whoever plans next, after whatever crash, knows of it. It is given up when one of its nodes
 //! takes no tasks any more; the job then waits as any other that stops for its place.
 
-use super::free::Holding;
+use super::free::{FreeNode, Holding};
 use super::gang::Placed;
 use super::outlook::Sizing;
 use super::pass::requeue;
@@ -44,14 +45,19 @@ pub(crate) fn expect(world: &mut World<'_>) {
             continue;
         };
         let held = placed.holdings(&live.shape);
+        let own = |node: u32| -> u64 {
+            let there = live.holdings.iter().filter(|own| own.node == node);
+            there.fold(0, |gpus, own| gpus | own.gpus)
+        };
         let is_free = |held: &Holding| {
             let node = &world.free[held.node as usize];
-            node.open && node.now & held.gpus == held.gpus
+            let there = node.now | (node.later & own(held.node));
+            node.open && there & held.gpus == held.gpus
         };
         let fits = takes(live.job, placed.size());
         if fits && held.iter().all(is_free) && live.standing.waits() {
             held.iter()
-                .for_each(|held| world.free[held.node as usize].hold(held));
+                .for_each(|held| world.free[held.node as usize].keep(held));
         } else {
             give_up(world, index);
         }
@@ -100,7 +106,7 @@ pub(crate) fn arrive(world: &mut World<'_>) {
             node.now_room.holds(held.room) && node.now & held.gpus == held.gpus
         };
         if held.iter().all(has_room) && quota.is_none_or(|quota| holds <= quota) {
-            let why = "goes on where it was moved to".to_owned();
+            let why = "goes on in the place that was kept for it".to_owned();
             world.start(index, &placed, why);
         } else {
             world.refresh(index);
@@ -108,8 +114,20 @@ pub(crate) fn arrive(world: &mut World<'_>) {
     }
 }
 
+/// What is free once a job has stopped, beside all others. The GPU of one that has a guest is the guest's then.
+pub(crate) fn once_stopped(world: &World<'_>, index: usize) -> Vec<FreeNode> {
+    let mut free = world.free.clone();
+    let live = &world.jobs[index];
+    for held in live.holdings.iter().filter(|_| live.guest.is_none()) {
+        let node = &mut free[held.node as usize];
+        node.release_later(held);
+        node.give_back(held);
+    }
+    free
+}
+
 impl World<'_> {
-    /// Tells a job to stop and to go on elsewhere, on what is free now. One whose owner wants another size by now has no place there.
+    /// Tells a job to stop and to start again on this place, which is kept for it. One whose owner wants another size by now has no place there.
     pub(crate) fn relocate(&mut self, index: usize, placed: Placed, why: String) {
         if !takes(self.jobs[index].job, placed.size()) {
             self.stop(index, requeue(RequeueCause::Resize, why));
@@ -139,11 +157,12 @@ impl World<'_> {
             now_ms,
         );
         live.is_resizing = false;
+        live.shape.workers = live.job.workers;
         for held in &live.holdings {
             self.free[held.node as usize].release_later(held);
         }
         for held in placed.holdings(&live.shape) {
-            self.free[held.node as usize].hold(&held);
+            self.free[held.node as usize].keep(&held);
         }
         let step = live.job.progress.step;
         let workers = placed.size().0;
@@ -154,5 +173,6 @@ impl World<'_> {
             self.enlist(index);
         }
         self.refresh(index);
+        self.keep_excluded();
     }
 }

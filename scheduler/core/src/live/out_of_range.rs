@@ -6,18 +6,18 @@
 //! Shards take no GPUs, so that who waits for these is in no shard's way; CPU and memory that belong to free ones are left to them.
 
 use super::calm::is_put_off;
-use super::change::would_start_after;
 use super::free::{FreeNode, When};
+use super::gang::{self, Placed};
 use super::in_place::{self, InPlace};
 use super::moving;
-use super::pass::{Rest, requeue};
+use super::pass::Rest;
 use super::place;
 use super::settle::done_workers;
 use super::shards;
 use super::standing::Standing;
 use super::world::{LiveJob, World};
 use crate::problem::Part;
-use muster_model::job::{Intent, RequeueCause};
+use muster_model::job::Intent;
 use std::cmp::Reverse;
 
 /// Of those who can only restart so many are tried in a round, each time others: a trial is a round of its own, and a tenant may change the
@@ -47,8 +47,11 @@ pub(crate) fn obey(world: &mut World<'_>) {
             None if tried == TRIED => {}
             None => {
                 tried += 1;
-                if comes_back(world, index) {
-                    world.stop(index, requeue(RequeueCause::Resize, why));
+                let free = moving::once_stopped(world, index);
+                let mut sizes = (world.jobs[index].job.workers.min..=most).rev();
+                let fits = |workers| place_anew(world, index, &free, workers);
+                if let Some(placed) = sizes.find_map(fits) {
+                    world.relocate(index, placed, why);
                 }
             }
         }
@@ -93,11 +96,11 @@ pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
                 }
                 any = true;
             }
-        } else if tried < TRIED && grows && fits_anew(world, index, &free, wanted) {
+        } else if tried < TRIED && grows {
             tried += 1;
-            if comes_back(world, index) {
+            if let Some(placed) = larger_anew(world, index, &free, wanted) {
                 let why = why_larger(had, wanted, "workers", wanted);
-                world.stop(index, requeue(RequeueCause::Resize, why));
+                world.relocate(index, placed, why);
                 // What is free now may be its own next.
                 return true;
             }
@@ -145,15 +148,6 @@ fn in_rotation(world: &World<'_>) -> impl Iterator<Item = usize> + use<> {
     let steps = usize::try_from(world.snapshot.round).unwrap_or(0);
     let first = steps.wrapping_mul(TRIED) % jobs.max(1);
     (first..jobs).chain(0..first)
-}
-
-/// Whether the job starts again as soon as its tasks are gone, if it is stopped now.
-fn comes_back(world: &mut World<'_>, index: usize) -> bool {
-    would_start_after(world, index, 1, |world| {
-        let action = requeue(RequeueCause::Resize, String::new());
-        world.stop(index, action);
-        true
-    })
 }
 
 /// Whether somebody waits for GPUs whom this job may not overtake: nobody of lower priority; whoever waits for its own tenant's quota only
@@ -242,18 +236,39 @@ fn larger(
     }
 }
 
-/// Whether the whole gang fits once the job's own tasks are gone.
-fn fits_anew(world: &World<'_>, index: usize, free: &[FreeNode], workers: u32) -> bool {
+/// Where the larger gang starts once the job's own tasks are gone.
+fn larger_anew(world: &World<'_>, index: usize, free: &[FreeNode], workers: u32) -> Option<Placed> {
     let live = &world.jobs[index];
+    if !has_quota(world, live, live.shape.gpus(workers - live.size.0)) {
+        return None;
+    }
     let mut free = free.to_vec();
     for held in &live.holdings {
         let node = &mut free[held.node as usize];
         node.release_later(held);
         node.give_back(held);
     }
-    let size = (workers, live.job.ps_shards.min);
-    has_quota(world, live, live.shape.gpus(workers - live.size.0))
-        && place::find(&free, &live.shape, size, When::Now).is_some()
+    // The fewest above its minimum, where it takes 1, 2, 4, 8… only.
+    let mut sizes = workers..=live.job.workers.max;
+    let workers = sizes.find(|&workers| live.shape.takes(workers))?;
+    place_anew(world, index, &free, workers)
+}
+
+/// Where so many of its workers start, with as many of its shards as its owner lets it have.
+fn place_anew(world: &World<'_>, index: usize, free: &[FreeNode], workers: u32) -> Option<Placed> {
+    let live = &world.jobs[index];
+    if !live.shape.takes(workers) {
+        return None;
+    }
+    let shards = live.job.ps_shards;
+    let size = (workers, live.size.1.clamp(shards.min, shards.max));
+    let shares = place::find(free, &live.shape, size, When::Now)?;
+    Some(gang::take(
+        &mut free.to_vec(),
+        &live.shape,
+        &shares,
+        When::Now,
+    ))
 }
 
 fn has_quota(world: &World<'_>, live: &LiveJob<'_>, gpus: u32) -> bool {

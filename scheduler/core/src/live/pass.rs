@@ -1,7 +1,7 @@
 //! One pass of a round: what the policy chose is carried out on the dense world as far as the facts allow it now. Who is to run on
 //! other GPUs stops; who is given free ones starts; who is given GPUs of stopping tasks waits for them.
 
-use super::calm::is_put_off;
+use super::calm::{self, is_put_off};
 use super::choose::{Chosen, choose, is_moved};
 use super::defragment;
 use super::free::{FreeNode, When};
@@ -21,6 +21,7 @@ use crate::plan::Action;
 use crate::problem::{Decision, Part, gpus_of};
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, Charge, RequeueCause};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// What the last pass, which changed nothing, leaves: what is promised to whom.
@@ -140,7 +141,7 @@ fn pass(world: &mut World<'_>) -> Option<Rest> {
                 free,
             });
         }
-        // What they were given goes to others.
+        // What they were given goes to others, and who cannot restart stays as it is.
         misfits
             .into_iter()
             .for_each(|member| blocked[member] = true);
@@ -179,21 +180,28 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         }
         let newcomers = self.newcomers();
         for member in moved {
-            let (cause, why) = self.why_move(member, &newcomers);
+            let change = self.in_place(member);
+            let restarts = change == InPlace::Never;
+            let (cause, why) = self.why_move(member, &newcomers, restarts);
             let index = self.world.members[member];
-            match self.in_place(member) {
+            match change {
                 InPlace::Now(change) => self.world.resize(index, &change, why),
                 // The GPUs that it is to grow into are not free yet; it trains on until they are.
                 InPlace::Later => continue,
                 // Outside its owner's range it restarts only where it is sure of a place, which `out_of_range` sees to.
                 InPlace::Never if self.is_out_of_range(member) => continue,
-                InPlace::Never => match self.elsewhere(member) {
-                    Some(placed) => {
-                        let way = defragment::way(self.world, index, &placed);
-                        self.world.relocate(index, placed, format!("{way}: {why}"));
-                    }
-                    None => self.world.stop(index, requeue(cause, why)),
-                },
+                InPlace::Never if self.is_displaced(member) => {
+                    self.world.stop(index, requeue(cause, why));
+                }
+                // A restart and its place are one decision: without the place the job stays as it is.
+                InPlace::Never => {
+                    let Some(placed) = self.place_anew(member) else {
+                        self.misfits.push(member);
+                        continue;
+                    };
+                    let way = defragment::way(self.world, index, &placed);
+                    self.world.relocate(index, placed, format!("{way}: {why}"));
+                }
             }
             self.changed = true;
         }
@@ -208,7 +216,13 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
             return InPlace::Never;
         }
         let ps_shards = self.best_shards(member, parts).next().unwrap_or(0);
-        match in_place::resize(live, &world.free, parts, ps_shards) {
+        let grows = gpus_of(parts) > world.problem.jobs[member].held_gpus();
+        let borrows = grows && turns::may_grow_on_loan(world, world.members[member]);
+        let free = match borrows {
+            true => Cow::Owned(world.with_lendable(&world.free)),
+            false => Cow::Borrowed(&world.free),
+        };
+        match in_place::resize(live, &free, parts, ps_shards) {
             // What its tenant's stopping tasks hold counts until they are gone, those included that are to leave here.
             InPlace::Now(change) if !self.quota_has_room(live, change.joining_gpus()) => {
                 if world.held[live.tenant as usize] > self.kept(live.tenant) {
@@ -224,33 +238,33 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
     /// Whether a member that is not displaced has a size that its owner does not let it have any more.
     fn is_out_of_range(&self, member: usize) -> bool {
         let live = &self.world.jobs[self.world.members[member]];
-        let is_displaced = self.decision.holds(&self.world.problem, member).is_empty();
-        !is_displaced && out_of_range::is_outside(live)
+        !self.is_displaced(member) && out_of_range::is_outside(live)
     }
 
-    /// Where a member goes that keeps its size, if that is free: it has its place there until it has stopped here.
-    fn elsewhere(&self, member: usize) -> Option<gang::Placed> {
-        let (world, parts) = (
-            &*self.world,
-            self.decision.holds(&self.world.problem, member),
-        );
-        let job = &world.problem.jobs[member];
-        let live = &world.jobs[world.members[member]];
-        let same_size = gpus_of(parts) == job.held_gpus();
+    fn is_displaced(&self, member: usize) -> bool {
+        self.decision.holds(&self.world.problem, member).is_empty()
+    }
+
+    /// Where a member starts again, if that is free once it has stopped: the place is kept for it until then.
+    fn place_anew(&self, member: usize) -> Option<gang::Placed> {
+        let (world, index) = (&*self.world, self.world.members[member]);
+        let parts = self.decision.holds(&world.problem, member);
+        let live = &world.jobs[index];
+        let own = live.charged();
+        let more = gpus_of(parts).saturating_sub(own);
         // What is left of a command begins anew wherever it goes.
-        if parts.is_empty() || !same_size || done_workers(live.job) > 0 {
+        if done_workers(live.job) > 0 || !self.quota_has_room(live, more) {
             return None;
         }
-        let shape = &live.shape;
+        let is_smaller = gpus_of(parts) < own;
+        if !is_smaller && calm::is_too_soon_to_restart(world, live) {
+            return None;
+        }
+        let (mut free, shape) = (moving::once_stopped(world, index), &live.shape);
         let shares = self
             .best_shards(member, parts)
-            .find_map(|ps_shards| gang::at(&world.free, shape, parts, ps_shards, When::Now))?;
-        Some(gang::take(
-            &mut world.free.clone(),
-            shape,
-            &shares,
-            When::Now,
-        ))
+            .find_map(|ps_shards| gang::at(&free, shape, parts, ps_shards, When::Now))?;
+        Some(gang::take(&mut free, shape, &shares, When::Now))
     }
 
     /// GPUs that the tenant's jobs keep.
@@ -294,6 +308,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         &self,
         member: usize,
         newcomers: &BTreeMap<u32, Vec<usize>>,
+        restarts: bool,
     ) -> (RequeueCause, String) {
         let world = &*self.world;
         let problem = &world.problem;
@@ -329,7 +344,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
                 Some(gainer) => format!("{} needs the room that it leaves", name(gainer)),
                 None => "another place is worth the restart".to_owned(),
             },
-            None if live.job.in_place => format!("{size}: worth the change"),
+            None if !restarts => format!("{size}: worth the change"),
             None => format!("{size}: worth the restart"),
         };
         (RequeueCause::Resize, why)
@@ -353,10 +368,42 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
             }
         }
         for (member, shares) in promises {
-            if !self.start_anywhere(member) && shares.is_empty() {
+            if !self.start_anywhere(member) && shares.is_empty() && !self.start_on_loan(member) {
                 self.misfits.push(member);
             }
         }
+    }
+
+    /// Starts the job on free GPUs some of which are kept for another job's turn: as many as it was given, or as there are.
+    fn start_on_loan(&mut self, member: usize) -> bool {
+        let index = self.world.members[member];
+        let live = &self.world.jobs[index];
+        if self.world.lendable.is_empty() || !turns::takes_turns(live.job) {
+            return false;
+        }
+        let (shape, parts) = (live.shape, self.decision.holds(&self.world.problem, member));
+        let wanted = gpus_of(parts) / shape.worker.gpus.max(1);
+        let mut free = self.world.with_lendable(&self.free);
+        let sizes = (shape.workers.min.max(1)..=wanted).rev();
+        let found = sizes.filter(|&to| shape.takes(to)).find_map(|workers| {
+            let size = (workers, shape.ps_shards.min);
+            let may_start = self.may_start(member, shape.gpus(workers));
+            let found = may_start.then(|| place::find(&free, &shape, size, When::Now));
+            found.flatten()
+        });
+        let Some(shares) = found else {
+            return false;
+        };
+        let placed = gang::take(&mut free, &shape, &shares, When::Now);
+        let why = "on GPUs that are kept for another job's turn, until that comes".to_owned();
+        self.world.start(index, &placed, why);
+        // The rest of them is still kept.
+        for (&node, gpus) in &self.world.lendable {
+            free[node as usize].now &= !gpus;
+        }
+        self.free = free;
+        self.changed = true;
+        true
     }
 
     /// Starts the job where it was put, if nothing of that is held by anybody.

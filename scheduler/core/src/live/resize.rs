@@ -40,12 +40,15 @@ impl World<'_> {
         live.revision += 1;
         live.is_resizing = true;
         self.held[live.tenant as usize] += gpus_of(&live.joining);
+        let joining = live.joining.iter().map(|held| (held.node, held.gpus));
+        let joining: Vec<(u32, u64)> = joining.collect();
         for held in &live.joining {
             self.free[held.node as usize].hold(held);
         }
         for held in &live.leaving {
             self.free[held.node as usize].release_later(held);
         }
+        self.lend(joining.into_iter());
         self.refresh(index);
         self.keep_excluded();
     }

@@ -52,6 +52,8 @@ pub fn job(curves: Vec<Curve>) -> Job {
         held_s: vec![0.0; kinds],
         restarts: 0,
         restart_s: 30.0,
+        haste: 1.0,
+        at_risk_s: 0.0,
         preemptible: true,
         trial: None,
         outlook: Outlook {

@@ -82,6 +82,10 @@ pub struct Job {
     pub restarts: u32,
     /// Seconds without progress that a change of its allocation costs.
     pub restart_s: f64,
+    /// Factor on `restart_s` in the cost of a change now; 1, and more soon after the last change.
+    pub haste: f64,
+    /// Seconds of work that a change now would lose besides.
+    pub at_risk_s: f64,
     /// Whether it can be stopped and come back where it was. If not, it is never displaced or resized.
     pub preemptible: bool,
     /// Of a study's trial: what it promises.
@@ -133,6 +137,12 @@ impl Job {
     #[must_use]
     pub fn held_gpus(&self) -> u32 {
         gpus_of(&self.present)
+    }
+
+    /// Seconds that a change of its allocation now must save.
+    #[must_use]
+    pub fn change_s(&self) -> f64 {
+        self.restart_s * self.haste + self.at_risk_s
     }
 
     /// Seconds since it was submitted.

@@ -59,6 +59,8 @@ pub fn job(gpus: u32, left_s: f64) -> Job {
         held_s: vec![0.0],
         restarts: 0,
         restart_s: 0.0,
+        haste: 1.0,
+        at_risk_s: 0.0,
         preemptible: true,
         trial: None,
         outlook: Outlook {

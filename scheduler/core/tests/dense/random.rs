@@ -104,6 +104,8 @@ fn job(dice: &mut Dice, problem: &Problem, tally: &mut Tally, kinds: u16) -> Job
         held_s: vec![0.0; usize::from(kinds)],
         restarts: dice.roll(3),
         restart_s: f64::from(dice.roll(60)),
+        haste: 1.0,
+        at_risk_s: 0.0,
         preemptible: !dice.one_in(6),
         trial: None,
         outlook: outlook(dice, kinds),

@@ -263,6 +263,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
         replicated: false,
         suspends: true,
         exclusive: false,
+        lent: false,
         trial: None,
         asked: None,
         turned_ms: None,

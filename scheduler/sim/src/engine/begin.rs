@@ -130,6 +130,7 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> Job {
         replicated: false,
         suspends: true,
         exclusive: false,
+        lent: false,
         trial: None,
         asked: None,
         turned_ms: None,

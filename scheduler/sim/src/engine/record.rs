@@ -59,7 +59,7 @@ impl Engine<'_> {
                     live.due_ms = Some(now_ms + self.scenario.suspend_ms);
                     self.tell(name, || format!("stands still: {why}"));
                 }
-                Action::Continue { why, beside } => {
+                Action::Continue { why, beside, .. } => {
                     self.unsettle(index);
                     self.hold_again(index, beside.is_some());
                     self.tell(name, || match beside {

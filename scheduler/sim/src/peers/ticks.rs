@@ -252,6 +252,8 @@ impl<'a> Ticking<'a> {
                 held_s: training.held_s.clone(),
                 restarts: training.restarts.unwrap_or(0),
                 restart_s: self.rules.restart_s(&training.application.name),
+                haste: 1.0,
+                at_risk_s: 0.0,
                 preemptible: true,
                 trial: None,
                 outlook: self.eyes.outlook(training, entry.batching),

@@ -80,6 +80,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
         replicated: false,
         suspends: true,
         exclusive: false,
+        lent: false,
         trial: None,
         asked: None,
         turned_ms: None,

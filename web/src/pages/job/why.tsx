@@ -277,6 +277,8 @@ function obstacle(why: NodeObstacle): string {
       return "other jobs hold the rest";
     case "not_enough":
       return "not enough for its minimum";
+    case "kept":
+      return "kept for jobs ahead of it";
     case "too_small":
       return "too small for one worker";
     case "no_pods":

@@ -164,6 +164,9 @@ pub(crate) fn way(world: &World<'_>, index: usize, placed: &Placed) -> String {
     };
     let seconds = cost.total_s() + cost::at_risk_s(live, world.now_ms);
     let (from, to) = (from.join(", "), to.join(", "));
+    if placed.size().0 != live.size.0 {
+        return format!("starts again on {to}, which costs it about {seconds:.1} s ({basis})");
+    }
     format!("moves from {from} to {to}, which costs it about {seconds:.1} s ({basis})")
 }
 
@@ -337,6 +340,7 @@ fn is_movable(world: &World<'_>, live: &LiveJob<'_>) -> bool {
         && !live.is_resizing
         && live.host.is_none()
         && !live.job.exclusive
+        && !cost::begins_anew(live)
         && live.job.intent == Intent::Run
         && is_up(live.job)
         // What is left of a command would begin anew, with those who are done.

@@ -250,7 +250,8 @@ fn become_guest(world: &mut World<'_>, host: usize, guest: usize, why: String) {
     let needed = cpu_milli(&world.jobs[guest]);
     world.jobs[host].guest = Some(guest);
     let live = &mut world.jobs[guest];
-    live.take(Action::Continue { why, beside }, now_ms);
+    let lent = false;
+    live.take(Action::Continue { why, beside, lent }, now_ms);
     live.host = Some(host);
     live.shared = pays;
     world.held[live.tenant as usize] += pays;

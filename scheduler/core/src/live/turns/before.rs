@@ -1,5 +1,6 @@
 //! Before the policy: who has waited long enough gets its GPUs, or keeps what of them is free.
 
+use super::turning::{loan_ms, shortest_ms};
 use super::{
     CONSIDERED, Gpus, could_run, count, go_on, home, needs, overlaps, queued, quota_has_room,
     standing_by_gpu, standing_still, vacate,
@@ -63,6 +64,9 @@ pub(crate) fn before(world: &mut World<'_>) {
                 false => gang_of(world, waiter.index, &crowded),
             };
             reserve(world, waiter.index, wanted);
+            if let Some(slicing) = slicing {
+                lend(world, slicing, &crowded);
+            }
         }
     }
 }
@@ -119,7 +123,12 @@ fn begin(world: &mut World<'_>, index: usize, crowded: &Gpus) -> bool {
     let least = (shape.workers.min, shape.ps_shards.min);
     let mut free = world.free.clone();
     leave_out(&mut free, crowded);
-    let Some(shares) = place::find(&free, &shape, least, When::Now) else {
+    let mut found = place::find(&free, &shape, least, When::Now);
+    if found.is_none() && !world.lendable.is_empty() {
+        free = world.with_lendable(&free);
+        found = place::find(&free, &shape, least, When::Now);
+    }
+    let Some(shares) = found else {
         return false;
     };
     let placed = gang::take(&mut free, &shape, &shares, When::Now);
@@ -184,4 +193,20 @@ fn reserve(world: &mut World<'_>, index: usize, gpus: Gpus) {
         }
     }
     world.reserved = Some((index, kept));
+}
+
+/// Lends what is kept, as long as the turn for which it is kept is not about to begin. Where too many stand still already, none who borrowed
+/// could stand still as well.
+fn lend(world: &mut World<'_>, slicing: Slicing, crowded: &Gpus) {
+    let Some((index, kept)) = &world.reserved else {
+        return;
+    };
+    if loan_ms(world, slicing, *index) < shortest_ms(slicing) {
+        return;
+    }
+    let lendable = kept.iter().map(|(node, gpus)| {
+        let crowded = crowded.get(node).copied().unwrap_or(0);
+        (*node, gpus & !crowded)
+    });
+    world.lendable = lendable.filter(|(_, gpus)| *gpus != 0).collect();
 }

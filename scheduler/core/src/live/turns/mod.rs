@@ -4,7 +4,8 @@
 //! It runs around the policy and knows nothing of how one weighs. Before it, whoever has stood still the longest gets its own GPUs back
 //! when they are free, and keeps what of them is free while it is first in the line. After it, whoever still waits takes the places of
 //! those whose slice is over; the GPUs are given in the round in which they are free. A gang turns as a whole: all of it stands still,
-//! or none. There is no state besides when each job was turned last.
+//! or none. What is kept is lent meanwhile to jobs that take turns: they stand still again as soon as the turn can begin. There is no state
+//! besides when each job was turned last, and whether its GPUs are lent.
 
 pub(crate) mod ahead;
 mod before;
@@ -45,7 +46,7 @@ struct Waiter {
 }
 
 /// Whether others may be given its GPUs while it keeps its processes.
-fn takes_turns(job: &Job) -> bool {
+pub(crate) fn takes_turns(job: &Job) -> bool {
     job.suspends && !job.exclusive
 }
 
@@ -218,12 +219,14 @@ fn go_on(world: &mut World<'_>, index: usize, why: &str) -> bool {
             return false;
         };
         let needed = cpu_milli.get(node).copied().unwrap_or(0);
-        free.open && free.now & gpus == *gpus && (needed == 0 || free.now_room.cpu_milli >= needed)
+        let there = free.now | world.lendable.get(node).copied().unwrap_or(0);
+        free.open && there & gpus == *gpus && (needed == 0 || free.now_room.cpu_milli >= needed)
     };
     if !home.iter().all(fits) {
         return false;
     }
     world.remember(index);
+    let lent = world.lend(home.iter().map(|(&node, &gpus)| (node, gpus)));
     for (&node, &gpus) in &home {
         let free = &mut world.free[node as usize];
         free.now &= !gpus;
@@ -243,8 +246,21 @@ fn go_on(world: &mut World<'_>, index: usize, why: &str) -> bool {
         false => why.to_owned(),
     };
     let beside = None;
-    live.take(Action::Continue { why, beside }, now_ms);
+    live.take(Action::Continue { why, beside, lent }, now_ms);
     true
+}
+
+/// Whether a running job may grow into GPUs that are kept for the turn of a job that stands still: it is in that one's way already, so that
+/// the turn comes no later.
+pub(crate) fn may_grow_on_loan(world: &World<'_>, index: usize) -> bool {
+    let Some((owner, _)) = world.reserved else {
+        return false;
+    };
+    let (live, owner_stands) = (
+        &world.jobs[index],
+        world.jobs[owner].standing == Standing::Suspended,
+    );
+    owner_stands && takes_turns(live.job) && overlaps(live, &home(world, owner))
 }
 
 /// Whoever was to go on in this very round stands still, after all: what it was given back is free, or its host's alone.

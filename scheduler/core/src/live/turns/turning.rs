@@ -61,21 +61,32 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         line.extend(standing_still(self.world));
         line.sort_unstable();
         let mut running = self.over();
+        let lent = self.lent(&running);
+        let yielding: Vec<usize> = lent.iter().chain(&running).copied().collect();
         // Whom not even all of its tenant's slices would let in waits for a quota, and is in nobody's way.
-        line.retain(|waiter| self.quota_has_room(waiter.index, &running));
+        line.retain(|waiter| self.quota_has_room(waiter.index, &yielding));
         line.truncate(CONSIDERED);
         if line.is_empty() {
             return;
         }
-        if let Some((_, kept)) = self.world.reserved.take() {
+        if let Some((_, kept)) = &self.world.reserved {
             for (node, gpus) in kept {
-                self.free[node as usize].now |= gpus;
+                self.free[*node as usize].now |= gpus;
             }
         }
-        for waiter in line {
+        // What is lent is lent of what is kept for the first of those whose turn it is.
+        let owner = line.iter().position(|waiter| self.is_due(*waiter));
+        for (place, waiter) in line.into_iter().enumerate() {
+            let over = match owner == Some(place) {
+                true => {
+                    let there = |index: &&usize| running.contains(index) || lent.contains(index);
+                    yielding.iter().filter(there).copied().collect()
+                }
+                false => running.clone(),
+            };
             let victims = match self.world.jobs[waiter.index].standing {
-                Standing::Suspended => self.at_home(waiter.index, &running),
-                _ => self.for_newcomer(waiter, &running),
+                Standing::Suspended => self.at_home(waiter.index, &over),
+                _ => self.for_newcomer(waiter, &over),
             };
             for &victim in &victims {
                 self.turn_out(victim, waiter.index);
@@ -109,19 +120,35 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         member.is_none_or(|member| self.rest.promised.contains_key(&member))
     }
 
-    /// Running jobs whose slice is over, that which has run the longest first.
-    fn over(&self) -> Vec<usize> {
-        let world = &*self.world;
-        let mut over: Vec<(i64, usize)> = world
-            .jobs
-            .iter()
-            .enumerate()
-            .filter(|(_, live)| live.standing == Standing::Running)
+    /// Whether a waiter stands still or has waited for a quantum, so that GPUs may be kept for it.
+    fn is_due(&self, waiter: Waiter) -> bool {
+        let waited_ms = self.world.now_ms.saturating_sub(waiter.since_ms);
+        waiter.stands || waited_ms >= ms(self.slicing.quantum_ms)
+    }
+
+    /// Jobs that can be told to stand still.
+    fn movable(&self) -> impl Iterator<Item = (usize, &LiveJob<'a>)> {
+        let jobs = self.world.jobs.iter().enumerate();
+        jobs.filter(|(_, live)| live.standing == Standing::Running)
             // Who comes up in this round begins its slice now.
             .filter(|(_, live)| live.actions.is_empty())
             .filter(|(_, live)| is_whole(live.job) && !live.job.exclusive)
             // Not in the round in which it got a guest. A guest's is over with its host's too.
             .filter(|(_, live)| !self.has_just_met(live))
+    }
+
+    /// Jobs on GPUs that are lent, other than these.
+    fn lent(&self, over: &[usize]) -> Vec<usize> {
+        let lent = self.movable().filter(|(_, live)| live.job.lent);
+        let lent = lent.map(|(index, _)| index);
+        lent.filter(|index| !over.contains(index)).collect()
+    }
+
+    /// Running jobs whose slice is over, that which has run the longest first.
+    fn over(&self) -> Vec<usize> {
+        let world = &*self.world;
+        let mut over: Vec<(i64, usize)> = self
+            .movable()
             .map(|(index, live)| (live.job.turn_began_ms(), index))
             .filter(|&(since_ms, index)| {
                 let slice_ms = self
@@ -193,9 +220,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
             self.make_room(index, &there.collect::<Vec<_>>())
         });
         let Some((mut victims, free)) = found else {
-            let waited_ms = self.world.now_ms.saturating_sub(waiter.since_ms);
-            let is_due = u64::try_from(waited_ms).is_ok_and(|ms| ms >= self.slicing.quantum_ms);
-            if self.awaited.is_none() && is_due {
+            if self.awaited.is_none() && self.is_due(waiter) {
                 let running: Vec<usize> = (0..self.world.jobs.len())
                     .filter(|&other| self.world.jobs[other].standing == Standing::Running)
                     .filter(|&other| takes_part(&self.world.jobs[other]))
@@ -398,6 +423,69 @@ impl Weights {
         let share = (self.weight(world, live) / self.heaviest).clamp(SHORTEST, 1.0);
         (ms(slicing.quantum_ms) as f64 * share) as i64
     }
+}
+
+/// Milliseconds until the turn of a job that is first in the line can begin at the earliest, if nobody ends: what others have borrowed of its
+/// GPUs they give back then.
+pub(super) fn loan_ms(world: &World<'_>, slicing: Slicing, index: usize) -> i64 {
+    let weights = Weights::of(world);
+    let ends_ms = |live: &LiveJob<'_>| match takes_turns(live.job) {
+        true => {
+            let slice_ms = weights.slice_ms(world, live, slicing);
+            live.job.turn_began_ms().saturating_add(slice_ms)
+        }
+        false => i64::MAX,
+    };
+    let stays =
+        |live: &&LiveJob<'_>| live.standing.stays() && live.host.is_none() && !live.job.lent;
+    let begins_ms = match world.jobs[index].standing {
+        Standing::Suspended => {
+            let home = home(world, index);
+            let there = world.jobs.iter().filter(stays);
+            let there = there.filter(|live| overlaps(live, &home));
+            there.map(ends_ms).max().unwrap_or(world.now_ms)
+        }
+        _ => {
+            let mut there: Vec<(i64, &LiveJob<'_>)> = world
+                .jobs
+                .iter()
+                .filter(stays)
+                .map(|live| (ends_ms(live), live))
+                .collect();
+            there.sort_by_key(|(ends_ms, live)| (*ends_ms, live.job.id));
+            fits_after(world, index, &there)
+        }
+    };
+    begins_ms.saturating_sub(world.now_ms)
+}
+
+/// At which of these ends the smallest gang of a job fits, if all GPUs that are lent are given back too.
+fn fits_after(world: &World<'_>, index: usize, ends: &[(i64, &LiveJob<'_>)]) -> i64 {
+    let shape = world.jobs[index].shape;
+    let least = (shape.workers.min, shape.ps_shards.min);
+    let mut free = world.free.clone();
+    for (node, gpus) in world.reserved.iter().flat_map(|(_, kept)| kept) {
+        free[*node as usize].now |= gpus;
+    }
+    let lent = world.jobs.iter().filter(|live| live.job.lent);
+    lent.for_each(|live| vacate(&mut free, live));
+    let fits = |count: usize| {
+        let mut free = free.clone();
+        let gone = ends[..count].iter();
+        gone.for_each(|(_, live)| vacate(&mut free, live));
+        place::find(&free, &shape, least, When::Later).is_some()
+    };
+    let counts: Vec<usize> = (0..=ends.len()).collect();
+    let count = counts.partition_point(|&count| !fits(count));
+    match count.checked_sub(1) {
+        None => world.now_ms,
+        Some(last) => ends.get(last).map_or(i64::MAX, |(ends_ms, _)| *ends_ms),
+    }
+}
+
+/// The shortest slice, and the shortest loan.
+pub(super) fn shortest_ms(slicing: Slicing) -> i64 {
+    (ms(slicing.quantum_ms) as f64 * SHORTEST) as i64
 }
 
 /// When the next slice from now on is over, or somebody in the queue has waited for a quantum, which turns its line into starts.

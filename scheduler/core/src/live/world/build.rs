@@ -53,6 +53,7 @@ impl<'a> World<'a> {
             held: Vec::new(),
             could_run: OnceCell::new(),
             reserved: None,
+            lendable: BTreeMap::new(),
             journal: None,
             moves: Vec::new(),
             inherited: BTreeMap::new(),

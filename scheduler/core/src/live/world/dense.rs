@@ -1,6 +1,7 @@
 //! Jobs and nodes as the policy sees them.
 
 use super::{World, seconds, seconds_of};
+use crate::live::calm;
 use crate::live::cost;
 use crate::live::free::Holding;
 use crate::live::gang::Shape;
@@ -47,6 +48,8 @@ impl World<'_> {
                 let usual_s = seconds_of(self.policy.resize_cost_ms);
                 cost::restart(live, self.policy).total_s().max(usual_s)
             },
+            haste: calm::haste(self, live),
+            at_risk_s: cost::at_risk_s(live, self.now_ms),
             preemptible: true,
             trial: job.trial.and_then(|trial| {
                 let study = self.studies.binary_search(&trial.study).ok()?;

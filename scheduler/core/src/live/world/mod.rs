@@ -50,6 +50,8 @@ pub(crate) struct World<'a> {
     pub could_run: OnceCell<Vec<bool>>,
     /// Free GPUs that are kept for the first of those who wait for their turn.
     pub reserved: Option<(usize, BTreeMap<u32, u64>)>,
+    /// Those of them that jobs may borrow, as that turn is some time off.
+    pub lendable: BTreeMap<u32, u64>,
     /// What was changed since a trial began: the jobs as they were.
     pub journal: Option<Vec<(usize, LiveJob<'a>, Option<problem::Job>)>>,
     /// Moves that this round has begun, for the record.
@@ -139,8 +141,9 @@ impl<'a> World<'a> {
             Some(_) => Vec::new(),
             None => placed.tasks(&self.snapshot.nodes),
         };
+        let lent = self.lend(placed.workers.iter().copied());
         let live = &mut self.jobs[index];
-        live.take(Action::Start { tasks, why }, now_ms);
+        live.take(Action::Start { tasks, why, lent }, now_ms);
         live.holdings = placed.holdings(&live.shape);
         live.size = placed.size();
         live.placed_ms = Some(now_ms);
@@ -197,11 +200,42 @@ impl<'a> World<'a> {
     }
 
     pub(crate) fn give_back(&mut self, index: usize, holdings: &[Holding]) {
-        self.held[self.jobs[index].tenant as usize] -= gpus_of(holdings);
+        let live = &self.jobs[index];
+        self.held[live.tenant as usize] -= gpus_of(holdings);
+        let destination = live.destination.as_ref();
+        let kept = destination.map_or_else(Vec::new, |placed| placed.holdings(&live.shape));
         for held in holdings {
             let inherited = self.inherited.get(&held.node).copied().unwrap_or(0);
-            self.free[held.node as usize].give_back_but(held, inherited);
+            let kept = kept.iter().filter(|kept| kept.node == held.node);
+            let not_free = kept.fold(inherited, |gpus, kept| gpus | kept.gpus);
+            self.free[held.node as usize].give_back_but(held, not_free);
         }
+    }
+
+    /// Takes GPUs out of those that may be borrowed. Whether any of them was one.
+    pub(crate) fn lend(&mut self, gpus: impl Iterator<Item = (u32, u64)>) -> bool {
+        let mut lent = false;
+        for (node, gpus) in gpus {
+            let Some(there) = self.lendable.get_mut(&node) else {
+                continue;
+            };
+            lent |= *there & gpus != 0;
+            *there &= !gpus;
+            let kept = self.reserved.as_mut();
+            if let Some(kept) = kept.and_then(|(_, kept)| kept.get_mut(&node)) {
+                *kept &= !gpus;
+            }
+        }
+        lent
+    }
+
+    /// What is free for a job that yields to the turn for which some of it is kept.
+    pub(crate) fn with_lendable(&self, free: &[FreeNode]) -> Vec<FreeNode> {
+        let mut free = free.to_vec();
+        for (&node, gpus) in &self.lendable {
+            free[node as usize].now |= gpus;
+        }
+        free
     }
 
     /// Writes down how a job was, for the end of a trial.

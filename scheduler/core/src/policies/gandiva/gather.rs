@@ -37,7 +37,7 @@ fn gather<'a>(start: &Room<'a>, room: &Room<'a>, job: usize) -> Option<Room<'a>>
     let own_cost_s = if starts_now {
         0.0
     } else {
-        room.problem.jobs[job].restart_s
+        room.problem.jobs[job].change_s()
     };
     let mut without = room.clone();
     without.take_back(job);
@@ -93,7 +93,7 @@ fn vacate(start: &Room<'_>, room: &mut Room<'_>, gang: usize, place: &[Part]) ->
         }
         room.take_back(job);
         room.give(job, elsewhere);
-        cost_s += room.problem.jobs[job].restart_s;
+        cost_s += room.problem.jobs[job].change_s();
     }
     Some(cost_s)
 }

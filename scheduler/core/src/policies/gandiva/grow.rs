@@ -52,7 +52,7 @@ fn most_useful(room: &Room<'_>, job: usize, part: Part) -> u32 {
     let of = &room.problem.jobs[job];
     let left_s = |gpus: u32| time_left_s(room, job, &[Part { gpus, ..part }]);
     let sizes = (1..=idle(room, job, part)).filter(|more| more % of.unit.gpus.max(1) == 0);
-    let paying = sizes.filter(|more| left_s(part.gpus) - left_s(part.gpus + more) > of.restart_s);
+    let paying = sizes.filter(|more| left_s(part.gpus) - left_s(part.gpus + more) > of.change_s());
     let best = paying.min_by(|a, b| left_s(part.gpus + a).total_cmp(&left_s(part.gpus + b)));
     best.unwrap_or(0)
 }

@@ -126,7 +126,7 @@ pub(super) fn menu(
         let cost_s = if stays {
             0.0
         } else {
-            policy.caution * restart_s
+            policy.caution * job.change_s().max(1e-3)
         };
         let time_s = work / speed + cost_s + offset_s;
         let thrift = policy.thrift * (speed / f64::from(dish.gpus)).ln();
