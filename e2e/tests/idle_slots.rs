@@ -1,0 +1,107 @@
+//! Slots that are kept for the turn of a large job are used until it begins: short jobs run on them, and an elastic job is not stopped for
+//! slots that it would not get.
+
+use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::runtime::of_processes;
+use muster_e2e::story::{document, every_round_replays, no_gpu_was_held_twice};
+use muster_model::event::Event;
+use muster_model::id::JobId;
+use muster_model::job::{AfterStop, JobPhase};
+use muster_model::view::JobView;
+use std::time::{Duration, Instant};
+
+const NODES: Options = Options { nodes: 3, slots: 2 };
+const QUANTUM_MS: u32 = 8_000;
+/// A slot is lent until an eighth of a quantum before a turn; then tasks obey, and rounds follow within a second each.
+const MOST_IDLE: Duration = Duration::from_secs(6);
+
+#[tokio::test]
+async fn short_jobs_run_on_slots_kept_for_a_turn() {
+    of_processes("jobs in pods take no turns");
+    let mut cluster = Cluster::start_slicing(NODES, QUANTUM_MS).await;
+    let sleeper = cluster.submit(&program("sleeper", 6, 300)).await.id;
+    cluster.until(sleeper, "its start", runs).await;
+    // Its turn comes by its wait, and the sleeper is the first in the line from then on.
+    let elastic = document("elastic", (1, 4), (1, 1), 4_000);
+    let elastic = cluster.submit(&elastic).await.id;
+    cluster.until(elastic, "its turn", runs).await;
+
+    let mut jobs = vec![sleeper, elastic];
+    let begun = Instant::now();
+    let mut idle_since: Option<Instant> = None;
+    let mut shorts = 0;
+    while begun.elapsed() < Duration::from_secs(40) {
+        if begun.elapsed().as_secs() >= 4 * shorts {
+            let text = program(&format!("short-{shorts}"), 1, 2);
+            jobs.push(cluster.submit(&text).await.id);
+            shorts += 1;
+        }
+        let free = free(&cluster).await;
+        let waits = waiting(&cluster, &jobs[2..]).await;
+        match free > 0 && waits.is_some() {
+            true => {
+                let since = *idle_since.get_or_insert_with(Instant::now);
+                let idle = since.elapsed();
+                assert!(
+                    idle <= MOST_IDLE,
+                    "{free} slots are free for {idle:?}: {waits:?}"
+                );
+            }
+            false => idle_since = None,
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let stops = stops(&cluster, elastic).await;
+    assert!(stops.len() <= 1, "{stops:?}");
+    let lost = cluster.client().job(sleeper).await.expect("there");
+    assert_eq!(
+        (lost.failures, lost.revision),
+        (0, 1),
+        "it was not started again"
+    );
+    no_gpu_was_held_twice(&cluster, &jobs).await;
+    every_round_replays(&cluster);
+    cluster.down();
+}
+
+fn program(name: &str, workers: u32, seconds: u32) -> String {
+    format!(
+        "version: muster/v1\nname: {name}\ncommand: {{ argv: [sleep, '{seconds}'] }}\n\
+         scale: {{ workers: {{ min: {workers}, max: {workers} }} }}\n"
+    )
+}
+
+fn runs(job: &JobView) -> bool {
+    job.phase == JobPhase::Running
+}
+
+/// Slots that no task holds, as `GET /nodes` tells.
+async fn free(cluster: &Cluster) -> usize {
+    let nodes = cluster.client().nodes().await.expect("nodes");
+    let gpus = nodes.iter().flat_map(|node| &node.gpus);
+    gpus.filter(|gpu| gpu.job.is_none()).count()
+}
+
+/// Why one of these waits in the queue, if one does.
+async fn waiting(cluster: &Cluster, jobs: &[JobId]) -> Option<String> {
+    for job in jobs {
+        let view = cluster.client().job(*job).await.expect("there");
+        if view.phase == JobPhase::Queued {
+            return Some(format!("{}: {:?}", view.name, view.waiting));
+        }
+    }
+    None
+}
+
+/// Why a job was told to stop and to start again.
+async fn stops(cluster: &Cluster, job: JobId) -> Vec<String> {
+    let history = cluster.history(job).await;
+    let stops = history.into_iter().filter_map(|entry| match entry.event {
+        Event::JobStopRequested {
+            then: AfterStop::Move { .. } | AfterStop::Requeue { .. },
+            why,
+        } => Some(why),
+        _ => None,
+    });
+    stops.collect()
+}
