@@ -19,8 +19,10 @@ pub use locks::Held;
 use muster_store::migrate;
 pub use relay::Relay;
 use server::{Promise, Server};
+use sqlx::Connection as _;
 
 const NAME: &str = "test";
+const SAVED: &str = "saved";
 
 /// A migrated, empty database on a running server, for as long as this lives.
 #[derive(Debug)]
@@ -33,6 +35,14 @@ pub struct TestDb {
     pub scheduler_url: String,
     server: Server,
 }
+
+/// A database at one instant, as `pg_dump` writes it, or as a copy in its server.
+#[derive(Debug)]
+pub struct Dump(Option<tempfile::TempDir>);
+
+/// The files of a database at one instant.
+#[derive(Debug)]
+pub struct Backup(tempfile::TempDir);
 
 impl TestDb {
     /// A new server with a new database.
@@ -74,6 +84,83 @@ impl TestDb {
 
     fn socket(&self) -> std::path::PathBuf {
         self.server.socket()
+    }
+
+    /// A copy of the database's files as they are now. The server stops for it, so connections break.
+    ///
+    /// # Panics
+    /// When the server does not start again.
+    pub fn back_up(&self) -> Backup {
+        let folder = files::folder();
+        self.server.while_stopped(|data| {
+            files::copy(data, &folder.path().join("data"));
+        });
+        Backup(folder)
+    }
+
+    /// Puts the files of a backup in the place of those of now. What was committed since is lost, and connections break.
+    ///
+    /// # Panics
+    /// When the server does not start again.
+    pub fn restore(&self, backup: &Backup) {
+        self.server.while_stopped(|data| {
+            std::fs::remove_dir_all(data).expect("remove the data folder");
+            files::copy(&backup.0.path().join("data"), data);
+        });
+    }
+
+    /// Dumps the database with `pg_dump`. Where that is not installed, copies it within its server, for which connections break.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub async fn dump(&self) -> Dump {
+        let Some(program) = programs::beside_postgres("pg_dump") else {
+            self.copy(NAME, SAVED).await;
+            return Dump(None);
+        };
+        let folder = files::folder();
+        let file = folder.path().join("muster.dump");
+        let mut command = programs::command(&program);
+        command.arg("--format=custom").arg("--file").arg(&file);
+        programs::run(command.arg(&self.owner_url));
+        Dump(Some(folder))
+    }
+
+    /// Puts the dump in the place of the database, as docs/operations.md says. Connections break.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub async fn restore_dump(&self, dump: &Dump) {
+        self.on_server("drop database test with (force)").await;
+        match &dump.0 {
+            None => self.copy(SAVED, NAME).await,
+            Some(folder) => {
+                let program = programs::beside_postgres("pg_restore");
+                self.on_server("create database test").await;
+                let mut command = programs::command(&program.expect("it comes with pg_dump"));
+                command.args(["--exit-on-error", "--single-transaction", "--no-owner"]);
+                command.arg("--dbname").arg(&self.owner_url);
+                programs::run(command.arg(folder.path().join("muster.dump")));
+            }
+        }
+        self.execute("update event set xid = '3'").await;
+        migrate::run(&self.owner_url).await.expect("migrate it");
+    }
+
+    async fn copy(&self, from: &str, to: &str) {
+        let end = "select pg_terminate_backend(pid) from pg_stat_activity where datname is not null and pid <> pg_backend_pid()";
+        self.on_server(end).await;
+        self.on_server(&format!("create database {to} template {from}"))
+            .await;
+    }
+
+    /// Runs a statement beside the database, outside of a transaction.
+    async fn on_server(&self, statement: &str) {
+        let server = self.server.url("owner", "postgres");
+        let mut conn = sqlx::PgConnection::connect(&server).await.expect("connect");
+        let statement = sqlx::AssertSqlSafe(statement.to_owned());
+        let done = sqlx::raw_sql(statement).execute(&mut conn).await;
+        done.expect("run the statement");
     }
 
     async fn create(template: Option<&str>) -> Self {

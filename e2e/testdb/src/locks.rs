@@ -18,6 +18,19 @@ impl Held {
 }
 
 impl TestDb {
+    /// Runs statements as the owner, in one transaction.
+    ///
+    /// # Panics
+    /// When one of them is refused.
+    pub async fn execute(&self, statements: &str) {
+        let pool = muster_store::pool::owner(&self.owner_url, 1).expect("the owner's address");
+        let mut tx = muster_store::pool::begin(&pool).await.expect("begin");
+        let statements = AssertSqlSafe(statements.to_owned());
+        let done = sqlx::raw_sql(statements).execute(&mut *tx).await;
+        done.expect("run the statements");
+        tx.commit().await.expect("commit");
+    }
+
     /// Holds a whole table: nobody reads or writes it.
     ///
     /// # Panics

@@ -28,6 +28,31 @@ pub fn folder() -> PathBuf {
     found.expect("Postgres is missing: run `MUSTER_POSTGRES_BIN=$(scripts/ensure-postgres)` and export it, or install postgresql")
 }
 
+/// Another program of the same installation, if it has it.
+pub fn beside_postgres(name: &str) -> Option<PathBuf> {
+    let given = folder().join("postgres");
+    let real = given.canonicalize().ok()?;
+    let folders = [given.parent()?, real.parent()?];
+    let mut programs = folders.map(|folder| folder.join(name)).into_iter();
+    programs.find(|program| program.is_file())
+}
+
+/// Runs a command to its end.
+///
+/// # Panics
+/// When it fails.
+pub fn run(command: &mut Command) {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("run {command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?} ended with {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
 /// A command that runs as the caller, or as nobody when the caller is root, which Postgres refuses.
 pub fn command(program: &Path) -> Command {
     let mut command = Command::new(program);

@@ -71,6 +71,14 @@ impl Server {
         *child = start(self.folder.path(), self.promise);
     }
 
+    /// Ends it in order, gives its data folder to `change`, and starts it again.
+    pub fn while_stopped(&self, change: impl FnOnce(&Path)) {
+        self.end(Signal::INT);
+        change(&self.folder.path().join("data"));
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        *child = start(self.folder.path(), self.promise);
+    }
+
     /// Ends it in order, so that its data folder can be copied.
     pub fn stop(&self) {
         self.end(Signal::INT);
