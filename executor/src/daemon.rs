@@ -48,6 +48,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     let limits = Limits::discover(config.cgroup_root.as_deref());
     let mut ledger = Ledger::open(&config.data_dir)?;
     let identity = ledger.identity()?;
+    let credential = ledger.credential()?;
     tracing::info!(
         node.name = config.node_name,
         gpus = capacity.gpus.len(),
@@ -108,6 +109,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     let known = Known {
         generation: node.generation(),
         identity,
+        credential,
         health,
         meter,
         metrics,

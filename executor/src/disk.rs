@@ -6,9 +6,9 @@
 use crate::opener::{self, Folder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -47,6 +47,20 @@ pub(crate) fn rewrite<T: Serialize>(path: &Path, value: &T, durably: bool) -> io
             true => folder.sync(),
             false => Ok(()),
         }
+    })
+}
+
+/// The same for a secret: only this process's user may read it.
+pub(crate) fn write_privately<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
+    let json = serde_json::to_vec(value)?;
+    within(path, |folder, name| {
+        let mut temporary = OsString::from(".");
+        temporary.push(name);
+        let mut file = folder.create(&temporary, opener::PRIVATE)?;
+        file.write_all(&json)?;
+        file.sync_all()?;
+        folder.rename(&temporary, name)?;
+        folder.sync()
     })
 }
 

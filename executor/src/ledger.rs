@@ -146,6 +146,20 @@ impl Ledger {
         Ok(made)
     }
 
+    /// Secret by which this executor speaks for its node, made with the data folder. Its file is readable by its user alone.
+    ///
+    /// # Errors
+    /// If it can neither be read nor made.
+    pub fn credential(&self) -> Result<String, ExecutorError> {
+        let path = self.data.join("credential");
+        if let Some(kept) = disk::read(&path).map_err(ExecutorError::read(&path))? {
+            return Ok(kept);
+        }
+        let made = clock::secret().map_err(ExecutorError::read("the system's randomness"))?;
+        disk::write_privately(&path, &made).map_err(ExecutorError::write(path))?;
+        Ok(made)
+    }
+
     /// Keeps the generation over restarts.
     ///
     /// # Errors
@@ -233,6 +247,18 @@ impl Ledger {
         Seen {
             generation: self.generation,
             tasks: tasks.collect(),
+        }
+    }
+
+    /// Takes nothing as acknowledged any more. A forgotten task stays so, unless it is assigned again.
+    pub fn report_all(&mut self) {
+        for entry in self.entries.values_mut() {
+            entry.shipped = Shipped {
+                forgotten_at_unix_ms: entry.shipped.forgotten_at_unix_ms,
+                ..Shipped::default()
+            };
+            entry.is_log_drained = false;
+            entry.keep_shipped();
         }
     }
 

@@ -35,6 +35,8 @@ const LAST_REPORTS_MS: u64 = 3_000;
 pub enum Order {
     /// A session stands; reports go there. There are never more than two unacknowledged.
     Connected(UnboundedSender<Report>),
+    /// The scheduler has lost what it acknowledged: all that is still on disk is reported again.
+    ReportAll,
     Disconnected,
     Assigned(Assigned),
     Acknowledged(u64),
@@ -54,6 +56,7 @@ impl Order {
         match self {
             Self::Look | Self::Grown | Self::End(..) => WokenBy::Task,
             Self::Connected(_)
+            | Self::ReportAll
             | Self::Disconnected
             | Self::Assigned(_)
             | Self::Acknowledged(_)
@@ -198,6 +201,7 @@ impl Node {
                 self.outbox.restart();
                 self.session = Some(session);
             }
+            Order::ReportAll => self.ledger.report_all(),
             Order::Disconnected => self.session = None,
             Order::Acknowledged(number) => self.outbox.acknowledge(number, &mut self.ledger),
             Order::Assigned(assigned) => {

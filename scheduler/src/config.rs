@@ -1,8 +1,9 @@
 //! The scheduler's settings: a TOML file, then environment variables `MUSTER_SCHEDULER_*`, then flags; read once, in `main`.
 
+use crate::session::Rejoin;
 use clap::Parser;
 use muster_core::policies::name::{PolicyName, UnknownPolicy};
-use muster_core::policy::{Packing, Slicing};
+use muster_core::policy::{Packing, Slicing, StartLimit};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,11 +26,15 @@ pub struct Config {
     pub database_url: String,
     /// What an executor must know to join.
     pub join_token: String,
+    /// When an executor that has lost its node's data folder may join again with the join token.
+    pub rejoin: Rejoin,
     /// A node without an acknowledged heartbeat for so long stops its tasks by itself.
     pub lease_ms: u64,
     pub heartbeat_ms: u64,
     /// Between SIGTERM and SIGKILL of a task.
     pub grace_ms: u64,
+    /// How long a node may take to start a task.
+    pub start_limit: StartLimit,
     /// Shortest pause between two rounds; a round that took longer is followed by a pause of its own length.
     pub round_min_interval_ms: u64,
     /// A round takes place after so long even when nothing woke it.
@@ -90,6 +95,10 @@ pub struct Flags {
     /// Shared secret of the cluster's executors, at least 16 characters.
     #[arg(long, env = "MUSTER_SCHEDULER_JOIN_TOKEN", hide_env_values = true)]
     pub join_token: Option<String>,
+    /// When an executor without its node's credential may take the node's place with the join token: `lost`, once the node counts as lost, or
+    /// `reset`, after `muster nodes reset` [default: lost].
+    #[arg(long, env = "MUSTER_SCHEDULER_REJOIN")]
+    pub rejoin: Option<Rejoin>,
     /// Milliseconds after which a silent node stops its tasks [default: 10000].
     #[arg(long, env = "MUSTER_SCHEDULER_LEASE_MS")]
     pub lease_ms: Option<u64>,
@@ -99,6 +108,12 @@ pub struct Flags {
     /// Milliseconds between SIGTERM and SIGKILL of a task [default: 10000].
     #[arg(long, env = "MUSTER_SCHEDULER_GRACE_MS")]
     pub grace_ms: Option<u64>,
+    /// Milliseconds until a task that its node has not started as a process goes elsewhere [default: 300000].
+    #[arg(long, env = "MUSTER_SCHEDULER_START_LIMIT_MS")]
+    pub start_limit_ms: Option<u64>,
+    /// The same where tasks are pods: above the executors' own limit (MUSTER_EXECUTOR_POD_START_MS) [default: 3600000].
+    #[arg(long, env = "MUSTER_SCHEDULER_POD_START_LIMIT_MS")]
+    pub pod_start_limit_ms: Option<u64>,
     /// Least milliseconds between rounds; at least as long as the last one took [default: 5].
     #[arg(long, env = "MUSTER_SCHEDULER_ROUND_MIN_INTERVAL_MS")]
     pub round_min_interval_ms: Option<u64>,
@@ -138,9 +153,12 @@ struct File {
     tls_required: Option<bool>,
     database_url: Option<String>,
     join_token: Option<String>,
+    rejoin: Option<Rejoin>,
     lease_ms: Option<u64>,
     heartbeat_ms: Option<u64>,
     grace_ms: Option<u64>,
+    start_limit_ms: Option<u64>,
+    pod_start_limit_ms: Option<u64>,
     round_min_interval_ms: Option<u64>,
     round_max_interval_ms: Option<u64>,
     queue_window_jobs: Option<u32>,
@@ -243,9 +261,20 @@ impl Config {
                 .join_token
                 .or(file.join_token)
                 .ok_or_else(|| missing("join_token", "JOIN_TOKEN"))?,
+            rejoin: flags.rejoin.or(file.rejoin).unwrap_or(Rejoin::Lost),
             lease_ms: flags.lease_ms.or(file.lease_ms).unwrap_or(10_000),
             heartbeat_ms: flags.heartbeat_ms.or(file.heartbeat_ms).unwrap_or(2_000),
             grace_ms: flags.grace_ms.or(file.grace_ms).unwrap_or(10_000),
+            start_limit: StartLimit {
+                process_ms: flags
+                    .start_limit_ms
+                    .or(file.start_limit_ms)
+                    .unwrap_or(StartLimit::default().process_ms),
+                pod_ms: flags
+                    .pod_start_limit_ms
+                    .or(file.pod_start_limit_ms)
+                    .unwrap_or(StartLimit::default().pod_ms),
+            },
             round_min_interval_ms: flags
                 .round_min_interval_ms
                 .or(file.round_min_interval_ms)
@@ -315,6 +344,17 @@ impl Config {
             self.grace_ms,
             "100 to 600000",
         )?;
+        for (field, limit_ms) in [
+            ("start_limit_ms", self.start_limit.process_ms),
+            ("pod_start_limit_ms", self.start_limit.pod_ms),
+        ] {
+            check(
+                (1_000..=86_400_000).contains(&limit_ms),
+                field,
+                limit_ms,
+                "1000 (a second) to 86400000 (a day)",
+            )?;
+        }
         if self.packing.is_some() && self.slicing.is_none() {
             return Err(ConfigError::Invalid {
                 field: "packing",

@@ -66,6 +66,7 @@ async fn run(config: Arc<Config>) -> anyhow::Result<()> {
         policy: Policy {
             slicing: config.slicing,
             packing: config.packing,
+            start_limit: Some(config.start_limit),
             ..Policy::named(config.policy)
         },
         config: Arc::clone(&config),

@@ -229,6 +229,7 @@ fn verb(action: &Action) -> &'static str {
         Action::Hold => "hold",
         Action::Resume => "resume",
         Action::Cancel => "cancel",
+        Action::GiveUp { .. } => "give_up",
         Action::Judge { .. } => "judge",
         Action::Suspect { .. } => "suspect",
         Action::Wait { .. } => "wait",

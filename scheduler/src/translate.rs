@@ -97,6 +97,10 @@ fn action(planned: &Planned) -> store::Action {
             charge: *charge,
             not_before: not_before_ms.map(date),
         },
+        Planned::GiveUp { tasks, why } => store::Action::GiveUp {
+            tasks: tasks.clone(),
+            why: why.clone(),
+        },
         Planned::Release => store::Action::Release,
         Planned::Hold => store::Action::Hold,
         Planned::Resume => store::Action::Resume,

@@ -150,6 +150,14 @@ pub enum Event {
         name: String,
         notice: Notice,
     },
+    /// Which executor speaks for a node has changed, or can change.
+    NodeMembership {
+        name: String,
+        change: MembershipChange,
+        /// An administrator; absent where an executor did it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Actor>,
+    },
     JobDeleted {
         job_id: JobId,
         /// Who; absent where a study did, and in a history from before this was kept.
@@ -162,6 +170,20 @@ pub enum Event {
         #[cfg_attr(feature = "schema", schema(value_type = Object))]
         body: Map<String, Value>,
     },
+}
+
+/// What has changed of the membership of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum MembershipChange {
+    /// A one-time join token was made for it.
+    JoinTokenMade,
+    /// Its credential is forgotten: the next executor that joins under its name binds its own.
+    CredentialReset,
+    /// An executor with another credential took its place.
+    Replaced,
+    Removed,
 }
 
 impl Serialize for Event {
@@ -226,6 +248,7 @@ impl Event {
             Self::NodeFaulted { .. } => "node_faulted",
             Self::NodeExcluded { .. } => "node_excluded",
             Self::NodeNoticed { .. } => "node_noticed",
+            Self::NodeMembership { .. } => "node_membership",
             Self::JobDeleted { .. } => "job_deleted",
             Self::Unknown { .. } => "unknown",
         }

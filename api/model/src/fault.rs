@@ -13,13 +13,21 @@ pub enum NodeFault {
     /// A rank was found to be a straggler.
     Straggler,
     /// A rank was found to hang.
-    Hang,
+    Hang {
+        /// The node has not started it in time.
+        #[serde(default, skip_serializing_if = "is_false")]
+        at_start: bool,
+    },
     /// The driver reported an error of the GPU by its number (NVIDIA's XID), of those that mean hardware.
     Xid { gpu: u32, xid: u64 },
     /// The GPU's memory has had errors that could not be corrected.
     UncorrectedMemory { gpu: u32, errors: u64 },
     /// The driver had taken a program off this GPU, and did not give it back.
     DriverLost { gpu: u32 },
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl NodeFault {
@@ -30,7 +38,7 @@ impl NodeFault {
             Self::Xid { gpu, .. }
             | Self::UncorrectedMemory { gpu, .. }
             | Self::DriverLost { gpu } => Some(gpu),
-            Self::Killed { .. } | Self::Straggler | Self::Hang => None,
+            Self::Killed { .. } | Self::Straggler | Self::Hang { .. } => None,
         }
     }
 }
@@ -40,7 +48,8 @@ impl fmt::Display for NodeFault {
         match self {
             Self::Killed { signal } => write!(f, "a task was killed by signal {signal}"),
             Self::Straggler => f.write_str("a rank was a straggler"),
-            Self::Hang => f.write_str("a rank hung"),
+            Self::Hang { at_start: false } => f.write_str("a rank hung"),
+            Self::Hang { at_start: true } => f.write_str("a task was not started in time"),
             Self::Xid { gpu, xid } => write!(f, "GPU {gpu} had the error XID {xid}"),
             Self::UncorrectedMemory { gpu, errors } => {
                 write!(f, "GPU {gpu} had {errors} uncorrected errors of its memory")

@@ -569,6 +569,28 @@ scale: { workers: { min: 1, max: 1 }, ps_shards: { min: 1, max: 1 } }";
     );
 }
 
+#[test]
+fn large_engine_documents_of_many_tasks_are_refused() {
+    let labels: Vec<String> = (0..64)
+        .map(|number| format!("label-{number}: {}", "x".repeat(250)))
+        .collect();
+    let read = |shards: u32| -> JobSpec {
+        let scale = format!(
+            "{{ labels: {{ {} }}, scale: {{ ps_shards: {{ min: 1, max: {shards} }} }} }}",
+            labels.join(", ")
+        );
+        serde_json::from_value(merged(&scale)).expect("a document")
+    };
+    assert_eq!(read(64).validate(), Ok(()));
+    let errors = read(1024).validate().expect_err("each task has its own");
+    let [error] = errors.as_slice() else {
+        panic!("{errors:?}");
+    };
+    assert_eq!(error.field, "engine");
+    assert!(error.value.contains("each of 1025 tasks"), "{error}");
+    assert!(error.expected.contains("16777216 bytes"), "{error}");
+}
+
 /// A job whose threads share parameters, but for one mistake.
 fn hogwild(engine: &str, more: &str) -> String {
     let exchange = match more.contains("exchange") {

@@ -8,5 +8,5 @@ pub mod session {
     tonic::include_proto!("muster.session.v1");
 }
 
-/// Largest message that either side accepts; reports and assignments are cut below it.
+/// Largest message that either side accepts, in bytes; reports and assignments are cut below it.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 20;

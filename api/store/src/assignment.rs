@@ -1,16 +1,22 @@
 //! What a node shall run now: its unreleased tasks, whole, with the addresses that they need of each other.
 
 use crate::error::StoreError;
+use crate::event::{self, of_job};
 use crate::number::{unsigned, unsigned32};
 use crate::origin;
+use crate::plan::FailedReport;
 use crate::task::role;
+use crate::wake::{self, Channel};
 use muster_model::assignment::{Peer, Peers, TaskLaunch};
-use muster_model::id::NodeId;
+use muster_model::event::Event;
+use muster_model::id::{JobId, NodeId};
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 /// The whole desired set of a node's tasks.
@@ -24,7 +30,8 @@ pub struct NodeAssignment {
 pub struct AssignedTask {
     /// Never changes for a task.
     pub launch: TaskLaunch,
-    pub peers: Peers,
+    /// Of its job.
+    pub peers: Arc<Peers>,
     /// The task shall end.
     pub stop: bool,
 }
@@ -60,7 +67,7 @@ pub async fn load(
     let jobs: Vec<Uuid> = rows.iter().map(|row| row.job_id).collect();
     let peers = peers(conn, &jobs).await?;
     let tasks = rows.into_iter().map(|row| {
-        let peers = peers.get(&row.job_id).cloned().unwrap_or_default();
+        let peers = peers.get(&row.job_id).map(Arc::clone).unwrap_or_default();
         let spec = row.spec.0;
         let role = role(&row.role, row.role_index);
         let (cpu_milli, memory_bytes) = match role {
@@ -112,7 +119,7 @@ fn count(peers: &[Peer]) -> u32 {
 async fn peers(
     conn: &mut PgConnection,
     jobs: &[Uuid],
-) -> Result<BTreeMap<Uuid, Peers>, StoreError> {
+) -> Result<BTreeMap<Uuid, Arc<Peers>>, StoreError> {
     let rows = sqlx::query!(
         "select t.job_id, t.id, t.revision, t.role, t.node_id, t.address, j.turn
          from task t join job j on j.id = t.job_id and j.revision = t.revision
@@ -141,5 +148,39 @@ async fn peers(
             address: row.address,
         });
     }
-    Ok(jobs)
+    let jobs = jobs.into_iter();
+    Ok(jobs.map(|(id, peers)| (id, Arc::new(peers))).collect())
+}
+
+/// The job cannot be sent to a node: it has failed for good, and the next round stops it. Whether that is news.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn cannot_be_sent(
+    conn: &mut PgConnection,
+    job: JobId,
+    why: &str,
+    now: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    let failed = FailedReport {
+        message: why.to_owned(),
+        retryable: false,
+    };
+    let tenant = sqlx::query_scalar!(
+        "update job set failed = $2
+         where id = $1 and phase in ('starting', 'running', 'suspended') and (failed is null or (failed -> 'retryable')::boolean)
+         returning tenant_id",
+        job.0,
+        Json(&failed) as _
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    let Some(tenant) = tenant else {
+        return Ok(false);
+    };
+    let message = format!("cannot be sent to its node: {why}");
+    let event = of_job(now, tenant.into(), job, Event::Note { message });
+    event::append(conn, &[event]).await?;
+    wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+    Ok(true)
 }

@@ -265,6 +265,17 @@ pub(crate) fn of_job(
     }
 }
 
+/// An event of the cluster as a whole.
+pub(crate) fn of_cluster(at: OffsetDateTime, event: Event) -> NewEvent {
+    NewEvent {
+        at,
+        tenant_id: None,
+        job_id: None,
+        node_id: None,
+        event,
+    }
+}
+
 /// An event of a node.
 pub(crate) fn of_node(at: OffsetDateTime, node_id: NodeId, event: Event) -> NewEvent {
     NewEvent {

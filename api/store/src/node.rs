@@ -123,7 +123,7 @@ pub async fn hello(
     node.capacity = capacity.clone();
     node.last_seen_at = now;
     sqlx::query!(
-        "update node set state = $2, capacity = $3, last_seen_at = $4 where id = $1",
+        "update node set state = $2, capacity = $3, last_seen_at = $4, removed_at = null where id = $1",
         node.id.0,
         node.state.as_str(),
         Json(capacity) as _,
@@ -251,6 +251,17 @@ pub(crate) async fn generation(conn: &mut PgConnection, id: NodeId) -> Result<u6
         .fetch_optional(conn)
         .await?;
     Ok(found.map_or(0, unsigned))
+}
+
+/// Version of what the node of this name shall run; `None` for an unknown node.
+pub(crate) async fn generation_of(
+    conn: &mut PgConnection,
+    name: &str,
+) -> Result<Option<u64>, StoreError> {
+    let found = sqlx::query_scalar!("select generation from node where name = $1", name)
+        .fetch_optional(conn)
+        .await?;
+    Ok(found.map(unsigned))
 }
 
 /// Version of what each node shall run.
@@ -393,7 +404,7 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<NodeRow>, StoreError> {
     let rows = sqlx::query_as!(
         Row,
         r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
-           from node order by name"#
+           from node where removed_at is null order by name"#
     )
     .fetch_all(&mut *conn)
     .await?;
@@ -414,7 +425,7 @@ pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Option<NodeRow>,
     let row = sqlx::query_as!(
         Row,
         r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
-           from node where name = $1"#,
+           from node where name = $1 and removed_at is null"#,
         name
     )
     .fetch_optional(&mut *conn)
@@ -494,7 +505,7 @@ pub async fn set_drained(
     now: OffsetDateTime,
 ) -> Result<Option<NodeRow>, StoreError> {
     let before = sqlx::query!(
-        "select id, drained, excluded_at is not null and not excluded_by_itself as \"excluded!\" from node where name = $1 for no key update",
+        "select id, drained, excluded_at is not null and not excluded_by_itself as \"excluded!\" from node where name = $1 and removed_at is null for no key update",
         name
     )
     .fetch_optional(&mut *conn)
@@ -550,7 +561,7 @@ pub async fn set_notice(
     now: OffsetDateTime,
 ) -> Result<Option<NodeRow>, StoreError> {
     let before = sqlx::query!(
-        r#"select id, notice as "notice: Json<Notice>" from node where name = $1 for no key update"#,
+        r#"select id, notice as "notice: Json<Notice>" from node where name = $1 and removed_at is null for no key update"#,
         name
     )
     .fetch_optional(&mut *conn)

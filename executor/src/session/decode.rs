@@ -2,17 +2,61 @@
 
 use crate::node::{Assigned, AssignedTask};
 use muster_model::assignment::{Peers, TaskLaunch};
-use muster_proto::session::Assignment;
+use muster_proto::session::{AssignedJob, AssignedTask as Sent, Assignment};
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// An assignment that this version cannot read.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read the {part} of task {place} in the assignment of generation {generation}")]
-pub struct Unreadable {
-    generation: u64,
-    place: usize,
-    part: &'static str,
-    #[source]
-    source: serde_json::Error,
+pub enum Unreadable {
+    #[error("cannot read the {part} of task {place} in the assignment of generation {generation}")]
+    Task {
+        generation: u64,
+        place: usize,
+        part: &'static str,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("cannot read the {part} of job {job:?} in the assignment of generation {generation}")]
+    Job {
+        generation: u64,
+        job: String,
+        part: &'static str,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error(
+        "task {place} in the assignment of generation {generation} is of job {job:?}, which is not in it"
+    )]
+    NoSuchJob {
+        generation: u64,
+        place: usize,
+        job: String,
+    },
+}
+
+/// Parts of an assignment, until the last has arrived.
+#[derive(Debug, Default)]
+pub struct Parts(Assignment);
+
+impl Parts {
+    /// The whole assignment, once this is its last part. Parts of another generation before it are dropped: the scheduler began anew.
+    pub fn add(&mut self, part: Assignment) -> Option<Assignment> {
+        if part.generation != self.0.generation {
+            self.0 = Assignment::default();
+        }
+        let is_partial = part.is_partial;
+        self.0.generation = part.generation;
+        self.0.tasks.extend(part.tasks);
+        self.0.jobs.extend(part.jobs);
+        (!is_partial).then(|| std::mem::take(&mut self.0))
+    }
+}
+
+/// What the tasks of a job share.
+struct Shared {
+    spec: Value,
+    peers: Peers,
 }
 
 /// Reads all of it or none: a task left out would be stopped.
@@ -21,26 +65,160 @@ pub struct Unreadable {
 /// The first part that is not what this version knows.
 pub fn assignment(message: &Assignment) -> Result<Assigned, Unreadable> {
     let generation = message.generation;
-    let tasks = message.tasks.iter().enumerate().map(|(place, task)| {
-        let unreadable = |part| {
-            move |source| Unreadable {
-                generation,
-                place,
-                part,
-                source,
-            }
-        };
-        let launch: TaskLaunch =
-            serde_json::from_str(&task.launch_json).map_err(unreadable("launch"))?;
-        let peers: Peers = serde_json::from_str(&task.peers_json).map_err(unreadable("peers"))?;
-        Ok(AssignedTask {
-            launch,
-            peers,
-            stop: task.stop,
-        })
-    });
+    let jobs = message.jobs.iter();
+    let jobs = jobs.map(|job| Ok((job.job_id.as_str(), shared(generation, job)?)));
+    let jobs: BTreeMap<&str, Shared> = jobs.collect::<Result<_, _>>()?;
+    let tasks = message.tasks.iter().enumerate();
+    let tasks = tasks.map(|(place, sent)| task((generation, place), sent, &jobs));
     Ok(Assigned {
         generation,
         tasks: tasks.collect::<Result<_, _>>()?,
     })
+}
+
+fn shared(generation: u64, job: &AssignedJob) -> Result<Shared, Unreadable> {
+    let unreadable = |part| {
+        move |source| Unreadable::Job {
+            generation,
+            job: job.job_id.clone(),
+            part,
+            source,
+        }
+    };
+    Ok(Shared {
+        spec: serde_json::from_str(&job.spec_json).map_err(unreadable("document"))?,
+        peers: serde_json::from_str(&job.peers_json).map_err(unreadable("peers"))?,
+    })
+}
+
+fn task(
+    (generation, place): (u64, usize),
+    sent: &Sent,
+    jobs: &BTreeMap<&str, Shared>,
+) -> Result<AssignedTask, Unreadable> {
+    let unreadable = |part| {
+        move |source| Unreadable::Task {
+            generation,
+            place,
+            part,
+            source,
+        }
+    };
+    let stop = sent.stop;
+    // A scheduler of the release before sends each task whole.
+    if !sent.peers_json.is_empty() {
+        return Ok(AssignedTask {
+            launch: serde_json::from_str(&sent.launch_json).map_err(unreadable("launch"))?,
+            peers: serde_json::from_str(&sent.peers_json).map_err(unreadable("peers"))?,
+            stop,
+        });
+    }
+    let mut launch: Value =
+        serde_json::from_str(&sent.launch_json).map_err(unreadable("launch"))?;
+    let job = launch["job_id"].as_str().unwrap_or_default().to_owned();
+    let Some(shared) = jobs.get(job.as_str()) else {
+        return Err(Unreadable::NoSuchJob {
+            generation,
+            place,
+            job,
+        });
+    };
+    if let Value::Object(fields) = &mut launch {
+        fields.insert("spec".to_owned(), shared.spec.clone());
+    }
+    let launch: TaskLaunch = serde_json::from_value(launch).map_err(unreadable("launch"))?;
+    Ok(AssignedTask {
+        launch,
+        peers: shared.peers.clone(),
+        stop,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const JOB: &str = "00000000-0000-0000-0000-000000000001";
+
+    fn launch(task: u32) -> Value {
+        json!({
+            "task_id": format!("00000000-0000-0000-0000-00000000010{task}"), "job_id": JOB,
+            "tenant_id": "00000000-0000-0000-0000-000000000002", "revision": 1, "role": { "kind": "worker", "rank": task },
+            "workers": 2, "ps_shards": 0, "gpus": [task], "cpu_milli": 0, "memory_bytes": 1, "secret": "s",
+            "resume_step": null, "trained_s": 0.0, "grace_ms": 100,
+        })
+    }
+
+    fn spec() -> Value {
+        json!({ "version": "muster/v1", "name": "job", "command": { "argv": ["true"] } })
+    }
+
+    fn sent(launch: &Value, peers: &str) -> Sent {
+        Sent {
+            launch_json: launch.to_string(),
+            peers_json: peers.to_owned(),
+            stop: false,
+        }
+    }
+
+    fn peers() -> String {
+        serde_json::to_string(&Peers {
+            revision: 1,
+            ..Peers::default()
+        })
+        .expect("JSON")
+    }
+
+    #[test]
+    fn parts_read_as_the_whole_does() {
+        let whole = |task| {
+            let mut launch = launch(task);
+            launch["spec"] = spec();
+            sent(&launch, &peers())
+        };
+        let whole = Assignment {
+            generation: 3,
+            tasks: vec![whole(0), whole(1)],
+            ..Assignment::default()
+        };
+        let first = Assignment {
+            generation: 3,
+            tasks: vec![sent(&launch(0), "")],
+            jobs: vec![AssignedJob {
+                job_id: JOB.to_owned(),
+                spec_json: spec().to_string(),
+                peers_json: peers(),
+            }],
+            is_partial: true,
+        };
+        let last = Assignment {
+            generation: 3,
+            tasks: vec![sent(&launch(1), "")],
+            ..Assignment::default()
+        };
+        let mut parts = Parts::default();
+        let cut_off = Assignment {
+            generation: 2,
+            ..first.clone()
+        };
+        assert_eq!(parts.add(cut_off), None);
+        assert_eq!(parts.add(first), None);
+        let together = parts.add(last).expect("that was the last part");
+        let (together, whole) = (assignment(&together), assignment(&whole));
+        let (together, whole) = (together.expect("readable"), whole.expect("readable"));
+        assert_eq!(together, whole);
+        assert_eq!(whole.tasks.len(), 2);
+    }
+
+    #[test]
+    fn a_task_without_its_job_refuses_the_assignment() {
+        let message = Assignment {
+            generation: 3,
+            tasks: vec![sent(&launch(0), "")],
+            ..Assignment::default()
+        };
+        let refused = assignment(&message).expect_err("its document is missing");
+        assert!(refused.to_string().contains(JOB), "{refused}");
+    }
 }

@@ -4,6 +4,7 @@
 
 mod decode;
 
+use decode::Parts;
 pub use decode::Unreadable;
 
 use crate::clock;
@@ -19,7 +20,8 @@ use muster_model::node::Capacity;
 use muster_proto::MAX_MESSAGE_BYTES;
 use muster_proto::session::node_sessions_client::NodeSessionsClient;
 use muster_proto::session::{
-    FromNode, Heartbeat, Hello, NodeFault, Report, TaskUsage, ToNode, Welcome, from_node, to_node,
+    Assignment, FromNode, Heartbeat, Hello, NodeFault, Report, TaskUsage, ToNode, Welcome,
+    from_node, to_node,
 };
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -92,6 +94,8 @@ pub struct Known {
     pub generation: Arc<AtomicU64>,
     /// Of the data folder.
     pub identity: String,
+    /// Of the data folder; a secret.
+    pub credential: String,
     pub health: Health,
     pub meter: Meter,
     pub metrics: Metrics,
@@ -175,6 +179,9 @@ impl Dialer {
         self.known.meter.ask(welcome.usage_ms);
         self.grant(&pulse);
         let (reports, pending) = mpsc::unbounded_channel();
+        if welcome.report_all {
+            let _ = self.orders.send(Order::ReportAll);
+        }
         let _ = self.orders.send(Order::Connected(reports));
         self.serve(incoming, &outgoing, pending, pulse).await
     }
@@ -189,9 +196,10 @@ impl Dialer {
         let mut beat = tokio::time::interval(Duration::from_millis(pulse.heartbeat_ms));
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut unfit = self.known.space.changes();
+        let mut parts = Parts::default();
         loop {
             tokio::select! {
-                message = next(&mut incoming) => self.take(message?, &mut pulse),
+                message = next(&mut incoming) => self.take(message?, &mut pulse, &mut parts),
                 _ = beat.tick() => {
                     if pulse.is_silent(clock::boottime_ms()) {
                         return Err(SessionError::Silent);
@@ -205,7 +213,7 @@ impl Dialer {
         }
     }
 
-    fn take(&self, message: to_node::Message, pulse: &mut Pulse) {
+    fn take(&self, message: to_node::Message, pulse: &mut Pulse, parts: &mut Parts) {
         match message {
             to_node::Message::HeartbeatAck(ack) => {
                 if pulse.acknowledge(ack.number, clock::boottime_ms()) {
@@ -216,15 +224,11 @@ impl Dialer {
             to_node::Message::ReportAck(ack) => {
                 let _ = self.orders.send(Order::Acknowledged(ack.number));
             }
-            to_node::Message::Assignment(message) => match decode::assignment(&message) {
-                Ok(assigned) => {
-                    let _ = self.orders.send(Order::Assigned(assigned));
+            to_node::Message::Assignment(part) => {
+                if let Some(whole) = parts.add(part) {
+                    self.assign(&whole);
                 }
-                Err(error) => {
-                    let cause = std::error::Error::source(&error).map(ToString::to_string);
-                    tracing::error!(%error, cause, "the assignment is left aside");
-                }
-            },
+            }
             to_node::Message::Welcome(_) => tracing::warn!("a second Welcome in one session"),
         }
     }
@@ -235,6 +239,18 @@ impl Dialer {
         heartbeat.usages = self.usages();
         heartbeat.unfit = self.known.space.unfit().unwrap_or_default();
         from_node::Message::Heartbeat(heartbeat)
+    }
+
+    fn assign(&self, assignment: &Assignment) {
+        match decode::assignment(assignment) {
+            Ok(assigned) => {
+                let _ = self.orders.send(Order::Assigned(assigned));
+            }
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::error!(%error, cause, "the assignment is left aside");
+            }
+        }
     }
 
     fn faults(&self, heartbeat: u64) -> Vec<NodeFault> {
@@ -273,6 +289,8 @@ impl Dialer {
             boot_id: boot_id(),
             identity: self.known.identity.clone(),
             unfit: self.known.space.unfit().unwrap_or_default(),
+            takes_parts: true,
+            credential: self.known.credential.clone(),
         }
     }
 
@@ -419,6 +437,7 @@ mod tests {
             lease_ms: 1_000,
             heartbeat_ms: 100,
             usage_ms: 0,
+            report_all: false,
         };
         let mut pulse = Pulse::new(&welcome, 50, 60);
         assert_eq!(pulse.acknowledged_ms, 50, "the Hello counts");
@@ -447,6 +466,7 @@ mod tests {
             lease_ms: 1_000,
             heartbeat_ms: 100,
             usage_ms: 0,
+            report_all: false,
         };
         // Nearly half of the lease has gone by with the Hello.
         let mut pulse = Pulse::new(&welcome, 0, 450);

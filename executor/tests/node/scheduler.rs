@@ -9,6 +9,7 @@ use muster_proto::session::{
 };
 use prost::Message as _;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
@@ -38,6 +39,7 @@ struct Service {
     heard: Arc<Mutex<Heard>>,
     assignment: watch::Receiver<Assignment>,
     is_reachable: watch::Receiver<bool>,
+    has_lost: Arc<AtomicBool>,
     lease_ms: u64,
 }
 
@@ -46,6 +48,7 @@ pub struct Scheduler {
     heard: Arc<Mutex<Heard>>,
     assignment: watch::Sender<Assignment>,
     is_reachable: watch::Sender<bool>,
+    has_lost: Arc<AtomicBool>,
     _runtime: Runtime,
 }
 
@@ -63,10 +66,12 @@ impl Scheduler {
         let heard = Arc::new(Mutex::new(Heard::default()));
         let (assignment, assigned) = watch::channel(Assignment::default());
         let (is_reachable, reachable) = watch::channel(true);
+        let has_lost = Arc::new(AtomicBool::new(false));
         let service = Service {
             heard: Arc::clone(&heard),
             assignment: assigned,
             is_reachable: reachable,
+            has_lost: Arc::clone(&has_lost),
             lease_ms,
         };
         let listener = runtime
@@ -85,6 +90,7 @@ impl Scheduler {
             heard,
             assignment,
             is_reachable,
+            has_lost,
             _runtime: runtime,
         }
     }
@@ -98,6 +104,7 @@ impl Scheduler {
         self.assignment.send_replace(Assignment {
             generation,
             tasks: tasks.collect(),
+            ..Assignment::default()
         });
     }
 
@@ -108,6 +115,17 @@ impl Scheduler {
 
     pub fn come_back(&self) {
         self.is_reachable.send_replace(true);
+    }
+
+    /// Forgets what it has heard, and says so in the next Welcome.
+    pub fn lose(&self) {
+        let mut heard = self.heard();
+        let hellos = std::mem::take(&mut heard.hellos);
+        *heard = Heard {
+            hellos,
+            ..Heard::default()
+        };
+        self.has_lost.store(true, Ordering::Relaxed);
     }
 
     pub fn heard(&self) -> MutexGuard<'_, Heard> {
@@ -241,6 +259,7 @@ impl Service {
                     self.heard.lock().expect("not poisoned").hellos.push(hello);
                     let welcome = Welcome {
                         usage_ms: 0,
+                        report_all: self.has_lost.swap(false, Ordering::Relaxed),
                         node_id: String::new(),
                         lease_ms: self.lease_ms,
                         heartbeat_ms: self.lease_ms / 5,

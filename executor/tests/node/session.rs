@@ -1,8 +1,10 @@
 //! What passes between node and scheduler besides tasks.
 
 use crate::site::Site;
+use muster_model::assignment::Observed;
 use muster_model::node::{Capacity, GpuKind};
 use muster_model::task::Outcome;
+use std::os::unix::fs::PermissionsExt as _;
 
 const WAITING: &str = "trap 'exit 0' TERM; while :; do sleep 0.02; done";
 
@@ -27,6 +29,23 @@ fn the_hello_says_who_and_what_the_node_is() {
         ]
     );
     assert!(capacity.memory_bytes > 0 && capacity.cpu_milli >= 1_000 && !hello.boot_id.is_empty());
+    assert_eq!(hello.credential.len(), 64);
+    site.finish();
+}
+
+#[test]
+fn an_executor_keeps_its_credential_to_itself_over_restarts() {
+    let mut site = Site::started(10_000, &[]);
+    site.until("it is in session", |heard| !heard.hellos.is_empty());
+    let file = site.path().join("data/credential");
+    let mode = file.metadata().expect("it is kept").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    site.kill();
+    site.start();
+    site.until("it is back", |heard| heard.hellos.len() >= 2);
+    let heard = site.scheduler.heard();
+    assert_eq!(heard.hellos[0].credential, heard.hellos[1].credential);
+    drop(heard);
     site.finish();
 }
 
@@ -93,6 +112,51 @@ fn a_task_is_forgotten_when_all_of_it_is_known_and_its_folder_goes_by_policy() {
         heard.statuses
     );
     drop(heard);
+    site.finish();
+}
+
+#[test]
+fn reports_repeat_after_the_scheduler_lost_them() {
+    let site = Site::started(60_000, &[]);
+    let script = r#"echo '{"kind":"finished","step":9,"reason":"steps","model_path":"m"}' >> events.jsonl; echo said"#;
+    let (forgotten, ended, running) = (
+        site.task(0, script),
+        site.task(1, script),
+        site.task(2, WAITING),
+    );
+    let all = [forgotten.clone(), ended.clone(), running.clone()];
+    site.scheduler.assign(1, &all);
+    for task in [&forgotten, &ended] {
+        site.until_gone(task);
+        site.until("its log is told", |heard| heard.log(task.id()) == "said\n");
+    }
+    site.until_running(&running);
+    site.scheduler.assign(2, &[ended.clone(), running.clone()]);
+    site.until_it("it is forgotten", || {
+        let shipped = site.task_folder(&forgotten).join("shipped.json");
+        std::fs::read_to_string(shipped).is_ok_and(|text| !text.contains("null"))
+    });
+
+    site.scheduler.cut();
+    site.scheduler.lose();
+    site.scheduler.assign(3, &all);
+    site.scheduler.come_back();
+    for task in [&forgotten, &ended] {
+        site.until("its end and its last event are told again", |heard| {
+            let events = heard.events.get(&task.id());
+            let is_finished = events.is_some_and(|events| events[&0].contains("finished"));
+            is_finished && matches!(heard.last(task.id()), Some(Observed::Gone { .. }))
+        });
+        site.until("its log is told again", |heard| {
+            heard.log(task.id()) == "said\n"
+        });
+    }
+    assert!(
+        site.record(&running).task.is_alive(),
+        "it is not started twice"
+    );
+    site.scheduler.assign(4, &[]);
+    site.until_gone(&running);
     site.finish();
 }
 

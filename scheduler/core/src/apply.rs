@@ -1,10 +1,11 @@
 //! Carries a plan out on a snapshot, as the store does on its rows: for tests, replays and the simulator.
 
 use crate::plan::{Action, Decision, Plan, PlannedTask};
-use crate::snapshot::{Job, Snapshot, Task};
-use muster_model::id::{JobId, TaskId};
+use crate::snapshot::{Fault, Job, Snapshot, Task};
+use muster_model::fault::NodeFault;
+use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::job::{Charge, InvalidTransition, JobState};
-use muster_model::task::{TaskEvent, TaskState};
+use muster_model::task::{Outcome, TaskEvent, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
@@ -27,6 +28,9 @@ pub fn apply(snapshot: &mut Snapshot, plan: &Plan) -> Result<(), ApplyError> {
     let places: BTreeMap<JobId, usize> = ids.zip(0..).collect();
     for decision in &plan.decisions {
         let place = places.get(&decision.job).ok_or(ApplyError::UnknownJob)?;
+        if let Action::GiveUp { tasks, .. } = &decision.action {
+            charge(snapshot, *place, tasks);
+        }
         apply_one(&mut snapshot.jobs[*place], decision, now_ms)?;
     }
     let told = plan.behind.iter().flat_map(|behind| &behind.jobs);
@@ -38,6 +42,22 @@ pub fn apply(snapshot: &mut Snapshot, plan: &Plan) -> Result<(), ApplyError> {
         node.excluded |= plan.excluded.iter().any(|one| one.node == node.id);
     }
     Ok(())
+}
+
+/// Each node once, with a task of this job that it has not started in time.
+fn charge(snapshot: &mut Snapshot, job: usize, late: &[TaskId]) {
+    let (job, at_ms) = (&snapshot.jobs[job], snapshot.now_ms);
+    let late = job.tasks.iter().filter(|task| late.contains(&task.id));
+    let late: BTreeSet<NodeId> = late.map(|task| task.node).collect();
+    for node in &mut snapshot.nodes {
+        if late.contains(&node.id) {
+            node.faults.push(Fault {
+                job: Some(job.id),
+                what: NodeFault::Hang { at_start: true },
+                at_ms,
+            });
+        }
+    }
 }
 
 /// Lets guests take the place of those who have left a GPU to them, as the store does in the transaction that releases it.
@@ -121,6 +141,12 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
             job.running_ms = Some(now_ms);
             let lane = u32::from(beside.is_some());
             job.tasks.iter_mut().for_each(|task| task.lane = lane);
+        }
+        Action::GiveUp { tasks, why } => {
+            for task in job.tasks.iter_mut().filter(|task| tasks.contains(&task.id)) {
+                let outcome = Outcome::refused(why.clone());
+                task.state = TaskState::Released { outcome };
+            }
         }
         Action::Wait { waiting } => job.waiting = Some(waiting.clone()),
         Action::Judge { .. } => {

@@ -93,6 +93,11 @@ pub enum Action {
         charge: Charge,
         not_before_ms: Option<i64>,
     },
+    /// These tasks count as refused by their nodes, which have not started them in time and are charged with it.
+    GiveUp {
+        tasks: Vec<TaskId>,
+        why: String,
+    },
     /// The last task is gone.
     Release,
     Hold,
@@ -159,7 +164,9 @@ impl Action {
             Self::Hold => Some(JobEvent::Hold),
             Self::Resume => Some(JobEvent::Resume),
             Self::Cancel => Some(JobEvent::Cancel),
-            Self::Judge { .. } | Self::Suspect { .. } | Self::Wait { .. } => None,
+            Self::GiveUp { .. } | Self::Judge { .. } | Self::Suspect { .. } | Self::Wait { .. } => {
+                None
+            }
         }
     }
 }

@@ -54,6 +54,9 @@ pub struct Policy {
     /// Who is told to stand still and does not say that it does within this time goes by a checkpoint and a new start instead.
     #[serde(default = "suspend_limit_ms")]
     pub suspend_limit_ms: u64,
+    /// How long a node may take to start a task; `None`: without a limit, as in rounds of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_limit: Option<StartLimit>,
     /// When a node takes no new tasks because too many failed there.
     #[serde(default)]
     pub bad_nodes: BadNodes,
@@ -64,6 +67,26 @@ pub struct Policy {
     /// measured alone, and nothing is packed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packing: Option<Packing>,
+}
+
+/// From the assignment of a task until its node reports it as up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartLimit {
+    /// Where tasks are processes of the machine.
+    pub process_ms: u64,
+    /// Where tasks are pods, whose images may have to be pulled: beyond the executor's own limit, which knows more.
+    pub pod_ms: u64,
+}
+
+/// Five minutes, and an hour.
+impl Default for StartLimit {
+    fn default() -> Self {
+        Self {
+            process_ms: 300_000,
+            pod_ms: 3_600_000,
+        }
+    }
 }
 
 /// When two jobs share a GPU.
@@ -183,6 +206,7 @@ impl Policy {
             unknown_epochs: 20,
             explained_jobs: 16,
             suspend_limit_ms: suspend_limit_ms(),
+            start_limit: None,
             bad_nodes: BadNodes::default(),
             slicing: None,
             packing: None,

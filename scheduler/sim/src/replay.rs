@@ -163,6 +163,7 @@ fn action(snapshot: &Snapshot, action: &Action) -> String {
         Action::Continue { why, .. } => format!("goes on: {why}"),
         Action::Stop { why, .. } => format!("stop: {why}"),
         Action::Release => "all tasks are gone".to_owned(),
+        Action::GiveUp { tasks, why } => format!("gives up {} tasks: {why}", tasks.len()),
         Action::Judge { verdict } => verdict.to_string(),
         Action::Suspect { suspects } => format!("{} ranks are suspect", suspects.len()),
         Action::Hold => "hold".to_owned(),

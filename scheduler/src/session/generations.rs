@@ -25,13 +25,13 @@ impl Generations {
         Self(receiver)
     }
 
-    /// Whether the node's assignment is newer than that of this generation.
-    pub fn are_newer(&mut self, node: NodeId, than: u64) -> bool {
+    /// Whether this generation is that of the node's assignment. Another may be lower: the database can lose commits.
+    pub fn is_newest(&mut self, node: NodeId, sent: u64) -> bool {
         let all = self.0.borrow_and_update();
-        all.get(&node).is_some_and(|newest| *newest > than)
+        all.get(&node).is_none_or(|newest| *newest == sent)
     }
 
-    /// Returns when something has changed of any node since [`Self::are_newer`] was asked.
+    /// Returns when something has changed of any node since [`Self::is_newest`] was asked.
     pub async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             // The process ends.

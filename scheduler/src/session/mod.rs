@@ -2,12 +2,15 @@
 //!
 //! A session knows one node. It never chooses what runs there: it sends what the store holds, again whenever that changed.
 
+mod assignment;
 mod decode;
 mod generations;
+mod join;
 mod pulse;
 mod registry;
 mod unproven;
 
+pub use join::{Rejoin, hash};
 pub use registry::Registry;
 pub use unproven::{MAX_UNPROVEN_BYTES, bounded};
 
@@ -16,8 +19,10 @@ use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::retry;
 use crate::wakes::Wakes;
+use assignment::{Addressee, Unsendable};
 use decode::DecodeError;
 use generations::Generations;
+use join::Admission;
 use muster_model::fault::NodeFault;
 use muster_model::id::{NodeId, TaskId};
 use muster_model::node::Capacity;
@@ -27,8 +32,9 @@ use muster_proto::session as proto;
 use muster_proto::session::from_node::Message as From;
 use muster_proto::session::node_sessions_server::NodeSessions;
 use muster_proto::session::to_node::Message as To;
-use muster_store::StoreError;
+use muster_store::membership::{self, Hash, Member};
 use muster_store::pool::Pool;
+use muster_store::{PgConnection, StoreError};
 use pulse::{Missed, Pulse};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -45,6 +51,8 @@ const OUTBOX: usize = 16;
 const MAX_GPUS: usize = 64;
 /// From a session's beginning to its first message.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
+/// Of Hello's generation. Far above what a node reaches, and far below where the database's numbers end.
+const MAX_GENERATION: u64 = 1 << 53;
 /// Between two looks at what a task uses: some of them make a trial's first figures, and a look costs a node a moment.
 const USAGE_MS: u64 = 2_000;
 
@@ -93,24 +101,13 @@ impl NodeSessions for Sessions {
                 ));
             }
         };
-        let capacity = self.admit(&hello)?;
+        let entry = self.admit(&hello).await?;
         if let Some(proof) = proof {
             proof.accept();
         }
-        let node = self
-            .welcome(&hello, &capacity)
-            .await
-            .map_err(store_status)?
-            .ok_or_else(|| {
-                tracing::warn!(
-                    node.name = hello.node_name,
-                    "an executor that does not know the node's tasks waits until they count as lost"
-                );
-                Status::unavailable(format!(
-                    "{} has tasks that this executor does not know: its data folder is a new one. It is let in once they count as lost",
-                    hello.node_name
-                ))
-            })?;
+        let capacity = capacity(&hello)?;
+        let welcomed = self.welcome(&hello, &entry, &capacity).await?;
+        let Welcomed { node, has_lost } = welcomed;
         let replaced = self.registry.take_over(node);
         let (outbox, outbound) = mpsc::channel(OUTBOX);
         let span =
@@ -121,6 +118,11 @@ impl NodeSessions for Sessions {
             generations: self.generations.clone(),
             pulse: self.pulse.clone(),
             pool: self.pool.clone(),
+            has_lost,
+            addressee: Addressee {
+                node: hello.node_name.clone(),
+                takes_parts: hello.takes_parts,
+            },
             sent: None,
             unfit: hello.unfit,
         };
@@ -173,67 +175,182 @@ impl Sessions {
         }
     }
 
-    fn admit(&self, hello: &proto::Hello) -> Result<Capacity, Status> {
-        if !same_secret(
-            hello.join_token.as_bytes(),
-            self.config.join_token.as_bytes(),
-        ) {
-            return Err(Status::unauthenticated(
-                "join_token is wrong; expected that of this cluster",
-            ));
-        }
-        if !is_dns_label(&hello.node_name) {
+    /// Whether the executor may speak for the node, before anything else of its Hello is looked at.
+    async fn admit(&self, hello: &proto::Hello) -> Result<Entry, Status> {
+        let name = &hello.node_name;
+        if !is_dns_label(name) {
             return Err(Status::invalid_argument(format!(
                 "node_name is {:?}; expected 1 to 63 characters of a-z, 0-9 and '-'",
-                hello.node_name.chars().take(80).collect::<String>()
+                name.chars().take(80).collect::<String>()
             )));
         }
-        let capacity: Capacity =
-            decode::json("capacity_json", &hello.capacity_json).map_err(decode_status)?;
-        let in_order = capacity
-            .gpus
-            .iter()
-            .enumerate()
-            .all(|(at, gpu)| gpu.index as usize == at);
-        if capacity.gpus.len() > MAX_GPUS || !in_order {
-            return Err(Status::invalid_argument(
-                "capacity.gpus: expected at most 64, numbered from 0 in order",
-            ));
+        let (given, right) = (hello.join_token.as_bytes(), &self.config.join_token);
+        let is_cluster = same_secret(given, right.as_bytes());
+        let credential = (!hello.credential.is_empty()).then(|| join::hash(&hello.credential));
+        let member = async || -> Result<(Option<Member>, bool), StoreError> {
+            let mut tx = muster_store::pool::begin(&self.pool).await?;
+            let member = membership::member(&mut tx, name).await?;
+            let (token, now) = (join::hash(&hello.join_token), clock::now());
+            let is_once = !is_cluster && join::may_be_once(&hello.join_token);
+            let is_once = is_once && membership::is_join_token(&mut tx, name, &token, now).await?;
+            tx.commit().await.map_err(StoreError::from)?;
+            Ok((member, is_once))
+        };
+        // A guess costs no query.
+        let may_be_known = credential.is_some() || is_cluster;
+        let (member, is_once) = match may_be_known || join::may_be_once(&hello.join_token) {
+            true => member().await.map_err(store_status)?,
+            false => (None, false),
+        };
+        let presented = join::Presented {
+            name,
+            credential,
+            identity: &hello.identity,
+            token: match (is_cluster, is_once) {
+                (true, _) => join::Token::Cluster,
+                (false, true) => join::Token::Once,
+                (false, false) => join::Token::Wrong,
+            },
+        };
+        match join::admit(&presented, member.as_ref(), self.config.rejoin) {
+            Ok(admission) => Ok(Entry {
+                admission,
+                credential,
+                is_once,
+                before: member.and_then(|member| member.credential),
+            }),
+            Err(refused) => {
+                tracing::warn!(node.name = name, %refused, "an executor is refused");
+                Err(refused.into())
+            }
         }
-        if let Some(rack) = &capacity.rack
-            && !(1..=253).contains(&rack.len())
-        {
-            return Err(Status::invalid_argument(format!(
-                "capacity.rack has {} characters; expected 1 to 253",
-                rack.len()
-            )));
-        }
-        Ok(capacity)
     }
 
-    /// The node's id; `None` while tasks are believed to run there that this executor knows nothing of.
     async fn welcome(
         &self,
         hello: &proto::Hello,
+        entry: &Entry,
         capacity: &Capacity,
-    ) -> Result<Option<NodeId>, StoreError> {
-        use muster_store::node;
-        let mut tx = muster_store::pool::begin(&self.pool).await?;
-        let (name, identity) = (&hello.node_name, &hello.identity);
-        if node::is_held_by_another(&mut tx, name, identity).await? {
-            return Ok(None);
+    ) -> Result<Welcomed, Status> {
+        let attempt = async || -> Result<Result<Welcomed, Status>, StoreError> {
+            let mut tx = muster_store::pool::begin(&self.pool).await?;
+            let welcomed = let_in(&mut tx, hello, entry, capacity).await?;
+            if welcomed.is_ok() {
+                tx.commit().await.map_err(StoreError::from)?;
+            }
+            Ok(welcomed)
+        };
+        let welcomed = attempt().await.map_err(store_status)?;
+        if let Err(refused) = &welcomed {
+            let name = &hello.node_name;
+            tracing::warn!(
+                node.name = name,
+                refused = refused.message(),
+                "an executor waits"
+            );
         }
-        let made = clock::id().into();
-        let node = node::hello(&mut tx, made, name, capacity, clock::now()).await?;
-        node::identify(&mut tx, node.id, identity).await?;
-        muster_store::fault::set_unfit(&mut tx, node.id, said(&hello.unfit), clock::now()).await?;
-        tx.commit().await.map_err(StoreError::from)?;
-        Ok(Some(node.id))
+        welcomed
     }
+}
+
+/// How an executor is let in.
+struct Entry {
+    admission: Admission,
+    /// SHA-256 of what it presents.
+    credential: Option<Hash>,
+    /// By a one-time token.
+    is_once: bool,
+    /// The node's credential until now.
+    before: Option<Vec<u8>>,
+}
+
+/// The executor becomes the node's, or is told why not.
+async fn let_in(
+    tx: &mut PgConnection,
+    hello: &proto::Hello,
+    entry: &Entry,
+    capacity: &Capacity,
+) -> Result<Result<Welcomed, Status>, StoreError> {
+    use muster_store::{node, restored};
+    let (name, identity, now) = (&hello.node_name, &hello.identity, clock::now());
+    let lost = restored::lost_generations(tx, name, hello.generation).await?;
+    if node::is_held_by_another(tx, name, identity).await? {
+        return Ok(Err(Status::unavailable(format!(
+            "{name} has tasks that this executor does not know: its data folder is a new one. It is let in once they count as lost"
+        ))));
+    }
+    let node = node::hello(tx, clock::id().into(), name, capacity, now).await?;
+    node::identify(tx, node.id, identity).await?;
+    muster_store::fault::set_unfit(tx, node.id, said(&hello.unfit), now).await?;
+    if let (Admission::Binds, Some(own)) = (entry.admission, &entry.credential) {
+        let before = entry.before.as_deref();
+        let is_bound = membership::bind(tx, (node.id, name), own, before, now).await?;
+        let token = join::hash(&hello.join_token);
+        let is_used = !entry.is_once || membership::use_join_token(tx, &token, now).await?;
+        if !is_bound || !is_used {
+            return Ok(Err(Status::unavailable(
+                "another executor joined under this name at the same time; try again",
+            )));
+        }
+    }
+    if lost > 0 {
+        restored::outrun(tx, node.id, hello.generation).await?;
+        tracing::warn!(
+            node.name = name,
+            held = hello.generation,
+            lost,
+            "the database has lost commits that the node knows of; its generation is raised above the node's"
+        );
+    }
+    Ok(Ok(Welcomed {
+        node: node.id,
+        has_lost: lost > 0,
+    }))
+}
+
+/// What the node offers, and the rest of a Hello that can be wrong.
+fn capacity(hello: &proto::Hello) -> Result<Capacity, Status> {
+    if hello.generation > MAX_GENERATION {
+        return Err(Status::invalid_argument(format!(
+            "generation is {}; expected at most {MAX_GENERATION}",
+            hello.generation
+        )));
+    }
+    let capacity: Capacity =
+        decode::json("capacity_json", &hello.capacity_json).map_err(decode_status)?;
+    let in_order = capacity
+        .gpus
+        .iter()
+        .enumerate()
+        .all(|(at, gpu)| gpu.index as usize == at);
+    if capacity.gpus.len() > MAX_GPUS || !in_order {
+        return Err(Status::invalid_argument(
+            "capacity.gpus: expected at most 64, numbered from 0 in order",
+        ));
+    }
+    if let Some(rack) = &capacity.rack
+        && !(1..=253).contains(&rack.len())
+    {
+        return Err(Status::invalid_argument(format!(
+            "capacity.rack has {} characters; expected 1 to 253",
+            rack.len()
+        )));
+    }
+    Ok(capacity)
+}
+
+/// What came of a Hello.
+struct Welcomed {
+    node: NodeId,
+    /// The database has lost commits that the node knows of.
+    has_lost: bool,
 }
 
 struct Session {
     node: NodeId,
+    /// The database has lost commits that the node knows of, so the node reports everything again.
+    has_lost: bool,
+    addressee: Addressee,
     outbox: Outbox,
     generations: Generations,
     pulse: Pulse,
@@ -251,6 +368,8 @@ enum Ended {
     Replaced,
     #[error("the node closed it")]
     Closed,
+    #[error("the database went back from generation {sent} of the node's assignment to {found}")]
+    RolledBack { sent: u64, found: u64 },
     #[error("the connection broke: {0}")]
     Broken(#[from] Status),
     #[error("the node sent what it must not")]
@@ -273,6 +392,7 @@ impl Session {
             Ended::Replaced | Ended::Closed | Ended::Broken(_) | Ended::Missed(_) => {
                 tracing::info!(%ended, "session ended")
             }
+            Ended::RolledBack { .. } => tracing::warn!(%ended, "session ended"),
             Ended::Refused(source) => tracing::warn!(%source, "session refused"),
             Ended::Store(source) => {
                 tracing::warn!(error = %chain(source), "session ended by the store")
@@ -296,6 +416,7 @@ impl Session {
             lease_ms: config.lease_ms,
             heartbeat_ms: config.heartbeat_ms,
             usage_ms: config.packing.map_or(0, |_| USAGE_MS),
+            report_all: self.has_lost,
         }))
         .await?;
         let silence = Duration::from_millis(config.lease_ms);
@@ -360,27 +481,28 @@ impl Session {
     /// Sends the node's whole assignment if it changed since it was last sent.
     async fn send_assignment(&mut self, grace_ms: u64) -> Result<(), Ended> {
         let sent = self.sent;
-        if sent.is_some_and(|sent| !self.generations.are_newer(self.node, sent)) {
+        if sent.is_some_and(|sent| self.generations.is_newest(self.node, sent)) {
             return Ok(());
         }
         let mut tx = muster_store::pool::begin(&self.pool).await?;
         let assignment = muster_store::assignment::load(&mut tx, self.node, grace_ms).await?;
         tx.commit().await.map_err(StoreError::from)?;
-        let tasks = assignment
-            .tasks
-            .iter()
-            .map(|task| proto::AssignedTask {
-                launch_json: encode(&task.launch),
-                peers_json: encode(&task.peers),
-                stop: task.stop,
-            })
-            .collect();
+        let found = assignment.generation;
+        match sent {
+            Some(sent) if sent > found => return Err(Ended::RolledBack { sent, found }),
+            // The generations of all nodes were read before this one was sent.
+            Some(sent) if sent == found => return Ok(()),
+            _ => {}
+        }
+        let encoded = self.addressee.encode(&assignment);
+        for unsendable in &encoded.unsendable {
+            tracing::warn!(job.id = %unsendable.job, error = %unsendable, "a job cannot be sent");
+            retry::on_conflict(|| cannot_be_sent(&self.pool, unsendable)).await?;
+        }
+        for message in encoded.messages {
+            self.send(To::Assignment(message)).await?;
+        }
         tracing::debug!(generation = assignment.generation, "assignment sent");
-        self.send(To::Assignment(proto::Assignment {
-            generation: assignment.generation,
-            tasks,
-        }))
-        .await?;
         self.sent = Some(assignment.generation);
         Ok(())
     }
@@ -445,6 +567,14 @@ fn said(text: &str) -> Option<&str> {
 async fn set_unfit(pool: &Pool, node: NodeId, unfit: &str) -> Result<(), StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
     muster_store::fault::set_unfit(&mut tx, node, said(unfit), clock::now()).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(())
+}
+
+async fn cannot_be_sent(pool: &Pool, job: &Unsendable) -> Result<(), StoreError> {
+    use muster_store::assignment;
+    let mut tx = muster_store::pool::begin(pool).await?;
+    assignment::cannot_be_sent(&mut tx, job.job, &job.to_string(), clock::now()).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(())
 }

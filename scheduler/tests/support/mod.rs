@@ -3,7 +3,7 @@
 
 pub mod train;
 
-use muster_core::policy::Policy;
+use muster_core::policy::{Policy, StartLimit};
 use muster_model::assignment::{Observed, Peers, TaskLaunch, TaskReport};
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
 use muster_model::job::Job;
@@ -13,6 +13,7 @@ use muster_model::question::{Answer, Question};
 use muster_model::spec::JobSpec;
 use muster_model::study::StudySpec;
 use muster_model::tenant::{LimitsSet, Tenant};
+use muster_proto::MAX_MESSAGE_BYTES;
 use muster_proto::session as proto;
 use muster_proto::session::from_node::Message as From;
 use muster_proto::session::node_sessions_client::NodeSessionsClient;
@@ -21,12 +22,13 @@ use muster_proto::session::to_node::Message as To;
 use muster_scheduler::config::Config;
 use muster_scheduler::leader::Loops;
 use muster_scheduler::metrics::Metrics;
-use muster_scheduler::session::{self, Pools, Registry, Sessions};
+use muster_scheduler::session::{self, Pools, Registry, Rejoin, Sessions};
 use muster_scheduler::{clock, leader, lease, round, wakes};
 use muster_store::pool::Pool;
 use muster_store::question::Open;
 use muster_store::study::NewStudy;
 use muster_testdb::TestDb;
+use prost::Message as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -165,6 +167,13 @@ impl Store {
             .expect("a transaction")
     }
 
+    /// A transaction of the api for an administrator.
+    pub async fn as_administrator(&self) -> muster_store::pool::Transaction {
+        let mut tx = self.as_member().await;
+        muster_store::scope::admin(&mut tx).await.expect("in scope");
+        tx
+    }
+
     /// As the api asks for a member of the tenant.
     pub async fn ask(&self, question: Question) -> uuid::Uuid {
         let open = Open {
@@ -267,9 +276,11 @@ pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> Config {
         listen,
         database_url: store.database.scheduler_url.clone(),
         join_token: TOKEN.into(),
+        rejoin: Rejoin::Lost,
         lease_ms,
         heartbeat_ms: lease_ms / 4,
         grace_ms: 100,
+        start_limit: StartLimit::default(),
         round_min_interval_ms: 5,
         round_max_interval_ms: 200,
         queue_window_jobs: muster_scheduler::config::QUEUE_WINDOW_JOBS,
@@ -292,7 +303,10 @@ fn lead(
 ) {
     let (own, settings, metrics) = (pool.clone(), Arc::clone(config), Arc::clone(metrics));
     let wakes = wakes.clone();
-    let policy = Policy::named(config.policy);
+    let policy = Policy {
+        start_limit: Some(config.start_limit),
+        ..Policy::named(config.policy)
+    };
     loops.spawn("rounds", async move {
         round::run(&own, &policy, &settings, wakes, &metrics).await;
     });
@@ -302,19 +316,30 @@ fn lead(
 
 impl Shell {
     pub async fn start(store: &Store, lease_ms: u64) -> Self {
-        Self::start_at(&store.database.scheduler_url, store, lease_ms).await
+        Self::start_with(store, lease_ms, |_| {}).await
     }
 
     /// With another way to the database.
     pub async fn start_at(database_url: &str, store: &Store, lease_ms: u64) -> Self {
+        Self::start_with(store, lease_ms, |config| {
+            database_url.clone_into(&mut config.database_url);
+        })
+        .await
+    }
+
+    /// With other settings than those of most tests.
+    pub async fn start_with(
+        store: &Store,
+        lease_ms: u64,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await
             .expect("a port");
         let address = listener.local_addr().expect("an address");
-        let config = Arc::new(Config {
-            database_url: database_url.to_owned(),
-            ..config(address, store, lease_ms)
-        });
+        let mut config = config(address, store, lease_ms);
+        change(&mut config);
+        let config = Arc::new(config);
         let (waker, wakes) = wakes::channel();
         let (leads_sender, leads) = watch::channel(false);
         let registry = Registry::default();
@@ -336,7 +361,11 @@ impl Shell {
         let sessions_pool = pools.sessions.clone();
         let serve = tonic::transport::Server::builder()
             .layer(tower::util::MapRequestLayer::new(session::bounded))
-            .add_service(NodeSessionsServer::new(sessions))
+            .add_service(
+                NodeSessionsServer::new(sessions)
+                    .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                    .max_encoding_message_size(MAX_MESSAGE_BYTES),
+            )
             .serve_with_incoming(TcpListenerStream::new(listener));
         let tasks = vec![
             tokio::spawn(waker.run(pools.own.clone())),
@@ -401,6 +430,44 @@ pub struct Node {
     pub outbox: mpsc::Sender<proto::FromNode>,
     pub inbox: tonic::Streaming<proto::ToNode>,
     number: u64,
+    pub welcome: proto::Welcome,
+    /// Of the newest assignment accepted.
+    pub generation: u64,
+    parts: proto::Assignment,
+    messages: Vec<usize>,
+    /// Of the messages of the newest assignment.
+    pub sent_bytes: Vec<usize>,
+}
+
+/// What a node says in its Hello.
+#[derive(Debug, Clone, Copy)]
+pub struct Greeting<'a> {
+    pub name: &'a str,
+    pub token: &'a str,
+    pub gpus: u32,
+    pub identity: &'a str,
+    pub credential: &'a str,
+    pub generation: u64,
+    pub takes_parts: bool,
+    pub memory_bytes: u64,
+    /// Whether its tasks are pods, if it says so.
+    pub pods: Option<bool>,
+}
+
+impl Default for Greeting<'_> {
+    fn default() -> Self {
+        Self {
+            name: "node-1",
+            token: TOKEN,
+            gpus: 1,
+            identity: "",
+            credential: "",
+            generation: 0,
+            takes_parts: true,
+            memory_bytes: 64 << 30,
+            pods: None,
+        }
+    }
 }
 
 impl Node {
@@ -426,6 +493,24 @@ impl Node {
         gpus: u32,
         identity: &str,
     ) -> Result<Self, tonic::Status> {
+        let greeting = Greeting {
+            name,
+            token,
+            gpus,
+            identity,
+            ..Greeting::default()
+        };
+        Self::greet(address, &greeting).await
+    }
+
+    /// With all that an executor says of itself.
+    ///
+    /// # Errors
+    /// What the scheduler answers instead of a welcome.
+    pub async fn greet(
+        address: SocketAddr,
+        greeting: &Greeting<'_>,
+    ) -> Result<Self, tonic::Status> {
         let channel = tonic::transport::Endpoint::from_shared(format!("http://{address}"))
             .expect("an address")
             .connect()
@@ -433,7 +518,7 @@ impl Node {
             .expect("it listens");
         let (outbox, receiver) = mpsc::channel(8);
         let capacity = Capacity {
-            gpus: (0..gpus)
+            gpus: (0..greeting.gpus)
                 .map(|index| Gpu {
                     index,
                     kind: GpuKind::CpuSlot,
@@ -442,19 +527,21 @@ impl Node {
                 })
                 .collect(),
             cpu_milli: 8_000,
-            memory_bytes: 64 << 30,
+            memory_bytes: greeting.memory_bytes,
             rack: None,
             driver_suspend: None,
-            pods: None,
+            pods: greeting.pods,
         };
         let hello = From::Hello(proto::Hello {
-            node_name: name.into(),
-            join_token: token.into(),
+            node_name: greeting.name.into(),
+            join_token: greeting.token.into(),
             capacity_json: serde_json::to_string(&capacity).expect("JSON"),
             version: "test".into(),
-            generation: 0,
+            generation: greeting.generation,
             boot_id: "test".into(),
-            identity: identity.into(),
+            identity: greeting.identity.into(),
+            takes_parts: greeting.takes_parts,
+            credential: greeting.credential.into(),
             unfit: String::new(),
         });
         outbox
@@ -464,6 +551,8 @@ impl Node {
             .await
             .expect("the stream is open");
         let inbox = NodeSessionsClient::new(channel)
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES)
             .session(ReceiverStream::new(receiver))
             .await?
             .into_inner();
@@ -471,9 +560,14 @@ impl Node {
             outbox,
             inbox,
             number: 0,
+            welcome: proto::Welcome::default(),
+            generation: greeting.generation,
+            parts: proto::Assignment::default(),
+            messages: Vec::new(),
+            sent_bytes: Vec::new(),
         };
         match node.next().await? {
-            To::Welcome(_) => Ok(node),
+            To::Welcome(welcome) => Ok(Self { welcome, ..node }),
             other => panic!("the first message is a welcome, not {other:?}"),
         }
     }
@@ -492,7 +586,23 @@ impl Node {
     pub async fn assignment(&mut self, right: impl Fn(&[Assigned]) -> bool) -> Vec<Assigned> {
         loop {
             if let To::Assignment(assignment) = self.next().await.expect("the session lives") {
-                let tasks: Vec<Assigned> = assignment.tasks.iter().map(Assigned::read).collect();
+                // An executor refuses it.
+                if assignment.generation < self.generation {
+                    continue;
+                }
+                self.generation = assignment.generation;
+                let sent = assignment.encoded_len();
+                self.parts.tasks.extend(assignment.tasks);
+                self.parts.jobs.extend(assignment.jobs);
+                self.messages.push(sent);
+                if assignment.is_partial {
+                    continue;
+                }
+                let whole = std::mem::take(&mut self.parts);
+                let sent = std::mem::take(&mut self.messages);
+                let read = |task| Assigned::read(task, &whole.jobs);
+                let tasks: Vec<Assigned> = whole.tasks.iter().map(read).collect();
+                self.sent_bytes = sent;
                 if right(&tasks) {
                     return tasks;
                 }
@@ -564,6 +674,24 @@ impl Node {
             .expect("the session lives");
     }
 
+    /// Reports the same of all these tasks.
+    pub async fn report_all(&mut self, tasks: &[Assigned], observed: &Observed) {
+        self.number += 1;
+        let statuses = tasks.iter().map(|task| proto::TaskStatus {
+            task_id: task.launch.task_id.to_string(),
+            revision: task.launch.revision,
+            observed_json: serde_json::to_string(observed).expect("JSON"),
+        });
+        let report = From::Report(proto::Report {
+            number: self.number,
+            statuses: statuses.collect(),
+            ..proto::Report::default()
+        });
+        let message = Some(report);
+        let sent = self.outbox.send(proto::FromNode { message }).await;
+        sent.expect("the session lives");
+    }
+
     /// Reports what became of tasks, with lines of their event files from `first_seq` on.
     pub async fn report(
         &mut self,
@@ -632,10 +760,21 @@ pub struct Assigned {
 }
 
 impl Assigned {
-    fn read(task: &proto::AssignedTask) -> Self {
+    fn read(task: &proto::AssignedTask, jobs: &[proto::AssignedJob]) -> Self {
+        let mut launch: serde_json::Value =
+            serde_json::from_str(&task.launch_json).expect("a launch");
+        let job = jobs
+            .iter()
+            .find(|job| launch["job_id"].as_str() == Some(&job.job_id));
+        let mut peers_json = &task.peers_json;
+        if let Some(job) = job {
+            assert!(launch.get("spec").is_none() && peers_json.is_empty());
+            launch["spec"] = serde_json::from_str(&job.spec_json).expect("a document");
+            peers_json = &job.peers_json;
+        }
         Self {
-            launch: serde_json::from_str(&task.launch_json).expect("a launch"),
-            peers: serde_json::from_str(&task.peers_json).expect("peers"),
+            launch: serde_json::from_value(launch).expect("a launch"),
+            peers: serde_json::from_str(peers_json).expect("peers"),
             stop: task.stop,
         }
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use futures::StreamExt as _;
 use muster_client::{EventQuery, RecentQuery, StreamItem};
 use muster_model::actor::Actor;
-use muster_model::event::Event;
+use muster_model::event::{Event, MembershipChange};
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, JobState};
 use muster_model::node::Closed;
@@ -268,6 +268,7 @@ pub fn words(event: &Event) -> String {
             why,
         } => format!("node {name} takes no new tasks: {why}"),
         Event::NodeExcluded { name, why, .. } => format!("node {name} takes tasks again: {why}"),
+        Event::NodeMembership { name, change, by } => membership(name, *change, by.as_ref()),
         Event::NodeDrained {
             name,
             drained: true,
@@ -294,6 +295,22 @@ pub fn words(event: &Event) -> String {
 /// Nothing where the history does not say.
 fn by_whom(by: Option<&Actor>) -> String {
     by.map_or_else(String::new, |by| format!(" by {by}"))
+}
+
+fn membership(name: &str, change: MembershipChange, by: Option<&Actor>) -> String {
+    let by = by_whom(by);
+    match change {
+        MembershipChange::JoinTokenMade => {
+            format!("a one-time join token for node {name} was made{by}")
+        }
+        MembershipChange::CredentialReset => {
+            format!("the credential of node {name} was reset{by}")
+        }
+        MembershipChange::Replaced => {
+            format!("another executor took the place of node {name}")
+        }
+        MembershipChange::Removed => format!("node {name} was removed{by}"),
+    }
 }
 
 fn after_stop(then: &AfterStop) -> String {

@@ -154,7 +154,7 @@ async fn lock(
 ) -> Result<BTreeMap<JobId, Draft>, StoreError> {
     let ids: Vec<Uuid> = groups.iter().map(|(id, ..)| id.0).collect();
     let rows = sqlx::query!(
-        r#"select id, tenant_id, state as "state: Json<JobState>", revision, failures, put_off, last_failure, waiting as "waiting: Json<Waiting>",
+        r#"select id, tenant_id, state as "state: Json<JobState>", revision, revision_floor, failures, put_off, last_failure, waiting as "waiting: Json<Waiting>",
                   not_before, started_at, placed_at, running_since, finished_at, trained_s, turn, turned_at, lent,
                   verdicts, suspects as "suspects: Json<Vec<Suspect>>", stopped_at, stops, stop_s
            from job where id in (select unnest($1::uuid[])) and deleted_at is null order by id for no key update"#,
@@ -167,6 +167,7 @@ async fn lock(
         tenant_id: row.tenant_id.into(),
         state: row.state.0,
         revision: unsigned(row.revision),
+        revision_floor: unsigned(row.revision_floor),
         failures: unsigned32(row.failures),
         put_off: unsigned32(row.put_off),
         last_failure: row.last_failure,
@@ -188,6 +189,7 @@ async fn lock(
         held: Vec::new(),
         events: Vec::new(),
         charges: Vec::new(),
+        given_up: Vec::new(),
         stop: false,
         turned: None,
         start: None,
@@ -242,6 +244,15 @@ async fn apply(
         let event = fault::charge(conn, charge).await.map_err(Failure::Store)?;
         written.events.extend(event);
     }
+    let given_up = std::mem::take(&mut draft.given_up);
+    let given_up = given_up
+        .into_iter()
+        .map(|(late, outcome)| (late, TaskEvent::Gone { outcome }));
+    let done = task::transition(conn, given_up.collect(), now).await?;
+    written
+        .touched
+        .extend(done.changed.iter().map(|task| task.node_id));
+    written.events.extend(done.events);
     let told = match &draft.start {
         Some(Start {
             from: From::Before { leave },

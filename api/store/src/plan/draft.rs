@@ -10,8 +10,10 @@ use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, TaskId, TenantId};
 use muster_model::job::{AfterStop, Charge, JobEvent, JobPhase, JobState, RequeueCause};
 use muster_model::pace::Suspect;
+use muster_model::task::{Outcome, TaskState};
 use muster_model::verdict::Finding;
 use muster_model::wait::Waiting;
+use std::collections::BTreeSet;
 use time::OffsetDateTime;
 
 /// The columns that steps change, and what else the steps bring about.
@@ -21,6 +23,8 @@ pub(super) struct Draft {
     pub tenant_id: TenantId,
     pub state: JobState,
     pub revision: u64,
+    /// The next revision is above this one.
+    pub revision_floor: u64,
     pub failures: u32,
     pub put_off: u32,
     pub last_failure: Option<String>,
@@ -44,6 +48,8 @@ pub(super) struct Draft {
     pub events: Vec<NewEvent>,
     /// To be charged to nodes.
     pub charges: Vec<fault::Charge>,
+    /// Released without a word of their nodes, each with how it ended.
+    pub given_up: Vec<(Locked, Outcome)>,
     /// All tasks shall stop.
     pub stop: bool,
     /// Its workers shall stand still, or go on.
@@ -94,7 +100,7 @@ impl Draft {
                 lent,
             } => {
                 self.move_on(JobEvent::Start, now)?;
-                self.revision += 1;
+                self.revision = self.revision.max(self.revision_floor) + 1;
                 self.started_at.get_or_insert(now);
                 self.placed_at = Some(now);
                 self.turned_at = None;
@@ -118,7 +124,7 @@ impl Draft {
                 charge,
             } => {
                 self.move_on(JobEvent::Resize, now)?;
-                self.revision += 1;
+                self.revision = self.revision.max(self.revision_floor) + 1;
                 self.charge(*charge, why);
                 self.placed_at = Some(now);
                 self.start = Some(Start {
@@ -200,6 +206,7 @@ impl Draft {
             Action::Hold => self.move_on(JobEvent::Hold, now)?,
             Action::Resume => self.move_on(JobEvent::Resume, now)?,
             Action::Cancel => self.move_on(JobEvent::Cancel, now)?,
+            Action::GiveUp { tasks, why } => self.give_up(tasks, why, now),
             Action::Judge { verdict } => {
                 self.verdicts += 1;
                 self.charges.push(fault::Charge {
@@ -207,7 +214,7 @@ impl Draft {
                     of: Some((self.id, verdict.task_id)),
                     fault: match verdict.finding {
                         Finding::Straggler { .. } => NodeFault::Straggler,
-                        Finding::Hang { .. } => NodeFault::Hang,
+                        Finding::Hang { .. } => NodeFault::Hang { at_start: false },
                     },
                     at: now,
                     told_at: None,
@@ -227,6 +234,26 @@ impl Draft {
             }
         }
         Ok(())
+    }
+
+    fn give_up(&mut self, tasks: &[TaskId], why: &str, now: OffsetDateTime) {
+        let is_late = |held: &mut Locked| {
+            tasks.contains(&held.task.id) && held.task.state == TaskState::Assigned
+        };
+        let mut charged = BTreeSet::new();
+        for late in self.held.extract_if(.., is_late) {
+            let (node_id, task_id) = (late.task.node_id, late.task.id);
+            if charged.insert(node_id) {
+                self.charges.push(fault::Charge {
+                    node_id,
+                    of: Some((self.id, task_id)),
+                    fault: NodeFault::Hang { at_start: true },
+                    at: now,
+                    told_at: None,
+                });
+            }
+            self.given_up.push((late, Outcome::refused(why.to_owned())));
+        }
     }
 
     /// The events of job states carry the revision, so they are made once all steps are applied.

@@ -90,7 +90,7 @@ async fn nodes(conn: &mut PgConnection) -> Result<Vec<Node>, StoreError> {
     let rows = sqlx::query_as!(
         node::Row,
         r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
-           from node order by id"#
+           from node where removed_at is null order by id"#
     )
     .fetch_all(conn)
     .await?;

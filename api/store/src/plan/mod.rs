@@ -194,6 +194,11 @@ pub enum Action {
         /// Do not start again before.
         not_before: Option<OffsetDateTime>,
     },
+    /// These tasks, which their nodes have not started, count as refused. Those that have come up since stay.
+    GiveUp {
+        tasks: Vec<TaskId>,
+        why: String,
+    },
     /// Its last task is gone.
     Release,
     Hold,

@@ -205,6 +205,16 @@ impl<'s> Checker<'s> {
             Action::Wait { waiting } if job.waiting.as_ref() == Some(waiting) => {
                 self.violations.push(Violation::IdleWait { job: job.id });
             }
+            Action::GiveUp { tasks, .. } => {
+                let waits = |id: &TaskId| {
+                    let mut own = job.tasks.iter();
+                    own.any(|task| task.id == *id && task.state == TaskState::Assigned)
+                };
+                if !tasks.iter().all(waits) {
+                    self.violations
+                        .push(Violation::GivesUpStarted { job: job.id });
+                }
+            }
             Action::Judge { verdict } => self.verdict(job, verdict),
             Action::Release
             | Action::Up

@@ -18,6 +18,8 @@ pub enum Violation {
     IllegalTransition { job: JobId, refused: String },
     #[error("job {job} is released while its tasks hold GPUs")]
     ReleasedEarly { job: JobId },
+    #[error("job {job} gives up a task that does not wait for its node")]
+    GivesUpStarted { job: JobId },
     #[error("job {job} is up, but not all of its tasks are")]
     UpEarly { job: JobId },
     #[error("job {job} starts before {not_before_ms}, the end of its back-off")]
@@ -103,6 +105,7 @@ impl Violation {
             | Self::WrongRevision { job, .. }
             | Self::IllegalTransition { job, .. }
             | Self::ReleasedEarly { job }
+            | Self::GivesUpStarted { job }
             | Self::UpEarly { job }
             | Self::StartsInBackOff { job, .. }
             | Self::StartsAgainstIntent { job }

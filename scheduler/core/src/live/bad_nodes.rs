@@ -4,13 +4,15 @@
 //! the cluster is closed: a program that crashes everywhere must not close it. Jobs that run there stay.
 
 use crate::plan::NodeDecision;
-use crate::policy::BadNodes;
+use crate::policy::{BadNodes, Policy};
 use crate::snapshot::{Fault, Node, Snapshot};
+use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Errors of one GPU within so long are one: a broken one is told of by several numbers, and by the counters of its memory too.
 const SAME_ERROR_MS: i64 = 60_000;
+const LONGEST_REST_MS: u64 = 3_600_000;
 /// A node stands out with more than so many times the median of the others.
 const STANDS_OUT: u32 = 2;
 
@@ -43,6 +45,29 @@ pub(crate) fn judge(snapshot: &Snapshot, policy: &BadNodes) -> Vec<NodeDecision>
             why: why(count, node, policy),
         });
     decided.collect()
+}
+
+/// Nodes that have not started tasks in time, and rest: they take no new tasks for as long as a start may take, twice as long after each
+/// further time, and an hour at most.
+pub(crate) fn resting(snapshot: &Snapshot, policy: &Policy) -> BTreeSet<NodeId> {
+    let Some(limit) = policy.start_limit else {
+        return BTreeSet::new();
+    };
+    let rests = |node: &&Node| {
+        let late = |fault: &&Fault| fault.what == NodeFault::Hang { at_start: true };
+        let late = node.faults.iter().filter(late).map(|fault| fault.at_ms);
+        let times = u32::try_from(late.clone().count()).unwrap_or(u32::MAX);
+        let Some(last_ms) = late.max() else {
+            return false;
+        };
+        let pause_ms = limit
+            .process_ms
+            .saturating_mul(1 << times.saturating_sub(1).min(32))
+            .min(LONGEST_REST_MS);
+        snapshot.now_ms < last_ms.saturating_add(i64::try_from(pause_ms).unwrap_or(i64::MAX))
+    };
+    let nodes = snapshot.nodes.iter().filter(rests);
+    nodes.map(|node| node.id).collect()
 }
 
 /// Nodes that may be closed at once.

@@ -57,12 +57,14 @@ pub(crate) fn run_again(
     memory: &mut Memory,
 ) -> (Plan, RoundReport) {
     let excluded = bad_nodes::judge(snapshot, &policy.bad_nodes);
-    if excluded.is_empty() {
+    let resting = bad_nodes::resting(snapshot, policy);
+    if excluded.is_empty() && resting.is_empty() {
         return decide(snapshot, policy, memory);
     }
     let mut closed = snapshot.clone();
     for node in &mut closed.nodes {
         node.excluded |= excluded.iter().any(|one| one.node == node.id);
+        node.cordoned |= resting.contains(&node.id);
     }
     let (plan, report) = decide(&closed, policy, memory);
     (Plan { excluded, ..plan }, report)

@@ -142,7 +142,8 @@ fn why(
         Action::Stop { why, .. }
         | Action::Start { why, .. }
         | Action::Suspend { why }
-        | Action::Continue { why, .. } => Some(why.clone()),
+        | Action::Continue { why, .. }
+        | Action::GiveUp { why, .. } => Some(why.clone()),
         _ => None,
     });
     if let Some(why) = moves {

@@ -68,6 +68,9 @@ impl Engine<'_> {
                     });
                 }
                 Action::Judge { verdict } => self.tell(name, || verdict.to_string()),
+                Action::GiveUp { tasks, why } => {
+                    self.tell(name, || format!("gives up {} tasks: {why}", tasks.len()));
+                }
                 Action::Suspect { .. } => {}
                 Action::Hold => self.tell(name, || "held".to_owned()),
                 Action::Resume => self.tell(name, || "resumed".to_owned()),

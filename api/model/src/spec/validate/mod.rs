@@ -44,6 +44,8 @@ const ONE_GPU: &str = "1, and more workers (scale.workers) where more GPUs are t
 
 const MAX_LABELS: usize = 64;
 const MIB: u64 = 1 << 20;
+/// Of a document of the built-in engine as JSON, once for each task: the daemon of a node keeps it with each task there.
+const MAX_BYTES_OF_ALL_TASKS: u64 = 16 * MIB;
 const TIB: u64 = 1 << 40;
 
 impl JobSpec {
@@ -83,6 +85,7 @@ impl JobSpec {
                 self.check_scale(&mut errors, engine);
                 self.check_checkpoint(&mut errors);
                 self.check_stop(&mut errors);
+                self.check_bytes_of_all_tasks(&mut errors);
             }
             (None, Some(command)) => self.check_command(&mut errors, command),
             (Some(_), Some(_)) => errors.check(
@@ -101,6 +104,17 @@ impl JobSpec {
         self.check_verdicts(&mut errors);
         errors.check("retries", &self.retries, self.retries <= 100, "0 to 100");
         errors.into_result()
+    }
+
+    fn check_bytes_of_all_tasks(&self, errors: &mut Errors) {
+        let bytes = serde_json::to_string(self).map_or(0, |text| text.len() as u64);
+        let tasks = u64::from(self.scale.workers.max) + u64::from(self.ps_shards().max);
+        errors.check(
+            "engine",
+            &format!("in a document of {bytes} bytes of JSON for each of {tasks} tasks"),
+            bytes.saturating_mul(tasks) <= MAX_BYTES_OF_ALL_TASKS,
+            &format!("at most {MAX_BYTES_OF_ALL_TASKS} bytes for all tasks together: a smaller document, or fewer tasks (scale)"),
+        );
     }
 
     fn check_labels(&self, errors: &mut Errors) {

@@ -4,6 +4,7 @@
 //! It never looks at free GPUs or at other jobs.
 
 mod lacking;
+mod late;
 mod loss;
 
 use self::loss::{gone, hurt_beside_another, is_own_fault};
@@ -43,12 +44,18 @@ pub(crate) fn settle<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Vec<Settled
     let shut = |node: &&Node| node.excluded || node.cordoned;
     let excluded = snapshot.nodes.iter().filter(shut);
     let excluded = excluded.map(|node| node.id).collect();
+    let processes = snapshot
+        .nodes
+        .iter()
+        .filter(|node| node.pods == Some(false));
+    let processes = processes.map(|node| node.id).collect();
     let facts = Facts {
         now_ms: snapshot.now_ms,
         nodes: &snapshot.nodes,
         up,
         drained,
         excluded,
+        processes,
         policy,
     };
     snapshot.jobs.iter().map(|job| facts.settle(job)).collect()
@@ -90,6 +97,7 @@ pub(crate) fn once_gone(
         up,
         drained,
         excluded,
+        processes: BTreeSet::new(),
         policy,
     };
     let settled = facts.settle(&job);
@@ -120,6 +128,8 @@ struct Facts<'p> {
     drained: BTreeSet<NodeId>,
     /// Who stands still there cannot go on there.
     excluded: BTreeSet<NodeId>,
+    /// Their tasks are known to be processes.
+    processes: BTreeSet<NodeId>,
     policy: &'p Policy,
 }
 
@@ -163,6 +173,10 @@ impl Facts<'_> {
     }
 
     fn settle_live(&self, job: &Job, settled: &mut Settled<'_>) {
+        if let Some(late) = self.late(job) {
+            settled.take(late);
+            return;
+        }
         match self.ending(job) {
             Some(Ending::Stop { then, why }) => settled.take(stop(then, why)),
             Some(Ending::Failure { why }) => self.fail(job, why, settled),

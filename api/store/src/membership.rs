@@ -1,0 +1,236 @@
+//! Which executor speaks for a node: credentials, one-time join tokens, and nodes that an administrator removes.
+
+use crate::error::StoreError;
+use crate::event::{self, of_node};
+use crate::node::{self, NodeRow};
+use crate::number::unsigned;
+use crate::wake::{self, Channel};
+use muster_model::actor::Actor;
+use muster_model::event::{Event, MembershipChange};
+use muster_model::id::NodeId;
+use muster_model::node::NodeState;
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+
+/// SHA-256 of a secret.
+pub type Hash = [u8; 32];
+
+/// What is known of the executor that speaks for a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    pub state: NodeState,
+    /// SHA-256 of its credential; `None` before it has presented one.
+    pub credential: Option<Vec<u8>>,
+    /// Of its data folder.
+    pub identity: Option<String>,
+}
+
+/// `None` for an unknown or removed node.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn member(conn: &mut PgConnection, name: &str) -> Result<Option<Member>, StoreError> {
+    let row = sqlx::query!(
+        "select state, credential_sha256, identity from node where name = $1 and removed_at is null",
+        name
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| Member {
+        state: match row.state.as_str() {
+            "lost" => NodeState::Lost,
+            _ => NodeState::Up,
+        },
+        credential: row.credential_sha256,
+        identity: row.identity,
+    }))
+}
+
+/// Makes this the node's credential, if the one before is still `before`. An executor that takes the place of another leaves an event.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn bind(
+    conn: &mut PgConnection,
+    (id, name): (NodeId, &str),
+    credential: &Hash,
+    before: Option<&[u8]>,
+    now: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    let bound = sqlx::query!(
+        "update node set credential_sha256 = $2 where id = $1 and credential_sha256 is not distinct from $3",
+        id.0,
+        credential.as_slice(),
+        before
+    )
+    .execute(&mut *conn)
+    .await?;
+    if bound.rows_affected() == 0 {
+        return Ok(false);
+    }
+    if before.is_some() {
+        let event = changed(name, MembershipChange::Replaced, None);
+        event::append(conn, &[of_node(now, id, event)]).await?;
+        wake::send(conn, &[Channel::Events]).await?;
+    }
+    Ok(true)
+}
+
+/// Whether it is a one-time token for this node that has not expired.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn is_join_token(
+    conn: &mut PgConnection,
+    name: &str,
+    token: &Hash,
+    now: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    let found = sqlx::query_scalar!(
+        r#"select exists (select from node_join where token_sha256 = $1 and name = $2 and expires_at > $3) as "found!""#,
+        token.as_slice(),
+        name,
+        now
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(found)
+}
+
+/// Uses a one-time token up, and forgets those that have expired. `false` when another executor was first.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn use_join_token(
+    conn: &mut PgConnection,
+    token: &Hash,
+    now: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    let used = sqlx::query!(
+        "delete from node_join where token_sha256 = $1",
+        token.as_slice()
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!("delete from node_join where expires_at <= $1", now)
+        .execute(conn)
+        .await?;
+    Ok(used.rows_affected() > 0)
+}
+
+/// Keeps a one-time token for the node of this name; needs `scope::admin`.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn create_join_token(
+    conn: &mut PgConnection,
+    name: &str,
+    token: &Hash,
+    (now, expires_at): (OffsetDateTime, OffsetDateTime),
+    by: &Actor,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "insert into node_join (token_sha256, name, created_at, expires_at) values ($1, $2, $3, $4)",
+        token.as_slice(),
+        name,
+        now,
+        expires_at
+    )
+    .execute(&mut *conn)
+    .await?;
+    let event = changed(name, MembershipChange::JoinTokenMade, Some(by));
+    event::append(conn, &[event::of_cluster(now, event)]).await?;
+    wake::send(conn, &[Channel::Events]).await
+}
+
+/// Forgets the node's credential, so that the next executor that joins under its name binds its own; needs `scope::admin`. The node after
+/// it; `None` when there is none.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn reset(
+    conn: &mut PgConnection,
+    name: &str,
+    by: &Actor,
+    now: OffsetDateTime,
+) -> Result<Option<NodeRow>, StoreError> {
+    let id = sqlx::query_scalar!(
+        "update node set credential_sha256 = null where name = $1 and removed_at is null returning id",
+        name
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    let Some(id) = id else {
+        return Ok(None);
+    };
+    let event = changed(name, MembershipChange::CredentialReset, Some(by));
+    event::append(conn, &[of_node(now, id.into(), event)]).await?;
+    wake::send(conn, &[Channel::Events]).await?;
+    node::get(conn, name).await
+}
+
+/// What became of the wish to remove a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    Done,
+    NoSuchNode,
+    /// It has a session, or its lease has not run out.
+    Up,
+    /// Its tasks have not all ended.
+    Holds {
+        tasks: u64,
+    },
+}
+
+/// Removes a lost node that holds nothing; needs `scope::admin`. Its row stays for the history of its tasks. A node that joins under the name
+/// later is as new.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn remove(
+    conn: &mut PgConnection,
+    name: &str,
+    by: &Actor,
+    now: OffsetDateTime,
+) -> Result<Removal, StoreError> {
+    // The lock keeps its next session waiting until it is removed.
+    let found = sqlx::query!(
+        r#"select id, state,
+                  coalesce((select tasks from muster_tasks_of_nodes() held where held.node_id = node.id), 0) as "tasks!"
+           from node where name = $1 and removed_at is null for no key update"#,
+        name
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    let Some(found) = found else {
+        return Ok(Removal::NoSuchNode);
+    };
+    if found.state == NodeState::Up.as_str() {
+        return Ok(Removal::Up);
+    }
+    if found.tasks > 0 {
+        let tasks = unsigned(found.tasks);
+        return Ok(Removal::Holds { tasks });
+    }
+    sqlx::query!(
+        "update node set removed_at = $2, credential_sha256 = null, identity = null, drained = false, notice = null,
+                         excluded_at = null, excluded_why = null, faults_since = $2
+         where id = $1",
+        found.id,
+        now
+    )
+    .execute(&mut *conn)
+    .await?;
+    let event = changed(name, MembershipChange::Removed, Some(by));
+    event::append(conn, &[of_node(now, found.id.into(), event)]).await?;
+    wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+    Ok(Removal::Done)
+}
+
+fn changed(name: &str, change: MembershipChange, by: Option<&Actor>) -> Event {
+    Event::NodeMembership {
+        name: name.to_owned(),
+        change,
+        by: by.cloned(),
+    }
+}

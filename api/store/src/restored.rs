@@ -1,0 +1,57 @@
+//! A database that lost its newest commits: restored from a backup, or a standby that took over without them.
+//!
+//! A node keeps the generation of its newest assignment on its own disk. One above the store's is the proof, and the difference bounds
+//! what was lost: each revision of a job that the node took part in has raised the node's generation at least once.
+
+use crate::error::StoreError;
+use crate::node::generation_of;
+use crate::number::signed;
+use crate::wake::{self, Channel};
+use muster_model::id::NodeId;
+use sqlx::PgConnection;
+
+/// Returns how many generations of the node's assignment the store has lost; 0 where it has lost none that the node knows of. With
+/// more, the next revision of each open job is raised above any that may have run. `held` is the newest generation that the node has
+/// taken on. Locks jobs, so it comes before anything that locks the node.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn lost_generations(
+    conn: &mut PgConnection,
+    name: &str,
+    held: u64,
+) -> Result<u64, StoreError> {
+    let known = generation_of(conn, name).await?;
+    let lost = held.saturating_sub(known.unwrap_or(0));
+    // The data folder of an unknown node is more likely that of another cluster, and says nothing of the jobs of this one.
+    if lost > 0 && known.is_some() {
+        sqlx::query!(
+            "update job set revision_floor = revision + $1
+             where id in (select id from job
+                          where phase not in ('succeeded', 'failed', 'cancelled') and deleted_at is null and revision_floor < revision + $1
+                          order by id for no key update)",
+            signed(lost)
+        )
+        .execute(conn)
+        .await?;
+    }
+    Ok(lost)
+}
+
+/// Raises the node's generation above `held`, so that the node accepts its next assignment.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn outrun(conn: &mut PgConnection, node: NodeId, held: u64) -> Result<(), StoreError> {
+    let raised = sqlx::query!(
+        "update node set generation = $2 + 1 where id = $1 and generation <= $2",
+        node.0,
+        signed(held)
+    )
+    .execute(&mut *conn)
+    .await?;
+    if raised.rows_affected() > 0 {
+        wake::send(conn, &[Channel::Assignments]).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,371 @@
+//! A node's assignment as messages. The document and the peers of a job travel once, whatever the number of its tasks, and in parts far
+//! below the largest message. An executor of the release before takes one message with both in each task.
+//!
+//! What cannot be sent at all is its job's failure, and no other job's: its tasks are sent as ones to stop, without what makes them
+//! large, so that a node that runs them stops them and one that does not reports that they never started.
+
+use super::encode;
+use muster_model::assignment::Peers;
+use muster_model::id::JobId;
+use muster_model::spec::JobSpec;
+use muster_proto::MAX_MESSAGE_BYTES;
+use muster_proto::session as proto;
+use muster_store::assignment::{AssignedTask, NodeAssignment};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A part is closed before it grows beyond this; one job's document and peers may.
+const PART_BYTES: usize = 4 << 20;
+/// Of one message, with room for its frame.
+const LIMIT_BYTES: usize = MAX_MESSAGE_BYTES - (1 << 20);
+/// Tags and lengths of one entry and its fields, at most.
+const FRAME_BYTES: usize = 64;
+/// In place of a document that is not sent.
+const NO_DOCUMENT: &str = r#"{"version":"muster/v1","name":"not-sent"}"#;
+
+/// The messages of one generation, in order, and the jobs that are not in them.
+#[derive(Debug)]
+pub struct Encoded {
+    pub messages: Vec<proto::Assignment>,
+    pub unsendable: Vec<Unsendable>,
+}
+
+/// A job whose part of a node's assignment is too large.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "what its {tasks} tasks on node {node} need to start is {bytes} bytes; expected at most {limit_bytes} bytes to one node: ask for fewer tasks (scale), or for a smaller document"
+)]
+pub struct Unsendable {
+    pub job: JobId,
+    pub node: String,
+    pub tasks: usize,
+    pub bytes: usize,
+    pub limit_bytes: usize,
+}
+
+/// What the executor at the other end is.
+#[derive(Debug, Clone)]
+pub struct Addressee {
+    /// The node's name.
+    pub node: String,
+    /// Whether it takes an assignment in parts.
+    pub takes_parts: bool,
+}
+
+impl Addressee {
+    /// The assignment for this executor.
+    pub fn encode(&self, assignment: &NodeAssignment) -> Encoded {
+        self.encode_within(assignment, LIMIT_BYTES)
+    }
+
+    fn encode_within(&self, assignment: &NodeAssignment, limit_bytes: usize) -> Encoded {
+        let mut jobs: BTreeMap<JobId, Job> = BTreeMap::new();
+        for task in &assignment.tasks {
+            let job = jobs.entry(task.launch.job_id);
+            job.or_insert_with(|| Job::of(task)).add(task);
+        }
+        let unsendable = self.unsendable(&jobs, limit_bytes);
+        let left_out: BTreeSet<JobId> = unsendable.iter().map(|one| one.job).collect();
+        let jobs = jobs.into_iter().map(|(id, job)| {
+            let is_left_out = left_out.contains(&id);
+            (id, if is_left_out { job.left_out() } else { job })
+        });
+        let messages = if self.takes_parts {
+            in_parts(assignment.generation, jobs)
+        } else {
+            vec![in_one(assignment.generation, jobs)]
+        };
+        Encoded {
+            messages,
+            unsendable,
+        }
+    }
+
+    /// The jobs that have to be left out so that the others fit, the largest first.
+    fn unsendable(&self, jobs: &BTreeMap<JobId, Job>, limit_bytes: usize) -> Vec<Unsendable> {
+        let bytes_of = |job: &Job| match self.takes_parts {
+            true => job.shared_bytes(),
+            false => job.bytes(),
+        };
+        let mut sizes: Vec<(usize, JobId)> =
+            jobs.iter().map(|(id, job)| (bytes_of(job), *id)).collect();
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        let mut total: usize = sizes.iter().map(|(bytes, _)| bytes).sum();
+        let mut unsendable = Vec::new();
+        for (bytes, id) in sizes {
+            // Parts bound each job for itself.
+            let measured = if self.takes_parts { bytes } else { total };
+            if measured <= limit_bytes {
+                break;
+            }
+            total -= bytes;
+            unsendable.push(Unsendable {
+                job: id,
+                node: self.node.clone(),
+                tasks: jobs[&id].tasks.len(),
+                bytes,
+                limit_bytes,
+            });
+        }
+        unsendable
+    }
+}
+
+/// A job's tasks on the node, encoded.
+struct Job {
+    spec_json: String,
+    peers_json: String,
+    tasks: Vec<Task>,
+}
+
+struct Task {
+    /// Without the document.
+    launch: serde_json::Map<String, serde_json::Value>,
+    launch_json: String,
+    stop: bool,
+}
+
+impl Job {
+    fn of(task: &AssignedTask) -> Self {
+        Self {
+            spec_json: encode(&task.launch.spec),
+            peers_json: encode(&*task.peers),
+            tasks: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, task: &AssignedTask) {
+        let launch = serde_json::to_value(&task.launch).expect("a launch is JSON");
+        let serde_json::Value::Object(mut launch) = launch else {
+            unreachable!("a launch is an object")
+        };
+        launch.remove("spec");
+        self.tasks.push(Task {
+            launch_json: encode(&launch),
+            launch,
+            stop: task.stop,
+        });
+    }
+
+    /// Of what its tasks share.
+    fn shared_bytes(&self) -> usize {
+        self.spec_json.len() + self.peers_json.len() + FRAME_BYTES
+    }
+
+    /// With all that its tasks share in each of them.
+    fn bytes(&self) -> usize {
+        let own: usize = self.tasks.iter().map(|task| task.launch_json.len()).sum();
+        own + self.tasks.len() * self.shared_bytes()
+    }
+
+    /// The tasks alone, as ones to stop.
+    fn left_out(mut self) -> Self {
+        self.spec_json = NO_DOCUMENT.to_owned();
+        self.peers_json = encode(&Peers::default());
+        for task in &mut self.tasks {
+            task.stop = true;
+        }
+        self
+    }
+}
+
+fn in_one(generation: u64, jobs: impl Iterator<Item = (JobId, Job)>) -> proto::Assignment {
+    let mut tasks = Vec::new();
+    for (_, job) in jobs {
+        let spec: JobSpec = serde_json::from_str(&job.spec_json).expect("encoded above");
+        let spec = serde_json::to_value(spec).expect("a document is JSON");
+        for mut task in job.tasks {
+            task.launch.insert("spec".to_owned(), spec.clone());
+            tasks.push(proto::AssignedTask {
+                launch_json: encode(&task.launch),
+                peers_json: job.peers_json.clone(),
+                stop: task.stop,
+            });
+        }
+    }
+    proto::Assignment {
+        generation,
+        tasks,
+        ..proto::Assignment::default()
+    }
+}
+
+fn in_parts(generation: u64, jobs: impl Iterator<Item = (JobId, Job)>) -> Vec<proto::Assignment> {
+    let mut parts = Parts::new(generation);
+    for (id, job) in jobs {
+        parts.make_room(job.shared_bytes());
+        parts.last.jobs.push(proto::AssignedJob {
+            job_id: id.to_string(),
+            spec_json: job.spec_json,
+            peers_json: job.peers_json,
+        });
+        for task in job.tasks {
+            parts.make_room(task.launch_json.len() + FRAME_BYTES);
+            parts.last.tasks.push(proto::AssignedTask {
+                launch_json: task.launch_json,
+                peers_json: String::new(),
+                stop: task.stop,
+            });
+        }
+    }
+    parts.done.push(parts.last);
+    parts.done
+}
+
+/// Messages of one generation; all but the last say that more follows.
+struct Parts {
+    done: Vec<proto::Assignment>,
+    last: proto::Assignment,
+    bytes: usize,
+}
+
+impl Parts {
+    fn new(generation: u64) -> Self {
+        let last = proto::Assignment {
+            generation,
+            ..proto::Assignment::default()
+        };
+        Self {
+            done: Vec::new(),
+            last,
+            bytes: 0,
+        }
+    }
+
+    fn make_room(&mut self, bytes: usize) {
+        if self.bytes > 0 && self.bytes + bytes > PART_BYTES {
+            let next = Self::new(self.last.generation).last;
+            let mut full = std::mem::replace(&mut self.last, next);
+            full.is_partial = true;
+            self.done.push(full);
+            self.bytes = 0;
+        }
+        self.bytes += bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::assignment::{Peer, TaskLaunch};
+    use muster_model::task::Role;
+    use std::sync::Arc;
+    use uuid::Uuid;
+
+    /// A job of so many tasks on the node, with a document of about so many bytes.
+    fn job(number: u128, tasks: u32, document_bytes: usize) -> Vec<AssignedTask> {
+        let spec = serde_json::json!({
+            "version": "muster/v1", "name": format!("job-{number}"), "labels": { "fill": "x".repeat(document_bytes) },
+        });
+        let spec: JobSpec = serde_json::from_value(spec).expect("a document");
+        let task_id = |index: u32| Uuid::from_u128((number << 32) + u128::from(index)).into();
+        let peer = |index| Peer {
+            task_id: task_id(index),
+            node_id: Uuid::from_u128(9).into(),
+            address: None,
+        };
+        let peers = Arc::new(Peers {
+            ps_shards: (0..tasks).map(peer).collect(),
+            ..Peers::default()
+        });
+        let launch = |index| TaskLaunch {
+            task_id: task_id(index),
+            job_id: Uuid::from_u128(number).into(),
+            tenant_id: Uuid::from_u128(8).into(),
+            revision: 1,
+            role: Role::PsShard { index },
+            workers: 0,
+            ps_shards: tasks,
+            gpus: vec![],
+            cpu_milli: 0,
+            memory_bytes: 64 << 20,
+            secret: String::new(),
+            spec: spec.clone(),
+            resume_step: None,
+            trained_s: 0.0,
+            grace_ms: 100,
+            service_account: None,
+        };
+        let task = |index| AssignedTask {
+            launch: launch(index),
+            peers: Arc::clone(&peers),
+            stop: false,
+        };
+        (0..tasks).map(task).collect()
+    }
+
+    fn addressee(takes_parts: bool) -> Addressee {
+        Addressee {
+            node: "node-1".to_owned(),
+            takes_parts,
+        }
+    }
+
+    fn assignment(jobs: impl IntoIterator<Item = Vec<AssignedTask>>) -> NodeAssignment {
+        NodeAssignment {
+            generation: 7,
+            tasks: jobs.into_iter().flatten().collect(),
+        }
+    }
+
+    fn stopped(encoded: &Encoded) -> Vec<bool> {
+        let messages = encoded.messages.iter();
+        let tasks = messages.flat_map(|message| message.tasks.iter().map(|task| task.stop));
+        tasks.collect()
+    }
+
+    #[test]
+    fn the_largest_job_is_left_out_until_the_sum_fits() {
+        let jobs = assignment([job(1, 2, 10_000), job(2, 2, 30_000), job(3, 2, 12_000)]);
+        let all = addressee(false).encode_within(&jobs, 200_000);
+        assert_eq!((all.unsendable, all.messages[0].tasks.len()), (vec![], 6));
+
+        let some = addressee(false).encode_within(&jobs, 60_000);
+        let left_out: Vec<JobId> = some.unsendable.iter().map(|one| one.job).collect();
+        assert_eq!(left_out, [Uuid::from_u128(2).into()]);
+        assert_eq!(stopped(&some), [false, false, true, true, false, false]);
+        let bytes: usize = some.messages[0]
+            .tasks
+            .iter()
+            .map(|task| task.launch_json.len() + task.peers_json.len())
+            .sum();
+        assert!(bytes < 60_000, "{bytes}");
+        let why = some.unsendable[0].to_string();
+        assert!(
+            why.contains("2 tasks on node node-1") && why.contains("60000"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn parts_bound_each_job_and_not_their_sum() {
+        let jobs = assignment([job(1, 2, 10_000), job(2, 2, 30_000), job(3, 2, 12_000)]);
+        let all = addressee(true).encode_within(&jobs, 32_000);
+        assert_eq!(all.unsendable, []);
+        assert_eq!(stopped(&all), [false; 6]);
+        let some = addressee(true).encode_within(&jobs, 20_000);
+        let left_out: Vec<JobId> = some.unsendable.iter().map(|one| one.job).collect();
+        assert_eq!(left_out, [Uuid::from_u128(2).into()]);
+        assert_eq!(stopped(&some), [false, false, true, true, false, false]);
+    }
+
+    #[test]
+    fn parts_are_small_and_the_last_says_so() {
+        let jobs = (1..=8).map(|number| job(number, 3, 1 << 20));
+        let encoded = addressee(true).encode(&assignment(jobs));
+        let partial: Vec<bool> = encoded.messages.iter().map(|one| one.is_partial).collect();
+        assert_eq!(partial, [true, true, false]);
+        for message in &encoded.messages {
+            let jobs = message.jobs.iter();
+            let jobs: usize = jobs
+                .map(|job| job.spec_json.len() + job.peers_json.len())
+                .sum();
+            let tasks: usize = message
+                .tasks
+                .iter()
+                .map(|task| task.launch_json.len())
+                .sum();
+            assert!(jobs + tasks <= PART_BYTES && message.generation == 7);
+        }
+        assert_eq!(stopped(&encoded).len(), 24);
+    }
+}

@@ -1,0 +1,269 @@
+//! Whether an executor may speak for the node that it names.
+//!
+//! Once an executor has presented a credential of its own, only that credential speaks for the node. The cluster's join token, which all
+//! executors know, lets a node join for the first time. A one-time token lets one executor take a node over.
+
+use muster_model::node::NodeState;
+use muster_store::membership::{Hash, Member};
+use sha2::{Digest as _, Sha256};
+use tonic::Status;
+
+/// What one-time tokens begin with.
+const ONE_TIME: &str = "muster_join_";
+
+/// When an executor with the cluster's join token may take the place of one that has presented a credential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rejoin {
+    /// Once the node counts as lost, so that none of its tasks can run any more.
+    Lost,
+    /// After an administrator has reset the node.
+    Reset,
+}
+
+impl std::str::FromStr for Rejoin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "lost" => Ok(Self::Lost),
+            "reset" => Ok(Self::Reset),
+            _ => Err("expected lost or reset".to_owned()),
+        }
+    }
+}
+
+/// What a Hello proves.
+#[derive(Debug, Clone)]
+pub struct Presented<'h> {
+    pub name: &'h str,
+    /// SHA-256; `None` of executors of the release before.
+    pub credential: Option<Hash>,
+    pub identity: &'h str,
+    pub token: Token,
+}
+
+/// The join token of a Hello.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Token {
+    Cluster,
+    /// A one-time token for this node.
+    Once,
+    Wrong,
+}
+
+/// How an executor is let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// By the node's credential.
+    Proven,
+    /// It has none: it is of the release before, and so was every executor of this node before.
+    Unproven,
+    /// Its credential becomes the node's.
+    Binds,
+}
+
+/// Why an executor is not let in.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error(
+        "join_token is wrong; expected that of this cluster, or a one-time token for node {name}"
+    )]
+    Token { name: String },
+    #[error(
+        "node {name} has a credential, and this executor presents {presents}. Start it with the node's data folder. If that is lost, {remedy}"
+    )]
+    Credential {
+        name: String,
+        presents: &'static str,
+        remedy: &'static str,
+    },
+    #[error(
+        "node {name} has an identity, and this executor presents {presents}; it is let in once the node counts as lost"
+    )]
+    Identity {
+        name: String,
+        presents: &'static str,
+    },
+}
+
+impl From<Refused> for Status {
+    fn from(refused: Refused) -> Self {
+        let message = refused.to_string();
+        match refused {
+            Refused::Token { .. } => Self::unauthenticated(message),
+            Refused::Credential { .. } => Self::permission_denied(message),
+            Refused::Identity { .. } => Self::unavailable(message),
+        }
+    }
+}
+
+/// Whether it has the form of a one-time token.
+pub fn may_be_once(token: &str) -> bool {
+    token.starts_with(ONE_TIME)
+}
+
+/// SHA-256 of a secret.
+pub fn hash(secret: &str) -> Hash {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+/// Decides on a Hello. `known` is the node as the store has it, `None` for a new one.
+///
+/// # Errors
+/// [`Refused`].
+pub fn admit(
+    hello: &Presented<'_>,
+    known: Option<&Member>,
+    rejoin: Rejoin,
+) -> Result<Admission, Refused> {
+    let name = || hello.name.to_owned();
+    let own = known.and_then(|member| member.credential.as_deref());
+    let proves = |own: &[u8]| hello.credential.is_some_and(|given| given == own);
+    if own.is_some_and(proves) {
+        return Ok(Admission::Proven);
+    }
+    if hello.token == Token::Wrong {
+        return Err(Refused::Token { name: name() });
+    }
+    let admission = match hello.credential {
+        Some(_) => Admission::Binds,
+        None => Admission::Unproven,
+    };
+    let Some(known) = known else {
+        return Ok(admission);
+    };
+    let is_lost = known.state == NodeState::Lost;
+    if own.is_some() {
+        let may_replace = hello.token == Token::Once || (rejoin == Rejoin::Lost && is_lost);
+        return match admission {
+            Admission::Binds if may_replace => Ok(Admission::Binds),
+            _ => Err(Refused::Credential {
+                name: name(),
+                presents: hello.credential.map_or("none", |_| "another"),
+                remedy: match rejoin {
+                    Rejoin::Lost => {
+                        "it may join once the node counts as lost, or with a one-time token (`muster nodes join`)"
+                    }
+                    Rejoin::Reset => {
+                        "an administrator resets the node (`muster nodes reset`), or makes a one-time token for it (`muster nodes join`)"
+                    }
+                },
+            }),
+        };
+    }
+    // Every executor so far was of the release before: what it has told of itself is all there is to hold another to.
+    let is_same = known
+        .identity
+        .as_deref()
+        .is_none_or(|own| own == hello.identity);
+    if is_same || is_lost || hello.token == Token::Once {
+        return Ok(admission);
+    }
+    Err(Refused::Identity {
+        name: name(),
+        presents: if hello.identity.is_empty() {
+            "none"
+        } else {
+            "another"
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(credential: Option<&str>, identity: &'static str, token: Token) -> Presented<'static> {
+        Presented {
+            name: "node-1",
+            credential: credential.map(hash),
+            identity,
+            token,
+        }
+    }
+
+    fn member(state: NodeState, credential: Option<&str>, identity: Option<&str>) -> Member {
+        Member {
+            state,
+            credential: credential.map(|secret| hash(secret).to_vec()),
+            identity: identity.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_credential_alone_speaks_for_its_node() {
+        use NodeState::{Lost, Up};
+        use Token::{Cluster, Once, Wrong};
+        let table = [
+            // state, presented credential, token: by `Lost`, by `Reset`
+            (
+                Up,
+                Some("own"),
+                Wrong,
+                Some(Admission::Proven),
+                Some(Admission::Proven),
+            ),
+            (
+                Lost,
+                Some("own"),
+                Wrong,
+                Some(Admission::Proven),
+                Some(Admission::Proven),
+            ),
+            (Up, Some("other"), Cluster, None, None),
+            (Up, None, Cluster, None, None),
+            (Lost, Some("other"), Cluster, Some(Admission::Binds), None),
+            (Lost, None, Cluster, None, None),
+            (
+                Up,
+                Some("other"),
+                Once,
+                Some(Admission::Binds),
+                Some(Admission::Binds),
+            ),
+            (Up, None, Once, None, None),
+            (Lost, Some("other"), Wrong, None, None),
+        ];
+        for (state, credential, token, by_lost, by_reset) in table {
+            let known = member(state, Some("own"), Some("folder"));
+            let hello = hello(credential, "folder", token);
+            for (rejoin, expected) in [(Rejoin::Lost, by_lost), (Rejoin::Reset, by_reset)] {
+                let admitted = admit(&hello, Some(&known), rejoin).ok();
+                assert_eq!(admitted, expected, "{state:?} {hello:?} {rejoin:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_known_identity_refuses_another_and_none() {
+        let known = member(NodeState::Up, None, Some("folder"));
+        for credential in [None, Some("own")] {
+            let expected = credential.map_or(Admission::Unproven, |_| Admission::Binds);
+            let admit = |identity, known: &Member| {
+                let hello = hello(credential, identity, Token::Cluster);
+                admit(&hello, Some(known), Rejoin::Lost)
+            };
+            assert_eq!(admit("folder", &known), Ok(expected));
+            for identity in ["", "another"] {
+                assert!(admit(identity, &known).is_err(), "{identity:?}");
+                let lost = member(NodeState::Lost, None, Some("folder"));
+                assert_eq!(admit(identity, &lost), Ok(expected), "{identity:?}");
+                let untold = member(NodeState::Up, None, None);
+                assert_eq!(admit(identity, &untold), Ok(expected), "{identity:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_node_needs_a_token() {
+        for (token, expected) in [
+            (Token::Cluster, Some(Admission::Binds)),
+            (Token::Once, Some(Admission::Binds)),
+            (Token::Wrong, None),
+        ] {
+            let hello = hello(Some("own"), "folder", token);
+            assert_eq!(admit(&hello, None, Rejoin::Reset).ok(), expected);
+        }
+    }
+}
