@@ -82,6 +82,7 @@ impl Invalid for muster_model::view::Tell {}
 impl Invalid for muster_model::view::NewTenant {}
 impl Invalid for muster_model::view::TenantChange {}
 impl Invalid for muster_model::view::JobChange {}
+impl Invalid for muster_model::view::NewJoinToken {}
 impl Invalid for muster_model::view::NewToken {}
 impl Invalid for crate::node::notice::Said {}
 impl Invalid for muster_model::view::WhatIf {}

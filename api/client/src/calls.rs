@@ -6,9 +6,10 @@ use crate::request::{Client, answer, send, unreachable};
 use muster_model::id::{JobId, TaskId, TokenId};
 use muster_model::node::Notice;
 use muster_model::view::{
-    AccuracyView, CheckpointView, CreatedToken, EventView, ExplainView, JobChange, JobView, Me,
-    NewTenant, NewToken, NodeView, Page, PlanView, RevokedTokens, RoundSummaryView, RoundView,
-    SeriesView, TaskView, TenantChange, TenantView, TokenView, UserView, WhatIf, WhatIfView,
+    AccuracyView, CheckpointView, CreatedJoinToken, CreatedToken, EventView, ExplainView,
+    JobChange, JobView, Me, NewJoinToken, NewTenant, NewToken, NodeView, Page, PlanView,
+    RevokedTokens, RoundSummaryView, RoundView, SeriesView, TaskView, TenantChange, TenantView,
+    TokenView, UserView, WhatIf, WhatIfView,
 };
 use reqwest::{Method, Response};
 use serde::Serialize;
@@ -212,6 +213,28 @@ impl Client {
 
     pub async fn uncordon(&self, name: &str) -> Result<NodeView, ClientError> {
         self.post(&["nodes", name, "uncordon"]).await
+    }
+
+    /// It must be lost and hold no tasks.
+    pub async fn remove_node(&self, name: &str) -> Result<(), ClientError> {
+        send(self.request(Method::DELETE, &["nodes", name]))
+            .await
+            .map(drop)
+    }
+
+    /// Lets the next executor that joins under the name bind its credential.
+    pub async fn reset_node(&self, name: &str) -> Result<NodeView, ClientError> {
+        self.post(&["nodes", name, "reset"]).await
+    }
+
+    /// A one-time join token for the node.
+    pub async fn create_join_token(
+        &self,
+        name: &str,
+        wanted: NewJoinToken,
+    ) -> Result<CreatedJoinToken, ClientError> {
+        let request = self.request(Method::POST, &["nodes", name, "join-tokens"]);
+        answer(send(request.json(&wanted)).await?).await
     }
 
     /// Says what the cluster that the machine belongs to says of it.

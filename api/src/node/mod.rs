@@ -2,8 +2,11 @@
 
 pub mod drain;
 pub mod get;
+pub mod join;
 pub mod list;
 pub mod notice;
+pub mod remove;
+pub mod reset;
 pub mod uncordon;
 mod wire;
 

@@ -21,7 +21,7 @@ pub fn node(row: NodeRow) -> NodeView {
             memory_bytes: gpu.memory_bytes,
             job: holder.map(occupant),
             guest: guest.map(occupant),
-            task_id: holder.map(|held| held.task_id),
+            task_id: holder.and_then(|held| held.owner.as_ref().map(|_| held.task_id)),
         }
     });
     let gpus = gpus.collect();
@@ -51,7 +51,7 @@ pub async fn begin(app: &App, caller: &Caller) -> Result<Transaction, Refusal> {
 
 fn occupant(held: &HeldGpu) -> Occupant {
     Occupant {
-        id: held.job_id,
+        id: held.owner.as_ref().map(|_| held.job_id),
         name: held.owner.as_ref().map(|owner| owner.job_name.clone()),
         tenant: held.owner.as_ref().map(|owner| owner.tenant_name.clone()),
     }

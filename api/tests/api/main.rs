@@ -11,6 +11,7 @@ mod files;
 mod idempotency;
 mod jobs;
 mod limits;
+mod nodes;
 mod nul;
 mod origins;
 mod pacing;

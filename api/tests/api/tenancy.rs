@@ -159,8 +159,16 @@ async fn whose_job_holds_a_gpu_is_told_to_its_tenant_and_administrators() {
     );
     assert_eq!(
         occupant(BLUE).await,
-        json!({"id": id, "name": null, "tenant": null})
+        json!({"id": null, "name": null, "tenant": null})
     );
+    for path in ["/api/v1/nodes/node-a", "/api/v1/nodes"] {
+        let shown = world.get(BLUE, path).await.text();
+        assert!(!shown.contains(&id), "{path}: {shown}");
+        let gpus: Value = serde_json::from_str(&shown).expect("JSON");
+        let node = gpus["items"].get(0).unwrap_or(&gpus);
+        assert_eq!(node["gpus"][2]["task_id"], Value::Null, "{path}");
+        assert_eq!(node["tasks"], 2, "{path}: how many there are is shown");
+    }
     assert_eq!(
         world.get(RED, "/api/v1/nodes").await.json::<Value>()["items"][0]["gpus"][0]["job"],
         Value::Null

@@ -461,7 +461,12 @@ export interface paths {
         get: operations["getNode"];
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Remove a node
+         * @description It is in no list any more, and its credential is forgotten. Refused while it is up or holds tasks (409). The history of its tasks stays. A
+         *     node that joins under the name later is as new. For administrators.
+         */
+        delete: operations["removeNode"];
         options?: never;
         head?: never;
         patch?: never;
@@ -487,6 +492,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{name}/join-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create a one-time join token
+         * @description The answer holds it, and it is stored nowhere. One executor can join with it under this name, instead of with the cluster's join token; it
+         *     then speaks for the node in place of the executor before. The node need not exist yet. For administrators.
+         */
+        post: operations["createJoinToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes/{name}/notice": {
         parameters: {
             query?: never;
@@ -502,6 +528,27 @@ export interface paths {
          */
         put: operations["noticeNode"];
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/nodes/{name}/reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reset a node's credential
+         * @description For a machine that has lost its executor's data folder: the next executor that joins under this name with the cluster's join token binds
+         *     its own credential. What the node runs is not touched. For administrators.
+         */
+        post: operations["resetNode"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1544,6 +1591,14 @@ export interface components {
              */
             running: number;
         };
+        /** @description A one-time join token just made. It is shown this once and stored nowhere. */
+        CreatedJoinToken: {
+            /** Format: date-time */
+            expires_at: string;
+            node: string;
+            /** @description The executor's `--join-token`, for its first session. */
+            token: string;
+        };
         /** @description A token just made. The secret is shown this once and stored nowhere. */
         CreatedToken: {
             access: components["schemas"]["Access"];
@@ -1971,6 +2026,12 @@ export interface components {
             kind: "node_noticed";
             name: string;
             notice: components["schemas"]["Notice"];
+        } | {
+            by?: components["schemas"]["Actor"] | null;
+            change: components["schemas"]["MembershipChange"];
+            /** @enum {string} */
+            kind: "node_membership";
+            name: string;
         } | {
             by?: components["schemas"]["Actor"] | null;
             job_id: components["schemas"]["JobId"];
@@ -2674,6 +2735,11 @@ export interface components {
          * @enum {string}
          */
         Measure: "accuracy" | "loss";
+        /**
+         * @description What has changed of the membership of a node.
+         * @enum {string}
+         */
+        MembershipChange: "join_token_made" | "credential_reset" | "replaced" | "removed";
         /** @enum {string} */
         Metric: "test_accuracy" | "test_loss";
         /** @description A network by its kind. What goes in and comes out follows from the data set. */
@@ -2774,6 +2840,14 @@ export interface components {
             /** @description At most 1,024, those inside others counted too. */
             layers: components["schemas"]["Layer"][];
         };
+        /** @description How long a one-time join token shall count. */
+        NewJoinToken: {
+            /**
+             * Format: int64
+             * @description Seconds from now, at most 604800 (a week); an hour where it is left out.
+             */
+            lifetime_s?: number | null;
+        };
         /** @description A tenant to create. */
         NewTenant: {
             /**
@@ -2817,6 +2891,8 @@ export interface components {
             /** @enum {string} */
             kind: "straggler";
         } | {
+            /** @description The node has not started it in time. */
+            at_start?: boolean;
             /** @enum {string} */
             kind: "hang";
         } | {
@@ -2929,9 +3005,9 @@ export interface components {
              */
             target?: number | null;
         };
-        /** @description The job that holds a GPU. Another tenant's name and job name are shown to administrators only. */
+        /** @description The job that holds a GPU. Whose it is and which, of another tenant, is shown to administrators only. */
         Occupant: {
-            id: components["schemas"]["JobId"];
+            id: components["schemas"]["JobId"] | null;
             name: string | null;
             tenant: string | null;
         };
@@ -5854,6 +5930,36 @@ export interface operations {
             };
         };
     };
+    removeNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the node */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Removed */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     drainNode: {
         parameters: {
             query?: never;
@@ -5886,6 +5992,42 @@ export interface operations {
             };
         };
     };
+    createJoinToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the node */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewJoinToken"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedJoinToken"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     noticeNode: {
         parameters: {
             query?: never;
@@ -5904,6 +6046,38 @@ export interface operations {
         responses: {
             /** @description Stated; the next round obeys */
             202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resetNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the node */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Reset */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };

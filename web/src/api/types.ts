@@ -31,6 +31,7 @@ export type CheckpointView = Schemas["CheckpointView"];
 export type StoredEvent = Schemas["EventView"];
 export type MusterEvent = Schemas["Event"];
 export type Verdict = Schemas["Verdict"];
+export type MembershipChange = Schemas["MembershipChange"];
 export type NodeFault = Schemas["NodeFault"];
 export type NodeView = Schemas["NodeView"];
 export type GpuView = Schemas["GpuView"];

@@ -11,6 +11,8 @@ export function foldNodes(nodes: readonly NodeView[], { event, at }: StoredEvent
       const excluded = event.excluded ? { at, why: event.why } : null;
       return nodes.map((node) => (node.name === event.name ? { ...node, excluded } : node));
     }
+    case "node_membership":
+      return event.change === "removed" ? nodes.filter((node) => node.name !== event.name) : nodes;
     case "node_noticed":
       return nodes.map((node) => (node.name === event.name ? { ...node, notice: event.notice } : node));
     case "task_state_changed":
@@ -52,7 +54,7 @@ export function usage(nodes: readonly NodeView[]): Usage {
   const up = nodes.filter((node) => node.state === "up");
   const gpus = up.flatMap((node) => node.gpus);
   return {
-    gpusUsed: gpus.filter((gpu) => gpu.task_id !== null).length,
+    gpusUsed: gpus.filter((gpu) => gpu.job !== null).length,
     gpusTotal: gpus.length,
     nodesUp: up.length,
     nodesTotal: nodes.length,

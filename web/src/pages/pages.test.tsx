@@ -175,9 +175,10 @@ describe("nodes", () => {
 
   it("keeps another tenant's job to itself", async () => {
     const foreign = node("node-a", ["x"]);
-    world.routes["GET /api/v1/nodes"] = () => page({ ...foreign, gpus: foreign.gpus.map((gpu) => ({ ...gpu, job: { id: "x", name: null, tenant: null } })) });
+    world.routes["GET /api/v1/nodes"] = () => page({ ...foreign, gpus: foreign.gpus.map((gpu) => ({ ...gpu, job: { id: null, name: null, tenant: null }, task_id: null })) });
     open("/nodes");
     expect(await screen.findByRole("button", { name: /another tenant's job/ })).toBeTruthy();
+    expect(screen.getByText("other tenants' jobs")).toBeTruthy();
   });
 });
 

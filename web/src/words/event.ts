@@ -1,5 +1,5 @@
 // The history in plain words: one sentence an event, and how loud it is.
-import type { Actor, AfterStop, Evaluation, JobState, MusterEvent, NodeFault, Outcome, RequeueCause, Role, TaskState, Verdict } from "../api/types";
+import type { Actor, AfterStop, Evaluation, JobState, MembershipChange, MusterEvent, NodeFault, Outcome, RequeueCause, Role, TaskState, Verdict } from "../api/types";
 import { bytes, count, loss, percent, plural, splitName } from "./number";
 import { waitingView } from "./wait";
 
@@ -68,6 +68,8 @@ export function eventSentence(event: MusterEvent): Sentence {
     case "node_noticed":
       if (event.notice.closed === "open") return say(`Node ${event.name} is open as far as its cluster says`, "good");
       return say(`Node ${event.name} ${event.notice.closed === "to_all" ? "drained" : "cordoned"} by its cluster`, "warn", event.notice.why);
+    case "node_membership":
+      return say(membership(event.name, event.change) + byWhom(event.by), event.change === "replaced" ? "warn" : "info");
     case "job_deleted":
       return say(`Job deleted${byWhom(event.by)}`, "info");
     case "unknown":
@@ -94,6 +96,19 @@ export const REMEDIES: Record<Verdict["remedy"], string> = {
   restarted: "The job starts again",
 };
 
+function membership(node: string, change: MembershipChange): string {
+  switch (change) {
+    case "join_token_made":
+      return `One-time join token for node ${node} made`;
+    case "credential_reset":
+      return `Credential of node ${node} reset`;
+    case "replaced":
+      return `Another executor took the place of node ${node}`;
+    case "removed":
+      return `Node ${node} removed`;
+  }
+}
+
 function fault(of: NodeFault): string {
   switch (of.kind) {
     case "killed":
@@ -101,7 +116,7 @@ function fault(of: NodeFault): string {
     case "straggler":
       return "a rank was a straggler";
     case "hang":
-      return "a rank hung";
+      return of.at_start === true ? "a task was not started in time" : "a rank hung";
     case "xid":
       return `GPU ${of.gpu} had the error XID ${of.xid}`;
     case "uncorrected_memory":

@@ -87,7 +87,7 @@ pub enum Remote {
     Model(checkpoints::Model),
     /// Search parameters: create, watch and steer studies
     Study(study::Study),
-    /// List nodes and what runs on each GPU
+    /// List nodes and what runs on each GPU; let one join, reset or remove one
     Nodes(nodes::Nodes),
     /// Move all work away from a node and send no more there
     Drain(nodes::OnNode),

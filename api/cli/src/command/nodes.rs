@@ -1,17 +1,44 @@
-//! `muster nodes|drain|uncordon|whoami`.
+//! `muster nodes`, `drain`, `uncordon`, `whoami`.
 
 use super::Session;
 use super::tenant_limits::open_jobs;
 use super::tenants::{in_use, quota};
 use crate::clock;
 use crate::output::{age, bytes, fields, table};
-use clap::Args;
+use clap::{Args, Subcommand};
 use muster_model::node::{Closed, DriverSuspend, NodeState};
-use muster_model::view::NodeView;
+use muster_model::view::{NewJoinToken, NodeView};
 use std::fmt::Write as _;
 
 #[derive(Debug, Args)]
-pub struct Nodes {}
+pub struct Nodes {
+    #[command(subcommand)]
+    verb: Option<NodeVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+enum NodeVerb {
+    /// List nodes and what runs on each GPU (the default)
+    List,
+    /// Make a one-time join token for a node, whether it exists or not; it is shown this once
+    Join {
+        /// Name of the node.
+        node: String,
+        /// Minutes for which it counts, at most 10080 (a week).
+        #[arg(long, default_value_t = 60, value_name = "MINUTES")]
+        minutes: u64,
+    },
+    /// Forget the credential of a node that has lost its data folder, so that it can join again
+    Reset {
+        /// Name of the node.
+        node: String,
+    },
+    /// Remove a node that is lost and holds no tasks
+    Remove {
+        /// Name of the node.
+        node: String,
+    },
+}
 
 #[derive(Debug, Args)]
 pub struct OnNode {
@@ -26,6 +53,35 @@ impl Nodes {
     /// # Errors
     /// What the server says.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let client = &session.client;
+        match self.verb.unwrap_or(NodeVerb::List) {
+            NodeVerb::List => Self::list(session).await,
+            NodeVerb::Join { node, minutes } => {
+                let lifetime_s = Some(minutes.saturating_mul(60));
+                let wanted = NewJoinToken { lifetime_s };
+                let made = client.create_join_token(&node, wanted).await?;
+                session.output.print(&made, |made| made.token.clone())
+            }
+            NodeVerb::Reset { node } => {
+                let node = client.reset_node(&node).await?;
+                session.output.print(&node, |node| {
+                    format!(
+                        "the next executor that joins as {} binds its credential",
+                        node.name
+                    )
+                })
+            }
+            NodeVerb::Remove { node } => {
+                client.remove_node(&node).await?;
+                let removed = serde_json::json!({ "removed": node });
+                session
+                    .output
+                    .print(&removed, |_| format!("node {node} removed"))
+            }
+        }
+    }
+
+    async fn list(session: &Session) -> anyhow::Result<()> {
         let nodes = session.client.nodes().await?;
         session.output.print(&nodes, |nodes| {
             if nodes.is_empty() {

@@ -24,7 +24,7 @@ pub use job::{
     CheckpointView, Count, EvaluationView, EventView, JobChange, JobView, PaceView, ProgressView,
     SampleView, SeriesView, SuspectedView, TaskView, TrialRef, WaitingView,
 };
-pub use node::{GpuView, NodeView, Occupant};
+pub use node::{CreatedJoinToken, GpuView, NewJoinToken, NodeView, Occupant};
 pub use problem::Problem;
 pub use question::{
     AddedNodes, ImaginedJob, ImaginedQuota, JobShift, PlanView, Shift, ShiftedJob, ShiftedJobs,

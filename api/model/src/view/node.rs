@@ -48,15 +48,38 @@ pub struct GpuView {
     /// Who shares it with that job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<Occupant>,
+    /// Of the caller's tenant, or where an administrator asks.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub task_id: Option<TaskId>,
 }
 
-/// The job that holds a GPU. Another tenant's name and job name are shown to administrators only.
+/// How long a one-time join token shall count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct NewJoinToken {
+    /// Seconds from now, at most 604800 (a week); an hour where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifetime_s: Option<u64>,
+}
+
+/// A one-time join token just made. It is shown this once and stored nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct CreatedJoinToken {
+    pub node: String,
+    /// The executor's `--join-token`, for its first session.
+    pub token: String,
+    #[serde(with = "time::serde::rfc3339")]
+    pub expires_at: OffsetDateTime,
+}
+
+/// The job that holds a GPU. Whose it is and which, of another tenant, is shown to administrators only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Occupant {
-    pub id: JobId,
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub id: Option<JobId>,
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub name: Option<String>,
     #[cfg_attr(feature = "schema", schema(required = true))]

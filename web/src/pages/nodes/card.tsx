@@ -7,6 +7,9 @@ import { useNow } from "../../ui/now";
 import { bytes, count, plural } from "../../words/number";
 import { duration, instant } from "../../words/time";
 
+/** Stands for the jobs of other tenants, which have no id here. */
+export const OTHERS = "";
+
 interface Props {
   node: NodeView;
   colours: ReadonlyMap<string, number>;
@@ -16,7 +19,7 @@ interface Props {
 
 export function NodeCard({ node, colours, onDrain }: Props) {
   const [shown, setShown] = useState<number | null>(null);
-  const used = node.gpus.filter((gpu) => gpu.task_id !== null).length;
+  const used = node.gpus.filter((gpu) => gpu.job !== null).length;
   const isClosed = isClosedByPeople(node);
   const status = statusOf(node);
   const said = node.notice !== null && node.notice.closed !== "open" ? node.notice.why : undefined;
@@ -39,7 +42,7 @@ export function NodeCard({ node, colours, onDrain }: Props) {
       <ul className="slots" onMouseLeave={() => setShown(null)} aria-label={`${used} of ${plural(node.gpus.length, slotName(node.gpus))} in use`}>
         {node.gpus.map((gpu) => (
           <li key={gpu.index}>
-            <Slot gpu={gpu} colour={gpu.job === null ? undefined : colours.get(gpu.job.id)} onShow={() => setShown(gpu.index)} />
+            <Slot gpu={gpu} colour={gpu.job === null ? undefined : colours.get(gpu.job.id ?? OTHERS)} onShow={() => setShown(gpu.index)} />
           </li>
         ))}
       </ul>
@@ -71,7 +74,7 @@ function statusOf({ state, drained, excluded, notice }: NodeView): "lost" | "dra
 function Slot({ gpu, colour, onShow }: { gpu: GpuView; colour: number | undefined; onShow: () => void }) {
   const text = describe(gpu);
   const props = { className: "slot", title: text, "aria-label": text, onMouseEnter: onShow, onFocus: onShow, "data-job": colour };
-  if (gpu.job !== null && gpu.job.name !== null) {
+  if (gpu.job !== null && gpu.job.id !== null) {
     return (
       <Link {...props} to={`/jobs/${gpu.job.id}`}>
         <span aria-hidden="true">{gpu.index}</span>
@@ -79,7 +82,7 @@ function Slot({ gpu, colour, onShow }: { gpu: GpuView; colour: number | undefine
     );
   }
   return (
-    <button type="button" {...props} data-held={gpu.task_id !== null}>
+    <button type="button" {...props} data-held={gpu.job !== null}>
       <span aria-hidden="true">{gpu.index}</span>
     </button>
   );
@@ -87,7 +90,7 @@ function Slot({ gpu, colour, onShow }: { gpu: GpuView; colour: number | undefine
 
 function describe(gpu: GpuView): string {
   const what = gpu.kind === "cuda" ? `GPU ${gpu.index}, ${gpu.model}, ${bytes(gpu.memory_bytes)}` : `CPU slot ${gpu.index}`;
-  if (gpu.job === null) return `${what}: ${gpu.task_id === null ? "free" : "held"}`;
+  if (gpu.job === null) return `${what}: free`;
   const guest = gpu.guest === undefined || gpu.guest === null ? "" : `, and beside it ${named(gpu.guest)}`;
   return `${what}: ${named(gpu.job)}${guest}`;
 }

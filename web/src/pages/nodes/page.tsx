@@ -12,7 +12,7 @@ import { Empty, Failure, Loading } from "../../ui/states";
 import { Tiles } from "../../ui/tiles";
 import { useTitle } from "../../ui/title";
 import { plural } from "../../words/number";
-import { NodeCard } from "./card";
+import { NodeCard, OTHERS } from "./card";
 
 export function NodesPage() {
   useTitle("Nodes");
@@ -88,13 +88,14 @@ interface Held {
   gpus: number;
 }
 
-/** The jobs that hold GPUs, by first appearance. A job of another tenant keeps its name to itself. */
+/** The jobs that hold GPUs, by first appearance. Those of other tenants have no id, and are one entry. */
 function jobsOf(all: readonly NodeView[]): Held[] {
   const held = new Map<string, Held>();
   for (const gpu of all.flatMap((node) => node.gpus)) {
     if (gpu.job === null) continue;
-    const known = held.get(gpu.job.id);
-    if (known === undefined) held.set(gpu.job.id, { ...gpu.job, gpus: 1 });
+    const id = gpu.job.id ?? OTHERS;
+    const known = held.get(id);
+    if (known === undefined) held.set(id, { ...gpu.job, id, gpus: 1 });
     else known.gpus += 1;
   }
   return [...held.values()];
@@ -106,7 +107,7 @@ function Legend({ jobs, colours, slot }: { jobs: readonly Held[]; colours: Reado
       {jobs.map((job) => (
         <li key={job.id}>
           <span className="swatch" data-job={colours.get(job.id)} aria-hidden="true" />
-          {job.name === null ? <span className="muted">another tenant's job</span> : <Link to={`/jobs/${job.id}`}>{job.name}</Link>}
+          {job.name === null ? <span className="muted">other tenants' jobs</span> : <Link to={`/jobs/${job.id}`}>{job.name}</Link>}
           <span className="muted num">{plural(job.gpus, slot)}</span>
         </li>
       ))}
