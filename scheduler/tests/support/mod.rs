@@ -345,7 +345,7 @@ impl Shell {
         let registry = Registry::default();
         let metrics = Arc::new(Metrics::default());
         let connections =
-            |most| muster_store::pool::scheduler(database_url, most).expect("an address");
+            |most| muster_store::pool::scheduler(&config.database_url, most).expect("an address");
         let pools = Pools {
             own: connections(CONNECTIONS),
             sessions: connections(CONNECTIONS),
