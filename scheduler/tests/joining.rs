@@ -6,7 +6,6 @@ use muster_scheduler::clock;
 use muster_scheduler::session::Rejoin;
 use muster_store::membership::{self, Removal};
 use muster_store::pool;
-use std::time::Duration;
 use support::{Greeting, Node, Shell, Store, TOKEN};
 use tonic::Code;
 
@@ -36,8 +35,8 @@ async fn shell(store: &Store, rejoin: Rejoin) -> Shell {
 
 async fn lose_all(store: &Store) {
     let mut tx = pool::begin(&store.pool).await.expect("begun");
-    let tomorrow = clock::now() + Duration::from_secs(86_400);
-    let lost = muster_store::node::lost(&mut tx, tomorrow, Duration::from_secs(1)).await;
+    let heard = muster_store::node::heard(&mut tx).await.expect("read");
+    let lost = muster_store::node::lost(&mut tx, &heard, clock::now()).await;
     lost.expect("marked");
     tx.commit().await.expect("committed");
 }

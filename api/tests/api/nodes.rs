@@ -65,7 +65,8 @@ async fn only_a_lost_node_is_removed_and_its_history_stays() {
     assert_eq!(reset.status, 200, "{}", reset.text());
 
     let mut tx = pool::begin(&world.scheduler).await.expect("begun");
-    let lost = node::lost(&mut tx, at(1_000), Duration::from_secs(20)).await;
+    let heard = node::heard(&mut tx).await.expect("read");
+    let lost = node::lost(&mut tx, &heard, at(1_000)).await;
     assert_eq!(lost.expect("marked").len(), 1);
     tx.commit().await.expect("committed");
     assert_eq!(remove(ADMIN).await.status, 204);
