@@ -302,6 +302,8 @@ async fn whole_gpus(story: &Story, name: &str, count: u32) -> JoinHandle<()> {
         boot_id: "test".to_owned(),
         identity: "test".to_owned(),
         unfit: String::new(),
+        takes_parts: true,
+        credential: String::new(),
     });
     let (outbox, messages) = futures::channel::mpsc::unbounded();
     let say = move |message| {

@@ -57,7 +57,10 @@ async fn a_job_leaves_a_deaf_node_which_is_charged() {
     deaf.acknowledged().await;
     assert_eq!(store.job(job).await.revision, revision);
     let mut tx = pool::begin(&store.pool).await.expect("begun");
-    let loaded = plan::load(&mut tx, clock::now()).await.expect("loaded");
+    let loaded = plan::Loader::new(100)
+        .load(&mut tx, clock::now())
+        .await
+        .expect("loaded");
     let charged = loaded.faults.values().flatten().map(|charge| charge.fault);
     let charged: Vec<NodeFault> = charged.collect();
     assert_eq!(charged.first(), Some(&NodeFault::Hang { at_start: true }));

@@ -165,6 +165,7 @@ pub async fn cannot_be_sent(
     let failed = FailedReport {
         message: why.to_owned(),
         retryable: false,
+        lacks: None,
     };
     let tenant = sqlx::query_scalar!(
         "update job set failed = $2
