@@ -68,7 +68,7 @@ fn members_see_their_quota_and_what_is_in_use() {
     let tenants = listed(&[vision(json!(4), 3, 1)]);
     let server = Server::new([("GET /api/v1/me", me), ("GET /api/v1/tenants", tenants)]);
     let (_, said) = server.muster(&["whoami"]);
-    for line in ["quota:     4 GPUs", "in use:    3 GPUs in 1 job"] {
+    for line in ["quota:      4 GPUs", "in use:     3 GPUs in 1 job"] {
         assert!(said.contains(line), "{said}");
     }
     let (_, said) = server.muster(&["tenants"]);
