@@ -76,7 +76,9 @@ pub async fn due(conn: &mut PgConnection) -> Result<Vec<StudyId>, StoreError> {
            select t.study_id
            from study_trial t join study s on s.id = t.study_id join tenant o on o.id = s.tenant_id
            cross join lateral muster_open_work(o.id) used
-           where t.state = 'running' and t.job_id is null and s.deleted_at is null and s.document -> 'job' is not null
+           where t.state = 'running' and t.job_id is null and s.deleted_at is null
+             -- A document that no step has taken in yet may be one that Postgres cannot read into.
+             and case when s.phase = 'created' then false else s.document -> 'job' is not null end
              and used.jobs < coalesce((o.limits ->> 'open_jobs')::bigint, $1)"#,
         signed(TenantLimits::DEFAULT.open_jobs)
     )
