@@ -147,6 +147,9 @@ pub fn every_round_replays(cluster: &Cluster) {
     );
 }
 
+/// A log is whole once it is the same at this number of further looks.
+const SAME_LOOKS: usize = 4;
+
 /// What the newest task of that name has written; waits until it is there, since logs come apart from the end.
 ///
 /// # Panics
@@ -158,6 +161,8 @@ pub async fn log(cluster: &Cluster, job: JobId, name: &str) -> String {
         .filter(|task| task.name == name)
         .max_by_key(|task| task.revision)
         .unwrap_or_else(|| panic!("no {name}"));
+    // Logs are shipped apart from the report of a task's end, so the last lines may follow it.
+    let (mut before, mut same) = (String::new(), 0);
     for _ in 0..100 {
         let output = cluster
             .muster()
@@ -165,9 +170,11 @@ pub async fn log(cluster: &Cluster, job: JobId, name: &str) -> String {
             .output()
             .expect("muster runs");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        if !text.trim().is_empty() {
+        same = if text == before { same + 1 } else { 0 };
+        if same >= SAME_LOOKS && !text.trim().is_empty() {
             return text;
         }
+        before = text;
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     panic!("{name} has no log");

@@ -37,6 +37,13 @@ async fn serve(limits: Limits) -> Served {
 }
 
 impl Served {
+    /// Closes the connections to Postgres too: one that is still being opened would hold up the server's end for a minute.
+    async fn end(self) {
+        self.stopping.cancel();
+        self.server.await.expect("no panic");
+        self.world.app.pool.close().await;
+    }
+
     async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.expect("connected")
     }
@@ -199,6 +206,8 @@ async fn connections_of_one_address_are_limited_unless_a_proxy() {
         let mut second = served.connect().await;
         let answer = get(&mut second, "/healthz", RED).await;
         assert_eq!(answer.contains(" 503 "), is_refused, "{answer}");
+        drop((first, second));
+        served.end().await;
     }
 }
 
