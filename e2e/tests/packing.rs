@@ -24,7 +24,7 @@ command:
 const HOGS: &str = r#"version: muster/v1
 name: @NAME@
 command:
-  argv: ["sh", "-c", "burn() { n=0; while [ $n -lt 75000 ]; do n=$((n+1)); done; }; i=0; while [ $i -lt 200 ]; do i=$((i+1)); touch $OUT/@NAME@; burn; if [ -n \"$(find $OUT/@OTHER@ -newermt '1 second ago' 2>/dev/null)\" ]; then burn; burn; burn; fi; echo muster: step=$i loss=1; done"]
+  argv: ["sh", "-c", "burn() { n=0; while [ $n -lt 75000 ]; do n=$((n+1)); done; }; i=0; while [ $i -lt 300 ]; do i=$((i+1)); touch $OUT/@NAME@; burn; if [ -n \"$(find $OUT/@OTHER@ -newermt '1 second ago' 2>/dev/null)\" ]; then burn; burn; burn; fi; echo muster: step=$i loss=1; done"]
   env: { OUT: "@OUT@" }
 "#;
 
