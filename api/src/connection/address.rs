@@ -19,7 +19,7 @@ pub struct NetworksError {
     text: String,
 }
 
-/// Whom a request is counted for before its token is known: an IPv4 address, or the first 64 bits of an IPv6 address, as one host has
+/// Client that a request counts for before its token is known: an IPv4 address, or the first 64 bits of an IPv6 address, as one host has
 /// all addresses below them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client(pub IpAddr);

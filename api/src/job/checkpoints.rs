@@ -52,7 +52,7 @@ pub async fn checkpoints(
     let job = job::get(&mut tx, id)
         .await?
         .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
-    // Why one stays depends on the others, of which the limits of the tenant leave so many.
+    // Why one stays depends on the others, and the tenant's limits bound their number.
     let rows = checkpoint::list(&mut tx, id).await?;
     let spared = origin::spared_of(&mut tx, id).await?;
     let views = wire::checkpoints(rows, &job.job.spec.checkpoint, &spared);

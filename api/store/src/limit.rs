@@ -135,7 +135,7 @@ pub async fn used(
     Ok(used.collect())
 }
 
-/// What the scheduler may open for a tenant by what is committed. Others may take it: who counts on it asks again with the limits held.
+/// What the scheduler may open for a tenant by what is committed. Another transaction may take it first, so the caller checks again while it holds the limits.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Longest wait of a migration's statement for a lock, seconds.
 const LOCK_S: u32 = 2;
 const ATTEMPTS: u32 = 15;
-/// Between two attempts: those who waited behind the migration take their turn.
+/// Pause between two attempts, in which transactions that waited behind the migration proceed.
 const PAUSE: Duration = Duration::from_secs(2);
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");

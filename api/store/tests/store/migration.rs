@@ -41,7 +41,7 @@ async fn a_migration_steps_back_from_a_table_in_use_and_tries_again() -> anyhow:
     };
     let step_back = async {
         until_waiting(1).await;
-        // Those who queue behind it take their turn.
+        // Transactions that queue behind it proceed.
         until_waiting(0).await;
         held.give_back().await;
     };
