@@ -24,9 +24,7 @@ fn fill(site: &Site) -> PathBuf {
 #[test]
 fn lease_generation_and_ends_are_kept_on_a_full_disk() {
     let flags = ["--disk-reserve-bytes", "0"];
-    let Some(mut site) = Site::on_a_disk(4_096, 1_500, &flags) else {
-        return;
-    };
+    let mut site = Site::on_a_disk(4_096, 1_500, &flags);
     let task = site.task(0, PATIENT);
     site.scheduler.assign(1, std::slice::from_ref(&task));
     site.until_log_has(&task, "up");
@@ -63,9 +61,7 @@ fn lease_generation_and_ends_are_kept_on_a_full_disk() {
 #[test]
 fn node_without_space_refuses_tasks_and_recovers_by_itself() {
     let flags = ["--disk-reserve-bytes", "1048576"];
-    let Some(site) = Site::on_a_disk(4_096, 10_000, &flags) else {
-        return;
-    };
+    let site = Site::on_a_disk(4_096, 10_000, &flags);
     let filler = fill(&site);
     site.until("the node says so", |heard| {
         let told = heard.unfit.last().is_some_and(|why| !why.is_empty());
@@ -93,9 +89,7 @@ fn node_without_space_refuses_tasks_and_recovers_by_itself() {
 #[test]
 fn task_that_fills_the_disk_ends_and_its_neighbour_lives() {
     let flags = ["--disk-reserve-bytes", "2097152"];
-    let Some(site) = Site::on_a_disk(8_192, 2_000, &flags) else {
-        return;
-    };
+    let site = Site::on_a_disk(8_192, 2_000, &flags);
     let neighbour = site.task(0, PATIENT);
     let fill = "mkdir deep; dd if=/dev/zero of=deep/big bs=64k; while :; do sleep 0.02; done";
     let greedy = site.task(1, fill);

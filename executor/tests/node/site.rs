@@ -88,13 +88,13 @@ impl Site {
         site
     }
 
-    /// With a daemon that is root and tasks that are not; `None`, and said so, where this process is not root.
-    pub fn with_another_user_for_tasks(flags: &[&str]) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            let name = thread::current().name().unwrap_or_default().to_owned();
-            eprintln!("SKIPPED: {name}: only root can start tasks as another user");
-            return None;
-        }
+    /// With a daemon that is root and tasks that are not.
+    ///
+    /// # Panics
+    /// When this process is not root; scripts/run-tests leaves such tests out then, by name.
+    pub fn with_another_user_for_tasks(flags: &[&str]) -> Self {
+        let is_root = rustix::process::geteuid().is_root();
+        assert!(is_root, "only root can start tasks as another user");
         let user = PLAIN_USER.to_string();
         let flags: Vec<&str> = flags
             .iter()
@@ -107,11 +107,14 @@ impl Site {
         fs::copy(env!("CARGO_BIN_EXE_muster-executor"), program).expect("copied");
         site.user = Some(0);
         site.start();
-        Some(site)
+        site
     }
 
-    /// With a disk of this size under the data folder; `None`, and said so, where this process may not mount one.
-    pub fn on_a_disk(kib: u64, lease_ms: u64, flags: &[&str]) -> Option<Self> {
+    /// With a disk of this size under the data folder.
+    ///
+    /// # Panics
+    /// When this user may not mount one; scripts/run-tests leaves such tests out then, by name.
+    pub fn on_a_disk(kib: u64, lease_ms: u64, flags: &[&str]) -> Self {
         let mut site = Self::new(lease_ms, flags);
         let data = site.data();
         fs::create_dir(&data).expect("made");
@@ -120,15 +123,12 @@ impl Site {
             .arg(&data)
             .stderr(Stdio::null())
             .status();
-        if !mounted.is_ok_and(|status| status.success()) {
-            let name = thread::current().name().unwrap_or_default().to_owned();
-            eprintln!("SKIPPED: {name}: this user may not mount a disk of {kib} KiB");
-            return None;
-        }
+        let is_mounted = mounted.is_ok_and(|status| status.success());
+        assert!(is_mounted, "this user may not mount a disk of {kib} KiB");
         site.mount = Some(data);
         site.start();
         site.until("it has begun", |heard| !heard.hellos.is_empty());
-        Some(site)
+        site
     }
 
     pub fn data(&self) -> PathBuf {
