@@ -5,13 +5,15 @@
 //! | 0–3 | magic `MSTR` |
 //! | 4–5 | protocol version |
 //! | 6–7 | kind |
-//! | 8–15 | clock: a step, a version or 0, by kind |
+//! | 8–15 | clock: a step, a version, a time or 0, by kind |
 //! | 16–19 | bytes of the small part (JSON or fixed fields) that follows the header |
 //! | 20–27 | bytes of the payload of `f32` that follows the small part |
 //! | 28–31 | CRC-32 of bytes 0–27 |
 //!
 //! The checksum guards the framing, so that a sender that lost count is noticed at once. Payloads carry none: TCP has its own,
 //! and one pass more over every gradient costs a tenth of the throughput.
+
+use super::hello::HALF_DONE;
 
 /// Length of a header on the wire.
 pub const HEADER_BYTES: usize = 32;
@@ -25,6 +27,9 @@ pub const MAX_META_BYTES: u32 = 4 << 20;
 
 /// Longest payload that a header may announce, 64 GiB; the receiver then demands its own exact length.
 pub const MAX_PAYLOAD_BYTES: u64 = 64 << 30;
+
+/// Largest step or version that a header may name, so that a receiver can count on from it. [`HALF_DONE`] is larger and no step.
+pub const MAX_CLOCK: u64 = 1 << 62;
 
 const MAGIC: [u8; 4] = *b"MSTR";
 
@@ -148,6 +153,8 @@ pub enum FrameError {
     Checksum,
     #[error("there is no frame of kind {0}")]
     Kind(u16),
+    #[error("the frame names step {0}; the limit is {MAX_CLOCK}")]
+    Clock(u64),
     #[error("the frame announces {0} bytes beside its payload; the limit is {MAX_META_BYTES}")]
     MetaTooLong(u32),
     #[error(
@@ -193,6 +200,13 @@ impl Header {
             meta_bytes: u32::from_le_bytes(array(bytes, 16)),
             payload_bytes: u64::from_le_bytes(array(bytes, 20)),
         };
+        let is_state = matches!(
+            header.kind,
+            Kind::SnapshotData | Kind::Lent | Kind::Draw | Kind::Drawn
+        );
+        if header.clock > MAX_CLOCK && !(is_state && header.clock == HALF_DONE) {
+            return Err(FrameError::Clock(header.clock));
+        }
         if header.meta_bytes > MAX_META_BYTES {
             return Err(FrameError::MetaTooLong(header.meta_bytes));
         }
@@ -271,14 +285,14 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_decoded(
-            kind in 0usize..36, clock: u64, meta_bytes in 0..=MAX_META_BYTES, floats in 0..=MAX_PAYLOAD_BYTES / 4,
+            kind in 0usize..36, clock in 0..=MAX_CLOCK, meta_bytes in 0..=MAX_META_BYTES, floats in 0..=MAX_PAYLOAD_BYTES / 4,
         ) {
             let header = Header { kind: Kind::ALL[kind], clock, meta_bytes, payload_bytes: floats * 4 };
             prop_assert_eq!(Header::decode(&header.encode()), Ok(header));
         }
 
         #[test]
-        fn one_flipped_bit_is_never_accepted(clock: u64, floats in 0u64..1 << 30, bit in 0usize..HEADER_BYTES * 8) {
+        fn one_flipped_bit_is_never_accepted(clock in 0..=MAX_CLOCK, floats in 0u64..1 << 30, bit in 0usize..HEADER_BYTES * 8) {
             let header = Header { kind: Kind::Push, clock, meta_bytes: 24, payload_bytes: floats * 4 };
             let mut bytes = header.encode();
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -298,6 +312,26 @@ mod tests {
                 prop_assert!(header.meta_bytes <= MAX_META_BYTES && header.payload_bytes <= MAX_PAYLOAD_BYTES);
             }
         }
+    }
+
+    #[test]
+    fn a_step_that_cannot_be_counted_on_from_is_refused() {
+        let header = |kind, clock| Header {
+            kind,
+            clock,
+            meta_bytes: 0,
+            payload_bytes: 0,
+        };
+        for kind in [Kind::Await, Kind::Push, Kind::Init, Kind::Change] {
+            for clock in [MAX_CLOCK + 1, u64::MAX] {
+                let found = Header::decode(&header(kind, clock).encode());
+                assert_eq!(found, Err(FrameError::Clock(clock)), "{kind:?}");
+            }
+            let largest = header(kind, MAX_CLOCK);
+            assert_eq!(Header::decode(&largest.encode()), Ok(largest));
+        }
+        let half_done = header(Kind::Lent, HALF_DONE);
+        assert_eq!(Header::decode(&half_done.encode()), Ok(half_done));
     }
 
     #[test]

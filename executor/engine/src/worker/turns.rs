@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How often the chief looks whether all are to stand still.
-const WANTED_EVERY: Duration = Duration::from_millis(20);
+pub(super) const WANTED_EVERY: Duration = Duration::from_millis(20);
 
 /// How often who stands still looks whether it is to go on.
 const LOOK_EVERY: Duration = Duration::from_millis(5);

@@ -204,7 +204,7 @@ fn a_killed_worker_is_done_without() {
 #[test]
 fn a_worker_that_is_told_to_leave_before_the_chief_knows_ends_nothing() {
     let rig = Rig::new();
-    let first = Launch::new(1, 3, 1, spec(json!({ "stop": { "epochs": 60 } })));
+    let first = Launch::new(1, 3, 1, spec(json!({ "stop": { "steps": 1_000_000 } })));
     let mut revision = rig.start(&first);
     at_step(&mut revision, 20);
     let leaver = Role::Worker { rank: 2 };
@@ -224,7 +224,8 @@ fn a_worker_that_is_told_to_leave_before_the_chief_knows_ends_nothing() {
     rig.resize(&mut revision, &shrunk, &[0, 1], &[0]);
     let (_, workers, ps_shards, _) = resized(&mut revision, 1);
     assert_eq!((workers, ps_shards), (2, 1));
-    revision.succeed();
+    revision.terminate();
+    assert_eq!(revision.wait(), [exit_code::DONE; 4]);
     let gone = |event: &TaskReport| matches!(event, TaskReport::PeerGone { .. });
     assert!(
         !revision.chief().events().iter().any(gone),

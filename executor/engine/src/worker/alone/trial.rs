@@ -3,6 +3,7 @@
 mod parts;
 
 use super::super::train::{Ending, Surroundings, run};
+use super::super::turns::WANTED_EVERY;
 use super::super::{Reporter, WorkerError};
 use super::why_not;
 use crate::checkpoint::{Contents, Depot, Manifest, Plane};
@@ -19,6 +20,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -51,7 +53,10 @@ impl Reporter for Told {
     fn report(&self, report: &TaskReport) -> io::Result<()> {
         match (self.outside, report) {
             (Outside::Turn | Outside::StopInTurn, TaskReport::Evaluated { .. }) => {
-                self.turn.fetch_max(1, Ordering::Relaxed);
+                if self.turn.fetch_max(1, Ordering::Relaxed) == 0 {
+                    // The chief looks for a turn at intervals, within which a fast machine ends the job.
+                    thread::sleep(WANTED_EVERY);
+                }
             }
             (Outside::Turn, TaskReport::Suspended { .. }) => self.turn.store(2, Ordering::Relaxed),
             (Outside::StopInTurn, TaskReport::Suspended { .. }) => self.stop.set(),
