@@ -5,8 +5,8 @@
 //! that are open.
 
 use crate::acting;
+use crate::address::Client;
 use crate::clock;
-use crate::connection::Client;
 use crate::failures::Reason;
 use crate::problem::{Kind, Refusal};
 use crate::rate::TooMany;

@@ -1,8 +1,9 @@
 //! What the daemon is told: a TOML file, then the environment (`MUSTER_API_*`), then flags; the later wins. Read once, in `main`.
 
-use crate::connection::Networks;
+use crate::address::Networks;
 use anyhow::Context as _;
 use clap::Args;
+use muster_connections::Bounds;
 use muster_model::place::Place;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -144,14 +145,15 @@ impl Limits {
         Duration::from_millis(self.request_timeout_ms)
     }
 
+    /// Of connections.
     #[must_use]
-    pub fn header_timeout(&self) -> Duration {
-        Duration::from_millis(self.header_timeout_ms)
-    }
-
-    #[must_use]
-    pub fn idle_timeout(&self) -> Duration {
-        Duration::from_millis(self.idle_timeout_ms)
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            connections: self.connections,
+            connections_per_address: self.connections_per_address,
+            header_timeout: Duration::from_millis(self.header_timeout_ms),
+            idle_timeout: Duration::from_millis(self.idle_timeout_ms),
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Requests without a valid token: counted, logged, and limited for each client address.
 
+use crate::address::Client;
 use crate::clock;
 use crate::config::Limits;
-use crate::connection::Client;
 use crate::metrics::Metrics;
 use crate::problem::{Kind, Refusal};
 use crate::rate::{Rate, TooMany};

@@ -4,6 +4,7 @@
 //! `routes.rs` lists what is answered, `layers.rs` what happens to every request; each verb has a file of its own.
 
 mod acting;
+pub mod address;
 pub mod auth;
 mod blame;
 mod body;
@@ -23,7 +24,6 @@ mod layers;
 mod metrics;
 mod node;
 pub mod openapi;
-mod places;
 mod pods;
 mod problem;
 mod query;

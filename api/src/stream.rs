@@ -3,13 +3,13 @@
 
 use crate::auth::Caller;
 use crate::metrics::OpenStream;
-use crate::places::Full;
 use crate::problem::{Kind, Refusal, chain};
 use crate::state::App;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
+use muster_connections::Full;
 use muster_store::StoreError;
 use muster_store::pool::Pool;
 use muster_store::wake::{Channel, Listener};

@@ -155,19 +155,14 @@ fn wake_at_ends(orders: mpsc::Sender<Order>) -> Result<(), ExecutorError> {
     Ok(())
 }
 
-/// What is counted, where the configuration says so. That it cannot be shown any more is no reason to end.
+/// Shows the metrics where the configuration says so.
 async fn show(config: &Config, metrics: &Metrics) -> Result<JoinHandle<()>, ExecutorError> {
     let Some(listen) = config.metrics_listen else {
         return Ok(tokio::spawn(async {}));
     };
     let listener = TcpListener::bind(listen).await;
     let listener = listener.map_err(|source| ExecutorError::Metrics { listen, source })?;
-    let metrics = metrics.clone();
-    Ok(tokio::spawn(async move {
-        if let Err(error) = metrics.serve(listener).await {
-            tracing::error!(%error, "what is counted is not shown any more");
-        }
-    }))
+    Ok(tokio::spawn(metrics.clone().serve(listener)))
 }
 
 /// The lock goes with the process, however it ends.

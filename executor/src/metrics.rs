@@ -209,12 +209,9 @@ impl Metrics {
     }
 
     /// Answers `GET /metrics` until the process ends.
-    ///
-    /// # Errors
-    /// When the listener breaks.
-    pub async fn serve(self, listener: TcpListener) -> std::io::Result<()> {
+    pub async fn serve(self, listener: TcpListener) {
         let routes = Router::new().route("/metrics", get(show)).with_state(self);
-        axum::serve(listener, routes).await
+        muster_connections::serve(listener, routes).await;
     }
 
     fn text(&self, now_ms: u64) -> prometheus::Result<String> {

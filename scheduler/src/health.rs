@@ -29,11 +29,8 @@ pub struct Health {
 }
 
 /// Answers until the process ends.
-///
-/// # Errors
-/// When the listener breaks.
-pub async fn serve(listener: TcpListener, health: Health) -> std::io::Result<()> {
-    axum::serve(listener, routes(health)).await
+pub async fn serve(listener: TcpListener, health: Health) {
+    muster_connections::serve(listener, routes(health)).await;
 }
 
 fn routes(health: Health) -> Router {

@@ -166,9 +166,8 @@ async fn answer(config: &Config, health: Health) -> anyhow::Result<()> {
     };
     let listener = tokio::net::TcpListener::bind(address).await;
     let listener = listener.with_context(|| format!("listen on {address} for probes"))?;
-    health::serve(listener, health)
-        .await
-        .context("answer probes")
+    health::serve(listener, health).await;
+    Ok(())
 }
 
 /// Returns at SIGTERM or SIGINT. Node sessions just break: the nodes keep their tasks and dial in again.

@@ -57,7 +57,7 @@ async fn follow(run: Run) -> anyhow::Result<()> {
     let placeholders = run.placeholders().context("--placeholders")?;
     tokio::select! {
         () = operator::run(Arc::clone(&context), &scope, placeholders) => {}
-        broken = metrics::serve(context, listener) => broken.context("serve /metrics")?,
+        () = metrics::serve(context, listener) => {}
         () = stop_signal()? => {}
     }
     tracing::info!("muster-operator stops");

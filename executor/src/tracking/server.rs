@@ -121,9 +121,10 @@ impl Tracking {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let flushing = flush_for_ever(Arc::clone(&app));
         tokio::select! {
-            served = axum::serve(listener, routes(app)) => served,
-            () = flushing => Ok(()),
+            () = muster_connections::serve(listener, routes(app)) => {}
+            () = flushing => {}
         }
+        Ok(())
     }
 }
 

@@ -194,12 +194,9 @@ impl Metrics {
 }
 
 /// Answers `GET /metrics` until the process ends; and whoever only connects, such as a probe, learns that the process lives.
-///
-/// # Errors
-/// When the listener breaks.
-pub async fn serve(context: Arc<Context>, listener: TcpListener) -> std::io::Result<()> {
+pub async fn serve(context: Arc<Context>, listener: TcpListener) {
     let routes = Router::new().route("/metrics", get(show));
-    axum::serve(listener, routes.with_state(context)).await
+    muster_connections::serve(listener, routes.with_state(context)).await;
 }
 
 async fn show(extract::State(context): extract::State<Arc<Context>>) -> impl IntoResponse {

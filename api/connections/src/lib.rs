@@ -1,16 +1,13 @@
-//! Connections of clients: how many there may be, and how long they may take for a request's header or stay without one.
+//! Connections of HTTP clients: how many there may be, and how long they may take for a request's header or stay without one.
 //!
-//! HTTP/1.1 only. `axum::serve` has no time limit of its own and sets none of hyper's.
+//! HTTP/1.1 only. Every HTTP server of Muster's daemons serves through this crate: `axum::serve` has no time limit of its own and sets
+//! none of hyper's, so a client could hold connections open until the daemon has no file descriptors left.
 
-mod address;
 mod patience;
+mod places;
 
-pub use address::{Client, Networks, NetworksError};
+pub use places::{Full, Place, Places};
 
-use crate::config::Limits;
-use crate::metrics::Metrics;
-use crate::places::{Full, Place, Places};
-use crate::state::App;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -31,11 +28,68 @@ use tower::ServiceExt as _;
 /// Until the next attempt where connections cannot be accepted, as when there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Limits of a server's connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Open ones of all clients.
+    pub connections: usize,
+    /// Open ones of one address.
+    pub connections_per_address: usize,
+    /// Longest time from the first byte of a request, or the connection's beginning, to the end of the header.
+    pub header_timeout: Duration,
+    /// Longest time without a request.
+    pub idle_timeout: Duration,
+}
+
+impl Bounds {
+    /// Of a daemon's own server, for probes, metrics and the tasks of one node.
+    pub const OF_A_DAEMON: Self = Self {
+        connections: 512,
+        connections_per_address: 512,
+        header_timeout: Duration::from_secs(10),
+        idle_timeout: Duration::from_secs(75),
+    };
+}
+
+/// What a server does about single connections beside its bounds.
+pub trait Door {
+    /// Whether only the limit of all connections binds this address, as a proxy carries many clients.
+    fn is_exempt(&self, _address: IpAddr) -> bool {
+        false
+    }
+
+    /// A connection was refused.
+    fn refused(&self) {}
+}
+
+/// Binds all addresses alike, and counts nothing.
+impl Door for () {}
+
+/// Serves connections until the future is dropped.
+pub async fn serve(listener: TcpListener, router: Router) {
+    serve_until(
+        listener,
+        router,
+        Bounds::OF_A_DAEMON,
+        (),
+        CancellationToken::new(),
+    )
+    .await;
+}
+
 /// Serves connections until `stopping`, then waits until the requests under way are answered.
-pub async fn serve(listener: TcpListener, router: Router, app: App, stopping: CancellationToken) {
-    let limits = &app.limits;
-    let places = Places::new(limits.connections, limits.connections_per_address);
+pub async fn serve_until(
+    listener: TcpListener,
+    router: Router,
+    bounds: Bounds,
+    door: impl Door,
+    stopping: CancellationToken,
+) {
+    let places = Places::new(bounds.connections, bounds.connections_per_address);
     let tracker = TaskTracker::new();
+    // Where the future is dropped, the connections end with it.
+    let ends = stopping.child_token();
+    let _ends = ends.clone().drop_guard();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -49,15 +103,18 @@ pub async fn serve(listener: TcpListener, router: Router, app: App, stopping: Ca
                 continue;
             }
         };
-        match take(&places, limits, peer) {
+        match take(&places, &door, peer) {
             Ok(place) => {
-                let connection = connection(stream, peer, router.clone(), limits, &stopping);
+                let connection = connection(stream, peer, router.clone(), bounds, ends.clone());
                 tracker.spawn(async move {
                     connection.await;
                     drop(place);
                 });
             }
-            Err(full) => refuse(&stream, full, &app.metrics),
+            Err(full) => {
+                door.refused();
+                refuse(&stream, full);
+            }
         }
     }
     drop(listener);
@@ -65,28 +122,26 @@ pub async fn serve(listener: TcpListener, router: Router, app: App, stopping: Ca
     tracker.wait().await;
 }
 
-/// A trusted proxy carries many clients, so only the limit of all connections binds it.
-fn take(places: &Places<IpAddr>, limits: &Limits, peer: SocketAddr) -> Result<Place<IpAddr>, Full> {
+fn take(
+    places: &Places<IpAddr>,
+    door: &impl Door,
+    peer: SocketAddr,
+) -> Result<Place<IpAddr>, Full> {
     let address = peer.ip().to_canonical();
-    let is_proxy = limits.trusted_proxies.contains(address);
-    places.take((!is_proxy).then_some(address))
+    places.take((!door.is_exempt(address)).then_some(address))
 }
 
 fn connection(
     stream: TcpStream,
     peer: SocketAddr,
     router: Router,
-    limits: &Limits,
-    stopping: &CancellationToken,
+    bounds: Bounds,
+    stopping: CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
     // Small answers must not wait for more to come.
     let _ = stream.set_nodelay(true);
     let phases = Phases::default();
-    let io = TokioIo::new(Patient::new(
-        stream,
-        phases.clone(),
-        limits.header_timeout(),
-    ));
+    let io = TokioIo::new(Patient::new(stream, phases.clone(), bounds.header_timeout));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         phases.busy();
         let mut request = request.map(Body::new);
@@ -101,8 +156,7 @@ fn connection(
     // hyper counts it from the end of the answer before, so it is the time without a request.
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.idle_timeout());
-    let stopping = stopping.clone();
+        .header_read_timeout(bounds.idle_timeout);
     async move {
         let mut served = pin!(builder.serve_connection(io, service));
         tokio::select! {
@@ -116,17 +170,16 @@ fn connection(
 /// Clients hang up as they like.
 fn log(ended: hyper::Result<()>) {
     if let Err(error) = ended {
-        tracing::debug!(error = crate::problem::chain(&error), "a connection ended");
+        tracing::debug!(?error, "a connection ended");
     }
 }
 
 /// Says why, as far as the socket takes it at once, and hangs up.
-fn refuse(stream: &TcpStream, full: Full, metrics: &Metrics) {
+fn refuse(stream: &TcpStream, full: Full) {
     let (of_whom, most, limit) = match full {
         Full::All(most) => ("of all clients", most, "limits.connections"),
         Full::OfKey(most) => ("of this address", most, "limits.connections_per_address"),
     };
-    metrics.connection_refused();
     tracing::debug!(limit, most, "a connection was refused");
     let body = format!(
         "{most} connections {of_whom} are open, which is {limit}; close some or try again later\n"
@@ -137,3 +190,6 @@ fn refuse(stream: &TcpStream, full: Full, metrics: &Metrics) {
     );
     let _ = stream.try_write(answer.as_bytes());
 }
+
+#[cfg(test)]
+mod tests;

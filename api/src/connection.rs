@@ -1,0 +1,27 @@
+//! Connections of the REST interface's clients, within its limits.
+
+use crate::state::App;
+use axum::Router;
+use muster_connections::{Door, serve_until};
+use std::net::IpAddr;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Trusted proxies carry many clients; connections that are refused are counted.
+struct Clients(App);
+
+impl Door for Clients {
+    fn is_exempt(&self, address: IpAddr) -> bool {
+        self.0.limits.trusted_proxies.contains(address)
+    }
+
+    fn refused(&self) {
+        self.0.metrics.connection_refused();
+    }
+}
+
+/// Serves connections until `stopping`, then waits until the requests under way are answered.
+pub async fn serve(listener: TcpListener, router: Router, app: App, stopping: CancellationToken) {
+    let bounds = app.limits.bounds();
+    serve_until(listener, router, bounds, Clients(app), stopping).await;
+}
