@@ -10,7 +10,7 @@ use crate::resource::{Status as _, Tenant};
 use kube::runtime::controller::Action;
 use muster_client::{Client, ClientError};
 use muster_model::id::TenantId;
-use muster_model::tenant::TenantPods;
+use muster_model::tenant::{LimitsChange, LimitsSet, TenantLimits, TenantPods};
 use muster_model::view::{NewTenant, TenantChange, TenantView};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -48,6 +48,8 @@ struct Wanted {
     weight: Option<f64>,
     /// `None` leaves them as they are, unless the object has said them before.
     pods: Option<TenantPods>,
+    /// Limits that are not named stay as they are.
+    limits: LimitsChange,
 }
 
 /// # Errors
@@ -105,19 +107,30 @@ async fn look(object: &Tenant, context: &Context) -> Result<Action, Error> {
 
 async fn carry_out(client: &Client, name: &str, wanted: Wanted) -> Result<TenantView, ClientError> {
     let tenants = client.tenants().await?;
-    let Some(found) = tenants.into_iter().find(|tenant| tenant.name == name) else {
+    let found = tenants.into_iter().find(|tenant| tenant.name == name);
+    let Some(found) = found else {
         let new = NewTenant {
             name: name.to_owned(),
             gpu_quota: wanted.gpu_quota,
             weight: wanted.weight.unwrap_or(muster_model::tenant::EQUAL_WEIGHT),
             pods: wanted.pods.unwrap_or_default(),
         };
-        return client.create_tenant(&new).await;
+        let created = client.create_tenant(&new).await?;
+        let change = TenantChange {
+            limits: changed(&wanted.limits, &created.limits),
+            ..TenantChange::default()
+        };
+        return match change.limits {
+            None => Ok(created),
+            Some(_) => client.change_tenant(name, &change).await,
+        };
     };
     let weight = wanted.weight.unwrap_or(found.weight);
     let pods = wanted.pods.unwrap_or_else(|| found.pods.clone());
+    let limits = changed(&wanted.limits, &found.limits);
     // All are written as they were sent, so they compare exactly.
-    if found.gpu_quota == wanted.gpu_quota && found.weight == weight && found.pods == pods {
+    let is_same = found.gpu_quota == wanted.gpu_quota && found.weight == weight;
+    if is_same && found.pods == pods && limits.is_none() {
         return Ok(found);
     }
     let change = TenantChange {
@@ -125,9 +138,15 @@ async fn carry_out(client: &Client, name: &str, wanted: Wanted) -> Result<Tenant
         weight: Some(weight),
         // Nothing of what a server of the release before does not know, unless it is asked for.
         pods: (found.pods != pods).then(|| pods.into()),
-        limits: None,
+        limits,
     };
     client.change_tenant(name, &change).await
+}
+
+/// The change that makes the named limits hold; `None` where they do.
+fn changed(wanted: &LimitsChange, found: &TenantLimits) -> Option<LimitsChange> {
+    let named = wanted.of(LimitsSet::from(*found)).or_default();
+    (named != *found).then_some(*wanted)
 }
 
 /// # Errors
@@ -140,12 +159,20 @@ fn wanted(spec: &Value) -> Result<Wanted, Refused> {
             message: format!("spec.pods: {error}"),
         })?),
     };
+    let limits = match spec.get("limits") {
+        None => LimitsChange::default(),
+        Some(limits) => LimitsChange::deserialize(limits).map_err(|error| Refused {
+            reason: "InvalidDocument",
+            message: format!("spec.limits: {error}"),
+        })?,
+    };
     Ok(Wanted {
         gpu_quota: spec["quota"]["gpus"]
             .as_u64()
             .map(|gpus| u32::try_from(gpus).unwrap_or(u32::MAX)),
         weight: spec["weight"].as_f64(),
         pods,
+        limits,
     })
 }
 

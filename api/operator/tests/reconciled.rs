@@ -467,3 +467,30 @@ async fn an_object_that_says_nothing_of_pods_leaves_what_an_administrator_has_sa
     assert_eq!(secrets(&world), json!(["by-hand"]));
     assert_eq!(world.status().get("pods"), None);
 }
+
+#[tokio::test]
+async fn limits_that_a_tenants_object_names_hold_and_the_others_stay() {
+    let world = tenant_of(json!({ "limits": { "open_jobs": 100 } })).await;
+    world.state().tenant_limits.tokens = 7;
+    world.tenant_look().await.expect("a look");
+    let limits = world.state().tenant_limits;
+    assert_eq!((limits.open_jobs, limits.tokens), (100, 7));
+
+    world.told("");
+    world.tenant_look().await.expect("a look");
+    assert_eq!(world.told("admin "), Vec::<String>::new(), "nothing is new");
+
+    world.state().tenant_limits.open_jobs = 5;
+    world.tenant_look().await.expect("a look");
+    assert_eq!(world.state().tenant_limits.open_jobs, 100);
+
+    world.change(|object| object["spec"]["limits"] = json!({ "open_job": 3 }));
+    world.tenant_look().await.expect("a look");
+    let status = world.status();
+    assert_eq!(status["reason"], "InvalidDocument");
+    let message = status["message"].as_str().expect("a message");
+    assert!(
+        message.contains("spec.limits: unknown field `open_job`"),
+        "{message}"
+    );
+}

@@ -45,6 +45,12 @@ macro_rules! limits {
             }
         }
 
+        impl From<TenantLimits> for LimitsSet {
+            fn from(limits: TenantLimits) -> Self {
+                Self { $($name: Some(limits.$name),)+ }
+            }
+        }
+
         impl LimitsSet {
             /// The limits that count.
             #[must_use]

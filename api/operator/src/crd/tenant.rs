@@ -2,6 +2,7 @@
 
 use super::rules::short_name;
 use super::{Kind, age, column, conditions, flag, structural, text, whole, wide};
+use muster_model::tenant::MAX_LIMIT;
 use serde_json::{Value, json};
 
 pub(super) fn definition(openapi: &Value) -> Value {
@@ -46,6 +47,7 @@ pub(super) fn definition(openapi: &Value) -> Value {
                                     when left out.",
                 },
                 "pods": pods(openapi),
+                "limits": limits(openapi),
             },
         }),
         scales: false,
@@ -64,6 +66,22 @@ pub(super) fn definition(openapi: &Value) -> Value {
         rules: short_name(63),
     }
     .definition()
+}
+
+fn limits(openapi: &Value) -> Value {
+    let mut limits = structural(openapi, "TenantLimits");
+    let fields = limits.as_object_mut().expect("a schema is an object");
+    fields.remove("required");
+    for limit in fields["properties"].as_object_mut().into_iter().flatten() {
+        limit.1["maximum"] = MAX_LIMIT.into();
+    }
+    fields.insert(
+        "description".to_owned(),
+        "What its users may have open at once, and what is stored of one of its jobs. A limit that is left out stays as \
+         `muster tenants limits` has set it."
+            .into(),
+    );
+    limits
 }
 
 fn pods(openapi: &Value) -> Value {

@@ -1,6 +1,7 @@
 //! What a whole operator asks for besides: lists and watches of Kubernetes' API, nodes and pods, and Muster's nodes and tenants.
 
 use super::{State, problem};
+use muster_model::tenant::LimitsChange;
 use serde_json::{Value, json};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -68,6 +69,11 @@ impl State {
                 for (list, given) in body["pods"].as_object().into_iter().flatten() {
                     self.tenant_pods[list] = given.clone();
                 }
+                let limits: LimitsChange = match &body["limits"] {
+                    Value::Null => LimitsChange::default(),
+                    limits => serde_json::from_value(limits.clone()).expect("limits"),
+                };
+                self.tenant_limits = limits.of(self.tenant_limits.into()).or_default();
                 Some((200, self.view_of_tenant()))
             }
             _ => None,
@@ -79,7 +85,9 @@ impl State {
             Value::Null => json!({}),
             pods => pods.clone(),
         };
-        json!({ "id": ID, "name": "vision", "gpu_quota": null, "weight": 1.0, "pods": pods })
+        json!({
+            "id": ID, "name": "vision", "gpu_quota": null, "weight": 1.0, "pods": pods, "limits": self.tenant_limits,
+        })
     }
 
     fn view_of_node(&self) -> Value {

@@ -4,6 +4,7 @@
 pub mod cluster;
 
 use kube::runtime::controller::Action;
+use muster_model::tenant::TenantLimits;
 use muster_operator::error::Error;
 use muster_operator::job::status::JobStatus;
 use muster_operator::metrics::{self, Metrics};
@@ -61,6 +62,8 @@ pub struct State {
     pub placeholders: Vec<Value>,
     /// What the tenant's pods may have, as Muster knows it.
     pub tenant_pods: Value,
+    /// The tenant's limits, as Muster knows them; the defaults at first.
+    pub tenant_limits: TenantLimits,
     /// What Muster was told of its node.
     pub notice: Value,
     tokens: usize,
