@@ -2,7 +2,8 @@
 //!
 //! * time from submission to success of one job, on an idle cluster and, for another tenant's job, beside the queue;
 //! * jobs that six slots finish in a second, of a short queue and of a long one;
-//! * time of rounds and memory of the scheduler beside the long queue.
+//! * time of rounds and memory of the scheduler beside the long queue;
+//! * time in which `muster down` ends every daemon beside the long queue.
 //!
 //! All figures are of one run, and the long queue's stand beside the short one's as ratios. `make bench-queue`, `ARGS=50000` for
 //! another length than 10,000.
@@ -60,18 +61,24 @@ async fn main() -> anyhow::Result<()> {
     let finished = succeeded(&owner).await? - before;
     let long_per_s = finished as f64 / began.elapsed().as_secs_f64();
     let beside_ms = singles(&other).await?;
+    let (round_ms, scheduler_mib) = (report::round_ms(&cluster)?, report::peak_mib(&cluster)?);
+    let lost_nodes = report::lost_nodes(&cluster)?;
+    let queued = count(&owner, JobPhase::Queued).await?;
+    let began = Instant::now();
+    cluster.down();
     let figures = Figures {
         long,
         idle_ms,
         beside_ms,
         short_per_s,
         long_per_s,
-        round_ms: report::round_ms(&cluster)?.split_off(rounds_before),
-        scheduler_mib: report::peak_mib(&cluster)?,
-        lost_nodes: report::lost_nodes(&cluster)?,
+        round_ms: round_ms[rounds_before..].to_vec(),
+        scheduler_mib,
+        lost_nodes,
+        queued,
+        down_s: began.elapsed().as_secs_f64(),
     };
     print(&figures);
-    cluster.down();
     Ok(())
 }
 
@@ -135,10 +142,14 @@ async fn until_succeeded(client: &Client, jobs: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Jobs of the client's tenant that have succeeded.
 async fn succeeded(client: &Client) -> anyhow::Result<usize> {
+    count(client, JobPhase::Succeeded).await
+}
+
+/// Jobs of the client's tenant in a phase.
+async fn count(client: &Client, phase: JobPhase) -> anyhow::Result<usize> {
     let mut query = JobQuery {
-        phases: vec![JobPhase::Succeeded],
+        phases: vec![phase],
         limit: Some(500),
         ..JobQuery::default()
     };

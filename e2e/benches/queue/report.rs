@@ -13,6 +13,9 @@ pub struct Figures {
     pub round_ms: Vec<f64>,
     pub scheduler_mib: u64,
     pub lost_nodes: usize,
+    /// Jobs in the queue when `muster down` began.
+    pub queued: usize,
+    pub down_s: f64,
 }
 
 pub fn print(figures: &Figures) {
@@ -48,6 +51,10 @@ pub fn print(figures: &Figures) {
         figures.scheduler_mib
     );
     println!("nodes that were declared lost: {}", figures.lost_nodes);
+    println!(
+        "muster down with {} jobs in the queue: {:.1} s",
+        figures.queued, figures.down_s
+    );
 }
 
 fn row(what: &str, short: f64, long: f64) {
