@@ -2,7 +2,7 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-queue bench-ask bench-studies bench-kills story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
+.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -62,6 +62,13 @@ bench-queue: ## what a long queue costs: time of one job, jobs a second, rounds,
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
 	cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
 	MUSTER_LOG=info,muster_scheduler::round=debug cargo bench --locked -p muster-e2e --bench queue -- $(ARGS)
+
+bench-forecasts: ARGS ?=
+bench-forecasts: ## how often the 80 % intervals of ends and starts hold, over a few hundred short jobs (ARGS=120 for another number of seconds)
+	@scripts/ensure-toolchain
+	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && export MUSTER_POSTGRES_BIN && \
+	cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
+	MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-e2e --bench forecasts -- $(ARGS)
 
 bench-search: ## measure the searchers of studies against Optuna's, on functions and on real trainings (from PyPI, with PyTorch, 5 GB)
 	@scripts/ensure-toolchain

@@ -1,0 +1,231 @@
+//! How often the 80 % intervals of forecasts hold, on real processes: three tenants submit a few hundred short jobs to twelve slots.
+//!
+//! The jobs repeat 27 documents: programs of random length, programs that report steps, and engine jobs, some of them elastic. Every
+//! two seconds each tenant lists its open jobs, as a user does, and the bench keeps what the list says. After the last job has ended,
+//! each kept interval is compared with the instant at which the job really started or ended.
+//!
+//! Every job counts once: its share is the mean over the looks at it, and the printed share is the mean over the jobs. Before some of
+//! the submissions the bench asks for a plan of the same document, and compares that too.
+//!
+//! `make bench-forecasts`; `ARGS=120` for another number of seconds of submissions than 360, `ARGS="csv=FILE"` for every look.
+
+#![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+
+mod report;
+mod work;
+
+use muster_client::{Client, JobQuery};
+use muster_e2e::cluster::{Cluster, Options};
+use muster_model::forecast::Interval;
+use muster_model::id::JobId;
+use muster_model::job::JobPhase;
+use muster_model::tenant::{Access, TenantPods};
+use muster_model::view::{JobView, NewTenant, NewToken};
+use report::{Come, Look, Planned};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use time::OffsetDateTime;
+use work::{Dice, Document};
+
+const NODES: Options = Options { nodes: 4, slots: 3 };
+const LEASE_MS: u32 = 15_000;
+const TENANTS: [&str; 3] = ["red", "green", "blue"];
+/// Seconds during which jobs are submitted.
+const SUBMITTED_S: u64 = 360;
+/// Mean time between two submissions, milliseconds; and the jobs of a burst, at each minute.
+const BETWEEN_MS: f64 = 1_300.0;
+const BURST: u32 = 8;
+const LOOK: Duration = Duration::from_secs(2);
+/// One of so many submissions is planned before.
+const PLANNED: u32 = 5;
+/// Jobs that have not ended so long after the last submission are left out.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// What was seen during the run.
+#[derive(Default)]
+struct Seen {
+    looks: Vec<Look>,
+    plans: Vec<Planned>,
+    documents: BTreeMap<JobId, Document>,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let own = std::env::current_exe()?;
+    let is_built = own
+        .ancestors()
+        .any(|folder| folder.join("muster-task").is_file());
+    if !is_built {
+        eprintln!("forecasts: not run; the programs are not built (make bench-forecasts builds)");
+        return Ok(());
+    }
+    let seconds = std::env::args().find_map(|argument| argument.parse().ok());
+    let csv = std::env::args().find_map(|argument| Some(argument.strip_prefix("csv=")?.to_owned()));
+    let mut cluster = Cluster::start_leasing(NODES, LEASE_MS).await;
+    let mut clients = Vec::new();
+    for name in TENANTS {
+        clients.push(tenant(&cluster, name).await?);
+    }
+    let mut seen = Seen::default();
+    let began = Instant::now();
+    run(
+        &clients,
+        Duration::from_secs(seconds.unwrap_or(SUBMITTED_S)),
+        &mut seen,
+    )
+    .await?;
+    let jobs = ended(&clients).await?;
+    let came: BTreeMap<JobId, Come> = jobs
+        .iter()
+        .filter_map(|job| Some((job.id, come(job, *seen.documents.get(&job.id)?)?)))
+        .collect();
+    println!(
+        "\nforecasts of {} jobs of {} submitted, {} slots, {} s",
+        came.len(),
+        seen.documents.len(),
+        NODES.nodes * NODES.slots,
+        began.elapsed().as_secs()
+    );
+    report::print(&came, &seen.looks, &seen.plans);
+    if let Some(path) = csv {
+        std::fs::write(path, report::csv(&came, &seen.looks))?;
+    }
+    cluster.down();
+    Ok(())
+}
+
+async fn tenant(cluster: &Cluster, name: &str) -> anyhow::Result<Client> {
+    let admin = cluster.client();
+    let new = NewTenant {
+        name: name.to_owned(),
+        gpu_quota: None,
+        weight: 1.0,
+        pods: TenantPods::default(),
+    };
+    admin.create_tenant(&new).await?;
+    let token = NewToken {
+        name: name.to_owned(),
+        access: Access::Member,
+        user: Some(name.to_owned()),
+        tenant: Some(name.to_owned()),
+        expires_at: None,
+    };
+    let token = admin.create_token(&token).await?;
+    Ok(Client::new(cluster.server(), &token.secret)?)
+}
+
+/// Submits jobs for so long and looks at them until all have ended.
+async fn run(clients: &[Client], submitted: Duration, seen: &mut Seen) -> anyhow::Result<()> {
+    let mut dice = Dice::new(7);
+    let began = Instant::now();
+    let (mut next_job, mut next_look) = (Duration::ZERO, Duration::ZERO);
+    let mut next_burst = Duration::from_secs(60);
+    loop {
+        let now = began.elapsed();
+        if now >= next_look {
+            let open = look(clients, seen).await?;
+            let is_over = now > submitted && (open == 0 || now > submitted + PATIENCE);
+            if is_over {
+                return Ok(());
+            }
+            next_look = now + LOOK;
+        }
+        if now >= next_job && now <= submitted {
+            let jobs = if now >= next_burst { BURST } else { 1 };
+            for _ in 0..jobs {
+                submit(clients, &mut dice, seen).await?;
+            }
+            if jobs > 1 {
+                next_burst += Duration::from_secs(60);
+            }
+            let wait_ms = -dice.uniform().ln() * BETWEEN_MS;
+            next_job += Duration::from_millis(wait_ms as u64);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Submits one job of a random document, and sometimes asks for its plan before.
+async fn submit(clients: &[Client], dice: &mut Dice, seen: &mut Seen) -> anyhow::Result<()> {
+    let tenant = dice.below(clients.len());
+    let document = Document::thrown(tenant, dice);
+    let json = document.json();
+    let planned = match dice.below(PLANNED as usize) {
+        0 => Some(clients[tenant].plan(&json).await?),
+        _ => None,
+    };
+    let earlier = seen.documents.values().filter(|one| **one == document);
+    let runs_before = earlier.count();
+    let job = clients[tenant].submit(&json, None).await?.id;
+    seen.documents.insert(job, document);
+    if let Some(plan) = planned {
+        seen.plans.push(Planned {
+            job,
+            made_at: plan.made_at,
+            finish: plan.finish,
+            runs_before,
+        });
+    }
+    Ok(())
+}
+
+/// Keeps what the tenants' lists say now, and returns how many jobs are open.
+async fn look(clients: &[Client], seen: &mut Seen) -> anyhow::Result<usize> {
+    let mut open = 0;
+    for client in clients {
+        let query = JobQuery {
+            phases: vec![
+                JobPhase::Queued,
+                JobPhase::Starting,
+                JobPhase::Running,
+                JobPhase::Suspended,
+                JobPhase::Stopping,
+            ],
+            limit: Some(500),
+            ..JobQuery::default()
+        };
+        let at = OffsetDateTime::now_utc();
+        for job in client.jobs(&query).await?.items {
+            open += 1;
+            let interval = |of: fn(&muster_model::forecast::Forecast) -> Option<Interval>| {
+                job.forecast.as_ref().and_then(of)
+            };
+            seen.looks.push(Look {
+                job: job.id,
+                at,
+                has_started: job.started_at.is_some(),
+                start: interval(|one| one.start),
+                finish: interval(|one| one.finish),
+            });
+        }
+    }
+    Ok(open)
+}
+
+async fn ended(clients: &[Client]) -> anyhow::Result<Vec<JobView>> {
+    let mut jobs = Vec::new();
+    for client in clients {
+        let mut query = JobQuery {
+            phases: vec![JobPhase::Succeeded],
+            limit: Some(500),
+            ..JobQuery::default()
+        };
+        loop {
+            let page = client.jobs(&query).await?;
+            jobs.extend(page.items);
+            query.after = page.next;
+            if query.after.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(jobs)
+}
+
+fn come(job: &JobView, document: Document) -> Option<Come> {
+    Some(Come {
+        document,
+        started_at: job.started_at?,
+        finished_at: job.finished_at?,
+    })
+}

@@ -1,0 +1,255 @@
+//! What was seen against what came, as it is printed.
+
+use crate::work::Document;
+use muster_model::forecast::Interval;
+use muster_model::id::JobId;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use time::OffsetDateTime;
+
+/// What became of a job that has succeeded.
+pub struct Come {
+    pub document: Document,
+    pub started_at: OffsetDateTime,
+    pub finished_at: OffsetDateTime,
+}
+
+/// What a list said of a job.
+pub struct Look {
+    pub job: JobId,
+    pub at: OffsetDateTime,
+    pub has_started: bool,
+    pub start: Option<Interval>,
+    pub finish: Option<Interval>,
+}
+
+/// What a plan said of a job that was submitted right after.
+pub struct Planned {
+    pub job: JobId,
+    pub made_at: OffsetDateTime,
+    pub finish: Option<Interval>,
+    /// Jobs of the same document that had been submitted before.
+    pub runs_before: usize,
+}
+
+/// One interval, or none, and what came.
+#[derive(Clone, Copy)]
+struct Case {
+    job: JobId,
+    document: Document,
+    at: OffsetDateTime,
+    has_started: bool,
+    interval: Option<Interval>,
+    came_at: OffsetDateTime,
+}
+
+/// Added to both ends' times from now before they are compared: intervals of seconds are not wide.
+const OFFSET_S: f64 = 5.0;
+/// An interval whose ends are further apart than by this factor is shown as unsure.
+const WIDEST: f64 = 10.0;
+
+impl Case {
+    fn left_s(&self, at: OffsetDateTime) -> f64 {
+        (at - self.at).as_seconds_f64().max(0.0)
+    }
+
+    fn is_unsure(&self, interval: &Interval) -> bool {
+        let (least, most) = (self.left_s(interval.p10), self.left_s(interval.p90));
+        (most + OFFSET_S) / (least + OFFSET_S) > WIDEST
+    }
+
+    /// Shown as an interval.
+    fn shown(&self) -> Option<Interval> {
+        self.interval.filter(|interval| !self.is_unsure(interval))
+    }
+
+    /// Seconds until the middle.
+    fn ahead_s(&self) -> Option<f64> {
+        self.shown().map(|interval| self.left_s(interval.p50))
+    }
+}
+
+pub fn print(came: &BTreeMap<JobId, Come>, looks: &[Look], plans: &[Planned]) {
+    println!(
+        "{:<34} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6}",
+        "", "hold %", "early", "late", "unsure", "none", "jobs", "looks"
+    );
+    let ends = cases(came, looks, true);
+    row("ends", &ends, |_| true);
+    row("  of programs", &ends, |case| !case.document.is_engine());
+    row("  of engine jobs", &ends, |case| case.document.is_engine());
+    row("  while the job waits", &ends, |case| !case.has_started);
+    row("  while the job runs", &ends, |case| case.has_started);
+    horizons(&ends);
+    let mut names: Vec<String> = ends.iter().map(|case| case.document.name()).collect();
+    names.sort();
+    names.dedup();
+    for name in names {
+        let title = format!("  {name}");
+        row(&title, &ends, |case| case.document.name() == name);
+    }
+    let starts = cases(came, looks, false);
+    row("starts", &starts, |_| true);
+    row("  of programs", &starts, |case| !case.document.is_engine());
+    row("  of engine jobs", &starts, |case| {
+        case.document.is_engine()
+    });
+    horizons(&starts);
+    for (title, from, to) in [
+        ("plans, document never run", 0, 1),
+        ("plans, after one run", 1, 2),
+        ("plans, after more", 2, usize::MAX),
+    ] {
+        let some = plans
+            .iter()
+            .filter(|plan| (from..to).contains(&plan.runs_before));
+        let cases: Vec<Case> = some.filter_map(|plan| planned(came, plan)).collect();
+        row(title, &cases, |_| true);
+        println!("{:<34} {}", "", factor(&cases));
+    }
+}
+
+fn horizons(cases: &[Case]) {
+    for (title, from_s, to_s) in [
+        ("  foreseen within 10 s", 0.0, 10.0),
+        ("  foreseen in 10 to 30 s", 10.0, 30.0),
+        ("  foreseen in 30 to 120 s", 30.0, 120.0),
+        ("  foreseen later", 120.0, f64::INFINITY),
+    ] {
+        let within = |ahead_s: f64| ahead_s >= from_s && ahead_s < to_s;
+        row(title, cases, |case| case.ahead_s().is_some_and(within));
+    }
+}
+
+/// Every look at a job before what is foreseen came.
+fn cases(came: &BTreeMap<JobId, Come>, looks: &[Look], ends: bool) -> Vec<Case> {
+    let case = |look: &Look| {
+        let come = came.get(&look.job)?;
+        let (interval, came_at) = match ends {
+            true => (look.finish, come.finished_at),
+            false => (look.start, come.started_at),
+        };
+        (look.at < came_at).then_some(Case {
+            job: look.job,
+            document: come.document,
+            at: look.at,
+            has_started: look.has_started,
+            interval,
+            came_at,
+        })
+    };
+    looks.iter().filter_map(case).collect()
+}
+
+fn planned(came: &BTreeMap<JobId, Come>, plan: &Planned) -> Option<Case> {
+    let come = came.get(&plan.job)?;
+    Some(Case {
+        job: plan.job,
+        document: come.document,
+        at: plan.made_at,
+        has_started: false,
+        interval: plan.finish,
+        came_at: come.finished_at,
+    })
+}
+
+/// Sums over one job's looks.
+#[derive(Default, Clone, Copy)]
+struct Sums {
+    looks: f64,
+    shown: f64,
+    held: f64,
+    early: f64,
+    late: f64,
+    unsure: f64,
+}
+
+fn row(title: &str, cases: &[Case], counts: impl Fn(&Case) -> bool) {
+    let mut jobs: BTreeMap<JobId, Sums> = BTreeMap::new();
+    for case in cases.iter().filter(|case| counts(case)) {
+        let sums = jobs.entry(case.job).or_default();
+        sums.looks += 1.0;
+        match (case.interval, case.shown()) {
+            (_, Some(shown)) => {
+                sums.shown += 1.0;
+                sums.early += f64::from(u8::from(case.came_at < shown.p10));
+                sums.late += f64::from(u8::from(case.came_at > shown.p90));
+                let holds = (shown.p10..=shown.p90).contains(&case.came_at);
+                sums.held += f64::from(u8::from(holds));
+            }
+            (Some(_), None) => sums.unsure += 1.0,
+            (None, None) => {}
+        }
+    }
+    // Of every job the share, and of the shares the mean.
+    let mean = |part: fn(&Sums) -> f64, whole: fn(&Sums) -> f64| {
+        let shares: Vec<f64> = jobs
+            .values()
+            .filter(|sums| whole(sums) > 0.0)
+            .map(|sums| part(sums) / whole(sums))
+            .collect();
+        100.0 * shares.iter().sum::<f64>() / shares.len() as f64
+    };
+    let shown = jobs.values().filter(|sums| sums.shown > 0.0).count();
+    let looks: f64 = jobs.values().map(|sums| sums.shown).sum();
+    println!(
+        "{title:<34} {:>6.0} {:>6.0} {:>6.0} {:>6.0} {:>6.0} {shown:>6} {looks:>6}",
+        mean(|sums| sums.held, |sums| sums.shown),
+        mean(|sums| sums.early, |sums| sums.shown),
+        mean(|sums| sums.late, |sums| sums.shown),
+        mean(|sums| sums.unsure, |sums| sums.looks),
+        mean(
+            |sums| sums.looks - sums.shown - sums.unsure,
+            |sums| sums.looks
+        ),
+    );
+}
+
+/// By what factor the middle of a plan is off, in the middle of all plans.
+fn factor(cases: &[Case]) -> String {
+    let mut off: Vec<f64> = cases
+        .iter()
+        .filter_map(|case| {
+            let told_s = case.left_s(case.interval?.p50).max(0.1);
+            Some((case.left_s(case.came_at).max(0.1) / told_s).ln().abs())
+        })
+        .collect();
+    off.sort_by(f64::total_cmp);
+    match off.get(off.len() / 2) {
+        Some(middle) => format!("the middle is off by a factor of {:.2}", middle.exp()),
+        None => "none told an end".to_owned(),
+    }
+}
+
+/// A line for every look at a job that was still to end.
+pub fn csv(came: &BTreeMap<JobId, Come>, looks: &[Look]) -> String {
+    let mut text = String::from("what,document,job,at_s,started,p10_s,p50_s,p90_s,came_s\n");
+    let first = looks.first().map(|look| look.at);
+    for (what, ends) in [("end", true), ("start", false)] {
+        for case in cases(came, looks, ends) {
+            let at_s = first.map_or(0.0, |first| (case.at - first).as_seconds_f64());
+            let left = |at: OffsetDateTime| (at - case.at).as_seconds_f64();
+            let interval = case.interval.map_or_else(
+                || ",,".to_owned(),
+                |found| {
+                    format!(
+                        "{:.1},{:.1},{:.1}",
+                        left(found.p10),
+                        left(found.p50),
+                        left(found.p90)
+                    )
+                },
+            );
+            writeln!(
+                text,
+                "{what},{},{},{at_s:.1},{},{interval},{:.1}",
+                case.document.name(),
+                case.job,
+                case.has_started,
+                left(case.came_at)
+            )
+            .expect("a string takes all");
+        }
+    }
+    text
+}
