@@ -11,23 +11,25 @@ use muster_model::forecast::{Forecast, Interval, Unforeseen};
 use muster_model::id::JobId;
 use muster_model::job::JobState;
 use muster_sim::forecast as sim;
+use muster_sim::what_if::Past;
 use muster_store::StoreError;
-use muster_store::forecast::{self, NewForecast, Outcome};
+use muster_store::forecast::{self, NewForecast, Outcome, Raw};
+use muster_store::past::Earlier;
 use muster_store::plan::{Loaded, Loader};
 use muster_store::pool::{Pool, in_time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Between two looks at the cluster.
-const EVERY: Duration = Duration::from_secs(5);
+/// Between two looks at the cluster: a forecast of a job of seconds is out of date after seconds, and one of many jobs takes seconds.
+const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// A look is followed by so many times as long without one.
+const REST: u32 = 9;
 /// Longest forecast; beyond it what it says is out of date.
 const LIMIT: Duration = Duration::from_secs(300);
 /// A forecast that says nothing new is made anew after so long, so that people see that it is of today.
 const STALE_MS: i64 = 120_000;
 /// A start or an end that moves by less than this share of the time left is no news.
 const MOVED: f64 = 0.1;
-/// Outcomes by which the intervals are calibrated.
-const OUTCOMES: u32 = 500;
 /// Runs of a forecast: few jobs are run often.
 const RUNS: (u32, u32) = (5, 41);
 const JOBS_RUN: u32 = 1_500;
@@ -62,11 +64,21 @@ struct Said {
     unforeseen: Option<Unforeseen>,
 }
 
-/// By how much intervals are to be widened.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Widening {
-    pub finish: f64,
-    pub start: f64,
+/// What is known beside the snapshot: what forecasts of the past missed, and how fast the cluster obeys.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Learnt {
+    pub ends: sim::Calibration,
+    pub starts: sim::Calibration,
+    pub pace: sim::Pace,
+}
+
+impl Learnt {
+    /// Of a cluster on which nothing has happened.
+    pub const NOTHING: Self = Self {
+        ends: sim::Calibration::none(),
+        starts: sim::Calibration::none(),
+        pace: sim::Pace::LIVE,
+    };
 }
 
 /// No forecast came about; rounds go on without.
@@ -83,9 +95,13 @@ pub enum ForecastError {
 /// Forecasts now and then.
 pub async fn run(pool: &Pool, policy: &Policy) {
     let mut told = Told::default();
+    let (soonest, latest) = EVERY;
+    let mut pause = soonest;
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(pause).await;
+        let began = clock::instant();
         passes::one("forecasts", LIMIT, once(pool, policy, &mut told)).await;
+        pause = began.elapsed().saturating_mul(REST).clamp(soonest, latest);
     }
 }
 
@@ -95,13 +111,13 @@ pub async fn run(pool: &Pool, policy: &Policy) {
 /// [`ForecastError`].
 #[tracing::instrument(name = "scheduler.forecast", skip_all)]
 pub async fn once(pool: &Pool, policy: &Policy, told: &mut Told) -> Result<usize, ForecastError> {
-    let (snapshot, widen) = live(pool, &mut told.loader).await?;
+    let (snapshot, learnt) = live(pool, &mut told.loader).await?;
     if snapshot.jobs.is_empty() {
         told.said.clear();
         return Ok(0);
     }
     let now_ms = snapshot.now_ms;
-    let settings = settings(&snapshot, widen);
+    let settings = settings(&snapshot, learnt);
     let policy = policy.clone();
     let made =
         compute::try_apart(move |cancel| sim::forecast(&snapshot, &[], &policy, &settings, cancel));
@@ -111,8 +127,7 @@ pub async fn once(pool: &Pool, policy: &Policy, told: &mut Told) -> Result<usize
         .map(|one| NewForecast {
             job: one.job,
             forecast: shown(&one, now_ms),
-            widen: widen.finish,
-            start_widen: widen.start,
+            raw: raw(&one, now_ms),
         })
         .collect();
     if !fresh.is_empty() {
@@ -127,21 +142,22 @@ async fn keep(pool: &Pool, fresh: &[NewForecast]) -> Result<(), StoreError> {
     tx.commit().await.map_err(StoreError::from)
 }
 
-/// The cluster as it is, what is known of programs that name no length, and by how much intervals are to be widened.
+/// The cluster as it is, with what earlier jobs of the same documents tell, and what else is known.
 ///
 /// # Errors
 /// [`StoreError`].
-pub async fn live(pool: &Pool, loader: &mut Loader) -> Result<(Snapshot, Widening), StoreError> {
+pub async fn live(pool: &Pool, loader: &mut Loader) -> Result<(Snapshot, Learnt), StoreError> {
     let read = in_time(read(pool, loader)).await?;
     Ok(compute::apart(move || known(read)).await)
 }
 
 struct Read {
     loaded: Loaded,
-    finishes: Vec<Outcome>,
+    ends: Vec<Outcome>,
     starts: Vec<Outcome>,
-    /// Seconds that programs like each job took.
-    past: BTreeMap<JobId, Vec<f64>>,
+    /// Earlier jobs of each job's document.
+    past: BTreeMap<JobId, Vec<Earlier>>,
+    around_s: Option<f64>,
 }
 
 async fn read(pool: &Pool, loader: &mut Loader) -> Result<Read, StoreError> {
@@ -149,31 +165,74 @@ async fn read(pool: &Pool, loader: &mut Loader) -> Result<Read, StoreError> {
     let loaded = loader.load(&mut tx, clock::now()).await?;
     let jobs: Vec<JobId> = loaded.jobs.iter().map(|job| job.job.id).collect();
     let read = Read {
-        finishes: forecast::outcomes(&mut tx, OUTCOMES).await?,
-        starts: forecast::start_outcomes(&mut tx, OUTCOMES).await?,
+        ends: forecast::outcomes(&mut tx).await?,
+        starts: forecast::start_outcomes(&mut tx).await?,
         past: muster_store::past::of_jobs(&mut tx, &jobs).await?,
+        around_s: forecast::around_s(&mut tx).await?,
         loaded,
     };
     tx.commit().await.map_err(StoreError::from)?;
     Ok(read)
 }
 
-fn known(read: Read) -> (Snapshot, Widening) {
+fn known(read: Read) -> (Snapshot, Learnt) {
     let mut snapshot = translate::snapshot(0, read.loaded);
+    let now_ms = snapshot.now_ms;
     for job in &mut snapshot.jobs {
-        let took_s = read.past.get(&job.id);
-        let lasts = took_s.and_then(|took_s| sim::like(took_s, done_s(job, snapshot.now_ms)));
-        job.lasts = lasts.or(job.lasts);
+        if let Some(earlier) = read.past.get(&job.id) {
+            let counts_steps = job.command.is_none() || job.progress.max_steps.is_some();
+            let least = (job.workers.min, job.ps_shards.min);
+            let past = past(counts_steps, least, earlier, done_s(job, now_ms));
+            job.lasts = past.lasts.or(job.lasts);
+            job.ran = past.ran;
+        }
     }
-    let widening = |outcomes: Vec<Outcome>| {
-        let scores: Vec<sim::Score> = outcomes.iter().map(score).collect();
-        sim::widening(&scores)
+    let ends = read.ends.iter().filter_map(end_score);
+    let starts = read.starts.iter().filter_map(start_score);
+    let learnt = Learnt {
+        ends: sim::Calibration::of(ends.collect()),
+        starts: sim::Calibration::of(starts.collect()),
+        pace: pace(read.around_s),
     };
-    let widening = Widening {
-        finish: widening(read.finishes),
-        start: widening(read.starts),
+    (snapshot, learnt)
+}
+
+/// What earlier jobs of a document tell: how long they took, if its program counts no steps, and else their steps and speed. `least` is
+/// the least size of the job, `done_s` what it has done.
+#[must_use]
+pub fn past(counts_steps: bool, least: (u32, u32), earlier: &[Earlier], done_s: f64) -> Past {
+    if !counts_steps {
+        let took_s: Vec<f64> = earlier.iter().map(|one| one.took_s).collect();
+        return Past {
+            lasts: sim::like(&took_s, done_s),
+            ran: None,
+        };
+    }
+    let told = earlier.iter().filter_map(|one| {
+        Some(sim::Earlier {
+            took_s: one.took_s,
+            steps: one.steps?,
+            size: one.size,
+        })
+    });
+    let told: Vec<sim::Earlier> = told.collect();
+    Past {
+        lasts: None,
+        ran: sim::ran(&told, least),
+    }
+}
+
+/// As fast as the cluster was, where that is known: half of the time around a training goes before it.
+fn pace(around_s: Option<f64>) -> sim::Pace {
+    let Some(around_s) = around_s else {
+        return sim::Pace::LIVE;
     };
-    (snapshot, widening)
+    let half_ms = (around_s.clamp(0.2, 600.0) * 500.0) as i64;
+    sim::Pace {
+        launch_ms: half_ms,
+        stop_ms: half_ms,
+        ..sim::Pace::LIVE
+    }
 }
 
 /// Seconds of work that a program has done and that are kept, as far as is known.
@@ -199,47 +258,78 @@ fn done_s(job: &Job, now_ms: i64) -> f64 {
 
 /// Fewer runs of many jobs: a forecast takes seconds, not minutes.
 #[must_use]
-pub fn settings(snapshot: &Snapshot, widen: Widening) -> sim::Settings {
+pub fn settings(snapshot: &Snapshot, learnt: Learnt) -> sim::Settings {
     let jobs = u32::try_from(snapshot.jobs.len()).unwrap_or(u32::MAX);
     sim::Settings {
         runs: (JOBS_RUN / jobs.max(1)).clamp(RUNS.0, RUNS.1),
         seed: SEED,
-        widen: widen.finish,
-        widen_starts: widen.start,
-        pace: sim::Pace::LIVE,
+        ends: learnt.ends,
+        starts: learnt.starts,
+        pace: learnt.pace,
     }
 }
 
 /// As it is kept and shown.
 #[must_use]
 pub fn shown(made: &sim::Forecast, now_ms: i64) -> Forecast {
-    let interval = |interval: sim::Interval| Interval {
-        p10: date(interval.p10_ms),
-        p50: date(interval.p50_ms),
-        p90: date(interval.p90_ms),
-    };
     Forecast {
         made_at: date(now_ms),
-        start: made.start.map(interval),
-        finish: made.finish.map(interval),
+        start: made.start.map(|start| interval(start, now_ms)),
+        finish: made.finish.map(|finish| interval(finish, now_ms)),
         gpu_s: made.gpu_s,
         unforeseen: made.unforeseen,
     }
 }
 
-fn score(outcome: &Outcome) -> sim::Score {
-    let ms = translate::unix_ms;
-    let interval = sim::Interval {
-        p10_ms: ms(outcome.interval.p10),
-        p50_ms: ms(outcome.interval.p50),
-        p90_ms: ms(outcome.interval.p90),
+/// An interval with dates, as it looks at `now_ms`.
+#[must_use]
+pub fn interval(made: sim::Interval, now_ms: i64) -> Interval {
+    let dates = (date(made.p10_ms), date(made.p50_ms), date(made.p90_ms));
+    Interval::of(dates, date(now_ms))
+}
+
+/// What the forecast is scored by, once what it foretells has come.
+fn raw(made: &sim::Forecast, now_ms: i64) -> Raw {
+    let left_s = |at_ms: i64| at_ms.saturating_sub(now_ms) as f64 / 1000.0;
+    let seconds = |interval: sim::Interval| {
+        let sim::Interval {
+            p10_ms,
+            p50_ms,
+            p90_ms,
+        } = interval;
+        [left_s(p10_ms), left_s(p50_ms), left_s(p90_ms)]
     };
-    sim::Score::of(
-        interval,
-        ms(outcome.made_at),
-        outcome.widen,
-        ms(outcome.came_at),
-    )
+    Raw {
+        basis: made.raw.context.basis.as_str().to_owned(),
+        waits: made.raw.context.waits,
+        start_s: made.raw.start.map(seconds),
+        finish_s: made.raw.finish.map(seconds),
+    }
+}
+
+/// `None` of a basis that this release does not know.
+fn end_score(outcome: &Outcome) -> Option<sim::Score> {
+    let context = sim::Context {
+        basis: sim::Basis::from_name(&outcome.raw.basis)?,
+        waits: outcome.raw.waits,
+    };
+    Some(score(outcome, outcome.raw.finish_s?, context))
+}
+
+fn start_score(outcome: &Outcome) -> Option<sim::Score> {
+    Some(score(outcome, outcome.raw.start_s?, sim::STARTS))
+}
+
+fn score(outcome: &Outcome, raw_s: [f64; 3], context: sim::Context) -> sim::Score {
+    let made_ms = translate::unix_ms(outcome.made_at);
+    let [p10_ms, p50_ms, p90_ms] = raw_s.map(|s| made_ms + (s * 1000.0) as i64);
+    let interval = sim::Interval {
+        p10_ms,
+        p50_ms,
+        p90_ms,
+    };
+    let came_ms = translate::unix_ms(outcome.came_at);
+    sim::Score::of(interval, made_ms, context, came_ms, outcome.weight)
 }
 
 impl Told {

@@ -3,14 +3,13 @@
 
 use crate::clock;
 use crate::compute;
-use crate::forecast::{ForecastError, WINDOW_JOBS, Widening, live, settings};
+use crate::forecast::{ForecastError, Learnt, WINDOW_JOBS, interval, live, past, settings};
 use crate::passes;
 use crate::session::chain;
 use crate::translate::date;
 use crate::wakes::Wakes;
 use muster_core::policy::Policy;
 use muster_core::snapshot::Snapshot;
-use muster_model::forecast::Interval;
 use muster_model::id::TenantId;
 use muster_model::question::{Answer, Question};
 use muster_model::spec::FieldError;
@@ -18,8 +17,7 @@ use muster_model::view::{
     JobShift, PlanView, Shift, ShiftedJob, ShiftedJobs, TenantShift, WhatIf, WhatIfView,
 };
 use muster_sim::Cancel;
-use muster_sim::forecast::{Interval as Foreseen, like};
-use muster_sim::what_if::{Change, Comparison, JobOutlook, Pair, WhatIfError, what_if};
+use muster_sim::what_if::{Change, Comparison, JobOutlook, Pair, Past, WhatIfError, what_if};
 use muster_store::StoreError;
 use muster_store::plan::Loader;
 use muster_store::pool::{Pool, begin, in_time};
@@ -91,7 +89,7 @@ pub async fn once_by(
         &Open,
         &[Change],
         &Policy,
-        Widening,
+        Learnt,
         &Cancel,
     ) -> Result<Answer, ForecastError>
     + Send
@@ -105,11 +103,11 @@ pub async fn once_by(
     };
     // A question that fails has had its turn too.
     served.had_its_turn(open.tenant);
-    let (snapshot, widen) = live(pool, &mut Loader::new(WINDOW_JOBS)).await?;
+    let (snapshot, learnt) = live(pool, &mut Loader::new(WINDOW_JOBS)).await?;
     let changes = in_time(changes(pool, &snapshot, &open)).await?;
     let (asked, policy) = (open.clone(), policy.clone());
     let computed = compute::try_apart(move |cancel| {
-        answer(&snapshot, &asked, &changes, &policy, widen, cancel)
+        answer(&snapshot, &asked, &changes, &policy, learnt, cancel)
     });
     // Cancels the computation where the turn ends first.
     let answer = tokio::select! {
@@ -178,14 +176,14 @@ fn too_long() -> String {
     )
 }
 
-/// What the question imagines, with what is known of programs that name no length.
+/// What the question imagines, with what earlier jobs of its documents tell.
 async fn changes(pool: &Pool, snapshot: &Snapshot, open: &Open) -> Result<Vec<Change>, StoreError> {
     let mut changes = match &open.question {
         Question::Plan { job, begins } => vec![Change::AddJob {
             tenant: name_of(snapshot, open.tenant),
             spec: job.clone(),
             begins: *begins,
-            lasts: None,
+            past: Past::default(),
         }],
         Question::WhatIf { changes } => imagined(changes, &name_of(snapshot, open.tenant)),
     };
@@ -194,7 +192,7 @@ async fn changes(pool: &Pool, snapshot: &Snapshot, open: &Open) -> Result<Vec<Ch
         let Change::AddJob {
             tenant,
             spec,
-            lasts,
+            past: known,
             ..
         } = change
         else {
@@ -202,8 +200,10 @@ async fn changes(pool: &Pool, snapshot: &Snapshot, open: &Open) -> Result<Vec<Ch
         };
         let mut tenants = snapshot.tenants.iter();
         if let Some(tenant) = tenants.find(|one| one.name == *tenant) {
-            let took_s = muster_store::past::of_spec(&mut tx, tenant.id, spec).await?;
-            *lasts = like(&took_s, 0.0);
+            let earlier = muster_store::past::of_spec(&mut tx, tenant.id, spec).await?;
+            let counts_steps = spec.command.is_none() || spec.max_steps().is_some();
+            let least = (spec.scale.workers.min, spec.ps_shards().min);
+            *known = past(counts_steps, least, &earlier, 0.0);
         }
     }
     Ok(changes)
@@ -214,10 +214,10 @@ fn answer(
     open: &Open,
     changes: &[Change],
     policy: &Policy,
-    widen: Widening,
+    learnt: Learnt,
     cancel: &Cancel,
 ) -> Result<Answer, ForecastError> {
-    let settings = settings(snapshot, widen);
+    let settings = settings(snapshot, learnt);
     let comparison = match what_if(snapshot, changes, policy, &settings, cancel) {
         Ok(comparison) => comparison,
         Err(WhatIfError::Run(error)) => return Err(error.into()),
@@ -256,7 +256,7 @@ fn imagined(changes: &WhatIf, own: &str) -> Vec<Change> {
         tenant: job.tenant.clone().unwrap_or_else(|| own.to_owned()),
         spec: Box::new(job.job.clone()),
         begins: 0,
-        lasts: None,
+        past: Past::default(),
     });
     nodes.chain(quotas).chain(jobs).collect()
 }
@@ -319,10 +319,11 @@ fn plan(comparison: &Comparison, tenant: &str) -> PlanView {
     }
     own_jobs.truncate(OWN_SHOWN);
     let added = comparison.jobs.iter().find(|job| job.before.is_none());
+    let shown = |made| interval(made, comparison.now_ms);
     PlanView {
         made_at: date(comparison.now_ms),
-        start: added.and_then(|job| job.after.start).map(interval),
-        finish: added.and_then(|job| job.after.finish).map(interval),
+        start: added.and_then(|job| job.after.start).map(shown),
+        finish: added.and_then(|job| job.after.finish).map(shown),
         gpu_hours: added.map_or(0.0, gpu_hours),
         unforeseen: added.and_then(|job| job.after.unforeseen),
         own_jobs,
@@ -348,12 +349,13 @@ fn whole(comparison: &Comparison) -> WhatIfView {
         wait_s: tenant.wait_s.map(shift),
         jct_s: tenant.jct_s.map(shift),
     });
+    let dated = |made| interval(made, comparison.now_ms);
     let jobs = shown.into_iter().map(|job| JobShift {
         id: job.before.is_some().then_some(job.job),
         name: job.name.clone(),
         tenant: job.tenant.clone(),
-        start: job.after.start.map(interval),
-        finish: job.after.finish.map(interval),
+        start: job.after.start.map(dated),
+        finish: job.after.finish.map(dated),
         gpu_hours: gpu_hours(job),
         unforeseen: job.after.unforeseen,
         later_s: later_s(job),
@@ -384,20 +386,12 @@ fn gpu_hours(job: &JobOutlook) -> f64 {
     job.after.gpu_s / 3600.0
 }
 
-fn interval(foreseen: Foreseen) -> Interval {
-    Interval {
-        p10: date(foreseen.p10_ms),
-        p50: date(foreseen.p50_ms),
-        p90: date(foreseen.p90_ms),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{MOVED_MS, blame, plan, whole};
     use muster_model::question::Question;
     use muster_model::view::ShiftedJobs;
-    use muster_sim::forecast::{Forecast, Interval};
+    use muster_sim::forecast::{Forecast, Interval, Raw, STARTS};
     use muster_sim::what_if::{Comparison, JobOutlook, WhatIfError};
     use uuid::Uuid;
 
@@ -420,6 +414,11 @@ mod tests {
             gpu_s: 7_200.0,
             unforeseen: None,
             stops,
+            raw: Raw {
+                start: None,
+                finish: None,
+                context: STARTS,
+            },
         };
         JobOutlook {
             job,

@@ -293,6 +293,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
             .spec
             .longest_s()
             .map(|longest_s| core::Lasts::at_most(longest_s, loaded.trained_s)),
+        ran: None,
         placed_ms: loaded.placed_at.map(unix_ms),
         running_ms: loaded.running_since.map(unix_ms),
         restarts: restarts(loaded.restarts),

@@ -80,4 +80,79 @@ pub struct Interval {
     pub p50: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339")]
     pub p90: OffsetDateTime,
+    /// The time until `p90` is more than ten times the time until `p10` (five seconds added to both): show `p50` alone, as a guess.
+    #[serde(default)]
+    pub unsure: bool,
+}
+
+impl Interval {
+    /// The factor between both ends' times from now beyond which an interval says too little to be shown.
+    pub const WIDEST: f64 = 10.0;
+    /// Added to both times before they are compared: some seconds are as good as now.
+    pub const OFFSET_S: f64 = 5.0;
+
+    /// Quantiles as they look at `now`.
+    #[must_use]
+    pub fn of(
+        (p10, p50, p90): (OffsetDateTime, OffsetDateTime, OffsetDateTime),
+        now: OffsetDateTime,
+    ) -> Self {
+        let left_s = |at: OffsetDateTime| (at - now).as_seconds_f64().max(0.0) + Self::OFFSET_S;
+        Self {
+            p10,
+            p50,
+            p90,
+            unsure: left_s(p90) > left_s(p10) * Self::WIDEST,
+        }
+    }
+
+    /// The same, as it looks later. What was unsure when it was made is no surer later.
+    #[must_use]
+    pub fn seen_at(self, now: OffsetDateTime) -> Self {
+        let seen = Self::of((self.p10, self.p50, self.p90), now);
+        Self {
+            unsure: self.unsure || seen.unsure,
+            ..seen
+        }
+    }
+}
+
+impl Forecast {
+    /// Its intervals as they look at `now`.
+    #[must_use]
+    pub fn seen_at(self, now: OffsetDateTime) -> Self {
+        Self {
+            start: self.start.map(|start| start.seen_at(now)),
+            finish: self.finish.map(|finish| finish.seen_at(now)),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Interval;
+    use time::Duration;
+    use time::macros::datetime;
+
+    #[test]
+    fn an_interval_beyond_a_factor_of_ten_is_unsure() {
+        let now = datetime!(2026-01-01 0:00 UTC);
+        let unsure = |p10_s: i64, p90_s: i64| {
+            let at = |s: i64| now + Duration::seconds(s);
+            Interval::of((at(p10_s), at(p90_s), at(p90_s)), now).unsure
+        };
+        assert!(!unsure(0, 45) && unsure(0, 46));
+        assert!(!unsure(60, 600) && unsure(60, 700));
+        assert!(unsure(-10, 46), "what is past is now");
+    }
+
+    #[test]
+    fn an_interval_becomes_unsure_as_its_lower_end_draws_near() {
+        let now = datetime!(2026-01-01 0:00 UTC);
+        let at = |s: i64| now + Duration::seconds(s);
+        let made = Interval::of((at(60), at(200), at(500)), now);
+        assert!(!made.unsure);
+        assert!(made.seen_at(at(50)).unsure);
+    }
 }

@@ -37,7 +37,8 @@ impl FromQuery for AccuracyParams {
 /// Say when a job is expected to start and to end
 ///
 /// The scheduler runs its own planner forward from the present state of the cluster, many times, each time with other speeds and
-/// other work left, as far apart as its estimates are unsure. An interval is to hold in eight cases of ten.
+/// other work left, as far apart as its estimates are unsure. An interval is to hold in eight cases of ten. One that is `unsure` says too
+/// little to be shown as an interval.
 #[utoipa::path(
     get, path = "/jobs/{id}/forecast", operation_id = "forecastJob", tag = "jobs",
     params(("id" = JobId, Path, description = "The job")),
@@ -53,12 +54,14 @@ pub async fn forecast(
     let row = job::get(&mut tx, id)
         .await?
         .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
-    Ok(Json(row.forecast))
+    let now = clock::now();
+    Ok(Json(row.forecast.map(|found| found.seen_at(now))))
 }
 
 /// Say how often forecasts held
 ///
-/// Of the forecasts of the tenant's jobs that have succeeded: how often the interval held what came. The target is 80 %.
+/// Of the forecasts of the tenant's jobs that have succeeded: how often the interval held what came. The target is 80 %. A forecast counts
+/// for as long as it was shown, each job counts once, and forecasts that are `unsure` do not count.
 #[utoipa::path(
     get, path = "/forecasts/accuracy", operation_id = "forecastAccuracy", tag = "jobs", params(AccuracyParams),
     responses((status = 200, description = "Hit rates", body = AccuracyView)),
@@ -74,17 +77,16 @@ pub async fn accuracy(
     Ok(Json(AccuracyView {
         since,
         target: 0.8,
-        finish: rate(tally.finishes, tally.finishes_held),
-        start: rate(tally.starts, tally.starts_held),
+        finish: rate(tally.finish),
+        start: rate(tally.start),
     }))
 }
 
-fn rate(forecasts: u64, held: u64) -> HitRate {
-    // Counts of rows stay far below 2^52.
-    let share = (forecasts > 0).then(|| held as f64 / forecasts as f64);
+fn rate(counted: forecast::Held) -> HitRate {
     HitRate {
-        forecasts,
-        held,
-        share,
+        forecasts: counted.forecasts,
+        held: counted.held,
+        jobs: counted.jobs,
+        share: counted.share,
     }
 }

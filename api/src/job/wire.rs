@@ -1,5 +1,6 @@
 //! How rows of the store are shown.
 
+use crate::clock;
 use muster_model::checkpoint::{Candidate, Checkpoint, Kept};
 use muster_model::id::TaskId;
 use muster_model::job::{Job, JobPhase, JobState};
@@ -65,7 +66,7 @@ pub fn job(row: JobRow, tenant: &str) -> JobView {
         },
         progress,
         model_path: row.model_path,
-        forecast: row.forecast,
+        forecast: row.forecast.map(|found| found.seen_at(clock::now())),
         resume_step: row.resume_step,
         submitted_by: row.submitted_by,
         submitted_at,

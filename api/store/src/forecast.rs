@@ -4,7 +4,10 @@ use crate::error::StoreError;
 use crate::number::unsigned;
 use muster_model::forecast::{Forecast, Interval};
 use muster_model::id::JobId;
+use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
+use sqlx::types::Json;
+use std::collections::BTreeMap;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -13,58 +16,67 @@ use uuid::Uuid;
 pub struct NewForecast {
     pub job: JobId,
     pub forecast: Forecast,
-    /// By how much the interval of its end was widened, and that of its start.
-    pub widen: f64,
-    pub start_widen: f64,
+    pub raw: Raw,
+}
+
+/// What the simulated runs gave, before the calibration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Raw {
+    /// What told of the job's length; names are the simulator's.
+    pub basis: String,
+    /// The job had not started.
+    pub waits: bool,
+    /// Seconds from the forecast until the start: 10 %, 50 % and 90 %.
+    pub start_s: Option<[f64; 3]>,
+    /// Seconds from the forecast until the end.
+    pub finish_s: Option<[f64; 3]>,
 }
 
 /// A forecast of a job's end or start, and when that came.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     pub made_at: OffsetDateTime,
-    pub interval: Interval,
-    pub widen: f64,
+    pub raw: Raw,
     pub came_at: OffsetDateTime,
+    /// For how long it was the job's newest forecast, as a share of all outcomes of that job. Of a job they sum up to 1, or to less if
+    /// they were shown for less than two seconds.
+    pub weight: f64,
 }
 
 /// A row of either.
 struct Came {
+    job_id: Uuid,
     made_at: OffsetDateTime,
-    widen: f64,
-    p10: OffsetDateTime,
-    p50: OffsetDateTime,
-    p90: OffsetDateTime,
+    raw: Json<Raw>,
     came_at: OffsetDateTime,
+    shown_s: f64,
 }
 
-impl From<Came> for Outcome {
-    fn from(row: Came) -> Self {
-        let interval = Interval {
-            p10: row.p10,
-            p50: row.p50,
-            p90: row.p90,
-        };
-        Self {
-            made_at: row.made_at,
-            interval,
-            widen: row.widen,
-            came_at: row.came_at,
-        }
-    }
-}
-
-/// Jobs whose forecasts are compared with what came, those that ended last, and forecasts of each: one that was forecast all day
-/// would otherwise be the only one that counts.
+/// Jobs whose forecasts are compared with what came, those that ended or started last, and forecasts of each: those of a job that was
+/// forecast all day would otherwise be read at every forecast.
 const JOBS: i64 = 200;
 const OF_EACH: i64 = 20;
+/// Jobs that tell how long starts and stops take, at least.
+const LEAST_JOBS: i64 = 5;
+/// Jobs whose forecasts were shown for less than this, in seconds, count less, in proportion: hardly a user has seen them.
+const SEEN_S: f64 = 2.0;
 
-/// How often forecasts of jobs that have succeeded held.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// How often forecasts held.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Tally {
-    pub finishes: u64,
-    pub finishes_held: u64,
-    pub starts: u64,
-    pub starts_held: u64,
+    pub finish: Held,
+    pub start: Held,
+}
+
+/// How often forecasts of ends held, or of starts. Those that are [unsure](Interval::unsure) count nowhere.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Held {
+    pub forecasts: u64,
+    pub held: u64,
+    pub jobs: u64,
+    /// Mean over the jobs of the share of the time in which the forecast that was shown held; `None` without any. A job whose forecasts were
+    /// shown for less than two seconds counts less, in proportion.
+    pub share: Option<f64>,
 }
 
 /// Keeps forecasts of one instant. A job that was deleted meanwhile is left out.
@@ -74,8 +86,7 @@ pub struct Tally {
 pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), StoreError> {
     let ids: Vec<Uuid> = new.iter().map(|one| one.job.0).collect();
     let made: Vec<OffsetDateTime> = new.iter().map(|one| one.forecast.made_at).collect();
-    let widen: Vec<f64> = new.iter().map(|one| one.widen).collect();
-    let start_widen: Vec<f64> = new.iter().map(|one| one.start_widen).collect();
+    let raw: Vec<Json<&Raw>> = new.iter().map(|one| Json(&one.raw)).collect();
     let gpu_s: Vec<f64> = new.iter().map(|one| one.forecast.gpu_s).collect();
     let unforeseen = new.iter().map(|one| one.forecast.unforeseen);
     let unforeseen: Vec<Option<String>> = unforeseen
@@ -93,16 +104,16 @@ pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), 
     };
     sqlx::query!(
         "insert into forecast (job_id, made_at, tenant_id, widen, gpu_s,
-                               start_p10, start_p50, start_p90, finish_p10, finish_p50, finish_p90, start_widen, unforeseen)
-         select n.job_id, n.made_at, j.tenant_id, n.widen, n.gpu_s, n.s10, n.s50, n.s90, n.f10, n.f50, n.f90, n.start_widen, n.unforeseen
-         from unnest($1::uuid[], $2::timestamptz[], $3::float8[], $4::float8[], $5::timestamptz[], $6::timestamptz[],
-                     $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::float8[], $12::text[])
-              as n (job_id, made_at, widen, gpu_s, s10, s50, s90, f10, f50, f90, start_widen, unforeseen)
+                               start_p10, start_p50, start_p90, finish_p10, finish_p50, finish_p90, start_widen, unforeseen, raw)
+         select n.job_id, n.made_at, j.tenant_id, 1, n.gpu_s, n.s10, n.s50, n.s90, n.f10, n.f50, n.f90, 1, n.unforeseen, n.raw
+         from unnest($1::uuid[], $2::timestamptz[], $3::jsonb[], $4::float8[], $5::timestamptz[], $6::timestamptz[],
+                     $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::text[])
+              as n (job_id, made_at, raw, gpu_s, s10, s50, s90, f10, f50, f90, unforeseen)
          join job j on j.id = n.job_id and j.deleted_at is null
          on conflict do nothing",
         &ids,
         &made,
-        &widen,
+        &raw as &[Json<&Raw>],
         &gpu_s,
         &start(|one| one.p10) as &[Option<OffsetDateTime>],
         &start(|one| one.p50) as &[Option<OffsetDateTime>],
@@ -110,7 +121,6 @@ pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), 
         &finish(|one| one.p10) as &[Option<OffsetDateTime>],
         &finish(|one| one.p50) as &[Option<OffsetDateTime>],
         &finish(|one| one.p90) as &[Option<OffsetDateTime>],
-        &start_widen,
         &unforeseen as &[Option<String>]
     )
     .execute(conn)
@@ -118,81 +128,144 @@ pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), 
     Ok(())
 }
 
-/// Forecasts of ends of jobs that have succeeded, of those that ended last.
+/// Forecasts of ends, of the jobs that ended last of those that have succeeded.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn outcomes(conn: &mut PgConnection, limit: u32) -> Result<Vec<Outcome>, StoreError> {
+pub async fn outcomes(conn: &mut PgConnection) -> Result<Vec<Outcome>, StoreError> {
     let rows = sqlx::query_as!(
         Came,
-        r#"select f.made_at as "made_at!", f.widen as "widen!", f.finish_p10 as "p10!", f.finish_p50 as "p50!", f.finish_p90 as "p90!",
-                  j.finished_at as "came_at!"
-           from (select id, finished_at from job where phase = 'succeeded' order by finished_at desc limit $2) j
+        r#"select j.id as "job_id!", f.made_at as "made_at!", f.raw as "raw!: Json<Raw>", f.shown_s as "shown_s!", j.finished_at as "came_at!"
+           from (select id, finished_at from job where phase = 'succeeded' order by finished_at desc limit $1) j
            cross join lateral (
-               select made_at, widen, finish_p10, finish_p50, finish_p90 from forecast
-               where job_id = j.id and finish_p50 is not null and start_widen is not null
-               order by hashtext(made_at::text) limit $3
+               select s.made_at, s.raw, s.shown_s from (
+                   select made_at, raw,
+                          extract(epoch from lead(made_at, 1, j.finished_at) over (order by made_at) - made_at)::float8 as shown_s
+                   from forecast where job_id = j.id and made_at < j.finished_at
+               ) s
+               where jsonb_typeof(s.raw -> 'finish_s') = 'array'
+               order by hashtext(s.made_at::text) limit $2
            ) f
-           order by j.finished_at desc, f.made_at desc limit $1"#,
-        i64::from(limit),
+           order by j.finished_at desc, j.id, f.made_at desc"#,
         JOBS,
         OF_EACH
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(Outcome::from).collect())
+    Ok(weighted(rows))
 }
 
-/// Forecasts of starts, of the jobs that were submitted last of those that have started.
+/// Forecasts of starts, of the jobs that started last.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn start_outcomes(
-    conn: &mut PgConnection,
-    limit: u32,
-) -> Result<Vec<Outcome>, StoreError> {
+pub async fn start_outcomes(conn: &mut PgConnection) -> Result<Vec<Outcome>, StoreError> {
     let rows = sqlx::query_as!(
         Came,
-        r#"select f.made_at as "made_at!", f.start_widen as "widen!", f.start_p10 as "p10!", f.start_p50 as "p50!", f.start_p90 as "p90!",
-                  j.started_at as "came_at!"
-           from (select id, started_at from job where started_at is not null order by id desc limit $2) j
+        r#"select j.id as "job_id!", f.made_at as "made_at!", f.raw as "raw!: Json<Raw>", f.shown_s as "shown_s!", j.started_at as "came_at!"
+           from (select id, started_at from job where started_at is not null order by started_at desc limit $1) j
            cross join lateral (
-               select made_at, start_widen, start_p10, start_p50, start_p90 from forecast
-               where job_id = j.id and start_p50 is not null and start_widen is not null and made_at <= j.started_at
-               order by hashtext(made_at::text) limit $3
+               select s.made_at, s.raw, s.shown_s from (
+                   select made_at, raw,
+                          extract(epoch from lead(made_at, 1, j.started_at) over (order by made_at) - made_at)::float8 as shown_s
+                   from forecast where job_id = j.id and made_at < j.started_at
+               ) s
+               where jsonb_typeof(s.raw -> 'start_s') = 'array'
+               order by hashtext(s.made_at::text) limit $2
            ) f
-           order by j.started_at desc, f.made_at desc limit $1"#,
-        i64::from(limit),
+           order by j.started_at desc, j.id, f.made_at desc"#,
         JOBS,
         OF_EACH
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(Outcome::from).collect())
+    Ok(weighted(rows))
+}
+
+fn weighted(rows: Vec<Came>) -> Vec<Outcome> {
+    let mut whole_s: BTreeMap<Uuid, f64> = BTreeMap::new();
+    for row in &rows {
+        *whole_s.entry(row.job_id).or_default() += row.shown_s;
+    }
+    let outcome = |row: Came| Outcome {
+        weight: row.shown_s / whole_s[&row.job_id].max(SEEN_S),
+        made_at: row.made_at,
+        raw: row.raw.0,
+        came_at: row.came_at,
+    };
+    rows.into_iter().map(outcome).collect()
 }
 
 /// How often forecasts made since then held, of those jobs in scope that have succeeded.
+///
+/// A forecast counts for as long as it was the newest of its job before what it foretells came, and each job counts once.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn tally(conn: &mut PgConnection, since: OffsetDateTime) -> Result<Tally, StoreError> {
     let row = sqlx::query!(
-        r#"select count(f.finish_p50) as "finishes!",
-                  count(*) filter (where j.finished_at between f.finish_p10 and f.finish_p90) as "finishes_held!",
-                  count(*) filter (where f.start_p50 is not null and j.started_at is not null) as "starts!",
-                  count(*) filter (where j.started_at between f.start_p10 and f.start_p90) as "starts_held!"
-           from forecast f join job j on j.id = f.job_id
-           where j.phase = 'succeeded' and f.made_at >= $1"#,
-        since
+        r#"with kept as materialized (
+               select f.job_id, f.made_at, f.start_p10, f.start_p50, f.start_p90, f.finish_p10, f.finish_p50, f.finish_p90, j.started_at, j.finished_at,
+                      lead(f.made_at, 1, j.finished_at) over (partition by f.job_id order by f.made_at) as until
+               from forecast f join job j on j.id = f.job_id
+               where j.phase = 'succeeded' and f.made_at >= $1 and f.made_at < j.finished_at
+           ), told as materialized (
+               select job_id, true as is_end, made_at, until, finish_p10 as p10, finish_p90 as p90, finished_at as came_at
+               from kept where finish_p50 is not null
+               union all
+               select job_id, false, made_at, least(until, started_at), start_p10, start_p90, started_at
+               from kept where start_p50 is not null and made_at < started_at
+           ), sure as materialized (
+               select job_id, is_end, greatest(extract(epoch from until - made_at)::float8, 0.001) as shown_s, came_at between p10 and p90 as holds
+               from told
+               where extract(epoch from p90 - made_at)::float8 + $2 <= (greatest(extract(epoch from p10 - made_at)::float8, 0) + $2) * $3
+           ), each as materialized (
+               select job_id, is_end, count(*) as forecasts, count(*) filter (where holds) as held,
+                      coalesce(sum(shown_s) filter (where holds), 0) / sum(shown_s) as share, least(sum(shown_s) / $4, 1) as counts
+               from sure group by job_id, is_end
+           )
+           select coalesce(sum(forecasts) filter (where is_end), 0)::bigint as "finishes!", coalesce(sum(held) filter (where is_end), 0)::bigint as "finishes_held!",
+                  count(*) filter (where is_end) as "finish_jobs!", sum(share * counts) filter (where is_end) / sum(counts) filter (where is_end) as "finish_share",
+                  coalesce(sum(forecasts) filter (where not is_end), 0)::bigint as "starts!", coalesce(sum(held) filter (where not is_end), 0)::bigint as "starts_held!",
+                  count(*) filter (where not is_end) as "start_jobs!", sum(share * counts) filter (where not is_end) / sum(counts) filter (where not is_end) as "start_share"
+           from each"#,
+        since,
+        Interval::OFFSET_S,
+        Interval::WIDEST,
+        SEEN_S
     )
     .fetch_one(conn)
     .await?;
     Ok(Tally {
-        finishes: unsigned(row.finishes),
-        finishes_held: unsigned(row.finishes_held),
-        starts: unsigned(row.starts),
-        starts_held: unsigned(row.starts_held),
+        finish: Held {
+            forecasts: unsigned(row.finishes),
+            held: unsigned(row.finishes_held),
+            jobs: unsigned(row.finish_jobs),
+            share: row.finish_share,
+        },
+        start: Held {
+            forecasts: unsigned(row.starts),
+            held: unsigned(row.starts_held),
+            jobs: unsigned(row.start_jobs),
+            share: row.start_share,
+        },
     })
+}
+
+/// Seconds that starting and stopping tasks took in all, in the middle of the jobs that ended last; `None` while too few are known.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn around_s(conn: &mut PgConnection) -> Result<Option<f64>, StoreError> {
+    let row = sqlx::query!(
+        r#"select count(*) as "jobs!", percentile_cont(0.5) within group (order by extract(epoch from finished_at - started_at)::float8 - trained_s) as around_s
+           from (select started_at, finished_at, trained_s, revision from job where phase = 'succeeded' order by finished_at desc limit $1) j
+           where revision = 1"#,
+        JOBS
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(row.around_s.filter(|_| row.jobs >= LEAST_JOBS))
 }
 
 /// Forgets forecasts made before then; how many.

@@ -576,15 +576,12 @@ impl From<Row> for JobRow {
 }
 
 fn forecast(row: &Row) -> Option<Forecast> {
+    let made_at = row.forecast_at?;
     let interval = |p10: Option<_>, p50: Option<_>, p90: Option<_>| {
-        Some(Interval {
-            p10: p10?,
-            p50: p50?,
-            p90: p90?,
-        })
+        Some(Interval::of((p10?, p50?, p90?), made_at))
     };
     Some(Forecast {
-        made_at: row.forecast_at?,
+        made_at,
         start: interval(row.start_p10, row.start_p50, row.start_p90),
         finish: interval(row.finish_p10, row.finish_p50, row.finish_p90),
         gpu_s: row.gpu_s?,

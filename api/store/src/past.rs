@@ -1,6 +1,7 @@
-//! How long programs took that have succeeded: what is known of one like them that names no number of steps.
+//! What earlier jobs of the same document took: what is known of a job before it has told of itself.
 
 use crate::error::StoreError;
+use crate::number::unsigned32;
 use muster_model::id::{JobId, TenantId};
 use muster_model::spec::JobSpec;
 use sqlx::PgConnection;
@@ -8,13 +9,44 @@ use sqlx::types::Json;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Of each program, the newest.
+/// Of each document, the newest.
 const MOST: i64 = 20;
-/// So many of its name are looked at, the newest: a name may have been used for many other programs since.
+/// Jobs of its name that are looked at, the newest: a name may have been used for many other documents since.
 const LOOKED_AT: i64 = 200;
 
-/// Seconds that programs trained, of the same tenant and name and with the same command and scale, which were started once; by job of
-/// these whose program names no number of steps, and empty for one that has no like.
+/// A job that has succeeded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Earlier {
+    /// Seconds that it trained.
+    pub took_s: f64,
+    /// Its last step; `None` of a program that tells of none.
+    pub steps: Option<f64>,
+    /// Workers and PS shards with which it trained most; `None` where no speed was measured.
+    pub size: Option<(u32, u32)>,
+}
+
+/// A row.
+struct Row {
+    took_s: f64,
+    steps: Option<f64>,
+    workers: Option<i32>,
+    ps_shards: Option<i32>,
+}
+
+impl From<Row> for Earlier {
+    fn from(row: Row) -> Self {
+        let size = row.workers.zip(row.ps_shards);
+        Self {
+            took_s: row.took_s,
+            steps: row.steps,
+            size: size.map(|(workers, ps_shards)| (unsigned32(workers), unsigned32(ps_shards))),
+        }
+    }
+}
+
+/// Earlier jobs of the same tenant, name and content (SQL function `job_content`) that have succeeded, by job of these, the newest first.
+/// Programs count that were started once: what one did in an earlier start it may have done once more. A job that begins from
+/// a checkpoint of another job has no like.
 ///
 /// The newest jobs of each name are read once, however many of `jobs` have the name.
 ///
@@ -23,41 +55,54 @@ const LOOKED_AT: i64 = 200;
 pub async fn of_jobs(
     conn: &mut PgConnection,
     jobs: &[JobId],
-) -> Result<BTreeMap<JobId, Vec<f64>>, StoreError> {
+) -> Result<BTreeMap<JobId, Vec<Earlier>>, StoreError> {
     let ids: Vec<Uuid> = jobs.iter().map(|job| job.0).collect();
     let rows = sqlx::query!(
-        r#"with program as materialized (
-               select j.id, j.tenant_id, j.name, md5((j.spec -> 'command')::text || (j.spec -> 'scale')::text) as same
+        r#"with wanted as materialized (
+               select j.id, j.tenant_id, j.name, job_content(j.spec) as same
                from unnest($1::uuid[]) as given (id)
                join job j on j.id = given.id
-               where jsonb_typeof(j.spec -> 'command') = 'object' and j.spec #> '{command,steps}' is null
+               where jsonb_typeof(j.spec -> 'from') is distinct from 'object'
            ), past as materialized (
-               select n.tenant_id, n.name, o.trained_s, o.finished_at, o.same
-               from (select distinct tenant_id, name from program) n
+               select n.tenant_id, n.name, o.*
+               from (select distinct tenant_id, name from wanted) n
                cross join lateral (
-                   select trained_s, finished_at, revision, md5((spec -> 'command')::text || (spec -> 'scale')::text) as same from job
+                   select id, trained_s, finished_at, revision, job_content(spec) as same, jsonb_typeof(spec -> 'command') = 'object' as is_command,
+                          jsonb_typeof(spec -> 'from') = 'object' as has_origin,
+                          coalesce(finished ->> 'step', latest ->> 'step')::float8 as steps
+                   from job
                    where tenant_id = n.tenant_id and name = n.name and phase = 'succeeded'
                    order by finished_at desc limit $3
                ) o
-               where o.revision = 1
+               where (o.revision = 1 or o.is_command is not true) and o.has_origin is not true
            ), ranked as materialized (
                select *, row_number() over (partition by tenant_id, name, same order by finished_at desc) as place from past
-           ), newest as materialized (
-               select tenant_id, name, same, array_agg(trained_s order by place) as took from ranked where place <= $2 group by tenant_id, name, same
            )
-           select p.id as "id!", coalesce(n.took, '{}') as "took!"
-           from program p left join newest n on n.tenant_id = p.tenant_id and n.name = p.name and n.same = p.same"#,
+           select w.id as "id!", p.trained_s as "took_s!", p.steps, s.workers as "workers?", s.ps_shards as "ps_shards?"
+           from wanted w
+           join ranked p on p.tenant_id = w.tenant_id and p.name = w.name and p.same = w.same and p.place <= $2
+           left join lateral (select workers, ps_shards from speed where job_id = p.id order by samples desc limit 1) s on true
+           order by w.id, p.place"#,
         &ids,
         MOST,
         LOOKED_AT
     )
     .fetch_all(conn)
     .await?;
-    let jobs = rows.into_iter().map(|row| (row.id.into(), row.took));
-    Ok(jobs.collect())
+    let mut earlier: BTreeMap<JobId, Vec<Earlier>> = BTreeMap::new();
+    for row in rows {
+        let found = Row {
+            took_s: row.took_s,
+            steps: row.steps,
+            workers: row.workers,
+            ps_shards: row.ps_shards,
+        };
+        earlier.entry(row.id.into()).or_default().push(found.into());
+    }
+    Ok(earlier)
 }
 
-/// The same for a document that nobody has submitted.
+/// The same for a document that was not submitted.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -65,19 +110,21 @@ pub async fn of_spec(
     conn: &mut PgConnection,
     tenant: TenantId,
     spec: &JobSpec,
-) -> Result<Vec<f64>, StoreError> {
-    let names_none = |command: &muster_model::spec::Command| command.steps.is_none();
-    if !spec.command.as_ref().is_some_and(names_none) {
+) -> Result<Vec<Earlier>, StoreError> {
+    if spec.from.is_some() {
         return Ok(Vec::new());
     }
-    let took = sqlx::query_scalar!(
-        r#"select o.trained_s from (
-               select trained_s, finished_at, revision, spec from job
+    let rows = sqlx::query_as!(
+        Row,
+        r#"select o.trained_s as "took_s!", o.steps, s.workers as "workers?", s.ps_shards as "ps_shards?"
+           from (
+               select id, trained_s, finished_at, revision, spec, coalesce(finished ->> 'step', latest ->> 'step')::float8 as steps from job
                where tenant_id = $1 and name = $2 and phase = 'succeeded'
                order by finished_at desc limit $5
            ) o
-           where o.revision = 1
-             and o.spec -> 'command' = $3::jsonb -> 'command' and o.spec -> 'scale' = $3::jsonb -> 'scale'
+           left join lateral (select workers, ps_shards from speed where job_id = o.id order by samples desc limit 1) s on true
+           where (o.revision = 1 or jsonb_typeof(o.spec -> 'command') is distinct from 'object')
+             and jsonb_typeof(o.spec -> 'from') is distinct from 'object' and job_content(o.spec) = job_content($3::jsonb)
            order by o.finished_at desc limit $4"#,
         tenant.0,
         spec.name,
@@ -87,5 +134,5 @@ pub async fn of_spec(
     )
     .fetch_all(conn)
     .await?;
-    Ok(took)
+    Ok(rows.into_iter().map(Earlier::from).collect())
 }

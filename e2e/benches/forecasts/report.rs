@@ -43,24 +43,15 @@ struct Case {
     came_at: OffsetDateTime,
 }
 
-/// Added to both ends' times from now before they are compared: intervals of seconds are not wide.
-const OFFSET_S: f64 = 5.0;
-/// An interval whose ends are further apart than by this factor is shown as unsure.
-const WIDEST: f64 = 10.0;
-
 impl Case {
     fn left_s(&self, at: OffsetDateTime) -> f64 {
         (at - self.at).as_seconds_f64().max(0.0)
     }
 
-    fn is_unsure(&self, interval: &Interval) -> bool {
-        let (least, most) = (self.left_s(interval.p10), self.left_s(interval.p90));
-        (most + OFFSET_S) / (least + OFFSET_S) > WIDEST
-    }
-
     /// Shown as an interval.
     fn shown(&self) -> Option<Interval> {
-        self.interval.filter(|interval| !self.is_unsure(interval))
+        self.interval
+            .filter(|interval| !interval.seen_at(self.at).unsure)
     }
 
     /// Seconds until the middle.

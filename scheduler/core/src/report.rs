@@ -85,7 +85,7 @@ pub struct JobReport {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Length {
-    /// A number of steps, or its losses.
+    /// A number of steps, its losses, or the steps of earlier jobs of the same document.
     #[default]
     Said,
     /// Seconds: those that jobs like it took, or a limit.

@@ -218,6 +218,9 @@ pub struct Job {
     /// How long it is, where something else than a number of steps tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasts: Option<Lasts>,
+    /// What earlier jobs of the same document took; only in forecasts, no decision reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<Ran>,
     /// When the present revision was started.
     pub placed_ms: Option<i64>,
     /// Since when all its tasks have been up, or at work again.
@@ -332,6 +335,23 @@ impl Lasts {
             done_s,
         }
     }
+}
+
+/// Steps and speed of earlier jobs of the same document that have succeeded.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ran {
+    /// Steps of a job, in the middle.
+    pub steps: f64,
+    /// Standard deviation of the logarithm of `steps`.
+    pub steps_spread: f64,
+    /// Steps per second of training, start-up and evaluations included, in the middle.
+    pub steps_per_s: f64,
+    /// Standard deviation of the logarithm of `steps_per_s`.
+    pub speed_spread: f64,
+    /// The size at which these jobs trained most.
+    pub workers: u32,
+    pub ps_shards: u32,
 }
 
 /// Sums over a job's stops and starts.

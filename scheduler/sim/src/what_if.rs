@@ -3,12 +3,19 @@
 use crate::cancel::Cancel;
 use crate::forecast::{Forecast, ForecastError, Interval, Settings, forecast};
 use muster_core::policy::Policy;
-use muster_core::snapshot::{Job, Lasts, Node, Progress, Snapshot};
+use muster_core::snapshot::{Job, Lasts, Node, Progress, Ran, Snapshot};
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::job::{Intent, JobState};
 use muster_model::spec::JobSpec;
 use serde::Serialize;
 use uuid::Uuid;
+
+/// What earlier jobs of a document took: seconds of a program that counts no steps, steps and speed of another job.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Past {
+    pub lasts: Option<Lasts>,
+    pub ran: Option<Ran>,
+}
 
 /// Something that could be changed.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,8 +32,8 @@ pub enum Change {
         spec: Box<JobSpec>,
         /// The step at which it begins, where that is another job's checkpoint.
         begins: u64,
-        /// What jobs like it took.
-        lasts: Option<Lasts>,
+        /// What earlier jobs of its document took.
+        past: Past,
     },
 }
 
@@ -148,13 +155,14 @@ fn carry_out(snapshot: &mut Snapshot, change: &Change, number: u64) -> Result<()
             tenant,
             spec,
             begins,
-            lasts,
+            past,
         } => {
             let id = tenant_id(snapshot, tenant)?;
             let job = JobId(Uuid::from_u64_pair(u64::MAX - number, 0));
             let mut job = submitted(job, id, spec, snapshot.now_ms);
             job.progress.step = *begins;
-            job.lasts = lasts.or(job.lasts);
+            job.lasts = past.lasts.or(job.lasts);
+            job.ran = past.ran;
             snapshot.jobs.push(job);
         }
     }
@@ -221,6 +229,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         lasts: spec
             .longest_s()
             .map(|longest_s| Lasts::at_most(longest_s, 0.0)),
+        ran: None,
         placed_ms: None,
         running_ms: None,
         power_of_two: spec.scale.power_of_two,

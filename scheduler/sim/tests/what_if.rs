@@ -11,14 +11,16 @@ use muster_model::job::{Intent, JobState};
 use muster_model::spec::{Ends, JobSpec, Range};
 use muster_model::task::TaskState;
 use muster_sim::Cancel;
-use muster_sim::forecast::{Ahead, ForecastError, Pace, Settings, believed};
-use muster_sim::what_if::{Change, WhatIfError, what_if};
+use muster_sim::forecast::{
+    Ahead, Calibration, Earlier, ForecastError, Interval, Pace, Settings, believed, ran,
+};
+use muster_sim::what_if::{Change, Past, WhatIfError, what_if};
 
 const SETTINGS: Settings = Settings {
     runs: 15,
     seed: 1,
-    widen: 1.0,
-    widen_starts: 1.0,
+    ends: Calibration::none(),
+    starts: Calibration::none(),
     pace: Pace::LIVE,
 };
 
@@ -99,7 +101,7 @@ fn a_job_is_told_its_start_end_and_price_and_whom_it_displaces() {
         tenant: "team".to_owned(),
         spec: Box::new(spec.clone()),
         begins: 0,
-        lasts: None,
+        past: Past::default(),
     };
     let urgent = what_if(
         &snapshot,
@@ -286,7 +288,7 @@ fn urgent() -> Change {
         tenant: "team".to_owned(),
         spec: Box::new(spec.expect("a document")),
         begins: 0,
-        lasts: None,
+        past: Past::default(),
     }
 }
 
@@ -452,7 +454,7 @@ fn limited() -> Change {
         tenant: "team".to_owned(),
         spec: Box::new(spec.expect("a document")),
         begins: 0,
-        lasts: None,
+        past: Past::default(),
     }
 }
 
@@ -478,8 +480,8 @@ fn the_limit_of_a_program_is_not_how_long_it_is() {
 #[test]
 fn a_program_ends_at_its_limit_at_the_latest() {
     let mut change = limited();
-    if let Change::AddJob { lasts, .. } = &mut change {
-        *lasts = Some(Lasts {
+    if let Change::AddJob { past, .. } = &mut change {
+        past.lasts = Some(Lasts {
             middle_s: 3_600.0,
             spread: 0.1,
             done_s: 0.0,
@@ -552,7 +554,7 @@ fn whole(name: &str) -> Change {
         tenant: "team".to_owned(),
         spec: Box::new(spec.expect("a document")),
         begins: 0,
-        lasts: None,
+        past: Past::default(),
     }
 }
 
@@ -598,4 +600,49 @@ fn a_cancelled_run_ends_where_it_stands_and_gives_no_forecast() {
     let mut ahead = ahead.cancelled_by(&cancel);
     ahead.run(&policy()).expect("the core keeps its own rules");
     assert_eq!(ahead.snapshot().now_ms, now_ms);
+}
+
+/// Of an engine job hardly anything is known before its first run, and after it when it ends.
+#[test]
+fn one_earlier_job_of_the_document_tells_when_the_next_ends() {
+    let spec = serde_json::from_value(serde_json::json!({
+        "version": "muster/v1", "name": "train",
+        "engine": {
+            "model": { "kind": "mlp", "hidden": [64] },
+            "dataset": { "name": "fashion-mnist" },
+            "optimizer": { "kind": "sgd", "learning_rate": 0.1 },
+            "batch": 128,
+        },
+        "stop": { "epochs": 10, "target": { "metric": "test_accuracy", "value": 0.88 } },
+    }));
+    let spec: Box<JobSpec> = Box::new(spec.expect("a document"));
+    let finish = |past: Past| {
+        let change = Change::AddJob {
+            tenant: "team".to_owned(),
+            spec: spec.clone(),
+            begins: 0,
+            past,
+        };
+        let snapshot = cluster(1);
+        let cancel = Cancel::default();
+        let told = what_if(&snapshot, &[change], &policy(), &SETTINGS, &cancel);
+        told.expect("an answer").jobs[0]
+            .after
+            .finish
+            .expect("an end")
+    };
+    let factor = |found: Interval| found.p90_ms as f64 / found.p10_ms as f64;
+    let blind = finish(Past::default());
+    assert!(factor(blind) > 10.0, "{blind:?}");
+    let earlier = Earlier {
+        took_s: 20.0,
+        steps: 2_000.0,
+        size: Some((1, 1)),
+    };
+    let known = finish(Past {
+        lasts: None,
+        ran: ran(&[earlier], (1, 1)),
+    });
+    assert!((18_000..33_000).contains(&known.p50_ms), "{known:?}");
+    assert!(factor(known) < 10.0, "{known:?}");
 }

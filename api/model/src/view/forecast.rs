@@ -16,13 +16,18 @@ pub struct AccuracyView {
     pub start: HitRate,
 }
 
+/// Forecasts of jobs that have succeeded since, but for those that are unsure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct HitRate {
-    /// Of jobs that have succeeded since.
     pub forecasts: u64,
+    /// Forecasts whose interval held.
     pub held: u64,
-    /// Null while there are none.
+    /// Jobs of these forecasts.
+    #[serde(default)]
+    pub jobs: u64,
+    /// How often a look at a job shows an interval that holds: of each job the share of the time in which the newest forecast held, and of
+    /// the jobs the mean, so that each counts once. Null while there are none.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub share: Option<f64>,
 }

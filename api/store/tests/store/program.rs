@@ -8,8 +8,9 @@ use muster_model::job::{AfterStop, RequeueCause};
 use muster_model::spec::JobSpec;
 use muster_store::event::EventFilter;
 use muster_store::job::NewJob;
+use muster_store::past::{self, Earlier};
 use muster_store::plan::Action;
-use muster_store::{event, job, past, pool};
+use muster_store::{event, job, pool};
 
 fn program(name: &str, seconds: u32) -> JobSpec {
     let command = serde_json::json!({ "argv": ["sleep", seconds.to_string()] });
@@ -160,17 +161,45 @@ async fn what_the_same_program_took_is_known_and_what_another_took_is_not() -> a
     let engine = world.submit("engine").await?;
     let mut tx = pool::begin(&world.scheduler).await?;
     let known = past::of_jobs(&mut tx, &[open, says, engine]).await?;
-    assert_eq!(known.into_iter().collect::<Vec<_>>(), [(open, vec![60.0])]);
+    let known: Vec<_> = known.into_iter().collect();
+    assert_eq!(known, [(open, vec![took(60.0)])]);
     let of = past::of_spec(&mut tx, world.red, &program("p", 100)).await?;
-    assert_eq!(of, [100.0]);
-    assert_eq!(
-        past::of_spec(&mut tx, world.red, &told).await?,
-        [0.0_f64; 0]
-    );
-    assert_eq!(
-        past::of_spec(&mut tx, world.blue, &program("p", 60)).await?,
-        [0.0_f64; 0]
-    );
+    assert_eq!(of, [took(100.0)]);
+    assert_eq!(past::of_spec(&mut tx, world.red, &told).await?, []);
+    let of_another_tenant = past::of_spec(&mut tx, world.blue, &program("p", 60)).await?;
+    assert_eq!(of_another_tenant, []);
+    Ok(())
+}
+
+/// A program that told of no step.
+fn took(took_s: f64) -> Earlier {
+    Earlier {
+        took_s,
+        steps: None,
+        size: None,
+    }
+}
+
+/// As for programs, and with the steps that it did. Its restarts are no matter, since it goes on from checkpoints.
+#[tokio::test]
+async fn what_an_engine_job_of_the_same_document_did_is_known() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let first = world.submit("train").await?;
+    run(&world, first, 0, &[1, 2], (10, 20), requeue()).await?;
+    run(&world, first, 1, &[3, 40], (30, 60), AfterStop::Succeed).await?;
+    let second = world.submit("train").await?;
+    let mut other = spec("train");
+    other.stop.steps = Some(7_777);
+    let other = submit(&world, other).await?;
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let known = past::of_jobs(&mut tx, &[second, other]).await?;
+    let earlier = |jobs: &[Earlier]| -> Vec<(f64, Option<f64>)> {
+        jobs.iter().map(|one| (one.took_s, one.steps)).collect()
+    };
+    assert_eq!(known.len(), 1, "{known:?}");
+    assert_eq!(earlier(&known[&second]), [(40.0, Some(40.0))]);
+    let of_spec = past::of_spec(&mut tx, world.red, &spec("train")).await?;
+    assert_eq!(earlier(&of_spec), [(40.0, Some(40.0))]);
     Ok(())
 }
 
@@ -196,14 +225,14 @@ async fn of_a_name_only_the_newest_programs_are_looked_at() -> anyhow::Result<()
         .await?;
         Ok(())
     };
-    let known = async || -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
+    let known = async || -> anyhow::Result<(Vec<Earlier>, Vec<Earlier>)> {
         let mut tx = pool::begin(&world.scheduler).await?;
         let mut of_open = past::of_jobs(&mut tx, &[open]).await?;
         let of_spec = past::of_spec(&mut tx, world.red, &program("p", 60)).await?;
-        Ok((of_open.remove(&open).expect("it is open"), of_spec))
+        Ok((of_open.remove(&open).unwrap_or_default(), of_spec))
     };
     others(199).await?;
-    assert_eq!(known().await?, (vec![60.0], vec![60.0]));
+    assert_eq!(known().await?, (vec![took(60.0)], vec![took(60.0)]));
     others(1).await?;
     assert_eq!(known().await?, (vec![], vec![]));
     Ok(())

@@ -11,6 +11,8 @@ const TO_90: f64 = 1.2816;
 const WIDEST: f64 = 1.0;
 /// Beyond so many standard deviations a job is none of those by whose length it was judged.
 const OUTLIVED: f64 = 2.5;
+/// Earlier jobs that came so close to the bound ended by it.
+const SOONER: f64 = 0.98;
 
 /// At least one step, because it has not ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,13 +32,14 @@ impl StepsLeft {
         converged: Option<LastEpoch>,
         steps_per_s: impl FnOnce() -> f64,
     ) -> Self {
-        let by_steps = by_steps(job, converged);
+        let by_steps = sooner(by_steps(job, converged), by_past_steps(job));
         let by_time = job.lasts.map(|lasts| by_time(&lasts, steps_per_s()));
         match (by_steps, by_time) {
             (Some(steps), Some(Some(time))) if time.expected < steps.expected => time,
             (Some(steps), _) => steps,
             (None, Some(Some(time))) => time,
             (None, Some(None)) => guessed(job, policy, Length::Outlived),
+            (None, None) if job.ran.is_some() => guessed(job, policy, Length::Outlived),
             (None, None) => guessed(job, policy, Length::Unknown),
         }
     }
@@ -59,31 +62,58 @@ fn by_steps(job: &Job, converged: Option<LastEpoch>) -> Option<StepsLeft> {
     })
 }
 
+/// What earlier jobs of the same document did, such as the steps until a target was reached; `None` once it has outlived them.
+fn by_past_steps(job: &Job) -> Option<StepsLeft> {
+    let ran = job.ran?;
+    let (left, away) = left_of(ran.steps, ran.steps_spread, job.progress.step as f64)?;
+    let expected = left.max(1.0);
+    Some(StepsLeft {
+        low: (expected / away).max(1.0),
+        expected,
+        high: expected * away,
+        length: Length::Said,
+    })
+}
+
+/// What was said is a bound: it holds unless the past has ended sooner.
+fn sooner(said: Option<StepsLeft>, past: Option<StepsLeft>) -> Option<StepsLeft> {
+    match (said, past) {
+        (Some(said), Some(past)) if past.expected < SOONER * said.expected => Some(StepsLeft {
+            high: past.high.min(said.high.max(past.expected)),
+            ..past
+        }),
+        (Some(said), _) => Some(said),
+        (None, past) => past,
+    }
+}
+
 /// `None` for one that has lasted longer than any like it would.
 fn by_time(lasts: &Lasts, steps_per_s: f64) -> Option<StepsLeft> {
-    let &Lasts {
-        middle_s,
-        spread,
-        done_s,
-    } = lasts;
-    let is_limit = spread <= 0.0;
-    if !is_limit && done_s > middle_s * (OUTLIVED * spread).exp() {
-        return None;
-    }
-    // The middle of what is left of a length with this spread, once the shorter ones are out of the question.
-    let left_s = (middle_s - done_s).max(spread * done_s / 2.0).max(0.0);
-    let spread = (spread * middle_s / left_s.max(1e-3)).min(WIDEST);
+    let (left_s, away) = left_of(lasts.middle_s, lasts.spread, lasts.done_s)?;
     let expected = (left_s * steps_per_s).max(1.0);
-    let away = match is_limit {
-        true => 1.0,
-        false => (TO_90 * spread).exp(),
-    };
     Some(StepsLeft {
         low: (expected / away).max(1.0),
         expected,
         high: expected * away,
         length: Length::Past,
     })
+}
+
+/// What is left of a length with this middle and spread after `done`, and by what factor its 80 % interval reaches to both sides;
+/// `None` beyond [`OUTLIVED`].
+fn left_of(middle: f64, spread: f64, done: f64) -> Option<(f64, f64)> {
+    let is_limit = spread <= 0.0;
+    if !is_limit && done > middle * (OUTLIVED * spread).exp() {
+        return None;
+    }
+    // The middle of what is left of a length with this spread, once the shorter ones are out of the question.
+    let left = (middle - done).max(spread * done / 2.0).max(0.0);
+    let spread = (spread * middle / left.max(1e-3)).min(WIDEST);
+    let away = match is_limit {
+        true => 1.0,
+        false => (TO_90 * spread).exp(),
+    };
+    Some((left, away))
 }
 
 /// Policies must weigh it somehow. Nobody is told this as what is to come.
@@ -100,8 +130,29 @@ fn guessed(job: &Job, policy: &Policy, length: Length) -> StepsLeft {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lasts, by_time};
+    use super::{Lasts, StepsLeft, by_time, sooner};
     use crate::report::Length;
+
+    fn steps(low: f64, expected: f64, high: f64) -> StepsLeft {
+        StepsLeft {
+            low,
+            expected,
+            high,
+            length: Length::Said,
+        }
+    }
+
+    #[test]
+    fn earlier_jobs_tell_where_they_ended_before_the_bound() {
+        let bound = steps(1_000.0, 1_000.0, 1_000.0);
+        let target = steps(300.0, 400.0, 2_000.0);
+        let found = sooner(Some(bound), Some(target));
+        assert_eq!(found, Some(steps(300.0, 400.0, 1_000.0)));
+        let at_the_bound = steps(600.0, 999.9, 1_500.0);
+        assert_eq!(sooner(Some(bound), Some(at_the_bound)), Some(bound));
+        assert_eq!(sooner(None, Some(target)), Some(target));
+        assert_eq!(sooner(Some(bound), None), Some(bound));
+    }
 
     fn left(done_s: f64, spread: f64) -> Option<(f64, f64, f64)> {
         let lasts = Lasts {

@@ -282,6 +282,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
         speeds: Vec::new(),
         trained_s: 0.0,
         lasts: None,
+        ran: None,
         placed_ms: None,
         running_ms: None,
         power_of_two: false,

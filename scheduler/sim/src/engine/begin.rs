@@ -149,6 +149,7 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> Job {
         speeds: Vec::new(),
         trained_s: 0.0,
         lasts: None,
+        ran: None,
         placed_ms: None,
         running_ms: None,
         power_of_two: false,

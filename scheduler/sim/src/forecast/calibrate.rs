@@ -1,50 +1,192 @@
-//! Intervals that hold as often as they say: what forecasts of the past missed by widens those of today (split conformal prediction;
-//! Romano, Patterson and Candès, NeurIPS 2019, scaled by each interval's own width).
+//! Intervals that hold as often as they say: what forecasts of the past missed moves and widens those of today.
+//!
+//! This is weighted conformal prediction (Barber, Candès, Ramdas and Tibshirani, Annals of Statistics 2023): the 10 %, 50 % and 90 %
+//! quantiles of the scores of the past are put in place of those that the runs gave. Each side has a quantile of its own, as in
+//! conformalized quantile regression (Romano, Patterson and Candès, NeurIPS 2019). A score counts the more the more its forecast
+//! is like the one that is made: of the same basis, in the same state, as far ahead.
 
 use super::Interval;
+use serde::{Deserialize, Serialize};
 
 /// The share of cases that an interval is to hold.
 pub const TARGET: f64 = 0.8;
-/// Fewer scores than this say too little.
-pub const LEAST_SCORES: usize = 20;
 /// Added to times from now, so that what is due at once has a logarithm.
-pub(super) const OFFSET_S: f64 = 5.0;
-/// Added to each half-width (in the logarithm of time) before it is widened: what every forecast misses, however sure it seems. Without it
-/// whoever seemed certain and was off by a tenth would widen those that are unsure anyway to nothing worth telling.
+const OFFSET_S: f64 = 5.0;
+/// Added to each half-width (in the logarithm of time): what every forecast misses, however sure it seems. Without it a forecast that
+/// seemed certain and was off by a tenth would have a score that makes hours of the minutes of all others.
 const FLOOR: f64 = 0.1;
-/// Half-widths that have come to nothing by rounding to milliseconds.
-const LEAST: f64 = 1e-3;
-/// No widening beyond: the forecast is then worthless anyway, and the interval should still be a date.
-const WIDEN_RANGE: (f64, f64) = (0.1, 12.0);
+/// Scores that are taken for granted: the intervals of the runs are right until others say otherwise.
+const PRIOR_SCORES: usize = 10;
+/// The 90 % quantile of the normal distribution, in standard deviations.
+const TO_90: f64 = 1.2816;
+/// What a score of another basis, or of another state, counts beside one of the same.
+const OF_OTHERS: f64 = 0.05;
+/// A forecast that is further ahead by this factor counts 1/e.
+const AHEAD: f64 = 2.0;
 
-/// By how many half-widths of its own side an interval, as it was before widening, missed what came; up to 1 it held.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Score(pub f64);
+/// What tells when a job ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Its own steps and their measured speed.
+    Measured,
+    /// Steps and speed of earlier jobs of its document.
+    Earlier,
+    /// How long earlier jobs of its document took.
+    Lengths,
+    /// Its steps and a guess of their speed.
+    Guessed,
+}
 
-impl Score {
-    /// `interval` was made at `made_ms` and widened by `widen`.
+impl Basis {
     #[must_use]
-    pub fn of(interval: Interval, made_ms: i64, widen: f64, actual_ms: i64) -> Self {
-        let (lower, upper) = half_widths(interval, made_ms);
-        let off = (from_now_s(actual_ms, made_ms) / from_now_s(interval.p50_ms, made_ms)).ln();
-        let spread = if off < 0.0 { lower } else { upper };
-        Self(off.abs() / spread.max(LEAST) * widen)
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Earlier => "earlier",
+            Self::Lengths => "lengths",
+            Self::Guessed => "guessed",
+        }
+    }
+
+    /// What [`as_str`](Self::as_str) gave; `None` of a name that a newer release has written.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let all = [Self::Measured, Self::Earlier, Self::Lengths, Self::Guessed];
+        all.into_iter().find(|one| one.as_str() == name)
     }
 }
 
-/// The factor by which new intervals are to be widened (or narrowed), so that of those scored [`TARGET`] would have held; 1 while too
-/// few are known.
-#[must_use]
-pub fn widening(scores: &[Score]) -> f64 {
-    if scores.len() < LEAST_SCORES {
-        return 1.0;
+/// What a forecast was made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Context {
+    pub basis: Basis,
+    /// The job had not started.
+    pub waits: bool,
+}
+
+/// How far what came lay from the middle of an interval, in half-widths of its side; below 0 if it came sooner.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Score {
+    off: f64,
+    /// Logarithm of the time to the middle.
+    ahead: f64,
+    context: Context,
+    weight: f64,
+}
+
+impl Score {
+    /// `interval` is what the runs gave at `made_ms`, before any calibration. `weight` is its share of all that was shown of its job.
+    #[must_use]
+    pub fn of(
+        interval: Interval,
+        made_ms: i64,
+        context: Context,
+        actual_ms: i64,
+        weight: f64,
+    ) -> Self {
+        let (lower, upper) = half_widths(interval, made_ms);
+        let ahead = ln_from_now(interval.p50_ms, made_ms);
+        let off = ln_from_now(actual_ms, made_ms) - ahead;
+        let half = if off < 0.0 { lower } else { upper };
+        Self {
+            off: off / half,
+            ahead,
+            context,
+            weight,
+        }
     }
-    let mut sorted: Vec<f64> = scores.iter().map(|score| score.0).collect();
-    sorted.sort_by(f64::total_cmp);
-    // The finite-sample rank of conformal prediction.
-    let rank = ((sorted.len() + 1) as f64 * TARGET).ceil() as usize;
-    let (least, most) = WIDEN_RANGE;
-    sorted[rank.clamp(1, sorted.len()) - 1].clamp(least, most)
+}
+
+/// What forecasts of the past missed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Calibration {
+    /// By `off`.
+    scores: Vec<Score>,
+}
+
+impl Calibration {
+    /// Of no forecasts.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { scores: Vec::new() }
+    }
+
+    #[must_use]
+    pub fn of(mut scores: Vec<Score>) -> Self {
+        scores.retain(|score| score.off.is_finite() && score.weight > 0.0);
+        scores.sort_by(|a, b| a.off.total_cmp(&b.off));
+        Self { scores }
+    }
+
+    /// The interval to show where the runs gave `raw` at `now_ms`. Its ends and its middle are in order.
+    #[must_use]
+    pub fn apply(&self, raw: Interval, context: Context, now_ms: i64) -> Interval {
+        let (lower, upper) = half_widths(raw, now_ms);
+        let middle = ln_from_now(raw.p50_ms, now_ms);
+        let weighed = self.weighed(context, middle);
+        let place = |share: f64| {
+            let off = quantile(&weighed, share);
+            let half = if off < 0.0 { lower } else { upper };
+            let seconds = (middle + off * half).exp() - OFFSET_S;
+            now_ms.saturating_add((seconds.clamp(0.0, 1e10) * 1000.0) as i64)
+        };
+        let outside = (1.0 - TARGET) / 2.0;
+        let p50_ms = place(0.5);
+        Interval {
+            p10_ms: place(outside).min(p50_ms),
+            p50_ms,
+            p90_ms: place(1.0 - outside).max(p50_ms),
+        }
+    }
+
+    /// Scores in order, and what each counts for a forecast of this context.
+    fn weighed(&self, context: Context, ahead: f64) -> Vec<(f64, f64)> {
+        let weigh = |score: &Score| {
+            let same = |is_same: bool| if is_same { 1.0 } else { OF_OTHERS };
+            let near = (-(score.ahead - ahead).abs() / AHEAD.ln()).exp();
+            let like = same(score.context.basis == context.basis)
+                * same(score.context.waits == context.waits);
+            (score.off, score.weight * near * like)
+        };
+        let mut weighed: Vec<(f64, f64)> = self.scores.iter().map(weigh).collect();
+        weighed.extend(prior());
+        weighed.sort_by(|a, b| a.0.total_cmp(&b.0));
+        weighed
+    }
+}
+
+/// Scores of a normal distribution whose 80 % interval is exactly that of the runs.
+fn prior() -> impl Iterator<Item = (f64, f64)> {
+    let count = PRIOR_SCORES as f64;
+    let shares = (0..PRIOR_SCORES).map(move |index| (index as f64 + 0.5) / count);
+    shares.map(|share| (normal_quantile(share) / TO_90, 1.0))
+}
+
+/// Of the standard normal distribution (Tukey's lambda approximation, off by less than 0.01 between 2 % and 98 %).
+fn normal_quantile(share: f64) -> f64 {
+    const LAMBDA: f64 = 0.1349;
+    (share.powf(LAMBDA) - (1.0 - share).powf(LAMBDA)) / 0.1975
+}
+
+/// Of scores in order with their weights: that below which this share of the weight lies, between the two next to it in proportion.
+fn quantile(weighed: &[(f64, f64)], share: f64) -> f64 {
+    let whole: f64 = weighed.iter().map(|(_, weight)| weight).sum();
+    let mut below = 0.0;
+    let mut before: Option<(f64, f64)> = None;
+    for &(off, weight) in weighed {
+        // Half of a score's own weight lies below it.
+        let at = (below + weight / 2.0) / whole;
+        if at >= share {
+            return before.map_or(off, |(at_before, off_before)| {
+                let part = (share - at_before) / (at - at_before).max(f64::MIN_POSITIVE);
+                off_before + part * (off - off_before)
+            });
+        }
+        before = Some((at, off));
+        below += weight;
+    }
+    before.map_or(0.0, |(_, off)| off)
 }
 
 /// The share of intervals that held; `None` of none.
@@ -54,73 +196,89 @@ pub fn hits(outcomes: &[bool]) -> Option<f64> {
     (!outcomes.is_empty()).then(|| held as f64 / outcomes.len() as f64)
 }
 
-/// Half-widths towards earlier and towards later, as they are to be widened.
-pub(super) fn spreads(interval: Interval, now_ms: i64) -> (f64, f64) {
-    let (lower, upper) = half_widths(interval, now_ms);
-    (lower + FLOOR, upper + FLOOR)
-}
-
+/// Towards earlier and towards later, in the logarithm of the time from now.
 fn half_widths(interval: Interval, now_ms: i64) -> (f64, f64) {
-    let at = |time_ms: i64| from_now_s(time_ms, now_ms).ln();
-    let middle = at(interval.p50_ms);
+    let middle = ln_from_now(interval.p50_ms, now_ms);
     (
-        (middle - at(interval.p10_ms)).max(0.0),
-        (at(interval.p90_ms) - middle).max(0.0),
+        (middle - ln_from_now(interval.p10_ms, now_ms)).max(0.0) + FLOOR,
+        (ln_from_now(interval.p90_ms, now_ms) - middle).max(0.0) + FLOOR,
     )
 }
 
-pub(super) fn from_now_s(time_ms: i64, now_ms: i64) -> f64 {
-    (time_ms.saturating_sub(now_ms).max(0)) as f64 / 1000.0 + OFFSET_S
+fn ln_from_now(time_ms: i64, now_ms: i64) -> f64 {
+    ((time_ms.saturating_sub(now_ms).max(0)) as f64 / 1000.0 + OFFSET_S).ln()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LEAST_SCORES, Score, widening};
+    use super::{Basis, Calibration, Context, Score};
     use crate::forecast::Interval;
 
-    #[test]
-    fn a_widened_interval_scores_as_it_did_before_it_was_widened() {
-        let interval = Interval {
-            p10_ms: 80_000,
-            p50_ms: 100_000,
-            p90_ms: 150_000,
-        };
-        let wide = interval.widened(0, 2.5);
-        assert!(wide.p10_ms < 80_000 && wide.p90_ms > 150_000);
-        let plain = interval.widened(0, 1.0);
-        for actual_ms in [40_000, 100_000, 170_000, 400_000] {
-            let (plain, widened) = (
-                Score::of(plain, 0, 1.0, actual_ms).0,
-                Score::of(wide, 0, 2.5, actual_ms).0,
-            );
-            assert!((plain - widened).abs() < 1e-3, "{plain} {widened}");
-            assert_eq!(wide.holds(actual_ms), plain <= 2.5, "{actual_ms}");
-        }
-    }
+    const MEASURED: Context = Context {
+        basis: Basis::Measured,
+        waits: false,
+    };
+    const HOUR_MS: i64 = 3_600_000;
+    const RAW: Interval = Interval {
+        p10_ms: HOUR_MS / 2,
+        p50_ms: HOUR_MS,
+        p90_ms: 2 * HOUR_MS,
+    };
 
-    /// A few minutes that were told to the second and came a quarter later do not make a day of an hour that nobody was sure of.
-    #[test]
-    fn what_seemed_certain_and_was_not_leaves_others_worth_telling() {
-        let certain = Interval {
-            p10_ms: 299_000,
-            p50_ms: 300_000,
-            p90_ms: 301_000,
+    fn missed(context: Context, raw: Interval, factors: &[f64]) -> Vec<Score> {
+        let score = |factor: &f64| {
+            let actual_ms = (raw.p50_ms as f64 * factor) as i64;
+            Score::of(raw, 0, context, actual_ms, 1.0)
         };
-        let told = certain.widened(0, 1.0);
-        let scores = vec![Score::of(told, 0, 1.0, 375_000); LEAST_SCORES];
-        let unsure = Interval {
-            p10_ms: 1_800_000,
-            p50_ms: 3_600_000,
-            p90_ms: 7_200_000,
-        };
-        let wide = unsure.widened(0, widening(&scores));
-        assert!(wide.p90_ms < 6 * 3_600_000, "{wide:?}");
+        factors.iter().map(score).collect()
     }
 
     #[test]
-    fn the_widening_is_the_quantile_that_would_have_held() {
-        let scores: Vec<Score> = (1..=99).map(|n| Score(f64::from(n) / 10.0)).collect();
-        assert!((widening(&scores) - 8.0).abs() < 1e-9);
-        assert!((widening(&scores[..10]) - 1.0).abs() < 1e-9, "too few");
+    fn without_scores_the_runs_are_believed() {
+        let shown = Calibration::none().apply(RAW, MEASURED, 0);
+        let near = |shown: i64, raw: i64| (shown as f64 / raw as f64).ln().abs() < 0.2;
+        assert!(near(shown.p10_ms, RAW.p10_ms), "{shown:?}");
+        assert!(near(shown.p50_ms, RAW.p50_ms), "{shown:?}");
+        assert!(near(shown.p90_ms, RAW.p90_ms), "{shown:?}");
+    }
+
+    #[test]
+    fn what_always_comes_later_moves_the_whole_interval() {
+        let late: Vec<f64> = (0..100).map(|n| 2.9 + 0.002 * f64::from(n)).collect();
+        let calibration = Calibration::of(missed(MEASURED, RAW, &late));
+        let shown = calibration.apply(RAW, MEASURED, 0);
+        assert!(shown.p10_ms > 2 * HOUR_MS, "{shown:?}");
+        assert!((shown.p50_ms - 3 * HOUR_MS).abs() < HOUR_MS / 10);
+        assert!(shown.p90_ms < 4 * HOUR_MS, "{shown:?}");
+    }
+
+    #[test]
+    fn what_other_forecasts_missed_hardly_counts() {
+        let guessed = Context {
+            basis: Basis::Guessed,
+            waits: true,
+        };
+        let right: Vec<f64> = (0..50).map(|n| 0.9 + 0.004 * f64::from(n)).collect();
+        let mut scores = missed(MEASURED, RAW, &right);
+        scores.extend(missed(guessed, RAW, &[0.02; 50]));
+        let minute = Interval {
+            p10_ms: 50_000,
+            p50_ms: 60_000,
+            p90_ms: 70_000,
+        };
+        scores.extend(missed(MEASURED, minute, &[20.0; 20]));
+        let shown = Calibration::of(scores).apply(RAW, MEASURED, 0);
+        assert!(shown.p10_ms > HOUR_MS / 2, "{shown:?}");
+        assert!(shown.p90_ms < 3 * HOUR_MS / 2, "{shown:?}");
+    }
+
+    #[test]
+    fn a_tenth_lies_on_either_side_of_the_scores_that_count() {
+        let all: Vec<f64> = (1..=1_000).map(|n| f64::from(n) / 500.0).collect();
+        let shown = Calibration::of(missed(MEASURED, RAW, &all)).apply(RAW, MEASURED, 0);
+        let share = |time_ms: i64| time_ms as f64 / RAW.p50_ms as f64 / 2.0;
+        assert!((share(shown.p10_ms) - 0.1).abs() < 0.01, "{shown:?}");
+        assert!((share(shown.p50_ms) - 0.5).abs() < 0.01, "{shown:?}");
+        assert!((share(shown.p90_ms) - 0.9).abs() < 0.01, "{shown:?}");
     }
 }

@@ -1,18 +1,56 @@
-//! How long a job lasts of which nothing but jobs like it tells.
+//! What earlier jobs of the same document tell of a job: how long it lasts, or how many steps it does and how fast.
 
-use muster_core::snapshot::Lasts;
+use muster_core::snapshot::{Lasts, Ran};
 
 /// What is taken for the spread of such lengths (standard deviation of the logarithm) before they show one, and as how many of them it counts.
 const SPREAD: f64 = 0.3;
 const COUNTS_AS: f64 = 2.0;
 
+/// An earlier job of the same document that has succeeded and told of its steps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Earlier {
+    /// Seconds that it trained.
+    pub took_s: f64,
+    pub steps: f64,
+    /// The size at which it trained most; `None` where no speed was measured.
+    pub size: Option<(u32, u32)>,
+}
+
 /// Of a job that has done so many seconds, beside jobs that took these; `None` without any.
 #[must_use]
 pub fn like(took_s: &[f64], done_s: f64) -> Option<Lasts> {
-    let logs: Vec<f64> = took_s
-        .iter()
-        .map(|took_s| took_s.max(0.1))
-        .filter(|took_s| took_s.is_finite())
+    let (middle_s, spread) = next(took_s.iter().map(|took_s| took_s.max(0.1)))?;
+    Some(Lasts {
+        middle_s,
+        spread,
+        done_s,
+    })
+}
+
+/// Steps and speed of a job of at least `least` workers and shards, by earlier jobs of its document, the newest first; `None` without any.
+#[must_use]
+pub fn ran(earlier: &[Earlier], least: (u32, u32)) -> Option<Ran> {
+    let done = earlier.iter().filter(|one| one.steps >= 1.0);
+    let size = |one: &Earlier| one.size.unwrap_or(least);
+    let newest = size(done.clone().next()?);
+    let (steps, steps_spread) = next(done.clone().map(|one| one.steps))?;
+    // Speeds of one size are compared with each other; which size that is changes little of the steps.
+    let of_size = done.filter(|one| size(one) == newest);
+    let (steps_per_s, speed_spread) = next(of_size.map(|one| one.steps / one.took_s.max(0.1)))?;
+    Some(Ran {
+        steps,
+        steps_spread,
+        steps_per_s,
+        speed_spread,
+        workers: newest.0,
+        ps_shards: newest.1,
+    })
+}
+
+/// The middle of these positive numbers, and the standard deviation of the logarithm of the next of them; `None` without any.
+fn next(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    let logs: Vec<f64> = numbers
+        .filter(|number| number.is_finite())
         .map(f64::ln)
         .collect();
     if logs.is_empty() {
@@ -22,17 +60,13 @@ pub fn like(took_s: &[f64], done_s: f64) -> Option<Lasts> {
     let middle = logs.iter().sum::<f64>() / count;
     let squares: f64 = logs.iter().map(|log| (log - middle).powi(2)).sum();
     let variance = (COUNTS_AS * SPREAD * SPREAD + squares) / (COUNTS_AS + count - 1.0);
-    Some(Lasts {
-        middle_s: middle.exp(),
-        // Of the next one, where the mean too is known from these only.
-        spread: (variance * (1.0 + 1.0 / count)).sqrt(),
-        done_s,
-    })
+    // Of the next one, where the mean too is known from these only.
+    Some((middle.exp(), (variance * (1.0 + 1.0 / count)).sqrt()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{SPREAD, like};
+    use super::{Earlier, SPREAD, like, ran};
 
     #[test]
     fn one_like_it_tells_little_and_many_alike_tell_much() {
@@ -44,5 +78,26 @@ mod tests {
         assert!(many.spread < 0.12, "{many:?}");
         let apart = like(&[10.0, 1_000.0].repeat(9), 0.0).expect("many");
         assert!((apart.middle_s - 100.0).abs() < 1e-6 && apart.spread > 2.0);
+    }
+    #[test]
+    fn jobs_of_a_document_tell_their_steps_and_the_speed_of_their_size() {
+        let earlier = |took_s: f64, steps: f64, size: Option<(u32, u32)>| Earlier {
+            took_s,
+            steps,
+            size,
+        };
+        assert_eq!(ran(&[], (1, 1)), None);
+        assert_eq!(ran(&[earlier(3.0, 0.0, None)], (1, 1)), None);
+        let known = ran(
+            &[
+                earlier(10.0, 400.0, Some((2, 1))),
+                earlier(40.0, 400.0, Some((1, 1))),
+            ],
+            (1, 1),
+        );
+        let known = known.expect("two jobs");
+        assert!((known.steps - 400.0).abs() < 1e-6, "{known:?}");
+        assert!((known.steps_per_s - 40.0).abs() < 1e-6, "{known:?}");
+        assert_eq!((known.workers, known.ps_shards), (2, 1));
     }
 }

@@ -7,8 +7,8 @@ mod like;
 mod truth;
 
 pub use ahead::{Ahead, Arrival, Fate, Pace};
-pub use calibrate::{LEAST_SCORES, Score, TARGET, hits, widening};
-pub use like::like;
+pub use calibrate::{Basis, Calibration, Context, Score, TARGET, hits};
+pub use like::{Earlier, like, ran};
 pub use truth::{Curve, Truth};
 
 use crate::cancel::Cancel;
@@ -22,15 +22,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// How forecasts are made.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Runs; the quantiles are taken over them.
     pub runs: u32,
     pub seed: u64,
-    /// What [`widening`] says of forecasts past; 1 while nothing is known.
-    pub widen: f64,
-    /// The same of starts.
-    pub widen_starts: f64,
+    /// What forecasts of ends missed.
+    pub ends: Calibration,
+    /// What forecasts of starts missed.
+    pub starts: Calibration,
     pub pace: Pace,
 }
 
@@ -48,7 +48,23 @@ pub struct Forecast {
     pub gpu_s: f64,
     /// Mean number of times that it will be stopped to go on later.
     pub stops: f64,
+    /// What the calibration began with, by which this forecast is scored later.
+    pub raw: Raw,
 }
+
+/// What the runs gave, and of what.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Raw {
+    pub start: Option<Interval>,
+    pub finish: Option<Interval>,
+    pub context: Context,
+}
+
+/// A start depends on other jobs, whatever tells of the job itself.
+pub const STARTS: Context = Context {
+    basis: Basis::Measured,
+    waits: true,
+};
 
 /// Between `p10` and `p90` it falls in four cases of five. Unix time, milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,9 +105,18 @@ pub fn forecast(
         ..policy.clone()
     };
     let (believed, lengths) = judged(&full, &policy);
-    // From here on the core knows of a program's length what it knows live.
-    let programs = full.jobs.iter_mut().filter(|job| job.command.is_some());
-    programs.for_each(|job| job.lasts = None);
+    let contexts: BTreeMap<JobId, Context> = full
+        .jobs
+        .iter()
+        .map(|job| (job.id, context(job, lengths[&job.id])))
+        .collect();
+    // From here on the core knows of a job's length what it knows live.
+    for job in &mut full.jobs {
+        job.ran = None;
+        if job.command.is_some() {
+            job.lasts = None;
+        }
+    }
     let mut fates: BTreeMap<JobId, Vec<Fate>> = BTreeMap::new();
     for run in 0..settings.runs {
         // A job has the same dice whoever is beside it, so that two forecasts differ by what has changed and not by chance.
@@ -113,7 +138,7 @@ pub fn forecast(
     let are_open = lengths.values().any(|length| !length.is_known());
     let said = |job: &Job| {
         let fates = &fates[&job.id];
-        let mut forecast = summary(job.id, fates, full.now_ms, settings);
+        let mut forecast = summary(job.id, fates, contexts[&job.id], full.now_ms, settings);
         // It has not run yet, and in some of the runs it does: that it never does is not foreseen.
         let may_start =
             forecast.start.is_none() && fates.iter().any(|fate| fate.start_ms.is_some());
@@ -129,6 +154,7 @@ pub fn forecast(
         };
         if unforeseen.is_some() {
             (forecast.finish, forecast.gpu_s) = (None, 0.0);
+            forecast.raw.finish = None;
         }
         forecast.unforeseen = unforeseen;
         forecast
@@ -163,21 +189,63 @@ fn judged(
     (truths.collect(), lengths.collect())
 }
 
-fn summary(job: JobId, fates: &[Fate], now_ms: i64, settings: &Settings) -> Forecast {
+fn context(job: &Job, length: Length) -> Context {
+    let is_measured = job.speeds.iter().any(|point| point.samples > 0);
+    let basis = match (length, job.ran) {
+        (Length::Past, _) => Basis::Lengths,
+        _ if is_measured => Basis::Measured,
+        (_, Some(_)) => Basis::Earlier,
+        (_, None) => Basis::Guessed,
+    };
+    Context {
+        basis,
+        waits: job.revision == 0,
+    }
+}
+
+fn summary(
+    job: JobId,
+    fates: &[Fate],
+    context: Context,
+    now_ms: i64,
+    settings: &Settings,
+) -> Forecast {
     let mean = |value: fn(&Fate) -> f64| -> f64 {
         fates.iter().map(value).sum::<f64>() / fates.len().max(1) as f64
     };
-    let interval = |time: fn(&Fate) -> Option<i64>, widen: f64| {
-        quantiles(fates.iter().map(time).collect()).map(|found| found.widened(now_ms, widen))
+    let raw = Raw {
+        start: quantiles(fates.iter().map(|fate| fate.start_ms).collect()),
+        finish: quantiles(fates.iter().map(|fate| fate.finish_ms).collect()),
+        context,
     };
+    let start = raw
+        .start
+        .map(|start| settings.starts.apply(start, STARTS, now_ms));
+    let finish = raw.finish.map(|of_runs| {
+        let shown = settings.ends.apply(of_runs, context, now_ms);
+        let least_ms = least_duration_ms(fates, of_runs, shown, now_ms);
+        start.map_or(shown, |start| shown.after(start, least_ms))
+    });
     Forecast {
         job,
-        start: interval(|fate| fate.start_ms, settings.widen_starts),
-        finish: interval(|fate| fate.finish_ms, settings.widen),
+        start,
+        finish,
         unforeseen: None,
         gpu_s: mean(|fate| fate.gpu_s),
         stops: mean(|fate| f64::from(fate.stops)),
+        raw,
     }
+}
+
+/// The shortest time from start to end over the runs, as much shorter as the calibration has made the least time to the end.
+fn least_duration_ms(fates: &[Fate], of_runs: Interval, shown: Interval, now_ms: i64) -> i64 {
+    let durations = fates
+        .iter()
+        .filter_map(|fate| Some(fate.finish_ms?.saturating_sub(fate.start_ms?)));
+    let least_ms = durations.min().unwrap_or(0).max(0);
+    let left_ms = |at_ms: i64| at_ms.saturating_sub(now_ms).max(0) as f64;
+    let share = left_ms(shown.p10_ms) / left_ms(of_runs.p10_ms).max(1.0);
+    (least_ms as f64 * share.min(1.0)) as i64
 }
 
 /// `None` when the 90 % quantile does not exist, because too many runs never came so far.
@@ -197,20 +265,14 @@ fn quantiles(mut times: Vec<Option<i64>>) -> Option<Interval> {
 }
 
 impl Interval {
-    /// The same middle, the distances from it multiplied (in the logarithm of the time from now) by `widen`, after a floor that
-    /// gives room to what seemed certain.
+    /// No quantile of an end lies before that of its start and this duration.
     #[must_use]
-    pub fn widened(self, now_ms: i64, widen: f64) -> Self {
-        let (lower, upper) = calibrate::spreads(self, now_ms);
-        let middle_s = calibrate::from_now_s(self.p50_ms, now_ms);
-        let place = |spread: f64| {
-            let seconds = middle_s * (spread * widen).exp() - calibrate::OFFSET_S;
-            now_ms.saturating_add((seconds.clamp(0.0, 1e10) * 1000.0) as i64)
-        };
+    fn after(self, start: Self, least_ms: i64) -> Self {
+        let after = |end_ms: i64, start_ms: i64| end_ms.max(start_ms.saturating_add(least_ms));
         Self {
-            p10_ms: place(-lower).min(self.p50_ms),
-            p50_ms: self.p50_ms,
-            p90_ms: place(upper).max(self.p50_ms),
+            p10_ms: after(self.p10_ms, start.p10_ms),
+            p50_ms: after(self.p50_ms, start.p50_ms),
+            p90_ms: after(self.p90_ms, start.p90_ms),
         }
     }
 
@@ -218,5 +280,118 @@ impl Interval {
     #[must_use]
     pub fn holds(self, actual_ms: i64) -> bool {
         (self.p10_ms..=self.p90_ms).contains(&actual_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Basis, Calibration, Context, Fate, Interval, Pace, Score, Settings, quantiles, summary,
+    };
+    use muster_model::id::JobId;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    const NOW_MS: i64 = 1_700_000_000_000;
+
+    fn settings(ends: Vec<Score>, starts: Vec<Score>) -> Settings {
+        Settings {
+            runs: 9,
+            seed: 1,
+            ends: Calibration::of(ends),
+            starts: Calibration::of(starts),
+            pace: Pace::LIVE,
+        }
+    }
+
+    /// Milliseconds from now, from nothing to a year.
+    fn times() -> impl Strategy<Value = i64> {
+        (0.0..24.0_f64).prop_map(|log| log.exp() as i64 - 1)
+    }
+
+    fn scores() -> impl Strategy<Value = Vec<Score>> {
+        let score = (times(), times(), times(), times(), any::<bool>());
+        let score = score.prop_map(|(a, b, c, actual_ms, waits)| {
+            let mut ends = [a, b, c];
+            ends.sort_unstable();
+            let interval = Interval {
+                p10_ms: ends[0],
+                p50_ms: ends[1],
+                p90_ms: ends[2],
+            };
+            let basis = if waits {
+                Basis::Earlier
+            } else {
+                Basis::Measured
+            };
+            Score::of(interval, 0, Context { basis, waits }, actual_ms, 1.0)
+        });
+        prop::collection::vec(score, 0..60)
+    }
+
+    proptest! {
+        /// Whatever was missed, quantiles are in order, and no end comes before its start and a duration.
+        #[test]
+        fn no_end_lies_before_its_start(
+            runs in prop::collection::vec((times(), times()), 1..12),
+            ends in scores(),
+            starts in scores(),
+        ) {
+            let fates: Vec<Fate> = runs
+                .iter()
+                .map(|(wait_ms, takes_ms)| Fate {
+                    job: JobId(Uuid::nil()),
+                    start_ms: Some(NOW_MS + wait_ms),
+                    finish_ms: Some(NOW_MS + wait_ms + 1 + takes_ms),
+                    gpu_s: 1.0,
+                    stops: 0,
+                })
+                .collect();
+            let context = Context { basis: Basis::Earlier, waits: true };
+            let made = summary(
+                JobId(Uuid::nil()),
+                &fates,
+                context,
+                NOW_MS,
+                &settings(ends, starts),
+            );
+            let (start, finish) = (made.start.expect("starts"), made.finish.expect("ends"));
+            for interval in [start, finish] {
+                prop_assert!(interval.p10_ms >= NOW_MS);
+                prop_assert!(interval.p10_ms <= interval.p50_ms);
+                prop_assert!(interval.p50_ms <= interval.p90_ms);
+            }
+            prop_assert!(start.p10_ms <= finish.p10_ms);
+            prop_assert!(start.p50_ms <= finish.p50_ms);
+            prop_assert!(start.p90_ms <= finish.p90_ms);
+        }
+    }
+
+    #[test]
+    fn an_end_leaves_the_job_its_shortest_duration_after_the_start() {
+        let fate = |start_ms: i64| Fate {
+            job: JobId(Uuid::nil()),
+            start_ms: Some(NOW_MS + start_ms),
+            finish_ms: Some(NOW_MS + start_ms + 30_000),
+            gpu_s: 1.0,
+            stops: 0,
+        };
+        let fates: Vec<Fate> = (0..11).map(|n| fate(100_000 + 1_000 * n)).collect();
+        let context = Context {
+            basis: Basis::Lengths,
+            waits: true,
+        };
+        let raw = quantiles(fates.iter().map(|fate| fate.start_ms).collect()).expect("starts");
+        let late = Score::of(raw, NOW_MS, super::STARTS, NOW_MS + 1_000_000, 1.0);
+        let made = summary(
+            JobId(Uuid::nil()),
+            &fates,
+            context,
+            NOW_MS,
+            &settings(Vec::new(), vec![late; 100]),
+        );
+        let (start, finish) = (made.start.expect("starts"), made.finish.expect("ends"));
+        assert!(start.p50_ms > NOW_MS + 900_000, "{start:?}");
+        assert!(finish.p10_ms >= start.p10_ms + 25_000, "{finish:?}");
     }
 }

@@ -9,9 +9,11 @@ use muster_model::id::JobId;
 /// core's prior.
 const SERIAL: f64 = 0.05;
 const EXCHANGE: f64 = 0.02;
-/// Relative spread (standard deviation of the logarithm) of a speed that nobody measured, and of one measured well.
-const UNMEASURED: f64 = 0.6;
-const MEASURED: f64 = 0.03;
+/// Relative spread (standard deviation of the logarithm) of a speed that nobody measured: models differ by factors of thousands, so
+/// that nothing that rests on such a speed is shown as an interval.
+const UNMEASURED: f64 = 2.0;
+/// The least and the largest relative spread of a measured speed.
+const MEASURED: (f64, f64) = (0.03, 0.6);
 /// Between the 10 % and the 90 % quantile of a normal distribution lie so many standard deviations.
 const QUANTILES_APART: f64 = 2.563;
 
@@ -82,6 +84,44 @@ fn step_share((workers, ps_shards): (f64, f64)) -> f64 {
     (1.0 - SERIAL - EXCHANGE) / workers + SERIAL + EXCHANGE / ps_shards
 }
 
+/// The speed at every size, and its spread: as measured of the job itself, or of earlier jobs of its document, or guessed.
+fn speed(job: &Job, said: &JobReport, measured: Vec<SpeedPoint>) -> (Curve, f64) {
+    let (least, most) = MEASURED;
+    let guessed = |workers: u32, ps_shards: u32, steps_per_s: f64| {
+        Curve::through(vec![SpeedPoint {
+            workers,
+            ps_shards,
+            steps_per_s: steps_per_s.max(1e-9),
+            samples: 0,
+        }])
+    };
+    if said.length == Length::Past {
+        // What was seen is how long it takes, not how fast it is.
+        let steps_per_s = said.speed.steps_per_s;
+        let curve = match measured.is_empty() {
+            true => guessed(said.workers.max(1), said.ps_shards, steps_per_s),
+            false => Curve::through(measured),
+        };
+        return (curve, 0.0);
+    }
+    if !measured.is_empty() {
+        // One size fits any formula: how often it was measured is in the other.
+        let fitted = said.speed.mean_relative_error.unwrap_or(0.0);
+        let error = fitted.max(said.speed.standard_error.unwrap_or(0.0));
+        return (Curve::through(measured), error.clamp(least, most));
+    }
+    match job.ran {
+        Some(ran) => (
+            guessed(ran.workers, ran.ps_shards, ran.steps_per_s),
+            ran.speed_spread.max(least),
+        ),
+        None => (
+            guessed(said.workers.max(1), said.ps_shards, said.speed.steps_per_s),
+            UNMEASURED,
+        ),
+    }
+}
+
 impl Truth {
     /// What the round's report says of a job.
     #[must_use]
@@ -92,27 +132,7 @@ impl Truth {
             .filter(|point| point.samples > 0 && point.steps_per_s > 0.0)
             .copied()
             .collect();
-        let speed_spread = if said.length == Length::Past {
-            // What was seen is how long it takes, not how fast it is.
-            0.0
-        } else if measured.is_empty() {
-            UNMEASURED
-        } else {
-            // One size fits any formula: how often it was measured is in the other.
-            let fitted = said.speed.mean_relative_error.unwrap_or(0.0);
-            let error = fitted.max(said.speed.standard_error.unwrap_or(0.0));
-            error.clamp(MEASURED, UNMEASURED)
-        };
-        let curve = if measured.is_empty() {
-            Curve::through(vec![SpeedPoint {
-                workers: said.workers.max(1),
-                ps_shards: said.ps_shards,
-                steps_per_s: said.speed.steps_per_s.max(1e-9),
-                samples: 0,
-            }])
-        } else {
-            Curve::through(measured)
-        };
+        let (curve, speed_spread) = speed(job, said, measured);
         let steps_spread = match said.steps_left_between {
             Some((least, most)) => (most.max(1.0) / least.max(1.0)).ln() / QUANTILES_APART,
             None => 0.0,

@@ -99,6 +99,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
         speeds: Vec::new(),
         trained_s: 0.0,
         lasts: None,
+        ran: None,
         placed_ms: None,
         running_ms: None,
         power_of_two: false,

@@ -1,0 +1,159 @@
+//! Programs of random length on four GPUs: five documents are submitted again and again, and each job's forecast knows what earlier jobs of its
+//! document took. Of the 80 % intervals of ends and of starts, looked at every ten seconds, 75 to 85 % hold.
+
+mod kept;
+mod live;
+
+use kept::{Dice, Kept};
+use live::{cluster, job};
+use muster_core::policies::name::PolicyName;
+use muster_core::policy::Policy;
+use muster_core::snapshot::{Snapshot, SpeedPoint};
+use muster_model::id::JobId;
+use muster_model::spec::{Ends, Range};
+use muster_sim::Cancel;
+use muster_sim::forecast::{Ahead, Arrival, Curve, Pace, Settings, Truth, forecast, like};
+use std::collections::BTreeMap;
+
+const PROGRAMS: usize = 400;
+const LOOK_MS: i64 = 10_000;
+/// Until here forecasts are scored, but not counted: there is nothing to calibrate by yet.
+const WARM_UP_MS: i64 = 1_000_000;
+/// Newest jobs of a document that tell of the next.
+const EARLIER: usize = 20;
+/// Middle of the lengths in seconds, and their spread (standard deviation of the logarithm).
+const DOCUMENTS: [(f64, f64); 5] = [
+    (5.0, 0.1),
+    (15.0, 0.3),
+    (40.0, 0.1),
+    (40.0, 0.7),
+    (120.0, 0.2),
+];
+
+/// What starts and stops really take; forecasts reckon with [`Pace::LIVE`].
+const PACE: Pace = Pace {
+    launch_ms: 700,
+    stop_ms: 400,
+    round_ms: 300_000,
+    horizon_ms: 90 * 86_400_000,
+};
+
+/// One program: its document, and how long it lasts.
+#[derive(Clone, Copy)]
+struct Program {
+    document: usize,
+    lasts_s: f64,
+}
+
+#[test]
+fn of_programs_of_random_length_four_intervals_in_five_hold() {
+    let (ends, starts) = run(1);
+    for (what, kept) in [("ends", ends), ("starts", starts)] {
+        assert!(kept.jobs() > 150, "{what}: {}", kept.jobs());
+        let share = kept.share(what);
+        assert!((0.75..=0.85).contains(&share), "{what}: {share}");
+    }
+}
+
+fn run(seed: u64) -> (Kept, Kept) {
+    let policy = Policy::named(PolicyName::Muster);
+    let (programs, arrivals) = arrivals(seed);
+    let mut world = Ahead::new(cluster(1), BTreeMap::new(), arrivals, PACE);
+    let (mut ends, mut starts) = (
+        Kept::counting_from(WARM_UP_MS),
+        Kept::counting_from(WARM_UP_MS),
+    );
+    let mut took_s: [Vec<f64>; DOCUMENTS.len()] = Default::default();
+    let mut ended: BTreeMap<JobId, i64> = BTreeMap::new();
+    let mut now_ms = 0;
+    while ended.len() < PROGRAMS {
+        now_ms += LOOK_MS;
+        world
+            .run_until(now_ms, &policy)
+            .expect("the core keeps its own rules");
+        for fate in world.fates() {
+            if let Some(started_ms) = fate.start_ms {
+                starts.came(fate.job, started_ms);
+            }
+            let Some(ended_ms) = fate.finish_ms else {
+                continue;
+            };
+            if ended.insert(fate.job, ended_ms).is_none() {
+                ends.came(fate.job, ended_ms);
+                let program = programs[&fate.job];
+                took_s[program.document].insert(0, program.lasts_s);
+                took_s[program.document].truncate(EARLIER);
+            }
+        }
+        let settings = Settings {
+            runs: 15,
+            seed,
+            ends: ends.calibration(),
+            starts: starts.calibration(),
+            pace: Pace::LIVE,
+        };
+        let known = known(world.snapshot(), &programs, &took_s);
+        let made = forecast(&known, &[], &policy, &settings, &Cancel::default());
+        for one in made.expect("the core keeps its own rules") {
+            ends.give_end(&one, now_ms);
+            starts.give_start(&one, now_ms);
+        }
+    }
+    (ends, starts)
+}
+
+/// The world as the scheduler sees it.
+fn known(
+    world: &Snapshot,
+    programs: &BTreeMap<JobId, Program>,
+    took_s: &[Vec<f64>; DOCUMENTS.len()],
+) -> Snapshot {
+    let mut known = world.clone();
+    for job in &mut known.jobs {
+        // A program that counts no steps has no speed.
+        job.speeds.clear();
+        job.progress.step = 0;
+        job.lasts = like(&took_s[programs[&job.id].document], job.trained_s);
+    }
+    known
+}
+
+/// Programs of one GPU, nine tenths as many as four GPUs can do.
+fn arrivals(seed: u64) -> (BTreeMap<JobId, Program>, Vec<Arrival>) {
+    let mut dice = Dice::new(seed);
+    let mean_s = DOCUMENTS
+        .iter()
+        .map(|(middle_s, spread)| middle_s * (spread * spread / 2.0).exp() + 1.0);
+    let between_s = mean_s.sum::<f64>() / DOCUMENTS.len() as f64 / 4.0 / 0.9;
+    let mut at_ms = 0;
+    let (mut programs, mut arrivals) = (BTreeMap::new(), Vec::new());
+    for number in 0..PROGRAMS {
+        at_ms += (-dice.uniform().max(1e-9).ln() * between_s * 1_000.0) as i64;
+        let document =
+            ((dice.uniform() * DOCUMENTS.len() as f64) as usize).min(DOCUMENTS.len() - 1);
+        let (middle_s, spread) = DOCUMENTS[document];
+        let lasts_s = middle_s * (spread * dice.normal()).exp();
+        let mut job = job(number, at_ms, 1);
+        job.command = Some(Ends::AllWorkers);
+        job.workers = Range { min: 1, max: 1 };
+        job.ps_shards = Range { min: 0, max: 0 };
+        job.progress.max_steps = None;
+        job.suspends = false;
+        let truth = Truth {
+            curve: Curve::through(vec![SpeedPoint {
+                workers: 1,
+                ps_shards: 0,
+                steps_per_s: 10.0,
+                samples: 1,
+            }]),
+            steps_left: 10.0 * lasts_s,
+            done: 0.0,
+            is_open: false,
+            speed_spread: 0.0,
+            steps_spread: 0.0,
+        };
+        programs.insert(job.id, Program { document, lasts_s });
+        arrivals.push(Arrival { job, truth });
+    }
+    (programs, arrivals)
+}

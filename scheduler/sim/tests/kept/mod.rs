@@ -1,0 +1,148 @@
+//! Forecasts that are kept until what they foretold has come, and how often they held. Each job counts once: its share is the mean over
+//! its forecasts.
+
+#![allow(dead_code, reason = "no test uses all of it")]
+
+use muster_model::id::JobId;
+use muster_sim::forecast::{Calibration, Context, Forecast, Interval, STARTS, Score};
+use std::collections::BTreeMap;
+
+/// Jobs whose scores calibrate, the newest.
+const JOBS: usize = 200;
+
+/// SplitMix64.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// From `least` to `most`, even in the logarithm.
+    pub fn between(&mut self, least: f64, most: f64) -> f64 {
+        least * (most / least).powf(self.uniform())
+    }
+
+    /// Of mean 0 and variance 1 (Box and Muller).
+    pub fn normal(&mut self) -> f64 {
+        let (radius, angle) = (self.uniform().max(1e-12), self.uniform());
+        (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+    }
+}
+
+/// A forecast that was given, and what it is compared with later.
+#[derive(Clone, Copy)]
+struct Given {
+    made_ms: i64,
+    raw: Interval,
+    shown: Interval,
+    context: Context,
+}
+
+/// Of ends, or of starts.
+pub struct Kept {
+    /// Forecasts from this instant on count.
+    from_ms: i64,
+    given: BTreeMap<JobId, Vec<Given>>,
+    /// Scores of each job, in the order in which it came.
+    scores: Vec<Vec<Score>>,
+    /// Of each job that counts, the share of its forecasts that held, and of those the share that would have held uncalibrated.
+    shares: Vec<(f64, f64)>,
+    forecasts: usize,
+}
+
+impl Kept {
+    pub fn counting_from(from_ms: i64) -> Self {
+        Self {
+            from_ms,
+            given: BTreeMap::new(),
+            scores: Vec::new(),
+            shares: Vec::new(),
+            forecasts: 0,
+        }
+    }
+
+    /// Jobs that count.
+    pub fn jobs(&self) -> usize {
+        self.shares.len()
+    }
+
+    /// By the newest jobs, as live.
+    pub fn calibration(&self) -> Calibration {
+        let newest = self.scores.iter().rev().take(JOBS);
+        Calibration::of(newest.flatten().copied().collect())
+    }
+
+    pub fn give_end(&mut self, one: &Forecast, now_ms: i64) {
+        let end = one.raw.finish.zip(one.finish);
+        let given = end.map(|(raw, shown)| (raw, shown, one.raw.context));
+        self.give(one.job, now_ms, given);
+    }
+
+    pub fn give_start(&mut self, one: &Forecast, now_ms: i64) {
+        let start = one.raw.start.zip(one.start);
+        let given = start.map(|(raw, shown)| (raw, shown, STARTS));
+        self.give(one.job, now_ms, given);
+    }
+
+    fn give(&mut self, job: JobId, made_ms: i64, given: Option<(Interval, Interval, Context)>) {
+        if let Some((raw, shown, context)) = given {
+            self.given.entry(job).or_default().push(Given {
+                made_ms,
+                raw,
+                shown,
+                context,
+            });
+        }
+    }
+
+    /// What was foretold of this job came.
+    pub fn came(&mut self, job: JobId, actual_ms: i64) {
+        let Some(given) = self.given.remove(&job) else {
+            return;
+        };
+        // As a user reads them: not after what they foretold.
+        let given: Vec<Given> = given
+            .into_iter()
+            .filter(|one| one.made_ms < actual_ms)
+            .collect();
+        let weight = 1.0 / given.len().max(1) as f64;
+        let score = |one: &Given| Score::of(one.raw, one.made_ms, one.context, actual_ms, weight);
+        self.scores.push(given.iter().map(score).collect());
+        let counted: Vec<&Given> = given
+            .iter()
+            .filter(|one| one.made_ms >= self.from_ms)
+            .collect();
+        if counted.is_empty() {
+            return;
+        }
+        self.forecasts += counted.len();
+        let share = |of: fn(&Given) -> Interval| {
+            let held = counted.iter().filter(|one| of(one).holds(actual_ms));
+            held.count() as f64 / counted.len() as f64
+        };
+        self.shares
+            .push((share(|one| one.shown), share(|one| one.raw)));
+    }
+
+    /// Mean over the jobs of the share of forecasts that held.
+    pub fn share(&self, title: &str) -> f64 {
+        let jobs = self.shares.len() as f64;
+        let held: f64 = self.shares.iter().map(|share| share.0).sum();
+        let plain: f64 = self.shares.iter().map(|share| share.1).sum();
+        println!(
+            "{title}: {} forecasts of {jobs} jobs, {:.1} % held; {:.1} % without calibration",
+            self.forecasts,
+            held / jobs * 100.0,
+            plain / jobs * 100.0
+        );
+        held / jobs
+    }
+}
