@@ -29,7 +29,8 @@ export interface paths {
         };
         /**
          * Say how often forecasts held
-         * @description Of the forecasts of the tenant's jobs that have succeeded: how often the interval held what came. The target is 80 %.
+         * @description Of the forecasts of the tenant's jobs that have succeeded: how often the interval held what came. The target is 80 %. A forecast counts
+         *     for as long as it was shown, each job counts once, and forecasts that are `unsure` do not count.
          */
         get: operations["forecastAccuracy"];
         put?: never;
@@ -216,7 +217,8 @@ export interface paths {
         /**
          * Say when a job is expected to start and to end
          * @description The scheduler runs its own planner forward from the present state of the cluster, many times, each time with other speeds and
-         *     other work left, as far apart as its estimates are unsure. An interval is to hold in eight cases of ten.
+         *     other work left, as far apart as its estimates are unsure. An interval is to hold in eight cases of ten. One that is `unsure` says too
+         *     little to be shown as an interval.
          */
         get: operations["forecastJob"];
         put?: never;
@@ -2191,17 +2193,24 @@ export interface components {
          * @enum {string}
          */
         HalfFormat: "f16" | "bf16";
+        /** @description Forecasts of jobs that have succeeded since, but for those that are unsure. */
         HitRate: {
+            /** Format: int64 */
+            forecasts: number;
             /**
              * Format: int64
-             * @description Of jobs that have succeeded since.
+             * @description Forecasts whose interval held.
              */
-            forecasts: number;
-            /** Format: int64 */
             held: number;
             /**
+             * Format: int64
+             * @description Jobs of these forecasts.
+             */
+            jobs?: number;
+            /**
              * Format: double
-             * @description Null while there are none.
+             * @description How often a look at a job shows an interval that holds: of each job the share of the time in which the newest forecast held, and of
+             *     the jobs the mean, so that each counts once. Null while there are none.
              */
             share: number | null;
         };
@@ -2262,6 +2271,8 @@ export interface components {
             p50: string;
             /** Format: date-time */
             p90: string;
+            /** @description The time until `p90` is more than ten times the time until `p10` (five seconds added to both): show `p50` alone, as a guess. */
+            unsure?: boolean;
         };
         /** @description What is to become of a job's size and priority; what is left out stays. */
         JobChange: {

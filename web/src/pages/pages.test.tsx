@@ -341,6 +341,14 @@ describe("a dry run", () => {
     expect(asks[0]?.headers.get("content-type")).toBe("application/yaml");
   });
 
+  it("shows no interval that says too little", async () => {
+    world.routes["POST /api/v1/jobs"] = () => json(job());
+    world.routes["POST /api/v1/plan"] = () => planned({ finish: { p10: at(0), p50: at(300), p90: at(9000), unsure: true } });
+    open("/submit");
+    fireEvent.click(await screen.findByRole("button", { name: "Dry run" }));
+    expect(await screen.findByText("not known well enough yet: about 5m")).toBeTruthy();
+  });
+
   it("says when it would start at once", async () => {
     world.routes["POST /api/v1/jobs"] = () => json(job());
     world.routes["POST /api/v1/plan"] = () => planned({ start: { p10: at(0), p50: at(0), p90: at(0.4) } });

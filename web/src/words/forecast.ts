@@ -3,19 +3,27 @@ import type { Accuracy, Interval, Unforeseen } from "../api/types";
 import { percent } from "./number";
 import { duration, instant } from "./time";
 
-/** `in 12m (9m to 20m)`. */
+/** `12m (9m to 20m)`, or that it is not known well enough. */
 export function expected(interval: Interval, now: number): string {
+  if (interval.unsure === true) return `not known well enough yet: about ${fromNow(interval.p50, now)}`;
   return `${fromNow(interval.p50, now)} (${fromNow(interval.p10, now)} to ${fromNow(interval.p90, now)})`;
 }
 
-/** For columns: `9m–20m`. */
+/** `in 12m (9m to 20m)`, or that it is not known well enough. */
+export function expectedIn(interval: Interval, now: number): string {
+  return interval.unsure === true ? expected(interval, now) : `in ${expected(interval, now)}`;
+}
+
+/** For columns: `9m–20m`, or `12m?` where that is not known well enough. */
 export function range(interval: Interval, now: number): string {
+  if (interval.unsure === true) return `${fromNow(interval.p50, now)}?`;
   const [least, most] = [fromNow(interval.p10, now), fromNow(interval.p90, now)];
   return least === most ? least : `${least}–${most}`;
 }
 
 /** The same as dates, for titles. */
 export function dates(interval: Interval): string {
+  if (interval.unsure === true) return `Not known well enough yet: about ${instant(interval.p50)}`;
   return `80 % between ${instant(interval.p10)} and ${instant(interval.p90)}`;
 }
 
@@ -40,7 +48,7 @@ export function unforeseenSentence(why: Unforeseen | null | undefined): string |
 export function heldSentence(accuracy: Accuracy | null): string | null {
   const rate = accuracy?.finish;
   if (rate === undefined || rate.share === null) return null;
-  return `Such intervals held ${percent(rate.share, 0)} of the time (${rate.held} of ${rate.forecasts}).`;
+  return `Such intervals held ${percent(rate.share, 0)} of the time (${rate.forecasts} forecasts of ${rate.jobs ?? 0} jobs).`;
 }
 
 function fromNow(at: string, now: number): string {

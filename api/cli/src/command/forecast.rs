@@ -84,10 +84,14 @@ pub fn unknown(why: Unforeseen) -> String {
     format!("unknown: {why}")
 }
 
-/// `12m (80%: 9m to 20m)`.
+/// `12m (80%: 9m to 20m)`, or that it is not known well enough.
 #[must_use]
 pub fn span(interval: &Interval, now: OffsetDateTime) -> String {
     let left = |at: OffsetDateTime| duration_s((at - now).as_seconds_f64());
+    let interval = interval.seen_at(now);
+    if interval.unsure {
+        return format!("not known well enough yet: about {}", left(interval.p50));
+    }
     format!(
         "{} (80%: {} to {})",
         left(interval.p50),
@@ -96,13 +100,17 @@ pub fn span(interval: &Interval, now: OffsetDateTime) -> String {
     )
 }
 
-/// For a column: `9m..20m`, or `-`.
+/// For a column: `9m..20m`, `12m?` where that is not known well enough, or `-`.
 #[must_use]
 pub fn column(interval: Option<&Interval>, now: OffsetDateTime) -> String {
     let left = |at: OffsetDateTime| duration_s((at - now).as_seconds_f64());
     interval.map_or_else(
         || "-".to_owned(),
         |interval| {
+            let interval = interval.seen_at(now);
+            if interval.unsure {
+                return format!("{}?", left(interval.p50));
+            }
             let (least, most) = (left(interval.p10), left(interval.p90));
             if least == most {
                 least
@@ -117,10 +125,10 @@ fn rate(rate: &HitRate) -> String {
     match rate.share {
         None => "no job that was forecast has succeeded yet".to_owned(),
         Some(share) => format!(
-            "{:.0}% of the time ({} of {})",
+            "{:.0}% of the time ({} forecasts of {} jobs)",
             share * 100.0,
-            rate.held,
-            rate.forecasts
+            rate.forecasts,
+            rate.jobs
         ),
     }
 }
@@ -134,14 +142,28 @@ mod tests {
     #[test]
     fn intervals_read_at_a_glance() {
         let now = datetime!(2026-01-01 0:00 UTC);
-        let interval = Interval {
-            p10: datetime!(2026-01-01 0:05 UTC),
-            p50: datetime!(2026-01-01 0:10 UTC),
-            p90: datetime!(2026-01-01 0:30 UTC),
-        };
+        let dates = (
+            datetime!(2026-01-01 0:05 UTC),
+            datetime!(2026-01-01 0:10 UTC),
+            datetime!(2026-01-01 0:30 UTC),
+        );
+        let interval = Interval::of(dates, now);
         assert_eq!(span(&interval, now), "10m (80%: 5m to 30m)");
         assert_eq!(column(Some(&interval), now), "5m..30m");
         assert_eq!(column(None, now), "-");
+    }
+
+    #[test]
+    fn an_interval_that_says_too_little_is_not_shown() {
+        let now = datetime!(2026-01-01 0:00 UTC);
+        let dates = (
+            now,
+            datetime!(2026-01-01 0:05 UTC),
+            datetime!(2026-01-01 0:42 UTC),
+        );
+        let interval = Interval::of(dates, now);
+        assert_eq!(span(&interval, now), "not known well enough yet: about 5m");
+        assert_eq!(column(Some(&interval), now), "5m?");
     }
 
     #[test]

@@ -6,7 +6,7 @@ import { fromThrown, type ApiError } from "../../api/problem";
 import { useResource } from "../../api/resource";
 import type { Interval, JobView, NodeView, PlanView, ShiftedJob } from "../../api/types";
 import { Panel } from "../../ui/panel";
-import { dates, expected, unforeseenSentence } from "../../words/forecast";
+import { dates, expectedIn, unforeseenSentence } from "../../words/forecast";
 import { bytes, count, plural } from "../../words/number";
 import { duration } from "../../words/time";
 
@@ -81,11 +81,11 @@ function Outlook({ plan }: { plan: PlanView }) {
       <dl className="why-facts">
         <dt>Starts</dt>
         <dd className="num" {...(plan.start === null ? {} : { title: dates(plan.start) })}>
-          {isNever(plan) ? "never" : plan.start === null ? "unknown" : isAtOnce(plan.start, now) ? "at once" : `in ${expected(plan.start, now)}`}
+          {isNever(plan) ? "never" : plan.start === null ? "unknown" : isAtOnce(plan.start, now) ? "at once" : expectedIn(plan.start, now)}
         </dd>
         <dt>Ends</dt>
         <dd className="num" {...(plan.finish === null ? {} : { title: dates(plan.finish) })}>
-          {isNever(plan) ? "never" : plan.finish === null ? (why === null ? UNFORESEEN : `unknown: ${why}`) : `in ${expected(plan.finish, now)}`}
+          {isNever(plan) ? "never" : plan.finish === null ? (why === null ? UNFORESEEN : `unknown: ${why}`) : expectedIn(plan.finish, now)}
         </dd>
         {why === null ? (
           <>
@@ -111,9 +111,9 @@ function Outlook({ plan }: { plan: PlanView }) {
   );
 }
 
-/** Within a second in nine cases of ten. */
+/** Within five seconds in nine cases of ten. */
 function isAtOnce(start: Interval, now: number): boolean {
-  return Date.parse(start.p90) - now < 1000;
+  return Date.parse(start.p90) - now < 5000;
 }
 
 function shift(job: ShiftedJob): string {
