@@ -43,8 +43,14 @@ pub struct Config {
     pub queue_window_jobs: u32,
     /// Rounds are kept so long, to be replayed.
     pub keep_rounds_s: u64,
-    /// Logs and samples of a deleted job are kept so long.
+    /// Jobs and studies that ended so long ago are deleted; 0: never.
+    pub keep_ended_jobs_s: u64,
+    /// All that is stored of a deleted job is kept so long.
     pub keep_deleted_jobs_s: u64,
+    /// Events are kept so long, as are tasks and allocations of an open job's earlier revisions.
+    pub keep_events_s: u64,
+    /// A lost node that holds no task is removed after so long, and forgotten after so long again.
+    pub keep_gone_nodes_s: u64,
     /// Who gets how many GPUs, and on which nodes.
     pub policy: PolicyName,
     /// How jobs that do not fit beside each other take turns; `None`: each waits for the others' end.
@@ -126,9 +132,18 @@ pub struct Flags {
     /// Seconds for which rounds are kept, to be replayed [default: 604800, a week].
     #[arg(long, env = "MUSTER_SCHEDULER_KEEP_ROUNDS_S")]
     pub keep_rounds_s: Option<u64>,
-    /// Seconds for which logs and samples of a deleted job are kept [default: 2592000, thirty days].
+    /// Seconds after its end at which a job or study is deleted; 0: never [default: 15552000, 180 days].
+    #[arg(long, env = "MUSTER_SCHEDULER_KEEP_ENDED_JOBS_S")]
+    pub keep_ended_jobs_s: Option<u64>,
+    /// Seconds for which all that is stored of a deleted job is kept [default: 2592000, thirty days].
     #[arg(long, env = "MUSTER_SCHEDULER_KEEP_DELETED_JOBS_S")]
     pub keep_deleted_jobs_s: Option<u64>,
+    /// Seconds for which events are kept [default: 7776000, ninety days].
+    #[arg(long, env = "MUSTER_SCHEDULER_KEEP_EVENTS_S")]
+    pub keep_events_s: Option<u64>,
+    /// Seconds without a heartbeat after which a lost node that holds no task is removed [default: 2592000, thirty days].
+    #[arg(long, env = "MUSTER_SCHEDULER_KEEP_GONE_NODES_S")]
+    pub keep_gone_nodes_s: Option<u64>,
     /// Who gets how many GPUs, by name [default: muster].
     #[arg(long, env = "MUSTER_SCHEDULER_POLICY")]
     pub policy: Option<String>,
@@ -163,7 +178,10 @@ struct File {
     round_max_interval_ms: Option<u64>,
     queue_window_jobs: Option<u32>,
     keep_rounds_s: Option<u64>,
+    keep_ended_jobs_s: Option<u64>,
     keep_deleted_jobs_s: Option<u64>,
+    keep_events_s: Option<u64>,
+    keep_gone_nodes_s: Option<u64>,
     policy: Option<String>,
     quantum_ms: Option<u64>,
     suspended_per_gpu: Option<u32>,
@@ -291,9 +309,21 @@ impl Config {
                 .keep_rounds_s
                 .or(file.keep_rounds_s)
                 .unwrap_or(7 * 86_400),
+            keep_ended_jobs_s: flags
+                .keep_ended_jobs_s
+                .or(file.keep_ended_jobs_s)
+                .unwrap_or(180 * 86_400),
             keep_deleted_jobs_s: flags
                 .keep_deleted_jobs_s
                 .or(file.keep_deleted_jobs_s)
+                .unwrap_or(30 * 86_400),
+            keep_events_s: flags
+                .keep_events_s
+                .or(file.keep_events_s)
+                .unwrap_or(90 * 86_400),
+            keep_gone_nodes_s: flags
+                .keep_gone_nodes_s
+                .or(file.keep_gone_nodes_s)
                 .unwrap_or(30 * 86_400),
         };
         config.validate()?;
@@ -305,6 +335,43 @@ impl Config {
     pub fn lost_after_ms(&self) -> u64 {
         const CLOCK_MARGIN_MS: u64 = 1_000;
         self.lease_ms + self.grace_ms + CLOCK_MARGIN_MS
+    }
+
+    fn validate_kept(&self) -> Result<(), ConfigError> {
+        const HOUR_S: u64 = 3_600;
+        const DAY_S: u64 = 86_400;
+        const EXPECTED_HOUR: &str = "3600 (an hour) to 315360000 (ten years)";
+        const EXPECTED_DAY: &str = "86400 (a day) to 315360000 (ten years)";
+        const EXPECTED_ENDED: &str = "0 (for ever), or 3600 (an hour) to 315360000 (ten years)";
+        // 0 is for ever.
+        let ended_s = self.keep_ended_jobs_s;
+        let ended_from_s = if ended_s == 0 { 0 } else { HOUR_S };
+        for (field, kept_s, from_s, expected) in [
+            ("keep_rounds_s", self.keep_rounds_s, HOUR_S, EXPECTED_HOUR),
+            ("keep_ended_jobs_s", ended_s, ended_from_s, EXPECTED_ENDED),
+            (
+                "keep_deleted_jobs_s",
+                self.keep_deleted_jobs_s,
+                HOUR_S,
+                EXPECTED_HOUR,
+            ),
+            ("keep_events_s", self.keep_events_s, DAY_S, EXPECTED_DAY),
+            (
+                "keep_gone_nodes_s",
+                self.keep_gone_nodes_s,
+                HOUR_S,
+                EXPECTED_HOUR,
+            ),
+        ] {
+            if !(from_s..=3_650 * DAY_S).contains(&kept_s) {
+                return Err(ConfigError::Invalid {
+                    field,
+                    value: kept_s.to_string(),
+                    expected,
+                });
+            }
+        }
+        Ok(())
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
@@ -376,17 +443,7 @@ impl Config {
                 "1 to 64",
             )?;
         }
-        for (field, kept_s) in [
-            ("keep_rounds_s", self.keep_rounds_s),
-            ("keep_deleted_jobs_s", self.keep_deleted_jobs_s),
-        ] {
-            check(
-                (3_600..=3_650 * 86_400).contains(&kept_s),
-                field,
-                kept_s,
-                "3600 (an hour) to 315360000 (ten years)",
-            )?;
-        }
+        self.validate_kept()?;
         check(
             (16..=20_000).contains(&self.queue_window_jobs),
             "queue_window_jobs",

@@ -1,82 +1,41 @@
-//! Retention: what has served its time is forgotten, so that the store does not grow without end.
+//! Retention: removes what is old, so that every table is bounded. `docs/limits.md` lists the rule of each table.
 
 use crate::clock;
 use crate::config::Config;
 use crate::passes;
-use muster_store::pool::{self, Pool};
-use muster_store::{StoreError, forecast, idempotency, job, round, token};
+use muster_store::pool::Pool;
+use muster_store::retention::{self, Keep};
 use std::time::Duration;
 
-/// The first look comes after a minute: whoever takes over the lead has more urgent things to do.
+/// The first pass comes after a minute: a new leader has more urgent work.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(3_600);
-/// Longest pass.
+/// Longest pass. The next one goes on.
 const LIMIT: Duration = Duration::from_secs(1_800);
-/// So long after it has expired, a token is still found in its tenant's list.
-const TOKENS_SHOWN: Duration = Duration::from_secs(86_400);
 
-/// How much was forgotten.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Forgotten {
-    pub rounds: u64,
-    pub answers: u64,
-    /// Expired ones.
-    pub tokens: u64,
-    /// Deleted jobs whose logs and samples went.
-    pub jobs: u64,
-}
-
-/// Forgets hourly.
+/// Removes hourly.
 pub async fn run(pool: &Pool, config: &Config) {
+    let keep = keep(config);
     let mut pause = FIRST_PAUSE;
     loop {
         tokio::time::sleep(pause).await;
         pause = PAUSE;
-        let forgotten = passes::one("retention", LIMIT, once(pool, config)).await;
-        if let Some(Forgotten {
-            rounds,
-            answers,
-            tokens,
-            jobs,
-        }) = forgotten
-        {
-            tracing::info!(
-                rounds,
-                answers,
-                tokens,
-                jobs,
-                "forgot what had served its time"
-            );
+        let pass = retention::once(pool, &keep, clock::now());
+        if let Some(forgotten) = passes::one("retention", LIMIT, pass).await {
+            tracing::info!(?forgotten, "removed what is old");
         }
     }
 }
 
-/// Forgets once: old rounds and forecasts, answers under expired idempotency keys, tokens that have expired a day ago, and what jobs
-/// deleted long ago had left. Each in a transaction of its own, so that none holds its locks longer than it needs.
-///
-/// # Errors
-/// At the first that the store does not carry out; those before it stand.
-pub async fn once(pool: &Pool, config: &Config) -> Result<Forgotten, StoreError> {
-    let now = clock::now();
-    let rounds_before = now - Duration::from_secs(config.keep_rounds_s);
-    let jobs_before = now - Duration::from_secs(config.keep_deleted_jobs_s);
-    let mut tx = pool::begin_maintenance(pool).await?;
-    let rounds = round::prune(&mut tx, rounds_before).await?;
-    forecast::prune(&mut tx, rounds_before).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    let mut tx = pool::begin_maintenance(pool).await?;
-    let answers = idempotency::sweep(&mut tx, now).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    let mut tx = pool::begin_maintenance(pool).await?;
-    let tokens = token::sweep(&mut tx, now - TOKENS_SHOWN).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    let mut tx = pool::begin_maintenance(pool).await?;
-    let jobs = job::purge(&mut tx, jobs_before).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    Ok(Forgotten {
-        rounds,
-        answers,
-        tokens,
-        jobs,
-    })
+/// How long the settings have what is stored kept.
+#[must_use]
+pub fn keep(config: &Config) -> Keep {
+    let ended_s = config.keep_ended_jobs_s;
+    Keep {
+        rounds: Duration::from_secs(config.keep_rounds_s),
+        ended_jobs: (ended_s > 0).then_some(Duration::from_secs(ended_s)),
+        deleted_jobs: Duration::from_secs(config.keep_deleted_jobs_s),
+        events: Duration::from_secs(config.keep_events_s),
+        gone_nodes: Duration::from_secs(config.keep_gone_nodes_s),
+    }
 }

@@ -464,7 +464,8 @@ async fn old_rounds_are_forgotten_and_the_newest_kept() {
     }
     tx.commit().await.expect("committed");
     let config = support::config(([127, 0, 0, 1], 0).into(), &store, LEASE_MS);
-    let forgotten = muster_scheduler::retention::once(&store.pool, &config)
+    let keep = muster_scheduler::retention::keep(&config);
+    let forgotten = muster_store::retention::once(&store.pool, &keep, now)
         .await
         .expect("the scheduler's role may forget");
     assert_eq!(

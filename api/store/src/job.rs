@@ -1,8 +1,6 @@
 //! Jobs as the api sees them: submitted, listed, asked to pause or to end. Their states change in `plan::commit` alone.
 //!
-//! Deleting is soft. A finished job's row is small, its events are append-only and name it, and kept rounds refer to it, so
-//! removing the row would leave a history that speaks of nobody; it is hidden from its tenant instead. Logs and series, which
-//! are large, go with `purge`.
+//! Deleting hides a job from its tenant. [`crate::retention`] removes its rows later.
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
@@ -432,7 +430,7 @@ pub async fn set_intent_where(
     Ok(IntentOutcome::Changed)
 }
 
-/// Hides a job that has ended. Its history stays for audits; see the head of this file.
+/// Hides a job that has ended. Its history stays for audits until [`crate::retention`] removes it.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -475,25 +473,6 @@ pub async fn delete(
     .await?;
     wake::send(conn, &[Channel::Events]).await?;
     Ok(DeleteOutcome::Deleted)
-}
-
-/// Removes logs and series of jobs that were deleted before `before`; how many jobs. For the scheduler: the api cannot remove.
-///
-/// # Errors
-/// [`StoreError::Statement`].
-pub async fn purge(conn: &mut PgConnection, before: OffsetDateTime) -> Result<u64, StoreError> {
-    let purged = sqlx::query_scalar!(
-        r#"with gone as (select id from job where deleted_at < $1),
-                logs as (delete from task_log using task, gone where task.id = task_log.task_id and task.job_id = gone.id),
-                samples as (delete from progress_sample using gone where job_id = gone.id),
-                losses as (delete from epoch_loss using gone where job_id = gone.id),
-                speeds as (delete from speed using gone where job_id = gone.id)
-           select count(*) as "count!" from gone"#,
-        before
-    )
-    .fetch_one(conn)
-    .await?;
-    Ok(unsigned(purged))
 }
 
 fn submitted(new: &NewJob, now: OffsetDateTime) -> (Job, Event) {

@@ -34,6 +34,7 @@ pub mod progress;
 pub mod question;
 pub mod report;
 pub mod restored;
+pub mod retention;
 pub mod round;
 pub mod scope;
 pub mod study;

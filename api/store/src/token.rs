@@ -193,14 +193,17 @@ pub async fn hold_administrators(conn: &mut PgConnection) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Forgets tokens of all tenants that expired by then; how many. What they were used for stays.
+/// Forgets tokens of all tenants that expired or were revoked by then; how many. What they were used for stays.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn sweep(conn: &mut PgConnection, expired_by: OffsetDateTime) -> Result<u64, StoreError> {
-    let done = sqlx::query!("delete from api_token where expires_at <= $1", expired_by)
-        .execute(conn)
-        .await?;
+pub async fn sweep(conn: &mut PgConnection, ended_by: OffsetDateTime) -> Result<u64, StoreError> {
+    let done = sqlx::query!(
+        "delete from api_token where expires_at <= $1 or revoked_at <= $1",
+        ended_by
+    )
+    .execute(conn)
+    .await?;
     Ok(done.rows_affected())
 }
 

@@ -199,9 +199,10 @@ async fn fact(
     };
     let node_id = Some(task.node_id);
     if let Some(event) = event {
+        // Retention would never find an event of a node whose clock is ahead.
         let event = NewEvent {
             node_id,
-            ..of_job(at, tenant, job, event)
+            ..of_job(at.min(sum.now), tenant, job, event)
         };
         let volume = sum.volumes.of(conn, tenant, job).await?;
         sum.events.extend(volume.keep(event));

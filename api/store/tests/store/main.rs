@@ -17,6 +17,7 @@ mod question;
 mod queue;
 mod report;
 mod resize;
+mod retention;
 mod round;
 mod study;
 mod tenancy;

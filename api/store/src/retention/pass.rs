@@ -1,0 +1,178 @@
+//! One pass of retention: all batches, each in a transaction of its own.
+
+use crate::error::StoreError;
+use crate::pool::{self, Pool};
+use crate::{forecast, idempotency, question, round, token};
+use muster_model::id::JobId;
+use std::time::Duration;
+use time::OffsetDateTime;
+
+/// How long what is stored is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// Rounds and forecasts.
+    pub rounds: Duration,
+    /// Jobs and studies after their end; `None`: for ever.
+    pub ended_jobs: Option<Duration>,
+    /// All that is stored of deleted jobs and studies.
+    pub deleted_jobs: Duration,
+    /// Events, and tasks and allocations of an open job's earlier revisions.
+    pub events: Duration,
+    /// Lost nodes that hold no task, and after as long again their rows.
+    pub gone_nodes: Duration,
+}
+
+/// An expired or revoked token stays so long in its tenant's list.
+const TOKENS_SHOWN: Duration = Duration::from_secs(86_400);
+/// A user without token, job or study stays so long.
+const USERS_KEPT: Duration = Duration::from_secs(30 * 86_400);
+
+/// What a pass has removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Forgotten {
+    pub rounds: u64,
+    pub answers: u64,
+    /// Expired or revoked ones.
+    pub tokens: u64,
+    pub users: u64,
+    pub events: u64,
+    /// Jobs and studies that were deleted because they ended long ago.
+    pub expired: u64,
+    /// Deleted jobs of which nothing is left.
+    pub jobs: u64,
+    /// Deleted studies of which nothing is left.
+    pub studies: u64,
+    /// Lost nodes that were removed.
+    pub nodes: u64,
+}
+
+/// One transaction of `$work`, which returns how many rows it has removed.
+macro_rules! batch {
+    ($pool:ident, |$tx:ident| $work:expr) => {
+        async {
+            let mut $tx = pool::begin_maintenance($pool).await?;
+            let done: u64 = $work.await?;
+            $tx.commit().await.map_err(StoreError::from)?;
+            Ok::<u64, StoreError>(done)
+        }
+    };
+}
+
+/// Repeats a batch until it removes nothing; how much all have removed.
+async fn repeat<F: Future<Output = Result<u64, StoreError>>>(
+    batch: impl Fn() -> F,
+) -> Result<u64, StoreError> {
+    let mut sum = 0;
+    loop {
+        match batch().await? {
+            0 => return Ok(sum),
+            removed => sum += removed,
+        }
+    }
+}
+
+/// The parts of a pass. One that fails does not keep the others from their work.
+#[derive(Default)]
+struct Parts {
+    first_error: Option<StoreError>,
+}
+
+impl Parts {
+    fn done(&mut self, part: Result<u64, StoreError>) -> u64 {
+        part.unwrap_or_else(|error| {
+            self.first_error.get_or_insert(error);
+            0
+        })
+    }
+}
+
+/// Carries out one pass as of `now`, in short transactions. Needs the scheduler's role.
+///
+/// # Errors
+/// The first error of a part; all parts are tried.
+pub async fn once(pool: &Pool, keep: &Keep, now: OffsetDateTime) -> Result<Forgotten, StoreError> {
+    let mut parts = Parts::default();
+    let mut gone = Forgotten::default();
+    of_the_cluster(pool, keep, now, &mut gone, &mut parts).await;
+    of_jobs(pool, keep, now, &mut gone, &mut parts).await;
+    // Users come last: they stay while a job names them.
+    let users_before = now - USERS_KEPT;
+    let users = batch!(pool, |tx| super::forget_users(&mut tx, users_before));
+    gone.users = parts.done(users.await);
+    match parts.first_error {
+        None => Ok(gone),
+        Some(error) => Err(error),
+    }
+}
+
+async fn of_the_cluster(
+    pool: &Pool,
+    keep: &Keep,
+    now: OffsetDateTime,
+    gone: &mut Forgotten,
+    parts: &mut Parts,
+) {
+    let rounds_before = now - keep.rounds;
+    let rounds = batch!(pool, |tx| round::prune(&mut tx, rounds_before));
+    gone.rounds = parts.done(rounds.await);
+    let forecasts = batch!(pool, |tx| forecast::prune(&mut tx, rounds_before));
+    parts.done(forecasts.await);
+    let answers = batch!(pool, |tx| idempotency::sweep(&mut tx, now));
+    gone.answers = parts.done(answers.await);
+    let questions = batch!(pool, |tx| question::prune(&mut tx, now));
+    parts.done(questions.await);
+    let tokens = batch!(pool, |tx| token::sweep(&mut tx, now - TOKENS_SHOWN));
+    gone.tokens = parts.done(tokens.await);
+    let join_tokens = batch!(pool, |tx| super::forget_join_tokens(&mut tx, now));
+    parts.done(join_tokens.await);
+    let nodes_before = now - keep.gone_nodes;
+    let nodes = || batch!(pool, |tx| super::expire_nodes(&mut tx, nodes_before, now));
+    gone.nodes = parts.done(repeat(nodes).await);
+    let events_before = now - keep.events;
+    let events = || batch!(pool, |tx| super::forget_events(&mut tx, events_before));
+    gone.events = parts.done(repeat(events).await);
+    let revisions = || batch!(pool, |tx| super::forget_revisions(&mut tx, events_before));
+    parts.done(repeat(revisions).await);
+    let rows = batch!(pool, |tx| super::forget_nodes(&mut tx, nodes_before));
+    parts.done(rows.await);
+}
+
+async fn of_jobs(
+    pool: &Pool,
+    keep: &Keep,
+    now: OffsetDateTime,
+    gone: &mut Forgotten,
+    parts: &mut Parts,
+) {
+    if let Some(ended_jobs) = keep.ended_jobs {
+        let before = now - ended_jobs;
+        let jobs = || batch!(pool, |tx| super::expire_jobs(&mut tx, before, now));
+        gone.expired = parts.done(repeat(jobs).await);
+        let studies = || batch!(pool, |tx| super::expire_studies(&mut tx, before, now));
+        gone.expired += parts.done(repeat(studies).await);
+    }
+    let before = now - keep.deleted_jobs;
+    let trials = || batch!(pool, |tx| super::empty_studies(&mut tx, before));
+    parts.done(repeat(trials).await);
+    gone.jobs = parts.done(purge(pool, before).await);
+    let studies = || batch!(pool, |tx| super::remove_studies(&mut tx, before));
+    gone.studies = parts.done(repeat(studies).await);
+}
+
+/// Removes all of the jobs that were deleted before `before`; how many.
+async fn purge(pool: &Pool, before: OffsetDateTime) -> Result<u64, StoreError> {
+    let mut purged = 0;
+    let mut after = None;
+    loop {
+        let mut tx = pool::begin_maintenance(pool).await?;
+        let due = super::deleted_jobs(&mut tx, before, after).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        after = due.last().copied();
+        if after.is_none() {
+            return Ok(purged);
+        }
+        let ids: Vec<JobId> = due.iter().map(|job| job.id).collect();
+        repeat(|| batch!(pool, |tx| super::empty(&mut tx, &ids))).await?;
+        purged += batch!(pool, |tx| super::remove(&mut tx, &ids)).await?;
+    }
+}
