@@ -2,7 +2,7 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
+.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -93,6 +93,15 @@ bench-kills: ## a study of 60 trainings whose scheduler is killed 50 times, agai
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
 	cargo build --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
 	export MUSTER_POSTGRES_BIN && MUSTER_DATASETS=$$(dirname "$$dataset") cargo nextest run --locked -p muster-e2e --test studies_killed --run-ignored only --no-capture
+
+story-chaos: MINUTES ?= 30
+story-chaos: SEED ?=
+story-chaos: ## a whole cluster under random faults and a hostile tenant (MINUTES=5 for a shorter run, SEED=7 for other faults); needs root
+	@scripts/ensure-toolchain
+	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
+	cargo build --locked --workspace --bins && \
+	export MUSTER_POSTGRES_BIN && MINUTES=$(MINUTES) SEED=$(SEED) MUSTER_DATASETS=$$(dirname "$$dataset") \
+	cargo nextest run --locked --workspace --test chaos --run-ignored all --no-capture
 
 story-kubernetes: ## 200 jobs by kubectl while the operator is killed, its connections are cut and the API server is restarted
 	@scripts/ensure-toolchain

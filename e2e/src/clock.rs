@@ -1,4 +1,4 @@
-//! The only place where stories read the time: to say how long something took, never to judge it.
+//! The only place where stories read the time: to say how long something took. Only the chaos story judges by it, and with minutes to spare.
 
 #![expect(clippy::disallowed_methods, reason = "this is the clock")]
 

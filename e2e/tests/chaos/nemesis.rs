@@ -1,0 +1,275 @@
+//! Carries the schedule out, and heals what it has broken.
+
+use crate::record::Record;
+use crate::schedule::{Fault, Host, Planned, Victim};
+use crate::stand::Stand;
+use muster_e2e::processes::Process;
+use rustix::process::Signal;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const TICK: Duration = Duration::from_millis(50);
+
+/// Ends when it is dropped, everything healed.
+pub struct Nemesis {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    stopped: Arc<Mutex<Vec<(i32, u64)>>>,
+}
+
+/// What is healed when.
+struct Open {
+    until_ms: u64,
+    fault: Fault,
+    number: usize,
+    stopped: Vec<(i32, u64)>,
+}
+
+impl Nemesis {
+    pub fn begin(stand: Arc<Stand>, record: Arc<Record>, schedule: Vec<Planned>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::new(Mutex::new(Vec::new()));
+        let (stops, holds) = (Arc::clone(&stop), Arc::clone(&stopped));
+        let thread = std::thread::spawn(move || {
+            let work = Work {
+                stand: &stand,
+                record: &record,
+                stopped: &holds,
+            };
+            work.carry_out(schedule, &stops);
+        });
+        Self {
+            stop,
+            thread: Some(thread),
+            stopped,
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Processes that stand still by its doing: number and start time.
+    pub fn stopped(&self) -> Vec<(i32, u64)> {
+        self.stopped.lock().expect("no panic").clone()
+    }
+}
+
+impl Drop for Nemesis {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Work<'a> {
+    stand: &'a Stand,
+    record: &'a Record,
+    stopped: &'a Mutex<Vec<(i32, u64)>>,
+}
+
+impl Work<'_> {
+    fn carry_out(&self, schedule: Vec<Planned>, stop: &AtomicBool) {
+        let mut open: Vec<Open> = Vec::new();
+        let mut coming = schedule.into_iter().peekable();
+        while !stop.load(Ordering::Relaxed) && (coming.peek().is_some() || !open.is_empty()) {
+            let now_ms = self.record.elapsed().whole_milliseconds().unsigned_abs() as u64;
+            while let Some(planned) = coming.next_if(|planned| planned.at_ms <= now_ms) {
+                open.extend(self.begin(planned, now_ms));
+            }
+            let (over, going) = open
+                .into_iter()
+                .partition(|one: &Open| one.until_ms <= now_ms);
+            open = going;
+            over.into_iter().for_each(|one| self.heal(&one));
+            std::thread::sleep(TICK);
+        }
+        open.iter().for_each(|one| self.heal(one));
+    }
+
+    /// `None` where there is nothing to heal.
+    fn begin(&self, planned: Planned, now_ms: u64) -> Option<Open> {
+        let mut stopped = Vec::new();
+        let number = |met: String| self.record.begun(planned, met);
+        let number = match planned.fault {
+            Fault::Kill(victim) => number(self.signal(&self.victims(victim), Signal::KILL)),
+            Fault::KillNode(node) => {
+                // The shims first: one that outlives its task for an instant would tell how the task ended.
+                let mut all = self.stand.processes_of(node);
+                all.sort_by_key(|process| !is_shim(process));
+                number(self.signal(&all, Signal::KILL))
+            }
+            Fault::Stop(victim) => {
+                let victims = self.victims(victim);
+                stopped = ids(&victims);
+                number(self.signal(&victims, Signal::STOP))
+            }
+            Fault::StopNode(node) => {
+                let victims = self.stand.processes_of(node);
+                stopped = ids(&victims);
+                number(self.signal(&victims, Signal::STOP))
+            }
+            Fault::RestartPostgres => number(self.signal_postmaster(Signal::INT)),
+            Fault::CrashPostgres => number(self.signal_postmaster(Signal::QUIT)),
+            Fault::Cut(one, other) => {
+                let number = number(format!("{one} and {other}"));
+                self.stand.network.cut(one, other);
+                number
+            }
+            Fault::Isolate(host) => {
+                let number = number(host.to_string());
+                self.stand.network.isolate(host);
+                number
+            }
+            Fault::FillDisk(host) => {
+                let number = number(host.to_string());
+                self.stand.disks.fill(host);
+                number
+            }
+            Fault::StallDisk(host) => {
+                let number = number(host.to_string());
+                self.stand.disks.stall(host);
+                number
+            }
+            Fault::SlowDisk(host) => {
+                let number = number(host.to_string());
+                self.stand.disks.slow_down(host);
+                number
+            }
+            Fault::StepClock { host, by_s } => {
+                let number = number(host.to_string());
+                self.stand.clocks.step(host, by_s);
+                number
+            }
+        };
+        self.stopped.lock().expect("no panic").extend(&stopped);
+        (planned.for_ms > 0).then_some(Open {
+            until_ms: now_ms + planned.for_ms,
+            fault: planned.fault,
+            number,
+            stopped,
+        })
+    }
+
+    fn heal(&self, open: &Open) {
+        match open.fault {
+            Fault::Cut(one, other) => self.stand.network.join(one, other),
+            Fault::Isolate(host) => self.stand.network.connect(host),
+            Fault::FillDisk(host) => self.stand.disks.free(host),
+            Fault::StallDisk(host) => self.stand.disks.go_on(host),
+            Fault::SlowDisk(host) => self.stand.disks.speed_up(host),
+            Fault::StepClock { host, .. } => self.stand.clocks.step(host, 0),
+            Fault::Stop(_)
+            | Fault::StopNode(_)
+            | Fault::Kill(_)
+            | Fault::KillNode(_)
+            | Fault::RestartPostgres
+            | Fault::CrashPostgres => {}
+        }
+        for (pid, started) in &open.stopped {
+            if start_ticks(*pid) == Some(*started) {
+                let pid = rustix::process::Pid::from_raw(*pid).expect("a process number");
+                let _ = rustix::process::kill_process(pid, Signal::CONT);
+            }
+        }
+        let mut stopped = self.stopped.lock().expect("no panic");
+        stopped.retain(|one| !open.stopped.contains(one));
+        drop(stopped);
+        self.record.healed(open.number);
+    }
+
+    fn victims(&self, victim: Victim) -> Vec<Process> {
+        let all = self.stand.processes();
+        let one_of = |found: Vec<Process>, pick: u32| {
+            let index = (pick as usize).checked_rem(found.len());
+            index
+                .map(|index| found[index].clone())
+                .into_iter()
+                .collect()
+        };
+        let daemon = |host: Host| -> Vec<Process> {
+            let pid = self.stand.daemon(host);
+            let mut found = all.clone();
+            found.retain(|process| Some(process.pid) == pid);
+            found
+        };
+        match victim {
+            Victim::Daemon(host) => daemon(host),
+            Victim::Leader => self.stand.leader().map_or_else(Vec::new, daemon),
+            Victim::Shim(pick) => one_of(
+                all.iter().filter(|one| is_shim(one)).cloned().collect(),
+                pick,
+            ),
+            Victim::Task(pick) => one_of(
+                all.iter()
+                    .filter(|one| task_of(one).is_some())
+                    .cloned()
+                    .collect(),
+                pick,
+            ),
+            Victim::Backend(pick) => one_of(self.stand.backends(), pick),
+        }
+    }
+
+    fn signal_postmaster(&self, signal: Signal) -> String {
+        self.signal(&self.victims(Victim::Daemon(Host::Postgres)), signal)
+    }
+
+    /// Says which processes it has met.
+    fn signal(&self, victims: &[Process], signal: Signal) -> String {
+        let met = victims.iter().map(|victim| {
+            victim.signal(signal);
+            let task = task_of(victim).unwrap_or_default();
+            let role = if is_shim(victim) { " shim" } else { "" };
+            format!("{}{role} {} {task}", victim.program, victim.pid)
+        });
+        let met: Vec<String> = met.collect();
+        if met.is_empty() {
+            return "no such process".to_owned();
+        }
+        met.join(", ")
+    }
+}
+
+pub fn is_shim(process: &Process) -> bool {
+    process.program == "muster-executor"
+        && process.arguments.get(1).is_some_and(|word| word == "shim")
+}
+
+/// The task that a process belongs to; `None` of a daemon or a shim.
+pub fn task_of(process: &Process) -> Option<&str> {
+    let mut variables = process.environment.iter();
+    let task = variables.find_map(|variable| variable.strip_prefix("MUSTER_TASK_ID="));
+    task.filter(|_| process.program != "muster-executor")
+}
+
+fn ids(processes: &[Process]) -> Vec<(i32, u64)> {
+    let pids = processes.iter().map(|process| process.pid);
+    pids.filter_map(|pid| Some((pid, start_ticks(pid)?)))
+        .collect()
+}
+
+/// State and the field of the start time in `/proc/PID/stat`.
+fn stat(pid: i32) -> Option<(char, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    Some((
+        fields.first()?.chars().next()?,
+        fields.get(19)?.parse().ok()?,
+    ))
+}
+
+/// By which a process is told from a later one of the same number.
+pub fn start_ticks(pid: i32) -> Option<u64> {
+    stat(pid).map(|(_, ticks)| ticks)
+}
+
+/// Whether a signal has stopped it.
+pub fn stands_still(pid: i32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state == 'T' || state == 't')
+}

@@ -1,0 +1,172 @@
+//! Hosts as network namespaces of this machine, on one bridge, whose links can be cut.
+
+use crate::schedule::Host;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// An address of hardware that no host has: packets to it are lost without a word.
+const NOWHERE: &str = "02:00:00:00:00:99";
+const PREFIX: &str = "mch";
+
+/// Namespaces, bridge and links; removed when it is dropped.
+#[derive(Debug)]
+pub struct Network {
+    /// Names of this process's bridge and namespaces begin so.
+    name: String,
+    /// The first three numbers of every address.
+    subnet: String,
+    /// The last number of each host's address.
+    hosts: BTreeMap<Host, usize>,
+}
+
+impl Network {
+    /// Creates what `hosts` need.
+    ///
+    /// # Errors
+    /// What this machine or this user cannot do.
+    pub fn create(hosts: &[Host]) -> Result<Self, String> {
+        remove_left();
+        let pid = std::process::id();
+        let network = Self {
+            name: format!("{PREFIX}{pid}"),
+            subnet: format!("10.{}.{}", 128 + (pid / 250) % 100, pid % 250),
+            hosts: hosts.iter().copied().zip(2..).collect(),
+        };
+        let bridge = &network.name;
+        ip(&["link", "add", bridge, "type", "bridge"])?;
+        let gateway = format!("{}/24", network.gateway());
+        ip(&["addr", "add", &gateway, "dev", bridge])?;
+        ip(&["link", "set", bridge, "up"])?;
+        for host in hosts {
+            let (space, port) = (network.namespace(*host), network.port(*host));
+            let address = format!("{}/24", network.address(*host));
+            ip(&["netns", "add", &space])?;
+            ip(&[
+                "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &space,
+            ])?;
+            ip(&["link", "set", &port, "master", bridge, "up"])?;
+            ip(&["-n", &space, "addr", "add", &address, "dev", "eth0"])?;
+            for device in ["lo", "eth0"] {
+                ip(&["-n", &space, "link", "set", device, "up"])?;
+            }
+        }
+        Ok(network)
+    }
+
+    pub fn address(&self, host: Host) -> String {
+        format!("{}.{}", self.subnet, self.hosts[&host])
+    }
+
+    /// This process's own.
+    pub fn gateway(&self) -> String {
+        format!("{}.1", self.subnet)
+    }
+
+    pub fn subnet(&self) -> String {
+        format!("{}.0/24", self.subnet)
+    }
+
+    pub fn path(&self, host: Host) -> PathBuf {
+        PathBuf::from("/run/netns").join(self.namespace(host))
+    }
+
+    /// No packet between the two arrives, and no error says so.
+    pub fn cut(&self, one: Host, other: Host) {
+        for (from, to) in [(one, other), (other, one)] {
+            let (space, address) = (self.namespace(from), self.address(to));
+            said(ip(&[
+                "-n",
+                &space,
+                "neigh",
+                "replace",
+                &address,
+                "lladdr",
+                NOWHERE,
+                "dev",
+                "eth0",
+                "nud",
+                "permanent",
+            ]));
+        }
+    }
+
+    pub fn join(&self, one: Host, other: Host) {
+        for (from, to) in [(one, other), (other, one)] {
+            let (space, address) = (self.namespace(from), self.address(to));
+            said(ip(&["-n", &space, "neigh", "del", &address, "dev", "eth0"]));
+        }
+    }
+
+    pub fn isolate(&self, host: Host) {
+        said(ip(&["link", "set", &self.port(host), "down"]));
+    }
+
+    pub fn connect(&self, host: Host) {
+        said(ip(&["link", "set", &self.port(host), "up"]));
+    }
+
+    fn namespace(&self, host: Host) -> String {
+        format!("{}-{host}", self.name)
+    }
+
+    /// The host's end in the bridge; at most 15 characters.
+    fn port(&self, host: Host) -> String {
+        format!("{}-{}", self.name, self.hosts[&host])
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for host in self.hosts.keys() {
+            let _ = ip(&["netns", "del", &self.namespace(*host)]);
+            let _ = ip(&["link", "del", &self.port(*host)]);
+        }
+        let _ = ip(&["link", "del", &self.name]);
+    }
+}
+
+/// Names of namespaces and bridges of this story that are there.
+pub fn left(pid: u32) -> Vec<String> {
+    let name = format!("{PREFIX}{pid}");
+    let listed = |arguments: &[&str]| ip(arguments).unwrap_or_default();
+    let all = listed(&["netns", "list"]) + &listed(&["-o", "link"]);
+    let lines = all.lines().filter(|line| line.contains(&name));
+    lines.map(str::to_owned).collect()
+}
+
+/// Removes what killed runs of this story have left.
+fn remove_left() {
+    let lives = |name: &str| {
+        let digits: String = name.chars().take_while(char::is_ascii_digit).collect();
+        std::path::Path::new("/proc").join(digits).exists()
+    };
+    for line in ip(&["netns", "list"]).unwrap_or_default().lines() {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        if name.strip_prefix(PREFIX).is_some_and(|rest| !lives(rest)) {
+            let _ = ip(&["netns", "del", name]);
+        }
+    }
+    let bridges = ip(&["-o", "link", "show", "type", "bridge"]).unwrap_or_default();
+    for name in bridges.lines().filter_map(|line| line.split(": ").nth(1)) {
+        if name.strip_prefix(PREFIX).is_some_and(|rest| !lives(rest)) {
+            let _ = ip(&["link", "del", name]);
+        }
+    }
+}
+
+fn ip(arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new("ip").args(arguments).output();
+    let output = output.map_err(|error| format!("run ip: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("ip {}: {}", arguments.join(" "), said.trim()))
+}
+
+fn said(outcome: Result<String, String>) {
+    if let Err(error) = outcome {
+        eprintln!("chaos: {error}");
+    }
+}

@@ -1,0 +1,108 @@
+//! What has happened so far: faults, broken promises, and whether the cluster is left alone.
+
+use crate::schedule::Planned;
+use muster_e2e::clock;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Mutex;
+use time::{Duration, OffsetDateTime};
+
+/// Broken promises that are kept; the first ones tell most.
+const KEPT: usize = 60;
+
+/// A fault as it was carried out.
+#[derive(Debug, Clone)]
+pub struct Done {
+    pub planned: Planned,
+    pub from: OffsetDateTime,
+    /// Absent while it lasts.
+    pub until: Option<OffsetDateTime>,
+    /// The processes or places that it met.
+    pub met: String,
+}
+
+#[derive(Debug)]
+pub struct Record {
+    began: OffsetDateTime,
+    faults: Mutex<Vec<Done>>,
+    broken: Mutex<Vec<String>>,
+}
+
+impl Record {
+    pub fn begin() -> Self {
+        Self {
+            began: clock::now(),
+            faults: Mutex::default(),
+            broken: Mutex::default(),
+        }
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        clock::now() - self.began
+    }
+
+    /// Notes a fault that begins now.
+    pub fn begun(&self, planned: Planned, met: String) -> usize {
+        let mut faults = self.faults.lock().expect("no panic");
+        let from = clock::now();
+        let until = (planned.for_ms == 0).then_some(from);
+        faults.push(Done {
+            planned,
+            from,
+            until,
+            met,
+        });
+        faults.len() - 1
+    }
+
+    pub fn healed(&self, fault: usize) {
+        let mut faults = self.faults.lock().expect("no panic");
+        faults[fault].until = Some(clock::now());
+    }
+
+    pub fn faults(&self) -> Vec<Done> {
+        self.faults.lock().expect("no panic").clone()
+    }
+
+    /// Since when no fault has been active; `None` while one is, or before the first.
+    pub fn calm_since(&self) -> Option<OffsetDateTime> {
+        let faults = self.faults.lock().expect("no panic");
+        let ends: Option<Vec<_>> = faults.iter().map(|fault| fault.until).collect();
+        Some(ends?.into_iter().max().unwrap_or(self.began))
+    }
+
+    /// Notes a promise that was broken, and says so at once.
+    pub fn broke(&self, what: &str) {
+        let at = self.elapsed();
+        let line = format!("{:.1} s: {what}", at.as_seconds_f64());
+        let mut broken = self.broken.lock().expect("no panic");
+        if broken.len() < KEPT {
+            eprintln!("chaos: BROKEN at {line}");
+            broken.push(line);
+        }
+    }
+
+    pub fn broken(&self) -> Vec<String> {
+        self.broken.lock().expect("no panic").clone()
+    }
+
+    /// Faults so far by kind.
+    pub fn counts(&self) -> String {
+        let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+        for fault in self.faults() {
+            *counts.entry(fault.planned.fault.kind()).or_default() += 1;
+        }
+        let told = counts.iter().map(|(kind, count)| format!("{kind} {count}"));
+        told.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Every fault with what it met, a line each.
+    pub fn history(&self) -> String {
+        let mut text = String::new();
+        for fault in self.faults() {
+            let at = (fault.from - self.began).as_seconds_f64();
+            writeln!(text, "{at:.1} s ({}): {}", fault.planned, fault.met).expect("a string");
+        }
+        text
+    }
+}

@@ -1,0 +1,346 @@
+//! Which fault begins when, and how long it lasts: a pure function of the seed.
+
+use std::fmt;
+
+pub const APIS: usize = 2;
+pub const SCHEDULERS: usize = 2;
+pub const NODES: usize = 3;
+/// Pause between the beginnings of two faults, in milliseconds.
+const SHORTEST_PAUSE_MS: u64 = 2_000;
+const LONGEST_PAUSE_MS: u64 = 14_000;
+/// A fault that lasts is healed after so many milliseconds.
+const SHORTEST_FAULT_MS: u64 = 1_000;
+const LONGEST_FAULT_MS: u64 = 40_000;
+/// In each period faults begin first, then the cluster is quiet until the period's end.
+pub const PERIOD_MS: u64 = 300_000;
+pub const QUIET_MS: u64 = 75_000;
+
+/// One host of the cluster with one daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Host {
+    Postgres,
+    Api(usize),
+    Scheduler(usize),
+    Node(usize),
+}
+
+impl Host {
+    pub fn all() -> Vec<Self> {
+        let mut hosts = vec![Self::Postgres];
+        hosts.extend((0..APIS).map(Self::Api));
+        hosts.extend((0..SCHEDULERS).map(Self::Scheduler));
+        hosts.extend((0..NODES).map(Self::Node));
+        hosts
+    }
+
+    /// Nodes and Postgres have a disk of their own.
+    pub fn with_disks() -> Vec<Self> {
+        let mut hosts = vec![Self::Postgres];
+        hosts.extend((0..NODES).map(Self::Node));
+        hosts
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Postgres => write!(f, "postgres"),
+            Self::Api(number) => write!(f, "api-{}", number + 1),
+            Self::Scheduler(number) => write!(f, "scheduler-{}", number + 1),
+            Self::Node(number) => write!(f, "node-{}", number + 1),
+        }
+    }
+}
+
+/// A process; numbers choose among those that run when the fault begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Victim {
+    Daemon(Host),
+    /// The scheduler that leads then.
+    Leader,
+    Shim(u32),
+    Task(u32),
+    /// A server process of Postgres.
+    Backend(u32),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// SIGKILL.
+    Kill(Victim),
+    /// SIGSTOP, then SIGCONT.
+    Stop(Victim),
+    /// SIGKILL of executor, shims and tasks of a node.
+    KillNode(usize),
+    /// SIGSTOP of all of them, as when a virtual machine is paused.
+    StopNode(usize),
+    /// No packet between the two arrives.
+    Cut(Host, Host),
+    /// No packet of the host arrives anywhere.
+    Isolate(Host),
+    FillDisk(Host),
+    /// Writes wait until the end of the fault.
+    StallDisk(Host),
+    /// Writes wait most of the time.
+    SlowDisk(Host),
+    /// The wall clock of one daemon, there and back.
+    StepClock {
+        host: Host,
+        by_s: i64,
+    },
+    /// SIGINT to the postmaster: sessions are ended, then it is started again.
+    RestartPostgres,
+    /// SIGQUIT to the postmaster: no checkpoint, so recovery on the next start.
+    CrashPostgres,
+}
+
+impl Fault {
+    /// Name of its kind, to count by.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Kill(_) => "kill",
+            Self::Stop(_) => "stop",
+            Self::KillNode(_) => "kill-node",
+            Self::StopNode(_) => "stop-node",
+            Self::Cut(..) => "cut",
+            Self::Isolate(_) => "isolate",
+            Self::FillDisk(_) => "fill-disk",
+            Self::StallDisk(_) => "stall-disk",
+            Self::SlowDisk(_) => "slow-disk",
+            Self::StepClock { .. } => "step-clock",
+            Self::RestartPostgres => "restart-postgres",
+            Self::CrashPostgres => "crash-postgres",
+        }
+    }
+
+    /// Whether a task may fail by it, which is charged to its job's retries.
+    pub fn reaches_tasks(self) -> bool {
+        match self {
+            Self::Kill(victim) | Self::Stop(victim) => {
+                matches!(
+                    victim,
+                    Victim::Shim(_) | Victim::Task(_) | Victim::Daemon(Host::Node(_))
+                )
+            }
+            Self::KillNode(_) | Self::StopNode(_) => true,
+            Self::Cut(a, b) => [a, b].iter().all(|host| matches!(host, Host::Node(_))),
+            Self::Isolate(host)
+            | Self::FillDisk(host)
+            | Self::StallDisk(host)
+            | Self::SlowDisk(host) => matches!(host, Host::Node(_)),
+            Self::StepClock { .. } | Self::RestartPostgres | Self::CrashPostgres => false,
+        }
+    }
+
+    fn lasts(self) -> bool {
+        !matches!(
+            self,
+            Self::Kill(_) | Self::KillNode(_) | Self::RestartPostgres | Self::CrashPostgres
+        )
+    }
+
+    /// Two faults of one place at one time would heal each other.
+    fn shares_its_place(self, other: Self) -> bool {
+        let disk = |fault: Self| match fault {
+            Self::FillDisk(host) | Self::StallDisk(host) | Self::SlowDisk(host) => Some(host),
+            _ => None,
+        };
+        let clock = |fault: Self| match fault {
+            Self::StepClock { host, .. } => Some(host),
+            _ => None,
+        };
+        let links = |fault: Self| match fault {
+            Self::Cut(a, b) => Some((a.min(b), a.max(b))),
+            Self::Isolate(host) => Some((host, host)),
+            _ => None,
+        };
+        let same = |place: fn(&Option<Host>) -> bool, a: Option<Host>, b: Option<Host>| {
+            place(&a) && a == b
+        };
+        same(Option::is_some, disk(self), disk(other))
+            || same(Option::is_some, clock(self), clock(other))
+            || (links(self).is_some() && links(self) == links(other))
+    }
+}
+
+/// A fault that begins `at_ms` after the nemesis has begun and is healed `for_ms` later; 0 where there is nothing to heal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Planned {
+    pub at_ms: u64,
+    pub for_ms: u64,
+    pub fault: Fault,
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (s, ms) = (self.at_ms / 1_000, self.at_ms % 1_000);
+        write!(f, "{s}.{ms:03} s")?;
+        if self.for_ms > 0 {
+            write!(f, " for {} ms", self.for_ms)?;
+        }
+        write!(f, ": {:?}", self.fault)
+    }
+}
+
+/// Whether the cluster is to be left alone at that time.
+pub fn is_quiet(at_ms: u64) -> bool {
+    at_ms % PERIOD_MS >= PERIOD_MS - QUIET_MS
+}
+
+/// Faults of so many minutes, in the order of their beginnings.
+pub fn schedule(seed: u64, minutes: u64) -> Vec<Planned> {
+    let mut dice = Dice(seed);
+    let end_ms = minutes * 60_000;
+    let mut planned: Vec<Planned> = Vec::new();
+    let mut at_ms = 0;
+    loop {
+        at_ms += dice.between(SHORTEST_PAUSE_MS, LONGEST_PAUSE_MS);
+        if at_ms >= end_ms {
+            return planned;
+        }
+        let fault = draw(&mut dice);
+        let drawn_ms = dice.between(SHORTEST_FAULT_MS, LONGEST_FAULT_MS);
+        if is_quiet(at_ms) {
+            continue;
+        }
+        // It is healed when the quiet time begins.
+        let until_quiet_ms = PERIOD_MS - QUIET_MS - at_ms % PERIOD_MS;
+        let for_ms = if fault.lasts() {
+            drawn_ms.min(until_quiet_ms).min(end_ms - at_ms)
+        } else {
+            0
+        };
+        let is_taken = planned.iter().any(|other| {
+            other.at_ms + other.for_ms + SHORTEST_PAUSE_MS > at_ms
+                && other.fault.shares_its_place(fault)
+        });
+        if !is_taken {
+            planned.push(Planned {
+                at_ms,
+                for_ms,
+                fault,
+            });
+        }
+    }
+}
+
+fn draw(dice: &mut Dice) -> Fault {
+    match dice.below(100) {
+        0..26 => Fault::Kill(victim(dice)),
+        26..30 => Fault::KillNode(dice.index(NODES)),
+        30..52 => Fault::Stop(victim(dice)),
+        52..56 => Fault::StopNode(dice.index(NODES)),
+        56..68 => {
+            let hosts = Host::all();
+            let first = dice.index(hosts.len());
+            let second = (first + 1 + dice.index(hosts.len() - 1)) % hosts.len();
+            Fault::Cut(hosts[first], hosts[second])
+        }
+        68..72 => Fault::Isolate(Host::all()[dice.index(Host::all().len())]),
+        72..77 => Fault::FillDisk(disk(dice)),
+        77..80 => Fault::StallDisk(disk(dice)),
+        80..84 => Fault::SlowDisk(disk(dice)),
+        84..93 => {
+            let size_s = dice.between(30, 600).cast_signed();
+            let by_s = if dice.below(2) == 0 { size_s } else { -size_s };
+            let host = Host::all()[dice.index(Host::all().len())];
+            Fault::StepClock { host, by_s }
+        }
+        93..97 => Fault::RestartPostgres,
+        _ => Fault::CrashPostgres,
+    }
+}
+
+fn victim(dice: &mut Dice) -> Victim {
+    let pick = u32::try_from(dice.below(1_000)).expect("small");
+    match dice.below(12) {
+        0..2 => Victim::Leader,
+        2..5 => Victim::Daemon(Host::all()[dice.index(Host::all().len())]),
+        5..7 => Victim::Shim(pick),
+        7..10 => Victim::Task(pick),
+        _ => Victim::Backend(pick),
+    }
+}
+
+fn disk(dice: &mut Dice) -> Host {
+    Host::with_disks()[dice.index(Host::with_disks().len())]
+}
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+#[derive(Debug, Clone)]
+pub struct Dice(pub u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// Both bounds included.
+    pub fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.below(most - least + 1)
+    }
+
+    fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).expect("an index")
+    }
+}
+
+#[test]
+fn schedule_is_a_function_of_its_seed() {
+    assert_eq!(schedule(7, 30), schedule(7, 30));
+    assert_ne!(schedule(7, 30), schedule(8, 30));
+    let (short, long) = (schedule(7, 3), schedule(7, 30));
+    let same = short.iter().zip(&long).filter(|(a, b)| a.at_ms == b.at_ms);
+    assert_eq!(
+        same.count(),
+        short.len(),
+        "a longer run begins as a shorter"
+    );
+}
+
+#[test]
+fn schedule_has_every_kind_within_its_bounds() {
+    let planned = schedule(1, 30);
+    let kinds: std::collections::BTreeSet<_> = planned.iter().map(|one| one.fault.kind()).collect();
+    assert_eq!(kinds.len(), 12, "{kinds:?}");
+    for one in &planned {
+        let end_ms = one.at_ms + one.for_ms;
+        assert!(
+            !is_quiet(one.at_ms) && one.for_ms <= LONGEST_FAULT_MS,
+            "{one}"
+        );
+        assert!(
+            end_ms % PERIOD_MS <= PERIOD_MS - QUIET_MS,
+            "{one} ends late"
+        );
+        if let Fault::StepClock { by_s, .. } = one.fault {
+            assert!((30..=600).contains(&by_s.abs()), "{one}");
+        }
+    }
+    assert!(planned.is_sorted_by_key(|one| one.at_ms));
+    assert!(planned.len() > 100, "{}", planned.len());
+}
+
+#[test]
+fn faults_of_one_place_do_not_overlap() {
+    for seed in 0..50 {
+        let planned = schedule(seed, 30);
+        for (index, one) in planned.iter().enumerate() {
+            for other in &planned[index + 1..] {
+                let overlap = other.at_ms < one.at_ms + one.for_ms;
+                assert!(
+                    !(overlap && one.fault.shares_its_place(other.fault)),
+                    "seed {seed}: {one} and {other}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! The cluster: Postgres, two apis, two schedulers and three nodes, each daemon on a host of its own.
+
+use crate::clocks::Clocks;
+use crate::disks::Disks;
+use crate::network::Network;
+use crate::relay;
+use crate::schedule::{Host, SCHEDULERS};
+use crate::supervisor::{Daemon, Supervisor};
+use muster_client::Client;
+use muster_e2e::cluster::program;
+use muster_e2e::processes::{self, Process};
+use muster_model::node::NodeState;
+use rustix::process::Signal;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// `nobody`: Postgres refuses root.
+const UNPRIVILEGED: &str = "65534";
+const SUPERUSER: &str = "owner";
+const PASSWORD: &str = "chaos-password-of-every-role";
+const JOIN_TOKEN: &str = "chaos-join-token-of-every-node";
+const API_PORT: u16 = 7070;
+pub const NODES_PORT: u16 = 7071;
+const HEALTH_PORT: u16 = 7072;
+const SLOTS_PER_NODE: u32 = 2;
+pub const LEASE_MS: u64 = 12_000;
+pub const GRACE_MS: u64 = 5_000;
+/// Folders of ended tasks that a node keeps.
+pub const KEEP_ENDED_TASKS: usize = 8;
+const DISK_RESERVE_BYTES: u64 = 64 << 20;
+const START_LIMIT_MS: u64 = 60_000;
+const STEP: Duration = Duration::from_millis(200);
+const READY_WITHIN: Duration = Duration::from_secs(120);
+const SCRAPE_WITHIN: Duration = Duration::from_millis(500);
+
+/// Stopped and removed when it is dropped; the logs stay.
+pub struct Stand {
+    pub network: Network,
+    pub disks: Disks,
+    pub clocks: Clocks,
+    pub folder: PathBuf,
+    supervisor: Supervisor,
+    pub token: String,
+}
+
+impl Stand {
+    /// # Errors
+    /// What this machine or this user cannot do, before any daemon is started.
+    ///
+    /// # Panics
+    /// When a daemon does not come up.
+    pub async fn set(folder: PathBuf) -> Result<Arc<Self>, String> {
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755))
+            .expect("our own folder");
+        for name in ["logs", "checkpoints"] {
+            std::fs::create_dir_all(folder.join(name)).expect("our own folder");
+        }
+        let hosts = Host::all();
+        let mut stand = Self {
+            network: Network::create(&hosts)?,
+            disks: Disks::mount(&folder, &Host::with_disks())?,
+            clocks: Clocks::build(&folder, &hosts)?,
+            supervisor: Supervisor::start(),
+            folder,
+            token: String::new(),
+        };
+        stand.initialise_postgres();
+        stand.supervise(Host::Postgres);
+        stand.migrate();
+        stand.token = stand.bootstrap();
+        for host in hosts.into_iter().filter(|host| *host != Host::Postgres) {
+            if let Host::Node(_) = host {
+                let schedulers = (0..SCHEDULERS).map(Host::Scheduler);
+                let all = schedulers.map(|one| stand.network.address(one));
+                relay::start(&stand.network.path(host), all.collect());
+            }
+            stand.supervise(host);
+        }
+        stand.until_ready().await;
+        Ok(Arc::new(stand))
+    }
+
+    /// One client for each api, with this token.
+    pub fn clients(&self, token: &str) -> Vec<Client> {
+        let client = |host| Client::new(&self.server(host), token).expect("a right address");
+        (0..crate::schedule::APIS)
+            .map(|number| client(Host::Api(number)))
+            .collect()
+    }
+
+    pub fn server(&self, api: Host) -> String {
+        format!("http://{}:{API_PORT}", self.network.address(api))
+    }
+
+    pub fn database_url(&self) -> String {
+        self.url_of(SUPERUSER)
+    }
+
+    pub fn checkpoints(&self) -> PathBuf {
+        self.folder.join("checkpoints")
+    }
+
+    pub fn log(&self, host: Host) -> PathBuf {
+        self.folder.join("logs").join(format!("{host}.log"))
+    }
+
+    /// The executor's folder.
+    pub fn data(&self, node: usize) -> PathBuf {
+        self.disks.path(Host::Node(node)).join("data")
+    }
+
+    pub fn daemon(&self, host: Host) -> Option<i32> {
+        self.supervisor.pid(&host.to_string())
+    }
+
+    /// The scheduler that says that it leads.
+    pub fn leader(&self) -> Option<Host> {
+        let schedulers = (0..SCHEDULERS).map(Host::Scheduler);
+        schedulers.into_iter().find(|host| {
+            let address = format!("{}:{HEALTH_PORT}", self.network.address(*host));
+            let address = address.parse().expect("an address");
+            let ask = || -> std::io::Result<String> {
+                let mut stream = TcpStream::connect_timeout(&address, SCRAPE_WITHIN)?;
+                stream.set_read_timeout(Some(SCRAPE_WITHIN))?;
+                stream
+                    .write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
+                let mut text = String::new();
+                stream.read_to_string(&mut text)?;
+                Ok(text)
+            };
+            ask().is_ok_and(|text| text.contains("leading"))
+        })
+    }
+
+    /// All processes of the cluster, those of tasks among them.
+    pub fn processes(&self) -> Vec<Process> {
+        processes::of(&self.folder)
+    }
+
+    /// Those of one node: executor, shims and tasks.
+    pub fn processes_of(&self, node: usize) -> Vec<Process> {
+        let disk = self.disks.path(Host::Node(node)).display().to_string();
+        let mut all = self.processes();
+        all.retain(|process| process.mentions(&disk));
+        all
+    }
+
+    /// Server processes of Postgres, the postmaster excepted.
+    pub fn backends(&self) -> Vec<Process> {
+        let postmaster = self.daemon(Host::Postgres);
+        postmaster.map_or_else(Vec::new, processes::children)
+    }
+
+    /// Ends the daemons, the nodes first; tasks are left to the executors' shims.
+    pub fn stop(&self) {
+        self.supervisor.stop();
+    }
+
+    fn url_of(&self, role: &str) -> String {
+        let address = self.network.address(Host::Postgres);
+        format!("postgres://{role}:{PASSWORD}@{address}:5432/muster")
+    }
+
+    fn initialise_postgres(&self) {
+        let disk = self.disks.path(Host::Postgres);
+        run(Command::new("chown").arg(UNPRIVILEGED).arg(&disk));
+        let data = disk.join("data");
+        run(unprivileged(&postgres("initdb"))
+            .args(["-U", SUPERUSER, "-A", "trust"])
+            .args(["-E", "UTF8", "--locale=C", "-D"])
+            .arg(&data));
+        let mut rules = std::fs::File::options()
+            .append(true)
+            .open(data.join("pg_hba.conf"))
+            .expect("the rules of Postgres");
+        writeln!(rules, "host all all {} trust", self.network.subnet()).expect("the rules");
+        let mut single = unprivileged(&postgres("postgres"));
+        single
+            .args(["--single", "-j", "-D"])
+            .arg(&data)
+            .arg("postgres");
+        let mut child = single
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("runs");
+        let mut input = child.stdin.take().expect("a pipe");
+        input
+            .write_all(b"CREATE DATABASE muster;\n")
+            .expect("it reads");
+        drop(input);
+        assert!(
+            child.wait().expect("it ends").success(),
+            "the database is made"
+        );
+    }
+
+    fn migrate(&self) {
+        let mut command = self.api_command();
+        command
+            .arg("migrate")
+            .env("MUSTER_API_ROLE_PASSWORD", PASSWORD)
+            .env("MUSTER_SCHEDULER_ROLE_PASSWORD", PASSWORD);
+        for _ in 0..150 {
+            let output = command.output().expect("muster-api runs");
+            if output.status.success() {
+                return;
+            }
+            std::thread::sleep(STEP);
+        }
+        panic!("the database was not migrated: {:?}", command.output());
+    }
+
+    fn bootstrap(&self) -> String {
+        let mut command = self.api_command();
+        command.args(["bootstrap", "--tenant", "default", "--user", "admin"]);
+        let output = command.output().expect("muster-api runs");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    fn api_command(&self) -> Command {
+        let mut command = Command::new(program("muster-api"));
+        command.env("MUSTER_API_OWNER_DATABASE_URL", self.database_url());
+        command
+    }
+
+    fn supervise(&self, host: Host) {
+        let arguments = match host {
+            Host::Postgres => self.postgres_arguments(),
+            Host::Api(_) => vec![
+                program("muster-api").display().to_string(),
+                "serve".to_owned(),
+            ],
+            Host::Scheduler(_) => vec![program("muster-scheduler").display().to_string()],
+            Host::Node(_) => vec![program("muster-executor").display().to_string()],
+        };
+        let environment = match host {
+            Host::Postgres => Vec::new(),
+            Host::Api(_) => self.api_environment(host),
+            Host::Scheduler(_) => self.scheduler_environment(host),
+            Host::Node(number) => self.executor_environment(host, number),
+        };
+        let mut daemon = Daemon {
+            name: host.to_string(),
+            arguments: vec![
+                "nsenter".to_owned(),
+                format!("--net={}", self.network.path(host).display()),
+                "--".to_owned(),
+                "setpriv".to_owned(),
+                "--pdeathsig".to_owned(),
+                "KILL".to_owned(),
+            ],
+            environment,
+            log: self.log(host),
+            stop: Signal::TERM,
+        };
+        if host == Host::Postgres {
+            let user = format!("--reuid={UNPRIVILEGED}");
+            let group = format!("--regid={UNPRIVILEGED}");
+            daemon
+                .arguments
+                .extend([user, group, "--clear-groups".to_owned()]);
+            daemon.stop = Signal::INT;
+        }
+        daemon.arguments.push("--".to_owned());
+        daemon.arguments.extend(arguments);
+        let clock = self.clocks.environment(host).into_iter();
+        daemon
+            .environment
+            .extend(clock.map(|(name, value)| (name.to_owned(), value)));
+        self.supervisor.keep(daemon);
+    }
+
+    fn postgres_arguments(&self) -> Vec<String> {
+        let data = self.disks.path(Host::Postgres).join("data");
+        let mut arguments = vec![
+            postgres("postgres").display().to_string(),
+            "-D".to_owned(),
+            data.display().to_string(),
+        ];
+        let settings = [
+            format!("listen_addresses={}", self.network.address(Host::Postgres)),
+            "unix_socket_directories=".to_owned(),
+            "max_connections=120".to_owned(),
+            "max_wal_size=256MB".to_owned(),
+            "timezone=UTC".to_owned(),
+            "log_min_messages=warning".to_owned(),
+        ];
+        for setting in settings {
+            arguments.extend(["-c".to_owned(), setting]);
+        }
+        arguments
+    }
+
+    fn api_environment(&self, host: Host) -> Vec<(String, String)> {
+        named(&[
+            (
+                "MUSTER_API_LISTEN",
+                format!("{}:{API_PORT}", self.network.address(host)),
+            ),
+            ("MUSTER_API_DATABASE_URL", self.url_of("muster_api")),
+            (
+                "MUSTER_API_CHECKPOINT_ROOT",
+                self.checkpoints().display().to_string(),
+            ),
+        ])
+    }
+
+    fn scheduler_environment(&self, host: Host) -> Vec<(String, String)> {
+        let address = self.network.address(host);
+        named(&[
+            ("MUSTER_SCHEDULER_LISTEN", format!("{address}:{NODES_PORT}")),
+            (
+                "MUSTER_SCHEDULER_HEALTH_LISTEN",
+                format!("{address}:{HEALTH_PORT}"),
+            ),
+            (
+                "MUSTER_SCHEDULER_DATABASE_URL",
+                self.url_of("muster_scheduler"),
+            ),
+            ("MUSTER_SCHEDULER_JOIN_TOKEN", JOIN_TOKEN.to_owned()),
+            ("MUSTER_SCHEDULER_LEASE_MS", LEASE_MS.to_string()),
+            ("MUSTER_SCHEDULER_HEARTBEAT_MS", "1000".to_owned()),
+            ("MUSTER_SCHEDULER_GRACE_MS", GRACE_MS.to_string()),
+            (
+                "MUSTER_SCHEDULER_START_LIMIT_MS",
+                START_LIMIT_MS.to_string(),
+            ),
+        ])
+    }
+
+    fn executor_environment(&self, host: Host, number: usize) -> Vec<(String, String)> {
+        let data = self.data(number);
+        std::fs::create_dir_all(&data).expect("our own disk");
+        let datasets = std::env::var("MUSTER_DATASETS").unwrap_or_default();
+        named(&[
+            (
+                "MUSTER_EXECUTOR_SCHEDULER_URL",
+                format!("http://127.0.0.1:{NODES_PORT}"),
+            ),
+            ("MUSTER_EXECUTOR_JOIN_TOKEN", JOIN_TOKEN.to_owned()),
+            ("MUSTER_EXECUTOR_NODE_NAME", host.to_string()),
+            ("MUSTER_EXECUTOR_DATA_DIR", data.display().to_string()),
+            (
+                "MUSTER_EXECUTOR_CHECKPOINT_ROOT",
+                self.checkpoints().display().to_string(),
+            ),
+            ("MUSTER_EXECUTOR_DATASET_ROOT", datasets),
+            ("MUSTER_EXECUTOR_LISTEN_HOST", self.network.address(host)),
+            ("MUSTER_EXECUTOR_CPU_SLOTS", SLOTS_PER_NODE.to_string()),
+            (
+                "MUSTER_EXECUTOR_DISK_RESERVE_BYTES",
+                DISK_RESERVE_BYTES.to_string(),
+            ),
+            (
+                "MUSTER_EXECUTOR_KEEP_ENDED_TASKS",
+                KEEP_ENDED_TASKS.to_string(),
+            ),
+        ])
+    }
+
+    async fn until_ready(&self) {
+        let clients = self.clients(&self.token);
+        let ready = async {
+            loop {
+                let nodes = clients[0].nodes().await.unwrap_or_default();
+                let up = nodes.iter().filter(|node| node.state == NodeState::Up);
+                if up.count() == crate::schedule::NODES {
+                    return;
+                }
+                tokio::time::sleep(STEP).await;
+            }
+        };
+        let ready = tokio::time::timeout(READY_WITHIN, ready).await;
+        ready.unwrap_or_else(|_| panic!("no cluster came up; logs: {}", self.folder.display()));
+    }
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        self.supervisor.kill();
+        for host in Host::with_disks() {
+            self.disks.speed_up(host);
+            self.disks.go_on(host);
+        }
+        // What a process starts while it is looked for is found by the next look.
+        for _ in 0..20 {
+            let left = self.processes();
+            if left.is_empty() {
+                break;
+            }
+            for process in left {
+                process.signal(Signal::KILL);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+fn named(variables: &[(&str, String)]) -> Vec<(String, String)> {
+    let named = variables.iter();
+    named
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect()
+}
+
+fn postgres(name: &str) -> PathBuf {
+    muster_testdb::programs_folder().join(name)
+}
+
+fn unprivileged(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command
+        .args([
+            format!("--reuid={UNPRIVILEGED}"),
+            format!("--regid={UNPRIVILEGED}"),
+        ])
+        .args(["--clear-groups", "--"])
+        .arg(program)
+        .current_dir("/");
+    command
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().expect("the program runs");
+    assert!(output.status.success(), "{command:?}: {output:?}");
+}

@@ -1,0 +1,198 @@
+//! Keeps daemons running, as an init system does: one that ends is started again after a pause that doubles.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const LOOK: Duration = Duration::from_millis(50);
+/// In looks: 0.2 s, doubled up to 3.2 s.
+const FIRST_PAUSE: u32 = 4;
+const LONGEST_PAUSE: u32 = 64;
+/// Looks after which a daemon is taken to run well.
+const STEADY: u32 = 400;
+/// Looks until a daemon that was told to stop is killed.
+const STOP_PATIENCE: u32 = 600;
+
+#[derive(Debug, Clone)]
+pub struct Daemon {
+    pub name: String,
+    /// The program first.
+    pub arguments: Vec<String>,
+    pub environment: Vec<(String, String)>,
+    pub log: PathBuf,
+    pub stop: Signal,
+}
+
+#[derive(Debug)]
+pub struct Supervisor {
+    state: Arc<Mutex<State>>,
+    orders: mpsc::Sender<Order>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pids: BTreeMap<String, i32>,
+}
+
+#[derive(Debug)]
+enum Order {
+    Keep(Daemon),
+    /// In order, the newest first.
+    Stop,
+    Kill,
+}
+
+struct Kept {
+    daemon: Daemon,
+    child: Option<Child>,
+    /// Looks since its start, or until its next.
+    looks: u32,
+    pause: u32,
+}
+
+impl Supervisor {
+    /// One thread starts them all and lives as long as they do: the kernel ends a daemon with the thread that has started it.
+    pub fn start() -> Self {
+        let state = Arc::new(Mutex::new(State::default()));
+        let (orders, received) = mpsc::channel();
+        let shared = Arc::clone(&state);
+        let thread = std::thread::spawn(move || supervise(&shared, &received));
+        Self {
+            state,
+            orders,
+            thread: Mutex::new(Some(thread)),
+        }
+    }
+
+    pub fn keep(&self, daemon: Daemon) {
+        self.orders
+            .send(Order::Keep(daemon))
+            .expect("the thread lives");
+    }
+
+    /// Its number while it runs.
+    pub fn pid(&self, name: &str) -> Option<i32> {
+        let state = self.state.lock().expect("no panic");
+        state.pids.get(name).copied()
+    }
+
+    /// Returns once all have ended.
+    pub fn stop(&self) {
+        self.end(Order::Stop);
+    }
+
+    pub fn kill(&self) {
+        self.end(Order::Kill);
+    }
+
+    fn end(&self, order: Order) {
+        let _ = self.orders.send(order);
+        if let Some(thread) = self.thread.lock().expect("no panic").take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn supervise(state: &Mutex<State>, orders: &mpsc::Receiver<Order>) {
+    let mut kept: Vec<Kept> = Vec::new();
+    loop {
+        match orders.recv_timeout(LOOK) {
+            Ok(Order::Keep(daemon)) => kept.push(Kept::start(daemon)),
+            Ok(Order::Stop) => {
+                kept.iter_mut().rev().for_each(Kept::stop);
+                break;
+            }
+            Ok(Order::Kill) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+                kept.iter_mut().rev().for_each(Kept::kill);
+                break;
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+        kept.iter_mut().for_each(Kept::look);
+        let running = kept.iter().filter_map(|one| {
+            let pid = one.child.as_ref()?.id().cast_signed();
+            Some((one.daemon.name.clone(), pid))
+        });
+        state.lock().expect("no panic").pids = running.collect();
+    }
+    state.lock().expect("no panic").pids.clear();
+}
+
+impl Kept {
+    fn start(daemon: Daemon) -> Self {
+        let mut kept = Self {
+            daemon,
+            child: None,
+            looks: 0,
+            pause: FIRST_PAUSE,
+        };
+        kept.spawn();
+        kept
+    }
+
+    fn look(&mut self) {
+        match &mut self.child {
+            Some(child) => {
+                self.looks += 1;
+                if self.looks > STEADY {
+                    self.pause = FIRST_PAUSE;
+                }
+                if let Ok(Some(_)) = child.try_wait() {
+                    (self.child, self.looks) = (None, self.pause);
+                    self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+                }
+            }
+            None if self.looks > 0 => self.looks -= 1,
+            None => self.spawn(),
+        }
+    }
+
+    fn spawn(&mut self) {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&self.daemon.log);
+        let log = log.expect("our own folder");
+        let (program, arguments) = self.daemon.arguments.split_first().expect("a program");
+        let child = Command::new(program)
+            .args(arguments)
+            .envs(
+                self.daemon
+                    .environment
+                    .iter()
+                    .map(|(name, value)| (name, value)),
+            )
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("the same log"))
+            .stderr(log)
+            .spawn();
+        self.looks = 0;
+        self.child = Some(child.expect("nsenter is there"));
+    }
+
+    fn stop(&mut self) {
+        let Some(child) = &mut self.child else { return };
+        let _ = kill_process(Pid::from_child(child), self.daemon.stop);
+        for _ in 0..STOP_PATIENCE {
+            if let Ok(Some(_)) = child.try_wait() {
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
+        eprintln!("chaos: {} did not stop and is killed", self.daemon.name);
+        self.kill();
+    }
+
+    fn kill(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

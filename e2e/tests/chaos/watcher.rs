@@ -1,0 +1,416 @@
+//! Looks every few seconds at the store and at the processes, and notes each promise that is broken.
+
+use crate::nemesis::{Nemesis, is_shim, stands_still, start_ticks, task_of};
+use crate::record::Record;
+use crate::stand::{GRACE_MS, LEASE_MS, Stand};
+use muster_e2e::clock;
+use muster_e2e::processes::Process;
+use sqlx::{Connection as _, PgConnection};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use time::OffsetDateTime;
+
+const LOOK: Duration = Duration::from_secs(2);
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+/// A start takes a minute at most, a stop the grace; a lost node adds its lease, a fault up to 40 s, several may follow one another.
+const TRANSIENT: time::Duration = time::Duration::seconds(240);
+/// The process of a task that the store takes for gone.
+const OUTLIVES: time::Duration = time::Duration::seconds(3);
+
+pub struct Watcher {
+    pub looks: AtomicU64,
+    ends: AtomicBool,
+}
+
+/// What was seen so far.
+#[derive(Default)]
+struct Seen {
+    generations: BTreeMap<String, i64>,
+    revisions: BTreeMap<String, i64>,
+    round: i64,
+    /// Jobs that are on their way: phase, revision, since when, and whether it was told.
+    transient: BTreeMap<String, (String, i64, OffsetDateTime, bool)>,
+    outliving: BTreeMap<(i32, u64), OffsetDateTime>,
+    old_leaders: BTreeSet<(String, String)>,
+    told: BTreeSet<String>,
+}
+
+/// The task of a live process, as the store has it.
+#[derive(Debug, Clone)]
+#[expect(dead_code, reason = "all of it is printed")]
+struct Known {
+    task: String,
+    phase: String,
+    is_released: bool,
+    node: String,
+    job: String,
+    role: String,
+    index: i32,
+}
+
+impl Watcher {
+    pub fn begin(stand: &Arc<Stand>, record: &Arc<Record>, nemesis: &Arc<Nemesis>) -> Arc<Self> {
+        let watcher = Arc::new(Self {
+            looks: AtomicU64::new(0),
+            ends: AtomicBool::new(false),
+        });
+        let ours = Arc::clone(&watcher);
+        let (stand, record, nemesis) = (stand.clone(), record.clone(), nemesis.clone());
+        tokio::spawn(async move {
+            let mut seen = Seen::default();
+            let mut connection: Option<PgConnection> = None;
+            while !ours.ends.load(Ordering::Relaxed) {
+                tokio::time::sleep(LOOK).await;
+                let mut conn = match connection.take() {
+                    Some(conn) => conn,
+                    None => match connect(&stand).await {
+                        Some(conn) => conn,
+                        None => continue,
+                    },
+                };
+                let look = seen.look(&stand, &record, &nemesis, &mut conn);
+                // A connection that fails or is late is given up; the next look has another.
+                match tokio::time::timeout(ANSWERS_WITHIN, look).await {
+                    Ok(Ok(())) => {
+                        ours.looks.fetch_add(1, Ordering::Relaxed);
+                        connection = Some(conn);
+                    }
+                    Ok(Err(sqlx::Error::Database(error)))
+                        if error.code().is_some_and(|code| code.starts_with("42")) =>
+                    {
+                        record.broke(&format!("the watcher's own statement is wrong: {error}"));
+                    }
+                    Ok(Err(_)) | Err(_) => {}
+                }
+            }
+        });
+        watcher
+    }
+
+    pub fn end(&self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+}
+
+/// As the owner, who sees all.
+pub async fn connect(stand: &Stand) -> Option<PgConnection> {
+    let url = stand.database_url();
+    let connecting = PgConnection::connect(&url);
+    tokio::time::timeout(ANSWERS_WITHIN, connecting)
+        .await
+        .ok()?
+        .ok()
+}
+
+impl Seen {
+    async fn look(
+        &mut self,
+        stand: &Stand,
+        record: &Record,
+        nemesis: &Nemesis,
+        conn: &mut PgConnection,
+    ) -> sqlx::Result<()> {
+        self.numbers_never_go_back(record, conn).await?;
+        self.no_old_leader_acts(record, conn).await?;
+        self.nothing_is_stuck(record, conn).await?;
+        self.processes(stand, record, nemesis, conn).await
+    }
+
+    async fn numbers_never_go_back(
+        &mut self,
+        record: &Record,
+        conn: &mut PgConnection,
+    ) -> sqlx::Result<()> {
+        let nodes: Vec<(String, i64)> = sqlx::query_as("select name, generation from node")
+            .fetch_all(&mut *conn)
+            .await?;
+        let jobs: Vec<(String, i64)> = sqlx::query_as("select id::text, revision from job")
+            .fetch_all(&mut *conn)
+            .await?;
+        for (what, now, seen) in [
+            ("generation of node", nodes, &mut self.generations),
+            ("revision of job", jobs, &mut self.revisions),
+        ] {
+            for (name, number) in now {
+                let before = seen.insert(name.clone(), number).unwrap_or(0);
+                if number < before {
+                    record.broke(&format!("{what} {name} went from {before} to {number}"));
+                }
+            }
+        }
+        let round: Option<i64> = sqlx::query_scalar("select max(number) from round")
+            .fetch_one(conn)
+            .await?;
+        let round = round.unwrap_or(0);
+        if round < self.round {
+            record.broke(&format!(
+                "the newest round went from {} to {round}",
+                self.round
+            ));
+        }
+        self.round = round;
+        Ok(())
+    }
+
+    /// A scheduler that does not hold the lock writes nothing once the holder has held it for a while.
+    async fn no_old_leader_acts(
+        &mut self,
+        record: &Record,
+        conn: &mut PgConnection,
+    ) -> sqlx::Result<()> {
+        // A leader that was stopped notices within a ping and its time-out after it goes on.
+        let acting: Vec<(String, String)> = sqlx::query_as(
+            "with holder as (select a.client_addr, a.backend_start from pg_locks l join pg_stat_activity a on a.pid = l.pid
+                where l.locktype = 'advisory' and l.granted and a.application_name = 'muster-leader')
+             select host(a.client_addr), a.xact_start::text from pg_stat_activity a, holder h
+             where a.usename = 'muster_scheduler' and a.backend_xid is not null and a.client_addr <> h.client_addr
+               and a.xact_start > h.backend_start + interval '12 seconds'",
+        )
+        .fetch_all(conn)
+        .await?;
+        for (address, began) in acting {
+            if self.old_leaders.insert((address.clone(), began.clone())) {
+                record.broke(&format!(
+                    "the scheduler at {address} writes in a transaction of {began} and does not lead"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    async fn nothing_is_stuck(
+        &mut self,
+        record: &Record,
+        conn: &mut PgConnection,
+    ) -> sqlx::Result<()> {
+        let jobs: Vec<(String, String, i64)> = sqlx::query_as(
+            "select id::text, phase, revision from job where phase in ('starting', 'stopping')
+             union all select job_id::text || ' ' || role || ' ' || role_index, phase, revision from task
+                where phase in ('assigned', 'suspending', 'stopping')",
+        )
+        .fetch_all(conn)
+        .await?;
+        let now = clock::now();
+        let before = std::mem::take(&mut self.transient);
+        for (name, phase, revision) in jobs {
+            let same = before.get(&name);
+            let same = same.filter(|(other, number, ..)| *other == phase && *number == revision);
+            let (since, mut is_told) =
+                same.map_or((now, false), |(.., since, told)| (*since, *told));
+            if now - since > TRANSIENT && !is_told {
+                record.broke(&format!(
+                    "{name} (revision {revision}) is {phase} since {since}"
+                ));
+                is_told = true;
+            }
+            self.transient
+                .insert(name, (phase, revision, since, is_told));
+        }
+        Ok(())
+    }
+
+    async fn processes(
+        &mut self,
+        stand: &Stand,
+        record: &Record,
+        nemesis: &Nemesis,
+        conn: &mut PgConnection,
+    ) -> sqlx::Result<()> {
+        let before = stand.processes();
+        let live: Vec<(&Process, u64)> = before
+            .iter()
+            .filter(|process| task_of(process).is_some())
+            .filter_map(|process| Some((process, start_ticks(process.pid)?)))
+            .collect();
+        let ids: BTreeSet<String> = live
+            .iter()
+            .filter_map(|(process, _)| task_of(process))
+            .map(str::to_owned)
+            .collect();
+        let ids: Vec<String> = ids.into_iter().collect();
+        let known = known(&ids, conn).await?;
+        let slots = slots(&ids, conn).await?;
+        // A process that was there before and is there after the store was read was there while it was.
+        let live: Vec<(&Process, u64, &Known)> = live
+            .into_iter()
+            .filter(|(process, ticks)| {
+                start_ticks(process.pid) == Some(*ticks) && process.is_alive()
+            })
+            .filter_map(|(process, ticks)| Some((process, ticks, known.get(task_of(process)?)?)))
+            .collect();
+        self.no_slot_is_held_twice(record, &live, &slots);
+        self.none_outlives_its_release(record, nemesis, &before, &live);
+        Ok(())
+    }
+
+    fn no_slot_is_held_twice(
+        &mut self,
+        record: &Record,
+        live: &[(&Process, u64, &Known)],
+        slots: &[(String, String, i32)],
+    ) {
+        let mut holders: BTreeMap<(&str, i32), BTreeSet<&str>> = BTreeMap::new();
+        for (task, node, slot) in slots {
+            let is_live = live.iter().any(|(_, _, known)| {
+                known.task == *task && !matches!(known.phase.as_str(), "suspended" | "suspending")
+            });
+            if is_live {
+                holders.entry((node, *slot)).or_default().insert(task);
+            }
+        }
+        for ((node, slot), tasks) in holders.into_iter().filter(|(_, tasks)| tasks.len() > 1) {
+            let all: Vec<_> = live
+                .iter()
+                .filter(|(_, _, known)| tasks.contains(known.task.as_str()))
+                .map(|(process, _, known)| (process.pid, &process.arguments, known))
+                .collect();
+            if self.told.insert(format!("{tasks:?}")) {
+                record.broke(&format!("slot {slot} of {node} is held twice: {all:?}"));
+            }
+        }
+    }
+
+    /// A task that the store takes for gone has no process, unless its shim stands still, or did until a moment ago.
+    fn none_outlives_its_release(
+        &mut self,
+        record: &Record,
+        nemesis: &Nemesis,
+        all: &[Process],
+        live: &[(&Process, u64, &Known)],
+    ) {
+        let now = clock::now();
+        let was_stopped = {
+            let lately = time::Duration::milliseconds((LEASE_MS + GRACE_MS).cast_signed());
+            record.faults().into_iter().any(|done| {
+                let stops = matches!(
+                    done.planned.fault.kind(),
+                    "stop" | "stop-node" | "stall-disk" | "slow-disk"
+                );
+                stops && done.until.is_none_or(|until| now - until < lately)
+            })
+        };
+        let mut outliving = BTreeMap::new();
+        for (process, ticks, known) in live.iter().filter(|(_, _, known)| known.is_released) {
+            let id = (process.pid, *ticks);
+            let since = self.outliving.get(&id).copied().unwrap_or(now);
+            outliving.insert(id, since);
+            let shim = all
+                .iter()
+                .find(|one| is_shim(one) && one.mentions(&known.task));
+            let stands = shim.is_some_and(|shim| stands_still(shim.pid))
+                || stands_still(process.pid)
+                || nemesis.stopped().contains(&id);
+            let is_late = now - since > OUTLIVES && !stands && !was_stopped;
+            if is_late && self.told.insert(format!("{id:?}")) {
+                record.broke(&format!(
+                    "process {} ({:?}) lives, and the store has released its task since {since}; shim: {:?}; {known:?}",
+                    process.pid,
+                    process.arguments,
+                    shim.map(|shim| shim.pid)
+                ));
+            }
+        }
+        self.outliving = outliving;
+    }
+}
+
+async fn known(ids: &[String], conn: &mut PgConnection) -> sqlx::Result<BTreeMap<String, Known>> {
+    let rows: Vec<(String, String, bool, String, String, String, i32)> = sqlx::query_as(
+        "select t.id::text, t.phase, t.released_at is not null, n.name, t.job_id::text, t.role, t.role_index
+         from task t join node n on n.id = t.node_id where t.id::text = any($1)",
+    )
+    .bind(ids)
+    .fetch_all(conn)
+    .await?;
+    let known = rows
+        .into_iter()
+        .map(|(task, phase, is_released, node, job, role, index)| {
+            let known = Known {
+                task: task.clone(),
+                phase,
+                is_released,
+                node,
+                job,
+                role,
+                index,
+            };
+            (task, known)
+        });
+    Ok(known.collect())
+}
+
+/// Task, node and slot, by each task's newest allocation of the slot.
+async fn slots(
+    ids: &[String],
+    conn: &mut PgConnection,
+) -> sqlx::Result<Vec<(String, String, i32)>> {
+    sqlx::query_as(
+        "select distinct a.task_id::text, n.name, a.gpu_index from allocation a join node n on n.id = a.node_id
+         where a.task_id::text = any($1)",
+    )
+    .bind(ids)
+    .fetch_all(conn)
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_e2e::processes;
+    use std::process::{Child, Command};
+
+    fn sleeper(folder: &std::path::Path, task: &str) -> Child {
+        let mut sleeper = Command::new("sleep");
+        sleeper
+            .arg("60")
+            .env("MUSTER_TASK_ID", task)
+            .env("MUSTER_TASK_DIR", folder);
+        sleeper.spawn().expect("sleep runs")
+    }
+
+    fn known_as(task: &str, phase: &str) -> Known {
+        Known {
+            task: task.to_owned(),
+            phase: phase.to_owned(),
+            is_released: phase == "released",
+            node: "node-1".to_owned(),
+            job: "job".to_owned(),
+            role: "worker".to_owned(),
+            index: 0,
+        }
+    }
+
+    #[test]
+    fn slot_of_two_live_tasks_is_told_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut children = ["one", "two"].map(|task| sleeper(folder.path(), task));
+        let found = processes::of(folder.path());
+        assert_eq!(found.len(), 2, "{found:?}");
+        let slots = ["one", "two"].map(|task| (task.to_owned(), "node-1".to_owned(), 0));
+        for (phase, expected) in [("suspended", 0), ("running", 1)] {
+            let (record, mut seen) = (Record::begin(), Seen::default());
+            let known: Vec<Known> = found
+                .iter()
+                .map(|process| match task_of(process) {
+                    Some("one") => known_as("one", "running"),
+                    _ => known_as("two", phase),
+                })
+                .collect();
+            let live: Vec<_> = found
+                .iter()
+                .zip(&known)
+                .map(|(one, known)| (one, 1, known))
+                .collect();
+            for _ in 0..2 {
+                seen.no_slot_is_held_twice(&record, &live, &slots);
+            }
+            assert_eq!(record.broken().len(), expected, "{:?}", record.broken());
+        }
+        for child in &mut children {
+            child.kill().expect("ours");
+            child.wait().expect("ours");
+        }
+    }
+}
