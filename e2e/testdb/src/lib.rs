@@ -17,7 +17,7 @@ mod template;
 
 pub use locks::Held;
 use muster_store::migrate;
-pub use programs::folder as programs_folder;
+pub use programs::{beside_postgres, folder as programs_folder};
 pub use relay::Relay;
 use server::{Promise, Server};
 use sqlx::Connection as _;

@@ -1,5 +1,6 @@
 //! Disks of the hosts: small ext4 file systems in files, which can be filled, stalled and slowed down.
 
+use crate::databases;
 use crate::schedule::Host;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,7 @@ impl Disks {
             slow: Mutex::new(Vec::new()),
         };
         for host in hosts {
-            let mib = if *host == Host::Postgres {
+            let mib = if matches!(host, Host::Postgres(_)) {
                 POSTGRES_MIB
             } else {
                 NODE_MIB
@@ -57,6 +58,12 @@ impl Disks {
                 "mount",
                 &["-o", "loop", &image, &place.display().to_string()],
             )?;
+            if matches!(host, Host::Postgres(_)) {
+                run(
+                    "chown",
+                    &[databases::UNPRIVILEGED, &place.display().to_string()],
+                )?;
+            }
             disks.hosts.push(*host);
         }
         Ok(disks)

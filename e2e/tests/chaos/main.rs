@@ -2,6 +2,7 @@
 //! left behind. `make story-chaos` runs it for half an hour, as root.
 
 mod clocks;
+mod databases;
 mod disks;
 mod follower;
 mod hostile;
@@ -100,8 +101,8 @@ async fn run(folder: &Path, minutes: u64, seed: u64) -> Result<Arc<Record>, Stri
     let schedule = schedule::schedule(seed, minutes);
     let text: Vec<String> = schedule.iter().map(ToString::to_string).collect();
     std::fs::write(folder.join("schedule.txt"), text.join("\n")).expect("our own folder");
-    let nemesis = Arc::new(Nemesis::begin(stand.clone(), record.clone(), schedule));
-    let watcher = Watcher::begin(&stand, &record, &nemesis);
+    let nemesis = Nemesis::begin(stand.clone(), record.clone(), schedule);
+    let watcher = Watcher::begin(&stand, &record);
     let tell = || {
         eprintln!(
             "chaos: minute {:.1}; faults: {}; jobs: {}; attacks: {}; looks: {}; followed: {}; broken: {}",
@@ -115,7 +116,7 @@ async fn run(folder: &Path, minutes: u64, seed: u64) -> Result<Arc<Record>, Stri
         );
     };
     let end = time::Duration::minutes(minutes.cast_signed());
-    while record.elapsed() < end || !nemesis.is_over() {
+    while record.elapsed() < end || !nemesis.is_over() || record.calm_since().is_none() {
         tokio::time::sleep(TOLD_EVERY).await;
         tell();
     }

@@ -1,14 +1,16 @@
 //! Carries the schedule out, and heals what it has broken.
 
+use crate::databases;
 use crate::record::Record;
 use crate::schedule::{Fault, Host, Planned, Victim};
 use crate::stand::Stand;
 use muster_e2e::processes::Process;
 use rustix::process::Signal;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::runtime::Handle;
 
 const TICK: Duration = Duration::from_millis(50);
 
@@ -16,7 +18,6 @@ const TICK: Duration = Duration::from_millis(50);
 pub struct Nemesis {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    stopped: Arc<Mutex<Vec<(i32, u64)>>>,
 }
 
 /// What is healed when.
@@ -30,30 +31,24 @@ struct Open {
 impl Nemesis {
     pub fn begin(stand: Arc<Stand>, record: Arc<Record>, schedule: Vec<Planned>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::new(Mutex::new(Vec::new()));
-        let (stops, holds) = (Arc::clone(&stop), Arc::clone(&stopped));
+        let runtime = Handle::current();
+        let stops = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let work = Work {
                 stand: &stand,
                 record: &record,
-                stopped: &holds,
+                runtime,
             };
             work.carry_out(schedule, &stops);
         });
         Self {
             stop,
             thread: Some(thread),
-            stopped,
         }
     }
 
     pub fn is_over(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
-    /// Processes that stand still by its doing: number and start time.
-    pub fn stopped(&self) -> Vec<(i32, u64)> {
-        self.stopped.lock().expect("no panic").clone()
     }
 }
 
@@ -67,9 +62,9 @@ impl Drop for Nemesis {
 }
 
 struct Work<'a> {
-    stand: &'a Stand,
-    record: &'a Record,
-    stopped: &'a Mutex<Vec<(i32, u64)>>,
+    stand: &'a Arc<Stand>,
+    record: &'a Arc<Record>,
+    runtime: Handle,
 }
 
 impl Work<'_> {
@@ -115,6 +110,7 @@ impl Work<'_> {
             }
             Fault::RestartPostgres => number(self.signal_postmaster(Signal::INT)),
             Fault::CrashPostgres => number(self.signal_postmaster(Signal::QUIT)),
+            Fault::FailOver => return self.fail_over(planned),
             Fault::Cut(one, other) => {
                 let number = number(format!("{one} and {other}"));
                 self.stand.network.cut(one, other);
@@ -146,13 +142,32 @@ impl Work<'_> {
                 number
             }
         };
-        self.stopped.lock().expect("no panic").extend(&stopped);
         (planned.for_ms > 0).then_some(Open {
             until_ms: now_ms + planned.for_ms,
             fault: planned.fault,
             number,
             stopped,
         })
+    }
+
+    /// By a thread, as it takes a while and heals itself.
+    fn fail_over(&self, planned: Planned) -> Option<Open> {
+        let number = self
+            .record
+            .begun(planned, "both servers of Postgres".to_owned());
+        let (stand, record, runtime) = (
+            self.stand.clone(),
+            self.record.clone(),
+            self.runtime.clone(),
+        );
+        std::thread::spawn(move || {
+            match runtime.block_on(databases::fail_over(&stand)) {
+                Ok(met) => record.met(number, met),
+                Err(why) => record.broke(&format!("no fail-over of Postgres: {why}")),
+            }
+            record.healed(number);
+        });
+        None
     }
 
     fn heal(&self, open: &Open) {
@@ -168,7 +183,8 @@ impl Work<'_> {
             | Fault::Kill(_)
             | Fault::KillNode(_)
             | Fault::RestartPostgres
-            | Fault::CrashPostgres => {}
+            | Fault::CrashPostgres
+            | Fault::FailOver => {}
         }
         for (pid, started) in &open.stopped {
             if start_ticks(*pid) == Some(*started) {
@@ -176,9 +192,6 @@ impl Work<'_> {
                 let _ = rustix::process::kill_process(pid, Signal::CONT);
             }
         }
-        let mut stopped = self.stopped.lock().expect("no panic");
-        stopped.retain(|one| !open.stopped.contains(one));
-        drop(stopped);
         self.record.healed(open.number);
     }
 
@@ -216,7 +229,12 @@ impl Work<'_> {
     }
 
     fn signal_postmaster(&self, signal: Signal) -> String {
-        self.signal(&self.victims(Victim::Daemon(Host::Postgres)), signal)
+        self.signal(
+            &self.victims(Victim::Daemon(Host::Postgres(
+                self.stand.network.database(),
+            ))),
+            signal,
+        )
     }
 
     /// Says which processes it has met.
@@ -253,23 +271,10 @@ fn ids(processes: &[Process]) -> Vec<(i32, u64)> {
         .collect()
 }
 
-/// State and the field of the start time in `/proc/PID/stat`.
-fn stat(pid: i32) -> Option<(char, u64)> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = text.rsplit_once(')')?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    Some((
-        fields.first()?.chars().next()?,
-        fields.get(19)?.parse().ok()?,
-    ))
-}
-
 /// By which a process is told from a later one of the same number.
 pub fn start_ticks(pid: i32) -> Option<u64> {
-    stat(pid).map(|(_, ticks)| ticks)
-}
-
-/// Whether a signal has stopped it.
-pub fn stands_still(pid: i32) -> bool {
-    stat(pid).is_some_and(|(state, _)| state == 'T' || state == 't')
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold blanks and brackets.
+    let (_, rest) = text.rsplit_once(')')?;
+    rest.split_whitespace().nth(19)?.parse().ok()
 }

@@ -1,9 +1,10 @@
 //! Hosts as network namespaces of this machine, on one bridge, whose links can be cut.
 
-use crate::schedule::Host;
+use crate::schedule::{DATABASES, Host};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Mutex;
 
 /// An address of hardware that no host has: packets to it are lost without a word.
 const NOWHERE: &str = "02:00:00:00:00:99";
@@ -18,6 +19,8 @@ pub struct Network {
     subnet: String,
     /// The last number of each host's address.
     hosts: BTreeMap<Host, usize>,
+    /// The server of Postgres that has the address by which clients know it.
+    database: Mutex<usize>,
 }
 
 impl Network {
@@ -32,6 +35,7 @@ impl Network {
             name: format!("{PREFIX}{pid}"),
             subnet: format!("10.{}.{}", 128 + (pid / 250) % 100, pid % 250),
             hosts: hosts.iter().copied().zip(2..).collect(),
+            database: Mutex::new(0),
         };
         let bridge = &network.name;
         ip(&["link", "add", bridge, "type", "bridge"])?;
@@ -51,7 +55,62 @@ impl Network {
                 ip(&["-n", &space, "link", "set", device, "up"])?;
             }
         }
+        network.move_database(0);
         Ok(network)
+    }
+
+    /// By which clients know Postgres, whichever server leads.
+    pub fn database_address(&self) -> String {
+        format!("{}.250", self.subnet)
+    }
+
+    /// The server that has it.
+    pub fn database(&self) -> usize {
+        *self.database.lock().expect("no panic")
+    }
+
+    /// Takes the address from both servers, as when the leading one is gone.
+    pub fn withdraw_database(&self) {
+        for number in 0..DATABASES {
+            let space = self.namespace(Host::Postgres(number));
+            let address = format!("{}/24", self.database_address());
+            // One of them does not have it.
+            let _ = ip(&["-n", &space, "addr", "del", &address, "dev", "eth0"]);
+        }
+    }
+
+    /// Gives the address to one server, and makes it known.
+    pub fn move_database(&self, number: usize) {
+        self.withdraw_database();
+        *self.database.lock().expect("no panic") = number;
+        let (space, address) = (
+            self.namespace(Host::Postgres(number)),
+            self.database_address(),
+        );
+        let with_mask = format!("{address}/24");
+        said(ip(&[
+            "-n", &space, "addr", "add", &with_mask, "dev", "eth0",
+        ]));
+        let _ = ip(&["neigh", "flush", "to", &address]);
+        for host in self.hosts.keys() {
+            let _ = ip(&[
+                "-n",
+                &self.namespace(*host),
+                "neigh",
+                "flush",
+                "to",
+                &address,
+            ]);
+        }
+    }
+
+    /// Addresses at which others find the host.
+    fn addresses(&self, host: Host) -> Vec<String> {
+        let mut addresses = vec![self.address(host)];
+        if host == Host::Postgres(self.database()) {
+            addresses.push(self.database_address());
+        }
+        addresses
     }
 
     pub fn address(&self, host: Host) -> String {
@@ -73,28 +132,21 @@ impl Network {
 
     /// No packet between the two arrives, and no error says so.
     pub fn cut(&self, one: Host, other: Host) {
-        for (from, to) in [(one, other), (other, one)] {
-            let (space, address) = (self.namespace(from), self.address(to));
-            said(ip(&[
-                "-n",
-                &space,
-                "neigh",
-                "replace",
-                &address,
-                "lladdr",
-                NOWHERE,
-                "dev",
-                "eth0",
-                "nud",
-                "permanent",
-            ]));
-        }
+        let to_nowhere = ["lladdr", NOWHERE, "nud", "permanent"];
+        self.between(one, other, "replace", &to_nowhere);
     }
 
     pub fn join(&self, one: Host, other: Host) {
+        self.between(one, other, "del", &[]);
+    }
+
+    fn between(&self, one: Host, other: Host, change: &str, rest: &[&str]) {
         for (from, to) in [(one, other), (other, one)] {
-            let (space, address) = (self.namespace(from), self.address(to));
-            said(ip(&["-n", &space, "neigh", "del", &address, "dev", "eth0"]));
+            let space = self.namespace(from);
+            for address in self.addresses(to) {
+                let arguments = ["-n", &space, "neigh", change, &address, "dev", "eth0"];
+                said(ip(&[&arguments, rest].concat()));
+            }
         }
     }
 

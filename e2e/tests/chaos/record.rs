@@ -1,6 +1,6 @@
 //! What has happened so far: faults, broken promises, and whether the cluster is left alone.
 
-use crate::schedule::Planned;
+use crate::schedule::{Fault, Planned};
 use muster_e2e::clock;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,6 +19,20 @@ pub struct Done {
     pub until: Option<OffsetDateTime>,
     /// The processes or places that it met.
     pub met: String,
+}
+
+impl Done {
+    /// Whether it keeps one of these processes, or what this node writes, from going on.
+    pub fn hinders(&self, pids: &[Option<i32>], node: &str) -> bool {
+        match self.planned.fault {
+            Fault::Stop(_) | Fault::StopNode(_) => pids.iter().flatten().any(|pid| {
+                let pid = pid.to_string();
+                self.met.split([' ', ',']).any(|word| word == pid)
+            }),
+            Fault::StallDisk(host) | Fault::SlowDisk(host) => host.to_string() == node,
+            _ => false,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -53,6 +67,10 @@ impl Record {
             met,
         });
         faults.len() - 1
+    }
+
+    pub fn met(&self, fault: usize, met: String) {
+        self.faults.lock().expect("no panic")[fault].met = met;
     }
 
     pub fn healed(&self, fault: usize) {

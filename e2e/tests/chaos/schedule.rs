@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+/// One leads, the other follows it and takes its place.
+pub const DATABASES: usize = 2;
 pub const APIS: usize = 2;
 pub const SCHEDULERS: usize = 2;
 pub const NODES: usize = 3;
@@ -18,7 +20,7 @@ pub const QUIET_MS: u64 = 75_000;
 /// One host of the cluster with one daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Host {
-    Postgres,
+    Postgres(usize),
     Api(usize),
     Scheduler(usize),
     Node(usize),
@@ -26,7 +28,7 @@ pub enum Host {
 
 impl Host {
     pub fn all() -> Vec<Self> {
-        let mut hosts = vec![Self::Postgres];
+        let mut hosts: Vec<Self> = (0..DATABASES).map(Self::Postgres).collect();
         hosts.extend((0..APIS).map(Self::Api));
         hosts.extend((0..SCHEDULERS).map(Self::Scheduler));
         hosts.extend((0..NODES).map(Self::Node));
@@ -35,7 +37,7 @@ impl Host {
 
     /// Nodes and Postgres have a disk of their own.
     pub fn with_disks() -> Vec<Self> {
-        let mut hosts = vec![Self::Postgres];
+        let mut hosts: Vec<Self> = (0..DATABASES).map(Self::Postgres).collect();
         hosts.extend((0..NODES).map(Self::Node));
         hosts
     }
@@ -44,7 +46,7 @@ impl Host {
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Postgres => write!(f, "postgres"),
+            Self::Postgres(number) => write!(f, "postgres-{}", number + 1),
             Self::Api(number) => write!(f, "api-{}", number + 1),
             Self::Scheduler(number) => write!(f, "scheduler-{}", number + 1),
             Self::Node(number) => write!(f, "node-{}", number + 1),
@@ -88,10 +90,12 @@ pub enum Fault {
         host: Host,
         by_s: i64,
     },
-    /// SIGINT to the postmaster: sessions are ended, then it is started again.
+    /// SIGINT to the leading postmaster: sessions are ended, then it is started again.
     RestartPostgres,
-    /// SIGQUIT to the postmaster: no checkpoint, so recovery on the next start.
+    /// SIGQUIT to it: no checkpoint, so recovery on the next start.
     CrashPostgres,
+    /// SIGKILL to it; the standby, to which commits were synchronous, is promoted and takes the address.
+    FailOver,
 }
 
 impl Fault {
@@ -110,6 +114,7 @@ impl Fault {
             Self::StepClock { .. } => "step-clock",
             Self::RestartPostgres => "restart-postgres",
             Self::CrashPostgres => "crash-postgres",
+            Self::FailOver => "fail-over",
         }
     }
 
@@ -128,7 +133,10 @@ impl Fault {
             | Self::FillDisk(host)
             | Self::StallDisk(host)
             | Self::SlowDisk(host) => matches!(host, Host::Node(_)),
-            Self::StepClock { .. } | Self::RestartPostgres | Self::CrashPostgres => false,
+            Self::StepClock { .. }
+            | Self::RestartPostgres
+            | Self::CrashPostgres
+            | Self::FailOver => false,
         }
     }
 
@@ -137,6 +145,26 @@ impl Fault {
             self,
             Self::Kill(_) | Self::KillNode(_) | Self::RestartPostgres | Self::CrashPostgres
         )
+    }
+
+    /// A fail-over needs both servers of Postgres, their disks and their links.
+    fn touches_the_database(self) -> bool {
+        let is_database = |host: Host| matches!(host, Host::Postgres(_));
+        match self {
+            Self::Kill(victim) | Self::Stop(victim) => match victim {
+                Victim::Daemon(host) => is_database(host),
+                Victim::Backend(_) => true,
+                Victim::Leader | Victim::Shim(_) | Victim::Task(_) => false,
+            },
+            Self::Cut(one, other) => is_database(one) || is_database(other),
+            Self::Isolate(host)
+            | Self::FillDisk(host)
+            | Self::StallDisk(host)
+            | Self::SlowDisk(host)
+            | Self::StepClock { host, .. } => is_database(host),
+            Self::RestartPostgres | Self::CrashPostgres | Self::FailOver => true,
+            Self::KillNode(_) | Self::StopNode(_) => false,
+        }
     }
 
     /// Two faults of one place at one time would heal each other.
@@ -157,7 +185,10 @@ impl Fault {
         let same = |place: fn(&Option<Host>) -> bool, a: Option<Host>, b: Option<Host>| {
             place(&a) && a == b
         };
-        same(Option::is_some, disk(self), disk(other))
+        let database = |fault: Self| fault.touches_the_database();
+        (self == Self::FailOver && database(other))
+            || (other == Self::FailOver && database(self))
+            || same(Option::is_some, disk(self), disk(other))
             || same(Option::is_some, clock(self), clock(other))
             || (links(self).is_some() && links(self) == links(other))
     }
@@ -199,7 +230,10 @@ pub fn schedule(seed: u64, minutes: u64) -> Vec<Planned> {
             return planned;
         }
         let fault = draw(&mut dice);
-        let drawn_ms = dice.between(SHORTEST_FAULT_MS, LONGEST_FAULT_MS);
+        let mut drawn_ms = dice.between(SHORTEST_FAULT_MS, LONGEST_FAULT_MS);
+        if fault == Fault::FailOver {
+            drawn_ms = LONGEST_FAULT_MS;
+        }
         if is_quiet(at_ms) {
             continue;
         }
@@ -246,8 +280,9 @@ fn draw(dice: &mut Dice) -> Fault {
             let host = Host::all()[dice.index(Host::all().len())];
             Fault::StepClock { host, by_s }
         }
-        93..97 => Fault::RestartPostgres,
-        _ => Fault::CrashPostgres,
+        93..95 => Fault::RestartPostgres,
+        95..97 => Fault::CrashPostgres,
+        _ => Fault::FailOver,
     }
 }
 
@@ -310,7 +345,7 @@ fn schedule_is_a_function_of_its_seed() {
 fn schedule_has_every_kind_within_its_bounds() {
     let planned = schedule(1, 30);
     let kinds: std::collections::BTreeSet<_> = planned.iter().map(|one| one.fault.kind()).collect();
-    assert_eq!(kinds.len(), 12, "{kinds:?}");
+    assert_eq!(kinds.len(), 13, "{kinds:?}");
     for one in &planned {
         let end_ms = one.at_ms + one.for_ms;
         assert!(

@@ -1,6 +1,7 @@
 //! The cluster: Postgres, two apis, two schedulers and three nodes, each daemon on a host of its own.
 
 use crate::clocks::Clocks;
+use crate::databases::{self, UNPRIVILEGED};
 use crate::disks::Disks;
 use crate::network::Network;
 use crate::relay;
@@ -14,14 +15,15 @@ use rustix::process::Signal;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// `nobody`: Postgres refuses root.
-const UNPRIVILEGED: &str = "65534";
-const SUPERUSER: &str = "owner";
+pub const SUPERUSER: &str = "owner";
+/// Servers of Postgres at the beginning.
+const LEADING: usize = 0;
+const FOLLOWING: usize = 1;
 const PASSWORD: &str = "chaos-password-of-every-role";
 const JOIN_TOKEN: &str = "chaos-join-token-of-every-node";
 const API_PORT: u16 = 7070;
@@ -33,6 +35,8 @@ pub const GRACE_MS: u64 = 5_000;
 /// Folders of ended tasks that a node keeps.
 pub const KEEP_ENDED_TASKS: usize = 8;
 const DISK_RESERVE_BYTES: u64 = 64 << 20;
+/// Turns, so that short jobs wait for less than the story's bound.
+const QUANTUM_MS: u64 = 15_000;
 const START_LIMIT_MS: u64 = 60_000;
 const STEP: Duration = Duration::from_millis(200);
 const READY_WITHIN: Duration = Duration::from_secs(120);
@@ -44,7 +48,7 @@ pub struct Stand {
     pub disks: Disks,
     pub clocks: Clocks,
     pub folder: PathBuf,
-    supervisor: Supervisor,
+    pub supervisor: Supervisor,
     pub token: String,
 }
 
@@ -69,11 +73,16 @@ impl Stand {
             folder,
             token: String::new(),
         };
-        stand.initialise_postgres();
-        stand.supervise(Host::Postgres);
+        databases::initialise(&stand, LEADING);
+        stand.supervise(Host::Postgres(LEADING));
         stand.migrate();
         stand.token = stand.bootstrap();
-        for host in hosts.into_iter().filter(|host| *host != Host::Postgres) {
+        databases::follow(&stand, FOLLOWING)?;
+        stand.supervise(Host::Postgres(FOLLOWING));
+        for host in hosts
+            .into_iter()
+            .filter(|host| !matches!(host, Host::Postgres(_)))
+        {
             if let Host::Node(_) = host {
                 let schedulers = (0..SCHEDULERS).map(Host::Scheduler);
                 let all = schedulers.map(|one| stand.network.address(one));
@@ -152,7 +161,7 @@ impl Stand {
 
     /// Server processes of Postgres, the postmaster excepted.
     pub fn backends(&self) -> Vec<Process> {
-        let postmaster = self.daemon(Host::Postgres);
+        let postmaster = self.daemon(Host::Postgres(self.network.database()));
         postmaster.map_or_else(Vec::new, processes::children)
     }
 
@@ -162,42 +171,8 @@ impl Stand {
     }
 
     fn url_of(&self, role: &str) -> String {
-        let address = self.network.address(Host::Postgres);
+        let address = self.network.database_address();
         format!("postgres://{role}:{PASSWORD}@{address}:5432/muster")
-    }
-
-    fn initialise_postgres(&self) {
-        let disk = self.disks.path(Host::Postgres);
-        run(Command::new("chown").arg(UNPRIVILEGED).arg(&disk));
-        let data = disk.join("data");
-        run(unprivileged(&postgres("initdb"))
-            .args(["-U", SUPERUSER, "-A", "trust"])
-            .args(["-E", "UTF8", "--locale=C", "-D"])
-            .arg(&data));
-        let mut rules = std::fs::File::options()
-            .append(true)
-            .open(data.join("pg_hba.conf"))
-            .expect("the rules of Postgres");
-        writeln!(rules, "host all all {} trust", self.network.subnet()).expect("the rules");
-        let mut single = unprivileged(&postgres("postgres"));
-        single
-            .args(["--single", "-j", "-D"])
-            .arg(&data)
-            .arg("postgres");
-        let mut child = single
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("runs");
-        let mut input = child.stdin.take().expect("a pipe");
-        input
-            .write_all(b"CREATE DATABASE muster;\n")
-            .expect("it reads");
-        drop(input);
-        assert!(
-            child.wait().expect("it ends").success(),
-            "the database is made"
-        );
     }
 
     fn migrate(&self) {
@@ -232,7 +207,7 @@ impl Stand {
 
     fn supervise(&self, host: Host) {
         let arguments = match host {
-            Host::Postgres => self.postgres_arguments(),
+            Host::Postgres(number) => databases::arguments(self, number),
             Host::Api(_) => vec![
                 program("muster-api").display().to_string(),
                 "serve".to_owned(),
@@ -241,7 +216,7 @@ impl Stand {
             Host::Node(_) => vec![program("muster-executor").display().to_string()],
         };
         let environment = match host {
-            Host::Postgres => Vec::new(),
+            Host::Postgres(_) => Vec::new(),
             Host::Api(_) => self.api_environment(host),
             Host::Scheduler(_) => self.scheduler_environment(host),
             Host::Node(number) => self.executor_environment(host, number),
@@ -260,7 +235,7 @@ impl Stand {
             log: self.log(host),
             stop: Signal::TERM,
         };
-        if host == Host::Postgres {
+        if matches!(host, Host::Postgres(_)) {
             let user = format!("--reuid={UNPRIVILEGED}");
             let group = format!("--regid={UNPRIVILEGED}");
             daemon
@@ -275,27 +250,6 @@ impl Stand {
             .environment
             .extend(clock.map(|(name, value)| (name.to_owned(), value)));
         self.supervisor.keep(daemon);
-    }
-
-    fn postgres_arguments(&self) -> Vec<String> {
-        let data = self.disks.path(Host::Postgres).join("data");
-        let mut arguments = vec![
-            postgres("postgres").display().to_string(),
-            "-D".to_owned(),
-            data.display().to_string(),
-        ];
-        let settings = [
-            format!("listen_addresses={}", self.network.address(Host::Postgres)),
-            "unix_socket_directories=".to_owned(),
-            "max_connections=120".to_owned(),
-            "max_wal_size=256MB".to_owned(),
-            "timezone=UTC".to_owned(),
-            "log_min_messages=warning".to_owned(),
-        ];
-        for setting in settings {
-            arguments.extend(["-c".to_owned(), setting]);
-        }
-        arguments
     }
 
     fn api_environment(&self, host: Host) -> Vec<(String, String)> {
@@ -328,6 +282,7 @@ impl Stand {
             ("MUSTER_SCHEDULER_LEASE_MS", LEASE_MS.to_string()),
             ("MUSTER_SCHEDULER_HEARTBEAT_MS", "1000".to_owned()),
             ("MUSTER_SCHEDULER_GRACE_MS", GRACE_MS.to_string()),
+            ("MUSTER_SCHEDULER_QUANTUM_MS", QUANTUM_MS.to_string()),
             (
                 "MUSTER_SCHEDULER_START_LIMIT_MS",
                 START_LIMIT_MS.to_string(),
@@ -408,26 +363,4 @@ fn named(variables: &[(&str, String)]) -> Vec<(String, String)> {
     named
         .map(|(name, value)| ((*name).to_owned(), value.clone()))
         .collect()
-}
-
-fn postgres(name: &str) -> PathBuf {
-    muster_testdb::programs_folder().join(name)
-}
-
-fn unprivileged(program: &Path) -> Command {
-    let mut command = Command::new("setpriv");
-    command
-        .args([
-            format!("--reuid={UNPRIVILEGED}"),
-            format!("--regid={UNPRIVILEGED}"),
-        ])
-        .args(["--clear-groups", "--"])
-        .arg(program)
-        .current_dir("/");
-    command
-}
-
-fn run(command: &mut Command) {
-    let output = command.output().expect("the program runs");
-    assert!(output.status.success(), "{command:?}: {output:?}");
 }

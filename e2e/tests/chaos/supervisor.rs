@@ -45,6 +45,9 @@ enum Order {
     /// In order, the newest first.
     Stop,
     Kill,
+    /// SIGKILL to the one of this name, which is not started again before it is released.
+    Hold(String, mpsc::Sender<()>),
+    Release(String),
 }
 
 struct Kept {
@@ -53,6 +56,7 @@ struct Kept {
     /// Looks since its start, or until its next.
     looks: u32,
     pause: u32,
+    is_held: bool,
 }
 
 impl Supervisor {
@@ -73,6 +77,17 @@ impl Supervisor {
         self.orders
             .send(Order::Keep(daemon))
             .expect("the thread lives");
+    }
+
+    /// Returns once it is gone.
+    pub fn hold(&self, name: &str) {
+        let (done, gone) = mpsc::channel();
+        let _ = self.orders.send(Order::Hold(name.to_owned(), done));
+        let _ = gone.recv();
+    }
+
+    pub fn release(&self, name: &str) {
+        let _ = self.orders.send(Order::Release(name.to_owned()));
     }
 
     /// Its number while it runs.
@@ -111,6 +126,19 @@ fn supervise(state: &Mutex<State>, orders: &mpsc::Receiver<Order>) {
                 kept.iter_mut().rev().for_each(Kept::kill);
                 break;
             }
+            Ok(Order::Hold(name, done)) => {
+                for one in kept.iter_mut().filter(|one| one.daemon.name == name) {
+                    one.kill();
+                    (one.child, one.is_held) = (None, true);
+                }
+                // The caller may have gone.
+                let _ = done.send(());
+            }
+            Ok(Order::Release(name)) => {
+                for one in kept.iter_mut().filter(|one| one.daemon.name == name) {
+                    one.is_held = false;
+                }
+            }
             Err(mpsc::RecvTimeoutError::Timeout) => {}
         }
         kept.iter_mut().for_each(Kept::look);
@@ -130,6 +158,7 @@ impl Kept {
             child: None,
             looks: 0,
             pause: FIRST_PAUSE,
+            is_held: false,
         };
         kept.spawn();
         kept
@@ -147,6 +176,7 @@ impl Kept {
                     self.pause = (2 * self.pause).min(LONGEST_PAUSE);
                 }
             }
+            None if self.is_held => {}
             None if self.looks > 0 => self.looks -= 1,
             None => self.spawn(),
         }

@@ -11,6 +11,7 @@ use muster_model::study::StudyPhase;
 use muster_model::tenant::{Access, TenantPods};
 use muster_model::view::{JobView, NewTenant, NewToken};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,7 +31,8 @@ pub const TRIALS: u32 = 4;
 const RETRIES: u32 = 100;
 /// From which the cluster has recovered, in quiet times, and in which a short job then ends.
 const RECOVERS_WITHIN: time::Duration = time::Duration::seconds(30);
-const SHORT_ENDS_WITHIN: time::Duration = time::Duration::seconds(40);
+/// A turn of another job, its end, a start, and as much again for a machine with two cores.
+const SHORT_ENDS_WITHIN: time::Duration = time::Duration::seconds(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -55,6 +57,8 @@ pub struct Tenants {
     pub studies: Mutex<Vec<StudyId>>,
     /// Keys by which a submission may be sent again.
     keys: Mutex<u64>,
+    /// Short jobs that were told to be late.
+    late: Mutex<BTreeSet<JobId>>,
     ends: AtomicBool,
 }
 
@@ -69,6 +73,7 @@ impl Tenants {
             jobs: Mutex::default(),
             studies: Mutex::default(),
             keys: Mutex::default(),
+            late: Mutex::default(),
             ends: AtomicBool::new(false),
         })
     }
@@ -191,7 +196,13 @@ impl Tenants {
             };
             let counts_from = job.at.max(calm + RECOVERS_WITHIN);
             let waited = clock::now() - counts_from;
-            if kind == Kind::Short && !view.phase.is_terminal() && waited > SHORT_ENDS_WITHIN {
+            let is_new = !self.late.lock().expect("no panic").contains(&job.id);
+            if kind == Kind::Short
+                && is_new
+                && !view.phase.is_terminal()
+                && waited > SHORT_ENDS_WITHIN
+            {
+                self.late.lock().expect("no panic").insert(job.id);
                 record.broke(&format!(
                     "short job {} is {:?} after {waited} of calm: {:?}",
                     job.id, view.phase, view.waiting

@@ -1,6 +1,6 @@
 //! Looks every few seconds at the store and at the processes, and notes each promise that is broken.
 
-use crate::nemesis::{Nemesis, is_shim, stands_still, start_ticks, task_of};
+use crate::nemesis::{is_shim, start_ticks, task_of};
 use crate::record::Record;
 use crate::stand::{GRACE_MS, LEASE_MS, Stand};
 use muster_e2e::clock;
@@ -51,13 +51,13 @@ struct Known {
 }
 
 impl Watcher {
-    pub fn begin(stand: &Arc<Stand>, record: &Arc<Record>, nemesis: &Arc<Nemesis>) -> Arc<Self> {
+    pub fn begin(stand: &Arc<Stand>, record: &Arc<Record>) -> Arc<Self> {
         let watcher = Arc::new(Self {
             looks: AtomicU64::new(0),
             ends: AtomicBool::new(false),
         });
         let ours = Arc::clone(&watcher);
-        let (stand, record, nemesis) = (stand.clone(), record.clone(), nemesis.clone());
+        let (stand, record) = (stand.clone(), record.clone());
         tokio::spawn(async move {
             let mut seen = Seen::default();
             let mut connection: Option<PgConnection> = None;
@@ -70,7 +70,7 @@ impl Watcher {
                         None => continue,
                     },
                 };
-                let look = seen.look(&stand, &record, &nemesis, &mut conn);
+                let look = seen.look(&stand, &record, &mut conn);
                 // A connection that fails or is late is given up; the next look has another.
                 match tokio::time::timeout(ANSWERS_WITHIN, look).await {
                     Ok(Ok(())) => {
@@ -109,13 +109,12 @@ impl Seen {
         &mut self,
         stand: &Stand,
         record: &Record,
-        nemesis: &Nemesis,
         conn: &mut PgConnection,
     ) -> sqlx::Result<()> {
         self.numbers_never_go_back(record, conn).await?;
         self.no_old_leader_acts(record, conn).await?;
         self.nothing_is_stuck(record, conn).await?;
-        self.processes(stand, record, nemesis, conn).await
+        self.processes(stand, record, conn).await
     }
 
     async fn numbers_never_go_back(
@@ -215,7 +214,6 @@ impl Seen {
         &mut self,
         stand: &Stand,
         record: &Record,
-        nemesis: &Nemesis,
         conn: &mut PgConnection,
     ) -> sqlx::Result<()> {
         let before = stand.processes();
@@ -241,7 +239,7 @@ impl Seen {
             .filter_map(|(process, ticks)| Some((process, ticks, known.get(task_of(process)?)?)))
             .collect();
         self.no_slot_is_held_twice(record, &live, &slots);
-        self.none_outlives_its_release(record, nemesis, &before, &live);
+        self.none_outlives_its_release(record, &before, &live);
         Ok(())
     }
 
@@ -254,7 +252,9 @@ impl Seen {
         let mut holders: BTreeMap<(&str, i32), BTreeSet<&str>> = BTreeMap::new();
         for (task, node, slot) in slots {
             let is_live = live.iter().any(|(_, _, known)| {
-                known.task == *task && !matches!(known.phase.as_str(), "suspended" | "suspending")
+                // A program that ends while it is suspended has its grace, and holds no slot.
+                let holds = !matches!(known.phase.as_str(), "suspended" | "ending");
+                known.task == *task && holds
             });
             if is_live {
                 holders.entry((node, *slot)).or_default().insert(task);
@@ -272,25 +272,17 @@ impl Seen {
         }
     }
 
-    /// A task that the store takes for gone has no process, unless its shim stands still, or did until a moment ago.
+    /// A task that the store takes for gone has no process, unless a fault keeps its shim from ending it, or did until a moment ago.
     fn none_outlives_its_release(
         &mut self,
         record: &Record,
-        nemesis: &Nemesis,
         all: &[Process],
         live: &[(&Process, u64, &Known)],
     ) {
         let now = clock::now();
-        let was_stopped = {
-            let lately = time::Duration::milliseconds((LEASE_MS + GRACE_MS).cast_signed());
-            record.faults().into_iter().any(|done| {
-                let stops = matches!(
-                    done.planned.fault.kind(),
-                    "stop" | "stop-node" | "stall-disk" | "slow-disk"
-                );
-                stops && done.until.is_none_or(|until| now - until < lately)
-            })
-        };
+        let lately = time::Duration::milliseconds((LEASE_MS + GRACE_MS).cast_signed());
+        let mut faults = record.faults();
+        faults.retain(|done| done.until.is_none_or(|until| now - until < lately));
         let mut outliving = BTreeMap::new();
         for (process, ticks, known) in live.iter().filter(|(_, _, known)| known.is_released) {
             let id = (process.pid, *ticks);
@@ -299,10 +291,9 @@ impl Seen {
             let shim = all
                 .iter()
                 .find(|one| is_shim(one) && one.mentions(&known.task));
-            let stands = shim.is_some_and(|shim| stands_still(shim.pid))
-                || stands_still(process.pid)
-                || nemesis.stopped().contains(&id);
-            let is_late = now - since > OUTLIVES && !stands && !was_stopped;
+            let pids = [Some(process.pid), shim.map(|shim| shim.pid)];
+            let is_hindered = faults.iter().any(|done| done.hinders(&pids, &known.node));
+            let is_late = now - since > OUTLIVES && !is_hindered;
             if is_late && self.told.insert(format!("{id:?}")) {
                 record.broke(&format!(
                     "process {} ({:?}) lives, and the store has released its task since {since}; shim: {:?}; {known:?}",
@@ -348,7 +339,8 @@ async fn slots(
 ) -> sqlx::Result<Vec<(String, String, i32)>> {
     sqlx::query_as(
         "select distinct a.task_id::text, n.name, a.gpu_index from allocation a join node n on n.id = a.node_id
-         where a.task_id::text = any($1)",
+         where a.task_id::text = any($1)
+           and a.allocated_at = (select max(b.allocated_at) from allocation b where b.task_id = a.task_id)",
     )
     .bind(ids)
     .fetch_all(conn)
@@ -386,10 +378,16 @@ mod tests {
     fn slot_of_two_live_tasks_is_told_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut children = ["one", "two"].map(|task| sleeper(folder.path(), task));
-        let found = processes::of(folder.path());
-        assert_eq!(found.len(), 2, "{found:?}");
+        // A child is another program only once it has begun.
+        let found = loop {
+            let found = processes::of(folder.path());
+            if found.len() == children.len() {
+                break found;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
         let slots = ["one", "two"].map(|task| (task.to_owned(), "node-1".to_owned(), 0));
-        for (phase, expected) in [("suspended", 0), ("running", 1)] {
+        for (phase, expected) in [("suspended", 0), ("ending", 0), ("running", 1)] {
             let (record, mut seen) = (Record::begin(), Seen::default());
             let known: Vec<Known> = found
                 .iter()
