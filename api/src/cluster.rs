@@ -59,16 +59,22 @@ pub async fn stream(
         Some(cursor) => cursor,
         None => event_feed::newest(&app, &caller).await?,
     };
-    stream::answer(&app, &caller, |client| follow(client, from))
+    let forgotten = event_feed::forgotten(&app, &caller, from).await?;
+    stream::answer(&app, &caller, move |client| follow(client, from, forgotten))
 }
 
-async fn follow(mut client: Client, mut cursor: Cursor) -> Result<(), Gone> {
+async fn follow(
+    mut client: Client,
+    mut cursor: Cursor,
+    forgotten: Option<Cursor>,
+) -> Result<(), Gone> {
     client
         .send(
             name::OPENED,
             &cursor,
             &Opened {
                 cursor: cursor.to_string(),
+                forgotten: forgotten.map(|newest| newest.to_string()),
             },
         )
         .await?;

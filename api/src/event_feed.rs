@@ -15,6 +15,20 @@ pub async fn newest(app: &App, caller: &Caller) -> Result<Cursor, Refusal> {
     Ok(event::newest(&mut tx).await?)
 }
 
+/// The newest event that was removed for its age, where a reader at `cursor` has missed it.
+///
+/// # Errors
+/// When the store does not answer.
+pub async fn forgotten(
+    app: &App,
+    caller: &Caller,
+    cursor: Cursor,
+) -> Result<Option<Cursor>, Refusal> {
+    let mut tx = app.begin(caller).await?;
+    let forgotten = event::forgotten(&mut tx).await?;
+    Ok(forgotten.filter(|newest| *newest > cursor))
+}
+
 /// The next entries, and whether more are there already.
 ///
 /// # Errors

@@ -89,25 +89,27 @@ pub async fn stream(
         .and_then(|position| position.step)
         .or(params.after_step)
         .unwrap_or(now);
+    let forgotten = event_feed::forgotten(&app, &caller, cursor).await?;
+    let opened = Opened {
+        cursor: cursor.to_string(),
+        forgotten: forgotten.map(|newest| newest.to_string()),
+    };
     stream::answer(&app, &caller, move |client| {
-        follow(client, id, cursor, step)
+        follow(client, id, (cursor, opened), step)
     })
 }
 
-async fn follow(mut client: Client, id: JobId, cursor: Cursor, mut step: u64) -> Result<(), Gone> {
+async fn follow(
+    mut client: Client,
+    id: JobId,
+    (cursor, opened): (Cursor, Opened),
+    mut step: u64,
+) -> Result<(), Gone> {
     let mut at = Position {
         cursor,
         step: Some(step),
     };
-    client
-        .send(
-            name::OPENED,
-            &at,
-            &Opened {
-                cursor: cursor.to_string(),
-            },
-        )
-        .await?;
+    client.send(name::OPENED, &at, &opened).await?;
     let filter = EventFilter {
         job_id: Some(id),
         node_id: None,

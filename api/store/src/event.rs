@@ -249,6 +249,23 @@ pub async fn newest(conn: &mut PgConnection) -> Result<Cursor, StoreError> {
     })
 }
 
+/// The newest event that retention has removed for its age; `None` before the first.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn forgotten(conn: &mut PgConnection) -> Result<Option<Cursor>, StoreError> {
+    let row = sqlx::query!(r#"select xid::text as "xid!", seq from event_forgotten"#)
+        .fetch_optional(conn)
+        .await?;
+    Ok(row.map(|row| Cursor {
+        xid: row
+            .xid
+            .parse()
+            .expect("Postgres writes an xid8 as a number"),
+        seq: row.seq,
+    }))
+}
+
 /// An event of a job, its tenant beside it.
 pub(crate) fn of_job(
     at: OffsetDateTime,

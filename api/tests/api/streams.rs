@@ -5,11 +5,15 @@ use axum::body::{Body, BodyDataStream};
 use axum::http::Method;
 use futures::StreamExt as _;
 use muster_model::assignment::TaskReport;
+use muster_model::event::Event;
 use muster_model::job::{AfterStop, RequeueCause};
+use muster_store::event::{EventFilter, NewEvent};
 use muster_store::plan::Action;
+use muster_store::{event, pool, retention};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::Duration;
+use time::OffsetDateTime;
 use tower::ServiceExt as _;
 
 /// Far above what any message takes; a test that waits so long has failed.
@@ -509,4 +513,56 @@ async fn a_tenant_that_opens_all_streams_leaves_others_theirs() {
     tokio::time::timeout(PATIENCE, again)
         .await
         .expect("a place in time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_goes_on_from_a_removed_event_says_so() {
+    let world = World::new().await;
+    let old = OffsetDateTime::UNIX_EPOCH;
+    let told = |text: &str, at| NewEvent {
+        at,
+        tenant_id: Some(world.red),
+        job_id: None,
+        node_id: None,
+        event: Event::Note {
+            message: text.to_owned(),
+        },
+    };
+    let mut tx = pool::begin(&world.scheduler).await.expect("begun");
+    let events = [
+        told("one", old),
+        told("two", old),
+        told("three", crate::world::at(0)),
+    ];
+    event::append(&mut tx, &events).await.expect("appended");
+    tx.commit().await.expect("committed");
+    let mut tx = pool::begin(&world.scheduler).await.expect("begun");
+    let page = event::page(&mut tx, EventFilter::default(), None, 100).await;
+    let page = page.expect("a page");
+    let cursor = |text: &str| {
+        let mut found = page
+            .iter()
+            .filter(|stored| matches!(&stored.event, Event::Note { message } if message == text));
+        found.next().expect("it is there").cursor.to_string()
+    };
+    let (one, two) = (cursor("one"), cursor("two"));
+    let before = Stream::open(&world, RED, "/api/v1/stream", &one).await;
+    assert_eq!(forgotten(before).await, Value::Null);
+    let removed = retention::forget_events(&mut tx, old + Duration::from_secs(1)).await;
+    assert_eq!(removed.expect("removed"), 2);
+    tx.commit().await.expect("committed");
+    let missed = Stream::open(&world, RED, "/api/v1/stream", &one).await;
+    assert_eq!(forgotten(missed).await, two.as_str());
+    let whole = Stream::open(&world, RED, "/api/v1/stream", &two).await;
+    assert_eq!(forgotten(whole).await, Value::Null);
+    let job = world.submit("job").await;
+    let path = format!("/api/v1/jobs/{job}/stream");
+    let missed = Stream::open(&world, RED, &path, &one).await;
+    assert_eq!(forgotten(missed).await, two.as_str());
+}
+
+/// What the first message says of removed events.
+async fn forgotten(mut stream: Stream) -> Value {
+    let opened = stream.next_of("opened").await;
+    opened.data["forgotten"].clone()
 }

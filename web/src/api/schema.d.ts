@@ -77,7 +77,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a job that has ended
-         * @description It disappears from lists; its files stay where they are.
+         * @description It disappears from lists. Its checkpoints and models are erased within minutes, once no open job begins from them.
          */
         delete: operations["deleteJob"];
         options?: never;
@@ -702,7 +702,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a study that is over
-         * @description It disappears from lists, and the jobs of its trials with it; their files stay where they are. What was ordered before
+         * @description It disappears from lists, and the jobs of its trials with it. Their checkpoints and models are erased within minutes, once no open job begins from them. What was ordered before
          *     comes first: until the scheduler has taken it in, the study is not deleted.
          */
         delete: operations["deleteStudy"];
@@ -3026,6 +3026,8 @@ export interface components {
         Opened: {
             /** @description Where the stream begins. */
             cursor: string;
+            /** @description Only where events after `cursor` were removed for their age: the newest of these. The reader has missed them. */
+            forgotten?: string | null;
         };
         /**
          * @description How a gradient changes a parameter. `learning_rate` is above 0 and at most 100; `weight_decay`, 0 to below 1, is an L2 penalty

@@ -11,7 +11,7 @@ use muster_model::id::JobId;
 use muster_model::job::{AfterStop, JobState};
 use muster_model::node::Closed;
 use muster_model::progress::Split;
-use muster_model::view::EventView;
+use muster_model::view::{EventView, Opened};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use time::format_description::well_known::Rfc3339;
@@ -74,6 +74,7 @@ async fn of_job(session: &Session, named: &str, all: bool, follow: bool) -> anyh
             StreamItem::Event(event) if all || !event.event.is_routine() => {
                 print(&event, None, session.output)?;
             }
+            StreamItem::Opened(opened) => tell_missed(&opened),
             StreamItem::End(_) => break,
             _ => {}
         }
@@ -104,11 +105,21 @@ async fn of_all(session: &Session, limit: u32, all: bool, follow: bool) -> anyho
                 let subject = names.of(session, &event).await?;
                 print(&event, subject, session.output)?;
             }
+            StreamItem::Opened(opened) => tell_missed(&opened),
             StreamItem::End(_) => break,
             _ => {}
         }
     }
     Ok(())
+}
+
+/// Says on stderr where events are missing: the stream broke for longer than events are kept.
+fn tell_missed(opened: &Opened) {
+    if let Some(newest) = &opened.forgotten {
+        note!(
+            "muster: events up to {newest} are no longer kept; some before the next line are missing"
+        );
+    }
 }
 
 /// Of which job an event is, in words; events hold its id only.

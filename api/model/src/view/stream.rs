@@ -26,6 +26,9 @@ pub mod name {
 pub struct Opened {
     /// Where the stream begins.
     pub cursor: String,
+    /// Only where events after `cursor` were removed for their age: the newest of these. The reader has missed them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forgotten: Option<String>,
 }
 
 /// New samples of one job. They replace whatever the reader has of steps after `after_step`: a job that went back to a checkpoint
