@@ -6,6 +6,7 @@ mod down;
 mod example;
 mod postgres;
 mod process;
+mod rotation;
 mod samples;
 mod view;
 

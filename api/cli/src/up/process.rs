@@ -2,6 +2,7 @@
 //!
 //! `muster up` stands in for the init system here; in production systemd or Kubernetes does this.
 
+use super::rotation;
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::{OsStr, OsString};
@@ -11,7 +12,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -102,6 +103,9 @@ impl Daemon {
     }
 
     async fn watch(self, mut child: Child, mut stopped: watch::Receiver<bool>) {
+        // Ends with this function.
+        let mut beside = JoinSet::new();
+        beside.spawn(rotation::keep_short(self.log.clone()));
         let mut pause = FIRST_PAUSE;
         loop {
             tokio::select! {
