@@ -32,6 +32,7 @@ pub struct Metrics {
     conflicts: IntCounter,
     refusals: IntCounter,
     queue: IntGaugeVec,
+    horizon: IntGauge,
     /// When the newest round ended, or the first was to begin. Held while a round is counted and while all is shown, so that no half of a
     /// round is.
     ended_at: Mutex<Option<Instant>>,
@@ -136,6 +137,11 @@ impl Metrics {
                 &["reason"],
                 all
             )?,
+            horizon: register_int_gauge_with_registry!(
+                "muster_scheduler_event_horizon_age_seconds",
+                "How long the oldest event has waited that no stream shows yet; of the leader alone.",
+                all
+            )?,
             ended_at: Mutex::default(),
             all,
         })
@@ -159,6 +165,7 @@ impl Metrics {
         let mut ended_at = self.lock();
         *ended_at = None;
         self.queue.reset();
+        self.horizon.set(0);
     }
 
     pub fn round(&self, round: &Round, took: Duration) {
@@ -176,6 +183,12 @@ impl Metrics {
             let jobs = i64::try_from(*jobs).unwrap_or(i64::MAX);
             self.queue.with_label_values(&[reason]).set(jobs);
         }
+    }
+
+    /// The oldest event that no stream shows has waited so long.
+    pub fn event_horizon(&self, waited: Duration) {
+        let waited_s = i64::try_from(waited.as_secs()).unwrap_or(i64::MAX);
+        self.horizon.set(waited_s);
     }
 
     pub fn round_failed(&self, took: Duration) {

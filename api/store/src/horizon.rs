@@ -1,0 +1,93 @@
+//! Events that no reader sees yet. A reader sees an event once every transaction of the Postgres server with a lower number has ended, also
+//! one of another database ([`crate::event`]): a transaction that stays open holds all streams back.
+
+use crate::error::StoreError;
+use crate::event::Cursor;
+use sqlx::PgConnection;
+use std::fmt;
+
+/// The oldest transaction that is open, as far as Postgres shows it to every role.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    pub database: String,
+    pub user: String,
+    pub kind: HolderKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HolderKind {
+    Session { pid: i32, application: String },
+    Prepared { gid: String },
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            HolderKind::Session { pid, application } => {
+                write!(f, "session {pid} of application {application:?}")?;
+            }
+            HolderKind::Prepared { gid } => write!(f, "prepared transaction {gid:?}")?,
+        }
+        write!(
+            f,
+            " of user {:?} in database {:?}",
+            self.user, self.database
+        )
+    }
+}
+
+/// The oldest event that no reader sees yet; `None` where readers see all.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn first_unseen(conn: &mut PgConnection) -> Result<Option<Cursor>, StoreError> {
+    let row = sqlx::query!(
+        r#"select xid::text as "xid!", seq from event
+           where event.xid >= pg_snapshot_xmin(pg_current_snapshot()) order by event.xid, seq limit 1"#
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| Cursor {
+        xid: row
+            .xid
+            .parse()
+            .expect("Postgres writes an xid8 as a number"),
+        seq: row.seq,
+    }))
+}
+
+/// What has been open for the longest, of all databases of the server; `None` where nothing else writes.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn holder(conn: &mut PgConnection) -> Result<Option<Holder>, StoreError> {
+    let row = sqlx::query!(
+        r#"select pid, gid, coalesce(database, '') as "database!", coalesce(owner, '') as "owner!",
+                  coalesce(application, '') as "application!"
+           from (
+               select age(backend_xid) as held, pid, null::text as gid, datname::text as database, usename::text as owner,
+                      application_name as application
+               from pg_stat_activity where backend_xid is not null and pid <> pg_backend_pid()
+               union all
+               select age(transaction), null, gid, database::text, owner::text, null from pg_prepared_xacts
+           ) open
+           order by held desc limit 1"#
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.and_then(|row| {
+        let kind = match (row.pid, row.gid) {
+            (Some(pid), _) => HolderKind::Session {
+                pid,
+                application: row.application,
+            },
+            (None, Some(gid)) => HolderKind::Prepared { gid },
+            (None, None) => return None,
+        };
+        Some(Holder {
+            database: row.database,
+            user: row.owner,
+            kind,
+        })
+    }))
+}

@@ -1,0 +1,81 @@
+//! Watches how long events wait to be seen: a transaction that stays open anywhere on the Postgres server holds all streams back.
+
+use crate::clock;
+use crate::metrics::Metrics;
+use crate::passes;
+use muster_store::StoreError;
+use muster_store::event::Cursor;
+use muster_store::horizon::{self, Holder};
+use muster_store::pool::{self, Pool};
+use std::time::{Duration, Instant};
+
+const PAUSE: Duration = Duration::from_secs(2);
+/// Longest pass.
+const LIMIT: Duration = Duration::from_secs(20);
+/// Events that wait longer are told of.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two warnings.
+const WARN_EVERY: Duration = Duration::from_secs(60);
+
+/// The oldest event that no reader saw at the last look, and since when.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Watched {
+    waits: Option<(Cursor, Instant)>,
+    warned: Option<Instant>,
+}
+
+/// How long the event has waited, by the looks of this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Age {
+    pub waited: Duration,
+    /// What to warn of: the transaction that holds the event back, where one is seen.
+    pub warning: Option<Option<Holder>>,
+}
+
+/// Looks until the term ends.
+pub async fn run(pool: &Pool, metrics: &Metrics) {
+    let mut watched = Watched::default();
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        let look = once(pool, &mut watched, clock::instant());
+        let Some(age) = passes::one("horizon", LIMIT, look).await else {
+            continue;
+        };
+        metrics.event_horizon(age.waited);
+        if let Some(holder) = age.warning {
+            let waited_s = age.waited.as_secs();
+            let holder = holder.map_or_else(|| "unknown".to_owned(), |holder| holder.to_string());
+            tracing::warn!(
+                waited_s,
+                holder,
+                "events are not shown: an open transaction of this Postgres server holds them back"
+            );
+        }
+    }
+}
+
+/// One look.
+///
+/// # Errors
+/// [`StoreError`].
+pub async fn once(pool: &Pool, watched: &mut Watched, now: Instant) -> Result<Age, StoreError> {
+    let mut tx = pool::begin(pool).await?;
+    let unseen = horizon::first_unseen(&mut tx).await?;
+    watched.waits = match (unseen, watched.waits) {
+        (Some(unseen), Some((before, since))) if unseen == before => Some((unseen, since)),
+        (unseen, _) => unseen.map(|unseen| (unseen, now)),
+    };
+    let waited = watched
+        .waits
+        .map_or(Duration::ZERO, |(_, since)| now - since);
+    let is_silent = watched.warned.is_some_and(|at| now - at < WARN_EVERY);
+    let warning = match waited > PATIENCE && !is_silent {
+        true => {
+            watched.warned = Some(now);
+            Some(horizon::holder(&mut tx).await?)
+        }
+        false => None,
+    };
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(Age { waited, warning })
+}

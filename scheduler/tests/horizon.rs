@@ -1,0 +1,69 @@
+//! Events that an open transaction holds back: the scheduler says for how long, and which transaction it is.
+
+mod support;
+
+use muster_model::event::Event;
+use muster_scheduler::clock;
+use muster_scheduler::horizon::{self, Watched};
+use muster_scheduler::metrics::{Metrics, Present};
+use muster_store::event::{self, NewEvent};
+use muster_store::horizon::HolderKind;
+use muster_store::pool;
+use std::time::Duration;
+use support::Store;
+
+fn note() -> NewEvent {
+    NewEvent {
+        at: clock::now(),
+        tenant_id: None,
+        job_id: None,
+        node_id: None,
+        event: Event::Note {
+            message: "told".to_owned(),
+        },
+    }
+}
+
+#[tokio::test]
+async fn events_that_wait_are_told_with_the_transaction_that_holds_them() {
+    let store = Store::new().await;
+    let (mut watched, now) = (Watched::default(), clock::instant());
+    let at = |seconds| now + Duration::from_secs(seconds);
+    let mut open = pool::begin(&store.pool).await.expect("begun");
+    event::append(&mut open, &[note()]).await.expect("written");
+    let mut tx = pool::begin(&store.pool).await.expect("begun");
+    event::append(&mut tx, &[note()]).await.expect("written");
+    tx.commit().await.expect("committed");
+
+    let first = horizon::once(&store.pool, &mut watched, now).await;
+    let first = first.expect("a look");
+    assert_eq!((first.waited, first.warning), (Duration::ZERO, None));
+    let early = horizon::once(&store.pool, &mut watched, at(10)).await;
+    assert_eq!(early.expect("a look").warning, None);
+    let late = horizon::once(&store.pool, &mut watched, at(11)).await;
+    let late = late.expect("a look");
+    assert_eq!(late.waited, Duration::from_secs(11));
+    let holder = late.warning.expect("a warning").expect("it is seen");
+    assert!(
+        matches!(&holder.kind, HolderKind::Session { application, .. } if application == "muster-scheduler"),
+        "{holder}"
+    );
+    let again = horizon::once(&store.pool, &mut watched, at(12)).await;
+    assert_eq!(again.expect("a look").warning, None, "not at every look");
+
+    open.rollback().await.expect("ended");
+    let seen = horizon::once(&store.pool, &mut watched, at(13)).await;
+    assert_eq!(seen.expect("a look").waited, Duration::ZERO);
+    let metrics = Metrics::default();
+    metrics.event_horizon(late.waited);
+    let present = Present {
+        leads: true,
+        connections: 0,
+        idle: 0,
+    };
+    let text = metrics.text(present);
+    assert!(
+        text.contains("\nmuster_scheduler_event_horizon_age_seconds 11\n"),
+        "{text}"
+    );
+}
