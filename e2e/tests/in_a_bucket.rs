@@ -51,7 +51,8 @@ async fn a_job_goes_on_from_a_bucket_and_its_files_are_served() {
         text
     };
     assert!(muster(&["checkpoints", "saved"]).contains(&STEPS.to_string()));
-    let kept = server.read(&done.model_path.expect("a model"));
+    let path = done.model_path.expect("a model");
+    let kept = server.read(&path);
     let model = cluster.data().join("model.safetensors");
     let to = model.to_str().expect("UTF-8");
     muster(&["model", "saved", "--to", to]);
@@ -63,5 +64,13 @@ async fn a_job_goes_on_from_a_bucket_and_its_files_are_served() {
     let folder = cluster.checkpoints();
     let left: Vec<_> = std::fs::read_dir(folder).expect("a folder").collect();
     assert!(left.is_empty(), "nothing lies in the folder: {left:?}");
+    muster(&["delete", "saved"]);
+    let erased = async {
+        while !server.objects().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        }
+    };
+    let erased = tokio::time::timeout(std::time::Duration::from_secs(90), erased).await;
+    assert!(erased.is_ok(), "left: {:?}", server.objects());
     cluster.down();
 }

@@ -303,6 +303,7 @@ async fn whole_gpus(story: &Story, name: &str, count: u32) -> JoinHandle<()> {
         identity: "test".to_owned(),
         unfit: String::new(),
         takes_parts: true,
+        erases: false,
         credential: String::new(),
     });
     let (outbox, messages) = futures::channel::mpsc::unbounded();

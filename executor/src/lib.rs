@@ -14,6 +14,7 @@ pub mod device;
 mod disk;
 pub mod driver;
 pub mod environment;
+mod erasure;
 pub mod error;
 pub mod events;
 pub mod folder;

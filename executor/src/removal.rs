@@ -36,11 +36,18 @@ pub(crate) fn remove_aside(folders: Vec<PathBuf>) {
 /// If something cannot be removed; what was before it is gone.
 pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
     let (above, name) = opener::split(path)?;
-    let above = Folder::at(above)?;
-    if is_gone(&above, name)? {
+    remove_within(&Folder::at(above)?, name)
+}
+
+/// The same of a folder in an open folder.
+///
+/// # Errors
+/// As [`remove_folder`].
+pub(crate) fn remove_within(above: &Folder, name: &OsStr) -> io::Result<()> {
+    if is_gone(above, name)? {
         return Ok(());
     }
-    let top = Folder::itself(path)?;
+    let top = above.inner(name)?;
     loop {
         let names = top.some_names(AT_A_TIME)?;
         if names.is_empty() {

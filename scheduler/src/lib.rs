@@ -6,8 +6,10 @@
 pub mod clock;
 mod compute;
 pub mod config;
+pub mod erasure;
 pub mod forecast;
 pub mod health;
+pub mod horizon;
 pub mod leader;
 pub mod lease;
 pub mod metrics;

@@ -5,12 +5,13 @@ use clap::Parser as _;
 use muster_core::policy::Policy;
 use muster_proto::session::node_sessions_server::NodeSessionsServer;
 use muster_scheduler::config::{Config, Flags};
+use muster_scheduler::erasure::Erasures;
 use muster_scheduler::health::{self, Health};
 use muster_scheduler::leader::{self, Loops, TermError};
 use muster_scheduler::metrics::Metrics;
 use muster_scheduler::session::{self, Pools, Registry, Sessions};
 use muster_scheduler::wakes::{self, Wakes};
-use muster_scheduler::{forecast, lease, question, retention, round, study, tls};
+use muster_scheduler::{erasure, forecast, horizon, lease, question, retention, round, study, tls};
 use muster_store::pool::Pool;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +47,7 @@ async fn run(config: Arc<Config>) -> anyhow::Result<()> {
     let (leads, leader) = watch::channel(false);
     tokio::spawn(waker.run(pool.clone()));
     tokio::spawn(leader::campaign(config.database_url.clone(), leads));
-    let registry = Registry::default();
+    let (registry, erasures) = (Registry::default(), Erasures::default());
     let metrics = Arc::new(Metrics::default());
     let health = Health {
         pools: pools.clone(),
@@ -57,7 +58,7 @@ async fn run(config: Arc<Config>) -> anyhow::Result<()> {
         &pools,
         Arc::clone(&config),
         &wakes,
-        registry.clone(),
+        (registry.clone(), erasures.clone()),
         leader.clone(),
         Arc::clone(&metrics),
     );
@@ -71,6 +72,7 @@ async fn run(config: Arc<Config>) -> anyhow::Result<()> {
         },
         config: Arc::clone(&config),
         wakes,
+        erasures,
         metrics,
     };
     tracing::info!(listen = %config.listen, "muster-scheduler is up");
@@ -106,6 +108,7 @@ struct Leading {
     policy: Policy,
     config: Arc<Config>,
     wakes: Wakes,
+    erasures: Erasures,
     metrics: Arc<Metrics>,
 }
 
@@ -133,6 +136,14 @@ impl Leading {
             "studies",
             async move { study::run(&it.pool, it.wakes).await },
         );
+        let it = self.clone();
+        loops.spawn("erasures", async move {
+            erasure::run(&it.pool, &it.erasures).await
+        });
+        let it = self.clone();
+        loops.spawn("horizon", async move {
+            horizon::run(&it.pool, &it.metrics).await
+        });
         let it = self.clone();
         loops.spawn("retention", async move {
             retention::run(&it.pool, &it.config).await

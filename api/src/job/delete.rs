@@ -13,7 +13,7 @@ use muster_store::job::{self, DeleteOutcome};
 
 /// Delete a job that has ended
 ///
-/// It disappears from lists; its files stay where they are.
+/// It disappears from lists. Its checkpoints and models are erased within minutes, once no open job begins from them.
 #[utoipa::path(
     delete, path = "/jobs/{id}", operation_id = "deleteJob", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
     responses((status = 204, description = "Deleted")),

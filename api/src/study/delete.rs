@@ -14,7 +14,7 @@ use muster_store::study::{self, Outcome};
 
 /// Delete a study that is over
 ///
-/// It disappears from lists, and the jobs of its trials with it; their files stay where they are. What was ordered before
+/// It disappears from lists, and the jobs of its trials with it. Their checkpoints and models are erased within minutes, once no open job begins from them. What was ordered before
 /// comes first: until the scheduler has taken it in, the study is not deleted.
 #[utoipa::path(
     delete, path = "/studies/{id}", operation_id = "deleteStudy", tag = "studies",

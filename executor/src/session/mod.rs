@@ -10,6 +10,7 @@ pub use decode::Unreadable;
 use crate::clock;
 use crate::config::Config;
 use crate::device::Health;
+use crate::erasure::Erasures;
 use crate::lease::Lease;
 use crate::meter::Meter;
 use crate::metrics::Metrics;
@@ -197,9 +198,14 @@ impl Dialer {
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut unfit = self.known.space.changes();
         let mut parts = Parts::default();
+        let mut erasures = Erasures::default();
         loop {
             tokio::select! {
-                message = next(&mut incoming) => self.take(message?, &mut pulse, &mut parts),
+                message = next(&mut incoming) => match message? {
+                    to_node::Message::Erase(order) => erasures.begin(&self.config.checkpoint_root, order),
+                    message => self.take(message, &mut pulse, &mut parts),
+                },
+                erased = erasures.next() => send(outgoing, from_node::Message::Erased(erased)).await?,
                 _ = beat.tick() => {
                     if pulse.is_silent(clock::boottime_ms()) {
                         return Err(SessionError::Silent);
@@ -229,6 +235,7 @@ impl Dialer {
                     self.assign(&whole);
                 }
             }
+            to_node::Message::Erase(_) => unreachable!("the session takes it"),
             to_node::Message::Welcome(_) => tracing::warn!("a second Welcome in one session"),
         }
     }
@@ -291,6 +298,7 @@ impl Dialer {
             unfit: self.known.space.unfit().unwrap_or_default(),
             takes_parts: true,
             credential: self.known.credential.clone(),
+            erases: true,
         }
     }
 

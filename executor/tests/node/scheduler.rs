@@ -4,8 +4,8 @@ use muster_model::assignment::{Observed, Peers, TaskLaunch};
 use muster_model::id::TaskId;
 use muster_proto::session::node_sessions_server::{NodeSessions, NodeSessionsServer};
 use muster_proto::session::{
-    AssignedTask, Assignment, FromNode, HeartbeatAck, Hello, Report, ReportAck, ToNode, Welcome,
-    from_node, to_node,
+    AssignedTask, Assignment, Erase, Erased, FromNode, HeartbeatAck, Hello, Report, ReportAck,
+    ToNode, Welcome, from_node, to_node,
 };
 use prost::Message as _;
 use std::collections::BTreeMap;
@@ -32,12 +32,14 @@ pub struct Heard {
     pub heartbeats: u64,
     /// Why the node takes no new tasks, each time that it says something else; empty: it takes them.
     pub unfit: Vec<String>,
+    pub erased: Vec<Erased>,
 }
 
 #[derive(Clone)]
 struct Service {
     heard: Arc<Mutex<Heard>>,
     assignment: watch::Receiver<Assignment>,
+    erase: watch::Receiver<Erase>,
     is_reachable: watch::Receiver<bool>,
     has_lost: Arc<AtomicBool>,
     lease_ms: u64,
@@ -47,6 +49,7 @@ pub struct Scheduler {
     pub url: String,
     heard: Arc<Mutex<Heard>>,
     assignment: watch::Sender<Assignment>,
+    erase: watch::Sender<Erase>,
     is_reachable: watch::Sender<bool>,
     has_lost: Arc<AtomicBool>,
     _runtime: Runtime,
@@ -65,11 +68,13 @@ impl Scheduler {
         let runtime = Runtime::new().expect("runtime");
         let heard = Arc::new(Mutex::new(Heard::default()));
         let (assignment, assigned) = watch::channel(Assignment::default());
+        let (erase, ordered) = watch::channel(Erase::default());
         let (is_reachable, reachable) = watch::channel(true);
         let has_lost = Arc::new(AtomicBool::new(false));
         let service = Service {
             heard: Arc::clone(&heard),
             assignment: assigned,
+            erase: ordered,
             is_reachable: reachable,
             has_lost: Arc::clone(&has_lost),
             lease_ms,
@@ -89,6 +94,7 @@ impl Scheduler {
             url,
             heard,
             assignment,
+            erase,
             is_reachable,
             has_lost,
             _runtime: runtime,
@@ -105,6 +111,14 @@ impl Scheduler {
             generation,
             tasks: tasks.collect(),
             ..Assignment::default()
+        });
+    }
+
+    /// Orders the files of a job to be erased.
+    pub fn erase(&self, tenant_id: &str, job_id: &str) {
+        self.erase.send_replace(Erase {
+            tenant_id: tenant_id.to_owned(),
+            job_id: job_id.to_owned(),
         });
     }
 
@@ -237,6 +251,12 @@ impl Service {
         let mut has_begun = false;
         loop {
             let message = tokio::select! {
+                changed = self.erase.changed(), if has_begun => {
+                    changed.map_err(|_| Status::unavailable("over"))?;
+                    let order = self.erase.borrow_and_update().clone();
+                    send(to_node::Message::Erase(order)).await.map_err(gone)?;
+                    continue;
+                }
                 message = incoming.message() => message?,
                 changed = reachable.changed() => {
                     changed.map_err(|_| Status::unavailable("over"))?;
@@ -251,6 +271,9 @@ impl Service {
             };
             match message.and_then(|message| message.message) {
                 None => return Ok(()),
+                Some(from_node::Message::Erased(erased)) => {
+                    self.heard.lock().expect("not poisoned").erased.push(erased);
+                }
                 Some(from_node::Message::Hello(hello)) => {
                     if hello.join_token != JOIN_TOKEN {
                         return Err(Status::unauthenticated("not the join token"));

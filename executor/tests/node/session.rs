@@ -173,3 +173,31 @@ fn a_data_folder_has_one_executor() {
     );
     site.finish();
 }
+
+#[test]
+fn a_node_erases_the_files_of_one_job_as_it_is_told() {
+    const TENANT: &str = "00000000-0000-0000-0000-000000000001";
+    const JOB: &str = "00000000-0000-0000-0000-000000000002";
+    const OTHER: &str = "00000000-0000-0000-0000-000000000003";
+    let site = Site::started(10_000, &[]);
+    site.until("it is in session", |heard| !heard.hellos.is_empty());
+    assert!(site.scheduler.heard().hellos[0].erases);
+    let of_tenant = site.path().join("checkpoints").join(TENANT);
+    for job in [JOB, OTHER] {
+        let step = of_tenant.join(job).join("step-0000000001-r1");
+        std::fs::create_dir_all(&step).expect("made");
+        std::fs::write(step.join("model.safetensors"), "x").expect("written");
+    }
+    site.scheduler.erase(TENANT, JOB);
+    site.until("it has erased", |heard| heard.erased.len() == 1);
+    assert!(!of_tenant.join(JOB).exists());
+    assert!(of_tenant.join(OTHER).join("step-0000000001-r1").exists());
+    site.scheduler.erase(TENANT, "../../data");
+    site.until("it has answered", |heard| heard.erased.len() == 2);
+    let heard = site.scheduler.heard();
+    assert_eq!(heard.erased[0].error, "");
+    assert!(heard.erased[1].error.contains("expected a UUID"));
+    drop(heard);
+    assert!(site.path().join("data").exists());
+    site.finish();
+}

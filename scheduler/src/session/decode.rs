@@ -2,7 +2,7 @@
 
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::fault::NodeFault;
-use muster_model::id::TaskId;
+use muster_model::id::{JobId, TaskId};
 use muster_model::packing::UsageReport;
 use muster_model::report::{MAX_REPORT_BYTES, UnfitReport};
 use muster_proto::session as proto;
@@ -128,6 +128,15 @@ fn unreadable(field: &'static str, text: &str, source: serde_json::Error) -> Dec
         value: text.chars().take(200).collect(),
         source,
     }
+}
+
+/// # Errors
+/// [`DecodeError::Id`].
+pub fn job_id(field: &'static str, text: &str) -> Result<JobId, DecodeError> {
+    text.parse().map_err(|_| DecodeError::Id {
+        field,
+        value: text.chars().take(64).collect(),
+    })
 }
 
 fn task_id(field: &'static str, text: &str) -> Result<TaskId, DecodeError> {

@@ -4,11 +4,13 @@
 
 mod assignment;
 mod decode;
+mod erasing;
 mod generations;
 mod join;
 mod pulse;
 mod registry;
 mod unproven;
+mod writes;
 
 pub use join::{Rejoin, hash};
 pub use registry::Registry;
@@ -16,17 +18,16 @@ pub use unproven::{MAX_UNPROVEN_BYTES, bounded};
 
 use crate::clock;
 use crate::config::Config;
+use crate::erasure::{Erasures, Orders};
 use crate::metrics::Metrics;
 use crate::retry;
 use crate::wakes::Wakes;
-use assignment::{Addressee, Unsendable};
+use assignment::Addressee;
 use decode::DecodeError;
 use generations::Generations;
 use join::Admission;
-use muster_model::fault::NodeFault;
-use muster_model::id::{NodeId, TaskId};
+use muster_model::id::NodeId;
 use muster_model::node::Capacity;
-use muster_model::packing::UsageReport;
 use muster_model::spec::is_dns_label;
 use muster_proto::session as proto;
 use muster_proto::session::from_node::Message as From;
@@ -39,12 +40,12 @@ use pulse::{Missed, Pulse};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use time::OffsetDateTime;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument as _;
 use unproven::Proof;
+use writes::{cannot_be_sent, charge, keep_usages, record, said, set_unfit};
 
 /// Messages waiting for one node; a node that does not read stalls only its own session.
 const OUTBOX: usize = 16;
@@ -65,6 +66,7 @@ pub struct Sessions {
     generations: Generations,
     pulse: Pulse,
     registry: Registry,
+    erasures: Erasures,
     /// Whether this process is the leader; others refuse sessions, so that a node looks further.
     leader: watch::Receiver<bool>,
     metrics: Arc<Metrics>,
@@ -125,6 +127,7 @@ impl NodeSessions for Sessions {
             },
             sent: None,
             unfit: hello.unfit,
+            erasures: hello.erases.then(|| self.erasures.join(node)),
         };
         let config = Arc::clone(&self.config);
         let open = self.metrics.open_session();
@@ -155,7 +158,7 @@ impl Sessions {
         pools: &Pools,
         config: Arc<Config>,
         wakes: &Wakes,
-        registry: Registry,
+        (registry, erasures): (Registry, Erasures),
         leader: watch::Receiver<bool>,
         metrics: Arc<Metrics>,
     ) -> Self {
@@ -170,6 +173,7 @@ impl Sessions {
             ),
             config,
             registry,
+            erasures,
             leader,
             metrics,
         }
@@ -359,6 +363,8 @@ struct Session {
     sent: Option<u64>,
     /// Why the node takes no new tasks, as the store has it.
     unfit: String,
+    /// Files that the node is to erase; `None` of an executor that does not know of it.
+    erasures: Option<Orders>,
 }
 
 /// Why a session ended.
@@ -430,6 +436,10 @@ impl Session {
                     Ok(message) => self.receive(message?.ok_or(Ended::Closed)?).await?,
                 },
                 () = self.generations.changed() => {}
+                order = erasing::next(&mut self.erasures) => self.send(To::Erase(proto::Erase {
+                    tenant_id: order.tenant.to_string(),
+                    job_id: order.job.to_string(),
+                })).await?,
             }
         }
     }
@@ -461,6 +471,7 @@ impl Session {
                 retry::on_conflict(|| record(&self.pool, self.node, &report)).await?;
                 self.send(To::ReportAck(proto::ReportAck { number })).await
             }
+            Some(From::Erased(erased)) => self.erased(&erased).await,
             Some(From::Hello(_)) | None => {
                 Err(Status::invalid_argument("after Hello come heartbeats and reports").into())
             }
@@ -545,58 +556,4 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         source = inner.source();
     }
     text
-}
-
-/// In a transaction of its own: the node's row is locked after jobs', never before.
-async fn keep_usages(
-    pool: &Pool,
-    node: NodeId,
-    used: &[(TaskId, UsageReport)],
-) -> Result<(), StoreError> {
-    let mut tx = muster_store::pool::begin(pool).await?;
-    muster_store::packing::record(&mut tx, node, used, clock::now()).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    Ok(())
-}
-
-/// `None` of what is empty on the wire.
-fn said(text: &str) -> Option<&str> {
-    (!text.is_empty()).then_some(text)
-}
-
-async fn set_unfit(pool: &Pool, node: NodeId, unfit: &str) -> Result<(), StoreError> {
-    let mut tx = muster_store::pool::begin(pool).await?;
-    muster_store::fault::set_unfit(&mut tx, node, said(unfit), clock::now()).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    Ok(())
-}
-
-async fn cannot_be_sent(pool: &Pool, job: &Unsendable) -> Result<(), StoreError> {
-    use muster_store::assignment;
-    let mut tx = muster_store::pool::begin(pool).await?;
-    assignment::cannot_be_sent(&mut tx, job.job, &job.to_string(), clock::now()).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    Ok(())
-}
-
-async fn charge(
-    pool: &Pool,
-    node: NodeId,
-    faults: &[(OffsetDateTime, NodeFault)],
-) -> Result<(), StoreError> {
-    let mut tx = muster_store::pool::begin(pool).await?;
-    muster_store::fault::charge_hardware(&mut tx, node, faults, clock::now()).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    Ok(())
-}
-
-async fn record(
-    pool: &Pool,
-    node: NodeId,
-    report: &muster_store::report::NodeReport,
-) -> Result<(), StoreError> {
-    let mut tx = muster_store::pool::begin(pool).await?;
-    muster_store::report::record(&mut tx, node, report, clock::now()).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    Ok(())
 }

@@ -20,6 +20,7 @@ use muster_proto::session::node_sessions_client::NodeSessionsClient;
 use muster_proto::session::node_sessions_server::NodeSessionsServer;
 use muster_proto::session::to_node::Message as To;
 use muster_scheduler::config::Config;
+use muster_scheduler::erasure::Erasures;
 use muster_scheduler::leader::Loops;
 use muster_scheduler::metrics::Metrics;
 use muster_scheduler::session::{self, Pools, Registry, Rejoin, Sessions};
@@ -45,6 +46,7 @@ pub struct Shell {
     pub address: SocketAddr,
     pub leads: watch::Receiver<bool>,
     pub metrics: Arc<Metrics>,
+    pub erasures: Erasures,
     /// Connections of the sessions alone.
     pub sessions_pool: Pool,
     tasks: Vec<tokio::task::JoinHandle<()>>,
@@ -345,7 +347,7 @@ impl Shell {
         let config = Arc::new(config);
         let (waker, wakes) = wakes::channel();
         let (leads_sender, leads) = watch::channel(false);
-        let registry = Registry::default();
+        let (registry, erasures) = (Registry::default(), Erasures::default());
         let metrics = Arc::new(Metrics::default());
         let connections =
             |most| muster_store::pool::scheduler(&config.database_url, most).expect("an address");
@@ -357,7 +359,7 @@ impl Shell {
             &pools,
             Arc::clone(&config),
             &wakes,
-            registry.clone(),
+            (registry.clone(), erasures.clone()),
             leads.clone(),
             Arc::clone(&metrics),
         );
@@ -393,6 +395,7 @@ impl Shell {
             address,
             leads,
             metrics,
+            erasures,
             sessions_pool,
             tasks,
         }
@@ -545,6 +548,7 @@ impl Node {
             identity: greeting.identity.into(),
             takes_parts: greeting.takes_parts,
             credential: greeting.credential.into(),
+            erases: true,
             unfit: String::new(),
         });
         outbox
@@ -611,6 +615,12 @@ impl Node {
                 }
             }
         }
+    }
+
+    pub async fn send(&mut self, message: From) {
+        let message = Some(message);
+        let sent = self.outbox.send(proto::FromNode { message }).await;
+        sent.expect("the session lives");
     }
 
     pub async fn heartbeat(&mut self) {

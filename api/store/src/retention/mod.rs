@@ -237,7 +237,8 @@ pub async fn empty(conn: &mut PgConnection, jobs: &[JobId]) -> Result<u64, Store
 }
 
 /// Removes the rows of deleted jobs that [`empty`] has emptied; how many. The row of a trial stays until [`empty_studies`] has removed the
-/// trial. That of a job from which another begins stays while the other, or a study, may still begin from it.
+/// trial. That of a job from which another begins stays while the other, or a study, may still begin from it. Each stays until its files
+/// are erased ([`crate::erasure`]).
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -246,11 +247,9 @@ pub async fn remove(conn: &mut PgConnection, jobs: &[JobId]) -> Result<u64, Stor
     let due = sqlx::query_scalar!(
         r#"select id from job j
            where id = any($1) and deleted_at is not null
+             and erased_at is not null and not muster_is_needed(j.id)
              and not exists (select from study_trial t where t.job_id = j.id)
              and not exists (select from task t where t.job_id = j.id)
-             and not exists (select from job c where c.origin_job = j.id and c.deleted_at is null
-                             and (c.finished_at is null or c.study_id is not null))
-             and not exists (select from study s where s.deleted_at is null and s.document #>> '{job,from,job}' = j.id::text)
            order by id for update"#,
         &given
     )

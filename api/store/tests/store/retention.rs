@@ -8,7 +8,7 @@ use muster_model::spec::{JobSpec, Origin};
 use muster_store::event::EventFilter;
 use muster_store::job::NewJob;
 use muster_store::retention::{self, Keep, once};
-use muster_store::{event, job, pool};
+use muster_store::{erasure, event, job, pool};
 use sqlx::{Connection as _, PgConnection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -142,6 +142,29 @@ async fn end(conn: &mut PgConnection, job: JobId, at: OffsetDateTime) -> anyhow:
     Ok(())
 }
 
+/// All tasks have ended.
+async fn release(conn: &mut PgConnection) -> anyhow::Result<()> {
+    sqlx::query(
+        r#"update task set phase = 'released', state = '{"phase": "released"}', released_at = now() where released_at is null"#,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Erases the files of every job that was deleted before `now`, as nodes would; which had any.
+async fn erase(world: &World, now: OffsetDateTime) -> anyhow::Result<Vec<JobId>> {
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let pending = erasure::pending(&mut tx, (now, now), &[], 100).await?;
+    let jobs: Vec<JobId> = pending.iter().map(|one| one.job).collect();
+    for job in &jobs {
+        assert!(erasure::done(&mut tx, *job, now).await?);
+        assert!(!erasure::done(&mut tx, *job, now).await?, "once");
+    }
+    tx.commit().await?;
+    Ok(jobs)
+}
+
 async fn is_there(conn: &mut PgConnection, job: JobId) -> anyhow::Result<bool> {
     let rows: i64 = sqlx::query_scalar("select count(*) from job where id = $1")
         .bind(job.0)
@@ -181,6 +204,7 @@ async fn an_ended_job_is_deleted_by_retention_and_then_purged() -> anyhow::Resul
         "{told:?}"
     );
     drop(tx);
+    erase(&world, day(182)).await?;
     assert_eq!(once(&world.scheduler, &KEEP, day(211)).await?.jobs, 0);
     assert_eq!(once(&world.scheduler, &KEEP, day(212)).await?.jobs, 1);
     assert!(!is_there(&mut conn, ended).await?);
@@ -198,6 +222,8 @@ async fn a_deleted_job_stays_while_another_begins_from_it() -> anyhow::Result<()
     let world = World::new().await?;
     let mut conn = PgConnection::connect(&world.db.owner_url).await?;
     let origin = world.submit("origin").await?;
+    world.start(origin, 0, &[0], 1).await?;
+    release(&mut conn).await?;
     end(&mut conn, origin, day(0)).await?;
     let new = NewJob {
         id: id(),
@@ -217,7 +243,11 @@ async fn a_deleted_job_stays_while_another_begins_from_it() -> anyhow::Result<()
     tx.commit().await?;
     once(&world.scheduler, &KEEP, day(60)).await?;
     assert!(is_there(&mut conn, origin).await?, "an open job names it");
+    assert_eq!(erase(&world, day(60)).await?, []);
     end(&mut conn, new.id, day(60)).await?;
+    once(&world.scheduler, &KEEP, day(61)).await?;
+    assert!(is_there(&mut conn, origin).await?, "its files are there");
+    assert_eq!(erase(&world, day(61)).await?, [origin]);
     once(&world.scheduler, &KEEP, day(61)).await?;
     assert!(!is_there(&mut conn, origin).await?);
     assert_eq!(
@@ -278,5 +308,28 @@ async fn no_role_removes_events_of_the_last_hour() -> anyhow::Result<()> {
         .await;
     let refused = refused.expect_err("the api has no right to it").to_string();
     assert!(refused.contains("permission denied"), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn files_are_erased_once_the_job_is_deleted_and_its_tasks_have_ended() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let mut conn = PgConnection::connect(&world.db.owner_url).await?;
+    let job = world.submit("deleted").await?;
+    world.start(job, 0, &[0], 1).await?;
+    end(&mut conn, job, day(0)).await?;
+    assert_eq!(erase(&world, day(1)).await?, [], "it is not deleted");
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    job::delete(&mut tx, job, None, day(1)).await?;
+    tx.commit().await?;
+    assert_eq!(erase(&world, day(2)).await?, [], "its tasks are there");
+    release(&mut conn).await?;
+    assert_eq!(erase(&world, day(1)).await?, [], "it was deleted later");
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let given = erasure::pending(&mut tx, (day(2), day(2)), &[job], 100).await?;
+    assert_eq!(given, [], "a node has the order");
+    drop(tx);
+    assert_eq!(erase(&world, day(2)).await?, [job]);
+    assert_eq!(erase(&world, day(2)).await?, [], "its files are gone");
     Ok(())
 }

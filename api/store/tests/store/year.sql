@@ -89,6 +89,8 @@ begin
         update job set deleted_at = t where study_id = md5('study-' || d - 6)::uuid;
         insert into study_order (study_id, tenant_id, at, body) select id, red, t, '{}' from study where id = md5('study-' || d - 6)::uuid;
     end if;
+    -- Nodes erase their files.
+    update job set erased_at = t where deleted_at is not null and erased_at is null;
 
     -- Five jobs never end and have another revision each day.
     insert into job (id, tenant_id, submitted_by, name, labels, priority, spec, intent, phase, state, submitted_at, document_bytes)

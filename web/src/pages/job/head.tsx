@@ -135,7 +135,7 @@ const QUESTIONS: Record<Verb, Asked> = {
   }),
   delete: (name) => ({
     title: `Delete ${name}?`,
-    text: "It disappears from the lists, with its curves, logs and events. Files of checkpoints stay where they are.",
+    text: "It disappears from the lists, with its curves, logs and events. Its checkpoints and models are erased within minutes, once no open job begins from them.",
     verb: "Delete",
     danger: true,
   }),

@@ -128,7 +128,7 @@ const QUESTIONS: Record<StudyVerb, Asked> = {
   }),
   delete: (name) => ({
     title: `Delete ${name}?`,
-    text: "It disappears from the lists, and its trials' jobs with it. Their files stay where they are.",
+    text: "It disappears from the lists, and its trials' jobs with it. Their checkpoints and models are erased within minutes, once no open job begins from them.",
     verb: "Delete",
     danger: true,
   }),

@@ -1,0 +1,227 @@
+//! Removes the checkpoints and models of a deleted job, `<checkpoint root>/<tenant>/<job>`, from where all nodes keep them.
+
+use crate::opener::Folder;
+use crate::removal;
+use crate::shim::describe;
+use muster_model::id::{JobId, TenantId};
+use muster_model::place::{BucketAddress, Place};
+use muster_objects::{Bucket, ObjectsError};
+use muster_proto::session::{Erase, Erased};
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use tokio::task::JoinHandle;
+
+/// Objects of one request.
+const OBJECTS: usize = 1_000;
+
+/// Why files are left.
+#[derive(Debug, thiserror::Error)]
+pub enum ErasureError {
+    #[error("{field} is {value:?}; expected a UUID")]
+    Id { field: &'static str, value: String },
+    #[error("cannot open the checkpoint root {}", path.display())]
+    Root {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot remove {}", path.display())]
+    Remove {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot remove objects of the bucket")]
+    Objects(#[from] ObjectsError),
+    #[error("the removal was interrupted")]
+    Interrupted,
+}
+
+/// The orders of a session, one after the other. Those that are left when the session ends are given again.
+#[derive(Debug, Default)]
+pub struct Erasures {
+    waiting: VecDeque<(Place, Erase)>,
+    under_way: Option<JoinHandle<Erased>>,
+}
+
+impl Erasures {
+    /// Takes an order.
+    pub fn begin(&mut self, place: &Place, order: Erase) {
+        self.waiting.push_back((place.clone(), order));
+        self.start();
+    }
+
+    /// What came of the next order; waits for ever while there is none. May be dropped at any time.
+    pub async fn next(&mut self) -> Erased {
+        loop {
+            let Some(under_way) = &mut self.under_way else {
+                return std::future::pending().await;
+            };
+            let erased = under_way.await;
+            self.under_way = None;
+            self.start();
+            if let Ok(erased) = erased {
+                return erased;
+            }
+        }
+    }
+
+    fn start(&mut self) {
+        if self.under_way.is_none() {
+            let next = self.waiting.pop_front();
+            self.under_way = next.map(|(place, order)| tokio::spawn(carry_out(place, order)));
+        }
+    }
+}
+
+/// Carries out an order, and says what came of it.
+async fn carry_out(place: Place, order: Erase) -> Erased {
+    let erased = erase(place, &order).await;
+    if let Err(error) = &erased {
+        let error = describe(error);
+        tracing::warn!(job.id = order.job_id, %error, "files of a deleted job are left");
+    }
+    Erased {
+        job_id: order.job_id,
+        error: erased
+            .err()
+            .map_or_else(String::new, |error| describe(&error)),
+    }
+}
+
+async fn erase(place: Place, order: &Erase) -> Result<(), ErasureError> {
+    let tenant: TenantId = id("tenant_id", &order.tenant_id)?;
+    let job: JobId = id("job_id", &order.job_id)?;
+    match place {
+        Place::Folder(root) => {
+            let removing = tokio::task::spawn_blocking(move || in_folder(&root, tenant, job));
+            removing.await.map_err(|_| ErasureError::Interrupted)?
+        }
+        Place::Bucket(address) => in_bucket(&address, tenant, job).await,
+    }
+}
+
+fn id<T: std::str::FromStr>(field: &'static str, value: &str) -> Result<T, ErasureError> {
+    value.parse().map_err(|_| ErasureError::Id {
+        field,
+        value: value.chars().take(64).collect(),
+    })
+}
+
+/// The tenant's folder is opened as itself: a task that may write there could have put a link to another tenant's in its place.
+fn in_folder(root: &Path, tenant: TenantId, job: JobId) -> Result<(), ErasureError> {
+    Folder::at(root).map_err(|source| ErasureError::Root {
+        path: root.to_owned(),
+        source,
+    })?;
+    let of_tenant = root.join(tenant.to_string());
+    let job = job.to_string();
+    let removed = Folder::itself(&of_tenant)
+        .and_then(|folder| removal::remove_within(&folder, OsStr::new(&job)));
+    match removed {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(ErasureError::Remove {
+            path: of_tenant.join(job),
+            source,
+        }),
+        _ => Ok(()),
+    }
+}
+
+async fn in_bucket(
+    address: &BucketAddress,
+    tenant: TenantId,
+    job: JobId,
+) -> Result<(), ErasureError> {
+    let bucket = Bucket::open(address)?;
+    let of_job = format!("{tenant}/{job}");
+    let names = bucket.list(&of_job).await?.into_iter();
+    let names: Vec<String> = names.map(|name| format!("{of_job}/{name}")).collect();
+    for some in names.chunks(OBJECTS) {
+        bucket.delete(some).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    const TENANT: &str = "00000000-0000-0000-0000-000000000001";
+    const JOB: &str = "00000000-0000-0000-0000-000000000002";
+    const OTHER: &str = "00000000-0000-0000-0000-000000000003";
+
+    async fn erased(root: &Path, tenant: &str, job: &str) -> String {
+        let order = Erase {
+            tenant_id: tenant.to_owned(),
+            job_id: job.to_owned(),
+        };
+        let erased = carry_out(Place::Folder(root.to_owned()), order).await;
+        assert_eq!(erased.job_id, job);
+        erased.error
+    }
+
+    fn checkpoint(root: &Path, tenant: &str, job: &str) -> PathBuf {
+        let folder = root.join(tenant).join(job);
+        fs::create_dir_all(folder.join("step-0000000001-r1")).expect("made");
+        fs::write(folder.join("step-0000000001-r1/model.safetensors"), "x").expect("written");
+        folder
+    }
+
+    #[tokio::test]
+    async fn the_folder_of_the_job_goes_and_nothing_beside_it() {
+        let root = tempfile::tempdir().expect("a folder");
+        let root = root.path();
+        let (job, other) = (
+            checkpoint(root, TENANT, JOB),
+            checkpoint(root, TENANT, OTHER),
+        );
+        symlink(&other, job.join("link")).expect("linked");
+        assert_eq!(erased(root, TENANT, JOB).await, "");
+        assert!(!job.exists());
+        assert!(other.join("step-0000000001-r1/model.safetensors").exists());
+        assert_eq!(erased(root, TENANT, JOB).await, "", "it is gone already");
+        assert_eq!(
+            erased(root, OTHER, JOB).await,
+            "",
+            "nor is there such a tenant"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_link_in_place_of_a_tenants_folder_is_not_followed() {
+        let root = tempfile::tempdir().expect("a folder");
+        let root = root.path();
+        let victim = checkpoint(root, OTHER, JOB);
+        symlink(root.join(OTHER), root.join(TENANT)).expect("linked");
+        assert_ne!(erased(root, TENANT, JOB).await, "");
+        assert!(victim.exists());
+        // A link in place of the job's folder goes itself.
+        fs::remove_file(root.join(TENANT)).expect("removed");
+        fs::create_dir(root.join(TENANT)).expect("made");
+        symlink(&victim, root.join(TENANT).join(JOB)).expect("linked");
+        assert_eq!(erased(root, TENANT, JOB).await, "");
+        assert!(victim.exists() && root.join(TENANT).join(JOB).symlink_metadata().is_err());
+    }
+
+    #[tokio::test]
+    async fn an_id_that_is_none_and_a_root_that_is_not_there_are_errors() {
+        let root = tempfile::tempdir().expect("a folder");
+        let root = root.path();
+        let job = checkpoint(root, TENANT, JOB);
+        for wrong in ["", "..", ".", "/", "../"] {
+            assert!(
+                erased(root, TENANT, wrong)
+                    .await
+                    .contains("expected a UUID")
+            );
+            assert!(erased(root, wrong, JOB).await.contains("expected a UUID"));
+        }
+        assert!(job.exists());
+        let missing = erased(&root.join("missing"), TENANT, JOB).await;
+        assert!(missing.contains("checkpoint root"), "{missing}");
+    }
+}

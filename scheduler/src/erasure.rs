@@ -1,0 +1,230 @@
+//! Erasure: has nodes remove the files of deleted jobs. All nodes see the same checkpoints, so any node that is in session can do it. The
+//! scheduler itself may see none.
+
+use crate::clock;
+use crate::passes;
+use muster_model::id::{JobId, NodeId};
+use muster_store::StoreError;
+use muster_store::erasure::{self, Pending};
+use muster_store::pool::{self, Pool};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+const PAUSE: Duration = Duration::from_secs(5);
+/// Longest pass.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Files stay so long after their job was deleted: a request that has found the job before, to begin from it, is answered within 30 s.
+pub const REST: Duration = Duration::from_secs(40);
+/// An order without success is given again after so long, to another node where there is one.
+const AGAIN: Duration = Duration::from_secs(600);
+/// Orders that nodes have at one time.
+const MOST: u32 = 200;
+
+/// Orders that nodes have, of this process.
+#[derive(Debug, Default, Clone)]
+pub struct Erasures {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Sessions that take orders; of one node the newest.
+    sessions: BTreeMap<NodeId, Place>,
+    given: BTreeMap<JobId, Given>,
+    /// Node of the latest order; the next order goes to the next node.
+    latest: Option<NodeId>,
+    sessions_begun: u64,
+}
+
+#[derive(Debug)]
+struct Place {
+    session: u64,
+    orders: mpsc::UnboundedSender<Pending>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Given {
+    node: NodeId,
+    at: Instant,
+}
+
+/// The orders of one session.
+#[derive(Debug)]
+pub struct Orders {
+    of: Erasures,
+    node: NodeId,
+    session: u64,
+    orders: mpsc::UnboundedReceiver<Pending>,
+}
+
+impl Erasures {
+    /// Makes the caller the session of `node` that takes orders.
+    #[must_use]
+    pub fn join(&self, node: NodeId) -> Orders {
+        let (sender, orders) = mpsc::unbounded_channel();
+        let mut state = self.lock();
+        state.sessions_begun += 1;
+        let session = state.sessions_begun;
+        let place = Place {
+            session,
+            orders: sender,
+        };
+        state.sessions.insert(node, place);
+        drop(state);
+        Orders {
+            of: self.clone(),
+            node,
+            session,
+            orders,
+        }
+    }
+
+    /// Jobs of which a node has the order; `None` while no node takes orders.
+    fn given(&self, now: Instant) -> Option<Vec<JobId>> {
+        let mut state = self.lock();
+        state.given.retain(|_, given| now - given.at < AGAIN);
+        (!state.sessions.is_empty()).then(|| state.given.keys().copied().collect())
+    }
+
+    /// Gives the orders to the nodes in turn.
+    fn give(&self, pending: &[Pending], now: Instant) {
+        let mut state = self.lock();
+        for order in pending {
+            let after = |latest| {
+                (
+                    std::ops::Bound::Excluded(latest),
+                    std::ops::Bound::Unbounded,
+                )
+            };
+            let next = state
+                .latest
+                .and_then(|latest| state.sessions.range(after(latest)).next());
+            let Some((node, place)) = next.or_else(|| state.sessions.first_key_value()) else {
+                return;
+            };
+            let node = *node;
+            // A session that has ended leaves the state itself.
+            let _ = place.orders.send(*order);
+            state.latest = Some(node);
+            state.given.insert(order.job, Given { node, at: now });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Orders {
+    /// The next order for the node.
+    pub async fn next(&mut self) -> Pending {
+        match self.orders.recv().await {
+            Some(order) => order,
+            // A newer session of the node has taken over.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether the node has the order to erase the job's files.
+    #[must_use]
+    pub fn has(&self, job: JobId) -> bool {
+        let state = self.of.lock();
+        let given = state.given.get(&job);
+        given.is_some_and(|given| given.node == self.node)
+    }
+
+    /// The store knows that the job's files are gone.
+    pub fn forget(&self, job: JobId) {
+        self.of.lock().given.remove(&job);
+    }
+}
+
+impl Drop for Orders {
+    /// The orders of a session that has ended are given to other nodes.
+    fn drop(&mut self) {
+        let mut state = self.of.lock();
+        let place = state.sessions.get(&self.node);
+        if place.is_some_and(|place| place.session == self.session) {
+            state.sessions.remove(&self.node);
+            state.given.retain(|_, given| given.node != self.node);
+        }
+    }
+}
+
+/// Gives orders until the term ends.
+pub async fn run(pool: &Pool, erasures: &Erasures) {
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        passes::one("erasures", LIMIT, once(pool, erasures, REST)).await;
+    }
+}
+
+/// Gives the orders that are due: of jobs that were deleted longer than `rest` ago; how many.
+///
+/// # Errors
+/// [`StoreError`].
+pub async fn once(pool: &Pool, erasures: &Erasures, rest: Duration) -> Result<u64, StoreError> {
+    let now = clock::instant();
+    let Some(given) = erasures.given(now) else {
+        return Ok(0);
+    };
+    let most = MOST.saturating_sub(u32::try_from(given.len()).unwrap_or(MOST));
+    if most == 0 {
+        return Ok(0);
+    }
+    let times = (clock::now() - rest, clock::now());
+    let mut tx = pool::begin(pool).await?;
+    let pending = erasure::pending(&mut tx, times, &given, most).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    erasures.give(&pending, now);
+    Ok(pending.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+    use muster_model::id::TenantId;
+    use uuid::Uuid;
+
+    fn order(job: u128) -> Pending {
+        Pending {
+            tenant: TenantId(Uuid::from_u128(1)),
+            job: JobId(Uuid::from_u128(job)),
+        }
+    }
+
+    fn node(number: u128) -> NodeId {
+        NodeId(Uuid::from_u128(number))
+    }
+
+    #[test]
+    fn an_order_goes_to_another_node_when_its_session_ends_or_it_takes_too_long() {
+        let (erasures, now) = (Erasures::default(), clock::instant());
+        assert_eq!(erasures.given(now), None, "no node takes orders");
+        let mut one = erasures.join(node(1));
+        let mut two = erasures.join(node(2));
+        erasures.give(&[order(1), order(2), order(3)], now);
+        assert_eq!(one.next().now_or_never(), Some(order(1)));
+        assert_eq!(two.next().now_or_never(), Some(order(2)));
+        assert_eq!(one.next().now_or_never(), Some(order(3)));
+        drop(one);
+        assert_eq!(erasures.given(now), Some(vec![order(2).job]));
+        erasures.give(&[order(1)], now);
+        assert_eq!(two.next().now_or_never(), Some(order(1)));
+        assert_eq!(erasures.given(now + AGAIN), Some(Vec::new()));
+    }
+
+    #[test]
+    fn a_newer_session_of_a_node_keeps_its_orders_when_the_older_ends() {
+        let (erasures, now) = (Erasures::default(), clock::instant());
+        let older = erasures.join(node(1));
+        let mut newer = erasures.join(node(1));
+        erasures.give(&[order(1)], now);
+        drop(older);
+        assert_eq!(newer.next().now_or_never(), Some(order(1)));
+        assert_eq!(erasures.given(now), Some(vec![order(1).job]));
+    }
+}

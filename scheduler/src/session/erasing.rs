@@ -1,0 +1,52 @@
+//! Orders to erase files: sent to the node, and its answers.
+
+use super::{Ended, Session, decode};
+use crate::clock;
+use crate::erasure::Orders;
+use crate::retry;
+use muster_model::id::JobId;
+use muster_proto::session as proto;
+use muster_store::StoreError;
+use muster_store::erasure::Pending;
+use muster_store::pool::Pool;
+use tonic::Status;
+
+/// Of a node's error in the log.
+const MAX_ERROR_CHARS: usize = 500;
+
+impl Session {
+    /// The node answers an order.
+    pub(super) async fn erased(&self, erased: &proto::Erased) -> Result<(), Ended> {
+        let job = decode::job_id("erased.job_id", &erased.job_id)?;
+        let Some(orders) = &self.erasures else {
+            return Err(Status::invalid_argument("this node was not told to erase files").into());
+        };
+        if !orders.has(job) {
+            return Ok(());
+        }
+        if !erased.error.is_empty() {
+            let error: String = erased.error.chars().take(MAX_ERROR_CHARS).collect();
+            tracing::warn!(node.id = %self.node, job.id = %job, error, "files of a deleted job are left; the order is repeated");
+            return Ok(());
+        }
+        retry::on_conflict(|| note_erased(&self.pool, job)).await?;
+        orders.forget(job);
+        tracing::info!(node.id = %self.node, job.id = %job, "files of a deleted job are erased");
+        Ok(())
+    }
+}
+
+/// The next order for the node. Waits for ever where the executor does not know of such orders.
+pub(super) async fn next(erasures: &mut Option<Orders>) -> Pending {
+    match erasures {
+        Some(orders) => orders.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn note_erased(pool: &Pool, job: JobId) -> Result<(), StoreError> {
+    let mut tx = muster_store::pool::begin(pool).await?;
+    muster_store::erasure::done(&mut tx, job, clock::now()).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(())
+}
