@@ -151,6 +151,7 @@ fn arrivals(seed: u64) -> (BTreeMap<JobId, Program>, Vec<Arrival>) {
             is_open: false,
             speed_spread: 0.0,
             steps_spread: 0.0,
+            length: None,
         };
         programs.insert(job.id, Program { document, lasts_s });
         arrivals.push(Arrival { job, truth });

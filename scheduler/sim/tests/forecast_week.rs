@@ -102,6 +102,7 @@ fn arrivals(seed: u64) -> Vec<Arrival> {
             is_open: false,
             speed_spread: 0.0,
             steps_spread: 0.0,
+            length: None,
         };
         let job = job(arrivals.len(), at_ms, bound);
         arrivals.push(Arrival { job, truth });

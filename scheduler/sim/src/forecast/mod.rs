@@ -9,7 +9,7 @@ mod truth;
 pub use ahead::{Ahead, Arrival, Fate, Pace};
 pub use calibrate::{Basis, Calibration, Context, Score, TARGET, hits};
 pub use like::{Earlier, like, ran};
-pub use truth::{Curve, Truth};
+pub use truth::{Curve, Truth, Whole};
 
 use crate::cancel::Cancel;
 use muster_core::ApplyError;

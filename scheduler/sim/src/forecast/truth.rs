@@ -32,6 +32,26 @@ pub struct Truth {
     /// Standard deviations of the logarithms of both.
     pub speed_spread: f64,
     pub steps_spread: f64,
+    /// The length that earlier jobs tell, in place of `steps_left` and its spread.
+    pub length: Option<Whole>,
+}
+
+/// Steps of a job from its begin to its end, of which some are done.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Whole {
+    pub middle: f64,
+    /// Standard deviation of the logarithm; above 0.
+    pub spread: f64,
+    pub done: f64,
+}
+
+impl Whole {
+    /// What is left of one of the lengths that are longer than what is done.
+    fn left(&self, dice: &mut Dice) -> f64 {
+        let least = (self.done.max(1e-9) / self.middle).ln() / self.spread;
+        let whole = self.middle * (self.spread * dice.normal_above(least)).exp();
+        (whole - self.done).max(1.0)
+    }
 }
 
 /// Speed at every size, from that at some: between and beyond them Amdahl's law holds.
@@ -159,6 +179,7 @@ impl Truth {
             is_open,
             speed_spread,
             steps_spread: steps_spread.clamp(0.0, 2.0),
+            length: whole(job, said, steps_per_s),
         }
     }
 
@@ -168,12 +189,13 @@ impl Truth {
     pub(super) fn thrown(&self, dice: &mut Dice, run: u32) -> Self {
         let mut thrown = self.clone();
         thrown.curve.factor *= (self.speed_spread * dice.normal()).exp();
-        thrown.steps_left *= match (self.is_open, run % 2) {
-            (false, _) => (self.steps_spread * dice.normal()).exp(),
-            (true, 0) => f64::INFINITY,
-            (true, _) => {
+        thrown.steps_left = match (self.is_open, self.length, run % 2) {
+            (false, Some(whole), _) => whole.left(dice),
+            (false, None, _) => self.steps_left * (self.steps_spread * dice.normal()).exp(),
+            (true, _, 0) => f64::INFINITY,
+            (true, _, _) => {
                 let share = dice.uniform();
-                share / (1.0 - share)
+                self.steps_left * share / (1.0 - share)
             }
         };
         thrown
@@ -183,6 +205,16 @@ impl Truth {
     pub(super) fn is_endless(&self) -> bool {
         self.steps_left.is_infinite()
     }
+}
+
+/// The length in steps of a job of which earlier jobs tell how long it lasts in seconds.
+fn whole(job: &Job, said: &JobReport, steps_per_s: f64) -> Option<Whole> {
+    let lasts = job.lasts.filter(|lasts| lasts.spread > 0.0)?;
+    (said.length == Length::Past).then_some(Whole {
+        middle: lasts.middle_s.max(0.1) * steps_per_s,
+        spread: lasts.spread,
+        done: lasts.done_s * steps_per_s,
+    })
 }
 
 /// Numbers from a seed (SplitMix64; Steele, Lea and Flood, OOPSLA 2014).
@@ -211,5 +243,54 @@ impl Dice {
     pub(super) fn normal(&mut self) -> f64 {
         let (radius, angle) = (self.uniform(), self.uniform());
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+    }
+
+    /// The same, but above `least` (Robert, Simulation of truncated normal variables, Statistics and Computing 1995).
+    fn normal_above(&mut self, least: f64) -> f64 {
+        if least <= 0.0 {
+            // At least every other one is taken.
+            loop {
+                let number = self.normal();
+                if number >= least {
+                    return number;
+                }
+            }
+        }
+        let rate = (least + (least * least + 4.0).sqrt()) / 2.0;
+        loop {
+            let number = least - self.uniform().ln() / rate;
+            if self.uniform() <= (-(number - rate).powi(2) / 2.0).exp() {
+                return number;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Dice, Whole};
+    use muster_model::id::JobId;
+    use uuid::Uuid;
+
+    /// The middle of what is left, over many throws.
+    fn middle(done: f64) -> f64 {
+        let whole = Whole {
+            middle: 100.0,
+            spread: 0.5,
+            done,
+        };
+        let mut dice = Dice::new(1, JobId(Uuid::nil()), 0);
+        let mut left: Vec<f64> = (0..4_001).map(|_| whole.left(&mut dice)).collect();
+        left.sort_by(f64::total_cmp);
+        left[2_000]
+    }
+
+    /// Medians of the truncated lognormal distribution: exp(0.5 z) with z at the middle of the normal distribution above ln(done / 100) / 0.5.
+    #[test]
+    fn what_is_left_is_that_of_the_lengths_that_are_longer() {
+        for (done, left) in [(0.0, 100.0), (100.0, 40.1), (200.0, 38.0)] {
+            let found = middle(done);
+            assert!((found / left - 1.0).abs() < 0.1, "{done}: {found}");
+        }
     }
 }
