@@ -13,10 +13,11 @@ use muster_scheduler::lease::{self, Silence};
 use muster_scheduler::question::{self, Served};
 use muster_scheduler::round::{self, Remembered};
 use muster_sim::Cancel;
+use muster_store::leader::Leadership;
 use muster_testdb::Relay;
 use std::sync::mpsc;
 use std::time::Duration;
-use support::{PATIENCE, Shell, Store};
+use support::{Greeting, Node, PATIENCE, Shell, Store};
 use tokio::sync::oneshot;
 
 const LEASE_MS: u64 = 30_000;
@@ -132,4 +133,41 @@ async fn a_withdrawn_question_is_not_computed_to_its_end() {
     let (answered, ()) = tokio::join!(answer, withdraw);
     assert!(answered.expect("a turn"));
     assert_eq!(ended.recv_timeout(PATIENCE), Ok(true), "it is cancelled");
+}
+
+/// The lead is lost between a session's opening and its Hello: the node must look for the new leader.
+#[tokio::test]
+async fn a_session_that_opens_as_the_lead_is_lost_is_refused() {
+    let store = Store::new().await;
+    let mut shell = Shell::leading(&store, LEASE_MS).await;
+    let address = shell.address;
+    let the_lead_is_lost = async {
+        // The handler has looked whether the scheduler leads.
+        tokio::time::sleep(10 * STEP).await;
+        store
+            .database
+            .execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'muster-leader'")
+            .await;
+        // The scheduler notices at its next ping, and asks again half a second later.
+        let rival = loop {
+            let url = &store.database.scheduler_url;
+            if let Some(held) = Leadership::acquire(url).await.expect("an answer") {
+                break held;
+            }
+            tokio::time::sleep(STEP).await;
+        };
+        let lost = shell.leads.wait_for(|leads| !leads);
+        let lost = tokio::time::timeout(PATIENCE, lost).await;
+        lost.expect("in time").expect("it lives");
+        // The sessions of the term have been ended.
+        tokio::time::sleep(10 * STEP).await;
+        rival
+    };
+    let rival = std::cell::OnceCell::new();
+    let until = async {
+        rival.set(the_lead_is_lost.await).expect("once");
+    };
+    let refused = Node::greet_after(address, &Greeting::default(), until).await;
+    let refused = refused.err().expect("this scheduler leads no more");
+    assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused}");
 }

@@ -82,11 +82,7 @@ impl NodeSessions for Sessions {
         &self,
         request: Request<Streaming<proto::FromNode>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        if !*self.leader.borrow() {
-            return Err(Status::unavailable(
-                "this scheduler is not the leader; try another, or again",
-            ));
-        }
+        registry::leads(&self.leader)?;
         let proof = request.extensions().get::<Proof>().cloned();
         let mut inbound = request.into_inner();
         let first = tokio::time::timeout(HELLO_WITHIN, inbound.message()).await;
@@ -111,6 +107,8 @@ impl NodeSessions for Sessions {
         let welcomed = self.welcome(&hello, &entry, &capacity).await?;
         let Welcomed { node, has_lost } = welcomed;
         let replaced = self.registry.take_over(node);
+        // A term that ended during the admission has ended the sessions of its time, and not this one.
+        registry::leads(&self.leader)?;
         let (outbox, outbound) = mpsc::channel(OUTBOX);
         let span =
             tracing::info_span!("scheduler.session", node.id = %node, node.name = %hello.node_name);

@@ -5,6 +5,7 @@ use muster_model::id::NodeId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
+use tonic::Status;
 
 /// The live sessions of this process.
 #[derive(Debug, Default, Clone)]
@@ -38,6 +39,19 @@ impl Registry {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<NodeId, watch::Sender<bool>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Refuses a session where another process leads, so that the node looks further.
+///
+/// # Errors
+/// `UNAVAILABLE` unless this process leads.
+pub fn leads(leader: &watch::Receiver<bool>) -> Result<(), Status> {
+    if *leader.borrow() {
+        return Ok(());
+    }
+    Err(Status::unavailable(
+        "this scheduler is not the leader; try another, or again",
+    ))
 }
 
 impl Replaced {

@@ -517,6 +517,18 @@ impl Node {
         address: SocketAddr,
         greeting: &Greeting<'_>,
     ) -> Result<Self, tonic::Status> {
+        Self::greet_after(address, greeting, std::future::ready(())).await
+    }
+
+    /// Opens the stream at once and says Hello after `until`.
+    ///
+    /// # Errors
+    /// What the scheduler answers instead of a welcome.
+    pub async fn greet_after(
+        address: SocketAddr,
+        greeting: &Greeting<'_>,
+        until: impl Future<Output = ()>,
+    ) -> Result<Self, tonic::Status> {
         let channel = tonic::transport::Endpoint::from_shared(format!("http://{address}"))
             .expect("an address")
             .connect()
@@ -551,18 +563,19 @@ impl Node {
             erases: true,
             unfit: String::new(),
         });
-        outbox
-            .send(proto::FromNode {
+        let says_hello = async {
+            until.await;
+            let hello = proto::FromNode {
                 message: Some(hello),
-            })
-            .await
-            .expect("the stream is open");
-        let inbox = NodeSessionsClient::new(channel)
+            };
+            outbox.send(hello).await.expect("the stream is open");
+        };
+        let mut client = NodeSessionsClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
-            .max_encoding_message_size(MAX_MESSAGE_BYTES)
-            .session(ReceiverStream::new(receiver))
-            .await?
-            .into_inner();
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        let opens = client.session(ReceiverStream::new(receiver));
+        let (inbox, ()) = tokio::join!(opens, says_hello);
+        let inbox = inbox?.into_inner();
         let mut node = Self {
             outbox,
             inbox,
