@@ -98,6 +98,20 @@ pub fn arguments(stand: &Stand, number: usize) -> Vec<String> {
     arguments
 }
 
+/// Keeps what the store knows beside the logs.
+pub fn dump(stand: &Stand) {
+    let Some(program) = muster_testdb::beside_postgres("pg_dump") else {
+        return;
+    };
+    let mut dump = Command::new(program);
+    dump.arg(stand.database_url())
+        .arg("-f")
+        .arg(stand.folder.join("store.sql"));
+    if let Err(error) = run(&mut dump) {
+        eprintln!("chaos: {error}");
+    }
+}
+
 /// Commits become synchronous, the leading server is killed, the other is promoted and gets the address; the killed one follows it then.
 /// Where the standby does not have all commits in time, it is only made anew.
 ///

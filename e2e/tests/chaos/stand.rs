@@ -37,7 +37,8 @@ pub const KEEP_ENDED_TASKS: usize = 8;
 const DISK_RESERVE_BYTES: u64 = 64 << 20;
 /// Turns, so that short jobs wait for less than the story's bound.
 const QUANTUM_MS: u64 = 15_000;
-const START_LIMIT_MS: u64 = 60_000;
+/// A node that is stopped, cut off and slow in turn is not charged with it: it would take no tasks for minutes.
+const START_LIMIT_MS: u64 = 180_000;
 const STEP: Duration = Duration::from_millis(200);
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const SCRAPE_WITHIN: Duration = Duration::from_millis(500);

@@ -1,5 +1,6 @@
 //! What must hold when all faults are healed and all jobs have ended.
 
+use crate::databases;
 use crate::follower::Follower;
 use crate::hostile::Hostile;
 use crate::nemesis::{is_shim, task_of};
@@ -43,6 +44,9 @@ impl Verdict<'_> {
         self.hostile_jobs_end().await;
         self.nothing_leaks().await;
         self.follower_has_all().await;
+        if !self.record.broken().is_empty() {
+            databases::dump(self.stand);
+        }
     }
 
     async fn all_end(&self) {
@@ -133,17 +137,22 @@ impl Verdict<'_> {
             .iter()
             .map(|point| point.sample.step)
             .collect();
-        let widest = seen
-            .windows(2)
-            .map(|pair| pair[1].saturating_sub(pair[0]))
-            .max();
+        let history = self.history(job).await;
+        // What a lost node has not told in time is not told later; its training goes on from a checkpoint beyond what it told.
+        let is_restart = |low: u64, high: u64| {
+            let resumed = history.iter().filter_map(|entry| match entry.event {
+                Event::Resumed { from_step } => Some(from_step),
+                _ => None,
+            });
+            resumed.into_iter().any(|step| low < step && step <= high)
+        };
+        let is_wide = |pair: &[u64]| pair[1].saturating_sub(pair[0]) > 2 * CHECKPOINT_EVERY;
+        let mut gaps = seen.windows(2).filter(|pair| is_wide(pair));
+        let samples = &series.samples;
         let is_right = seen.is_sorted()
             && seen.last() == Some(&STEPS)
-            && widest.unwrap_or(0) <= 2 * CHECKPOINT_EVERY
-            && series
-                .samples
-                .iter()
-                .all(|point| point.sample.loss.is_finite());
+            && gaps.all(|pair| is_restart(pair[0], pair[1]))
+            && samples.iter().all(|point| point.sample.loss.is_finite());
         if !is_right {
             self.record.broke(&format!(
                 "the series of training {} has a gap: {seen:?}",
@@ -151,7 +160,7 @@ impl Verdict<'_> {
             ));
         }
         let (mut checkpoint, mut at_placement) = (0, 0);
-        for entry in self.history(job).await {
+        for entry in history {
             match entry.event {
                 Event::CheckpointWritten {
                     checkpoint: written,

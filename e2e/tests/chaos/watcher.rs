@@ -14,8 +14,8 @@ use time::OffsetDateTime;
 
 const LOOK: Duration = Duration::from_secs(2);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-/// A start takes a minute at most, a stop the grace; a lost node adds its lease, a fault up to 40 s, several may follow one another.
-const TRANSIENT: time::Duration = time::Duration::seconds(240);
+/// A start takes three minutes at most, a stop the grace; a lost node adds its lease, a fault up to 40 s, several may follow one another.
+const TRANSIENT: time::Duration = time::Duration::seconds(360);
 /// The process of a task that the store takes for gone.
 const OUTLIVES: time::Duration = time::Duration::seconds(3);
 
@@ -251,16 +251,19 @@ impl Seen {
     ) {
         let mut holders: BTreeMap<(&str, i32), BTreeSet<&str>> = BTreeMap::new();
         for (task, node, slot) in slots {
-            let is_live = live.iter().any(|(_, _, known)| {
-                // A program that ends while it is suspended has its grace, and holds no slot.
-                let holds = !matches!(known.phase.as_str(), "suspended" | "ending");
-                known.task == *task && holds
-            });
+            let is_live = live.iter().any(|(.., known)| known.task == *task);
             if is_live {
                 holders.entry((node, *slot)).or_default().insert(task);
             }
         }
-        for ((node, slot), tasks) in holders.into_iter().filter(|(_, tasks)| tasks.len() > 1) {
+        // Those that the store has released are judged by how long they outlive that.
+        holders.retain(|_, tasks| {
+            let of_them = live
+                .iter()
+                .filter(|(.., known)| tasks.contains(known.task.as_str()));
+            tasks.len() > 1 && of_them.into_iter().any(|(.., known)| !known.is_released)
+        });
+        for ((node, slot), tasks) in holders {
             let all: Vec<_> = live
                 .iter()
                 .filter(|(_, _, known)| tasks.contains(known.task.as_str()))
@@ -332,15 +335,15 @@ async fn known(ids: &[String], conn: &mut PgConnection) -> sqlx::Result<BTreeMap
     Ok(known.collect())
 }
 
-/// Task, node and slot, by each task's newest allocation of the slot.
+/// Task, node and slot that the task holds, or held until it was released: what is suspended, or ends while it is, holds none.
 async fn slots(
     ids: &[String],
     conn: &mut PgConnection,
 ) -> sqlx::Result<Vec<(String, String, i32)>> {
     sqlx::query_as(
         "select distinct a.task_id::text, n.name, a.gpu_index from allocation a join node n on n.id = a.node_id
-         where a.task_id::text = any($1)
-           and a.allocated_at = (select max(b.allocated_at) from allocation b where b.task_id = a.task_id)",
+         join task t on t.id = a.task_id where a.task_id::text = any($1)
+           and (a.released_at is null or a.released_at = t.released_at)",
     )
     .bind(ids)
     .fetch_all(conn)
@@ -387,13 +390,17 @@ mod tests {
             std::thread::sleep(Duration::from_millis(10));
         };
         let slots = ["one", "two"].map(|task| (task.to_owned(), "node-1".to_owned(), 0));
-        for (phase, expected) in [("suspended", 0), ("ending", 0), ("running", 1)] {
+        for (first, second, expected) in [
+            ("released", "released", 0),
+            ("released", "running", 1),
+            ("running", "running", 1),
+        ] {
             let (record, mut seen) = (Record::begin(), Seen::default());
             let known: Vec<Known> = found
                 .iter()
                 .map(|process| match task_of(process) {
-                    Some("one") => known_as("one", "running"),
-                    _ => known_as("two", phase),
+                    Some("one") => known_as("one", first),
+                    _ => known_as("two", second),
                 })
                 .collect();
             let live: Vec<_> = found
