@@ -1,9 +1,9 @@
--- What a cluster stores in a day, as of the end of that day: 20 jobs end, and some resources come and go under new names.
-create function load_day(d integer) returns void
+-- What a cluster stores in two days, as of their end: 20 jobs end, and some resources come and go under new names.
+create function load_days(d integer) returns void
     language plpgsql
 as $$
 declare
-    t constant timestamptz := timestamptz '2020-01-01Z' + d * interval '1 day';
+    t constant timestamptz := timestamptz '2020-01-01Z' + d * interval '2 days';
     red constant uuid := (select id from tenant where name = 'red');
     ann constant uuid := (select id from app_user where tenant_id = red and name = 'ann');
     lasting constant uuid := (select id from node where name = 'node-a');
@@ -12,7 +12,7 @@ declare
     member constant uuid := md5('member-' || d)::uuid;
     ended constant jsonb := '{"phase": "succeeded"}';
 begin
-    -- Nodes of an autoscaler have a new name each day.
+    -- Nodes of an autoscaler have a new name every second day.
     insert into node (id, name, state, capacity, first_seen_at, last_seen_at) values (spot, 'spot-' || d, 'up', '{}', t, t);
     update node set state = 'lost' where id = md5('spot-' || d - 1)::uuid;
     insert into node_join (token_sha256, name, created_at, expires_at)
@@ -92,7 +92,7 @@ begin
     -- Nodes erase their files.
     update job set erased_at = t where deleted_at is not null and erased_at is null;
 
-    -- Five jobs never end and have another revision each day.
+    -- Five jobs never end and have another revision every second day.
     insert into job (id, tenant_id, submitted_by, name, labels, priority, spec, intent, phase, state, submitted_at, document_bytes)
         select md5('open-' || n)::uuid, red, ann, 'open', '{}', 0, '{}', 'run', 'running', '{"phase": "running"}', t, 1000
         from generate_series(1, 5) n
