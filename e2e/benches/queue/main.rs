@@ -124,13 +124,28 @@ async fn singles(client: &Client) -> anyhow::Result<Vec<f64>> {
 async fn submit(client: &Client, jobs: usize) -> anyhow::Result<()> {
     let document = document();
     let submitted = futures::stream::iter(0..jobs)
-        .map(|_| client.submit(&document, None))
+        .map(|_| submit_one(client, &document))
         .buffer_unordered(CLIENTS);
     let submitted: Vec<_> = submitted.collect().await;
     for one in submitted {
         one?;
     }
     Ok(())
+}
+
+/// As fast as the pacing of requests allows.
+async fn submit_one(client: &Client, document: &serde_json::Value) -> anyhow::Result<()> {
+    loop {
+        match client.submit(document, None).await {
+            Err(error) if error.status() == Some(429) => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            submitted => {
+                submitted?;
+                return Ok(());
+            }
+        }
+    }
 }
 
 async fn until_succeeded(client: &Client, jobs: usize) -> anyhow::Result<()> {
