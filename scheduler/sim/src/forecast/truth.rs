@@ -9,7 +9,7 @@ use muster_model::id::JobId;
 /// core's prior.
 const SERIAL: f64 = 0.05;
 const EXCHANGE: f64 = 0.02;
-/// Relative spread (standard deviation of the logarithm) of a speed that nobody measured: models differ by factors of thousands, so
+/// Relative spread (standard deviation of the logarithm) of a speed that was not measured: models differ by factors of thousands, so
 /// that nothing that rests on such a speed is shown as an interval.
 const UNMEASURED: f64 = 2.0;
 /// The least and the largest relative spread of a measured speed.
