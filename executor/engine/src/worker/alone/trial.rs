@@ -53,10 +53,9 @@ impl Reporter for Told {
     fn report(&self, report: &TaskReport) -> io::Result<()> {
         match (self.outside, report) {
             (Outside::Turn | Outside::StopInTurn, TaskReport::Evaluated { .. }) => {
-                if self.turn.fetch_max(1, Ordering::Relaxed) == 0 {
-                    // The chief looks for a turn at intervals, within which a fast machine ends the job.
-                    thread::sleep(WANTED_EVERY);
-                }
+                self.turn.fetch_max(1, Ordering::Relaxed);
+                // The chief looks for a turn at intervals, within which a fast machine ends the job.
+                thread::sleep(WANTED_EVERY);
             }
             (Outside::Turn, TaskReport::Suspended { .. }) => self.turn.store(2, Ordering::Relaxed),
             (Outside::StopInTurn, TaskReport::Suspended { .. }) => self.stop.set(),
