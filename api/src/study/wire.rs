@@ -57,7 +57,7 @@ pub fn wrong_phase(phase: StudyPhase, verb: &str, needed: &str) -> Refusal {
 /// The scheduler has not taken in yet what was said before.
 pub fn busy(waiting: u64) -> Refusal {
     let detail = format!(
-        "{waiting} orders and results of the study wait for the scheduler; try again in a moment"
+        "{waiting} orders, results or ends of jobs of the study wait for the scheduler; try again in a moment"
     );
     Refusal::new(Kind::TooManyRequests, detail).retry_after(1)
 }

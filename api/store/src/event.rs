@@ -134,16 +134,18 @@ struct Row {
     body: Json<Event>,
 }
 
+impl Cursor {
+    /// Of the text of an `xid8` and a number.
+    pub(crate) fn read(xid: &str, seq: i64) -> Self {
+        let xid = xid.parse().expect("Postgres writes an xid8 as a number");
+        Self { xid, seq }
+    }
+}
+
 impl From<Row> for StoredEvent {
     fn from(row: Row) -> Self {
         Self {
-            cursor: Cursor {
-                xid: row
-                    .xid
-                    .parse()
-                    .expect("Postgres writes an xid8 as a number"),
-                seq: row.seq,
-            },
+            cursor: Cursor::read(&row.xid, row.seq),
             at: row.at,
             tenant_id: row.tenant_id.map(Into::into),
             job_id: row.job_id.map(Into::into),
@@ -240,12 +242,10 @@ pub async fn newest(conn: &mut PgConnection) -> Result<Cursor, StoreError> {
         sqlx::query_scalar!(r#"select pg_snapshot_xmin(pg_current_snapshot())::text as "xmin!""#)
             .fetch_one(conn)
             .await?;
-    let xid: u64 = horizon
-        .parse()
-        .expect("Postgres writes an xid8 as a number");
+    let Cursor { xid, seq } = Cursor::read(&horizon, i64::MAX);
     Ok(Cursor {
         xid: xid.saturating_sub(1),
-        seq: i64::MAX,
+        seq,
     })
 }
 
@@ -257,13 +257,7 @@ pub async fn forgotten(conn: &mut PgConnection) -> Result<Option<Cursor>, StoreE
     let row = sqlx::query!(r#"select xid::text as "xid!", seq from event_forgotten"#)
         .fetch_optional(conn)
         .await?;
-    Ok(row.map(|row| Cursor {
-        xid: row
-            .xid
-            .parse()
-            .expect("Postgres writes an xid8 as a number"),
-        seq: row.seq,
-    }))
+    Ok(row.map(|row| Cursor::read(&row.xid, row.seq)))
 }
 
 /// An event of a job, its tenant beside it.

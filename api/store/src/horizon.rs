@@ -47,13 +47,7 @@ pub async fn first_unseen(conn: &mut PgConnection) -> Result<Option<Cursor>, Sto
     )
     .fetch_optional(conn)
     .await?;
-    Ok(row.map(|row| Cursor {
-        xid: row
-            .xid
-            .parse()
-            .expect("Postgres writes an xid8 as a number"),
-        seq: row.seq,
-    }))
+    Ok(row.map(|row| Cursor::read(&row.xid, row.seq)))
 }
 
 /// What has been open for the longest, of all databases of the server; `None` where nothing else writes.

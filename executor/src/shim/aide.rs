@@ -30,7 +30,7 @@ pub(super) enum End {
 }
 
 impl Aide {
-    /// On the main thread, like every start of a process here.
+    /// On the main thread, like every start of a process here. The caller has removed the answer to an earlier order.
     pub fn send(
         folder: &TaskFolder,
         promises: &Path,
@@ -38,7 +38,6 @@ impl Aide {
         needed: &BTreeMap<u32, u64>,
         patience_ms: u64,
     ) -> io::Result<Self> {
-        folder.driver().remove()?;
         let order = match order {
             Order::Probe => "probe",
             Order::TakeOff => "take-off",

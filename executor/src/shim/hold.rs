@@ -6,6 +6,7 @@
 
 use super::aide::{Aide, End};
 use super::child::own_id;
+use super::writer::Writer;
 use crate::driver::{self, Answer, Order};
 use crate::events;
 use crate::folder::TaskFolder;
@@ -25,6 +26,7 @@ const ROUNDS: u32 = 8;
 
 pub(super) struct Hold {
     folder: TaskFolder,
+    writer: Writer,
     job: JobId,
     /// The driver's affairs on this node.
     driver: PathBuf,
@@ -82,9 +84,16 @@ pub(super) enum Fate {
 }
 
 impl Hold {
-    pub fn new(folder: &TaskFolder, data_dir: &Path, job: JobId, patience_ms: Option<u64>) -> Self {
+    pub fn new(
+        folder: &TaskFolder,
+        writer: Writer,
+        data_dir: &Path,
+        job: JobId,
+        patience_ms: Option<u64>,
+    ) -> Self {
         Self {
             folder: folder.clone(),
+            writer,
             job,
             driver: driver::folder(data_dir),
             patience_ms,
@@ -226,7 +235,8 @@ impl Hold {
     }
 
     fn go_on(&mut self, moved: Option<BTreeMap<u32, u64>>) -> Fate {
-        let _ = self.folder.standing().remove();
+        let standing = self.folder.standing();
+        self.writer.write(move || drop(standing.remove()));
         // Whatever state it is in: one that was in the kernel's hands when it was told to stop does so when it comes back, unless this
         // comes before.
         signal_all(Signal::CONT, |_| true);
@@ -255,7 +265,7 @@ impl Hold {
     fn has_no_room(&mut self, needed: BTreeMap<u32, u64>, why: &str) -> Fate {
         if !std::mem::replace(&mut self.has_said_it_waits, true) {
             let message = format!("it waits for room on its GPUs: {why}");
-            self.report(&TaskReport::Note { message });
+            self.report(TaskReport::Note { message });
         }
         if self.is_wanted {
             self.has_said_it_waits = false;
@@ -275,7 +285,7 @@ impl Hold {
     fn has_returned(&mut self) -> Fate {
         self.has_said_it_waits = false;
         if self.ends.is_none() {
-            self.report(&TaskReport::Continued {
+            self.report(TaskReport::Continued {
                 turn: self.turn,
                 step: None,
             });
@@ -289,6 +299,10 @@ impl Hold {
         needed: &BTreeMap<u32, u64>,
         patience_ms: u64,
     ) -> io::Result<Aide> {
+        let answer = self.folder.driver();
+        // The answer to an earlier order must be gone before this order is sent.
+        let removed = self.writer.answer(move || answer.remove())?;
+        removed?;
         Aide::send(&self.folder, &self.driver, order, needed, patience_ms)
     }
 
@@ -309,8 +323,13 @@ impl Hold {
 
     fn lose(&mut self, end: End) -> Fate {
         let is_drivers_fault = !matches!(end, End::Answered(Answer::NoRoom { .. }));
-        if is_drivers_fault && let Err(error) = driver::remember(&self.driver, self.job) {
-            eprintln!("cannot remember that the driver has lost the program: {error}");
+        if is_drivers_fault {
+            let (folder, job) = (self.driver.clone(), self.job);
+            self.writer.write(move || {
+                if let Err(error) = driver::remember(&folder, job) {
+                    eprintln!("cannot remember that the driver has lost the program: {error}");
+                }
+            });
         }
         let why = match end {
             End::Answered(
@@ -327,7 +346,7 @@ impl Hold {
             let message = format!(
                 "ended, as its GPUs have no room for it: {why}; it goes on from its own checkpoint"
             );
-            self.report(&TaskReport::Note { message });
+            self.report(TaskReport::Note { message });
         }
         self.stand = Stand::Lost { driver };
         Fate::Lost
@@ -346,22 +365,28 @@ impl Hold {
         if self.said.as_deref() != Some(why) {
             self.said = Some(why.to_owned());
             let message = format!("its memory stays on the GPUs while it is suspended: {why}");
-            self.report(&TaskReport::Note { message });
+            self.report(TaskReport::Note { message });
         }
     }
 
     /// First for this node, which lets others have the GPU, then for the scheduler, which gives it to them.
     fn tell(&self, turn: u64) {
-        if let Err(error) = self.folder.standing().write_atomically(&turn) {
-            eprintln!("cannot write that the task stands still: {error}");
-        }
-        self.report(&TaskReport::Suspended { turn, step: None });
+        let standing = self.folder.standing();
+        self.writer.write(move || {
+            if let Err(error) = standing.write_atomically(&turn) {
+                eprintln!("cannot write that the task is suspended: {error}");
+            }
+        });
+        self.report(TaskReport::Suspended { turn, step: None });
     }
 
-    fn report(&self, report: &TaskReport) {
-        if let Err(error) = events::append(&self.folder.events(), std::slice::from_ref(report)) {
-            eprintln!("cannot keep a report: {error}");
-        }
+    fn report(&self, report: TaskReport) {
+        let events = self.folder.events();
+        self.writer.write(move || {
+            if let Err(error) = events::append(&events, &[report]) {
+                eprintln!("cannot keep a report: {error}");
+            }
+        });
     }
 }
 

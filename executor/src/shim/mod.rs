@@ -7,6 +7,7 @@ mod aide;
 mod child;
 mod hold;
 mod supervise;
+mod writer;
 
 use crate::clock;
 use crate::error::ExecutorError;
@@ -158,6 +159,7 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
             .map_err(ExecutorError::write(folder.path()))?;
     }
     let signals = supervise::Signals::register()?;
+    let writer = writer::Writer::start().map_err(ExecutorError::write(folder.path()))?;
     let task = child::spawn(arguments, folder, &launch, log)?;
     let record = ShimRecord {
         boot_id: boot_id(),
@@ -175,6 +177,7 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
     let mut hold = launch.spec.command.is_some().then(|| {
         hold::Hold::new(
             folder,
+            writer.clone(),
             &arguments.data_dir,
             launch.job_id,
             arguments.driver_patience_ms,
@@ -184,6 +187,7 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
         grace_ms: launch.grace_ms,
         notice: launch.spec.command.is_some().then(|| folder.stopping()),
         pod: folder.pod(),
+        writer,
     };
     Ok(supervise::to_the_end(
         task, &signals, &mut lease, &orders, &mut hold,

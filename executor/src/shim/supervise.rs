@@ -2,6 +2,7 @@
 
 use super::child::{Task, own_id};
 use super::hold::{Fate, Hold};
+use super::writer::Writer;
 use super::{PodRecord, StopNotice};
 use crate::clock;
 use crate::error::ExecutorError;
@@ -16,8 +17,8 @@ use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::{flag, low_level::pipe};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -25,8 +26,6 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// While the task just runs, until the lease ends: whatever else there is to see rings.
 const CALM_EVERY: Duration = Duration::from_secs(1);
-/// Longest wait for the notice of a stop to be on disk before SIGTERM.
-const NOTICE_LIMIT: Duration = Duration::from_secs(1);
 /// Between two rounds of SIGKILL.
 const KILL_EVERY: Duration = Duration::from_millis(10);
 /// For a process outside the task that holds its output open; everything of the task is dead by then.
@@ -46,6 +45,7 @@ pub(super) struct Orders {
     pub notice: Option<TaskFile>,
     /// Of a shim in a pod: where the executor says that it has asked for its end.
     pub pod: TaskFile,
+    pub writer: Writer,
 }
 
 impl Orders {
@@ -64,25 +64,11 @@ impl Orders {
         };
         let file = file.clone();
         // Without it the signal still says so.
-        within(NOTICE_LIMIT, move || {
+        self.writer.write(move || {
             if let Err(error) = file.write_atomically(&notice) {
                 eprintln!("cannot write that the task was told to stop: {error}");
             }
         });
-    }
-}
-
-/// Runs `work` on a thread of its own and waits for its end, but no longer than `limit`. A disk that hangs must not keep the shim from
-/// ending a task whose lease has ended.
-fn within(limit: Duration, work: impl FnOnce() + Send + 'static) {
-    let (done, ended) = mpsc::channel();
-    let thread = thread::Builder::new().spawn(move || {
-        work();
-        // The shim may have gone on without.
-        let _ = done.send(());
-    });
-    if thread.is_ok() {
-        let _ = ended.recv_timeout(limit);
     }
 }
 
@@ -342,32 +328,7 @@ fn outcome(status: WaitStatus) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::{Phase, within};
-    use std::sync::mpsc;
-    use std::time::Duration;
-
-    #[test]
-    fn a_write_that_hangs_is_not_waited_for() {
-        let (release, hangs) = mpsc::channel::<()>();
-        let (ended, end) = mpsc::channel();
-        within(Duration::from_millis(20), move || {
-            let _ = hangs.recv();
-            let _ = ended.send(());
-        });
-        assert!(end.try_recv().is_err(), "it still hangs");
-        drop(release);
-        end.recv_timeout(Duration::from_secs(20))
-            .expect("it ends once the disk answers");
-    }
-
-    #[test]
-    fn a_write_that_ends_is_done_when_the_signal_is_sent() {
-        let (written, found) = mpsc::channel();
-        within(Duration::from_secs(20), move || {
-            let _ = written.send(7);
-        });
-        assert_eq!(found.try_recv(), Ok(7));
-    }
+    use super::Phase;
 
     /// Told to stop at 1,000, with a grace of 5,000; the driver may keep it for 60,000.
     #[test]

@@ -39,7 +39,8 @@ fn actor() -> Actor {
     }
 }
 
-/// Deletes jobs that ended before `before`, as their owners would; how many. Trials are deleted with their study.
+/// Deletes jobs that ended before `before`, as their owners would; how many. Trials are deleted with their study. None is deleted
+/// until `before` is later than the upgrade to the release that began to delete jobs by age.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -52,6 +53,7 @@ pub async fn expire_jobs(
         r#"update job set deleted_at = $2
            where id in (select id from job
                         where finished_at < $1 and deleted_at is null and study_id is null
+                          and (select at from retention_begun) < $1
                         order by finished_at limit $3 for no key update skip locked)
            returning id, tenant_id"#,
         before,
@@ -76,7 +78,8 @@ pub async fn expire_jobs(
     Ok(events.len() as u64)
 }
 
-/// Deletes studies that finished before `before` and whose jobs have all ended, with these jobs; how many.
+/// Deletes studies that finished before `before` and whose jobs have all ended, with these jobs; how many. None is deleted earlier than
+/// [`expire_jobs`] deletes jobs.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -88,6 +91,7 @@ pub async fn expire_studies(
     let due = sqlx::query_scalar!(
         "select id from study s
          where finished_at < $1 and deleted_at is null
+           and (select at from retention_begun) < $1
            and not exists (select from job j where j.study_id = s.id and j.finished_at is null)
            and not exists (select from study_order o where o.study_id = s.id)
          order by finished_at limit $2",

@@ -80,7 +80,7 @@ pub enum Outcome {
     TooManyProposed {
         waiting: u64,
     },
-    /// So many orders wait for the scheduler.
+    /// So many orders, and jobs that are to end before the study is deleted, wait for the scheduler.
     Busy {
         waiting: u64,
     },
@@ -304,7 +304,8 @@ fn refused(standing: &Standing, orders: &[StudyOrder]) -> Option<Outcome> {
     busy.then_some(Outcome::Busy { waiting })
 }
 
-/// Hides a study that is over, and the jobs of its trials. What waits for the scheduler may begin it again, and comes first.
+/// Hides a study that is over, and the jobs of its trials. Orders that wait for the scheduler may begin it again, and come first; jobs that
+/// still run end first.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -324,6 +325,13 @@ pub async fn delete(
     if !phase.is_over() {
         return Ok(Outcome::Refused { phase });
     }
+    let ending = sqlx::query_scalar!(
+        r#"select count(*) as "jobs!" from job where study_id = $1 and finished_at is null"#,
+        id.0
+    )
+    .fetch_one(&mut *conn)
+    .await?;
+    let waiting = waiting + unsigned(ending);
     if waiting > 0 {
         return Ok(Outcome::Busy { waiting });
     }

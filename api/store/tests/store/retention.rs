@@ -15,7 +15,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 const DAY: Duration = Duration::from_secs(86_400);
-/// The simulated year goes by in steps of so many days.
+/// Days between two passes of the simulated year.
 const STEP_DAYS: i32 = 2;
 /// Steps between two vacuums. Autovacuum looks every minute, and would see only a few of the steps.
 const VACUUM_STEPS: i32 = 15;
@@ -76,6 +76,7 @@ async fn a_simulated_year_leaves_every_table_bounded() -> anyhow::Result<()> {
     sqlx::raw_sql(include_str!("year.sql"))
         .execute(&mut conn)
         .await?;
+    begin_at(&mut conn, day(0)).await?;
     let mut after_8_months = None;
     for step in 0..=360 / STEP_DAYS {
         sqlx::query("select load_days($1)")
@@ -175,10 +176,33 @@ async fn is_there(conn: &mut PgConnection, job: JobId) -> anyhow::Result<bool> {
     Ok(rows == 1)
 }
 
+/// Has the deletion by age begun then, as the migration does at its own time.
+async fn begin_at(conn: &mut PgConnection, at: OffsetDateTime) -> anyhow::Result<()> {
+    let done = sqlx::query("update retention_begun set at = $1")
+        .bind(at)
+        .execute(conn)
+        .await?;
+    anyhow::ensure!(done.rows_affected() == 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_upgrade_deletes_no_old_job_until_the_whole_time_has_passed() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let mut conn = PgConnection::connect(&world.db.owner_url).await?;
+    let ended = world.submit("ended").await?;
+    end(&mut conn, ended, day(0)).await?;
+    begin_at(&mut conn, day(400)).await?;
+    assert_eq!(once(&world.scheduler, &KEEP, day(579)).await?.expired, 0);
+    assert_eq!(once(&world.scheduler, &KEEP, day(581)).await?.expired, 1);
+    Ok(())
+}
+
 #[tokio::test]
 async fn an_ended_job_is_deleted_by_retention_and_then_purged() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut conn = PgConnection::connect(&world.db.owner_url).await?;
+    begin_at(&mut conn, day(0)).await?;
     let ended = world.submit("ended").await?;
     let open = world.submit("open").await?;
     end(&mut conn, ended, day(0)).await?;

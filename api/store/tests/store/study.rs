@@ -9,6 +9,7 @@ use muster_store::study::save::{Saved, save};
 use muster_store::study::trial_rows::TrialWrite;
 use muster_store::study::{self, NewStudy, Outcome, search, trial};
 use serde_json::json;
+use sqlx::{Connection as _, PgConnection};
 
 pub async fn created(world: &World) -> anyhow::Result<StudyId> {
     let document: StudySpec = serde_json::from_value(json!({
@@ -182,5 +183,40 @@ async fn who_tells_waits_for_who_orders_and_sees_what_was_ordered() -> anyhow::R
     // Two who tell do not wait for each other.
     let _beside = outside::begin(&world.api, world.red, id).await?;
     let _other = outside::begin(&world.api, world.red, id).await?;
+    Ok(())
+}
+
+/// The scheduler ends a study that it cannot carry out, and the jobs of its trials end later.
+#[tokio::test]
+async fn a_study_whose_jobs_still_run_is_deleted_once_they_have_ended() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let study = created(&world).await?;
+    let job = world.submit("trial").await?;
+    let mut owner = PgConnection::connect(&world.db.owner_url).await?;
+    sqlx::query("update job set study_id = $1, trial = 0 where id = $2")
+        .bind(study.0)
+        .bind(job.0)
+        .execute(&mut owner)
+        .await?;
+    let mut tx = pool::begin(&world.scheduler).await?;
+    assert!(study::end::end(&mut tx, study, "it cannot be carried out", at(1)).await?);
+    tx.commit().await?;
+    let deleted = async |time| -> anyhow::Result<Outcome> {
+        let mut tx = pool::begin_for(&world.api, world.red).await?;
+        let done = study::delete(&mut tx, study, time).await?;
+        tx.commit().await?;
+        Ok(done)
+    };
+    assert_eq!(deleted(at(2)).await?, Outcome::Busy { waiting: 1 });
+    sqlx::query(
+        r#"update job set phase = 'cancelled', state = '{"phase": "cancelled"}', finished_at = $2 where id = $1"#,
+    )
+    .bind(job.0)
+    .bind(at(3))
+    .execute(&mut owner)
+    .await?;
+    assert_eq!(deleted(at(4)).await?, Outcome::Done);
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    assert_eq!(muster_store::job::get(&mut tx, job).await?, None);
     Ok(())
 }
