@@ -133,12 +133,14 @@ story-install: ## helm installs, upgrades (FROM=HEAD~20: from another revision),
 	cargo build --locked --workspace --bins
 	@scripts/test-chart install $(FROM)
 
-lint: ## rustfmt, clippy, the dependency law, tsc and eslint
+lint: ## rustfmt, clippy, the dependency law, documents, language, tsc and eslint
 	@scripts/ensure-toolchain lint
 	@scripts/build-web --packages
 	cargo fmt --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	@scripts/check-law
+	@scripts/check-docs
+	@scripts/check-prose
 	@PATH="$$(scripts/ensure-node):$$PATH" scripts/lint-web
 
 fmt: ## format the Rust code
