@@ -1,4 +1,5 @@
-//! Carries a plan out on a snapshot, as the store does on its rows: for tests, replays and the simulator.
+//! Carries out a plan on a snapshot, as the store does on its rows. Tests, replays and the
+//! simulator use it.
 
 use crate::plan::{Action, Decision, Plan, PlannedTask};
 use crate::snapshot::{Fault, Job, Snapshot, Task};
@@ -9,7 +10,7 @@ use muster_model::task::{Outcome, TaskEvent, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-/// A decision that the snapshot does not bear.
+/// A decision that contradicts the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     #[error("find the job of a decision")]
@@ -18,10 +19,12 @@ pub enum ApplyError {
     Transition(#[source] InvalidTransition),
 }
 
-/// Carries out the whole plan. Ids of new tasks are derived from the job, its revision and the task's place in the plan.
+/// Carries out the whole plan. The ids of new tasks are derived from the job, its revision and the
+/// position of the task in the plan.
 ///
 /// # Errors
-/// [`ApplyError`] when a decision names an unknown job or an event that the job's state refuses; the snapshot is then half changed.
+/// [`ApplyError`] if a decision names an unknown job, or an event that the job's state rejects. The
+/// snapshot is then partly changed.
 pub fn apply(snapshot: &mut Snapshot, plan: &Plan) -> Result<(), ApplyError> {
     let now_ms = snapshot.now_ms;
     let ids = snapshot.jobs.iter().map(|job| job.id);
@@ -44,7 +47,7 @@ pub fn apply(snapshot: &mut Snapshot, plan: &Plan) -> Result<(), ApplyError> {
     Ok(())
 }
 
-/// Each node once, with a task of this job that it has not started in time.
+/// Records one fault for each node that did not start a task of this job in time.
 fn charge(snapshot: &mut Snapshot, job: usize, late: &[TaskId]) {
     let (job, at_ms) = (&snapshot.jobs[job], snapshot.now_ms);
     let late = job.tasks.iter().filter(|task| late.contains(&task.id));
@@ -60,7 +63,8 @@ fn charge(snapshot: &mut Snapshot, job: usize, late: &[TaskId]) {
     }
 }
 
-/// Lets guests take the place of those who have left a GPU to them, as the store does in the transaction that releases it.
+/// Promotes guests to lane 0 of GPUs that their hosts have left. The store does this in the
+/// transaction that releases the GPU.
 pub fn move_up(snapshot: &mut Snapshot) {
     let tasks = |jobs: &[Job]| {
         let held = jobs.iter().flat_map(Job::held_tasks);
@@ -81,7 +85,7 @@ pub fn move_up(snapshot: &mut Snapshot) {
 }
 
 fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), ApplyError> {
-    // Whoever has run was put off no more; only a refused start goes on with the count.
+    // A run ends the series of placement rejections; only a refused start continues it.
     let has_run = !matches!(job.state, JobState::Starting | JobState::Stopping { .. });
     if let Some(event) = decision.action.event() {
         let before = job.state.clone();
@@ -94,7 +98,7 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
         if before != job.state && job.state == JobState::Queued {
             job.turned_ms = Some(now_ms);
         }
-        // Another task set has other ranks to suspect.
+        // Suspected ranks belong to the earlier task set.
         if let Some(watch) = &mut job.watch {
             watch.suspects.clear();
         }
@@ -173,7 +177,8 @@ fn count(job: &mut Job, charge: Charge) {
     }
 }
 
-/// PS shards hold no GPU, and stand still when the workers do.
+/// Applies a suspension or resumption to the workers. PS shards hold no GPU and block while the
+/// workers are suspended.
 fn turn(job: &mut Job, event: &TaskEvent, now_ms: i64) {
     job.turned_ms = Some(now_ms);
     for task in job.tasks.iter_mut().filter(|task| task.is_worker()) {

@@ -1,10 +1,14 @@
-//! What the scheduler decides, as a pure function: [`plan`] reads one [`snapshot::Snapshot`] of the cluster under a
-//! [`policy::Policy`] and returns a [`Plan`] with a [`RoundReport`] that says why; [`check`] finds what is wrong with a plan.
+//! Decisions of the scheduler, as a pure function.
 //!
-//! Every policy decides on the dense [`problem`] through one trait, [`policies::Share`]; `live` turns a snapshot into a problem and
-//! the answer into a plan, and a simulator may do the same with its own world.
-//! This crate must never know of IO, a clock, randomness, logging or async: time is in the snapshot, and the same snapshot gives
-//! the same bytes.
+//! [`plan`] reads one [`snapshot::Snapshot`] of the cluster and a [`policy::Policy`]. It returns a
+//! [`Plan`] and a [`RoundReport`] with the reasons. [`check`] lists the rules that a plan breaks.
+//!
+//! Every policy decides on the dense [`problem`] through one trait, [`policies::Share`]. `live`
+//! translates a snapshot into a problem and the policy's answer into a plan. A simulator can do the
+//! same with a state of its own.
+//!
+//! Architecture invariant: no IO, no clock, no randomness, no logging, no async. Time is a field of
+//! the snapshot. The same snapshot and policy give the same bytes.
 
 pub mod apply;
 pub mod check;

@@ -1,4 +1,4 @@
-//! A plan: complete, so that whoever carries it out has no choices left.
+//! Output of a round. A plan is complete: its execution needs no further decision.
 
 use crate::live::Memory;
 use crate::policy::Policy;
@@ -12,20 +12,20 @@ use muster_model::verdict::Verdict;
 use muster_model::wait::Waiting;
 use serde::{Deserialize, Serialize};
 
-/// What one round changes. Decisions for one job follow each other in their order.
+/// Changes of one round. Decisions for the same job apply in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     pub decisions: Vec<Decision>,
-    /// Nodes that take no new tasks from now on, and none of this plan's.
+    /// Nodes that take no new tasks from now on; this plan places none there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excluded: Vec<NodeDecision>,
-    /// What is written as the reason of jobs that the round does not consider.
+    /// Wait reasons of jobs that the round does not consider.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub behind: Vec<Behind>,
 }
 
-/// The reason of queued jobs of one tenant that stand behind those which the round considers.
+/// Wait reason of queued jobs of one tenant behind those that the round considers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Behind {
@@ -33,7 +33,7 @@ pub struct Behind {
     pub jobs: Vec<Untold>,
 }
 
-/// A node that is closed for new tasks.
+/// A node that is excluded from new tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeDecision {
@@ -45,7 +45,7 @@ pub struct NodeDecision {
 #[serde(deny_unknown_fields)]
 pub struct Decision {
     pub job: JobId,
-    /// The job's revision in the snapshot, for compare-and-set.
+    /// Revision of the job in the snapshot, for compare-and-set.
     pub expected_revision: u64,
     pub action: Action,
 }
@@ -53,17 +53,18 @@ pub struct Decision {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Action {
-    /// A new revision with these tasks.
+    /// Starts a new revision with these tasks.
     Start {
         tasks: Vec<PlannedTask>,
         why: String,
-        /// On GPUs that are kept for another job's turn, to which it yields.
+        /// Whether the GPUs are reserved for another job's time slice, to which this job yields.
         #[serde(default, skip_serializing_if = "is_false")]
         lent: bool,
     },
-    /// A new revision in which the other tasks train on without a restart. Rank 0, the chief, always does.
+    /// Starts a new revision in which the remaining tasks continue without a restart. Rank 0, the
+    /// coordinator, always remains.
     Resize {
-        /// Tasks that are told to stop; those of them that are gone already are only no longer counted on.
+        /// Tasks to stop; tasks that have already ended only leave the task set.
         leave: Vec<TaskId>,
         join: Vec<PlannedTask>,
         why: String,
@@ -72,17 +73,17 @@ pub enum Action {
     },
     /// Every task of the present revision is up.
     Up,
-    /// All workers are told to stand still; each holds its GPUs until it does.
+    /// Suspends all workers; each holds its GPUs until it has reported the suspension.
     Suspend {
         why: String,
     },
-    /// All workers get the GPUs again that they had, and go on.
+    /// Resumes all workers on their own GPUs.
     Continue {
         why: String,
-        /// The job that holds them, beside which this one goes on as a guest.
+        /// Host on the same GPU, beside which this job runs as a guest.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         beside: Option<JobId>,
-        /// On GPUs that are kept for another job's turn, to which it yields.
+        /// Whether the GPUs are reserved for another job's time slice, to which this job yields.
         #[serde(default, skip_serializing_if = "is_false")]
         lent: bool,
     },
@@ -93,31 +94,32 @@ pub enum Action {
         charge: Charge,
         not_before_ms: Option<i64>,
     },
-    /// These tasks count as refused by their nodes, which have not started them in time and are charged with it.
+    /// Counts these tasks as refused by their nodes, which did not start them in time. The nodes
+    /// are charged with a fault.
     GiveUp {
         tasks: Vec<TaskId>,
         why: String,
     },
-    /// The last task is gone.
+    /// The last task has ended.
     Release,
     Hold,
     Resume,
     Cancel,
-    /// One of its ranks holds the others up; what is done about it comes after.
+    /// Records a verdict on a rank that delays the others; the remedy follows as other decisions.
     Judge {
         verdict: Verdict,
     },
-    /// These ranks look so, in place of those before.
+    /// Replaces the job's suspected ranks.
     Suspect {
         suspects: Vec<Suspect>,
     },
-    /// Tell the owner why the job does not run; given only when it differs from what is told now.
+    /// Sets the wait reason that the owner sees; planned only if it differs from the present one.
     Wait {
         waiting: Waiting,
     },
 }
 
-/// A task to be; its id is made by whoever commits the plan.
+/// A task to create; the commit of the plan gives it an id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedTask {
@@ -126,13 +128,14 @@ pub struct PlannedTask {
     pub gpus: Vec<u32>,
 }
 
-/// Plans one round: the same snapshot and policy give the same bytes.
+/// Plans one round. The same snapshot and policy give the same bytes.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> (Plan, RoundReport) {
     crate::live::run(snapshot, policy)
 }
 
-/// The same with what the last round has estimated, which changes the time that it takes and nothing else.
+/// As [`plan`], with the estimates of the last round, which shorten the computation and do not
+/// change the result.
 #[must_use]
 pub fn plan_again(
     snapshot: &Snapshot,
@@ -150,7 +153,7 @@ impl Plan {
 }
 
 impl Action {
-    /// What the job's state is told; `None` when the state stays as it is.
+    /// Event for the job's state machine; `None` if the state does not change.
     #[must_use]
     pub fn event(&self) -> Option<JobEvent> {
         match self {

@@ -1,85 +1,91 @@
-//! How a round weighs what it knows. There is no `Default`: whoever plans says which policy by name.
+//! Policy settings of a round. There is no `Default`: the caller chooses the policy by name.
 
 use crate::plan::Action;
 use crate::policies::name::PolicyName;
 use muster_model::job::{AfterStop, Charge, RequeueCause};
 use serde::{Deserialize, Serialize};
 
-/// The numbers behind the decisions.
+/// Settings that a decision depends on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// Who gets how many GPUs, and on which nodes.
+    /// Scheduling policy, which decides the GPUs and nodes of each job.
     pub share: PolicyName,
-    /// What stopping a job, placing it anew and starting from its checkpoint costs it.
+    /// Cost of a restart: the stop, the new placement and the start from the checkpoint.
     pub resize_cost_ms: u64,
-    /// What a resize without a restart costs the job that can do it: the pause of its step, and that newcomers have yet to start.
+    /// Cost of a resize in place: the pause of the step and the start of the joining tasks.
     #[serde(default = "in_place_cost_ms")]
     pub in_place_cost_ms: u64,
-    /// A job is not resized for speed before its present revision has run so long.
+    /// Minimum time before a job is resized for speed, from the start of its revision.
     pub min_run_ms: u64,
-    /// A running job grows only into GPUs that nobody has held for so long, at most a minute: whoever comes next on them, a study's next
-    /// trial or a job that starts anew, is often about to be submitted, and would have to wait until the job has shrunk again.
+    /// A running job grows only into GPUs that have been free for this time, at most a minute. The
+    /// next job for them, such as a study's next trial, is often submitted at once. It would
+    /// otherwise wait until the running job has shrunk again.
     #[serde(default = "grow_after_ms")]
     pub grow_after_ms: u64,
-    /// At most so much of a job's time goes into its being resized: who takes long to restart is resized more seldom. 0: only
-    /// `min_run_ms` counts.
+    /// Maximum share of a job's time that resizes may cost. It lengthens the cooldown of jobs with
+    /// slow restarts. 0: only `min_run_ms` counts.
     #[serde(default = "resize_share")]
     pub resize_share: f64,
-    /// A resize for speed must save this share of the remaining time, its cost already paid.
+    /// Share of the remaining time that a resize for speed must save, after its cost.
     pub min_gain: f64,
-    /// Pause after the first failure; it doubles with every further one.
+    /// Back-off after the first failure; it doubles with each further failure.
     pub backoff_base_ms: u64,
-    /// The longest such pause.
+    /// Maximum back-off.
     pub backoff_max_ms: u64,
-    /// While a waiting job is younger than this, later jobs that fit may start before it; after that they wait behind it, so that
-    /// nobody starves.
+    /// Time in which later jobs that fit may overtake a waiting job. After it they wait behind the
+    /// job (starvation protection).
     pub overtake_ms: u64,
-    /// A job measured at some size grows at most to so many times the largest number of workers (or shards) it was measured at.
+    /// Growth limit of a measured job: this factor times the largest number of workers (or shards)
+    /// that was measured.
     pub explore_factor: f64,
-    /// Share of a step's time that no further worker shortens, assumed of a job until it is measured (Amdahl).
+    /// Assumed share of a step's time that more workers do not shorten (Amdahl), until it is
+    /// measured.
     pub prior_serial_share: f64,
-    /// Share of a step's time that falls with the number of shards, assumed until measured.
+    /// Assumed share of a step's time that falls with the number of shards, until it is measured.
     pub prior_exchange_share: f64,
-    /// Speed of one worker with one shard, assumed of a job that never ran.
+    /// Assumed speed of one worker with one shard, for a job that never ran.
     pub prior_steps_per_s: f64,
-    /// Weight of the assumed curve beside one well measured point in the fit of the speed.
+    /// Weight of the assumed curve in the fit of the speed, relative to one well measured point.
     pub prior_weight: f64,
-    /// Samples after which a measured speed counts in full.
+    /// Number of samples after which a measured speed has its full weight.
     pub full_weight_samples: u64,
-    /// Epochs that a job is taken to need when nothing tells (the Optimus prototype's value).
+    /// Assumed number of epochs of a job with no other estimate (value of the Optimus prototype).
     pub unknown_epochs: u64,
-    /// So many waiting jobs, in order, are told the smallest change that would let them start: each costs several trial rounds.
+    /// Number of waiting jobs, in queue order, for which the smallest change is searched. Each
+    /// costs several trial rounds.
     pub explained_jobs: u32,
-    /// Who is told to stand still and does not say that it does within this time goes by a checkpoint and a new start instead.
+    /// Maximum time for a job to report its suspension. After it the job stops with a checkpoint
+    /// and starts again later.
     #[serde(default = "suspend_limit_ms")]
     pub suspend_limit_ms: u64,
-    /// How long a node may take to start a task; `None`: without a limit, as in rounds of before.
+    /// Maximum time for a node to start a task; `None` for no limit, as in older rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_limit: Option<StartLimit>,
-    /// When a node takes no new tasks because too many failed there.
+    /// Rules that exclude a node on which too many tasks failed.
     #[serde(default)]
     pub bad_nodes: BadNodes,
-    /// Whether jobs that do not fit beside each other take turns; `None`: they wait for each other's end.
+    /// Time slicing of jobs that do not fit together; `None`: they wait until a job ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slicing: Option<Slicing>,
-    /// Whether jobs that take turns on a GPU may be at work there at once where that is faster; `None`: never. Without turns nobody is
-    /// measured alone, and nothing is packed.
+    /// Packing of time-sliced jobs on one GPU where that is faster; `None` disables it. It needs
+    /// time slicing, because only time slices measure a job alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packing: Option<Packing>,
 }
 
-/// From the assignment of a task until its node reports it as up.
+/// Maximum time from the assignment of a task until its node reports it as up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StartLimit {
-    /// Where tasks are processes of the machine.
+    /// Limit for tasks that are processes.
     pub process_ms: u64,
-    /// Where tasks are pods, whose images may have to be pulled: beyond the executor's own limit, which knows more.
+    /// Limit for tasks that are pods. It exceeds the executor's own limit, because the executor
+    /// knows the state of the pod.
     pub pod_ms: u64,
 }
 
-/// Five minutes, and an hour.
+/// Five minutes for processes, one hour for pods.
 impl Default for StartLimit {
     fn default() -> Self {
         Self {
@@ -89,28 +95,30 @@ impl Default for StartLimit {
     }
 }
 
-/// When two jobs share a GPU.
+/// Rules for two jobs on one GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Packing {
-    /// They stay together while their rates, each as a part of what it is alone, add up to more than 1, which is what turns give, and this.
+    /// Minimum gain of a pair. The sum of both relative rates must exceed 1 plus this margin. Time
+    /// slicing gives a sum of 1.
     pub margin: f64,
-    /// And while neither is slower than this part of what it is alone, of which turns give each a half.
+    /// Minimum relative rate of each job of a pair. Time slicing gives each job one half.
     pub least_part: f64,
-    /// This share of the GPU's memory stays free of what both were measured to use at most, and of what others keep who stand still there.
+    /// Share of the GPU's memory that must stay free of both jobs' peaks and of the memory of jobs
+    /// suspended there.
     pub spare_memory: f64,
-    /// So long they may be together before their rates must be known.
+    /// Time after which the rates of a pair must be known.
     pub trial_ms: u64,
-    /// A pair that did not stay together is not tried again before.
+    /// Time before a separated pair is tried again.
     pub again_ms: u64,
-    /// Samples that make a rate known.
+    /// Number of samples after which a rate is known.
     pub samples: u32,
-    /// What was told of memory counts so long.
+    /// Maximum age of a memory measurement.
     pub stale_ms: u64,
 }
 
-/// A tenth more than turns give, as rates are noisy; a fifth of the memory, as a peak that was measured is not the last. A trial of a minute is
-/// no longer than a slice.
+/// The margin exceeds the noise of the rates. A fifth of the memory stays free because a measured
+/// peak may be exceeded. A trial of one minute is no longer than a time slice.
 impl Default for Packing {
     fn default() -> Self {
         Self {
@@ -125,20 +133,21 @@ impl Default for Packing {
     }
 }
 
-/// When a node is closed for new tasks.
+/// Rules that exclude a node from new tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BadNodes {
-    /// After faults of so many different jobs that failed nowhere else, those of the machine itself counted one by one,
+    /// Number of faults that exclude a node. Faults of jobs count once per job, and only if the job
+    /// failed on no other node. Each fault of the machine itself counts.
     pub faults: u32,
-    /// within so long.
+    /// Period in which the faults are counted.
     pub window_ms: u64,
-    /// At most this share of the nodes that are up, rounded down.
+    /// Maximum share of the nodes that are up which may be excluded, rounded down.
     pub most_share: f64,
 }
 
-/// Three jobs within an hour, and never more than a third of the cluster. With a default, so that rounds of before can
-/// be replayed.
+/// Three jobs within an hour, at most a third of the cluster. There is a default so that older
+/// rounds can be replayed.
 impl Default for BadNodes {
     fn default() -> Self {
         Self {
@@ -149,40 +158,43 @@ impl Default for BadNodes {
     }
 }
 
-/// How jobs take turns.
+/// Settings of time slicing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slicing {
-    /// The longest slice while others wait: the heaviest job's; others have less by their weight.
+    /// Longest time slice while other jobs wait: that of the job with the largest weight. Other
+    /// jobs have shorter slices in proportion to their weights.
     pub quantum_ms: u64,
-    /// So many jobs may stand still on a GPU, as they keep their host memory.
+    /// Maximum number of suspended jobs per GPU; each keeps its host memory.
     pub suspended_per_gpu: u32,
 }
 
-/// Half a second: the newcomers' start hardly costs the others anything.
+/// Half a second: the start of joining tasks costs the other tasks almost nothing.
 fn in_place_cost_ms() -> u64 {
     500
 }
 
-/// Longer than a study takes to think of its next trial, or the first pause after a failure.
+/// Longer than a study needs for its next trial, and than the first back-off after a failure.
 fn grow_after_ms() -> u64 {
     5_000
 }
 
-/// What a restart costs by default fits into the time that a job runs by default before the next.
+/// With the default costs, the cooldown is about as long as the default `min_run_ms`.
 fn resize_share() -> f64 {
     0.3
 }
 
-/// A minute: the end of a step, and the copy of a device's memory.
+/// One minute: the end of a step and the copy of a device's memory.
 fn suspend_limit_ms() -> u64 {
     60_000
 }
 
 impl Policy {
-    /// A policy with the damping that a cluster of any size needs: a restart takes about five seconds, a job runs half a minute
-    /// before it is resized for speed and must then save a tenth of its remaining time. A policy that weighs restarts by itself is
-    /// told what one takes on a local cluster, three seconds, and may think again after ten.
+    /// Returns the defaults for one policy.
+    ///
+    /// They assume that a restart takes 5 s. A job runs for 30 s before it is resized for speed,
+    /// and a resize must save a tenth of the remaining time. A policy that weighs restarts by
+    /// itself gets 3 s, the cost on a local cluster, and may resize after 10 s.
     #[must_use]
     pub fn named(share: PolicyName) -> Self {
         let weighs = share.share().promises().restarts_pay;
@@ -219,8 +231,8 @@ impl Policy {
         Self::named(PolicyName::Optimus)
     }
 
-    /// What becomes of a job that fails once more, and is charged for it: back to the queue after a pause, or the end when its retries
-    /// are used up.
+    /// Returns the action after a failure that is charged to the job: a requeue after a back-off,
+    /// or the job's end if its retries are used up.
     #[must_use]
     pub fn after_failure(&self, now_ms: i64, failures: u32, retries: u32, why: String) -> Action {
         let failures = failures.saturating_add(1);
@@ -244,7 +256,8 @@ impl Policy {
         }
     }
 
-    /// When a job that has failed `failures` times (this one included) may start again.
+    /// Time at which a job that has failed `failures` times, this failure included, may start
+    /// again. Unix ms.
     #[must_use]
     pub fn backoff_until_ms(&self, now_ms: i64, failures: u32) -> i64 {
         let doublings = failures.saturating_sub(1).min(32);

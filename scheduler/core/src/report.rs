@@ -1,39 +1,39 @@
-//! Why a round decided as it did, for people and for the record; no decision reads it.
+//! Reasons for the decisions of a round, for users and for the record. No decision reads them.
 
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 use muster_model::wait::Waiting;
 use serde::{Deserialize, Serialize};
 
-/// What one round saw and why it decided so.
+/// State that one round saw, and the reasons for its decisions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoundReport {
     pub round: u64,
     pub totals: Totals,
-    /// Whoever would have got the next GPU.
+    /// Job that would have received the next GPU.
     pub runner_up: Option<RunnerUp>,
     pub jobs: Vec<JobReport>,
-    /// Running jobs that are moved to let another one start, or to come together.
+    /// Running jobs that migrate to make room for a waiting job, or to gather their own tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<MoveReport>,
 }
 
-/// A running job that goes on elsewhere, and why that is worth it.
+/// A migration of a running job, with its costs and savings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MoveReport {
     pub job: JobId,
-    /// Names of nodes.
+    /// Names of the present nodes.
     pub from: Vec<String>,
     pub to: Vec<String>,
-    /// The waiting job that gets room by it; `None` where the moved job itself comes together.
+    /// Waiting job that gets room; `None` if the moved job itself is gathered.
     pub makes_room_for: Option<JobId>,
-    /// GPU-seconds that all moves of this kind in this round cost.
+    /// GPU-seconds that all moves of this kind cost in this round.
     pub costs_gpu_s: f64,
     /// GPU-seconds that they save.
     pub saves_gpu_s: f64,
-    /// Whether this job's part of the cost was measured of it, or is what is assumed of all.
+    /// Whether this job's part of the cost was measured; otherwise it is assumed.
     pub measured: bool,
 }
 
@@ -47,52 +47,53 @@ pub struct Totals {
     pub waiting_jobs: u32,
 }
 
-/// One job in one round.
+/// State and estimates of one job in one round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobReport {
     pub job: JobId,
     pub name: String,
-    /// After the round.
+    /// Phase after the round.
     pub phase: JobPhase,
-    /// What it has, or will have once room is made.
+    /// Workers that the job has, or will have once room is made.
     pub workers: u32,
     pub ps_shards: u32,
-    /// In words: why it has this size, or why it waits.
+    /// Text: reason for this size, or for the wait.
     pub why: String,
-    /// What the last step to its size gained per GPU, in the policy's own objective; `None` where it weighed none.
+    /// Gain per GPU of the last step to this size, in the policy's own objective; `None` if the
+    /// policy weighed no step.
     pub last_worker_gain: Option<f64>,
-    /// What the next step would gain; `None` when it may have no more, or gains nothing.
+    /// Gain of the next step; `None` if it is not allowed or gains nothing.
     pub next_worker_gain: Option<f64>,
     pub speed: SpeedReport,
-    /// Steps until it ends, by its bound or by convergence.
+    /// Remaining steps, by the bound of the document or by convergence.
     pub steps_left: f64,
-    /// The 80 % confidence interval of `steps_left`; `None` in reports from before it was kept.
+    /// The 80 % confidence interval of `steps_left`; `None` in older reports.
     #[serde(default)]
     pub steps_left_between: Option<(f64, f64)>,
-    /// Seconds until it ends at this size.
+    /// Remaining seconds at this size.
     pub time_left_s: f64,
-    /// What tells how many steps are left.
+    /// Basis of the remaining steps.
     #[serde(default, skip_serializing_if = "Length::is_said")]
     pub length: Length,
-    /// Its step in this round; `None` in reports from before it was kept.
+    /// Step of the job in this round; `None` in older reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
     pub waiting: Option<Waiting>,
 }
 
-/// What tells how long a job is.
+/// Basis of the estimated length of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Length {
-    /// A number of steps, its losses, or the steps of earlier jobs of the same document.
+    /// A number of steps, the job's losses, or the steps of earlier jobs of the same document.
     #[default]
     Said,
-    /// Seconds: those that jobs like it took, or a limit.
+    /// Seconds: the durations of similar jobs, or a limit.
     Past,
-    /// Nothing; the steps left are a guess that policies need.
+    /// No basis: the remaining steps are a guess, because policies need a number.
     Unknown,
-    /// Nothing any more: it has run longer than jobs like it.
+    /// No basis any more: the job has run longer than similar jobs.
     Outlived,
 }
 
@@ -102,7 +103,7 @@ impl Length {
         *self == Self::Said
     }
 
-    /// Whether an end can be told.
+    /// Whether an end can be estimated.
     #[must_use]
     pub fn is_known(self) -> bool {
         matches!(self, Self::Said | Self::Past)
@@ -113,26 +114,27 @@ impl Length {
 #[serde(deny_unknown_fields)]
 pub struct RunnerUp {
     pub job: JobId,
-    /// Per GPU, in the policy's own objective.
+    /// Gain per GPU, in the policy's own objective.
     pub gain: f64,
 }
 
-/// How the job's speed was estimated.
+/// Estimate of the job's speed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpeedReport {
-    /// Of the terms in the order of the speed model's formula; empty while nothing is measured.
+    /// Coefficients in the order of the terms of the speed model; empty before a measurement.
     pub coefficients: Vec<f64>,
-    /// Sizes that were measured.
+    /// Number of measured sizes.
     pub points: u32,
-    /// Mean relative error of the fit at those sizes; `None` while nothing is measured.
+    /// Mean relative error of the fit at those sizes; `None` before a measurement.
     pub mean_relative_error: Option<f64>,
     /// Predicted speed at the job's size.
     pub steps_per_s: f64,
-    /// Its standard error as a share of it; `None` in reports from before it was kept.
+    /// Standard error as a share of the predicted speed; `None` in older reports.
     #[serde(default)]
     pub standard_error: Option<f64>,
-    /// The (workers, shards) whose measurement would tell most of the job's speed; `None` when nothing is measured or enough is.
+    /// Size (workers, shards) whose measurement would reduce the uncertainty most. `None` before a
+    /// measurement, or if enough is measured.
     #[serde(default)]
     pub next_probe: Option<(u32, u32)>,
 }

@@ -1,7 +1,7 @@
-//! What follows, for jobs that could stand still, from which nodes' tasks are pods.
+//! Excludes jobs whose tasks are pods from suspension.
 //!
-//! A pod keeps what Kubernetes counts, GPUs, CPU and memory, for as long as it is there, and the kubelet refuses whoever is given the same. So
-//! nobody else could have what such a job holds while it stands still, and it counts as one that cannot.
+//! A pod keeps its GPUs, CPU and memory in Kubernetes while it exists, and the kubelet rejects
+//! other pods for them. Other jobs could not use the GPUs of such a job while it is suspended.
 
 use crate::snapshot::{Job, Snapshot};
 use muster_model::id::NodeId;
@@ -9,8 +9,8 @@ use muster_model::job::JobPhase;
 use std::collections::BTreeSet;
 
 impl Snapshot {
-    /// Takes [`Job::suspends`] from jobs of whose tasks one is a pod, and from those without a task that can start as pods alone. Who stands
-    /// still already may go on.
+    /// Clears [`Job::suspends`] of jobs with a task in a pod, and of jobs without tasks that can
+    /// start only as pods. Jobs that are already suspended keep it, so that they can resume.
     pub fn leave_pods_out_of_turns(&mut self) {
         let pods: BTreeSet<NodeId> = self
             .nodes
@@ -20,7 +20,7 @@ impl Snapshot {
         if pods.is_empty() {
             return;
         }
-        // One that is lost for good is still among them.
+        // Lost nodes stay in the snapshot, so only nodes that are up count.
         let only_pods = self.nodes.iter().all(|node| node.has_pods() || !node.up);
         for job in &mut self.jobs {
             job.suspends &= gives_back(job, &pods, only_pods);
@@ -28,7 +28,7 @@ impl Snapshot {
     }
 }
 
-/// Whether others can have what the job holds, or will hold, while it stands still.
+/// Whether other jobs can use the job's present or future GPUs while it is suspended.
 fn gives_back(job: &Job, pods: &BTreeSet<NodeId>, only_pods: bool) -> bool {
     let mut there = job.held_tasks().peekable();
     if job.state.phase() == JobPhase::Suspended {

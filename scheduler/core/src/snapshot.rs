@@ -1,6 +1,7 @@
-//! Everything a round may know: nodes, tenants and jobs at one instant, in a fixed order.
+//! Input of a round: nodes, tenants and jobs at one instant, in a fixed order.
 //!
-//! A round is replayed from this value alone, so whatever a decision depends on must be here or in the policy.
+//! A round is replayed from this value and the policy settings alone. Everything that a decision
+//! depends on must be in one of the two.
 
 use crate::estimate::Gains;
 use muster_model::fault::NodeFault;
@@ -16,18 +17,19 @@ use muster_model::task::{Role, TaskState};
 use muster_model::wait::Waiting;
 use serde::{Deserialize, Serialize};
 
-/// One consistent view of the cluster.
+/// Consistent state of the cluster at one instant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
     pub round: u64,
-    /// The instant of the snapshot, Unix time.
+    /// Instant of the snapshot, Unix time in milliseconds.
     pub now_ms: i64,
     pub nodes: Vec<Node>,
     pub tenants: Vec<Tenant>,
-    /// Jobs that have not ended: all that hold anything or have an order to obey, and the first of those that wait.
+    /// Jobs that have not ended: all jobs with resources or an intent to obey, and the queued jobs
+    /// of the queue window.
     pub jobs: Vec<Job>,
-    /// Tenants with more queued jobs than those in `jobs`.
+    /// Tenants with queued jobs outside of the queue window.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
 }
@@ -37,21 +39,22 @@ pub struct Snapshot {
 #[serde(deny_unknown_fields)]
 pub struct LeftOut {
     pub tenant: TenantId,
-    /// Queued jobs of the tenant that the round considers.
+    /// Number of the tenant's queued jobs that the round considers.
     pub considered: u32,
-    /// Queued jobs of the tenant beside these, as last counted.
+    /// Number of the tenant's other queued jobs, as last counted.
     pub jobs: u32,
-    /// Some of these whose reason to wait is not [`Wait::BehindEarlierJobs`](muster_model::wait::Wait::BehindEarlierJobs) yet.
+    /// Some of these jobs whose wait reason is not
+    /// [`Wait::BehindEarlierJobs`](muster_model::wait::Wait::BehindEarlierJobs) yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub untold: Vec<Untold>,
 }
 
-/// A job outside of the snapshot whose reason to wait is out of date.
+/// A job outside of the snapshot whose wait reason is out of date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Untold {
     pub job: JobId,
-    /// The job's revision, for compare-and-set.
+    /// Revision of the job, for compare-and-set.
     pub revision: u64,
 }
 
@@ -60,47 +63,52 @@ pub struct Untold {
 pub struct Node {
     pub id: NodeId,
     pub name: String,
-    /// Has a session, or its lease has not run out.
+    /// Whether the node has a session or its lease has not expired.
     pub up: bool,
-    /// Takes no new task, and its tasks move away.
+    /// Whether the node is drained: it takes no new tasks, and its tasks move away.
     pub drained: bool,
-    /// Nodes with the same name here are nearer to each other than to others; `None`: nobody said.
+    /// Name of the rack. Nodes with the same rack are nearer to each other than to other nodes.
+    /// `None` if it is not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
-    /// Takes no new task, and those that run there stay.
+    /// Whether the node is excluded: it takes no new tasks, and its tasks stay.
     #[serde(default, skip_serializing_if = "is_false")]
     pub excluded: bool,
-    /// Takes no new task by the wish of the cluster that it belongs to, or by its own word, as for a full disk: no job's failure, and Muster's
-    /// administrators cannot end it.
+    /// Whether the node is cordoned by its cluster, or refuses new tasks by itself, for example
+    /// because its disk is full. This is no job's failure, and Muster's administrators cannot clear
+    /// it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cordoned: bool,
-    /// What was charged to it.
+    /// Faults that were recorded for the node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<Fault>,
-    /// GPUs or CPU slots; their indices are `0..gpus`.
+    /// Number of GPUs or CPU slots; their indices are `0..gpus`.
     pub gpus: u32,
-    /// Those of them that somebody outside of Muster has: nobody who is here holds one.
+    /// Indices of GPUs in use outside of Muster; no task of Muster holds one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taken: Vec<u32>,
-    /// Those that were given back in the last minute by a job that has ended, waits or stands still, each at its last time.
+    /// GPUs released in the last minute by a job that has ended, waits or is suspended, with the
+    /// time of their last release.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub freed: Vec<Freed>,
-    /// The model of its GPUs, as the driver names it: jobs are not spread over different ones. A model that is a part of a GPU says so.
+    /// Model of the GPUs as the driver names it; a job is not spread over different models. The
+    /// name shows whether it is a part of a GPU (MIG instance).
     pub gpu_model: String,
-    /// Memory of the smallest of its GPUs or CPU slots; 0 where nobody keeps that.
+    /// Memory of the node's smallest GPU or CPU slot; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub gpu_memory_bytes: u64,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
-    /// Whether its tasks are pods, in which a task may have an image and volumes of its own; `None`: its executor is too old to say.
+    /// Whether tasks of the node are pods. A task in a pod can have its own image and volumes.
+    /// `None` if the executor is too old to report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<bool>,
-    /// When it was heard last; `None` where nobody keeps that.
+    /// Time of the node's last message, Unix ms; `None` if it is not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_ms: Option<i64>,
 }
 
-/// A GPU that was given back.
+/// A released GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Freed {
@@ -112,7 +120,7 @@ pub struct Freed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// Whose task it was; `None` of what is the machine's for certain.
+    /// Job whose task failed; `None` for a fault of the machine itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
     pub what: NodeFault,
@@ -124,9 +132,9 @@ pub struct Fault {
 pub struct Tenant {
     pub id: TenantId,
     pub name: String,
-    /// GPUs that its jobs may hold at once; `None` is no limit.
+    /// Maximum number of GPUs that the tenant's jobs hold at one time; `None` for no limit.
     pub gpu_quota: Option<u32>,
-    /// Its share of the cluster is its weight over the sum of all.
+    /// Weight of the tenant; its share of the cluster is its weight over the sum of all weights.
     pub weight: f64,
 }
 
@@ -136,125 +144,134 @@ pub struct Job {
     pub id: JobId,
     pub tenant: TenantId,
     pub name: String,
-    /// Higher comes first.
+    /// Number from -100 to 100; a higher one precedes a lower one in the whole cluster.
     pub priority: i32,
     pub submitted_ms: i64,
     pub intent: Intent,
     pub state: JobState,
-    /// 0 before the first start, +1 at every start and every resize in place.
+    /// Version of the task set: 0 before the first start, +1 at each start and each resize in
+    /// place.
     pub revision: u64,
-    /// Restarts charged so far.
+    /// Restarts that were charged to `retries`.
     pub failures: u32,
-    /// How often in a row nodes have refused its start or, while it runs, its growth, which is not charged.
+    /// Number of consecutive placement rejections: nodes refused the start of the job, or its
+    /// growth while it runs. Rejections are not charged to `retries`.
     #[serde(default, skip_serializing_if = "is_never")]
     pub put_off: u32,
-    /// The job fails when `failures` exceeds this.
+    /// Maximum number of charged failures; one more fails the job.
     pub retries: u32,
     pub not_before_ms: Option<i64>,
     pub workers: Range,
     pub ps_shards: Range,
-    /// It runs on 1, 2, 4, 8… workers only.
+    /// Whether the number of workers must be a power of two.
     #[serde(default, skip_serializing_if = "is_false")]
     pub power_of_two: bool,
     pub worker: WorkerResources,
     pub ps_shard: PsShardResources,
-    /// Its tasks must be pods, as they have an image, volumes or secrets of their own.
+    /// Whether the tasks must be pods, because they have their own image, volumes or secrets.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pods: bool,
     pub consistency: Consistency,
-    /// Examples per step over all workers together; of a job whose batch grows with them, with the fewest workers.
+    /// Examples per step over all workers. If the batch grows with the workers, this is the batch
+    /// of the smallest number of workers.
     pub batch: u32,
-    /// Of a job whose batch grows with its workers.
+    /// State of the adaptive batch; `None` unless the batch grows with the workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adaptive: Option<Adaptive>,
-    /// Tasks of the present revision, released ones included.
+    /// Tasks of the present revision, released tasks included.
     pub tasks: Vec<Task>,
-    /// Tasks of earlier revisions that a resize in place has told to stop and that still hold what they were given.
+    /// Tasks of earlier revisions that a resize in place stops and that still hold their resources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leaving: Vec<Task>,
-    /// Whether its tasks can go on while others join or leave.
+    /// Whether the tasks can continue while other tasks join or leave.
     #[serde(default)]
     pub in_place: bool,
-    /// Whether each shard has a copy with another one, so that the job goes on without any one of them.
+    /// Whether each shard has a replica, so that the job survives the loss of one shard.
     #[serde(default, skip_serializing_if = "is_false")]
     pub replicated: bool,
-    /// Whether its workers can stand still and go on from there, and others have what they hold meanwhile
+    /// Whether the workers can be suspended and resumed while other jobs use their GPUs
     /// ([`Snapshot::leave_pods_out_of_turns`]).
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspends: bool,
-    /// Takes no turns with others on its GPUs.
+    /// Whether the job is kept out of time slicing, packing and defragmentation. A policy may still
+    /// stop or resize it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub exclusive: bool,
-    /// At work on GPUs that were free but kept for another job's turn: it yields to that turn before its slice is over.
+    /// Whether the job runs on GPUs reserved for the time slice of another job. It yields to that
+    /// slice before its own has expired.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lent: bool,
-    /// Of a study's trial: what it promises beside the study's others.
+    /// For a trial of a study: its expected gain, compared with the study's other trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
-    /// Who stated its intent, and when; `None` until somebody has.
+    /// Source and time of the present intent; `None` until an intent is stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
-    /// When it was last suspended or continued in its present revision.
+    /// Time of the last suspension or resumption in the present revision, or of the return to the
+    /// queue. Unix ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turned_ms: Option<i64>,
-    /// Of a job that runs a program of its user's own: with whose end it is done. The built-in engine says itself when it is.
+    /// For a job that runs a user's program: the workers whose end ends the job. `None` for the
+    /// built-in engine, which reports its end itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Ends>,
-    /// Of such a job: how long it may train in all. The built-in engine keeps to its own limit.
+    /// Maximum training time in seconds of a job that runs a user's program. The built-in engine
+    /// enforces its own limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_s: Option<f64>,
-    /// The present revision reported that the job is done.
+    /// Report of the present revision that the job is done.
     pub finished: Option<Finished>,
-    /// The present revision reported that it cannot go on.
+    /// Report of the present revision that it cannot continue.
     pub failed: Option<FailedReport>,
-    /// Nodes that lack something its program needs; it is placed on others.
+    /// Nodes that lack something the program needs; the job is placed on other nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfit: Vec<NodeId>,
     pub progress: Progress,
-    /// Mean speed at every size at which the job has run.
+    /// Mean speed at each size at which the job has run.
     pub speeds: Vec<SpeedPoint>,
-    /// Seconds in which it trained, over its whole life.
+    /// Total training time of the job in seconds.
     pub trained_s: f64,
-    /// How long it is, where something else than a number of steps tells.
+    /// Length of the job in seconds, if it is not defined by a number of steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasts: Option<Lasts>,
-    /// What earlier jobs of the same document took; only in forecasts, no decision reads it.
+    /// Steps and speed of earlier jobs with the same document. Set only in forecasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran: Option<Ran>,
-    /// When the present revision was started.
+    /// Start time of the present revision, Unix ms.
     pub placed_ms: Option<i64>,
-    /// Since when all its tasks have been up, or at work again.
+    /// Time since which all tasks are up or resumed, Unix ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_ms: Option<i64>,
-    /// What stops and starts have cost it so far, as far as that was measured.
+    /// Measured costs of stops and starts so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarts: Option<Restarts>,
-    /// What the job's owner is told now.
+    /// Wait reason that the owner sees at present.
     pub waiting: Option<Waiting>,
-    /// How its ranks are watched, if they are.
+    /// Limits for hangs and stragglers; `None` if the ranks are not watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<Watch>,
-    /// Of a job of one worker: what it uses of its GPU, and how fast it is there, alone and beside others. Only where packing is asked for.
+    /// Measured GPU use and speed of a job of one worker, alone and beside another job. Set only if
+    /// packing is enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Box<Measured>>,
 }
 
-/// That somebody stated a job's intent.
+/// Source and time of a job's intent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
-    /// A user, in words; `None` where a study did.
+    /// Name of the user; `None` if a study stated the intent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     pub at_ms: i64,
 }
 
-/// A job that a study has made.
+/// Membership of a job in a study.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trial {
     pub study: StudyId,
-    /// What more time on GPUs is expected to bring; 0 (nothing) to 1.
+    /// Expected gain of more GPU time, from 0 (none) to 1.
     pub gain: f64,
 }
 
@@ -265,11 +282,11 @@ pub struct Task {
     pub role: Role,
     pub node: NodeId,
     pub gpus: Vec<u32>,
-    /// Its place on its GPUs: 0, and 1 of a guest beside a job that was there before.
+    /// Lane on its GPUs: 0, or 1 for a guest beside a host.
     #[serde(default, skip_serializing_if = "is_first")]
     pub lane: u32,
     pub state: TaskState,
-    /// What it told of its pace.
+    /// Pace as last reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
 }
@@ -285,9 +302,9 @@ pub struct Finished {
 #[serde(deny_unknown_fields)]
 pub struct FailedReport {
     pub message: String,
-    /// `false` when a restart cannot help.
+    /// `false` if a restart cannot help.
     pub retryable: bool,
-    /// What its node does not have, such as the program.
+    /// What the node lacks, for example the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lacks: Option<String>,
 }
@@ -295,38 +312,39 @@ pub struct FailedReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
-    /// Optimizer steps done, over the job's whole life.
+    /// Optimizer steps over the whole life of the job.
     pub step: u64,
     pub steps_per_epoch: u64,
-    /// The job ends at this step at the latest; `None` when it ends by time or convergence only.
+    /// Last step of the job; `None` if only time or convergence ends it.
     pub max_steps: Option<u64>,
     pub convergence: Option<Convergence>,
-    /// Mean training loss of every epoch done: (epoch, loss).
+    /// Mean training loss of each completed epoch: (epoch, loss).
     pub epoch_losses: Vec<(u64, f64)>,
 }
 
-/// What is known of the statistical efficiency of a job whose batch grows with its workers.
+/// Statistical efficiency of a job whose batch grows with its workers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adaptive {
-    /// The gradient noise scale as last measured, in batches of the fewest workers; `None` before.
+    /// Gradient noise scale as last measured, in batches of the smallest number of workers; `None`
+    /// before the first measurement.
     pub noise: Option<f64>,
 }
 
-/// Seconds that a job trains.
+/// Length of a job in seconds of training.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lasts {
-    /// In the middle.
+    /// Median of the length.
     pub middle_s: f64,
-    /// Standard deviation of the logarithm; 0 where it is a limit that its owner has set.
+    /// Standard deviation of the logarithm; 0 if the length is a limit set by the owner.
     pub spread: f64,
-    /// Of that, what it has done and what is kept.
+    /// Seconds of it that are done and kept by a checkpoint.
     pub done_s: f64,
 }
 
 impl Lasts {
-    /// Of a job that its owner lets train for so many seconds and no more.
+    /// Length of a job with a limit of `longest_s` seconds set by the owner.
     #[must_use]
     pub fn at_most(longest_s: f64, done_s: f64) -> Self {
         Self {
@@ -337,38 +355,39 @@ impl Lasts {
     }
 }
 
-/// Steps and speed of earlier jobs of the same document that have succeeded.
+/// Steps and speed of earlier, succeeded jobs with the same document.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ran {
-    /// Steps of a job, in the middle.
+    /// Median steps of a job.
     pub steps: f64,
     /// Standard deviation of the logarithm of `steps`.
     pub steps_spread: f64,
-    /// Steps per second of training, start-up and evaluations included, in the middle.
+    /// Median steps per second of training, with start-up and evaluations.
     pub steps_per_s: f64,
     /// Standard deviation of the logarithm of `steps_per_s`.
     pub speed_spread: f64,
-    /// The size at which these jobs trained most.
+    /// Size at which these jobs trained longest.
     pub workers: u32,
     pub ps_shards: u32,
 }
 
-/// Sums over a job's stops and starts.
+/// Sums over all stops and starts of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Restarts {
-    /// Times that a running job was told to stop and had stopped.
+    /// Number of completed stops of the running job.
     pub stops: u32,
-    /// Seconds from the order until its last task was gone: the last checkpoint is written in them.
+    /// Total seconds from the stop order to the end of the last task, including the last
+    /// checkpoint.
     pub stop_s: f64,
-    /// Times that it was started and all of its tasks came up.
+    /// Number of starts in which all tasks came up.
     pub starts: u32,
-    /// Seconds from the order until then.
+    /// Total seconds from the start order until all tasks were up.
     pub start_s: f64,
-    /// Times that it went on from a checkpoint.
+    /// Number of resumptions from a checkpoint.
     pub resumed: u32,
-    /// Steps that it had done by then and did once more.
+    /// Steps that were done before a stop and repeated afterwards.
     pub lost_steps: f64,
 }
 
@@ -378,15 +397,15 @@ pub struct Restarts {
 pub struct SpeedPoint {
     pub workers: u32,
     pub ps_shards: u32,
-    /// Updates per second: steps, unless the job's batch grows with its workers.
+    /// Updates per second. An update is one step, unless the batch grows with the workers.
     pub steps_per_s: f64,
-    /// Progress samples behind the mean.
+    /// Number of progress samples in the mean.
     pub samples: u64,
 }
 
 impl Snapshot {
-    /// Brings everything into the one order in which it is kept and compared: nodes by name, tenants by id, jobs by submission,
-    /// tasks by role. Two snapshots of the same facts are then equal byte for byte.
+    /// Sorts nodes by name, tenants by id, jobs by submission time and tasks by role. Two snapshots
+    /// of the same facts are then equal byte for byte.
     pub fn sort(&mut self) {
         self.nodes
             .sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
@@ -416,43 +435,46 @@ impl Snapshot {
 }
 
 impl Node {
-    /// Whether new tasks may go there.
+    /// Whether the node takes new tasks.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.up && !self.drained && !self.excluded && !self.cordoned
     }
 
-    /// Whether its tasks are known to be pods.
+    /// Whether the tasks of the node are known to be pods.
     #[must_use]
     pub fn has_pods(&self) -> bool {
         self.pods == Some(true)
     }
 
-    /// How many of its GPUs are Muster's to give.
+    /// Number of GPUs that Muster can allocate.
     #[must_use]
     pub fn own_gpus(&self) -> u32 {
         let others = u32::try_from(self.taken.len()).unwrap_or(u32::MAX);
         self.gpus.saturating_sub(others)
     }
 
-    /// How many of its GPUs one task may have.
+    /// Maximum number of GPUs of one task on this node: a process sees only one part of a GPU (MIG
+    /// instance).
     #[must_use]
     pub fn gpus_of_a_task(&self) -> u32 {
-        match is_part(&self.gpu_model) {
-            true => self.own_gpus().min(1),
-            false => self.own_gpus(),
+        if is_part(&self.gpu_model) {
+            self.own_gpus().min(1)
+        } else {
+            self.own_gpus()
         }
     }
 }
 
 impl Job {
-    /// Steps that an update with so many workers is worth: more than one only where the batch grows with them.
+    /// Steps that one update with this number of workers is worth; above 1 only if the batch grows
+    /// with the workers.
     #[must_use]
     pub fn gain(&self, workers: u32) -> f64 {
         Gains::of(self).at(workers)
     }
 
-    /// Who stated its intent, for reasons in words.
+    /// Source of the present intent, for texts of reasons.
     #[must_use]
     pub fn asker(&self) -> &str {
         let by = self.asked.as_ref().and_then(|asked| asked.by.as_deref());
@@ -462,27 +484,28 @@ impl Job {
         })
     }
 
-    /// Whether somebody has let it go on since it was told to stand still.
+    /// Whether the job was resumed by an order (of its owner or its study) at or after its last
+    /// suspension.
     #[must_use]
     pub fn was_continued(&self) -> bool {
         let asked = self.asked.as_ref().map(|asked| asked.at_ms);
         self.intent == Intent::Run && self.turned_ms.is_some() && asked >= self.turned_ms
     }
 
-    /// GPUs of the smallest gang that may run.
+    /// GPUs of the smallest gang that can run.
     #[must_use]
     pub fn min_gpus(&self) -> u32 {
         self.workers.min.saturating_mul(self.worker.gpus)
     }
 
-    /// Whether it may have so many workers, as far as their number is no power of two.
+    /// Whether the job can have this number of workers under its power-of-two rule.
     #[must_use]
     pub fn may_have(&self, workers: u32) -> bool {
         !self.power_of_two || workers.is_power_of_two()
     }
 
-    /// When its present turn began: since when it is at work, on its way there, standing still or in the queue. A resize in place, which sets
-    /// `placed_ms`, begins no new turn.
+    /// Time since which the job is in its present time slice or wait (running, starting, suspended
+    /// or queued), Unix ms. A resize in place sets `placed_ms` but starts no new slice.
     #[must_use]
     pub fn turn_began_ms(&self) -> i64 {
         let since_ms = self.running_ms.or(self.placed_ms);
@@ -490,7 +513,7 @@ impl Job {
         self.turned_ms.map_or(since_ms, |ms| ms.max(since_ms))
     }
 
-    /// GPUs that its tasks hold.
+    /// GPUs that the tasks hold.
     #[must_use]
     pub fn held_gpus(&self) -> u32 {
         self.held_tasks()
@@ -499,15 +522,14 @@ impl Job {
             .sum()
     }
 
-    /// Tasks whose process is there, those that leave included.
-    ///
-    /// Those that stand still hold memory only.
+    /// Tasks that have not been released, leaving tasks included. Suspended tasks hold only host
+    /// memory.
     pub fn held_tasks(&self) -> impl Iterator<Item = &Task> {
         let tasks = self.tasks.iter().chain(&self.leaving);
         tasks.filter(|task| !task.state.is_released())
     }
 
-    /// Whether all of its workers stand still that have not ended.
+    /// Whether all workers that have not ended are suspended.
     #[must_use]
     pub fn stands_still(&self) -> bool {
         let there = |task: &&Task| task.is_worker() && !task.state.is_released();
@@ -517,8 +539,11 @@ impl Job {
             && workers.all(|task| task.state == TaskState::Suspended)
     }
 
-    /// The step from which it would go on if it were stopped now. The built-in engine writes a checkpoint when it is told to stop. Of a
-    /// user's program nothing is kept as far as anybody knows, until it has gone on from a checkpoint once: it then loses what it lost before.
+    /// Step from which the job would continue if it were stopped now.
+    ///
+    /// The built-in engine writes a checkpoint when it stops. A user's program counts as keeping
+    /// nothing until it has once continued from a checkpoint. After that it is expected to lose the
+    /// mean number of steps it lost before.
     #[must_use]
     pub fn kept_step(&self) -> u64 {
         if self.command.is_none() {
@@ -529,11 +554,12 @@ impl Job {
             return 0;
         }
         let lost = known.lost_steps / f64::from(known.resumed);
-        // A cast of a float saturates.
+        // The cast of a float saturates.
         self.progress.step.saturating_sub(lost.max(0.0) as u64)
     }
 
-    /// Nobody reports in what is foreseen: what was told of it last is taken to be so still.
+    /// Marks the last measurements as current at `now_ms`, because a simulated future has no
+    /// reports.
     pub fn goes_on_as_told(&mut self, now_ms: i64) {
         let Some(known) = &mut self.measured else {
             return;
@@ -548,7 +574,7 @@ impl Job {
         }
     }
 
-    /// Whether a resize in place is under way: somebody has not gone or not come yet.
+    /// Whether a resize in place is in progress: a task has still to leave or to join.
     #[must_use]
     pub fn is_resizing(&self) -> bool {
         let comes = |task: &Task| task.state == TaskState::Assigned;
@@ -556,24 +582,26 @@ impl Job {
             && (!self.leaving.is_empty() || self.tasks.iter().any(comes))
     }
 
-    /// [`put_off`](Self::put_off) once those of its tasks are up that are on their way: with one by which it grows, nodes refuse it no more. The store
-    /// counts so too.
+    /// Value of [`put_off`](Self::put_off) once the joining tasks are up. It is 0 if a growth is in
+    /// progress, because a completed growth ends the series of rejections. The store counts
+    /// likewise.
     #[must_use]
     pub fn put_off_when_up(&self) -> u32 {
         let comes = |task: &Task| task.state == TaskState::Assigned;
-        match self.state == JobState::Running && self.tasks.iter().any(comes) {
-            true => 0,
-            false => self.put_off,
+        if self.state == JobState::Running && self.tasks.iter().any(comes) {
+            0
+        } else {
+            self.put_off
         }
     }
 
-    /// Workers and shards of the present revision, whether up or not.
+    /// Workers and shards of the present revision, up or not.
     #[must_use]
     pub fn size(&self) -> (u32, u32) {
         size(self.tasks.iter())
     }
 
-    /// Those of them that are up: a job trains with these while others still come.
+    /// Workers and shards that are up. The job trains with these while others still join.
     #[must_use]
     pub fn up_size(&self) -> (u32, u32) {
         size(self.tasks.iter().filter(|task| task.is_up()))

@@ -1,7 +1,7 @@
-//! When running jobs are left alone: while something of an earlier decision is under way, for a while after each change of their own,
-//! and as long as what has just become free may be somebody else's next.
+//! Hysteresis. A running job is not resized while an earlier decision is in progress, during its
+//! cooldown, or into GPUs released a moment ago.
 //!
-//! It judges; who is asked for another answer then, and how, is `choose`'s.
+//! This module holds predicates only; `choose` asks the policy again.
 
 use super::cost;
 use super::free::bits;
@@ -13,7 +13,8 @@ use crate::problem::{Decision, gpus_of};
 use crate::snapshot::Node;
 use muster_model::job::Charge;
 
-/// Whether nothing of an earlier decision is under way: what it rests on is there only when all who stop for it have started again.
+/// Whether no earlier decision is in progress. The state it was made for exists only when all jobs
+/// that stopped for it have started again.
 pub(crate) fn is_quiet(world: &World<'_>) -> bool {
     world.jobs.iter().all(|live| match live.standing {
         Standing::Starting => world.ran_ms(live) >= world.policy.min_run_ms,
@@ -24,14 +25,14 @@ pub(crate) fn is_quiet(world: &World<'_>) -> bool {
     })
 }
 
-/// GPUs of a node that were given back a moment ago, as a bit set.
+/// GPUs of a node that were released less than `grow_after_ms` ago, as a bit set.
 pub(crate) fn fresh(node: &Node, now_ms: i64, policy: &Policy) -> u64 {
     let since_ms = now_ms.saturating_sub_unsigned(policy.grow_after_ms);
     let just_now = node.freed.iter().filter(|freed| freed.at_ms > since_ms);
     bits(&just_now.map(|freed| freed.gpu).collect::<Vec<_>>())
 }
 
-/// Whether a running job would grow into GPUs that were given back a moment ago.
+/// Whether a running job would grow into GPUs that were released a moment ago.
 pub(crate) fn is_hasty(world: &World<'_>, decision: &Decision, member: usize) -> bool {
     let job = &world.problem.jobs[member];
     let gets = decision.holds(&world.problem, member);
@@ -46,7 +47,7 @@ pub(crate) fn is_hasty(world: &World<'_>, decision: &Decision, member: usize) ->
         })
 }
 
-/// Whether a running job is left alone for now: it was placed or resized a moment ago, or its owner or its turn has just let it go on.
+/// Whether a running job is in its cooldown: it was placed, resized or resumed a moment ago.
 pub(crate) fn rests(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     let policy = world.policy;
     let turned_ms = live.job.turned_ms.unwrap_or(i64::MIN);
@@ -61,15 +62,16 @@ pub(crate) fn rests(world: &World<'_>, live: &LiveJob<'_>) -> bool {
         || world.ran_ms(live) < rest_ms(world, live)
 }
 
-/// Whether a node has refused whom it was to grow by, so short a time ago that it would do so again: it tries for twice as long a rest as any, and
-/// twice as long again after each further refusal. GPUs that it is given in vain are held for about ten seconds, and others might fit there.
+/// Whether the job is in back-off after a node refused its growth. The back-off is twice the
+/// minimum cooldown and doubles with each further rejection. Each failed growth holds GPUs for
+/// about ten seconds that other jobs could use.
 pub(crate) fn is_put_off(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     let policy = world.policy;
     let is_refusal = |action: &Action| {
         let charged = Charge::Refusal;
         matches!(action, Action::Resize { charge, .. } if *charge == charged)
     };
-    // What this very round counts is not in the job's row yet.
+    // The job's row does not contain the rejections of this round yet.
     let refused = live.actions.iter().any(is_refusal);
     let put_off = live.job.put_off.saturating_add(u32::from(refused));
     let doubled = policy.min_run_ms.saturating_mul(1 << put_off.min(32));
@@ -77,13 +79,13 @@ pub(crate) fn is_put_off(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     live.standing == Standing::Running && put_off > 0 && world.ran_ms(live) < rest_ms
 }
 
-/// Whether a job that usually changes in place has run too short a time to be restarted for its speed.
+/// Whether a job that usually resizes in place has run too short a time for a restart for speed.
 pub(crate) fn is_too_soon_to_restart(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     world.ran_ms(live) < rest_after_restart_ms(world, live)
 }
 
-/// How much more a change of a job must gain than it costs, as a factor on its cost: twice as much when its rest has just ended, and no more
-/// than usual after as long again.
+/// Factor by which the gain of a change must exceed its cost: 2 at the end of the cooldown, falling
+/// to 1 after twice that time.
 pub(crate) fn haste(world: &World<'_>, live: &LiveJob<'_>) -> f64 {
     if live.standing != Standing::Running {
         return 1.0;
@@ -92,11 +94,12 @@ pub(crate) fn haste(world: &World<'_>, live: &LiveJob<'_>) -> f64 {
     (2.0 * rest_ms as f64 / ran_ms.max(1) as f64).clamp(1.0, 2.0)
 }
 
-/// So long a job keeps what it was given unless somebody needs it: what its next resize costs is a small part of that.
+/// Cooldown in milliseconds, so long that the next resize costs at most `resize_share` of it.
 fn rest_ms(world: &World<'_>, live: &LiveJob<'_>) -> u64 {
-    match live.job.in_place {
-        true => amortised_ms(world.policy, seconds_of(world.policy.in_place_cost_ms)),
-        false => rest_after_restart_ms(world, live),
+    if live.job.in_place {
+        amortised_ms(world.policy, seconds_of(world.policy.in_place_cost_ms))
+    } else {
+        rest_after_restart_ms(world, live)
     }
 }
 
@@ -105,10 +108,11 @@ fn rest_after_restart_ms(world: &World<'_>, live: &LiveJob<'_>) -> u64 {
 }
 
 fn amortised_ms(policy: &Policy, cost_s: f64) -> u64 {
-    let amortised_s = match policy.resize_share > 0.0 {
-        true => cost_s / policy.resize_share,
-        false => 0.0,
+    let amortised_s = if policy.resize_share > 0.0 {
+        cost_s / policy.resize_share
+    } else {
+        0.0
     };
-    // As a float's cast does, an endless cost gives the longest rest.
+    // The cast saturates, so an infinite cost gives the longest cooldown.
     policy.min_run_ms.max((amortised_s * 1000.0) as u64)
 }

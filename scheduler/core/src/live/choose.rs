@@ -1,8 +1,13 @@
-//! What the policy decides, held to what every live round promises whatever the policy: running jobs are resized only where that
-//! pays and only when nothing else is under way, nobody is stopped for an equal by a policy that does not mean to, a higher priority
-//! need not wait for that calm, and nobody is overtaken for ever.
+//! Guard around the policy: it enforces the rules of live rounds under every policy.
 //!
-//! A policy is never told of these rules. It is asked again, with more jobs fixed in the problem, until its answer keeps them.
+//! - Running jobs are resized only where that pays, and only while no earlier decision is in
+//!   progress.
+//! - A job is not stopped for a job of equal priority, unless the policy intends that.
+//! - A job of higher priority does not wait for cooldowns.
+//! - No job is overtaken for ever.
+//!
+//! A policy does not know these rules. It is asked again, with more jobs fixed in the problem,
+//! until its answer satisfies them.
 
 use super::calm::{is_hasty, is_quiet, rests};
 use super::cost::begins_anew;
@@ -15,17 +20,18 @@ use crate::problem::{Decision, Part, gpus_of, nodes_of};
 use muster_model::id::JobId;
 use std::collections::BTreeMap;
 
-/// A policy is asked so often for an answer without doubtful resizes; then nobody is resized.
+/// Maximum number of questions to the policy in one search for an acceptable answer. If none is
+/// acceptable, no running job is resized.
 const MOST_QUESTIONS: usize = 6;
 
-/// The answer, and whom it keeps waiting behind whom.
+/// The accepted answer, and the jobs that may not overtake.
 pub(crate) struct Chosen {
     pub decision: Decision,
-    /// Members that wait because an older job may not be overtaken any more.
+    /// Members that wait because they may no longer overtake an older job.
     pub behind: BTreeMap<usize, JobId>,
 }
 
-/// Asks the policy. Members in `blocked` are given nothing.
+/// Asks the policy. Members in `blocked` receive nothing.
 pub(crate) fn choose(world: &mut World<'_>, blocked: &[bool]) -> Chosen {
     let mut choosing = Choosing::new(world, blocked);
     let calm = choosing.ask(&[]);
@@ -37,7 +43,7 @@ pub(crate) fn choose(world: &mut World<'_>, blocked: &[bool]) -> Chosen {
 struct Choosing<'w, 'a> {
     world: &'w mut World<'a>,
     blocked: &'w [bool],
-    /// Running members that keep what they have, unless a higher priority needs it.
+    /// Running members that keep what they have, unless a job of higher priority needs it.
     held: Vec<bool>,
 }
 
@@ -49,9 +55,11 @@ impl<'w, 'a> Choosing<'w, 'a> {
             .iter()
             .map(|&index| {
                 let live = &world.jobs[index];
-                // What is left of a command would begin anew, with those who are done.
+                // The remaining workers of a command, and the finished ones, would start from the
+                // beginning.
                 let is_partly_done = done_workers(live.job) > 0;
-                // A restart outside its range needs a place for all of it, which no policy promises.
+                // A restart outside of the range needs a place for the whole job, which no policy
+                // reserves.
                 let is_stuck = !live.job.in_place && is_outside(live);
                 live.standing == Standing::Running
                     && (!quiet
@@ -68,7 +76,8 @@ impl<'w, 'a> Choosing<'w, 'a> {
         }
     }
 
-    /// The policy's answer with these members fixed besides those that must be, and nobody growing into what was given back just now.
+    /// The policy's answer with these members fixed in addition to the required ones. No member
+    /// grows into GPUs that were released a moment ago.
     fn ask(&mut self, fixed: &[usize]) -> Decision {
         for _ in 0..MOST_QUESTIONS {
             let decision = self.question(fixed);
@@ -84,11 +93,11 @@ impl<'w, 'a> Choosing<'w, 'a> {
         self.question(fixed)
     }
 
-    /// One question to the policy.
+    /// Asks the policy once.
     fn question(&mut self, fixed: &[usize]) -> Decision {
         for member in 0..self.world.members.len() {
             let standing = self.standing(member);
-            // Nothing is given to who ended, as only in a trial a member can.
+            // A member can end only in a trial; it receives nothing.
             let settled = standing == Standing::Starting
                 || self.world.jobs[self.world.members[member]].is_resizing
                 || self.world.jobs[self.world.members[member]]
@@ -102,7 +111,8 @@ impl<'w, 'a> Choosing<'w, 'a> {
             self.world.problem.jobs[member].fixed = true;
         }
         let problem = &self.world.problem;
-        // Among a study's trials only, so that whatever holds of the policy's answer holds of this.
+        // `favour` exchanges GPUs among trials of one study only, so it keeps all properties of the
+        // policy's answer.
         favour(problem, self.world.share.share(problem))
     }
 
@@ -132,7 +142,8 @@ impl<'w, 'a> Choosing<'w, 'a> {
             .collect()
     }
 
-    /// Leaves running jobs as they are where a change does not pay, unless somebody could not start without it.
+    /// Leaves running jobs unchanged where a change does not pay, unless a waiting job needs it to
+    /// start.
     fn only_what_pays(&mut self, first: Decision) -> Decision {
         let first = self.let_stand_still(first);
         if self.world.promises.restarts_pay || self.moved(&first).is_empty() {
@@ -157,7 +168,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
             let doubtful = if !unjust.is_empty() {
                 unjust
             } else if !newly.is_empty() {
-                // Somebody needs the room: those who need not move for that stay.
+                // A waiting job needs the room: moved jobs that give up nothing for it stay.
                 let bystanders = self.bystanders(&decision, &moved);
                 let spared = self.spare(&fixed, &bystanders, &newly);
                 return spared.unwrap_or(decision);
@@ -179,8 +190,8 @@ impl<'w, 'a> Choosing<'w, 'a> {
         base
     }
 
-    /// A policy that means to stop running jobs for others of their priority leaves those to turns that can stand still: with their
-    /// processes kept they lose nothing.
+    /// Keeps running jobs that can be suspended from being stopped for jobs of their priority. Time
+    /// slicing suspends them instead: they keep their processes and lose nothing.
     fn let_stand_still(&mut self, first: Decision) -> Decision {
         let (mut fixed, mut decision) = (Vec::new(), first);
         if !self.world.promises.takes_turns {
@@ -198,15 +209,15 @@ impl<'w, 'a> Choosing<'w, 'a> {
         self.ask(&running)
     }
 
-    /// Whether a policy may stop it for others of its priority because it means to.
+    /// Whether the policy may stop this member for members of its priority.
     fn is_stopped_in_turn(&self, member: usize) -> bool {
         let job = self.world.jobs[self.world.members[member]].job;
         let stands_still = self.world.policy.slicing.is_some() && job.suspends && !job.exclusive;
         self.world.promises.takes_turns && !stands_still
     }
 
-    /// Running members that a decision stops although nobody of higher priority gets anything, by a policy that does not mean to, or
-    /// that could stand still instead.
+    /// Running members that a decision stops without need: no member of higher priority gets GPUs,
+    /// and the policy does not stop jobs of equal priority, or the member could be suspended.
     fn unjust(&self, decision: &Decision) -> Vec<usize> {
         let jobs = &self.world.problem.jobs;
         let given = self.given(decision);
@@ -230,7 +241,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
         gpus_of(decision.holds(problem, member)) < problem.jobs[member].held_gpus()
     }
 
-    /// The answer with these left alone, if all who started before still do.
+    /// The answer with `bystanders` unchanged, if all members of `newly` still start.
     fn spare(
         &mut self,
         fixed: &[usize],
@@ -247,7 +258,8 @@ impl<'w, 'a> Choosing<'w, 'a> {
         fits.then_some(spared)
     }
 
-    /// Whether `moved` save enough time together with those who start anyway, each restart paid.
+    /// Whether the changes of `moved` save enough time, together with the members that start
+    /// anyway. The cost of each change is subtracted.
     fn pays(&self, decision: &Decision, base: &Decision, moved: &[usize]) -> bool {
         let problem = &self.world.problem;
         let policy = self.world.policy;
@@ -275,8 +287,8 @@ impl<'w, 'a> Choosing<'w, 'a> {
         outlook.time_left_s(kind, gpus_of(parts), nodes_of(parts))
     }
 
-    /// A job that must wait only because others run undisturbed for a while lets the policy disturb them: those of lower priority,
-    /// and those above their minimum, which go on with less.
+    /// Lets waiting jobs disturb jobs in their cooldown: those of lower priority, and those above
+    /// their minimum, which continue with less.
     fn let_urgent_in(&mut self, decision: Decision) -> Decision {
         let members = 0..self.world.members.len();
         let problem = &self.world.problem;
@@ -293,7 +305,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
             let job = &problem.jobs[member];
             let is_larger = job.held_gpus() > job.min_gpus;
             let live = &self.world.jobs[self.world.members[member]];
-            // It would give up all that it has done.
+            // A restart would lose all of its work.
             let may_shrink = is_larger && !begins_anew(live);
             self.held[member] && (job.priority < highest || may_shrink)
         };
@@ -306,7 +318,8 @@ impl<'w, 'a> Choosing<'w, 'a> {
         let others = self.running().into_iter();
         let others: Vec<usize> = others.filter(|member| !givers.contains(member)).collect();
         let mut disturbed = self.ask(&others);
-        // Who comes before them all gives up what it grew into, and not its place, whatever a policy of turns thinks of it.
+        // A giver that precedes all waiting jobs may shrink but is not stopped, even by a policy
+        // that stops jobs of equal priority.
         let problem = &self.world.problem;
         let driven_out = |&&member: &&usize| {
             problem.jobs[member].priority >= highest && disturbed.holds(problem, member).is_empty()
@@ -333,7 +346,8 @@ impl<'w, 'a> Choosing<'w, 'a> {
         spared.unwrap_or(disturbed)
     }
 
-    /// An old job that could run on an emptier cluster, and that others would overtake, lets nobody behind it start or grow any more.
+    /// Starvation protection: no job starts or grows behind an overdue job that could run on the
+    /// empty cluster.
     fn let_nobody_starve(&mut self, decision: Decision) -> Chosen {
         let mut behind = BTreeMap::new();
         if !self.world.promises.bounded_waiting {
@@ -347,7 +361,8 @@ impl<'w, 'a> Choosing<'w, 'a> {
         if !overtakes && !grows {
             return Chosen { decision, behind };
         }
-        // Those who make way for somebody in front still do; nobody else is touched, and nobody behind gets anything.
+        // Jobs that shrink for a job in front still do. All other running jobs are fixed, and jobs
+        // behind receive nothing.
         let makes_way = |member: &usize| {
             is_moved(self.world, &decision, *member) && self.shrinks(&decision, *member)
         };
@@ -363,8 +378,8 @@ impl<'w, 'a> Choosing<'w, 'a> {
         Chosen { decision, behind }
     }
 
-    /// Who waits behind whom: all later ones behind a job that waits too long; those of its tenant only, if its quota is what it
-    /// waits for.
+    /// Jobs that may not overtake, each with the job ahead. They are all jobs behind an overdue
+    /// job, or only those of its tenant, if it waits for its quota.
     fn barriers(&self, decision: &Decision) -> BTreeMap<usize, JobId> {
         let world = &*self.world;
         let mut waiting: Vec<(Turn, usize)> = (0..world.members.len())
@@ -396,8 +411,10 @@ impl<'w, 'a> Choosing<'w, 'a> {
         behind
     }
 
-    /// Whether the tenant's other jobs leave no room for this one's minimum, those that start by this decision too: once they run they do, and a
-    /// barrier that is none then would have somebody stopped for those whom it kept waiting before, again and again.
+    /// Whether the tenant's other jobs leave less quota than this job's minimum.
+    ///
+    /// Jobs that start by this decision count too. Otherwise a barrier that disappears once they
+    /// run would preempt the jobs it had blocked, in a loop.
     fn quota_is_short(&self, decision: &Decision, member: usize) -> bool {
         let world = &*self.world;
         let job = &world.problem.jobs[member];
@@ -414,7 +431,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
     }
 }
 
-/// Whether a running job is moved, resized or stopped by a decision.
+/// Whether a decision moves, resizes or stops a running job.
 pub(crate) fn is_moved(world: &World<'_>, decision: &Decision, member: usize) -> bool {
     world.jobs[world.members[member]].standing == Standing::Running
         && decision.parts[member]
@@ -422,7 +439,7 @@ pub(crate) fn is_moved(world: &World<'_>, decision: &Decision, member: usize) ->
             .is_some_and(|parts| !same(parts, &world.problem.jobs[member].present))
 }
 
-/// Whether these are the same GPUs of the same nodes, in whatever order.
+/// Whether both name the same GPUs of the same nodes, in any order.
 fn same(a: &[Part], b: &[Part]) -> bool {
     let on = |parts: &[Part], node: u32| -> u32 {
         let there = parts.iter().filter(|part| part.node == node);
@@ -432,7 +449,7 @@ fn same(a: &[Part], b: &[Part]) -> bool {
     covers(a, b) && covers(b, a)
 }
 
-/// Milliseconds since the job was submitted or, if it ran, since it was placed last.
+/// Milliseconds since the job was last placed, or submitted if it never ran.
 fn waited_ms(world: &World<'_>, member: usize) -> u64 {
     let live = &world.jobs[world.members[member]];
     let since_ms = live.placed_ms.unwrap_or(live.job.submitted_ms);

@@ -1,6 +1,7 @@
-//! What stopping a job and starting it from its checkpoint costs it: as it was measured of this very job, and what is assumed until then.
+//! Restart cost: stop of a job and start from its checkpoint. It is measured for each job, and
+//! assumed before that.
 //!
-//! It weighs nothing: whether a cost is repaid is for who proposes the move to say.
+//! The caller decides whether a move repays its cost.
 
 use super::world::{LiveJob, seconds_of};
 use crate::policy::Policy;
@@ -8,13 +9,13 @@ use crate::policy::Policy;
 /// Seconds without progress.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Restart {
-    /// From the order until its GPUs are free: its last checkpoint is written in this time.
+    /// From the stop order until the GPUs are free, including the last checkpoint.
     pub stop_s: f64,
-    /// From the next order until it trains again.
+    /// From the start order until the job trains again.
     pub start_s: f64,
-    /// What it does once more.
+    /// Repetition of lost steps.
     pub lost_s: f64,
-    /// Whether both its stops and its starts were measured.
+    /// Whether stops and starts were both measured.
     pub measured: bool,
 }
 
@@ -24,8 +25,8 @@ impl Restart {
     }
 }
 
-/// Until it is measured, half of what the policy assumes of a restart goes to the stop and half to the start, and of lost work nothing
-/// is assumed.
+/// Returns the restart cost of a job. Before a measurement, stop and start each cost half of
+/// `resize_cost_ms`, and no lost work is assumed.
 pub(crate) fn restart(live: &LiveJob<'_>, policy: &Policy) -> Restart {
     let half_s = seconds_of(policy.resize_cost_ms) / 2.0;
     let known = live.job.restarts.unwrap_or_default();
@@ -47,14 +48,14 @@ pub(crate) fn restart(live: &LiveJob<'_>, policy: &Policy) -> Restart {
     }
 }
 
-/// Whether a restart is taken to lose all that the job has done: it runs a user's program that has never continued from a checkpoint. The
-/// built-in engine writes one when it is told to stop.
+/// Whether a restart is expected to lose all work: the job runs a user's program that has never
+/// continued from a checkpoint. The built-in engine writes a checkpoint when it stops.
 pub(crate) fn begins_anew(live: &LiveJob<'_>) -> bool {
     let resumed = live.job.restarts.unwrap_or_default().resumed;
     live.job.command.is_some() && resumed == 0
 }
 
-/// Seconds of work that a restart is taken to lose.
+/// Seconds of work that a restart is expected to lose.
 pub(crate) fn at_risk_s(live: &LiveJob<'_>, now_ms: i64) -> f64 {
     if !begins_anew(live) {
         return 0.0;

@@ -1,36 +1,37 @@
-//! Free GPUs, CPU and memory of the nodes: what is free now, and what will be once stopping tasks are gone.
+//! Free GPUs, CPU and memory of the nodes: free now, and free once stopping tasks have ended.
 //!
-//! It counts; it does not choose.
+//! This module counts and decides nothing.
 
 use super::gang::Shape;
 use crate::snapshot::Node;
 use muster_model::node::is_part;
 use muster_model::spec::{PsShardResources, WorkerResources};
 
-/// A node's free part. GPUs are bit sets over their indices: an executor offers at most 64. A node that takes no tasks has nothing.
+/// Free resources of a node; none if the node takes no tasks. GPUs are bit sets over their indices:
+/// an executor offers at most 64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FreeNode {
-    /// Its place in the snapshot.
+    /// Index in the snapshot.
     pub index: u32,
     pub kind: u16,
-    /// As in the problem: 0 is where nobody said.
+    /// Rack as in the problem; 0 if it is not configured.
     pub rack: u32,
     pub open: bool,
-    /// Its GPUs are parts of GPUs, of which a task gets one.
+    /// Whether its GPUs are parts of GPUs (MIG instances), of which a task gets one.
     pub parts: bool,
-    /// Its tasks are pods.
+    /// Whether its tasks are pods.
     pub pods: bool,
-    /// Held by nobody.
+    /// Free GPUs.
     pub now: u64,
-    /// Held by tasks that stop.
+    /// GPUs of stopping tasks.
     pub later: u64,
-    /// Those that are Muster's to give, held or not.
+    /// GPUs that Muster can allocate, held or free.
     pub ours: u64,
-    /// Given back so short a time ago that nobody grows into them.
+    /// GPUs released so recently that no running job grows into them.
     pub fresh: u64,
-    /// CPU and memory that nobody holds.
+    /// Free CPU and memory.
     pub now_room: Room,
-    /// CPU and memory once the stopping tasks are gone, less what is promised.
+    /// Free CPU and memory once stopping tasks have ended, minus promised amounts.
     pub later_room: Room,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Room {
     pub memory_bytes: i64,
 }
 
-/// What a job's unreleased tasks hold on one node.
+/// Resources that the unreleased tasks of a job hold on one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Holding {
     pub node: u32,
@@ -48,7 +49,7 @@ pub(crate) struct Holding {
     pub room: Room,
 }
 
-/// Whether something is to be had at once, or may wait for stopping tasks.
+/// Whether resources must be free now, or may belong to stopping tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     Now,
@@ -56,7 +57,7 @@ pub(crate) enum When {
 }
 
 impl FreeNode {
-    /// The whole node, or nothing if it takes no tasks.
+    /// The whole node; nothing if it takes no tasks.
     pub(crate) fn empty(node: &Node, index: u32, (kind, rack): (u16, u32)) -> Self {
         let open = node.is_open();
         let room = Room {
@@ -81,17 +82,17 @@ impl FreeNode {
         }
     }
 
-    /// Whether tasks of this shape can be there at all.
+    /// Whether tasks of this shape can run on the node at all.
     pub(crate) fn suits(&self, shape: &Shape) -> bool {
         (self.pods || !shape.pods) && !shape.unfit.contains(self.index)
     }
 
-    /// Whether new ones may go there, room or none.
+    /// Whether new tasks of this shape may be placed on the node, free or not.
     pub(crate) fn takes(&self, shape: &Shape) -> bool {
         self.open && self.suits(shape)
     }
 
-    /// Takes what running tasks hold.
+    /// Subtracts what running tasks hold.
     pub(crate) fn hold(&mut self, held: &Holding) {
         if self.open {
             self.now &= !held.gpus;
@@ -100,13 +101,14 @@ impl FreeNode {
         }
     }
 
-    /// Keeps what somebody is on its way to, be it free now or once its own tasks are gone.
+    /// Reserves resources of a moving job: those that are free now, or once its own tasks have
+    /// ended.
     pub(crate) fn keep(&mut self, held: &Holding) {
         self.hold(held);
         self.later &= !held.gpus;
     }
 
-    /// What was held goes once its tasks are gone.
+    /// Marks resources as free once their tasks have ended.
     pub(crate) fn release_later(&mut self, held: &Holding) {
         if self.open {
             self.later |= held.gpus & self.ours;
@@ -114,12 +116,12 @@ impl FreeNode {
         }
     }
 
-    /// What was to go later has gone.
+    /// Releases resources of tasks that have ended.
     pub(crate) fn give_back(&mut self, held: &Holding) {
         self.give_back_but(held, 0);
     }
 
-    /// And these of them another has from then on.
+    /// Releases resources, except for GPUs that another job inherits.
     pub(crate) fn give_back_but(&mut self, held: &Holding, inherited: u64) {
         if self.open {
             self.later &= !held.gpus;
@@ -135,21 +137,23 @@ impl FreeNode {
         }
     }
 
-    /// Those that one task can have.
+    /// Maximum number of GPUs of one task.
     pub(crate) fn gpus_of_a_task(&self, when: When) -> u32 {
-        match self.parts {
-            true => self.gpus(when).min(1),
-            false => self.gpus(when),
+        if self.parts {
+            self.gpus(when).min(1)
+        } else {
+            self.gpus(when)
         }
     }
 
-    /// Whether so many more GPUs are there only with some that have just been given back.
+    /// Whether `gpus` more are available only with GPUs released a moment ago.
     pub(crate) fn needs_fresh(&self, gpus: u32) -> bool {
         let fresh = self.now & self.fresh;
         fresh != 0 && gpus > ((self.now | self.later) & !fresh).count_ones()
     }
 
-    /// What is there now is there only as far as it is not promised to somebody who waits for the rest of it.
+    /// CPU and memory at that time. Present ones exclude what is promised to jobs that wait for the
+    /// rest of their resources.
     pub(crate) fn room(&self, when: When) -> Room {
         match when {
             When::Later => self.later_room,
@@ -160,7 +164,8 @@ impl FreeNode {
         }
     }
 
-    /// Takes `count` GPUs: now only free ones; later those that stop first, so that free ones stay for who can start.
+    /// Takes `count` GPUs. For `Later`, GPUs of stopping tasks come first, so that free ones stay
+    /// available for jobs that can start.
     pub(crate) fn take_gpus(&mut self, count: u32, when: When) -> u64 {
         let mut taken = 0;
         for _ in 0..count {
@@ -218,7 +223,7 @@ impl Room {
     }
 
     pub(crate) fn holds(self, other: Self) -> bool {
-        // Who asks for nothing fits even where more is promised than there is.
+        // A request for nothing fits even if more is promised than exists.
         (other.cpu_milli == 0 || self.cpu_milli >= other.cpu_milli)
             && (other.memory_bytes == 0 || self.memory_bytes >= other.memory_bytes)
     }
@@ -230,7 +235,7 @@ pub(crate) fn bits(gpus: &[u32]) -> u64 {
         .fold(0, |set, gpu| set | 1 << gpu)
 }
 
-/// The indices in a bit set, ascending.
+/// Indices in a bit set, ascending.
 pub(crate) fn indices(mut set: u64) -> Vec<u32> {
     let mut found = Vec::with_capacity(set.count_ones() as usize);
     while set != 0 {

@@ -1,11 +1,20 @@
-//! A live round: from a snapshot of rows to a plan of decisions, through the dense problem that every policy decides on.
+//! The planner: from a snapshot to a plan of decisions, through the dense problem that every policy
+//! decides on.
 //!
-//! The stages, one module each: `settle` (facts to transitions), `world` and `outlook` (the snapshot as a problem), `over_quota` (a
-//! quota lowered under running jobs), `out_of_range` (a range changed under one), `choose` (the policy's answer, held to what live rounds promise), `pass`, `gang`, `place` and
-//! `in_place` (who stops, who starts and who goes on in another size, task by task), `resize` (what that changes in the dense world), `cost`,
-//! `shards` (how many of them a job has whose workers stay), `moving` and `defragment` (who goes on elsewhere, so that others fit), `turns` (who stands still for whom), `packing` (who shares a GPU with whom), `verdict` (whose ranks hold
-//! the others up), `bad_nodes` (which take no new tasks),
-//! `explain`, `remedy`, `change` and `rehearse` (why not, and what would help), `words` (the report).
+//! Stages, with their modules:
+//!
+//! - `bad_nodes`: nodes that take no new tasks.
+//! - `settle`: facts to transitions.
+//! - `world`, `outlook`, `memory`: the snapshot as a dense problem.
+//! - `over_quota`, `out_of_range`: quotas and ranges that were changed while jobs run.
+//! - `verdict`: hangs and stragglers.
+//! - `choose`, `calm`: the policy's answer, the guard around it, and hysteresis.
+//! - `pass`: stops, starts and resizes. It uses `gang`, `place`, `in_place` and `resize`.
+//! - `moving`, `defragment`, `cost`: migrations and their costs.
+//! - `shards`: number of PS shards of jobs whose workers stay.
+//! - `turns`, `packing`: time slicing, and jobs that share a GPU.
+//! - `explain`, `remedy`, `change`, `rehearse`: wait reasons and smallest changes.
+//! - `words`: the report.
 
 mod bad_nodes;
 mod calm;
@@ -50,7 +59,7 @@ pub(crate) fn run(snapshot: &Snapshot, policy: &Policy) -> (Plan, RoundReport) {
     run_again(snapshot, policy, &mut Memory::default())
 }
 
-/// The same with what the last round has estimated.
+/// As [`run`], with the estimates of the last round.
 pub(crate) fn run_again(
     snapshot: &Snapshot,
     policy: &Policy,
@@ -100,7 +109,7 @@ fn decide(snapshot: &Snapshot, policy: &Policy, memory: &mut Memory) -> (Plan, R
             action,
         };
         decisions.extend(live.actions.into_iter().map(decided));
-        // What the job's owner is told is forgotten by every transition.
+        // Every transition clears the job's wait reason.
         let told = job.waiting.as_ref().filter(|_| silent);
         let is_news = |waiting: &Waiting| told.is_none_or(|told| is_news(told, waiting, policy));
         if let Some(waiting) = waiting.filter(is_news) {

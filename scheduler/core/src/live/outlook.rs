@@ -1,5 +1,5 @@
-//! What the estimators know of a job, as a policy reads it: speed at every number of GPUs, each with the number of shards that
-//! brings it.
+//! Estimates of a job as a policy reads them: speed for each number of GPUs, with the number of
+//! shards that gives this speed.
 
 use super::gang::Shape;
 use crate::estimate::Estimate;
@@ -9,13 +9,15 @@ use muster_model::node::is_part;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// More shards must bring at least this: they cost CPU, memory and connections.
+/// Minimum share of the best speed that is enough: more shards cost CPU, memory and connections.
 const ENOUGH: f64 = 0.99;
-/// What several nodes keep of one node's speed while nothing is known: a little less, so that gangs stay together.
+/// Assumed speed on several nodes relative to one node, before a measurement. It is slightly lower,
+/// so that gangs stay together.
 const SPREAD: f64 = 0.98;
 
-/// The kinds of GPUs of the cluster, in order. Where tasks are pods on some nodes and processes on others, GPUs of one model are two kinds, since
-/// jobs may need pods. They are not where executors are only too old to say: a gang on such nodes and newer ones would be on two kinds.
+/// Kinds of GPUs of the cluster, in order. In a cluster with pods on some nodes and processes on
+/// others, a GPU model has two kinds, because jobs may need pods. Executors too old to report this
+/// do not make the cluster mixed: a gang on older and newer nodes would otherwise have two kinds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kinds {
     kinds: Arc<[Kind]>,
@@ -25,7 +27,7 @@ pub(crate) struct Kinds {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     model: String,
-    /// In a mixed cluster: of nodes whose tasks are pods.
+    /// Whether tasks of the node are pods; `false` unless the cluster is mixed.
     pods: bool,
 }
 
@@ -46,14 +48,17 @@ impl Kinds {
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
-        let name = |kind: &Kind| match kind.pods {
-            true => format!("{} in pods", kind.model),
-            false => kind.model.clone(),
+        let name = |kind: &Kind| {
+            if kind.pods {
+                format!("{} in pods", kind.model)
+            } else {
+                kind.model.clone()
+            }
         };
         self.kinds.iter().map(name).collect()
     }
 
-    /// The node's place among them; the first of a node whose kind is not there.
+    /// Index of the node's kind; 0 if the kind is unknown.
     pub(crate) fn index(&self, node: &Node) -> u16 {
         let wanted = (node.gpu_model.as_str(), self.is_mixed && node.has_pods());
         let found = self
@@ -62,42 +67,45 @@ impl Kinds {
         u16::try_from(found.unwrap_or(0)).unwrap_or(0)
     }
 
-    /// A job has no speed on kinds on which it does not run: on parts, if its workers have more than one GPU, and where tasks are no pods, if
-    /// its own must be.
+    /// Curves by kind. A job has no speed on kinds on which it does not run: on parts of GPUs if
+    /// its workers have more than one GPU, and on nodes without pods if it needs pods.
     fn curves(&self, curve: &Curve, shape: &Shape) -> Arc<[Curve]> {
         let runs = |kind: &Kind| {
             let whole = shape.worker.gpus <= 1 || !is_part(&kind.model);
             whole && (kind.pods || !shape.pods || !self.is_mixed)
         };
-        let of = |kind: &Kind| match runs(kind) {
-            true => curve.clone(),
-            false => Curve::default(),
+        let of = |kind: &Kind| {
+            if runs(kind) {
+                curve.clone()
+            } else {
+                Curve::default()
+            }
         };
         self.kinds.iter().map(of).collect()
     }
 }
 
-/// A job's future, and how many shards go with how many workers.
+/// Outlook of a job, and the number of shards for each number of workers.
 #[derive(Debug, Clone)]
 pub(crate) struct Sizing {
     pub outlook: Outlook,
-    /// Of `workers.min + i` workers.
+    /// For `workers.min + i` workers.
     ps_shards: Arc<[u32]>,
     min_workers: u32,
 }
 
-/// A job's speeds at all sizes.
+/// Speeds of a job at all sizes.
 #[derive(Debug, Clone)]
 pub(crate) struct Sizes {
     curves: Arc<[Curve]>,
-    /// Of `workers.min + i` workers.
+    /// For `workers.min + i` workers.
     ps_shards: Arc<[u32]>,
     largest_gpus: u32,
 }
 
 impl Sizes {
-    /// A size that is no faster than a smaller one is not offered (speed 0), so that a dip in what was measured hides no better size
-    /// behind it; the size that the job has now stays.
+    /// A size that is not faster than a smaller one is not offered (speed 0). A dip in the
+    /// measurements then hides no better size behind it. The present size is always offered.
     pub(crate) fn of(
         estimate: &Estimate,
         shape: &Shape,
@@ -127,7 +135,8 @@ impl Sizes {
         }
         let spread = local.iter().map(|speed| speed * SPREAD).collect();
         let curve = Curve { local, spread };
-        // A job that never ran may start at any size: its owner has stated the bounds, and a wrong size costs one restart.
+        // A job that never ran may start at any size: its owner has stated the range, and a wrong
+        // size costs one restart.
         let measured = estimate.speed.largest_measured().map_or(max, |size| size.0);
         Self {
             curves: kinds.curves(&curve, shape),
@@ -164,12 +173,12 @@ impl Sizing {
         }
     }
 
-    /// The largest number of workers that it may be given.
+    /// Maximum number of workers that the job can get.
     pub(crate) fn max_workers(&self) -> u32 {
         self.min_workers + u32::try_from(self.ps_shards.len()).unwrap_or(u32::MAX) - 1
     }
 
-    /// How many shards serve so many workers best.
+    /// Best number of shards for this number of workers.
     pub(crate) fn ps_shards(&self, workers: u32) -> u32 {
         let at = workers.saturating_sub(self.min_workers) as usize;
         let last = self.ps_shards.last().copied().unwrap_or(0);
@@ -177,7 +186,8 @@ impl Sizing {
     }
 }
 
-/// The fewest shards that are about as good as the best number of them; `speeds` is room for those of every number.
+/// Smallest number of shards that is about as good as the best one, with its speed. `speeds` is a
+/// scratch buffer.
 fn best_shards(
     estimate: &Estimate,
     shape: &Shape,
@@ -197,7 +207,7 @@ fn best_shards(
         .unwrap_or((shape.ps_shards.min, best))
 }
 
-/// How far the fit is off where it was measured; a guess is off by half.
+/// Mean relative error of the fit; 0.5 before a measurement.
 fn uncertainty(estimate: &Estimate) -> f64 {
     estimate.speed.mean_relative_error.unwrap_or(0.5)
 }

@@ -1,5 +1,6 @@
-//! One pass of a round: what the policy chose is carried out on the dense world as far as the facts allow it now. Who is to run on
-//! other GPUs stops; who is given free ones starts; who is given GPUs of stopping tasks waits for them.
+//! One pass of a round: applies the policy's answer to the dense state as far as the facts allow.
+//! Jobs that get other GPUs stop, and jobs that get free GPUs start. Jobs that get GPUs of stopping
+//! tasks wait for them.
 
 use super::calm::{self, is_put_off};
 use super::choose::{Chosen, choose, is_moved};
@@ -24,23 +25,27 @@ use muster_model::job::{AfterStop, Charge, RequeueCause};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What the last pass, which changed nothing, leaves: what is promised to whom.
+/// Result of the last pass, which changed nothing: the decision and the promised GPUs.
 pub(crate) struct Rest {
     pub decision: Decision,
-    /// Members that wait because an older job may not be overtaken any more.
+    /// Members that wait because they may no longer overtake an older job.
     pub behind: BTreeMap<usize, JobId>,
-    /// GPUs of every member that waits for tasks that stop, by node.
+    /// GPUs by node of each member that waits for stopping tasks.
     pub promised: BTreeMap<usize, Vec<(u32, u64)>>,
-    /// Free now and promised to nobody.
+    /// Resources that are free now and not promised.
     pub free: Vec<FreeNode>,
 }
 
-/// A plan is complete: passes follow each other, each on the state that the one before leaves, until one changes nothing. What a
-/// start or a stop leaves is so given away in the same round, and planning again on the state after the plan changes nothing, unless
-/// somebody stands still or is to. It ends, because every pass but the last stops a running job or starts a waiting one, and neither is undone in the same round.
+/// Makes the plan complete: enforces what no policy decides, then repeats passes until one changes
+/// nothing.
+///
+/// Resources that a start or a stop frees are given away in the same round. Planning again on the
+/// state after the plan changes nothing, unless a job is suspended or about to be. The passes end
+/// because every pass but the last stops a running job or starts a waiting one. Neither is undone
+/// in the same round.
 pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
     evict(world);
-    // First, since a job that is being resized already could only be stopped for its quota.
+    // First, because a job that is already being resized could only be stopped for its quota.
     over_quota::obey(world);
     out_of_range::obey(world);
     restore(world);
@@ -51,7 +56,7 @@ pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
     settle_again(world)
 }
 
-/// Passes until one changes nothing.
+/// Repeats passes until one changes nothing.
 pub(crate) fn settle_again(world: &mut World<'_>) -> Rest {
     loop {
         if let Some(rest) = pass(world) {
@@ -60,7 +65,7 @@ pub(crate) fn settle_again(world: &mut World<'_>) -> Rest {
     }
 }
 
-/// The same, to see whether one job starts.
+/// Repeats passes until the job starts, or a pass changes nothing. Returns whether it starts.
 pub(crate) fn starts(world: &mut World<'_>, index: usize) -> bool {
     let starts = |world: &World<'_>| world.jobs[index].standing == Standing::Starting;
     while !starts(world) {
@@ -71,8 +76,9 @@ pub(crate) fn starts(world: &mut World<'_>, index: usize) -> bool {
     true
 }
 
-/// Everybody leaves a drained node, whether there is room elsewhere or not: workers at once, a shard as soon as another one has what it
-/// holds. Whoever is being resized does so after that.
+/// Moves jobs off drained nodes, whether there is room elsewhere or not. Workers leave at once. A
+/// shard leaves as soon as another shard has its content. A job that is being resized leaves after
+/// the resize.
 fn evict(world: &mut World<'_>) {
     for index in 0..world.jobs.len() {
         let live = &world.jobs[index];
@@ -101,13 +107,13 @@ fn evict(world: &mut World<'_>) {
     }
 }
 
-/// Whether it is being resized in place, for not so long yet that one would have to think of a restart.
+/// Whether a resize in place is in progress and too recent for a restart.
 fn will_be_able(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     let is_running = live.job.in_place && live.standing == Standing::Running;
     is_running && live.is_resizing && world.ran_ms(live) < world.policy.min_run_ms
 }
 
-/// Whoever went on from a lost shard's copy gets another shard as soon as there is room, whatever the policy thinks of sizes.
+/// Adds a shard in place of a lost one as soon as there is room, independent of the policy.
 fn restore(world: &mut World<'_>) {
     for index in 0..world.jobs.len() {
         let live = &world.jobs[index];
@@ -141,7 +147,7 @@ fn pass(world: &mut World<'_>) -> Option<Rest> {
                 free,
             });
         }
-        // What they were given goes to others, and who cannot restart stays as it is.
+        // Their GPUs go to other jobs. A running job that cannot restart stays as it is.
         misfits
             .into_iter()
             .for_each(|member| blocked[member] = true);
@@ -151,7 +157,7 @@ fn pass(world: &mut World<'_>) -> Option<Rest> {
 struct Carrying<'w, 'a, 'd> {
     world: &'w mut World<'a>,
     decision: &'d Decision,
-    /// Less what was given or promised in this pass.
+    /// Free resources minus those given or promised in this pass.
     free: Vec<FreeNode>,
     promised: BTreeMap<usize, Vec<(u32, u64)>>,
     misfits: Vec<usize>,
@@ -186,14 +192,15 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
             let index = self.world.members[member];
             match change {
                 InPlace::Now(change) => self.world.resize(index, &change, why),
-                // The GPUs that it is to grow into are not free yet; it trains on until they are.
+                // The GPUs that it grows into are not free yet; it trains on until they are.
                 InPlace::Later => continue,
-                // Outside its owner's range it restarts only where it is sure of a place, which `out_of_range` sees to.
+                // Outside its owner's range it restarts only with a reserved place; `out_of_range`
+                // does that.
                 InPlace::Never if self.is_out_of_range(member) => continue,
                 InPlace::Never if self.is_displaced(member) => {
                     self.world.stop(index, requeue(cause, why));
                 }
-                // A restart and its place are one decision: without the place the job stays as it is.
+                // A restart needs a reserved place: without one the job stays as it is.
                 InPlace::Never => {
                     let Some(placed) = self.place_anew(member) else {
                         self.misfits.push(member);
@@ -218,12 +225,14 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         let ps_shards = self.best_shards(member, parts).next().unwrap_or(0);
         let grows = gpus_of(parts) > world.problem.jobs[member].held_gpus();
         let borrows = grows && turns::may_grow_on_loan(world, world.members[member]);
-        let free = match borrows {
-            true => Cow::Owned(world.with_lendable(&world.free)),
-            false => Cow::Borrowed(&world.free),
+        let free = if borrows {
+            Cow::Owned(world.with_lendable(&world.free))
+        } else {
+            Cow::Borrowed(&world.free)
         };
         match in_place::resize(live, &free, parts, ps_shards) {
-            // What its tenant's stopping tasks hold counts until they are gone, those included that are to leave here.
+            // GPUs of the tenant's stopping and leaving tasks count against the quota until they
+            // end.
             InPlace::Now(change) if !self.quota_has_room(live, change.joining_gpus()) => {
                 if world.held[live.tenant as usize] > self.kept(live.tenant) {
                     return InPlace::Later;
@@ -235,7 +244,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         }
     }
 
-    /// Whether a member that is not displaced has a size that its owner does not let it have any more.
+    /// Whether a member is not displaced and has a size outside of its owner's range.
     fn is_out_of_range(&self, member: usize) -> bool {
         let live = &self.world.jobs[self.world.members[member]];
         !self.is_displaced(member) && out_of_range::is_outside(live)
@@ -245,14 +254,14 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         self.decision.holds(&self.world.problem, member).is_empty()
     }
 
-    /// Where a member starts again, if that is free once it has stopped: the place is kept for it until then.
+    /// Place for the restart of a member, if it is free once the job has stopped.
     fn place_anew(&self, member: usize) -> Option<gang::Placed> {
         let (world, index) = (&*self.world, self.world.members[member]);
         let parts = self.decision.holds(&world.problem, member);
         let live = &world.jobs[index];
         let own = live.charged();
         let more = gpus_of(parts).saturating_sub(own);
-        // What is left of a command begins anew wherever it goes.
+        // The remaining workers of a command would start from the beginning.
         if done_workers(live.job) > 0 || !self.quota_has_room(live, more) {
             return None;
         }
@@ -267,7 +276,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         Some(gang::take(&mut free, shape, &shares, When::Now))
     }
 
-    /// GPUs that the tenant's jobs keep.
+    /// GPUs of the tenant's jobs that stay.
     fn kept(&self, tenant: u32) -> u32 {
         let jobs = self.world.jobs.iter();
         jobs.filter(|live| live.tenant == tenant && live.standing.stays())
@@ -275,14 +284,14 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
             .sum()
     }
 
-    /// Whether so many GPUs more are within the quota beside all that the tenant's tasks still hold.
+    /// Whether the quota has room for `gpus` more, in addition to all that the tenant's tasks hold.
     fn quota_has_room(&self, live: &LiveJob<'_>, gpus: u32) -> bool {
         let held = self.world.held[live.tenant as usize];
         let quota = self.world.quota(live);
         gpus == 0 || quota.is_none_or(|quota| held.saturating_add(gpus) <= quota)
     }
 
-    /// Waiting members by the nodes that they are given.
+    /// Waiting members by the nodes that the decision gives them.
     fn newcomers(&self) -> BTreeMap<u32, Vec<usize>> {
         let mut by_node: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (member, parts) in self.given() {
@@ -293,7 +302,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         by_node
     }
 
-    /// Waiting members and what they are given, in order of submission.
+    /// Waiting members and their parts in the decision, in order of submission.
     fn given(&self) -> Vec<(usize, &'d [Part])> {
         let (world, decision) = (&*self.world, self.decision);
         let parts = (0..world.members.len()).map(|member| (member, &decision.parts[member]));
@@ -350,8 +359,8 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         (RequeueCause::Resize, why)
     }
 
-    /// Starts whoever can, those first whose GPUs are all free; the others are promised theirs, and start after all if as many are
-    /// free elsewhere that nobody was promised.
+    /// Starts waiting jobs, first those whose GPUs are all free. The others are promised the GPUs
+    /// of stopping tasks. They start elsewhere if as many unpromised GPUs are free.
     fn start(&mut self) {
         self.free.clone_from(&self.world.free);
         let mut later = Vec::new();
@@ -374,7 +383,8 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         }
     }
 
-    /// Starts the job on free GPUs some of which are kept for another job's turn: as many as it was given, or as there are.
+    /// Starts the job on GPUs that are reserved for another job's time slice: on as many as the
+    /// decision gave it, or on as many as there are.
     fn start_on_loan(&mut self, member: usize) -> bool {
         let index = self.world.members[member];
         let live = &self.world.jobs[index];
@@ -397,7 +407,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         let placed = gang::take(&mut free, &shape, &shares, When::Now);
         let why = "on GPUs that are kept for another job's turn, until that comes".to_owned();
         self.world.start(index, &placed, why);
-        // The rest of them is still kept.
+        // The remaining GPUs stay reserved.
         for (&node, gpus) in &self.world.lendable {
             free[node as usize].now &= !gpus;
         }
@@ -406,7 +416,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         true
     }
 
-    /// Starts the job where it was put, if nothing of that is held by anybody.
+    /// Starts the job at the place of the decision, if all of it is free.
     fn start_at(&mut self, member: usize, parts: &[Part]) -> bool {
         if !self.may_start(member, gpus_of(parts)) {
             return false;
@@ -421,7 +431,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         shares.is_some()
     }
 
-    /// Numbers of shards to try, the best first.
+    /// Numbers of shards to try, best first.
     fn best_shards(&self, member: usize, parts: &[Part]) -> impl Iterator<Item = u32> + use<> {
         let live = &self.world.jobs[self.world.members[member]];
         let workers = gpus_of(parts) / live.shape.worker.gpus.max(1);
@@ -429,13 +439,14 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         (least..=live.sizing.ps_shards(workers).max(least)).rev()
     }
 
-    /// Whether it holds nothing any more, and its tenant's quota has room beside all that is still held.
+    /// Whether the job holds nothing any more, and the quota has room for `gpus` in addition to all
+    /// that the tenant's tasks hold.
     fn may_start(&self, member: usize, gpus: u32) -> bool {
         let live = &self.world.jobs[self.world.members[member]];
         live.standing == Standing::Queued && self.quota_has_room(live, gpus)
     }
 
-    /// Keeps what the job was given for it until all of it is free.
+    /// Promises the job the place of the decision until all of it is free.
     fn promise(&mut self, member: usize, parts: &[Part]) -> Option<Vec<Share>> {
         let live = &self.world.jobs[self.world.members[member]];
         let shape = live.shape;
@@ -447,7 +458,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         Some(shares)
     }
 
-    /// Starts the job on other GPUs than it was promised, if so many are free and promised to nobody.
+    /// Starts the job on other GPUs than promised, if enough are free and not promised.
     fn start_anywhere(&mut self, member: usize) -> bool {
         let parts = self.decision.holds(&self.world.problem, member);
         if !self.may_start(member, gpus_of(parts)) {
@@ -478,7 +489,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
     }
 }
 
-/// Why a job starts with this size, with the figures behind it.
+/// Reason for the start with this size, with the estimates.
 fn why_start(live: &LiveJob<'_>, size: (u32, u32)) -> String {
     let limit = limit(&live.shape, size.0);
     if live.estimate.speed.points() == 0 {
@@ -489,7 +500,7 @@ fn why_start(live: &LiveJob<'_>, size: (u32, u32)) -> String {
     format!("{limit}; about {steps_per_s:.1} steps/s and {time_s:.0} s to its end")
 }
 
-/// Why a job starts with this size.
+/// Reason for this number of workers.
 fn limit(shape: &gang::Shape, workers: u32) -> String {
     let range = shape.workers;
     if workers == range.max {

@@ -1,4 +1,4 @@
-//! Where a job stands after its facts were settled, and its turn among those who wait.
+//! Scheduling state of a job after `settle`, and the order of waiting jobs.
 
 use super::free::Holding;
 use super::world::LiveJob;
@@ -9,26 +9,26 @@ use std::cmp::Reverse;
 /// What the round may do with a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Holds its tasks and may be resized or displaced.
+    /// Holds its tasks; may be resized or displaced.
     Running,
-    /// Holds its tasks; it is never resized before it is up.
+    /// Holds its tasks; is not resized before it is up.
     Starting,
-    /// Stops, and comes back as soon as there is room for it.
+    /// Stops, and starts again as soon as there is room for it.
     Returning,
-    /// Stops for a job of higher priority or a lowered quota, and waits in its turn like a queued one.
+    /// Stops for a job of higher priority or a lowered quota, and waits in the order of the queue.
     Displaced,
-    /// Its workers stand still, or are about to; it is no affair of the policy's.
+    /// Its workers are suspended or about to be; the policy does not see it.
     Suspended,
-    /// Waits, and holds nothing.
+    /// Waits and holds nothing.
     Queued,
-    /// Waits out its back-off, or is paused; its last tasks may still hold GPUs.
+    /// Is in back-off or paused; its last tasks may still hold GPUs.
     Resting,
     /// Ends; its tasks may still hold GPUs.
     Ending,
 }
 
-/// The order in which waiting jobs are named and protected: priority; then who has begun, because it owns a checkpoint; then
-/// submission.
+/// Order of waiting jobs in explanations and starvation protection. Higher priorities come first,
+/// then jobs that have started before, because they own a checkpoint, then earlier submissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Turn {
     priority: Reverse<i32>,
@@ -88,13 +88,13 @@ impl Standing {
         matches!(self, Self::Running | Self::Starting)
     }
 
-    /// Whether it waits for GPUs, or will once its old tasks are gone.
+    /// Whether it waits for GPUs, or will wait once its old tasks have ended.
     pub(crate) fn waits(self) -> bool {
         matches!(self, Self::Returning | Self::Displaced | Self::Queued)
     }
 }
 
-/// GPUs in all.
+/// Total number of GPUs.
 pub(crate) fn gpus_of(holdings: &[Holding]) -> u32 {
     holdings.iter().map(|held| held.gpus.count_ones()).sum()
 }

@@ -1,4 +1,4 @@
-//! A snapshot's rows become the dense world: what is held and free, and who is in the problem.
+//! Builds the dense state from a snapshot: held and free resources, and the members of the problem.
 
 use super::dense::dense_node;
 use super::index::{NodeIndex, TenantIndex};
@@ -86,7 +86,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Of an excluded or cordoned node those who run there keep what they hold; there is no more of it.
+    /// Limits excluded and cordoned nodes in the problem to what running jobs hold there.
     pub(crate) fn keep_excluded(&mut self) {
         for (place, node) in self.snapshot.nodes.iter().enumerate() {
             if !(node.excluded || node.cordoned) || !node.up || node.drained {
@@ -116,7 +116,8 @@ impl<'a> World<'a> {
         TenantIndex(index)
     }
 
-    /// A second on a GPU holds room, and the GPU is the other's.
+    /// Adds one job. `second` is set if a shared GPU counts for the other job of the pair: the job
+    /// then holds only CPU and memory there.
     fn add(
         &mut self,
         settled: Settled<'a>,
@@ -215,7 +216,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Takes what a job's tasks hold; what of it goes is free once they are gone.
+    /// Subtracts what the tasks of a job hold. Resources of leaving tasks are free once these end.
     fn hold(&mut self, standing: Standing, kept: &[Holding], leaving: &[Holding]) {
         let kept = kept.iter().map(|held| (held, !standing.stays()));
         for (held, goes) in kept.chain(leaving.iter().map(|held| (held, true))) {
@@ -227,7 +228,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// GPUs and CPU of who is about to stand still are free soon; its memory is not.
+    /// Marks GPUs and CPU of a job that is about to be suspended as free later; its memory stays
+    /// held.
     fn keep_memory_of(&mut self, idle: Vec<Holding>) {
         for mut held in idle {
             held.room.memory_bytes = 0;
@@ -236,26 +238,29 @@ impl<'a> World<'a> {
     }
 }
 
-/// Of workers. Outside a range that its owner has changed since, a job may stay as it is; the stage `out_of_range` sees to the rest.
+/// Range of workers. A job outside of a changed range may keep its size; the stage `out_of_range`
+/// does the rest.
 fn range(job: &Job, standing: Standing) -> Range {
     let (has, _) = job.size();
-    match standing.stays() && has > 0 {
-        true => Range {
+    if standing.stays() && has > 0 {
+        Range {
             min: job.workers.min.min(has),
             max: job.workers.max.max(has),
-        },
-        false => job.workers,
+        }
+    } else {
+        job.workers
     }
 }
 
-/// How many workers are left of a command some of which are done: it is neither grown nor filled up, since they would begin anew.
+/// Remaining workers of a command of which some have ended. The job is not grown or completed,
+/// because the ended workers would start from the beginning.
 fn left_of_a_command(job: &Job, standing: Standing) -> Option<u32> {
     let done = done_workers(job);
     let left = job.size().0.saturating_sub(done);
     (standing.stays() && done > 0 && left > 0).then_some(left)
 }
 
-/// What those of these tasks hold that are not gone.
+/// Resources of the tasks that have not been released.
 fn holdings<'t>(
     job: &Job,
     nodes: &NodeIndex,
@@ -270,9 +275,10 @@ fn holdings<'t>(
             &mut holdings,
             Holding {
                 node,
-                gpus: match task.state.holds_gpus() {
-                    true => bits(&task.gpus),
-                    false => 0,
+                gpus: if task.state.holds_gpus() {
+                    bits(&task.gpus)
+                } else {
+                    0
                 },
                 room: held_room(job, task),
             },
@@ -281,19 +287,21 @@ fn holdings<'t>(
     holdings
 }
 
-/// Who stands still keeps memory and uses no CPU.
+/// CPU and memory of a task; a suspended task keeps memory and uses no CPU.
 fn held_room(job: &Job, task: &Task) -> Room {
     let room = room_of(job, task.role);
-    match task.state.holds_gpus() {
-        true => room,
-        false => Room {
+    if task.state.holds_gpus() {
+        room
+    } else {
+        Room {
             cpu_milli: 0,
             ..room
-        },
+        }
     }
 }
 
-/// By name. All nodes of which nobody said where they stand are as near to each other as those of one rack.
+/// Rack numbers by name. All nodes without a rack have number 0: they are as near to each other as
+/// nodes of one rack.
 fn racks(nodes: &[Node]) -> BTreeMap<&str, u32> {
     let names: BTreeSet<&str> = nodes
         .iter()

@@ -44,7 +44,8 @@ impl World<'_> {
             restart_s: if job.in_place {
                 seconds_of(self.policy.in_place_cost_ms)
             } else {
-                // What was measured of so few restarts may be luck: less than the policy says is not believed.
+                // A mean of few restarts may be too low by chance, so the configured cost is the
+                // lower bound.
                 let usual_s = seconds_of(self.policy.resize_cost_ms);
                 cost::restart(live, self.policy).total_s().max(usual_s)
             },
@@ -63,7 +64,7 @@ impl World<'_> {
     }
 }
 
-/// One worker with its part of the shards of the smallest gang.
+/// Demand of one worker, with its part of the shards of the smallest gang.
 fn unit(shape: &Shape) -> Demand {
     let (workers, shards) = (
         u64::from(shape.workers.min.max(1)),
@@ -93,7 +94,7 @@ pub(crate) fn dense_node(node: &Node, (kind, rack): (u16, u32)) -> problem::Node
     }
 }
 
-/// GPUs of every node on which it holds any.
+/// GPUs of each node on which it holds any.
 fn parts(holdings: &[Holding]) -> Vec<Part> {
     let with_gpus = holdings.iter().filter(|held| held.gpus != 0);
     with_gpus

@@ -1,4 +1,4 @@
-//! Nodes and tenants by their ids, as the dense numbers that stand for them in a round.
+//! Dense indices of nodes and tenants in a round, by id.
 
 use super::World;
 use crate::problem;
@@ -7,7 +7,7 @@ use muster_model::id::{NodeId, TenantId};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Nodes by id.
+/// Node indices by id.
 pub(super) struct NodeIndex(HashMap<NodeId, u32, BuildHasherDefault<IdHasher>>);
 
 impl NodeIndex {
@@ -21,7 +21,8 @@ impl NodeIndex {
     }
 }
 
-/// Ids are random already: their words multiplied into one (Fibonacci hashing) are spread enough, and the same in every round.
+/// Hash of ids. Ids are random, so Fibonacci hashing of their words spreads them well enough. It is
+/// the same in every round.
 #[derive(Default)]
 struct IdHasher(u64);
 
@@ -40,12 +41,12 @@ impl Hasher for IdHasher {
     }
 
     fn write_usize(&mut self, number: usize) {
-        // The length of the id, which is the same for all.
+        // Length of the id, which is the same for all ids.
         self.0 ^= number as u64;
     }
 }
 
-/// Tenants by id; one that the snapshot does not name has no quota.
+/// Tenant indices by id. A tenant outside of the snapshot has no quota.
 pub(super) struct TenantIndex(pub(super) Vec<(TenantId, u32)>);
 
 impl TenantIndex {

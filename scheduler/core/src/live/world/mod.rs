@@ -1,6 +1,8 @@
-//! The cluster in dense numbers while a round is made: what is free, where every job stands, and the problem that the policy sees.
+//! Dense state of the cluster during a round: free resources, state of each job, and the problem
+//! that the policy sees.
 //!
-//! It is built once from a snapshot; starts and stops then change it in place, so that passes and trials cost what they change.
+//! It is built once from a snapshot. Starts and stops change it in place, so a pass or a trial
+//! costs only as much as it changes.
 
 mod build;
 mod dense;
@@ -35,30 +37,30 @@ pub(crate) struct World<'a> {
     pub now_ms: i64,
     pub kinds: Kinds,
     pub free: Vec<FreeNode>,
-    /// The same if nobody were there.
+    /// Free resources of the empty cluster.
     pub empty: Vec<FreeNode>,
-    /// In the snapshot's order.
+    /// In the order of the snapshot.
     pub jobs: Vec<LiveJob<'a>>,
     pub problem: Problem,
-    /// Those that jobs are trials of, by id.
+    /// Ids of the studies that jobs are trials of, ascending.
     studies: Vec<StudyId>,
-    /// The job of the snapshot that each job of the problem is.
+    /// Index in `jobs` of each job of the problem (member).
     pub members: Vec<usize>,
-    /// GPUs that every tenant's jobs hold now, those of stopping tasks included.
+    /// GPUs that the jobs of each tenant hold, including those of stopping tasks.
     pub held: Vec<u32>,
-    /// Whether each job would fit if nobody else were there, once somebody has asked.
+    /// Whether each job would fit the empty cluster; computed at first use.
     pub could_run: OnceCell<Vec<bool>>,
-    /// Free GPUs that are kept for the first of those who wait for their turn.
+    /// Owner (index in `jobs`) and GPUs by node of the reservation for the next time slice.
     pub reserved: Option<(usize, BTreeMap<u32, u64>)>,
-    /// Those of them that jobs may borrow, as that turn is some time off.
+    /// Reserved GPUs that may be lent until that time slice begins.
     pub lendable: BTreeMap<u32, u64>,
-    /// What was changed since a trial began: the jobs as they were.
+    /// Journal of a trial: previous state of each changed job.
     pub journal: Option<Vec<(usize, LiveJob<'a>, Option<problem::Job>)>>,
-    /// Moves that this round has begun, for the record.
+    /// Migrations that this round has begun, for the report.
     pub moves: Vec<MoveReport>,
-    /// GPUs that are a guest's once its host has left, by node.
+    /// GPUs that a guest keeps once its host has left, by node.
     pub inherited: BTreeMap<u32, u64>,
-    /// Who is on the GPUs that are shared, or may be.
+    /// Jobs on the GPUs that are shared or may be shared.
     pub seats: Seats,
 }
 
@@ -71,41 +73,42 @@ pub(crate) struct LiveJob<'a> {
     pub state: JobState,
     pub standing: Standing,
     pub not_before_ms: Option<i64>,
-    /// What was decided of it so far, in order.
+    /// Decisions so far, in order.
     pub actions: Vec<Action>,
     pub shape: Shape,
     pub estimate: Estimate,
     pub sizing: Sizing,
     pub placed_ms: Option<i64>,
     pub revision: u64,
-    /// Of its unreleased tasks that stay.
+    /// Holdings of the unreleased tasks that stay.
     pub holdings: Vec<Holding>,
-    /// Of those that a resize in place has told to leave.
+    /// Holdings of tasks that leave by a resize in place.
     pub leaving: Vec<Holding>,
-    /// Where it moves to: kept for it until it has stopped.
+    /// Reserved destination of a moving job, until it has stopped.
     pub destination: Option<Placed>,
-    /// Of those that a resize of this very round has asked to join.
+    /// Holdings of tasks that join by a resize of this round.
     pub joining: Vec<Holding>,
-    /// Tasks that this very round has told to leave.
+    /// Tasks that leave by a resize of this round.
     pub told: Vec<TaskId>,
-    /// Somebody has not gone or not come yet; nothing else is decided of it meanwhile.
+    /// Whether a task has still to leave or to join. Nothing else is decided for the job meanwhile.
     pub is_resizing: bool,
-    /// Node of each of the job's tasks in the snapshot.
+    /// Node index of each task of the job in the snapshot.
     pub places: Vec<u32>,
-    /// Workers and shards of its newest revision.
+    /// Workers and shards of the newest revision.
     pub size: (u32, u32),
-    /// Its place in the problem.
+    /// Index in the problem.
     pub member: Option<usize>,
-    /// The job whose GPU it shares as a guest. It holds no GPU itself then, and is no affair of the policy's, which knows whole GPUs.
+    /// Host whose GPU the job shares as a guest. A guest holds no GPU, and the policy does not see
+    /// it, because the policy knows only whole GPUs.
     pub host: Option<usize>,
-    /// The job that shares its GPU as a guest.
+    /// Guest that shares the job's GPU.
     pub guest: Option<usize>,
-    /// GPUs that count against its tenant's quota beside those that it holds itself.
+    /// GPUs that count against the tenant's quota in addition to the job's own.
     pub shared: u32,
 }
 
 impl<'a> World<'a> {
-    /// Lets the policy see a job that it did not see: one that stood still, and does no more.
+    /// Adds a job to the policy's problem, for example after its suspension.
     pub(crate) fn enlist(&mut self, index: usize) {
         assert!(
             self.journal.is_none(),
@@ -114,7 +117,7 @@ impl<'a> World<'a> {
         if self.jobs[index].member.is_some() {
             return;
         }
-        // In the order of submission, as the next round will see them.
+        // Members are in order of submission, as in the next round.
         let at = self.members.partition_point(|&other| other < index);
         self.members.insert(at, index);
         for (member, &other) in self.members.iter().enumerate().skip(at) {
@@ -132,11 +135,11 @@ impl<'a> World<'a> {
         self.problem.jobs.insert(at, dense);
     }
 
-    /// Starts a job on what was placed.
+    /// Starts a job on a placement.
     pub(crate) fn start(&mut self, index: usize, placed: &Placed, why: String) {
         self.remember(index);
         let now_ms = self.now_ms;
-        // A trial asks only whether there is a start; what it adds to the cluster has no name.
+        // A trial needs only the start itself. Nodes that the trial added have no id.
         let tasks = match &self.journal {
             Some(_) => Vec::new(),
             None => placed.tasks(&self.snapshot.nodes),
@@ -155,7 +158,7 @@ impl<'a> World<'a> {
         self.refresh(index);
     }
 
-    /// Tells a running job to stop.
+    /// Stops a running job.
     pub(crate) fn stop(&mut self, index: usize, mut action: Action) {
         self.remember(index);
         let was_charged = self.uninvite(index);
@@ -168,7 +171,7 @@ impl<'a> World<'a> {
         let live = &mut self.jobs[index];
         live.take(action, now_ms);
         live.is_resizing = false;
-        // What it comes back with is its owner's range again, however few it went on with.
+        // The next start uses the owner's range, however few tasks the job had last.
         live.shape.workers = live.job.workers;
         for held in &live.holdings {
             self.free[held.node as usize].release_later(held);
@@ -179,7 +182,7 @@ impl<'a> World<'a> {
         self.keep_excluded();
     }
 
-    /// In a trial: the tasks of a stopping job are gone.
+    /// In a trial: the tasks of a stopping job have ended.
     pub(crate) fn release(&mut self, index: usize) {
         self.remember(index);
         let (policy, now_ms) = (self.policy, self.now_ms);
@@ -212,7 +215,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Takes GPUs out of those that may be borrowed. Whether any of them was one.
+    /// Removes GPUs from the lendable ones. Returns whether any of them was lendable.
     pub(crate) fn lend(&mut self, gpus: impl Iterator<Item = (u32, u64)>) -> bool {
         let mut lent = false;
         for (node, gpus) in gpus {
@@ -229,7 +232,7 @@ impl<'a> World<'a> {
         lent
     }
 
-    /// What is free for a job that yields to the turn for which some of it is kept.
+    /// Free resources for a job that yields to the time slice for which GPUs are reserved.
     pub(crate) fn with_lendable(&self, free: &[FreeNode]) -> Vec<FreeNode> {
         let mut free = free.to_vec();
         for (&node, gpus) in &self.lendable {
@@ -238,7 +241,7 @@ impl<'a> World<'a> {
         free
     }
 
-    /// Writes down how a job was, for the end of a trial.
+    /// Records the state of a job for the end of a trial.
     pub(crate) fn remember(&mut self, index: usize) {
         if let Some(journal) = &mut self.journal {
             let live = self.jobs[index].clone();
@@ -247,14 +250,14 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Brings the policy's view of a job up to date.
+    /// Updates the job in the policy's problem.
     pub(crate) fn refresh(&mut self, index: usize) {
         if let Some(member) = self.jobs[index].member {
             self.problem.jobs[member] = self.dense(index);
         }
     }
 
-    /// Milliseconds since it was placed.
+    /// Milliseconds since the job was placed.
     pub(crate) fn ran_ms(&self, live: &LiveJob<'_>) -> u64 {
         let since_ms = live.placed_ms.unwrap_or(i64::MIN);
         u64::try_from(self.now_ms.saturating_sub(since_ms)).unwrap_or(0)
@@ -266,23 +269,25 @@ impl<'a> World<'a> {
 }
 
 impl LiveJob<'_> {
-    /// GPUs that count against its tenant's quota.
+    /// GPUs that count against the tenant's quota.
     pub(crate) fn charged(&self) -> u32 {
         gpus_of(&self.holdings) + self.shared
     }
 
-    /// What the owner of a job of that tenant may read of this one: others' names are theirs.
+    /// Name of the job in texts for a job of `tenant`: names of other tenants' jobs are not shown.
     pub(crate) fn named_to(&self, tenant: u32) -> &str {
-        match self.tenant == tenant {
-            true => &self.job.name,
-            false => "another tenant's job",
+        if self.tenant == tenant {
+            &self.job.name
+        } else {
+            "another tenant's job"
         }
     }
 
-    /// Takes a decision and moves the state along.
+    /// Records a decision and applies its transition.
     ///
     /// # Panics
-    /// When the state does not allow it: the planner is then wrong, and nothing of its plan may be carried out.
+    /// If the state does not allow the transition. The planner is then wrong, and nothing of its
+    /// plan may be carried out.
     pub(crate) fn take(&mut self, action: Action, now_ms: i64) {
         if let Some(event) = action.event() {
             let state = std::mem::replace(&mut self.state, JobState::Queued);
@@ -302,7 +307,7 @@ pub(crate) fn room_of(job: &Job, role: Role) -> Room {
     }
 }
 
-/// Unix milliseconds as seconds; they stay exact, far below 2^52.
+/// Converts Unix milliseconds to seconds; the values are exact, far below 2^52.
 pub(crate) fn seconds(ms: i64) -> f64 {
     ms as f64 / 1000.0
 }
