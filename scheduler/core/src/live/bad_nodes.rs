@@ -1,7 +1,9 @@
-//! Nodes on which job after job fails: they take no new tasks until an administrator lets them.
+//! Excludes nodes on which jobs fail repeatedly. They take no new tasks until an administrator
+//! reopens them.
 //!
-//! A job that also fails elsewhere says nothing of a node, a node must stand out among the others, and however bad it looks only a part of
-//! the cluster is closed: a program that crashes everywhere must not close it. Jobs that run there stay.
+//! A job that also fails elsewhere does not count against a node. A node must stand out among the
+//! others, and only a part of the cluster may be excluded: a program that crashes everywhere must
+//! not close it. Jobs that run there stay.
 
 use crate::plan::NodeDecision;
 use crate::policy::{BadNodes, Policy};
@@ -10,13 +12,14 @@ use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Errors of one GPU within so long are one: a broken one is told of by several numbers, and by the counters of its memory too.
+/// Errors of one GPU within this time count as one. A broken GPU is reported by several error
+/// numbers and by the counters of its memory.
 const SAME_ERROR_MS: i64 = 60_000;
 const LONGEST_REST_MS: u64 = 3_600_000;
-/// A node stands out with more than so many times the median of the others.
+/// A node stands out if its count exceeds this multiple of the median of the other nodes.
 const STANDS_OUT: u32 = 2;
 
-/// Whom to close, the worst first.
+/// Nodes to exclude, worst first.
 pub(crate) fn judge(snapshot: &Snapshot, policy: &BadNodes) -> Vec<NodeDecision> {
     let up: Vec<&Node> = snapshot.nodes.iter().filter(|node| node.up).collect();
     let closed = up.iter().filter(|node| node.excluded).count();
@@ -47,8 +50,8 @@ pub(crate) fn judge(snapshot: &Snapshot, policy: &BadNodes) -> Vec<NodeDecision>
     decided.collect()
 }
 
-/// Nodes that have not started tasks in time, and rest: they take no new tasks for as long as a start may take, twice as long after each
-/// further time, and an hour at most.
+/// Nodes that did not start tasks in time. They take no new tasks for the start limit of processes.
+/// That time doubles with each further fault, up to an hour.
 pub(crate) fn resting(snapshot: &Snapshot, policy: &Policy) -> BTreeSet<NodeId> {
     let Some(limit) = policy.start_limit else {
         return BTreeSet::new();
@@ -70,12 +73,13 @@ pub(crate) fn resting(snapshot: &Snapshot, policy: &Policy) -> BTreeSet<NodeId> 
     nodes.map(|node| node.id).collect()
 }
 
-/// Nodes that may be closed at once.
+/// Maximum number of nodes that may be excluded at one time.
 fn most(up: usize, policy: &BadNodes) -> usize {
     (up as f64 * policy.most_share) as usize
 }
 
-/// Different jobs that failed on a node and nowhere else, and faults that are the machine's for certain.
+/// Counts per node: different jobs that failed there and nowhere else, plus errors of the machine
+/// itself.
 fn charges(snapshot: &Snapshot, policy: &BadNodes) -> BTreeMap<NodeId, u32> {
     let window_ms = i64::try_from(policy.window_ms).unwrap_or(i64::MAX);
     let since_ms = snapshot.now_ms.saturating_sub(window_ms);
@@ -103,7 +107,7 @@ fn charges(snapshot: &Snapshot, policy: &BadNodes) -> BTreeMap<NodeId, u32> {
     charges
 }
 
-/// How many of a node's errors, each with its GPU and its time, are not one with an earlier one. Of what is no GPU's each counts.
+/// Number of distinct errors of a node, given with GPU and time. Errors without a GPU each count.
 fn told_apart(mut errors: Vec<(Option<u32>, i64)>) -> usize {
     errors.sort_unstable();
     let mut last: Option<(u32, i64)> = None;

@@ -1,4 +1,4 @@
-//! What would let a waiting job start: changes of the snapshot, and trials of them on the dense world.
+//! Changes that would let a waiting job start: applied to a snapshot, or tried on the dense state.
 
 use super::free::FreeNode;
 use super::outlook::Sizing;
@@ -14,11 +14,14 @@ use muster_model::node::is_part;
 use muster_model::wait::Change;
 use uuid::Uuid;
 
-/// So many times others may have to go before the job starts.
+/// Maximum number of times that other jobs leave before the job starts.
 pub(crate) const WAVES: u32 = 2;
 
-/// The snapshot after a change; the job then starts in the next round, or in the one after the tasks have gone that this one stops.
-/// A wait is carried out as far as it is foreseen: those who are expected to end have ended, or its turn has come. `None` when the change names what is not there.
+/// Returns the snapshot after a change; `None` if the change names an unknown object.
+///
+/// The job then starts in the next round, or in the one after the tasks stopped by that round have
+/// ended. A wait is applied as far as it is foreseen: the named jobs have ended, or the time slice
+/// has come.
 #[must_use]
 pub fn apply_change(snapshot: &Snapshot, job: JobId, change: &Change) -> Option<Snapshot> {
     let mut changed = snapshot.clone();
@@ -83,8 +86,8 @@ fn change_job(job: &mut Job, change: &Change) {
     }
 }
 
-/// The first node whose GPUs are such that a worker can have so many of them: nobody is told to add parts of GPUs for one that needs two, nor
-/// nodes without pods for one that needs those.
+/// The first node whose GPUs suit the worker; the first node of all if none does. Parts of GPUs do
+/// not suit a worker with several GPUs, and nodes without pods do not suit a job that needs pods.
 fn like(nodes: &[Node], gpus_of_a_worker: u32, needs_pods: bool) -> Option<&Node> {
     let suits = |node: &&Node| {
         let whole = gpus_of_a_worker <= 1 || !is_part(&node.gpu_model);
@@ -93,8 +96,8 @@ fn like(nodes: &[Node], gpus_of_a_worker: u32, needs_pods: bool) -> Option<&Node
     nodes.iter().find(suits).or(nodes.first())
 }
 
-/// A node like that one with so many GPUs. Where GPUs are added, CPU and memory come with them. Its name puts it behind all
-/// others.
+/// A node like that one, with this number of GPUs and with CPU and memory for all tasks. Its name
+/// sorts it behind all other nodes.
 fn added(gpus: u32, like: Option<&Node>) -> Node {
     Node {
         id: NodeId(Uuid::max()),
@@ -117,21 +120,21 @@ fn added(gpus: u32, like: Option<&Node>) -> Node {
     }
 }
 
-/// Whether the job starts after the change: at once or, where others must go for it, as soon as their tasks are gone.
+/// Whether the job starts after the change: at once, or once the tasks of leaving jobs have ended.
 pub(crate) fn would_start(world: &mut World<'_>, index: usize, change: &Change) -> bool {
     let waves = if change.makes_others_go() { WAVES } else { 0 };
     would_start_after(world, index, waves, |world| make(world, index, change))
 }
 
-/// Whether a job that never could start might after the change, as if nobody else were there: who holds what is not asked.
+/// Whether a job that could never start could start after the change on the empty cluster.
 pub(crate) fn could_start(world: &mut World<'_>, index: usize, change: &Change) -> bool {
     tried(world, index, |world| {
         make(world, index, change) && could_ever_run(world, &world.jobs[index])
     })
 }
 
-/// Whether the job starts when something is done, which may refuse, and others have gone so many times. The world is as it was before,
-/// whatever comes of it.
+/// Whether the job starts after `make` and after other jobs have left `waves` times; `false` if
+/// `make` fails. The state is restored afterwards.
 pub(crate) fn would_start_after<'a>(
     world: &mut World<'a>,
     index: usize,
@@ -143,7 +146,7 @@ pub(crate) fn would_start_after<'a>(
     })
 }
 
-/// What comes of a trial, which is undone.
+/// Runs a trial and undoes it. Returns the result of the trial.
 fn tried<'a>(
     world: &mut World<'a>,
     index: usize,
@@ -192,7 +195,7 @@ fn starts_after(world: &mut World<'_>, index: usize, waves: u32) -> bool {
     starts(world, index)
 }
 
-/// Makes the change in the dense world, as [`apply_change`] makes it in the snapshot.
+/// Applies a change to the dense state, as [`apply_change`] does to the snapshot.
 fn make(world: &mut World<'_>, index: usize, change: &Change) -> bool {
     match change {
         Change::LowerMinWorkers { .. } | Change::LowerGpusPerWorker { .. } => {
@@ -241,7 +244,7 @@ fn make(world: &mut World<'_>, index: usize, change: &Change) -> bool {
     true
 }
 
-/// Tells a running job to stop for good.
+/// Stops a running job for good.
 fn end(world: &mut World<'_>, job: JobId, then: AfterStop) -> bool {
     let Some(index) = world.jobs.iter().position(|live| live.job.id == job) else {
         return false;
@@ -278,7 +281,7 @@ fn reshape(world: &mut World<'_>, index: usize, job: &Job) {
     world.refresh(index);
 }
 
-/// Opens a node, less what tasks that have not gone yet hold of it.
+/// Opens a node; resources of tasks that have not ended yet stay held.
 fn open(world: &mut World<'_>, at: usize, node: &Node) {
     let place = (world.free[at].kind, world.free[at].rack);
     let index = world.free[at].index;

@@ -1,6 +1,6 @@
-//! Why a job does not run, as a typed reason, and the smallest change that would let it start.
+//! Wait reasons and the smallest change that would let a job start.
 //!
-//! A change is named only if a trial round with it really starts the job: what people are told is tried, not guessed.
+//! A change is named only if a trial round with it starts the job.
 
 use super::change::{could_start, would_start};
 use super::free::{FreeNode, When};
@@ -21,11 +21,11 @@ use muster_model::task::{Outcome, TaskState};
 use muster_model::wait::{Change, Refused, Short, Wait, Waiting};
 use std::cmp::Reverse;
 
-/// Of the jobs for which GPUs are kept so many are named.
+/// Maximum number of jobs named as owners of reserved GPUs.
 const MOST_AHEAD: usize = 8;
 
-/// For every job in the snapshot's order: what its owner is to be told; `None` for a job that does not wait. The world is that after
-/// the plan, because people change something after they have read the reason.
+/// Wait reason of each job, in the order of the snapshot; `None` for a job that does not wait. The
+/// state is that after the plan, because users change something after they have read the reason.
 pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>> {
     let mut queue: Vec<usize> = (0..world.jobs.len())
         .filter(|&index| world.jobs[index].state.phase() == JobPhase::Queued)
@@ -41,9 +41,10 @@ pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>
     let used = used(world, rest);
     let mut stage = None;
     for (position, index) in (1_u32..).zip(queue) {
-        let reach = match world.jobs[index].shape.pods {
-            true => &of_pods,
-            false => &all,
+        let reach = if world.jobs[index].shape.pods {
+            &of_pods
+        } else {
+            &all
         };
         let explaining = Explaining {
             world: &*world,
@@ -52,7 +53,8 @@ pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>
             used: &used,
         };
         let why = explaining.why(index);
-        // A policy divides the GPUs without regard to unfit nodes, so no change is sure to start such a job.
+        // A policy divides the GPUs without regard to unfit nodes, so no change is sure to start
+        // the job.
         let is_sure = world.jobs[index].job.unfit.is_empty();
         let candidates = if position <= world.policy.explained_jobs && is_sure {
             let remedies = Remedies {
@@ -74,7 +76,7 @@ pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>
     waiting
 }
 
-/// The reason of jobs that the round leaves out.
+/// Wait reason of jobs outside of the queue window.
 pub(crate) fn behind(snapshot: &Snapshot) -> Vec<Behind> {
     let untold = snapshot.left_out.iter();
     let untold = untold.filter(|left_out| !left_out.untold.is_empty());
@@ -92,11 +94,12 @@ pub(crate) fn behind(snapshot: &Snapshot) -> Vec<Behind> {
         .collect()
 }
 
-/// Whether a job's owner is told a reason that differs from `told`.
+/// Whether a wait reason differs enough from the reported one, `told`, to be written.
 ///
-/// In front of the queue every difference is told. Behind it the place of every job changes with every start, and so do the jobs that
-/// hold the GPUs: there a reason is told when it is another one, or when the place has moved by a quarter of what was told. A job's
-/// reason is so written a number of times that grows with the logarithm of its place.
+/// At the head of the queue every difference is written. Behind it positions and holders change
+/// with every start. There a reason is written if it is another one, or if the position has moved
+/// by a quarter of the reported one. The number of writes per job grows with the logarithm of its
+/// position.
 pub(crate) fn is_news(told: &Waiting, new: &Waiting, policy: &Policy) -> bool {
     if told == new {
         return false;
@@ -107,7 +110,8 @@ pub(crate) fn is_news(told: &Waiting, new: &Waiting, policy: &Policy) -> bool {
         || moved >= told.position.div_ceil(4)
 }
 
-/// The first of these that helps, and among them that its turn comes, where that is so.
+/// The first candidate that lets the job start. Its time slice is one of the candidates, if it has
+/// one.
 fn smallest(
     world: &mut World<'_>,
     stage: &mut Option<Stage>,
@@ -120,7 +124,7 @@ fn smallest(
     }
     let job = world.jobs[index].job.id;
     if never_could_start(world, &world.jobs[index], why) {
-        // A policy may want more of an empty cluster than room.
+        // On an empty cluster a policy may have other conditions than room.
         let is_rehearsed = are_few(world);
         return candidates.into_iter().find(|change| {
             could_start(world, index, change)
@@ -139,7 +143,7 @@ fn smallest(
     }
     let affordable = is_affordable(world, position);
     candidates.into_iter().find(|change| match change {
-        // Whole rounds have said so.
+        // Whole rounds have confirmed this candidate.
         Change::Wait { ended, .. } if ended.is_empty() => true,
         change => {
             (affordable || !change.makes_others_go())
@@ -152,7 +156,7 @@ fn smallest(
     })
 }
 
-/// Whether only others' slices keep it from starting.
+/// Whether the job waits only for a time slice.
 fn comes_to_its_turn(world: &World<'_>, index: usize, why: &Wait) -> bool {
     let job = world.jobs[index].job;
     let waits = matches!(
@@ -165,7 +169,7 @@ fn comes_to_its_turn(world: &World<'_>, index: usize, why: &Wait) -> bool {
     waits && takes_turns && are_few(world)
 }
 
-/// A paused job has no place in the order.
+/// A paused job has no position in the queue.
 fn suspended() -> Waiting {
     Waiting {
         why: Wait::Suspended,
@@ -174,20 +178,20 @@ fn suspended() -> Waiting {
     }
 }
 
-/// The nodes where a job may run at all, as far as others are in its way there.
+/// GPUs of the nodes on which a job may run, and their users.
 struct Reach {
-    /// Free after the round and promised to nobody.
+    /// GPUs that are free after the round and not promised.
     free_gpus: u32,
-    /// Held by no task after the round, but kept for somebody.
+    /// GPUs that no task holds after the round and that are reserved or promised.
     kept_gpus: u32,
-    /// For whom.
+    /// Jobs for which they are reserved or promised.
     kept_for: Vec<JobId>,
-    /// Everybody who holds GPUs there, the largest holder first.
+    /// All jobs that hold GPUs there, largest holder first.
     holders: Vec<(Reverse<u32>, JobId)>,
 }
 
 impl Reach {
-    /// Of all nodes, or of those whose tasks are pods.
+    /// For all nodes, or only for those whose tasks are pods.
     fn of(world: &World<'_>, rest: &Rest, only_pods: bool) -> Self {
         let is_there = |node: &FreeNode| node.pods || !only_pods;
         let free = rest.free.iter().filter(|node| is_there(node));
@@ -215,7 +219,7 @@ impl Reach {
     }
 }
 
-/// By tenant: GPUs that its jobs hold or are promised.
+/// GPUs that the jobs of each tenant hold or are promised.
 fn used(world: &World<'_>, rest: &Rest) -> Vec<u32> {
     let mut used = vec![0; world.held.len()];
     for (member, job) in world.problem.jobs.iter().enumerate() {
@@ -225,7 +229,7 @@ fn used(world: &World<'_>, rest: &Rest) -> Vec<u32> {
     used
 }
 
-/// GPUs that no task holds, of nodes that take tasks.
+/// GPUs that no task holds, on nodes that take new tasks.
 fn unheld_gpus(world: &World<'_>, only_pods: bool) -> u32 {
     let mut unheld: Vec<u64> = world.empty.iter().map(|node| node.now).collect();
     for live in &world.jobs {
@@ -238,7 +242,7 @@ fn unheld_gpus(world: &World<'_>, only_pods: bool) -> u32 {
     there.map(|(_, gpus)| gpus.count_ones()).sum()
 }
 
-/// Jobs for whose turn, restart or start GPUs are kept.
+/// Jobs for which GPUs are reserved or promised: for a time slice, a restart or a start.
 fn kept_for(world: &World<'_>, rest: &Rest) -> Vec<JobId> {
     let owner = world.reserved.as_ref().map(|(owner, _)| *owner);
     let jobs = world.jobs.iter().enumerate().filter(|(index, live)| {
@@ -252,7 +256,7 @@ struct Explaining<'e, 'a> {
     world: &'e World<'a>,
     rest: &'e Rest,
     reach: &'e Reach,
-    /// By tenant: GPUs that its jobs hold or are promised.
+    /// GPUs that the jobs of each tenant hold or are promised.
     used: &'e [u32],
 }
 
@@ -309,7 +313,7 @@ impl Explaining<'_, '_> {
                 short: None,
             };
         }
-        // What is kept for this very job is free to it, though it is not enough.
+        // GPUs reserved for this job are free to it, although they are not enough.
         let kept_gpus = self
             .reach
             .kept_gpus
@@ -336,7 +340,7 @@ impl Explaining<'_, '_> {
         }
     }
 
-    /// Who refused it the last time; `None` of one that failed.
+    /// The latest placement rejection; `None` if the job failed instead.
     fn refused(&self, live: &LiveJob<'_>) -> Option<Refused> {
         let now = live.actions.iter().find_map(|action| match action {
             Action::Stop { charge, .. } => Some(*charge),
@@ -362,7 +366,7 @@ impl Explaining<'_, '_> {
         })
     }
 
-    /// Why the job could not start even if nobody else were there.
+    /// Reason why the job could not start on the empty cluster.
     fn never_fits(&self, live: &LiveJob<'_>) -> Option<Wait> {
         if fits_empty(self.world, &live.shape) {
             return None;
@@ -398,7 +402,7 @@ impl Explaining<'_, '_> {
         })
     }
 
-    /// What one worker asks for more of than any node has that takes tasks.
+    /// Resource of which one worker needs more than any open node has.
     fn short(&self, live: &LiveJob<'_>) -> Option<Short> {
         let nodes = || {
             self.world
@@ -425,7 +429,8 @@ impl Explaining<'_, '_> {
         })
     }
 
-    /// Jobs that stop, or are about to stand still, and hold what is promised; all of them, when it is CPU, memory or quota that they must give up.
+    /// Jobs that stop or are about to be suspended and hold promised GPUs. If none holds any, all
+    /// such jobs with resources: they release CPU, memory or quota.
     fn stopping(&self, promised: &[(u32, u64)]) -> Vec<JobId> {
         let gives = |live: &LiveJob<'_>| match live.state.phase() {
             JobPhase::Stopping => true,
@@ -454,8 +459,8 @@ impl Explaining<'_, '_> {
             .collect()
     }
 
-    /// Those for whom free GPUs are kept, and the largest holders that with these hold what is missing, so that the list stays short on a large
-    /// cluster.
+    /// Jobs for which free GPUs are reserved, then the largest holders that cover the missing GPUs.
+    /// The list stays short on a large cluster.
     fn held_by(&self, index: usize, missing_gpus: u32, kept_gpus: u32) -> Vec<JobId> {
         let mut sum = kept_gpus;
         let own = self.world.jobs[index].job.id;

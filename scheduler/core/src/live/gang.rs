@@ -1,5 +1,6 @@
-//! A gang on given GPUs: its workers where the policy put them, its parameter-server shards evenly beside them (Optimus' placement,
-//! Peng et al., EuroSys 2018, section 4.2), CPU and memory counted task by task.
+//! A gang on given GPUs. Its workers are where the policy put them, and its PS shards evenly beside
+//! them (placement of Optimus, Peng et al., EuroSys 2018, section 4.2). CPU and memory are counted
+//! per task.
 
 use super::free::{FreeNode, Holding, Room, When, bits, indices};
 use crate::plan::PlannedTask;
@@ -11,25 +12,26 @@ use muster_model::spec::{PsShardResources, Range, WorkerResources};
 use muster_model::task::Role;
 use std::cmp::Reverse;
 
-/// Nodes found to lack what a job's program needs, after which the job fails.
+/// Number of unfit nodes after which a job fails.
 pub(crate) const MAX_UNFIT_NODES: usize = 8;
 
-/// What the tasks of a job need, and how many of them there may be.
+/// Demand of a job's tasks, and how many of them there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub workers: Range,
     pub ps_shards: Range,
-    /// Of workers it takes 1, 2, 4, 8… only.
+    /// Whether the number of workers must be a power of two.
     pub power_of_two: bool,
     pub worker: WorkerResources,
     pub ps_shard: PsShardResources,
-    /// They must be pods.
+    /// Whether the tasks must be pods.
     pub pods: bool,
-    /// They start on none of these nodes.
+    /// Nodes on which the tasks do not start.
     pub unfit: Unfit,
 }
 
-/// Nodes by their places in the snapshot, of which a job has few: it fails before there are more.
+/// Indices of unfit nodes in the snapshot. The number is small, because the job fails at the
+/// maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unfit([u32; MAX_UNFIT_NODES]);
 
@@ -45,7 +47,7 @@ impl Unfit {
     }
 }
 
-/// How many workers and shards go to one node.
+/// Number of workers and shards on one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
     pub node: u32,
@@ -53,12 +55,12 @@ pub(crate) struct Share {
     pub ps_shards: u32,
 }
 
-/// GPUs of one worker and of one shard on a node, in the order of their ranks.
+/// Placement of a gang, in the order of ranks and indices.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Placed {
-    /// Node and GPUs of every worker.
+    /// Node and GPUs of each worker.
     pub workers: Vec<(u32, u64)>,
-    /// Node of every shard.
+    /// Node of each shard.
     pub ps_shards: Vec<u32>,
 }
 
@@ -67,12 +69,12 @@ impl Shape {
         workers.saturating_mul(self.worker.gpus)
     }
 
-    /// Whether it runs with so many workers, as far as their number is no power of two.
+    /// Whether the power-of-two rule allows this number of workers.
     pub(crate) fn takes(&self, workers: u32) -> bool {
         !self.power_of_two || workers.is_power_of_two()
     }
 
-    /// The smallest gang alone.
+    /// The smallest gang.
     pub(crate) fn least(&self) -> Self {
         let only = |min: u32| Range { min, max: min };
         Self {
@@ -87,8 +89,8 @@ impl Shape {
     }
 }
 
-/// Where the tasks go when the workers stand on `parts`: `None` when there is no room for them. Shards go to the job's own nodes
-/// while there is room, each to the one with the fewest, then to other nodes.
+/// Distributes the tasks for workers on `parts`; `None` if there is no room. Shards go to the job's
+/// own nodes while there is room, each to the node with the fewest shards, then to other nodes.
 pub(crate) fn at(
     free: &[FreeNode],
     shape: &Shape,
@@ -145,7 +147,7 @@ pub(crate) fn at(
     Some(shares)
 }
 
-/// The node with the most CPU left, of those on which the gang has nothing yet.
+/// Node with the most free CPU among those without tasks of the gang.
 fn elsewhere(free: &[FreeNode], shape: &Shape, taken: &[Share], when: When) -> Option<u32> {
     let shard = Room::shard(&shape.ps_shard);
     (0_u32..)
@@ -159,7 +161,8 @@ fn elsewhere(free: &[FreeNode], shape: &Shape, taken: &[Share], when: When) -> O
         .map(|(index, _)| index)
 }
 
-/// Takes what the tasks need. Ranks go round the nodes, so that neighbours in rank are not crowded on one of them.
+/// Takes the resources of the tasks. Ranks go round robin over the nodes, so that consecutive ranks
+/// are on different nodes.
 pub(crate) fn take(free: &mut [FreeNode], shape: &Shape, shares: &[Share], when: When) -> Placed {
     let mut placed = Placed::default();
     let mut left = shares.to_vec();
@@ -188,7 +191,7 @@ impl Placed {
         (count(self.workers.len()), count(self.ps_shards.len()))
     }
 
-    /// What it holds, node by node.
+    /// Resources of the gang by node.
     pub(crate) fn holdings(&self, shape: &Shape) -> Vec<Holding> {
         let mut holdings: Vec<Holding> = Vec::new();
         let workers = self.workers.iter().map(|&(node, gpus)| Holding {
@@ -207,7 +210,7 @@ impl Placed {
         holdings
     }
 
-    /// What was kept of it in a job's state: `None` when one of its nodes is not there any more.
+    /// Placement stored in a job's state; `None` if one of its nodes is unknown.
     pub(crate) fn of_seats(seats: &[Seat], find: impl Fn(NodeId) -> Option<u32>) -> Option<Self> {
         let mut seats: Vec<&Seat> = seats.iter().collect();
         seats.sort_by_key(|seat| seat.role);
@@ -222,7 +225,7 @@ impl Placed {
         (!placed.workers.is_empty()).then_some(placed)
     }
 
-    /// As it is kept in a job's state.
+    /// The placement for a job's state.
     pub(crate) fn seats(&self, nodes: &[Node]) -> Vec<Seat> {
         let tasks = self.tasks(nodes).into_iter();
         tasks
@@ -234,7 +237,7 @@ impl Placed {
             .collect()
     }
 
-    /// As a plan names it.
+    /// The tasks of the placement for a plan.
     pub(crate) fn tasks(&self, nodes: &[Node]) -> Vec<PlannedTask> {
         let workers = (0..)
             .zip(&self.workers)
@@ -254,7 +257,7 @@ impl Placed {
     }
 }
 
-/// Adds to what is held on the same node.
+/// Adds a holding to that of the same node.
 pub(crate) fn add(holdings: &mut Vec<Holding>, one: Holding) {
     match holdings.iter_mut().find(|held| held.node == one.node) {
         Some(held) => {

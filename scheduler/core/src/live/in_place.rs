@@ -1,6 +1,6 @@
-//! A running job in another size without a restart: which of its tasks train on, which leave and which join them.
+//! Resize in place: which tasks of a running job remain, leave and join.
 //!
-//! It touches nothing: the round says what it wants, this says how, or that it has to be a restart.
+//! This module changes no state. It computes the change, or finds that only a restart is possible.
 
 use super::free::{FreeNode, Room, When, indices};
 use super::world::LiveJob;
@@ -12,32 +12,32 @@ use muster_model::job::JobState;
 use muster_model::task::{Role, TaskState};
 use std::collections::BTreeMap;
 
-/// What changes of a task set. Nodes by their place in the snapshot.
+/// Change of a task set. Nodes are indices in the snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Change {
     pub leave: Vec<TaskId>,
-    /// Role, node and GPUs of everybody who joins.
+    /// Role, node and GPUs of each joining task.
     pub join: Vec<(Role, u32, u64)>,
 }
 
-/// Whether a job can take another size in place.
+/// Whether a job can be resized in place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum InPlace {
     Now(Change),
-    /// As soon as tasks have gone that stop.
+    /// Possible once stopping tasks have ended.
     Later,
-    /// By a restart only.
+    /// Possible only by a restart.
     Never,
 }
 
-/// A job whose tasks may be changed: all of them are up and nothing is under way.
+/// Whether the tasks of a job may be changed: all of them are up, and no resize is in progress.
 pub(crate) fn is_able(live: &LiveJob<'_>) -> bool {
     let job = live.job;
     let up = |(_, task): (u32, &Task)| task.state == TaskState::Running;
     job.in_place && live.state == JobState::Running && !live.is_resizing && tasks(live).all(up)
 }
 
-/// The job with its workers on `parts` and that many shards, as far as there is room for more shards.
+/// Resizes to workers on `parts` and `ps_shards` shards, or fewer shards if there is no room.
 pub(crate) fn resize(
     live: &LiveJob<'_>,
     free: &[FreeNode],
@@ -61,7 +61,7 @@ pub(crate) fn resize(
                 *left -= 1;
                 ranks.push(rank);
             }
-            // The chief leads whoever comes.
+            // The coordinator (rank 0) cannot leave, because it leads the joining workers.
             (None, Role::Worker { rank: 0 }) => return InPlace::Never,
             _ => change.leave.push(task.id),
         }
@@ -93,7 +93,8 @@ pub(crate) fn resize(
     InPlace::Now(change)
 }
 
-/// The job with the shards again that it has lost, as far as there is room for them; `None` where it has enough, or there is none.
+/// Adds shards in place of lost ones, as far as there is room. `None` if there are enough shards,
+/// or no room.
 pub(crate) fn restore(live: &LiveJob<'_>, free: &[FreeNode]) -> Option<Change> {
     let least = live.shape.ps_shards.min;
     if !live.job.replicated || shards_of(live) >= least {
@@ -102,7 +103,7 @@ pub(crate) fn restore(live: &LiveJob<'_>, free: &[FreeNode]) -> Option<Change> {
     reshard(live, free, least)
 }
 
-/// The job with so many shards and the workers that it has, as far as there is room for more; `None` where that changes nothing.
+/// Changes only the number of shards, as far as there is room for more. `None` if nothing changes.
 pub(crate) fn reshard(live: &LiveJob<'_>, free: &[FreeNode], ps_shards: u32) -> Option<Change> {
     if !is_able(live) {
         return None;
@@ -112,7 +113,8 @@ pub(crate) fn reshard(live: &LiveJob<'_>, free: &[FreeNode], ps_shards: u32) -> 
     (change != Change::default()).then_some(change)
 }
 
-/// The job without so many GPUs: the highest ranks leave. `None` where that is less than its least, or than a worker.
+/// Removes GPUs; the highest ranks leave. `None` if fewer workers than the minimum would remain, or
+/// if a resize in place is not possible.
 pub(crate) fn shrink(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
     let leavers = gpus.div_ceil(live.shape.worker.gpus.max(1)) as usize;
     let workers: Vec<(u32, &Task)> = workers(live).collect();
@@ -128,8 +130,9 @@ pub(crate) fn shrink(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
     Some(Change { leave, join })
 }
 
-/// The job without what it has on these nodes. For each shard there another joins elsewhere, as far as there is room: the old one serves
-/// until the new one has what it held. `None` where the chief, its least number of workers or of shards would be lost.
+/// Removes all tasks from nodes. For each shard there another joins elsewhere, if there is room.
+/// The old shard serves until the new one has its content. `None` if the coordinator would leave,
+/// or too few workers or shards would remain.
 pub(crate) fn without(
     live: &LiveJob<'_>,
     free: &[FreeNode],
@@ -153,12 +156,12 @@ pub(crate) fn without(
 }
 
 impl Change {
-    /// GPUs of those who join.
+    /// GPUs of the joining tasks.
     pub(crate) fn joining_gpus(&self) -> u32 {
         self.join.iter().map(|(_, _, gpus)| gpus.count_ones()).sum()
     }
 
-    /// How many shards the job has after it.
+    /// Number of shards after the change.
     pub(crate) fn shards_after(&self, live: &LiveJob<'_>) -> u32 {
         let stays = |(_, task): &(u32, &Task)| !task.is_worker() && !self.leave.contains(&task.id);
         let joins = |(role, ..): &&(Role, u32, u64)| matches!(role, Role::PsShard { .. });
@@ -166,7 +169,7 @@ impl Change {
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    /// Only the first half of it, if that is one and leaves enough.
+    /// The change without its joining tasks; `None` if no task leaves, or too few would remain.
     pub(crate) fn only_leaving(&self, live: &LiveJob<'_>) -> Option<Self> {
         let first = Self {
             leave: self.leave.clone(),
@@ -180,7 +183,7 @@ impl Change {
         (enough && !first.leave.is_empty()).then_some(first)
     }
 
-    /// As a plan names it.
+    /// The joining tasks for the plan.
     pub(crate) fn tasks(&self, nodes: &[Node]) -> Vec<PlannedTask> {
         let join = self.join.iter().map(|&(role, node, gpus)| PlannedTask {
             role,
@@ -191,13 +194,13 @@ impl Change {
     }
 }
 
-/// Whoever was not told to leave, each with its node.
+/// Tasks that remain in this round so far, each with its node.
 fn tasks<'l>(live: &'l LiveJob<'_>) -> impl Iterator<Item = (u32, &'l Task)> {
     let tasks = live.places.iter().copied().zip(&live.job.tasks);
     tasks.filter(|(_, task)| !live.told.contains(&task.id))
 }
 
-/// By rank, each with its node.
+/// Workers in order of rank, each with its node.
 fn workers<'l>(live: &'l LiveJob<'_>) -> impl Iterator<Item = (u32, &'l Task)> {
     let is_worker = |task: &Task| matches!(task.role, Role::Worker { .. });
     let mut workers: Vec<(u32, &Task)> = tasks(live).filter(|(_, task)| is_worker(task)).collect();
@@ -205,25 +208,27 @@ fn workers<'l>(live: &'l LiveJob<'_>) -> impl Iterator<Item = (u32, &'l Task)> {
     workers.into_iter()
 }
 
-/// The lowest rank or index that nobody has.
+/// Lowest unused rank or index.
 fn unused(taken: &mut Vec<u32>) -> u32 {
     let free = (0..).find(|one| !taken.contains(one)).unwrap_or(u32::MAX);
     taken.push(free);
     free
 }
 
-/// Shards that it has.
+/// Present number of shards.
 fn shards_of(live: &LiveJob<'_>) -> u32 {
     Change::default().shards_after(live)
 }
 
-/// It goes on with no fewer shards. Below what its owner wants by now it need not be more than it has.
+/// Minimum number of shards after a change. A job below its owner's minimum may keep its present
+/// number.
 fn fewest_shards(live: &LiveJob<'_>) -> u32 {
     live.shape.ps_shards.min.min(shards_of(live))
 }
 
-/// Brings the number of shards nearer to what is wanted: the highest indices leave; new ones stand beside the job's workers while there is
-/// room, then anywhere. Who leaves may be there for as long as who takes its place, so no index is given to both.
+/// Adjusts the number of shards to `wanted`. The highest indices leave. New shards go to nodes of
+/// the job's workers while there is room, then to any node. A leaving and a joining shard may exist
+/// at the same time, so they never have the same index.
 fn shards(live: &LiveJob<'_>, free: &mut [FreeNode], wanted: u32, change: &mut Change) {
     let mut indices = Vec::new();
     let mut beside: BTreeMap<u32, u32> = BTreeMap::new();

@@ -1,7 +1,8 @@
-//! What one round estimated, kept for the next: a job of which nothing new was reported is not estimated again.
+//! Estimates of the last round, kept for the next one: a job without new reports is not estimated
+//! again.
 //!
-//! A plan never depends on it. All that an estimate is made of is kept beside it and compared, so a round with a memory decides what
-//! one without decides, byte for byte, and a stored round is replayed without.
+//! A plan never depends on them. All inputs of an estimate are stored with it and compared. So a
+//! round with and without memory gives the same bytes, and stored rounds are replayed without it.
 
 use super::gang::Shape;
 use super::outlook::{Kinds, Sizes, Sizing};
@@ -21,13 +22,13 @@ pub struct Memory {
 
 #[derive(Debug, Clone)]
 struct Known {
-    /// The last round that asked.
+    /// Last round that used the entry.
     round: u64,
     estimates: Remembered,
     sizes: Option<(Shown, Sizes)>,
 }
 
-/// What the speeds at all sizes depend on beside the estimate.
+/// Inputs of the speeds at all sizes, besides the estimate itself.
 #[derive(Debug, Clone, PartialEq)]
 struct Shown {
     shape: Shape,
@@ -38,7 +39,7 @@ struct Shown {
 }
 
 impl Memory {
-    /// Another policy estimates otherwise.
+    /// Starts a round. Other policy settings invalidate all estimates.
     pub(crate) fn begin(&mut self, policy: &Policy) {
         if self.policy.as_ref() != Some(policy) {
             self.policy = Some(policy.clone());
@@ -47,13 +48,13 @@ impl Memory {
         self.rounds += 1;
     }
 
-    /// Jobs of which this round did not ask have ended.
+    /// Ends a round and drops jobs that it did not use, because these have ended.
     pub(crate) fn end(&mut self) {
         let round = self.rounds;
         self.jobs.retain(|_, known| known.round == round);
     }
 
-    /// What is known of a job, estimated anew as far as it has changed.
+    /// Estimate and sizing of a job; only changed parts are computed again.
     pub(crate) fn recall(
         &mut self,
         job: &Job,

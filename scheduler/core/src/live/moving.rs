@@ -1,8 +1,9 @@
-//! A job that restarts on other GPUs or in another size: it stops with a checkpoint, and where it goes is kept for it until it has. Its own
-//! GPUs may be part of that place.
+//! Restart of a job on other GPUs or with another size. It stops with a checkpoint, and its
+//! destination is reserved until it has stopped. The destination may contain its own GPUs.
 //!
-//! The place is part of the job's state, so whoever plans next, after whatever crash, knows of it. It is given up when one of its nodes
-//! takes no tasks any more; the job then waits as any other that stops for its place.
+//! The destination is part of the job's state, so it survives a crash of the scheduler. The
+//! reservation is cancelled if one of its nodes takes no new tasks. The job then waits for a place
+//! like others.
 
 use super::free::{FreeNode, Holding};
 use super::gang::Placed;
@@ -17,7 +18,7 @@ use muster_model::id::NodeId;
 use muster_model::job::{AfterStop, JobState, RequeueCause};
 use muster_model::spec::Range;
 
-/// Where a job of the snapshot was told to go, if it still is to.
+/// Destination of a moving job, if the job still moves.
 pub(crate) fn destination(
     job: &Job,
     settled: &JobState,
@@ -37,7 +38,8 @@ pub(crate) fn destination(
     goes_on.then(|| Placed::of_seats(to, find)).flatten()
 }
 
-/// Once all jobs are known: keeps their places for those who move, unless a place is no longer to be had.
+/// Reserves the destinations of moving jobs, once all jobs are known. Cancels reservations that
+/// cannot be kept.
 pub(crate) fn expect(world: &mut World<'_>) {
     for index in 0..world.jobs.len() {
         let live = &world.jobs[index];
@@ -64,13 +66,13 @@ pub(crate) fn expect(world: &mut World<'_>) {
     }
 }
 
-/// Whether so many workers and shards are a size that its owner lets it have by now.
+/// Whether the owner's present range allows this size.
 pub(crate) fn takes(job: &Job, (workers, ps_shards): (u32, u32)) -> bool {
     let within = |range: Range, count| (range.min..=range.max).contains(&count);
     within(job.workers, workers) && within(job.ps_shards, ps_shards)
 }
 
-/// Says so once and for all: a node that comes back has other guests by then.
+/// Cancels the reservation for good: once the node is open again, other jobs may use its GPUs.
 fn give_up(world: &mut World<'_>, index: usize) {
     let now_ms = world.now_ms;
     let live = &mut world.jobs[index];
@@ -82,7 +84,7 @@ fn give_up(world: &mut World<'_>, index: usize) {
     world.refresh(index);
 }
 
-/// Those who have stopped start where they were to go.
+/// Starts jobs that have stopped at their destinations.
 pub(crate) fn arrive(world: &mut World<'_>) {
     for index in 0..world.jobs.len() {
         let live = &world.jobs[index];
@@ -114,7 +116,7 @@ pub(crate) fn arrive(world: &mut World<'_>) {
     }
 }
 
-/// What is free once a job has stopped, beside all others. The GPU of one that has a guest is the guest's then.
+/// Free resources after a job has stopped. The GPU of a host becomes its guest's and is not free.
 pub(crate) fn once_stopped(world: &World<'_>, index: usize) -> Vec<FreeNode> {
     let mut free = world.free.clone();
     let live = &world.jobs[index];
@@ -127,7 +129,8 @@ pub(crate) fn once_stopped(world: &World<'_>, index: usize) -> Vec<FreeNode> {
 }
 
 impl World<'_> {
-    /// Tells a job to stop and to start again on this place, which is kept for it. One whose owner wants another size by now has no place there.
+    /// Stops a job and reserves a place for its restart. If the owner's range no longer allows the
+    /// size, the job returns to the queue.
     pub(crate) fn relocate(&mut self, index: usize, placed: Placed, why: String) {
         if !takes(self.jobs[index].job, placed.size()) {
             self.stop(index, requeue(RequeueCause::Resize, why));
@@ -140,7 +143,7 @@ impl World<'_> {
         let was_charged = self.uninvite(index);
         turns::take_back(self, index);
         let now_ms = self.now_ms;
-        // A trial asks only who could start then.
+        // A trial only needs to know which jobs could start.
         let to = match &self.journal {
             Some(_) => Vec::new(),
             None => placed.seats(&self.snapshot.nodes),
@@ -168,7 +171,7 @@ impl World<'_> {
         let workers = placed.size().0;
         live.sizing = Sizing::of(&live.estimate, &live.shape, step, workers, &self.kinds);
         live.destination = Some(placed);
-        // One that stood still was no affair of the policy's.
+        // A suspended job was not part of the policy's problem.
         if live.member.is_none() {
             self.enlist(index);
         }

@@ -1,9 +1,14 @@
-//! A range of workers or shards that its owner changed under a running job. Above its new maximum it shrinks, in place at once, however lately it was
-//! placed: no policy weighs what the owner does not want. Below its new minimum it goes on with what it has, for a policy as if that were its
-//! minimum, and grows into what nobody waits for: stopping would take from its owner what is there already, and coming before those who
-//! wait would let whoever asks for little first overtake them. Neither way is it stopped before there is a place for it.
+//! Enforces a range of workers or shards that the owner changed while the job runs.
 //!
-//! Shards take no GPUs, so that who waits for these is in no shard's way; CPU and memory that belong to free ones are left to them.
+//! Above the new maximum the job shrinks, in place at once, even in its cooldown. The policy does
+//! not decide on sizes that the owner excludes. Below the new minimum the job continues, and its
+//! size counts as its minimum for the policy. It grows into GPUs that no waiting job could use.
+//! Stopping it would take away what the owner already has. Giving it precedence would let jobs
+//! overtake others by asking for little first. In both cases the job stops only when a place for it
+//! is reserved.
+//!
+//! Shards use no GPUs, so they do not compete with waiting jobs for GPUs. CPU and memory beside
+//! free GPUs stay reserved for waiting jobs.
 
 use super::calm::is_put_off;
 use super::free::{FreeNode, When};
@@ -20,12 +25,13 @@ use crate::problem::Part;
 use muster_model::job::Intent;
 use std::cmp::Reverse;
 
-/// Of those who can only restart so many are tried in a round, each time others: a trial is a round of its own, and a tenant may change the
-/// ranges of thousands.
+/// Maximum number of jobs that can only restart and are tried in one round, other jobs in each
+/// round. A trial costs as much as a round, and a tenant may change the ranges of thousands of
+/// jobs.
 const TRIED: usize = 16;
 
-/// Lets those above their maximum go on with as many workers and shards as they may have. Whoever has too many of both gives up workers
-/// first, by a restart where its tasks cannot be fewer; shards change in place alone, as soon as they can.
+/// Shrinks jobs above their maximum. A job with too many workers and shards gives up workers first,
+/// by a restart if it cannot be resized in place. Shards change only in place, as soon as they can.
 pub(crate) fn obey(world: &mut World<'_>) {
     let mut tried = 0;
     for index in in_rotation(world) {
@@ -58,7 +64,7 @@ pub(crate) fn obey(world: &mut World<'_>) {
     }
 }
 
-/// No more shards than its owner lets it have.
+/// Change to the maximum number of shards, if the job has more.
 fn fewer_shards(world: &World<'_>, index: usize) -> Option<(in_place::Change, String)> {
     let live = &world.jobs[index];
     let (had, most) = (live.size.1, live.job.ps_shards.max);
@@ -70,8 +76,8 @@ fn why_smaller(had: u32, what: &str, most: u32) -> String {
     format!("from {had} {what} to the {most} that its owner lets it have now")
 }
 
-/// Lets those below their minimum grow into what is free and nobody waits for: in place as far as it reaches, by a restart only to all of
-/// it. Whether anybody does.
+/// Grows jobs below their minimum into free GPUs that no waiting job could use. In place they grow
+/// as far as possible, by a restart only to the whole minimum. Returns whether any job grows.
 pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
     let mut free = rest.free.clone();
     let (mut any, mut tried) = (false, 0);
@@ -90,7 +96,7 @@ pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
                 .or_else(|| more_shards(world, index, &free));
             if let Some((change, why)) = larger {
                 world.resize(index, &change, why);
-                // What is promised to others is still not there for the next one.
+                // Promised resources are still missing for the next job.
                 for held in &world.jobs[index].joining {
                     free[held.node as usize].hold(held);
                 }
@@ -101,7 +107,7 @@ pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
             if let Some(placed) = larger_anew(world, index, &free, wanted) {
                 let why = why_larger(had, wanted, "workers", wanted);
                 world.relocate(index, placed, why);
-                // What is free now may be its own next.
+                // GPUs that are free now may be part of its own place.
                 return true;
             }
         }
@@ -109,7 +115,7 @@ pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
     any
 }
 
-/// As many of the workers that its owner wants as there is room for.
+/// Change to as many workers as there is room for, up to the minimum.
 fn more_workers(
     world: &World<'_>,
     index: usize,
@@ -124,7 +130,7 @@ fn more_workers(
     })
 }
 
-/// As many of the shards that its owner wants as there is room for beside those who wait.
+/// Change to as many shards as there is room for beside waiting jobs, up to the minimum.
 fn more_shards(
     world: &World<'_>,
     index: usize,
@@ -142,7 +148,7 @@ fn why_larger(had: u32, gets: u32, what: &str, wanted: u32) -> String {
     format!("from {had} to {gets} {what}: its owner wants {wanted} at least")
 }
 
-/// All jobs, in each round from another one on.
+/// All jobs; each round starts with another one.
 fn in_rotation(world: &World<'_>) -> impl Iterator<Item = usize> + use<> {
     let jobs = world.jobs.len();
     let steps = usize::try_from(world.snapshot.round).unwrap_or(0);
@@ -150,8 +156,11 @@ fn in_rotation(world: &World<'_>) -> impl Iterator<Item = usize> + use<> {
     (first..jobs).chain(0..first)
 }
 
-/// Whether somebody waits for GPUs whom this job may not overtake: nobody of lower priority; whoever waits for its own tenant's quota only
-/// where that is this job's too. To whom the policy gives no parts yet, FIFO's first or who has waited too long, GPUs may be kept all the same.
+/// Whether a job waits for GPUs that this job may not overtake.
+///
+/// Jobs of lower priority do not count. Jobs that wait only for their tenant's quota count if this
+/// job has the same tenant. GPUs may be kept for a job that has no parts in the decision yet, such
+/// as the first job of FIFO or an overdue job.
 fn is_waited_for(world: &World<'_>, rest: &Rest, live: &LiveJob<'_>) -> bool {
     let quota = world.quota(live);
     world.jobs.iter().any(|other| {
@@ -170,7 +179,7 @@ fn is_waited_for(world: &World<'_>, rest: &Rest, live: &LiveJob<'_>) -> bool {
     })
 }
 
-/// Whether what its tenant's other jobs keep leaves no room for a job's minimum.
+/// Whether the jobs of its tenant that stay leave less quota than the job's minimum.
 fn quota_is_short(world: &World<'_>, waits: &LiveJob<'_>) -> bool {
     let of_tenant = world.jobs.iter().filter(|live| live.tenant == waits.tenant);
     let kept: u32 = of_tenant
@@ -181,21 +190,23 @@ fn quota_is_short(world: &World<'_>, waits: &LiveJob<'_>) -> bool {
     quota.is_some_and(|quota| kept.saturating_add(waits.shape.min_gpus()) > quota)
 }
 
-/// Whether a running job has a size that its owner does not let it have any more. A command some of whose workers are done is as large as
-/// what is left of it.
+/// Whether a running job has a size outside of its owner's range. A command with finished workers
+/// is never outside.
 pub(crate) fn is_outside(live: &LiveJob<'_>) -> bool {
     live.standing == Standing::Running
         && done_workers(live.job) == 0
         && !moving::takes(live.job, live.size)
 }
 
-/// Whether nothing is under way, and a restart would not begin anew what is done: of a command some of whose workers have ended.
+/// Whether nothing is in progress for the job, and it has no finished workers, which a restart
+/// would run again.
 fn is_settled(live: &LiveJob<'_>) -> bool {
     let moves = live.is_resizing || live.destination.is_some();
     live.standing == Standing::Running && !moves && done_workers(live.job) == 0
 }
 
-/// How the job gets so many workers without a restart: the new ones beside those that it has, then where most is free.
+/// Change to this number of workers in place: first on its present nodes, then on the nodes with
+/// the most room.
 fn larger(
     world: &World<'_>,
     index: usize,
@@ -236,7 +247,7 @@ fn larger(
     }
 }
 
-/// Where the larger gang starts once the job's own tasks are gone.
+/// Place for the restart with more workers, once the job's own tasks have ended.
 fn larger_anew(world: &World<'_>, index: usize, free: &[FreeNode], workers: u32) -> Option<Placed> {
     let live = &world.jobs[index];
     if !has_quota(world, live, live.shape.gpus(workers - live.size.0)) {
@@ -248,13 +259,14 @@ fn larger_anew(world: &World<'_>, index: usize, free: &[FreeNode], workers: u32)
         node.release_later(held);
         node.give_back(held);
     }
-    // The fewest above its minimum, where it takes 1, 2, 4, 8… only.
+    // The smallest allowed number from the minimum on.
     let mut sizes = workers..=live.job.workers.max;
     let workers = sizes.find(|&workers| live.shape.takes(workers))?;
     place_anew(world, index, &free, workers)
 }
 
-/// Where so many of its workers start, with as many of its shards as its owner lets it have.
+/// Place for this number of workers, with the present number of shards limited to the owner's
+/// range.
 fn place_anew(world: &World<'_>, index: usize, free: &[FreeNode], workers: u32) -> Option<Placed> {
     let live = &world.jobs[index];
     if !live.shape.takes(workers) {

@@ -1,5 +1,6 @@
-//! A quota that was lowered under running jobs holds at once: those whose minimum leaves something shrink, and if that is not enough,
-//! others stop. It is no part of what a policy weighs: a policy would have to be asked with a problem that breaks its own rules.
+//! Enforces a quota that was lowered below what the tenant's jobs hold. Jobs above their minimum
+//! shrink, and if that is not enough, jobs stop. A policy does not do it, because its problem would
+//! break the quota.
 
 use super::in_place;
 use super::pass::requeue;
@@ -8,16 +9,16 @@ use super::world::World;
 use muster_model::job::RequeueCause;
 use std::cmp::Reverse;
 
-/// What one job gives up.
+/// GPUs that one job releases.
 struct Giver {
     index: usize,
-    /// Of its holdings; less than all of them leaves it its minimum.
+    /// GPUs to release. If they are fewer than `holds`, the job keeps its minimum.
     gpus: u32,
     holds: u32,
 }
 
-/// Lets those above their tenant's quota go on with less where their tasks can; tells the others to stop, each with a checkpoint: in their
-/// turn they come back with what is left for them.
+/// Shrinks jobs of tenants above their quota in place where possible. The other jobs stop with a
+/// checkpoint and start again in queue order, within the quota.
 pub(crate) fn obey(world: &mut World<'_>) {
     for tenant in 0..world.problem.tenants.len() {
         let Some(quota) = world.problem.tenants[tenant].gpu_quota else {
@@ -47,7 +48,8 @@ pub(crate) fn obey(world: &mut World<'_>) {
     }
 }
 
-/// A tenant's jobs that keep their GPUs and what each holds: the lowest priority first, then the newest.
+/// Jobs of a tenant that keep their GPUs, with the GPUs of each: lowest priority first, then
+/// newest.
 fn holders(world: &World<'_>, tenant: usize) -> Vec<(usize, u32)> {
     let mut holders: Vec<(usize, u32)> = (0..world.jobs.len())
         .filter(|&index| {
@@ -60,8 +62,8 @@ fn holders(world: &World<'_>, tenant: usize) -> Vec<(usize, u32)> {
     holders
 }
 
-/// Who gives up how much, so that together it is at least `excess`. Once whole jobs stop, some need not shrink after all: the last
-/// in the order, who come first in every other respect, are spared.
+/// Chooses the jobs and the GPUs to release, at least `excess` in total. If whole jobs stop, some
+/// jobs need not shrink after all. The last in the order are spared first.
 fn givers(world: &World<'_>, holders: &[(usize, u32)], excess: u32) -> Vec<Giver> {
     let mut given = 0;
     let mut givers: Vec<Giver> = Vec::new();
@@ -98,7 +100,7 @@ fn givers(world: &World<'_>, holders: &[(usize, u32)], excess: u32) -> Vec<Giver
     spare(givers, given - excess.min(given))
 }
 
-/// Leaves out who need not give anything.
+/// Removes jobs whose GPUs are not needed.
 fn spare(givers: Vec<Giver>, mut too_much: u32) -> Vec<Giver> {
     let mut kept = Vec::with_capacity(givers.len());
     for giver in givers.into_iter().rev() {

@@ -1,4 +1,5 @@
-//! A place for one gang where the policy's own did not do: as few nodes of one kind as hold it, CPU and memory counted.
+//! Placement of a gang where the policy's place is not available: on as few nodes of one kind as
+//! possible, within their CPU and memory.
 
 use super::free::{FreeNode, Room, When};
 use super::gang::{self, Shape, Share};
@@ -7,7 +8,7 @@ use crate::policies::place::{Gap, in_one_rack, tight};
 use crate::problem::Part;
 use std::cmp::Reverse;
 
-/// Where so many workers and shards fit, if they do.
+/// A place for this number of workers and shards, if there is one.
 pub(crate) fn find(
     free: &[FreeNode],
     shape: &Shape,
@@ -28,7 +29,7 @@ pub(crate) fn find(
     })
 }
 
-/// Whether the smallest gang fits on the cluster if nobody else were there, and in its tenant's quota.
+/// Whether the smallest gang fits the empty cluster and its tenant's quota.
 pub(crate) fn could_ever_run(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     world
         .quota(live)
@@ -36,14 +37,15 @@ pub(crate) fn could_ever_run(world: &World<'_>, live: &LiveJob<'_>) -> bool {
         && fits_empty(world, &live.shape)
 }
 
-/// Whether the smallest gang fits on the cluster if nobody else were there.
+/// Whether the smallest gang fits the empty cluster.
 pub(crate) fn fits_empty(world: &World<'_>, shape: &Shape) -> bool {
     let least = (shape.workers.min, shape.ps_shards.min);
     find(&world.empty, shape, least, When::Now).is_some()
 }
 
-/// The fullest node that holds all workers, so that larger gaps stay whole; else the emptiest nodes, in one rack where it takes no more of
-/// them, and the rest on the fullest.
+/// Places workers on nodes of one kind. The fullest node that holds all of them is used, so that
+/// larger gaps stay whole. Otherwise the emptiest nodes are used, and the rest goes to the fullest.
+/// They are in one rack where that takes no more nodes.
 fn fill(
     free: &[FreeNode],
     shape: &Shape,
@@ -66,7 +68,7 @@ fn fill(
     Some(parts)
 }
 
-/// Workers that a node has room for.
+/// Number of workers for which a node has room.
 pub(crate) fn units(node: &FreeNode, shape: &Shape, when: When) -> u32 {
     if !node.takes(shape) || node.gpus_of_a_task(when) < shape.worker.gpus {
         return 0;
@@ -83,8 +85,8 @@ pub(crate) fn units(node: &FreeNode, shape: &Shape, when: When) -> u32 {
     u32::try_from(units).unwrap_or(0)
 }
 
-/// Who asks for more of the scarce part should come first, and which part is scarce is not known before: the shards where there
-/// are fewest GPUs, the workers on what is left.
+/// Places the shards first, on the nodes with the fewest GPUs, then the workers on the rest. It is
+/// the second attempt, because it is not known beforehand which resource is scarce.
 fn shards_first(
     free: &[FreeNode],
     shape: &Shape,

@@ -1,5 +1,6 @@
-//! A change for which others must go first, rehearsed with whole rounds: what a trial on the dense world says of it can be wrong where
-//! a job in between changes what it waits for (its owner resumes it, it is charged a failure).
+//! Simulation of changes that make other jobs leave, with whole rounds. A trial on the dense state
+//! can be wrong for them, because a job may change what it waits for in between: its owner resumes
+//! it, or it is charged a failure.
 
 use super::change::apply_change;
 use super::run;
@@ -15,36 +16,37 @@ use muster_model::wait::Change;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-/// Each rehearsal is some rounds, so it is for clusters of at most so many jobs,
+/// Maximum number of jobs in the snapshot for simulations, each of which takes several rounds.
 const MOST_JOBS: usize = 512;
-/// of at most so many where turns are foreseen, which takes dozens of rounds,
+/// Maximum number of jobs for the simulation of time slices, which takes dozens of rounds.
 const MOST_TURNING: usize = 64;
-/// and for so many who wait in front: those behind wait for these anyway.
+/// Number of jobs at the head of the queue for which such changes are simulated. Jobs behind them
+/// wait for them anyway.
 const IN_FRONT: u32 = 4;
-/// The round of the change, and those after others have gone.
+/// Number of rounds: the one with the change, and those after other jobs have left.
 const ROUNDS: u32 = 3;
 
-/// Whether changes for which others go are looked for at all, for the job at this place of the queue.
+/// Whether changes that make other jobs leave are considered for the job at this position.
 pub(crate) fn is_affordable(world: &World<'_>, position: u32) -> bool {
     position <= IN_FRONT && are_few(world)
 }
 
-/// Whether the jobs are few enough for rehearsals.
+/// Whether there are few enough jobs for simulations.
 pub(crate) fn are_few(world: &World<'_>) -> bool {
     world.jobs.len() <= MOST_JOBS
 }
 
-/// The cluster after the plan, for rehearsals.
+/// The cluster after the plan, for simulations.
 pub(crate) struct Stage {
-    /// `None` when the plan does not go with its own snapshot: nothing can be rehearsed then.
+    /// `None` if the plan cannot be applied to its own snapshot. Nothing can be simulated then.
     after: Option<Snapshot>,
     policy: Policy,
-    /// See [`Stage::turns`].
+    /// Result of [`Stage::turns`].
     turns: OnceCell<BTreeMap<JobId, i64>>,
 }
 
 impl Stage {
-    /// The plan must be complete but for what waiting jobs are told.
+    /// The plan must be complete, except for wait reasons.
     pub(crate) fn of(world: &World<'_>) -> Self {
         let jobs = world.jobs.iter();
         let decisions = jobs.flat_map(|live| {
@@ -62,7 +64,7 @@ impl Stage {
         let applied = apply(&mut after, &plan);
         Self {
             after: applied.ok().map(|()| after),
-            // A rehearsal within a rehearsal would not end.
+            // A simulation within a simulation would not end.
             policy: Policy {
                 explained_jobs: 0,
                 ..world.policy.clone()
@@ -71,8 +73,8 @@ impl Stage {
         }
     }
 
-    /// When each of those in the queue comes to its turn, Unix milliseconds, if everybody goes on; who is not among them does not come to it
-    /// within some slices, or is one of too many.
+    /// Start of the next time slice of queued jobs, Unix ms, if no job ends. A job is missing if it
+    /// gets no slice within the simulated ones, or if the cluster has too many jobs.
     pub(crate) fn turns(&self) -> &BTreeMap<JobId, i64> {
         self.turns.get_or_init(|| match &self.after {
             Some(after) if after.jobs.len() <= MOST_TURNING => {
@@ -82,7 +84,8 @@ impl Stage {
         })
     }
 
-    /// Whether the job starts after the change, in the next round or once those have gone whom it stops.
+    /// Whether the job starts after the change: in the next round, or once the jobs that it stops
+    /// have left.
     pub(crate) fn starts(&self, job: JobId, change: &Change) -> bool {
         let after = self.after.as_ref();
         let Some(mut snapshot) = after.and_then(|after| apply_change(after, job, change)) else {
@@ -91,7 +94,7 @@ impl Stage {
         (0..ROUNDS).any(|_| starts_in_a_round(&mut snapshot, job, &self.policy))
     }
 
-    /// Whether the job starts after the change if nobody else is there.
+    /// Whether the job starts after the change if it is alone on the cluster.
     pub(crate) fn starts_alone(&self, job: JobId, change: &Change) -> bool {
         let only = self.after.as_ref().and_then(|after| {
             let only = after.jobs.iter().find(|one| one.id == job)?;

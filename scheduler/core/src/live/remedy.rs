@@ -1,6 +1,7 @@
-//! Changes that might let a waiting job start, the smallest first: what is worth a trial.
+//! Candidate changes that might let a waiting job start, smallest first.
 //!
-//! Others' jobs are named only where nobody is asked to do anything to them: to end a job is proposed within its own tenant.
+//! A candidate may name jobs of other tenants only where no user has to act on them. Ending a job
+//! is proposed only within the waiting job's tenant.
 
 use super::free::When;
 use super::pass::Rest;
@@ -11,28 +12,29 @@ use muster_model::wait::{Change, Wait};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Of changes of one kind so many are tried.
+/// Maximum number of candidates of one kind.
 const TRIED: usize = 4;
-/// Jobs whose ends are waited for.
+/// Maximum number of ends of jobs that are considered.
 const ENDS: usize = 16;
-/// What is further off is no answer.
+/// Ends further in the future are not proposed.
 const LONGEST_WAIT_S: f64 = 7.0 * 86_400.0;
-/// An expected end that moves by less than this share of the time until then is no news.
+/// Share of the time until an expected end by which the end may move without a new proposal.
 const MOVED: f64 = 0.25;
-/// Nor is a turn that comes so much sooner or later: slices end where a round finds them over.
+/// Change of a time slice's start below which the reported time stays. Slices end when a round
+/// finds them expired, so the time is not exact.
 const SAME_TURN_MS: i64 = 10_000;
-/// The highest priority that a job may have.
+/// Maximum priority of a job.
 const HIGHEST: i32 = 100;
 
 pub(crate) struct Remedies<'e, 'a> {
     pub world: &'e World<'a>,
     pub rest: &'e Rest,
-    /// Free after the round where the job may run, and promised to nobody.
+    /// GPUs that are free after the round where the job may run, and not promised.
     pub free_gpus: u32,
 }
 
 impl Remedies<'_, '_> {
-    /// In the order of [`Change::rank`].
+    /// Candidates in the order of [`Change::rank`].
     pub(crate) fn of(&self, index: usize, why: &Wait) -> Vec<Change> {
         let live = &self.world.jobs[index];
         let is_never = never_could_start(self.world, live, why);
@@ -75,7 +77,8 @@ impl Remedies<'_, '_> {
         candidates
     }
 
-    /// What would make it the job's turn: time, a priority, or another job of its tenant out of the way.
+    /// Candidates that put the job in front of others: time, priority, or the end of another job of
+    /// its tenant.
     fn for_turn(&self, live: &LiveJob<'_>, missing: u32, of_tenant: bool) -> Vec<Change> {
         let mut candidates = self.waits(live, missing, of_tenant);
         candidates.extend(self.priorities(live));
@@ -94,7 +97,8 @@ impl Remedies<'_, '_> {
         jobs.filter(|live| live.standing == Standing::Running)
     }
 
-    /// Until those have ended who end first: as many as together hold what is missing, then some more.
+    /// Waits for the earliest expected ends: for as many jobs as together hold the missing GPUs,
+    /// then for more.
     fn waits(&self, live: &LiveJob<'_>, missing: u32, of_tenant: bool) -> Vec<Change> {
         let mut ends: Vec<(i64, &LiveJob<'_>)> = self
             .running()
@@ -119,8 +123,8 @@ impl Remedies<'_, '_> {
         candidates
     }
 
-    /// What it was told to wait for, while that is still what is expected: an estimate moves with every report, and a new minute is
-    /// no news.
+    /// The wait that the owner sees, while it is still expected. Estimates change with each report,
+    /// and a small change is not worth a new message.
     fn told(&self, live: &LiveJob<'_>) -> Option<Change> {
         let told = live.job.waiting.as_ref()?.smallest_change.clone()?;
         let Change::Wait {
@@ -130,7 +134,7 @@ impl Remedies<'_, '_> {
         else {
             return None;
         };
-        // That its turn comes is foreseen anew.
+        // The start of a time slice is simulated anew in each round.
         if ended.is_empty() {
             return None;
         }
@@ -145,7 +149,7 @@ impl Remedies<'_, '_> {
         is_same.then_some(told)
     }
 
-    /// When a running job is expected to end.
+    /// Expected end of a running job, Unix ms.
     fn end_ms(&self, live: &LiveJob<'_>) -> Option<i64> {
         let left_s = live.estimate.time_s(live.size);
         (left_s < LONGEST_WAIT_S).then(|| {
@@ -154,7 +158,7 @@ impl Remedies<'_, '_> {
         })
     }
 
-    /// Just above those that hold GPUs or wait in front, the lowest first.
+    /// Priorities just above those of jobs that hold GPUs or wait, lowest first.
     fn priorities(&self, live: &LiveJob<'_>) -> Vec<Change> {
         let others = self.world.jobs.iter();
         let others = others.filter(|other| other.standing.stays() || other.standing.waits());
@@ -171,9 +175,10 @@ impl Remedies<'_, '_> {
             .collect()
     }
 
-    /// What would let a job start that never could: it is held against the cluster as if nobody were there, and not against what is free.
+    /// Candidates for a job that could never start. They are derived from the empty cluster, not
+    /// from the free resources.
     fn ever(&self, live: &LiveJob<'_>, why: &Wait) -> Vec<Change> {
-        // More nodes like those that are there are too small as well.
+        // More nodes like the present ones would be too small as well.
         if matches!(why, Wait::TopologyPlacementFailed { short: Some(_), .. }) {
             return Vec::new();
         }
@@ -198,7 +203,8 @@ impl Remedies<'_, '_> {
         candidates
     }
 
-    /// The largest number of workers below its least with which it would fit if nobody else were there, on so many GPUs.
+    /// The largest number of workers below the minimum that fits on the empty cluster and `gpus`
+    /// GPUs.
     fn fewer_workers(&self, live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
         let shape = &live.shape;
         let below = shape.workers.min.saturating_sub(1);
@@ -208,13 +214,13 @@ impl Remedies<'_, '_> {
             let size = (to, shape.ps_shards.min);
             place::find(&self.world.empty, shape, size, When::Now).is_some()
         };
-        // Fewer fit wherever more do.
+        // If a number fits, all smaller ones fit.
         let fitting = sizes.partition_point(fits);
         let to = *sizes[..fitting].last()?;
         Some(Change::LowerMinWorkers { to })
     }
 
-    /// Nodes that an administrator may open.
+    /// Nodes that an administrator can open.
     fn closed(&self) -> Vec<Change> {
         let nodes = self.world.snapshot.nodes.iter();
         let closed =
@@ -241,7 +247,7 @@ impl Remedies<'_, '_> {
     }
 }
 
-/// Whether it could not start even if nobody else were there, which is what it is told of then.
+/// Whether the job could not start even on the empty cluster, and its wait reason says so.
 pub(crate) fn never_could_start(world: &World<'_>, live: &LiveJob<'_>, why: &Wait) -> bool {
     let is_of_room = match why {
         Wait::ExceedsMaxQuota { .. }
@@ -259,7 +265,7 @@ pub(crate) fn never_could_start(world: &World<'_>, live: &LiveJob<'_>, why: &Wai
     is_of_room && !place::could_ever_run(world, live)
 }
 
-/// That its turn comes: as it was told before, while that is still about what is foreseen.
+/// The wait for a time slice. The reported time is kept while it is close to the simulated one.
 pub(crate) fn turn(live: &LiveJob<'_>, turn_ms: i64) -> Change {
     let waiting = live.job.waiting.as_ref();
     let told = waiting.and_then(|waiting| match &waiting.smallest_change {
@@ -276,7 +282,7 @@ pub(crate) fn turn(live: &LiveJob<'_>, turn_ms: i64) -> Change {
     }
 }
 
-/// Its turn in its place among what else would help: before what is larger, and before a longer wait.
+/// Inserts the wait for a time slice among the candidates, before larger changes and longer waits.
 pub(crate) fn with_turn(mut candidates: Vec<Change>, turn: Change, now_ms: i64) -> Vec<Change> {
     let until = |change: &Change| match change {
         Change::Wait { until_unix_ms, .. } => Some(*until_unix_ms),

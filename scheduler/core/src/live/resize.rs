@@ -1,6 +1,6 @@
-//! Resizes in place on the dense world: what is held, free and to come after them.
+//! Effects of a resize in place on the dense state: held and free resources.
 //!
-//! Which tasks they are about is decided in `in_place`; here it only takes effect.
+//! `in_place` decides which tasks are changed.
 
 use super::free::{Holding, bits};
 use super::gang::add;
@@ -14,7 +14,7 @@ use muster_model::job::Charge;
 use muster_model::task::Role;
 
 impl World<'_> {
-    /// Lets a running job go on in another size.
+    /// Resizes a running job in place.
     pub(crate) fn resize(&mut self, index: usize, change: &Change, why: String) {
         self.remember(index);
         let now_ms = self.now_ms;
@@ -53,7 +53,8 @@ impl World<'_> {
         self.keep_excluded();
     }
 
-    /// Who was asked to join in this very round is not, after all. What was counted with that.
+    /// Undoes the joining part of this round's resize of a job that now stops. Returns the charge
+    /// of that resize.
     pub(crate) fn uninvite(&mut self, index: usize) -> Charge {
         let live = &mut self.jobs[index];
         let Some(Action::Resize { charge, .. }) = live.actions.last() else {
@@ -78,7 +79,7 @@ impl World<'_> {
         charged
     }
 
-    /// In a trial: whoever a resize in place has told to leave is gone.
+    /// In a trial: the tasks that leave by a resize in place have ended.
     pub(crate) fn part_with(&mut self, index: usize) {
         if self.jobs[index].leaving.is_empty() {
             return;
@@ -90,7 +91,7 @@ impl World<'_> {
 }
 
 impl LiveJob<'_> {
-    /// Moves what those hold who leave, and adds what those need who join.
+    /// Separates the holdings of leaving tasks and adds those of joining tasks.
     fn part(&mut self, change: &Change) {
         let mut kept = Vec::new();
         let mut leaving = Vec::new();
@@ -137,7 +138,7 @@ impl LiveJob<'_> {
     }
 }
 
-/// Two resizes of one round as one.
+/// Merges two resizes of one round.
 fn merged(before: Option<Action>, after: Action) -> Action {
     match (before, after) {
         (
@@ -167,7 +168,7 @@ fn merged(before: Option<Action>, after: Action) -> Action {
     }
 }
 
-/// Workers and shards of the present revision that are to be counted on no more.
+/// Workers and shards of the present revision among the tasks in `leave`.
 pub(crate) fn gone(job: &Job, leave: &[TaskId]) -> (u32, u32) {
     let gone = || job.tasks.iter().filter(|task| leave.contains(&task.id));
     let workers = gone().filter(|task| task.is_worker()).count();

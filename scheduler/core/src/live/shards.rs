@@ -1,8 +1,9 @@
-//! How many PS shards a running job has while its workers stay. No policy weighs that: shards take no GPUs, and how many are best follows
-//! from the job's own speed. More or fewer are adopted in place where it pays, by the rules that hold of workers: nothing else is under way,
-//! the job has been left alone for long enough, and what the change saves repays it.
+//! Number of PS shards of running jobs whose workers stay. It is not part of the policy's problem:
+//! shards use no GPUs, and the best number follows from the job's own speed.
 //!
-//! A job that could only restart keeps what it has: its next start chooses anew.
+//! A better number is adopted in place under the rules for workers: no earlier decision is in
+//! progress, the job is not in its cooldown, and the change repays its cost. A job that can only
+//! restart keeps its number until its next start.
 
 use super::calm::{is_quiet, rests};
 use super::free::{FreeNode, Room, When};
@@ -13,7 +14,7 @@ use super::standing::Standing;
 use super::world::{LiveJob, World, seconds_of};
 use muster_model::job::Intent;
 
-/// Lets whoever gains by it have another number of shards. Whether anybody does.
+/// Changes the number of shards of jobs that gain by it. Returns whether any job was changed.
 pub(crate) fn adopt(world: &mut World<'_>, rest: &Rest) -> bool {
     if !is_quiet(world) {
         return false;
@@ -46,7 +47,8 @@ pub(crate) fn adopt(world: &mut World<'_>, rest: &Rest) -> bool {
     any
 }
 
-/// How many shards serve its workers best, where that are others than it has and it may be changed.
+/// Best number of shards for the present workers, if it differs from the present number and may
+/// change.
 fn better(world: &World<'_>, live: &LiveJob<'_>) -> Option<u32> {
     let (workers, ps_shards) = live.size;
     let is_settled = live.standing == Standing::Running
@@ -58,7 +60,7 @@ fn better(world: &World<'_>, live: &LiveJob<'_>) -> Option<u32> {
     (ps_shards > 0 && best > 0 && best != ps_shards && is_settled).then_some(best)
 }
 
-/// Whether so many shards save enough of the time that is left, the change paid.
+/// Whether this number of shards saves enough of the remaining time, after the cost of the change.
 fn pays(world: &World<'_>, live: &LiveJob<'_>, ps_shards: u32) -> bool {
     let (policy, workers) = (world.policy, live.size.0);
     let now_s = live.estimate.time_s(live.size);
@@ -67,7 +69,8 @@ fn pays(world: &World<'_>, live: &LiveJob<'_>, ps_shards: u32) -> bool {
     saved_s > 0.0 && saved_s >= policy.min_gain * now_s
 }
 
-/// What shards may take of `free`: not the CPU and the memory without which those who wait could not use the GPUs there.
+/// Resources of `free` that shards may use. CPU and memory that waiting jobs need beside free GPUs
+/// are subtracted.
 pub(crate) fn beside_waiting(world: &World<'_>, free: &[FreeNode]) -> Vec<FreeNode> {
     let mut left = free.to_vec();
     let waits = |live: &&LiveJob<'_>| live.standing.waits() && live.job.intent == Intent::Run;

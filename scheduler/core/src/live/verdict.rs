@@ -1,9 +1,11 @@
-//! Ranks that hold their job up: who computes at less than half of the median rate (Optimus' rule, Peng et al., EuroSys 2018), and who
-//! says nothing or does nothing while the others wait for it. Such a rank is replaced alone where the job can do that, and the
-//! job starts again where it cannot.
+//! Detection of stragglers and hangs. A straggler computes at less than half of the median rate
+//! (rule of Optimus, Peng et al., EuroSys 2018). A hanging rank reports nothing or does nothing
+//! while others wait for it. Only this rank is replaced where the job allows it; otherwise the job
+//! restarts.
 //!
-//! What is seen in one round is a suspicion; only one that held in every round for as long as the job's document says is a verdict,
-//! and each verdict doubles that time for the next, so that nothing is replaced in a circle. It never looks at other jobs.
+//! A finding of one round is a suspicion. It becomes a verdict once it has held in every round for
+//! the time in the job's document. Each verdict doubles this time for the next, so that ranks are
+//! not replaced in a loop. This module never reads other jobs.
 
 use super::cost;
 use super::free::{Room, When};
@@ -19,20 +21,21 @@ use muster_model::task::Role;
 use muster_model::verdict::{Finding, Remedy, Verdict};
 use std::cmp::Reverse;
 
-/// Reports come every two seconds; who was not heard for so long is silent.
+/// Time without reports after which a rank is silent, in milliseconds. Reports come every two
+/// seconds.
 const SILENT_MS: i64 = 10_000;
-/// Of the median rate.
+/// Rate of a straggler relative to the median rate.
 const SLOW: f64 = 0.5;
-/// A step that takes so many times its usual own time is stuck.
+/// Multiple of its usual own time after which a step is stuck.
 const STUCK_STEPS: f64 = 10.0;
-/// A program that says nothing for so many times its longest pause so far is silent.
+/// Multiple of its longest pause after which a program is silent.
 const PAUSES: u64 = 4;
-/// Before that is known of it.
+/// Minimum number of reports for a known longest pause.
 const FEWEST_REPORTS: u32 = 3;
-/// The most that verdicts lengthen the times: thirty-two times.
+/// Maximum number of doublings by verdicts: the times grow at most to thirty-two times.
 const MOST_DOUBLINGS: u32 = 5;
 
-/// A rank that looks slow or hung now.
+/// A rank that looks slow or hanging in this round.
 #[derive(Debug, Clone, Copy)]
 struct Found<'j> {
     task: &'j Task,
@@ -40,7 +43,7 @@ struct Found<'j> {
     finding: Finding,
 }
 
-/// Passes judgement on whoever was suspect for long enough, at most one of each job.
+/// Decides on ranks that were suspected for long enough, at most one verdict per job.
 pub(crate) fn judge(world: &mut World<'_>) {
     for index in 0..world.jobs.len() {
         let live = &world.jobs[index];
@@ -53,7 +56,7 @@ pub(crate) fn judge(world: &mut World<'_>) {
     }
 }
 
-/// Remembers whom a job's rounds suspect, where that has changed.
+/// Records the suspected ranks of each job, where they have changed.
 pub(crate) fn suspect(world: &mut World<'_>) {
     let (snapshot, now_ms) = (world.snapshot, world.now_ms);
     for live in &mut world.jobs {
@@ -61,7 +64,7 @@ pub(crate) fn suspect(world: &mut World<'_>) {
         let Some(watch) = job.watch.as_ref().filter(|_| silent && is_watched(live)) else {
             continue;
         };
-        // What was seen before others rightly waited proves nothing after it.
+        // A suspicion from before a justified wait proves nothing after it.
         let found = look(job, watch, &snapshot.nodes, now_ms).unwrap_or_default();
         let since_ms = |one: &Found<'_>| known(watch, one).map_or(now_ms, |known| known.since_ms);
         let suspects = found.iter().map(|one| Suspect {
@@ -76,7 +79,7 @@ pub(crate) fn suspect(world: &mut World<'_>) {
     }
 }
 
-/// The worst of those who were suspect for long enough.
+/// The worst finding that was suspected for long enough, with its duration in milliseconds.
 fn due<'a>(live: &LiveJob<'a>, nodes: &[Node], now_ms: i64) -> Option<(Found<'a>, u64)> {
     let job = live.job;
     let watch = job.watch.as_ref().filter(|_| is_watched(live))?;
@@ -95,7 +98,7 @@ fn due<'a>(live: &LiveJob<'a>, nodes: &[Node], now_ms: i64) -> Option<(Found<'a>
     })
 }
 
-/// All of it is up and trains; nobody comes or goes.
+/// Whether at least two workers run, all tasks are up, and no task joins or leaves.
 fn is_watched(live: &LiveJob<'_>) -> bool {
     let job = live.job;
     let is_done = |task: &Task| job.command.is_some() && task.state.is_released();
@@ -121,7 +124,8 @@ fn known<'w>(watch: &'w Watch, found: &Found<'_>) -> Option<&'w Suspect> {
     suspects.find(|known| known.task_id == found.task.id && known.of == found.of)
 }
 
-/// Who looks slow or hung; `None` while nobody can tell, because what others wait for may take its time.
+/// Ranks that look slow or hanging. `None` while a rank does something that others rightly wait
+/// for.
 fn look<'j>(job: &'j Job, watch: &Watch, nodes: &[Node], now_ms: i64) -> Option<Vec<Found<'j>>> {
     let told = |task: &'j Task| Some((task, task.pace.as_ref()?));
     let ranks: Vec<(&Task, &Pace)> = job
@@ -130,7 +134,7 @@ fn look<'j>(job: &'j Job, watch: &Watch, nodes: &[Node], now_ms: i64) -> Option<
         .filter(|task| task.is_worker() && task.is_up())
         .filter_map(told)
         .collect();
-    // Who has fallen silent in the middle of what the others wait for is no longer excused by it.
+    // A rank that falls silent during such work is no longer excused.
     let is_excused = |(task, pace): &(&Task, &Pace)| {
         matches!(pace.doing, Doing::Busy | Doing::Standing)
             && silence_ms(job, task, pace, nodes, now_ms) < SILENT_MS
@@ -151,7 +155,8 @@ fn look<'j>(job: &'j Job, watch: &Watch, nodes: &[Node], now_ms: i64) -> Option<
     Some(found)
 }
 
-/// Milliseconds without a word, as far as the rank's node was heard: what a node without a session would tell is on its way.
+/// Milliseconds without a report, up to the last message of the rank's node. Reports of a node
+/// without a session may be delayed.
 fn silence_ms(job: &Job, task: &Task, pace: &Pace, nodes: &[Node], now_ms: i64) -> i64 {
     let node = nodes.iter().find(|node| node.id == task.node);
     let until_ms = node.and_then(|node| node.seen_ms).unwrap_or(now_ms);
@@ -159,8 +164,9 @@ fn silence_ms(job: &Job, task: &Task, pace: &Pace, nodes: &[Node], now_ms: i64) 
     until_ms.min(now_ms).saturating_sub(since_ms)
 }
 
-/// Ranks of the built-in engine tell all the while whether they work or wait: one that is silent while others are not stands still against
-/// its will, and one that works on a step while the others wait or go on without it is stuck.
+/// Hanging ranks of the built-in engine, which reports in all states. A rank is blocked if it is
+/// silent while others report. It is stuck if it works on a step while the others wait or continue
+/// without it.
 fn hung<'j>(
     job: &'j Job,
     ranks: &[(&'j Task, &'j Pace)],
@@ -190,18 +196,20 @@ fn hung<'j>(
             && still_ms(pace) >= SILENT_MS
             && still_ms(pace) as f64 >= usual_ms
             && heard.all(is_patient);
-        let silent_ms = match silences[place] >= SILENT_MS {
-            true => silences[place],
-            false if is_stuck => still_ms(pace),
-            false => continue,
+        let silent_ms = if silences[place] >= SILENT_MS {
+            silences[place]
+        } else if is_stuck {
+            still_ms(pace)
+        } else {
+            continue;
         };
         found.push(hang(task, pace, silent_ms));
     }
     found
 }
 
-/// A program's ranks wait for each other somewhere inside of it: when all are silent, one of them hangs. Nobody can tell which, and it
-/// makes no difference; the first to fall silent is named.
+/// Hang of a program. Its ranks wait for each other inside of it: if all are silent, one of them
+/// hangs. Which one is unknown and makes no difference, so the first silent rank is named.
 fn silent_program<'j>(
     job: &'j Job,
     ranks: &[(&'j Task, &'j Pace)],
@@ -243,7 +251,7 @@ fn slow<'j>(job: &'j Job, ranks: &[(&'j Task, &'j Pace)], now_ms: i64) -> Vec<Fo
         .filter_map(|(task, pace)| Some((*task, 1_000.0 / pace.own_ms?)))
         .collect();
     let workers = job.tasks.iter().filter(|task| task.is_worker()).count();
-    // The median of a few would be anybody's.
+    // The median of a minority of the ranks is not reliable.
     if rates.len() < 2 || rates.len() * 2 <= workers {
         return Vec::new();
     }
@@ -264,10 +272,10 @@ fn step_us(steps_per_s: f64) -> u64 {
     (1e6 / steps_per_s) as u64
 }
 
-/// What to do about a rank, if there is anything that helps.
+/// Remedy for a rank, if one helps.
 enum Cure {
     InPlace(Change, Remedy),
-    /// `charged`: it may be the job's own fault.
+    /// Whether the restart is charged, because it may be the job's own fault.
     Restart {
         charged: bool,
     },
@@ -288,7 +296,7 @@ fn remedy(world: &World<'_>, index: usize, (found, _): &(Found<'_>, u64)) -> Opt
         let helps = hangs || (elsewhere.is_some() && may_restart_again(world, live));
         return helps.then_some(Cure::Restart { charged: hangs });
     }
-    // The chief alone knows where training stands.
+    // Only the coordinator (rank 0) knows the progress, so its replacement is a restart.
     if found.task.role == (Role::Worker { rank: 0 }) {
         let helps = hangs || elsewhere.is_some();
         return helps.then_some(Cure::Restart { charged: hangs });
@@ -310,15 +318,17 @@ fn remedy(world: &World<'_>, index: usize, (found, _): &(Found<'_>, u64)) -> Opt
     hangs.then_some(Cure::Restart { charged: true })
 }
 
-/// Whether a slow program may be begun again, which nobody is charged for: once where it would lose all since its start, as far as
-/// anybody knows, and not for ever where it goes on from a checkpoint, since it may be slow by itself.
+/// Whether a slow program may be restarted again, without a charge. A program that loses all work
+/// since its start restarts once. One that continues from a checkpoint restarts a limited number of
+/// times, because it may be slow by itself.
 fn may_restart_again(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     let verdicts = live.job.watch.as_ref().map_or(0, |watch| watch.verdicts);
     let forgets = cost::at_risk_s(live, world.now_ms) > 0.0;
     verdicts < if forgets { 1 } else { MOST_DOUBLINGS }
 }
 
-/// Free GPUs for one worker on another node of the same kind, beside others of the job where there are any, else in a rack of theirs.
+/// Free GPUs for one worker on another node of the same kind. Nodes of the job come first, then
+/// nodes in its racks.
 fn elsewhere(world: &World<'_>, live: &LiveJob<'_>, own: u32) -> Option<(u32, u64)> {
     let gpus = live.shape.worker.gpus;
     let held = world.held[live.tenant as usize];
@@ -349,7 +359,7 @@ fn elsewhere(world: &World<'_>, live: &LiveJob<'_>, own: u32) -> Option<(u32, u6
     Some((node, there.take_gpus(gpus, When::Now)))
 }
 
-/// The lowest rank that nobody has, the one that leaves included: reports of the two must not be confused.
+/// Lowest unused rank, the leaving one counted as used: reports of the two must not be confused.
 fn unused(live: &LiveJob<'_>) -> u32 {
     let is_taken = |rank: &u32| {
         let role = Role::Worker { rank: *rank };

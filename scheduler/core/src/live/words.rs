@@ -1,4 +1,4 @@
-//! Puts a round into words, for people and for the record; no decision reads it.
+//! The round's report as text, for users and for the record. No decision reads it.
 
 use super::packing;
 use super::pass::Rest;
@@ -10,7 +10,7 @@ use crate::report::{JobReport, RoundReport, RunnerUp, SpeedReport, Totals};
 use muster_model::job::JobPhase;
 use muster_model::wait::Waiting;
 
-/// The world is that after the plan.
+/// Builds the report from the state after the plan.
 pub(crate) fn report(world: &World<'_>, rest: &Rest, waiting: &[Option<Waiting>]) -> RoundReport {
     let runner_up = runner_up(world, rest);
     let jobs = world.jobs.iter().zip(waiting);
@@ -22,7 +22,7 @@ pub(crate) fn report(world: &World<'_>, rest: &Rest, waiting: &[Option<Waiting>]
             .enumerate()
             .map(|(index, (live, waiting))| {
                 let mut report = job(world, rest, live, waiting.as_ref(), runner_up);
-                // Whatever its size comes from, this is why it is as fast as it is.
+                // A shared GPU explains the job's speed at any size.
                 if let Some(pair) = packing::told(world, index) {
                     report.why = format!("{}; {pair}", report.why);
                 }
@@ -37,7 +37,7 @@ fn worth(rest: &Rest, live: &LiveJob<'_>) -> Option<Worth> {
     rest.decision.worth.get(live.member?).copied()
 }
 
-/// Whoever would have got the next GPU.
+/// Job that would have received the next GPU.
 fn runner_up(world: &World<'_>, rest: &Rest) -> Option<RunnerUp> {
     let worths = world.members.iter().zip(&rest.decision.worth);
     let next = worths.map(|(&index, worth)| (worth.next_gain, index));
@@ -91,7 +91,7 @@ fn job(
     }
 }
 
-/// What it has, or will have once room is made.
+/// Size that the job has, or will have once room is made.
 fn size(world: &World<'_>, rest: &Rest, live: &LiveJob<'_>) -> (u32, u32) {
     if live.standing.stays() {
         return live.size;
@@ -160,7 +160,7 @@ fn why(
     }
 }
 
-/// Its marginal gain beside the runner-up's.
+/// Reason for the present size: its marginal gain compared with the runner-up's.
 fn why_this_size(live: &LiveJob<'_>, worth: Option<Worth>, runner_up: Option<RunnerUp>) -> String {
     let next = worth
         .map(|worth| worth.next_gain)

@@ -1,4 +1,4 @@
-//! A job that lies on several nodes or racks comes together, where that is repaid.
+//! Gathers a job that is spread over several nodes or racks, if that pays.
 
 use super::{
     Locality, Move, REPAID, carry_out, cost_gpu_s, is_movable, locality, proposed, rack_of, without,
@@ -11,12 +11,12 @@ use crate::live::standing::gpus_of;
 use crate::live::world::{LiveJob, World};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a job on several racks keeps of its speed on several nodes of one, while nothing is known.
+/// Assumed speed of a job on several racks, relative to several nodes of one rack.
 const ACROSS: f64 = 0.98;
-/// Spread jobs for which a round looks for a better place.
+/// Maximum number of spread jobs for which a round searches a better place.
 const MOST_GATHERED: usize = 64;
 
-/// Brings one job together that lies on more nodes, or further apart, than it needs to.
+/// Gathers the job that gains most, if any. Returns whether a job was moved.
 pub(super) fn gather(world: &mut World<'_>, rest: &Rest) -> bool {
     if world.promises.gathers {
         return false;
@@ -25,7 +25,7 @@ pub(super) fn gather(world: &mut World<'_>, rest: &Rest) -> bool {
     let mut best: Option<(f64, Move)> = None;
     let mut looked = 0;
     let jobs = world.jobs.len();
-    // Where there are too many for one round, the next one begins with others.
+    // Each round starts with another job, because a round considers only some of them.
     let first = world.snapshot.round as usize % jobs.max(1);
     for index in (first..jobs).chain(0..first) {
         let live = &world.jobs[index];
@@ -75,7 +75,7 @@ fn with_gpus(held: impl Iterator<Item = (u32, u64)>) -> Vec<u32> {
         .collect()
 }
 
-/// What is free on the nodes of one kind: on all of them, and rack by rack.
+/// Free resources by kind: on all nodes of the kind, and rack by rack.
 struct Views(BTreeMap<u16, (Vec<FreeNode>, Vec<Vec<FreeNode>>)>);
 
 impl Views {
@@ -94,7 +94,7 @@ impl Views {
     }
 }
 
-/// Where all of a job is free now in a better place: on one node, else in one rack.
+/// Closest free place for the whole job that is better than the present one: one node, or one rack.
 fn nearer(
     world: &World<'_>,
     views: &Views,
@@ -103,7 +103,7 @@ fn nearer(
 ) -> Option<(Locality, Placed)> {
     let kind = world.free[live.holdings.first()?.node as usize].kind;
     let (everywhere, of_racks) = views.0.get(&kind)?;
-    // Of those that are in one rack already only a single node is better, which any search prefers.
+    // For a job within one rack only a single node is better, and any search prefers that.
     let of_racks = match now {
         Locality::Else => of_racks.as_slice(),
         Locality::Node | Locality::Rack => &[],
@@ -122,7 +122,7 @@ fn nearer(
     best
 }
 
-/// Seconds to a job's end in its present size; infinite where its end is not known.
+/// Remaining seconds of a job at its present size; infinite if its end is unknown.
 fn time_left_s(world: &World<'_>, index: usize, class: Locality) -> f64 {
     let live = &world.jobs[index];
     let Some(held) = live.holdings.iter().find(|held| held.gpus != 0) else {

@@ -1,9 +1,11 @@
-//! Moves that a round proposes by itself, around any policy: running jobs go elsewhere so that a waiting gang finds its GPUs together, and
-//! a job that lies on several nodes or racks comes together (Gandiva's migration, Xiao et al., OSDI 2018, section 3.3).
+//! Migrations that a round proposes, independent of the policy. Running jobs move so that a waiting
+//! gang fits, or a job is gathered that is spread over several nodes or racks (Gandiva's migration,
+//! Xiao et al., OSDI 2018, section 3.3).
 //!
-//! A move is proposed only where what it saves is more than what it costs, in GPU-seconds: its cost is what restarts have cost this very
-//! job (`cost`), its gain the time that a gang would wait for somebody's end, or that a job ends earlier. One wave at a time: while
-//! anybody moves, nobody else is told to. A gang gets room only if a trial says that the policy then starts it.
+//! A migration must save more GPU-seconds than it costs. Its cost is that of the job's measured
+//! restarts (`cost`). Its gain is the time that the gang would wait for other jobs' ends, or by
+//! which the moved job ends earlier. Only one wave of migrations is in progress at a time. Room is
+//! made for a gang only if a trial shows that the policy then starts it.
 
 mod gather;
 
@@ -23,22 +25,23 @@ use gather::gather;
 use muster_model::job::Intent;
 use std::collections::BTreeSet;
 
-/// Estimates err: a move must save so many times what it costs.
+/// Minimum ratio of savings to cost, because estimates have errors.
 const REPAID: f64 = 2.0;
-/// So many jobs are moved for one gang.
+/// Maximum number of jobs that move for one gang.
 const MOST_MOVED: usize = 8;
-/// Nodes that are looked at as ones to be cleared, those first that lack least.
+/// Maximum number of nodes that are considered for clearing; those that lack the fewest GPUs come
+/// first.
 const MOST_NODES: usize = 32;
-/// Of those who wait in front, so many are looked at, and one is helped.
+/// Number of jobs at the head of the queue that are considered; one of them gets room.
 const IN_FRONT: usize = 4;
-/// A round of more jobs is not held up by trials.
+/// Maximum number of jobs in a round with migrations: larger rounds run no trials.
 const MOST_JOBS: usize = 4_096;
-/// Ends of running jobs that are looked ahead to.
+/// Maximum number of ends of running jobs that are considered.
 const MOST_ENDS: usize = 256;
-/// What is further off counts as no nearer than this.
+/// Upper bound of estimated waiting times, in seconds.
 const LONGEST_WAIT_S: f64 = 7.0 * 86_400.0;
 
-/// One job's way.
+/// One job's migration.
 struct Move {
     index: usize,
     placed: Placed,
@@ -47,7 +50,7 @@ struct Move {
     measured: bool,
 }
 
-/// How near to each other a job's GPUs are.
+/// Distance between a job's GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Locality {
     Node,
@@ -55,7 +58,8 @@ enum Locality {
     Else,
 }
 
-/// Tells jobs to move, if that is worth it; whether any was told to. The last pass must have changed nothing.
+/// Migrates jobs if that pays. Returns whether any job migrates. The last pass must have changed
+/// nothing.
 pub(crate) fn moves(world: &mut World<'_>, rest: &Rest) -> bool {
     let on_the_way = world.jobs.iter().any(|live| live.destination.is_some());
     if on_the_way || world.jobs.len() > MOST_JOBS {
@@ -69,7 +73,7 @@ pub(crate) fn moves(world: &mut World<'_>, rest: &Rest) -> bool {
     waiting.any(|index| make_room(world, rest, index))
 }
 
-/// Those in the queue whom nobody has promised anything, in their order.
+/// Queued jobs without promised GPUs, in queue order.
 fn waiting(world: &World<'_>, rest: &Rest) -> Vec<usize> {
     let mut waiting: Vec<usize> = (0..world.jobs.len())
         .filter(|&index| {
@@ -86,7 +90,8 @@ fn waiting(world: &World<'_>, rest: &Rest) -> Vec<usize> {
     waiting
 }
 
-/// Moves others out of the way of a gang for which enough is free, but not where it fits.
+/// Migrates other jobs to make room for a gang for which enough GPUs are free, but not where it
+/// fits.
 fn make_room(world: &mut World<'_>, rest: &Rest, index: usize) -> bool {
     let live = &world.jobs[index];
     let (shape, tenant) = (live.shape, live.tenant as usize);
@@ -153,14 +158,15 @@ fn carry_out(
     world.relocate(one.index, one.placed, why);
 }
 
-/// From where to where, and what that costs, in words.
+/// Text: source, destination and cost of the move.
 pub(crate) fn way(world: &World<'_>, index: usize, placed: &Placed) -> String {
     let live = &world.jobs[index];
     let (from, to) = names(world, index, placed);
     let cost = cost::restart(live, world.policy);
-    let basis = match cost.measured {
-        true => "as its restarts were measured",
-        false => "assumed, as its restarts are not measured yet",
+    let basis = if cost.measured {
+        "as its restarts were measured"
+    } else {
+        "assumed, as its restarts are not measured yet"
     };
     let seconds = cost.total_s() + cost::at_risk_s(live, world.now_ms);
     let (from, to) = (from.join(", "), to.join(", "));
@@ -170,12 +176,12 @@ pub(crate) fn way(world: &World<'_>, index: usize, placed: &Placed) -> String {
     format!("moves from {from} to {to}, which costs it about {seconds:.1} s ({basis})")
 }
 
-/// Nodes that a job leaves, and those to which it goes.
+/// Names of the nodes that a job leaves, and of its destination.
 fn names(world: &World<'_>, index: usize, placed: &Placed) -> (Vec<String>, Vec<String>) {
     let live = &world.jobs[index];
     let name = |node: u32| match world.snapshot.nodes.get(node as usize) {
         Some(node) => node.name.clone(),
-        // One that only a trial has added.
+        // A node that exists only in a trial.
         None => String::new(),
     };
     let all = |held: &[Holding]| -> Vec<String> {
@@ -185,7 +191,8 @@ fn names(world: &World<'_>, index: usize, placed: &Placed) -> (Vec<String>, Vec<
     (all(&live.holdings), all(&placed.holdings(&live.shape)))
 }
 
-/// Who moves where so that the gang fits, the cheapest node by node; `None` when that cannot be had.
+/// Migrations after which the gang fits, chosen node by node by least cost; `None` if there are
+/// none.
 fn clearing(world: &World<'_>, rest: &Rest, gang: usize) -> Option<Vec<Move>> {
     let shape = world.jobs[gang].shape;
     let least = (shape.workers.min, shape.ps_shards.min);
@@ -228,7 +235,7 @@ fn clearing(world: &World<'_>, rest: &Rest, gang: usize) -> Option<Vec<Move>> {
     Some(moves)
 }
 
-/// Open nodes on which one more worker could be, those first that lack the fewest GPUs for it.
+/// Open nodes that could hold one more worker, in order of the GPUs that they lack for it.
 fn shortest_of(free: &[FreeNode], shape: &Shape, cleared: &BTreeSet<u32>) -> Vec<u32> {
     let per_worker = shape.worker.gpus.max(1);
     let mut nodes: Vec<(u32, u32)> = (0_u32..)
@@ -241,8 +248,8 @@ fn shortest_of(free: &[FreeNode], shape: &Shape, cleared: &BTreeSet<u32>) -> Vec
     nodes.into_iter().map(|(_, index)| index).collect()
 }
 
-/// Moves the first of these jobs off a node until one worker more fits there. They go to what is free now, on nodes that nobody is
-/// cleared from; and none is torn further apart than it is.
+/// Migrates jobs of `movers` off a node, in their order, until one more worker fits there. They go
+/// to free resources of nodes that are not being cleared. No job is spread further than before.
 fn clear(
     world: &World<'_>,
     free: &[FreeNode],
@@ -290,7 +297,7 @@ fn proposed(world: &World<'_>, index: usize, placed: Placed) -> Move {
     }
 }
 
-/// The nodes but for these, on which nothing is free.
+/// The nodes, with nothing free on the closed ones.
 fn without(free: &[FreeNode], closed: impl Fn(u32) -> bool) -> Vec<FreeNode> {
     let nodes = (0_u32..).zip(free).map(|(index, node)| {
         if closed(index) {
@@ -309,7 +316,7 @@ fn without(free: &[FreeNode], closed: impl Fn(u32) -> bool) -> Vec<FreeNode> {
     nodes.collect()
 }
 
-/// Seconds until the gang would fit by others' ends, as far as these are foreseen.
+/// Estimated seconds until the gang fits because other jobs end.
 fn wait_s(world: &World<'_>, rest: &Rest, shape: &Shape) -> f64 {
     let mut free = rest.free.clone();
     let least = (shape.workers.min, shape.ps_shards.min);
@@ -333,7 +340,7 @@ fn wait_s(world: &World<'_>, rest: &Rest, shape: &Shape) -> f64 {
     further
 }
 
-/// A whole gang at work that has been where it is for long enough, and takes turns with others.
+/// Whether a whole running gang is out of its cooldown, not exclusive, and can migrate.
 fn is_movable(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     live.standing == Standing::Running
         && moving::takes(live.job, live.size)
@@ -343,7 +350,8 @@ fn is_movable(world: &World<'_>, live: &LiveJob<'_>) -> bool {
         && !cost::begins_anew(live)
         && live.job.intent == Intent::Run
         && is_up(live.job)
-        // What is left of a command would begin anew, with those who are done.
+        // The remaining workers of a command, and the finished ones, would start from the
+        // beginning.
         && done_workers(live.job) == 0
         && !rests(world, live)
 }
@@ -354,7 +362,7 @@ fn is_on(live: &LiveJob<'_>, node: u32) -> bool {
         .any(|held| held.node == node && held.gpus != 0)
 }
 
-/// What moving a job costs.
+/// Cost of a migration in GPU-seconds.
 fn cost_gpu_s(world: &World<'_>, live: &LiveJob<'_>) -> f64 {
     let cost = cost::restart(live, world.policy);
     let seconds = cost.total_s() + cost::at_risk_s(live, world.now_ms);
@@ -366,7 +374,7 @@ fn locality(world: &World<'_>, nodes: &[u32]) -> Locality {
     match nodes {
         [] => Locality::Node,
         [first, others @ ..] if others.iter().all(|node| node == first) => Locality::Node,
-        // Of those without a rack nobody said that they are far.
+        // Nodes without a rack are not known to be far from each other.
         [first, others @ ..] if others.iter().all(|node| rack(node) == rack(first)) => {
             Locality::Rack
         }

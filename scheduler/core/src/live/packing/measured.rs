@@ -1,4 +1,4 @@
-//! What was measured of two jobs that share a GPU, or may.
+//! Measurements of two jobs that share a GPU or may share one.
 
 use crate::policy::Packing;
 use crate::snapshot::Job;
@@ -10,49 +10,51 @@ const GIB: f64 = (1_u64 << 30) as f64;
 pub(super) struct Pair<'w> {
     pub host: &'w Job,
     pub guest: &'w Job,
-    /// Memory of the GPU; 0 where it is not known.
+    /// Memory of the GPU in bytes; 0 if unknown.
     pub of_bytes: u64,
-    /// Others that stand still on it: what they keep counts.
+    /// Other jobs suspended on the GPU, whose memory counts.
     pub others: Vec<&'w Job>,
     pub now_ms: i64,
 }
 
-/// The most that each was seen to use of the GPU's memory.
+/// Peak GPU memory of each job, in bytes.
 pub(super) struct Memory {
     host: u64,
     guest: u64,
-    /// Of those that stand still there.
+    /// Memory of the suspended jobs.
     others: u64,
     of: u64,
     is_one_tenants: bool,
 }
 
-/// Steps per second of each while it was alone.
+/// Steps per second of each job alone.
 pub(super) struct Alone {
     host: f64,
     guest: f64,
 }
 
-/// The rate of each beside the other, as a part of its rate alone.
+/// Rate of each job beside the other, relative to its rate alone.
 pub(super) struct Parts {
     host: f64,
     guest: f64,
     is_one_tenants: bool,
 }
 
-/// The share of the GPU's time that each used alone.
+/// Share of the GPU's time that each job used alone.
 pub(super) struct Busy {
     host: f64,
     guest: f64,
 }
 
 impl Pair<'_> {
-    /// What one of two tenants is told holds nothing of the other's but what both add up to.
+    /// Whether both jobs belong to one tenant. Otherwise texts contain only sums, which do not show
+    /// values of the other tenant's job.
     pub fn is_one_tenants(&self) -> bool {
         self.host.tenant == self.guest.tenant
     }
 
-    /// `None` if it is not told of everybody there, or was not for a while: a node whose executor does not measure says nothing.
+    /// Memory use; `None` if a value is missing or older than `stale_ms`. Nodes whose executor does
+    /// not measure report nothing.
     pub fn memory(&self, packing: &Packing) -> Option<Memory> {
         let stale_ms = signed(packing.stale_ms);
         let told = |job: &'_ Job| {
@@ -62,10 +64,11 @@ impl Pair<'_> {
         };
         let kept = |job: &Job| {
             let known = told(job)?;
-            // Who has not stood still yet will keep what it uses, for all that is known.
-            match known.stands {
-                true => known.memory_bytes,
-                false => known.peak_bytes,
+            // A job that is not suspended yet may keep all that it uses now.
+            if known.stands {
+                known.memory_bytes
+            } else {
+                known.peak_bytes
             }
         };
         let mut others = self.others.iter().map(|job| kept(job));
@@ -94,31 +97,32 @@ impl Pair<'_> {
         })
     }
 
-    /// Whether both were at work alone, as they are now, for at least so long: the peak of a job's first seconds is not its peak.
+    /// Whether both ran alone for at least this time since their start: a job's first seconds do
+    /// not show its peak.
     pub fn were_alone_for(&self, least_ms: u64) -> bool {
         let long = |job: &Job| of(job).is_some_and(|known| known.alone_ms >= least_ms);
         long(self.host) && long(self.guest)
     }
 
-    /// Whether both tell their steps often enough to be known within a trial.
+    /// Whether both report steps often enough for a trial to give their rates.
     pub fn tell_in_time(&self, packing: &Packing) -> bool {
         let in_time = |job: &Job| {
             of(job).is_some_and(|known| {
                 let each_ms = known.alone_ms / u64::from(known.alone.samples.max(1));
-                // One is left out after a change.
+                // The first sample after a change is ignored.
                 each_ms.saturating_mul(u64::from(packing.samples) + 1) <= packing.trial_ms
             })
         };
         in_time(self.host) && in_time(self.guest)
     }
 
-    /// Whether one of them came to harm beside another job, which may have been that other's doing, or its own.
+    /// Whether one of them failed beside another job, by its own fault or the other job's.
     pub fn was_hurt(&self) -> bool {
         let hurt = |job: &Job| of(job).is_some_and(|known| known.hurt.is_some());
         hurt(self.host) || hurt(self.guest)
     }
 
-    /// Of what was measured in a time together that began at `since_ms` or later.
+    /// Relative rates, measured since a pairing that began at `since_ms` or later.
     pub fn together(&self, samples: u32, since_ms: i64) -> Option<Parts> {
         let alone = self.alone(1)?;
         let beside = |job: &Job, other: &Job| {
@@ -133,7 +137,7 @@ impl Pair<'_> {
         })
     }
 
-    /// Whether they were together lately and did not pay, or did not tell in the time that they had.
+    /// Whether a recent trial of the pair did not pay, or did not give rates in time.
     pub fn has_failed(&self, packing: &Packing) -> bool {
         let beside = |job: &Job, other: &Job| of(job)?.beside(other.id).copied();
         let met = [beside(self.host, self.guest), beside(self.guest, self.host)];
@@ -146,7 +150,7 @@ impl Pair<'_> {
         }
         match self.together(packing.samples, i64::MIN) {
             Some(parts) => !parts.pay(packing),
-            // It may have been cut short by somebody's turn.
+            // The trial may have ended early, for a time slice of another job.
             None => {
                 let trial_ms = signed(packing.trial_ms);
                 met().any(|pair| pair.last_ms.saturating_sub(pair.since_ms) >= trial_ms)
@@ -164,16 +168,17 @@ impl Memory {
 }
 
 impl Parts {
-    /// 1 is what turns give, and each a half of it.
+    /// Whether the pair is faster than time slicing, which gives a sum of 1 and one half each.
     pub fn pay(&self, packing: &Packing) -> bool {
         self.sum() > 1.0 + packing.margin && self.least() >= packing.least_part
     }
 
-    /// What is wrong with them, if they do not pay.
+    /// Text: reason why a pair does not pay.
     pub fn wrong(&self, packing: &Packing) -> &'static str {
-        match self.sum() > 1.0 + packing.margin {
-            true => "and turns give each a half",
-            false => "and turns give 1",
+        if self.sum() > 1.0 + packing.margin {
+            "and turns give each a half"
+        } else {
+            "and turns give 1"
         }
     }
 
@@ -194,7 +199,7 @@ fn signed(ms: u64) -> i64 {
     i64::try_from(ms).unwrap_or(i64::MAX)
 }
 
-/// Whether a rate is one by which others can be divided.
+/// The rate, if it has enough samples and is above 0.
 fn known(rate: Rate, samples: u32) -> Option<f64> {
     (rate.samples >= samples.max(1) && rate.steps_per_s > 0.0).then_some(rate.steps_per_s)
 }

@@ -1,11 +1,13 @@
-//! Packing: two jobs of one task each that would take turns on a GPU are at work there at once, while that is faster than turns (Gandiva,
-//! Xiao et al., OSDI 2018, section 3.2).
+//! Packing: two time-sliced jobs of one task each run on one GPU at once, while that is faster than
+//! time slicing (Gandiva, Xiao et al., OSDI 2018, section 3.2).
 //!
-//! It begins where turns leave it. Whoever stands still was measured while it was alone, and goes on as a guest beside the job that
-//! has its GPU; whoever is a guest for nothing stands still again. So a trial and its end cost two turns and no restart, and nobody is
-//! packed of whom nothing is known. There is no state besides what was measured: a pair that did not pay is known by its rates.
+//! A suspended job was measured alone in its slices. It resumes as a guest beside the job on its
+//! GPU. A guest of a pair that does not pay is suspended again. So a trial costs one resumption and
+//! one suspension, no restart, and jobs without measurements are never packed. The measurements are
+//! the only state: the rates show whether a pair did not pay.
 //!
-//! The policy knows whole GPUs. A guest holds none and is no member of its problem, until its host has ended: then the GPU is its own.
+//! The policy knows only whole GPUs. A guest holds none and is not in the problem until its host
+//! has ended. Then it holds the GPU itself.
 
 mod measured;
 mod pairs;
@@ -25,10 +27,10 @@ pub(crate) use pairs::{Pairs, Second, join};
 pub(crate) use seats::Seats;
 use seats::seat;
 
-/// Of those who stand still so many are looked at in a round.
+/// Maximum number of suspended jobs that a round considers.
 const CONSIDERED: usize = 64;
 
-/// Before the policy: guests that cost more than they bring, or whose memory is not safe any more, stand still.
+/// Before the policy: suspends guests of pairs that do not pay or whose memory is no longer safe.
 pub(crate) fn unpack(world: &mut World<'_>) {
     for guest in 0..world.jobs.len() {
         let live = &world.jobs[guest];
@@ -71,7 +73,8 @@ fn parts_because(world: &World<'_>, host: usize, guest: usize) -> Option<String>
     }
 }
 
-/// Before turns: whoever stands still goes on beside the job that has its GPU, if nothing that is known speaks against it.
+/// Before time slices rotate: resumes suspended jobs beside the job on their GPU, if measurements
+/// allow it.
 pub(crate) fn pack(world: &mut World<'_>) {
     let (Some(packing), Some(slicing)) = (world.policy.packing, world.policy.slicing) else {
         return;
@@ -82,7 +85,7 @@ pub(crate) fn pack(world: &mut World<'_>) {
         let Some(host) = host_of(world, guest) else {
             continue;
         };
-        // Somebody else's turn has come there, and would part them at once.
+        // Another job's time slice is due on that GPU and would separate the pair at once.
         let (live, other) = (&world.jobs[host], &world.jobs[guest]);
         let quantum_ms = i64::try_from(slicing.quantum_ms).unwrap_or(i64::MAX);
         let is_over = turns::has_had(world, live) >= quantum_ms;
@@ -98,7 +101,7 @@ pub(crate) fn pack(world: &mut World<'_>) {
     }
 }
 
-/// After all else: a guest's place is beside its host. Where that leaves for others, or grows, the guest stands still.
+/// Last stage of packing: suspends guests whose host leaves the GPU or is resized.
 pub(crate) fn follow(world: &mut World<'_>) {
     for guest in 0..world.jobs.len() {
         let live = &world.jobs[guest];
@@ -115,7 +118,8 @@ pub(crate) fn follow(world: &mut World<'_>) {
     }
 }
 
-/// A guest is none any more: whoever leaves the GPU last leaves it free. In a trial, which is undone, it counts as taken.
+/// Ends the pairing of a guest. The GPU is then free once the last of both has left. In a trial,
+/// which is undone, the GPU counts as held.
 pub(crate) fn leave(world: &mut World<'_>, guest: usize) {
     if world.journal.is_some() {
         return;
@@ -132,7 +136,7 @@ pub(crate) fn leave(world: &mut World<'_>, guest: usize) {
     world.jobs[host].guest = None;
 }
 
-/// What is said of a job that shares its GPU.
+/// Text about a job that shares its GPU, for the report.
 pub(crate) fn told(world: &World<'_>, index: usize) -> Option<String> {
     let packing = world.policy.packing?;
     let live = &world.jobs[index];
@@ -171,7 +175,8 @@ fn pair<'w>(world: &'w World<'_>, host: usize, guest: usize) -> Pair<'w> {
     }
 }
 
-/// Who is at work on the GPU of a job that stands still, if it is alone there and nothing was decided of it.
+/// The job that runs on the GPU of a suspended job, if it is alone there and unchanged in this
+/// round.
 fn host_of(world: &World<'_>, guest: usize) -> Option<usize> {
     let at = seat(&world.jobs[guest])?;
     let holds = |&index: &usize| {
@@ -195,12 +200,12 @@ fn host_of(world: &World<'_>, guest: usize) -> Option<usize> {
     (is_at_rest && stays && is_alone).then_some(host)
 }
 
-/// Neither wants its GPU for itself, and none slows down one of higher priority.
+/// Whether both may share a GPU: neither is exclusive, and neither slows a job of higher priority.
 fn are_equals(host: &LiveJob<'_>, guest: &LiveJob<'_>) -> bool {
     !host.job.exclusive && !guest.job.exclusive && host.priority == guest.priority
 }
 
-/// Whether the rules let them share: they are equals, and quota, CPU and the node have room for the guest.
+/// Whether the rules allow the pair: equal rank, and enough quota and CPU on an open node.
 fn may_share(world: &World<'_>, host: usize, guest: usize) -> bool {
     let (host, guest) = (&world.jobs[host], &world.jobs[guest]);
     let needed = cpu_milli(guest);
@@ -220,8 +225,8 @@ fn cpu_milli(live: &LiveJob<'_>) -> i64 {
     i64::try_from(live.job.worker.cpu_milli).unwrap_or(i64::MAX)
 }
 
-/// Why they are put together, in figures; `None` if something is not known of one of them, or known to be bad. Both must have been at work
-/// alone for a quantum since they were started.
+/// Reason for a trial, with figures. `None` if a value is unknown or speaks against it. Both jobs
+/// must have run alone for a quantum since their start.
 fn worth_trying(
     world: &World<'_>,
     (host, guest): (usize, usize),
@@ -238,9 +243,10 @@ fn worth_trying(
         return None;
     }
     let whose = world.jobs[host].named_to(world.jobs[guest].tenant);
-    Some(match pair.is_one_tenants() {
-        true => format!("goes on beside {whose}: {memory}; {alone}; {busy}"),
-        false => format!("goes on beside {whose}: {memory}"),
+    Some(if pair.is_one_tenants() {
+        format!("goes on beside {whose}: {memory}; {alone}; {busy}")
+    } else {
+        format!("goes on beside {whose}: {memory}")
     })
 }
 
@@ -266,7 +272,7 @@ fn become_guest(world: &mut World<'_>, host: usize, guest: usize, why: String) {
     }
 }
 
-/// A guest stands still where that can be, else it goes back to the queue.
+/// Suspends a guest if possible; otherwise returns it to the queue.
 fn part(world: &mut World<'_>, guest: usize, why: String) {
     if turns::take_back(world, guest) {
         return;

@@ -1,4 +1,4 @@
-//! Which jobs are two on a GPU, and whose it counts as.
+//! Jobs that share a GPU, and the job for which the GPU counts.
 
 use crate::live::free::Holding;
 use crate::live::settle::Settled;
@@ -7,10 +7,10 @@ use crate::live::world::World;
 use muster_model::id::{JobId, NodeId};
 use std::collections::BTreeMap;
 
-/// The second of every two that hold a GPU, by job.
+/// The second job of each pair, by id.
 pub(crate) struct Pairs(BTreeMap<JobId, Second>);
 
-/// A job that has a GPU together with another, which counts as its holder.
+/// A job on a shared GPU that counts as the other job's.
 pub(crate) struct Second {
     holder: JobId,
     node: NodeId,
@@ -18,7 +18,8 @@ pub(crate) struct Second {
 }
 
 impl Pairs {
-    /// A GPU is the host's while it stays there, and the guest's once it does not: so it is never given away under a guest.
+    /// A GPU counts as the host's while the host stays, then as the guest's. So it is never given
+    /// to a third job while a guest runs on it.
     pub fn of(settled: &[Settled<'_>], now_ms: i64) -> Self {
         let mut holders: BTreeMap<(NodeId, u32), Vec<(u32, usize)>> = BTreeMap::new();
         let each = |lanes: fn(u32) -> bool| {
@@ -52,9 +53,10 @@ impl Pairs {
             let &[(_, host), (_, guest)] = of.as_slice() else {
                 continue;
             };
-            let (holder, second) = match !stays(host) && stays(guest) {
-                true => (guest, host),
-                false => (host, guest),
+            let (holder, second) = if !stays(host) && stays(guest) {
+                (guest, host)
+            } else {
+                (host, guest)
             };
             let holder = settled[holder].job.id;
             let second_of = Second {
@@ -73,7 +75,7 @@ impl Pairs {
 }
 
 impl Second {
-    /// Leaves the GPU to the other.
+    /// Removes the shared GPU from the job's own holdings.
     pub fn yields(&self, held: &mut [Holding], find: impl Fn(NodeId) -> Option<u32>) {
         let node = find(self.node);
         let there = held.iter_mut().filter(|held| Some(held.node) == node);
@@ -81,7 +83,8 @@ impl Second {
     }
 }
 
-/// Once all jobs are known: who is whose guest, and whose quota pays for it. A tenant pays for each GPU that any of its jobs has, once.
+/// Links hosts and guests and charges quotas, once all jobs are known. A tenant pays once for each
+/// GPU that any of its jobs uses.
 pub(crate) fn join(world: &mut World<'_>, pairs: &Pairs) {
     if pairs.0.is_empty() {
         return;

@@ -1,16 +1,17 @@
-//! Who is where: the jobs on each GPU that somebody stands still on or shares.
+//! Jobs on each GPU that is shared or has a suspended job.
 
 use crate::live::standing::Standing;
 use crate::live::world::{LiveJob, World};
 use muster_model::id::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Jobs with a process on a GPU, at work or not, by node and index. Only GPUs that packing has to look at.
+/// Jobs with a process on a GPU, running or suspended, by node and GPU index. It contains only GPUs
+/// that matter for packing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seats(BTreeMap<(u32, u32), Vec<usize>>);
 
 impl Seats {
-    /// One look at every job, and none where nothing is to be packed or parted.
+    /// Reads every job once; empty if packing is disabled.
     pub fn of(world: &World<'_>, find: impl Fn(NodeId) -> Option<u32>) -> Self {
         if world.policy.packing.is_none() {
             return Self::default();
@@ -43,7 +44,7 @@ impl Seats {
     }
 }
 
-/// The node and GPU of a job that has one task on one GPU.
+/// Node and GPU of a job that has one task on one GPU.
 pub(super) fn seat(live: &LiveJob<'_>) -> Option<(u32, u32)> {
     let [task] = live.job.tasks.as_slice() else {
         return None;

@@ -1,18 +1,21 @@
-//! A job whose program found something missing on its node: the program itself, a folder, or what `command.check` asks for.
+//! A job whose program lacks something on its node: the program itself, a folder, or what
+//! `command.check` tests.
 //!
-//! The node is not at fault and a restart there fails again, so the job tries other nodes, each at the cost of a retry.
+//! The node is not at fault, and a restart there would fail again. The job tries other nodes, and
+//! each attempt is charged to its retries.
 
 use crate::live::gang::MAX_UNFIT_NODES;
 use crate::snapshot::{Job, Node};
 
-/// Whether the present revision failed for something that its node lacks.
+/// Whether the present revision failed because its node lacks something.
 pub(super) fn is_lack(job: &Job) -> bool {
     job.failed
         .as_ref()
         .is_some_and(|failed| failed.lacks.is_some())
 }
 
-/// Why the job fails: too few of the open nodes that could hold its workers are left to try.
+/// Reason why the job fails: too few open nodes that could hold its workers remain untried. `None`
+/// if enough remain.
 pub(super) fn nowhere(job: &Job, nodes: &[Node]) -> Option<String> {
     let lacks = job.failed.as_ref()?.lacks.as_ref()?;
     let per_worker = job.worker.gpus.max(1);

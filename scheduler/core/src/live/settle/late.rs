@@ -1,4 +1,4 @@
-//! Tasks that their nodes have not started in time: they are given up, so that the job can go elsewhere.
+//! Tasks that their nodes have not started in time.
 
 use super::Facts;
 use crate::plan::Action;
@@ -6,14 +6,18 @@ use crate::snapshot::{Job, Task};
 use muster_model::task::TaskState;
 
 impl Facts<'_> {
-    /// Gives up the tasks of a starting or growing job that have waited for their nodes beyond the limit. What this means for the job
-    /// the next round finds: each counts as refused by its node. Tasks of nodes that are lost are not among them.
+    /// Gives up tasks of a starting or growing job that have exceeded the start limit. Each counts
+    /// as refused by its node, and the next round decides what follows. Tasks on lost nodes are not
+    /// included.
     pub(super) fn late(&self, job: &Job) -> Option<Action> {
         let limit = self.policy.start_limit?;
         let waited_ms = self.now_ms.saturating_sub(job.placed_ms?);
-        let limit_ms = |task: &Task| match self.processes.contains(&task.node) {
-            true => limit.process_ms,
-            false => limit.pod_ms,
+        let limit_ms = |task: &Task| {
+            if self.processes.contains(&task.node) {
+                limit.process_ms
+            } else {
+                limit.pod_ms
+            }
         };
         let is_late = |task: &&Task| {
             task.state == TaskState::Assigned

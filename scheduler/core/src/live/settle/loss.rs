@@ -1,4 +1,4 @@
-//! What the tasks that are gone mean for their job: that it goes on without them, starts anew, waits, or has failed.
+//! Consequences of ended tasks: the job continues without them, restarts, backs off or fails.
 
 use super::{Ending, Facts};
 use crate::snapshot::{Job, Task};
@@ -6,16 +6,18 @@ use muster_model::assignment::exit_code;
 use muster_model::job::{AfterStop, Charge, JobState, RequeueCause};
 use muster_model::task::{Outcome, Role, TaskState};
 
-/// A node may refuse a job so often before it runs without a charge: about six minutes, which pods of others may take to go.
+/// Consecutive rejected starts of a job without a charge. Their back-offs last about six minutes,
+/// in which pods of other owners may terminate.
 const FREE_REFUSALS: u32 = 8;
 
 impl Facts<'_> {
-    /// Lost tasks of a job that can do without them: workers, one shard that has a copy, and shards that nodes have refused. Its exchange
-    /// has gone on without them already; the plan follows.
+    /// Lost tasks without which the job can continue: workers, one shard with a replica, and shards
+    /// that nodes refused. The tasks have continued without them already, and the plan follows.
     fn survivors(&self, job: &Job) -> Option<Ending> {
         let is_shard = |task: &Task| matches!(task.role, Role::PsShard { .. });
         let is_lost = |task: &&Task| match &task.state {
-            // A shard that ended in order before the job did was told to by its node: its copy goes on, and there is one shard less.
+            // Only its node ends a shard with a clean exit before the job is done. Its replica
+            // continues, and the job has one shard less.
             TaskState::Released { outcome } => {
                 !outcome.is_clean() || (job.replicated && is_shard(task))
             }
@@ -25,10 +27,10 @@ impl Facts<'_> {
         let first = lost.first()?;
         let shards = job.tasks.iter().filter(|task| is_shard(task)).count();
         let lost_shards = || lost.iter().filter(|task| is_shard(task));
-        // A refused one never held anything, so that the others have all there is.
+        // A refused shard never held parameters, so the other shards hold all of them.
         let refused = lost_shards().filter(|task| is_refused(task)).count();
         let held_something = lost_shards().count() - refused;
-        // Two may have kept the copies of each other.
+        // Two lost shards may have held each other's replicas.
         let has_copy = job.replicated && shards - refused >= 2 && held_something == 1;
         let some_stay = shards > lost_shards().count();
         let expendable = |task: &&Task| match task.role {
@@ -50,14 +52,15 @@ impl Facts<'_> {
             }
             _ => None,
         });
-        // Who fails again and again is stopped in the end as any other.
+        // Repeated failures of single tasks end at the limit of `retries`.
         if own.is_some() && job.failures >= job.retries {
             return None;
         }
         let charge = match own {
             Some(_) => Charge::Failure,
-            // It runs as it is, so that however many refusals are no failure; but its next growth would find the same, and GPUs would be held
-            // for nothing each time ([`is_put_off`](crate::live::calm::is_put_off)).
+            // The job runs, so rejected growth is never a failure. But its next growth would be
+            // rejected too, and would hold GPUs for nothing each time
+            // ([`is_put_off`](crate::live::calm::is_put_off)).
             None if lost.iter().any(|task| is_refused(task)) => Charge::Refusal,
             None => Charge::None,
         };
@@ -72,7 +75,7 @@ impl Facts<'_> {
         })
     }
 
-    /// What the tasks that are gone mean for the job.
+    /// Consequence of ended tasks for the job; `None` if there is none.
     pub(super) fn loss(&self, job: &Job) -> Option<Ending> {
         if let Some(goes_on) = self.survivors(job) {
             return Some(goes_on);
@@ -86,14 +89,15 @@ impl Facts<'_> {
             })
         };
         let node_fault = gone(job).find(|(_, outcome)| outcome.is_node_fault());
-        // Behind a node that is lost for certain.
+        // A lost node outweighs a refusal.
         let refused =
             node_fault.filter(|_| job.held_tasks().all(|task| self.up.contains(&task.node)));
         if let Some((task, outcome)) = refused.filter(|(_, outcome)| outcome.is_refusal()) {
             let why = format!("{} was {outcome}", task.role);
-            return Some(match refused_starts(job) < FREE_REFUSALS {
-                true => Ending::PutOff { why },
-                false => Ending::Failure { why },
+            return Some(if refused_starts(job) < FREE_REFUSALS {
+                Ending::PutOff { why }
+            } else {
+                Ending::Failure { why }
             });
         }
         if let Some((task, outcome)) = node_fault {
@@ -113,8 +117,9 @@ impl Facts<'_> {
         if let Some((task, _)) = gone(job).find(|(_, outcome)| !outcome.is_clean()) {
             return requeue(format!("{} lost a peer", task.role));
         }
-        // Single workers and shards may be done before the chief; only when no worker is left will nobody report an end any more. All
-        // went in order, so it was their nodes that told them to: as when every node is restarted.
+        // Single workers and shards may end before the coordinator. Only if no worker is left, no
+        // end will be reported. All exits were clean, so their nodes stopped the tasks, for example
+        // because every node restarts.
         if job.command.is_some() {
             let stopped = gone(job).find(|(_, outcome)| matches!(outcome, Outcome::Stopped { .. }));
             return stopped
@@ -132,12 +137,13 @@ impl Facts<'_> {
     }
 }
 
-/// Whether its node would not begin with it.
+/// Whether the node refused to start the task.
 pub(crate) fn is_refused(task: &Task) -> bool {
     matches!(&task.state, TaskState::Released { outcome } if outcome.is_refusal())
 }
 
-/// How often in a row nodes have refused its start. What was refused while it runs was growth, and says nothing of that.
+/// Number of consecutive rejected starts. Rejections of a running job concern its growth and do not
+/// count.
 pub(crate) fn refused_starts(job: &Job) -> u32 {
     match job.state {
         JobState::Starting => job.put_off,
@@ -157,8 +163,9 @@ pub(super) fn gone(job: &Job) -> impl Iterator<Item = (&Task, &Outcome)> {
     })
 }
 
-/// What became of a job of one task while it shared its GPU: that may have been for want of memory, or the other's doing, so it is not
-/// charged. It shares no more, hence what it does to itself is charged the next time.
+/// Failure of a job of one task that shared its GPU; `None` if there is none. Lack of memory or the
+/// other job may have caused it, so it is not charged. The job is never packed again, so a further
+/// failure is its own.
 pub(super) fn hurt_beside_another(job: &Job) -> Option<String> {
     let hurt = job.measured.as_ref()?.hurt?;
     if hurt.revision != job.revision {
@@ -177,7 +184,8 @@ pub(super) fn hurt_beside_another(job: &Job) -> Option<String> {
     ))
 }
 
-/// Whether the task failed by itself: not in order, not with its node, and not because a peer went away.
+/// Whether the task failed by itself: not with a clean exit, with its node, or after the loss of a
+/// peer.
 pub(super) fn is_own_fault(outcome: &Outcome) -> bool {
     let lost_peer = matches!(
         outcome,

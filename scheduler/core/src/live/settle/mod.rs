@@ -1,7 +1,7 @@
-//! First stage: facts become transitions. What tasks and owners have done is turned into the decisions it forces, before anything
-//! is sized.
+//! First stage: applies facts to jobs. Outcomes of tasks and intents of owners become the decisions
+//! that they force, before the policy runs.
 //!
-//! It never looks at free GPUs or at other jobs.
+//! It never reads free GPUs or other jobs.
 
 mod lacking;
 mod late;
@@ -20,7 +20,7 @@ use muster_model::spec::Ends;
 use muster_model::task::{Outcome, Role, TaskState};
 use std::collections::BTreeSet;
 
-/// A job after its facts were settled.
+/// A job after its facts were applied.
 #[derive(Debug, Clone)]
 pub(crate) struct Settled<'a> {
     pub job: &'a Job,
@@ -30,7 +30,7 @@ pub(crate) struct Settled<'a> {
     pub actions: Vec<Action>,
 }
 
-/// Settles every job, in the snapshot's order.
+/// Applies the facts to every job, in the order of the snapshot.
 pub(crate) fn settle<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Vec<Settled<'a>> {
     let up: BTreeSet<NodeId> = snapshot
         .nodes
@@ -40,7 +40,7 @@ pub(crate) fn settle<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Vec<Settled
         .collect();
     let drained = snapshot.nodes.iter().filter(|node| node.drained);
     let drained = drained.map(|node| node.id).collect();
-    // Who stands still on one that takes nobody in could not go on there.
+    // A job that is suspended on a node without new tasks cannot resume there.
     let shut = |node: &&Node| node.excluded || node.cordoned;
     let excluded = snapshot.nodes.iter().filter(shut);
     let excluded = excluded.map(|node| node.id).collect();
@@ -61,7 +61,7 @@ pub(crate) fn settle<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Vec<Settled
     snapshot.jobs.iter().map(|job| facts.settle(job)).collect()
 }
 
-/// What the round makes of a stopping job in which the last of its tasks is gone: for trials of what comes next.
+/// State and `not_before_ms` of a stopping job after the end of its last task, for trials.
 pub(crate) fn once_gone(
     live: &LiveJob<'_>,
     policy: &Policy,
@@ -105,10 +105,11 @@ pub(crate) fn once_gone(
 }
 
 impl Settled<'_> {
-    /// Takes a decision and moves the state along.
+    /// Records a decision and applies its transition.
     ///
     /// # Panics
-    /// When the state does not allow it: the planner is then wrong, and nothing of its plan may be carried out.
+    /// If the state does not allow the transition. The planner is then wrong, and nothing of its
+    /// plan may be carried out.
     pub(crate) fn take(&mut self, action: Action) {
         if let Some(event) = action.event() {
             self.state = self
@@ -126,22 +127,23 @@ struct Facts<'p> {
     nodes: &'p [Node],
     up: BTreeSet<NodeId>,
     drained: BTreeSet<NodeId>,
-    /// Who stands still there cannot go on there.
+    /// Nodes on which suspended jobs cannot resume.
     excluded: BTreeSet<NodeId>,
-    /// Their tasks are known to be processes.
+    /// Nodes whose tasks are known to be processes.
     processes: BTreeSet<NodeId>,
     policy: &'p Policy,
 }
 
-/// What became of the present revision, if anything did.
+/// Event of the present revision that forces a decision.
 enum Ending {
-    /// A reason to stop that leads to this.
+    /// The job stops for this reason and then enters this state.
     Stop { then: AfterStop, why: String },
     /// A failure that is charged to the job's retries.
     Failure { why: String },
-    /// It did nothing wrong, and would find the same where it was: it waits for longer each time.
+    /// A placement rejection. It is not the job's fault, but a start on the same node would be
+    /// rejected again. So it is not charged, and the back-off doubles each time.
     PutOff { why: String },
-    /// These tasks are lost, and the others train on.
+    /// These tasks are lost, and the others continue.
     GoesOn {
         without: Vec<TaskId>,
         why: String,
@@ -195,7 +197,7 @@ impl Facts<'_> {
                 return;
             }
             None => {
-                // Of a command, one that is done already was up.
+                // A finished task of a command was up before.
                 let is_done = |task: &Task| job.command.is_some() && has_ended_well(task);
                 let all_up = job
                     .tasks
@@ -205,7 +207,7 @@ impl Facts<'_> {
                     settled.take(Action::Up);
                 }
                 let runs = settled.state == JobState::Running;
-                // Who has to leave a drained node stands still where it comes next.
+                // A job that must leave a drained node is suspended at its next place.
                 let may_stay = !self.is_on_drained(job);
                 if job.intent == Intent::Suspend && runs && may_stay && is_whole(job) {
                     let why = format!("suspended by {}", job.asker());
@@ -217,7 +219,8 @@ impl Facts<'_> {
         self.release(job, settled);
     }
 
-    /// In order of weight: it is done; it can never go on; its owner wants it stopped; a task is gone.
+    /// Returns the first of these that applies: the job is done, it failed for good, its owner or
+    /// its time limit stops it, or a task is lost.
     fn ending(&self, job: &Job) -> Option<Ending> {
         let stop = |then, why: String| Some(Ending::Stop { then, why });
         if let Some(why) = done(job) {
@@ -262,7 +265,7 @@ impl Facts<'_> {
         if let Some(late) = self.never_stood_still(job) {
             return Some(late);
         }
-        // Its GPUs are there, and it will never get them again.
+        // On such a node the job could never get its GPUs back.
         let is_suspended = job.state == JobState::Suspended;
         let mut held = job.held_tasks();
         let is_excluded = held.any(|task| self.excluded.contains(&task.node));
@@ -280,8 +283,8 @@ impl Facts<'_> {
         })
     }
 
-    /// A worker that was told to stand still and has not said that it does: it holds its GPUs all the while, and who waits for them waits
-    /// for ever.
+    /// A worker that has not reported its suspension in time. It still holds its GPUs, so the jobs
+    /// that wait for them would wait for ever.
     fn never_stood_still(&self, job: &Job) -> Option<Ending> {
         let told_ms = job.turned_ms.filter(|_| job.state == JobState::Suspended)?;
         let limit_ms = i64::try_from(self.policy.suspend_limit_ms).unwrap_or(i64::MAX);
@@ -312,13 +315,14 @@ impl Facts<'_> {
         self.release(job, settled);
     }
 
-    /// Lets go of a stopping job whose last task is gone.
+    /// Releases a stopping job whose last task has ended.
     fn release(&self, job: &Job, settled: &mut Settled<'_>) {
         if job.held_tasks().next().is_some() {
             return;
         }
-        // A job whose tasks only said that a peer went away was stopped without a charge, because a lost node is known much later
-        // than its peers' complaints. Now every outcome is known: if no node is to blame, the job is.
+        // A job whose tasks only reported the loss of a peer stopped without a charge, because the
+        // loss of a node is detected much later. Now every outcome is known: if no node is at
+        // fault, the failure is charged to the job.
         let innocent = JobState::Stopping {
             then: AfterStop::Requeue {
                 cause: RequeueCause::NodeLost,
@@ -339,7 +343,7 @@ impl Facts<'_> {
         settled.take(Action::Release);
     }
 
-    /// Without a charge, and not at once.
+    /// Requeues the job after a back-off, without a charge.
     fn put_off(&self, job: &Job, why: String, settled: &mut Settled<'_>) {
         let times = refused_starts(job).saturating_add(1);
         let until_ms = self.policy.backoff_until_ms(self.now_ms, times);
@@ -353,7 +357,7 @@ impl Facts<'_> {
         });
     }
 
-    /// Charges a failure. A job whose node lacked something goes to another one at once.
+    /// Charges a failure. If the node lacked something, the job may start on another node at once.
     fn fail(&self, job: &Job, why: String, settled: &mut Settled<'_>) {
         let mut failed = self
             .policy
@@ -374,12 +378,13 @@ impl Facts<'_> {
     }
 }
 
-/// Whether the whole gang is up and can stand still, and nobody comes or goes.
+/// Whether the whole gang is up and can be suspended, and no task joins or leaves.
 pub(crate) fn is_whole(job: &Job) -> bool {
     job.suspends && is_up(job)
 }
 
-/// Whether the whole gang is up, and nobody comes or goes. Of a command some may be done already.
+/// Whether the whole gang is up, and no task joins or leaves. Finished tasks of a command count as
+/// up.
 pub(crate) fn is_up(job: &Job) -> bool {
     let is_done = |task: &Task| job.command.is_some() && has_ended_well(task);
     job.leaving.is_empty()
@@ -397,7 +402,8 @@ fn is_charge(action: &Action) -> bool {
     )
 }
 
-/// Why the job is done, if it is: whatever has become of its other tasks, which may have failed for want of those that are done.
+/// Reason why the job is done; `None` if it is not. Outcomes of its other tasks do not matter,
+/// because they may have failed after the finished ones were gone.
 fn done(job: &Job) -> Option<String> {
     if let Some(finished) = &job.finished {
         return Some(finished.reason.clone());
@@ -418,7 +424,7 @@ fn done(job: &Job) -> Option<String> {
         .then(|| format!("{who} ended with code 0"))
 }
 
-/// Workers of a command that are done before the others.
+/// Workers of a command that have finished before the others.
 pub(crate) fn done_workers(job: &Job) -> u32 {
     let is_done = |task: &&Task| job.command.is_some() && task.is_worker() && has_ended_well(task);
     u32::try_from(job.tasks.iter().filter(is_done).count()).unwrap_or(u32::MAX)
@@ -429,7 +435,7 @@ fn has_ended_well(task: &Task) -> bool {
     task.state == TaskState::Released { outcome }
 }
 
-/// What outweighs the end that a stopping job was given.
+/// End that replaces the planned end of a stopping job, with its reason.
 fn stronger_end(job: &Job, then: &AfterStop) -> Option<(AfterStop, String)> {
     let ends = matches!(then, AfterStop::Succeed | AfterStop::Fail { .. });
     match (done(job), &job.failed, job.intent) {
@@ -459,15 +465,15 @@ fn stronger_end(job: &Job, then: &AfterStop) -> Option<(AfterStop, String)> {
 fn obey_intent_at_rest(intent: Intent, settled: &mut Settled<'_>) {
     match (&settled.state, intent) {
         (JobState::Queued | JobState::Paused, Intent::Cancel) => settled.take(Action::Cancel),
-        // There is nothing that could stand still.
+        // A queued job has no processes to suspend.
         (JobState::Queued, Intent::Pause | Intent::Suspend) => settled.take(Action::Hold),
         (JobState::Paused, Intent::Run) => settled.take(Action::Resume),
         _ => {}
     }
 }
 
-/// Why a program's time is up. It counts while all of its tasks are up: who waits in the queue or stands still does not use it. What is cut off
-/// is not done, so the job has failed.
+/// Reason why a program has reached its time limit. Only time in which all tasks are up counts, not
+/// time in the queue or in suspension. The program was not done, so the job fails.
 fn over_time(job: &Job) -> Option<String> {
     let limit_s = job.limit_s.filter(|limit_s| job.trained_s >= *limit_s)?;
     Some(format!(

@@ -1,6 +1,6 @@
-//! When whoever waits in the queue comes to its turn: the cluster is taken forward from the end of one slice to the next, with whole rounds, as
-//! if nobody ended and every node obeyed at once. Who will be turned out for whom depends on places, quotas and what others wait for, so
-//! no formula would say.
+//! Forecast of the time slices of queued jobs. Whole rounds are simulated from one slice end to the
+//! next, as if no job ended and every node executed its orders at once. Which job is suspended for
+//! which depends on places, quotas and other waiting jobs, so there is no formula for it.
 
 use super::{takes_turns, turning};
 use crate::apply::{apply, move_up};
@@ -15,12 +15,14 @@ use muster_model::job::{Intent, JobState};
 use muster_model::task::{Outcome, TaskEvent, TaskState};
 use std::collections::BTreeMap;
 
-/// So many ends of slices are looked ahead; what is further off is no answer.
+/// Maximum number of slice ends that are simulated. Later slices are not reported.
 const SLICES: u32 = 16;
-/// At each of them: some stand still, others start or go on, and those are up.
+/// Maximum number of rounds at one slice end: suspensions, then starts and resumptions, then tasks
+/// that come up.
 const ROUNDS: u32 = 6;
 
-/// By job, Unix milliseconds. The policy must explain nothing, or each of these rounds would look ahead in its turn.
+/// Start of the first time slice of queued jobs, Unix ms by job. The policy settings must explain
+/// no jobs; otherwise each of these rounds would simulate slices again.
 pub(crate) fn turns(mut snapshot: Snapshot, policy: &Policy) -> BTreeMap<JobId, i64> {
     assert_eq!(
         policy.explained_jobs, 0,
@@ -28,7 +30,7 @@ pub(crate) fn turns(mut snapshot: Snapshot, policy: &Policy) -> BTreeMap<JobId, 
     );
     let mut turns = BTreeMap::new();
     let mut memory = Memory::default();
-    // Nobody reports in what is foreseen, and silence means nothing there.
+    // The simulation has no reports, so missing ones mean nothing.
     snapshot.jobs.iter_mut().for_each(|job| job.watch = None);
     let waits =
         |job: &Job| job.state == JobState::Queued && job.intent == Intent::Run && takes_turns(job);
@@ -51,7 +53,8 @@ pub(crate) fn turns(mut snapshot: Snapshot, policy: &Policy) -> BTreeMap<JobId, 
     turns
 }
 
-/// Rounds until nothing more is decided at this instant; `None` where a plan does not go with its own snapshot.
+/// Plans rounds until nothing more is decided at this instant. `None` if a plan cannot be applied
+/// to its own snapshot.
 fn settle(
     snapshot: &mut Snapshot,
     policy: &Policy,
@@ -71,7 +74,7 @@ fn settle(
             }
         }
         apply(snapshot, &plan).ok()?;
-        // Whoever has started in pods takes no turns from here on.
+        // A job that has started in pods cannot be suspended from now on.
         snapshot.leave_pods_out_of_turns();
     }
     Some(())

@@ -1,4 +1,5 @@
-//! Before the policy: who has waited long enough gets its GPUs, or keeps what of them is free.
+//! Before the policy: resumes or starts jobs that have waited long enough, or reserves their free
+//! GPUs.
 
 use super::turning::{loan_ms, shortest_ms};
 use super::{
@@ -14,11 +15,11 @@ use crate::live::world::{LiveJob, World};
 use crate::policy::Slicing;
 use muster_model::job::{Intent, RequeueCause};
 
-/// Before the policy: gives GPUs back to those who stand still and come before everybody in the queue, and starts those in the queue for
-/// whom the policy has had no room for a quantum. What is free of what the first in the line needs is kept for it.
+/// Resumes suspended jobs that precede all queued jobs. Starts queued jobs for which the policy has
+/// had no room for a quantum. Reserves free GPUs of the first job in line that cannot be served.
 pub(crate) fn before(world: &mut World<'_>) {
     let mut line = standing_still(world);
-    // Without turns nobody is suspended for them, and they are in nobody's way here.
+    // Without time slicing no job is suspended for queued jobs, so these do not compete here.
     if let Some(slicing) = world.policy.slicing {
         line.extend(queued(world, slicing));
     }
@@ -27,7 +28,7 @@ pub(crate) fn before(world: &mut World<'_>) {
     let quantum_ms = quantum_ms.map_or(i64::MAX, |ms| i64::try_from(ms).unwrap_or(i64::MAX));
     let slicing = world.policy.slicing;
     let crowded = slicing.map_or_else(Gpus::new, |slicing| crowded(world, slicing));
-    // Without turns nobody makes room for it.
+    // Without time slicing no job makes room for it.
     let patience_ms = match slicing {
         Some(_) => quantum_ms,
         None => i64::try_from(world.policy.min_run_ms).unwrap_or(i64::MAX),
@@ -36,11 +37,12 @@ pub(crate) fn before(world: &mut World<'_>) {
     let mut looked = 0;
     for waiter in line {
         let waited_ms = world.now_ms.saturating_sub(waiter.since_ms);
-        // Who waits for its tenant's quota is in nobody's way.
+        // A job that waits for its tenant's quota does not delay others.
         if !quota_has_room(world, waiter.index, needs(world, waiter.index)) {
             continue;
         }
-        // The policy would take it away again for them; what they leave it gets after them.
+        // The policy would stop it again for these jobs. After the policy it can get the remaining
+        // GPUs.
         if waiter.stands
             && urgent.is_some_and(|urgent| world.jobs[waiter.index].job.priority < urgent)
         {
@@ -50,18 +52,20 @@ pub(crate) fn before(world: &mut World<'_>) {
             break;
         }
         looked += 1;
-        let served = match waiter.stands {
-            true => go_on(world, waiter.index, "its turn has come"),
-            false => begin(world, waiter.index, &crowded),
+        let served = if waiter.stands {
+            go_on(world, waiter.index, "its turn has come")
+        } else {
+            begin(world, waiter.index, &crowded)
         };
         if served && waiter.stands {
             world.enlist(waiter.index);
         } else if waiter.stands && waited_ms >= patience_ms && is_shut_out(world, waiter.index) {
             go_elsewhere(world, waiter.index);
         } else if !served && world.reserved.is_none() {
-            let wanted = match waiter.stands {
-                true => home(world, waiter.index),
-                false => gang_of(world, waiter.index, &crowded),
+            let wanted = if waiter.stands {
+                home(world, waiter.index)
+            } else {
+                gang_of(world, waiter.index, &crowded)
             };
             reserve(world, waiter.index, wanted);
             if let Some(slicing) = slicing {
@@ -71,7 +75,7 @@ pub(crate) fn before(world: &mut World<'_>) {
     }
 }
 
-/// The highest priority in the queue of a job that could ever run.
+/// Highest priority of the queued jobs that could run on the empty cluster.
 fn urgent(world: &World<'_>) -> Option<i32> {
     let jobs = world.jobs.iter().enumerate();
     let queued = jobs.filter(|(index, live)| {
@@ -81,7 +85,8 @@ fn urgent(world: &World<'_>) -> Option<i32> {
     queued.map(|(_, live)| live.job.priority).max()
 }
 
-/// Whether somebody holds GPUs of a job that stands still, and takes no turns: it could only wait for that one's end.
+/// Whether a job without time slices holds GPUs of this suspended job, which could only wait for
+/// the end of that job.
 fn is_shut_out(world: &World<'_>, index: usize) -> bool {
     let home = home(world, index);
     let takes_turns = |live: &LiveJob<'_>| {
@@ -92,16 +97,17 @@ fn is_shut_out(world: &World<'_>, index: usize) -> bool {
     })
 }
 
-/// A job that stands still, and could not go on there, starts from its checkpoint where there is room; where there is none it waits for it in
-/// the queue, and its owner is told so.
+/// Restarts a suspended job that cannot resume on its GPUs: from its checkpoint, where there is
+/// room. Without room the job waits in the queue and shows the reason.
 fn go_elsewhere(world: &mut World<'_>, index: usize) {
     let live = &world.jobs[index];
     let (shape, size) = (live.shape, live.size);
     let gpus = count(&home(world, index));
     let why = "its GPUs are held by a job that takes no turns";
-    let found = match quota_has_room(world, index, gpus) {
-        true => place::find(&world.free, &shape, size, When::Now),
-        false => None,
+    let found = if quota_has_room(world, index, gpus) {
+        place::find(&world.free, &shape, size, When::Now)
+    } else {
+        None
     };
     match found {
         Some(shares) => {
@@ -117,7 +123,7 @@ fn go_elsewhere(world: &mut World<'_>, index: usize) {
     }
 }
 
-/// Starts a job of the queue with its smallest gang, if that fits now.
+/// Starts a queued job with its smallest gang, if that fits now. Returns whether it was started.
 fn begin(world: &mut World<'_>, index: usize, crowded: &Gpus) -> bool {
     let shape = world.jobs[index].shape;
     let least = (shape.workers.min, shape.ps_shards.min);
@@ -136,7 +142,8 @@ fn begin(world: &mut World<'_>, index: usize, crowded: &Gpus) -> bool {
     true
 }
 
-/// The GPUs of the smallest gang of a job once those who take turns have made room; none, if it would not fit then either.
+/// Free GPUs among those that the smallest gang of a job would use once all time-sliced jobs were
+/// suspended. Empty if the gang would not fit even then.
 fn gang_of(world: &World<'_>, index: usize, crowded: &Gpus) -> Gpus {
     let shape = world.jobs[index].shape;
     let mut free = world.free.clone();
@@ -152,7 +159,7 @@ fn gang_of(world: &World<'_>, index: usize, crowded: &Gpus) -> Gpus {
     let Some(shares) = place::find(&free, &shape, least, When::Later) else {
         return gang;
     };
-    // What is free now is what can be kept for it.
+    // Only GPUs that are free now can be reserved.
     for share in shares {
         let node = &mut free[share.node as usize];
         let wanted = share.workers * shape.worker.gpus;
@@ -162,7 +169,7 @@ fn gang_of(world: &World<'_>, index: usize, crowded: &Gpus) -> Gpus {
     gang
 }
 
-/// GPUs on which so many stand still that only one of those may be at work there.
+/// GPUs with more suspended jobs than allowed: only one of these jobs may run there.
 fn crowded(world: &World<'_>, slicing: Slicing) -> Gpus {
     let mut crowded = Gpus::new();
     for ((node, gpu), count) in standing_by_gpu(world) {
@@ -179,8 +186,9 @@ fn leave_out(free: &mut [FreeNode], gpus: &Gpus) {
     }
 }
 
-/// Keeps what is free of these for the first in the line whom its tenant's quota lets in: who holds the rest of them is turned out when its slice is over, and nobody
-/// else comes in between, so that a gang does not starve behind single workers.
+/// Reserves the free ones of these GPUs for the first job in line. The jobs on the others are
+/// suspended when their slices expire, and no other job starts in between. So a gang does not
+/// starve behind single workers.
 fn reserve(world: &mut World<'_>, index: usize, gpus: Gpus) {
     if gpus.is_empty() {
         return;
@@ -195,8 +203,8 @@ fn reserve(world: &mut World<'_>, index: usize, gpus: Gpus) {
     world.reserved = Some((index, kept));
 }
 
-/// Lends what is kept, as long as the turn for which it is kept is not about to begin. Where too many stand still already, none who borrowed
-/// could stand still as well.
+/// Lends the reserved GPUs while the slice is at least the shortest slice away. GPUs with the
+/// maximum number of suspended jobs are not lent, because a borrower could not be suspended there.
 fn lend(world: &mut World<'_>, slicing: Slicing, crowded: &Gpus) {
     let Some((index, kept)) = &world.reserved else {
         return;

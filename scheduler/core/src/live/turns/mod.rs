@@ -1,11 +1,15 @@
-//! Turns: jobs that do not fit beside each other take GPUs in rotation, each for a slice of time, with their processes kept (Gandiva's
-//! suspend-resume, Xiao et al., OSDI 2018, section 3.1).
+//! Time slicing: jobs that do not fit together use the same GPUs alternately and keep their
+//! processes (Gandiva's suspend-resume, Xiao et al., OSDI 2018, section 3.1). The code calls a time
+//! slice a turn.
 //!
-//! It runs around the policy and knows nothing of how one weighs. Before it, whoever has stood still the longest gets its own GPUs back
-//! when they are free, and keeps what of them is free while it is first in the line. After it, whoever still waits takes the places of
-//! those whose slice is over; the GPUs are given in the round in which they are free. A gang turns as a whole: all of it stands still,
-//! or none. What is kept is lent meanwhile to jobs that take turns: they stand still again as soon as the turn can begin. There is no state
-//! besides when each job was turned last, and whether its GPUs are lent.
+//! It runs around the policy and does not depend on it. Before the policy, the suspended job with
+//! the longest wait resumes if its own GPUs are free. Otherwise its free GPUs are reserved. After
+//! the policy, waiting jobs replace jobs whose slice has expired. The waiting jobs start or resume
+//! in the round in which the GPUs are free.
+//!
+//! A gang is suspended and resumed as a whole. Reserved GPUs are lent to time-sliced jobs, which
+//! are suspended again as soon as the slice can begin. The only state of a job is the time of its
+//! last suspension or resumption, and whether its GPUs are lent.
 
 pub(crate) mod ahead;
 mod before;
@@ -26,31 +30,33 @@ use muster_model::job::{Intent, JobState};
 use std::collections::BTreeMap;
 pub(crate) use turning::after;
 
-/// Of those who wait so many are considered in a round: each costs a look at everybody who runs.
+/// Maximum number of waiting jobs that a round considers. Each costs a pass over all running jobs.
 const CONSIDERED: usize = 64;
 
-/// Bits of GPUs by node.
+/// Bit sets of GPUs by node.
 type Gpus = BTreeMap<u32, u64>;
 
-/// Who waits for GPUs, and since when; in the order of the line.
+/// A job that waits for GPUs, in the order of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Waiter {
-    /// Its place in the line. Who never had a slice is a quantum ahead of its time: else whoever is turned out for the first of a few
-    /// newcomers would be ahead of the rest of them, who came a moment later, and keep their GPUs free for itself. One quantum and not
-    /// all of time, so that newcomers without end do not hold up who stands still.
+    /// Position in the line. A job that never had a slice counts as one quantum older. Otherwise
+    /// the first of several new jobs would suspend a job, which would then precede the later new
+    /// jobs and reserve its own GPUs. The bonus is limited to one quantum so that a stream of new
+    /// jobs does not starve suspended jobs.
     place_ms: i64,
     since_ms: i64,
-    /// Who waits as long in the queue comes first: somebody was suspended for it.
+    /// Tie-break: a queued job precedes a suspended job, because a job was already suspended for
+    /// it.
     stands: bool,
     index: usize,
 }
 
-/// Whether others may be given its GPUs while it keeps its processes.
+/// Whether other jobs may use its GPUs while it keeps its processes.
 pub(crate) fn takes_turns(job: &Job) -> bool {
     job.suspends && !job.exclusive
 }
 
-/// Jobs that stand still, or are to, by node and GPU.
+/// Number of suspended jobs, or jobs about to be suspended, by node and GPU.
 fn standing_by_gpu(world: &World<'_>) -> BTreeMap<(u32, u32), u32> {
     let mut standing = BTreeMap::new();
     for index in 0..world.jobs.len() {
@@ -63,8 +69,8 @@ fn standing_by_gpu(world: &World<'_>) -> BTreeMap<(u32, u32), u32> {
     standing
 }
 
-/// Whether a job fits on the cluster if nobody else were there: who waits for what never comes is in nobody's way. The empty cluster tells,
-/// and not what others leave, which every plan changes.
+/// Whether a job fits the empty cluster. A job that never fits does not delay others. The empty
+/// cluster decides, because the free resources change with every plan.
 fn could_run(world: &World<'_>, index: usize) -> bool {
     let all = || {
         let mut known: Vec<(Shape, bool)> = Vec::new();
@@ -76,7 +82,7 @@ fn could_run(world: &World<'_>, index: usize) -> bool {
             let same = known.iter().find(|(shape, _)| *shape == least);
             match same {
                 Some(&(_, fits)) => fits,
-                // Each look is one at all nodes.
+                // Each test reads all nodes.
                 None if known.len() == CONSIDERED => true,
                 None => {
                     let fits = place::fits_empty(world, &least);
@@ -92,7 +98,7 @@ fn could_run(world: &World<'_>, index: usize) -> bool {
     world.could_run.get_or_init(all)[index]
 }
 
-/// GPUs that a job must hold to be at work.
+/// GPUs that a job needs to run.
 fn needs(world: &World<'_>, index: usize) -> u32 {
     match world.jobs[index].standing {
         Standing::Suspended => count(&home(world, index)),
@@ -107,7 +113,8 @@ fn quota_has_room(world: &World<'_>, index: usize, gpus: u32) -> bool {
     quota.is_none_or(|quota| held.saturating_add(gpus) <= quota)
 }
 
-/// After the policy: what nobody was given goes to those who stand still. Whether anybody goes on, whom the policy then has to see.
+/// After the policy: resumes suspended jobs on GPUs that the policy did not use. Returns whether
+/// any job was resumed; the policy then has to see it.
 pub(crate) fn go_on_with_the_rest(world: &mut World<'_>, rest: &mut Rest) -> bool {
     let mut went_on = Vec::new();
     for waiter in standing_still(world) {
@@ -124,24 +131,24 @@ pub(crate) fn go_on_with_the_rest(world: &mut World<'_>, rest: &mut Rest) -> boo
     !went_on.is_empty()
 }
 
-/// Those whom only their turn is awaited of, the longest first.
+/// Suspended jobs that wait only for their time slice, longest wait first.
 pub(crate) fn in_line(world: &World<'_>) -> Vec<usize> {
     let standing = standing_still(world).into_iter();
     standing.map(|waiter| waiter.index).collect()
 }
 
-/// Whether anybody in the queue waits for a first turn.
+/// Whether a queued job waits for its first time slice.
 pub(crate) fn has_newcomers(world: &World<'_>) -> bool {
     let slicing = world.policy.slicing;
     slicing.is_some_and(|slicing| !queued(world, slicing).is_empty())
 }
 
-/// How long a job has been at work in its present turn.
+/// Milliseconds since the job's present time slice began.
 pub(crate) fn has_had(world: &World<'_>, live: &LiveJob<'_>) -> i64 {
     world.now_ms.saturating_sub(live.job.turn_began_ms())
 }
 
-/// Those whose whole gang stands still and whose owner wants it to go on, the longest first.
+/// Jobs whose whole gang is suspended and whose intent is to run, longest wait first.
 fn standing_still(world: &World<'_>) -> Vec<Waiter> {
     let stands = |live: &LiveJob<'_>| {
         live.standing == Standing::Suspended
@@ -163,7 +170,8 @@ fn standing_still(world: &World<'_>) -> Vec<Waiter> {
     waiters
 }
 
-/// Those in the queue for whom somebody would be suspended: they can be themselves, so that nobody waits for their end.
+/// Queued jobs for which other jobs may be suspended. They can be suspended themselves, so that the
+/// others need not wait for their end.
 fn queued(world: &World<'_>, slicing: Slicing) -> Vec<Waiter> {
     let quantum_ms = i64::try_from(slicing.quantum_ms).unwrap_or(i64::MAX);
     let jobs = world.jobs.iter().enumerate();
@@ -172,7 +180,7 @@ fn queued(world: &World<'_>, slicing: Slicing) -> Vec<Waiter> {
         .filter(|(_, live)| live.job.intent == Intent::Run)
         .filter(|(index, _)| could_run(world, *index))
         .map(|(index, live)| {
-            // Who came into the queue in this very round waits from now on.
+            // A job that enters the queue in this round waits from now on.
             let since_ms = match live.job.state {
                 JobState::Queued => live.job.turn_began_ms(),
                 _ => world.now_ms,
@@ -189,7 +197,7 @@ fn queued(world: &World<'_>, slicing: Slicing) -> Vec<Waiter> {
         .collect()
 }
 
-/// The GPUs that a job's workers were given, whether they hold them now or not.
+/// GPUs that a job's workers were given, whether they hold them now or not.
 fn home(world: &World<'_>, index: usize) -> Gpus {
     let live = &world.jobs[index];
     let mut home = Gpus::new();
@@ -201,7 +209,8 @@ fn home(world: &World<'_>, index: usize) -> Gpus {
     home
 }
 
-/// Gives a job its GPUs back, if all of them are free and nothing else forbids it.
+/// Resumes a job on its own GPUs, if all of them are free and quota and CPU allow it. Returns
+/// whether it was resumed.
 fn go_on(world: &mut World<'_>, index: usize, why: &str) -> bool {
     let home = home(world, index);
     let live = &world.jobs[index];
@@ -241,17 +250,18 @@ fn go_on(world: &mut World<'_>, index: usize, why: &str) -> bool {
         held.room.cpu_milli += cpu_milli.get(&held.node).copied().unwrap_or(0);
     }
     world.held[live.tenant as usize] += gpus;
-    let why = match live.job.was_continued() {
-        true => format!("continued by {}", live.job.asker()),
-        false => why.to_owned(),
+    let why = if live.job.was_continued() {
+        format!("continued by {}", live.job.asker())
+    } else {
+        why.to_owned()
     };
     let beside = None;
     live.take(Action::Continue { why, beside, lent }, now_ms);
     true
 }
 
-/// Whether a running job may grow into GPUs that are kept for the turn of a job that stands still: it is in that one's way already, so that
-/// the turn comes no later.
+/// Whether a running job may grow into GPUs reserved for a suspended job. It already uses GPUs of
+/// that job, so its growth does not delay the slice.
 pub(crate) fn may_grow_on_loan(world: &World<'_>, index: usize) -> bool {
     let Some((owner, _)) = world.reserved else {
         return false;
@@ -263,7 +273,8 @@ pub(crate) fn may_grow_on_loan(world: &World<'_>, index: usize) -> bool {
     owner_stands && takes_turns(live.job) && overlaps(live, &home(world, owner))
 }
 
-/// Whoever was to go on in this very round stands still, after all: what it was given back is free, or its host's alone.
+/// Suspends a job again that this round has resumed. Its GPUs are free again, or its host's alone.
+/// Returns whether there was a resumption to undo.
 pub(crate) fn take_back(world: &mut World<'_>, index: usize) -> bool {
     let live = &world.jobs[index];
     let Some(Action::Continue { beside, .. }) = live.actions.last() else {
@@ -297,7 +308,7 @@ pub(crate) fn take_back(world: &mut World<'_>, index: usize) -> bool {
     true
 }
 
-/// CPU of the workers that are there, by node.
+/// CPU of the unreleased workers, by node.
 fn cpu_of_workers(live: &LiveJob<'_>) -> BTreeMap<u32, i64> {
     let each = i64::try_from(live.job.worker.cpu_milli).unwrap_or(i64::MAX);
     let mut cpu_milli = BTreeMap::new();
@@ -309,7 +320,8 @@ fn cpu_of_workers(live: &LiveJob<'_>) -> BTreeMap<u32, i64> {
     cpu_milli
 }
 
-/// What a job leaves that stands still: GPUs and its workers' CPU, but not its memory.
+/// Marks as free later what a job leaves when it is suspended: GPUs and its workers' CPU. It keeps
+/// its memory.
 fn vacate(free: &mut [FreeNode], live: &LiveJob<'_>) {
     for held in &live.holdings {
         let mut left = *held;
@@ -341,7 +353,7 @@ fn count(gpus: &Gpus) -> u32 {
     gpus.values().map(|gpus| gpus.count_ones()).sum()
 }
 
-/// Each GPU by node and index.
+/// Each GPU, by node and index.
 fn each(gpus: &Gpus) -> impl Iterator<Item = (u32, u32)> + use<> {
     let each = gpus.iter().flat_map(|(&node, &set)| {
         let of_node = (0..u64::BITS).filter(move |gpu| set >> gpu & 1 == 1);
@@ -350,7 +362,7 @@ fn each(gpus: &Gpus) -> impl Iterator<Item = (u32, u32)> + use<> {
     each.collect::<Vec<_>>().into_iter()
 }
 
-/// What standing tasks hold that still hold GPUs: it is free once they stand still.
+/// Tasks of a job about to be suspended that still hold GPUs. These are free after the suspension.
 pub(crate) fn goes_later<'j>(job: &'j Job, settled: &JobState) -> impl Iterator<Item = &'j Task> {
     let suspending = |task: &&Task| task.is_worker() && task.state.holds_gpus();
     let tasks = match settled {

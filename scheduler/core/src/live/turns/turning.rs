@@ -1,4 +1,4 @@
-//! After the policy: those whose slice is over make room for who waits.
+//! After the policy: jobs whose time slice has expired make room for waiting jobs.
 
 use super::{
     CONSIDERED, Gpus, Waiter, could_run, each, home, needs, overlaps, queued, standing_by_gpu,
@@ -17,27 +17,29 @@ use crate::policy::Slicing;
 use muster_model::job::Intent;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The shortest slice as a part of the quantum, whatever the weights: turning must stay cheap beside running.
+/// Shortest slice relative to the quantum, for any weight: suspensions must cost little compared
+/// with the time between them.
 const SHORTEST: f64 = 1.0 / 8.0;
 
-/// Then those whose slice is over make room for who waits.
+/// Suspends jobs whose time slice has expired, for waiting jobs.
 pub(crate) fn after(world: &mut World<'_>, rest: &Rest) {
     if let Some(slicing) = world.policy.slicing {
         Turning::new(world, rest, slicing).turn();
     }
 }
 
-/// Who is turned out for whom.
+/// One rotation: which jobs are suspended for which.
 struct Turning<'w, 'a, 'r> {
     world: &'w mut World<'a>,
     rest: &'r Rest,
     slicing: Slicing,
-    /// Free and promised to nobody, with what those leave who were turned out in this round.
+    /// Free and unpromised resources, plus those of jobs suspended in this round.
     free: Vec<FreeNode>,
-    /// Jobs that stand still, or are to, by node and GPU.
+    /// Number of suspended jobs, or jobs about to be suspended, by node and GPU.
     idle: BTreeMap<(u32, u32), u32>,
     weights: Weights,
-    /// Who goes on with its slice because the first who could not be let in will have all of its places at once.
+    /// Jobs that keep their GPUs after their slice, until the first waiter that could not be served
+    /// can get all of its GPUs at once.
     awaited: Option<BTreeSet<usize>>,
 }
 
@@ -63,7 +65,8 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         let mut running = self.over();
         let lent = self.lent(&running);
         let yielding: Vec<usize> = lent.iter().chain(&running).copied().collect();
-        // Whom not even all of its tenant's slices would let in waits for a quota, and is in nobody's way.
+        // A waiter that does not fit its tenant's quota, even without all jobs in `yielding`,
+        // delays no other waiter.
         line.retain(|waiter| self.quota_has_room(waiter.index, &yielding));
         line.truncate(CONSIDERED);
         if line.is_empty() {
@@ -74,15 +77,14 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
                 self.free[*node as usize].now |= gpus;
             }
         }
-        // What is lent is lent of what is kept for the first of those whose turn it is.
+        // Lent GPUs belong to the reservation of the first waiter that is due.
         let owner = line.iter().position(|waiter| self.is_due(*waiter));
         for (place, waiter) in line.into_iter().enumerate() {
-            let over = match owner == Some(place) {
-                true => {
-                    let there = |index: &&usize| running.contains(index) || lent.contains(index);
-                    yielding.iter().filter(there).copied().collect()
-                }
-                false => running.clone(),
+            let over = if owner == Some(place) {
+                let there = |index: &&usize| running.contains(index) || lent.contains(index);
+                yielding.iter().filter(there).copied().collect()
+            } else {
+                running.clone()
             };
             let victims = match self.world.jobs[waiter.index].standing {
                 Standing::Suspended => self.at_home(waiter.index, &over),
@@ -98,8 +100,9 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         }
     }
 
-    /// Of the first in the line who cannot be let in yet: what it needs is left alone until all of it is over, since [`before`] keeps for it
-    /// what of that comes free. Whoever were turned out there for somebody else would stop for nobody.
+    /// Protects the GPUs of the first waiter that cannot be served yet, until all of them can be
+    /// vacated at once. [`before`] reserves those that become free. So a suspension there for
+    /// another waiter would free nothing for it.
     ///
     /// [`before`]: super::before()
     fn await_all(&mut self, gpus: &Gpus) {
@@ -114,37 +117,38 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         }
     }
 
-    /// Whether GPUs of stopping tasks are promised to it already.
+    /// Whether the job is already promised GPUs of stopping tasks.
     fn is_served(&self, index: usize) -> bool {
         let member = self.world.jobs[index].member;
         member.is_none_or(|member| self.rest.promised.contains_key(&member))
     }
 
-    /// Whether a waiter stands still or has waited for a quantum, so that GPUs may be kept for it.
+    /// Whether GPUs may be reserved for a waiter: it is suspended, or has waited for a quantum.
     fn is_due(&self, waiter: Waiter) -> bool {
         let waited_ms = self.world.now_ms.saturating_sub(waiter.since_ms);
         waiter.stands || waited_ms >= ms(self.slicing.quantum_ms)
     }
 
-    /// Jobs that can be told to stand still.
+    /// Jobs that can be suspended.
     fn movable(&self) -> impl Iterator<Item = (usize, &LiveJob<'a>)> {
         let jobs = self.world.jobs.iter().enumerate();
         jobs.filter(|(_, live)| live.standing == Standing::Running)
-            // Who comes up in this round begins its slice now.
+            // A job that comes up in this round begins its slice now.
             .filter(|(_, live)| live.actions.is_empty())
             .filter(|(_, live)| is_whole(live.job) && !live.job.exclusive)
-            // Not in the round in which it got a guest. A guest's is over with its host's too.
+            // A host is not suspended in the round in which it gets a guest. A guest's slice ends
+            // with its host's too.
             .filter(|(_, live)| !self.has_just_met(live))
     }
 
-    /// Jobs on GPUs that are lent, other than these.
+    /// Jobs on lent GPUs, except those in `over`.
     fn lent(&self, over: &[usize]) -> Vec<usize> {
         let lent = self.movable().filter(|(_, live)| live.job.lent);
         let lent = lent.map(|(index, _)| index);
         lent.filter(|index| !over.contains(index)).collect()
     }
 
-    /// Running jobs whose slice is over, that which has run the longest first.
+    /// Running jobs whose slice has expired, longest slice first.
     fn over(&self) -> Vec<usize> {
         let world = &*self.world;
         let mut over: Vec<(i64, usize)> = self
@@ -166,7 +170,8 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         guest.is_some_and(|guest| !guest.actions.is_empty())
     }
 
-    /// Whoever holds GPUs of a job that stands still, if the slice of all of them is over.
+    /// Jobs that hold GPUs of a suspended job, if the slices of all of them have expired; otherwise
+    /// none.
     fn at_home(&mut self, index: usize, over: &[usize]) -> Vec<usize> {
         let home = home(self.world, index);
         let blockers: Vec<usize> = (0..self.world.jobs.len())
@@ -175,12 +180,12 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         let Some(guests) = self.guests_for_quota(index, &blockers, over) else {
             return Vec::new();
         };
-        // They change places: it stands still there no longer.
+        // The job trades places with them, so it no longer counts as suspended there.
         self.leaves(&home);
         let ready = |other: &usize| over.contains(other) && self.has_memory(*other);
         if !blockers.iter().all(ready) {
             self.stands(&home);
-            // Who takes no turns would be awaited for ever.
+            // A blocker without time slices would have to be awaited for ever.
             if blockers
                 .iter()
                 .all(|&other| takes_turns(self.world.jobs[other].job))
@@ -195,12 +200,13 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         blockers.into_iter().chain(guests).collect()
     }
 
-    /// Those who have run the longest, until the smallest gang of a job in the queue fits; without those who would not have been needed.
+    /// Jobs to suspend so that the smallest gang of a queued job fits, longest slice first. Jobs
+    /// that turn out not to be needed are left out.
     fn for_newcomer(&mut self, waiter: Waiter, over: &[usize]) -> Vec<usize> {
         let index = waiter.index;
         let shape = self.world.jobs[index].shape;
         let considered = 4 * shape.min_gpus() as usize + 16;
-        // A guest leaves no GPU.
+        // A guest frees no GPU.
         let jobs = &self.world.jobs;
         let mut movable: Vec<usize> = over
             .iter()
@@ -208,12 +214,13 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
             .filter(|&victim| jobs[victim].host.is_none() && self.has_memory(victim))
             .collect();
         if !self.quota_has_room(index, &[]) {
-            // Whoever else left would leave it no quota.
+            // Only jobs of the same tenant free its quota.
             movable.sort_by_key(|&victim| jobs[victim].tenant != jobs[index].tenant);
         }
         let oldest = &movable[..considered.min(movable.len())];
         let found = self.make_room(index, oldest).or_else(|| {
-            // A wide worker needs GPUs of one node, where those who have run the longest of all need not be.
+            // A wide worker needs GPUs of one node, and the jobs with the longest slices may be on
+            // several.
             let places = self.places(index, &movable)?;
             let there = movable.iter().copied();
             let there = there.filter(|&victim| overlaps(&self.world.jobs[victim], &places));
@@ -239,7 +246,8 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         victims
     }
 
-    /// The GPUs on which the smallest gang of a job would be if all of these stood still; `None` if it would not fit then either.
+    /// GPUs that the smallest gang of a job would use if all of `victims` were suspended; `None` if
+    /// it would not fit even then.
     fn places(&self, index: usize, victims: &[usize]) -> Option<Gpus> {
         let shape = self.world.jobs[index].shape;
         let mut free = self.free.clone();
@@ -256,7 +264,8 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         Some(places)
     }
 
-    /// The first of these without whom the smallest gang of a job does not fit, and what is free once they have left and it is there.
+    /// The first candidates without which the smallest gang of a job does not fit. It also returns
+    /// the free resources after these have left and the gang is placed.
     fn make_room(&self, index: usize, candidates: &[usize]) -> Option<(Vec<usize>, Vec<FreeNode>)> {
         let shape = self.world.jobs[index].shape;
         let least = (shape.workers.min, shape.ps_shards.min);
@@ -290,9 +299,9 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         Some((victims, free))
     }
 
-    /// Whether another job may stand still on each of its GPUs: what stands still keeps its memory.
+    /// Whether one more job may be suspended on each of its GPUs. Suspended jobs keep their memory.
     fn has_memory(&self, index: usize) -> bool {
-        // Its guest would stand still there too.
+        // Its guest would be suspended there too.
         let guests = u32::from(self.world.jobs[index].guest.is_some());
         let idle = |gpu| self.idle.get(&gpu).copied().unwrap_or(0);
         each(&home(self.world, index))
@@ -320,8 +329,9 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         held.saturating_add(needs(self.world, index)) <= quota
     }
 
-    /// Guests of its own tenant that must leave, beside these, for its quota to have room: a guest is on no GPU that anybody waits for, and its
-    /// tenant's others would wait for its end. `None` if all of them are not enough.
+    /// Guests of the waiter's tenant that must be suspended, in addition to `victims`, so that the
+    /// quota has room. A guest occupies no GPU that a waiter needs, so without this rule the
+    /// tenant's waiting jobs would wait for its end. `None` if all such guests are not enough.
     fn guests_for_quota(
         &self,
         index: usize,
@@ -373,7 +383,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
     }
 }
 
-/// Whether a job's owner wants it at work, and it may be turned out for others.
+/// Whether the job's intent is to run and it may be suspended for others.
 fn takes_part(live: &LiveJob<'_>) -> bool {
     let is_there = matches!(
         live.standing,
@@ -382,11 +392,11 @@ fn takes_part(live: &LiveJob<'_>) -> bool {
     is_there && takes_turns(live.job) && live.job.intent == Intent::Run
 }
 
-/// What slices are measured by.
+/// Weights that determine the lengths of time slices.
 struct Weights {
-    /// Jobs of each tenant that take turns, which share its weight.
+    /// Number of time-sliced jobs of each tenant, which share its weight.
     taking_turns: Vec<u32>,
-    /// The largest weight of any of them.
+    /// Largest weight of any of these jobs.
     heaviest: f64,
 }
 
@@ -409,8 +419,8 @@ impl Weights {
         weights
     }
 
-    /// A job's share of time beside others in its place: its part of its tenant's, doubled for every 25 of priority. So a tenant has no more
-    /// time by having more jobs.
+    /// Weight of a job: its part of its tenant's weight, doubled for every 25 of priority. So a
+    /// tenant gets no more time by having more jobs.
     fn weight(&self, world: &World<'_>, live: &LiveJob<'_>) -> f64 {
         let tenant = live.tenant as usize;
         let part =
@@ -418,23 +428,25 @@ impl Weights {
         part * (f64::from(live.priority) / 25.0).exp2()
     }
 
-    /// The heaviest has the whole quantum, others less by their weight: so a newcomer waits for one quantum at most.
+    /// Slice of a job in milliseconds. The job with the largest weight has the whole quantum, and
+    /// others have less in proportion. So a new job waits for one quantum at most.
     fn slice_ms(&self, world: &World<'_>, live: &LiveJob<'_>, slicing: Slicing) -> i64 {
         let share = (self.weight(world, live) / self.heaviest).clamp(SHORTEST, 1.0);
         (ms(slicing.quantum_ms) as f64 * share) as i64
     }
 }
 
-/// Milliseconds until the turn of a job that is first in the line can begin at the earliest, if nobody ends: what others have borrowed of its
-/// GPUs they give back then.
+/// Milliseconds until the slice of the first waiter in line can begin at the earliest, if no job
+/// ends. Lent GPUs are returned by then.
 pub(super) fn loan_ms(world: &World<'_>, slicing: Slicing, index: usize) -> i64 {
     let weights = Weights::of(world);
-    let ends_ms = |live: &LiveJob<'_>| match takes_turns(live.job) {
-        true => {
+    let ends_ms = |live: &LiveJob<'_>| {
+        if takes_turns(live.job) {
             let slice_ms = weights.slice_ms(world, live, slicing);
             live.job.turn_began_ms().saturating_add(slice_ms)
+        } else {
+            i64::MAX
         }
-        false => i64::MAX,
     };
     let stays =
         |live: &&LiveJob<'_>| live.standing.stays() && live.host.is_none() && !live.job.lent;
@@ -459,7 +471,8 @@ pub(super) fn loan_ms(world: &World<'_>, slicing: Slicing, index: usize) -> i64 
     begins_ms.saturating_sub(world.now_ms)
 }
 
-/// At which of these ends the smallest gang of a job fits, if all GPUs that are lent are given back too.
+/// Time of the first of these ends after which the smallest gang of a job fits, if all lent GPUs
+/// are returned too. Unix ms; `i64::MAX` if it never fits.
 fn fits_after(world: &World<'_>, index: usize, ends: &[(i64, &LiveJob<'_>)]) -> i64 {
     let shape = world.jobs[index].shape;
     let least = (shape.workers.min, shape.ps_shards.min);
@@ -483,12 +496,13 @@ fn fits_after(world: &World<'_>, index: usize, ends: &[(i64, &LiveJob<'_>)]) -> 
     }
 }
 
-/// The shortest slice, and the shortest loan.
+/// Shortest slice and shortest loan, in milliseconds.
 pub(super) fn shortest_ms(slicing: Slicing) -> i64 {
     (ms(slicing.quantum_ms) as f64 * SHORTEST) as i64
 }
 
-/// When the next slice from now on is over, or somebody in the queue has waited for a quantum, which turns its line into starts.
+/// Next time at which a slice expires, or at which a queued job has waited for a quantum and may
+/// start. Unix ms.
 pub(super) fn next_ms(world: &World<'_>) -> Option<i64> {
     let slicing = world.policy.slicing?;
     let weights = Weights::of(world);
