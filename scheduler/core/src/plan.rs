@@ -134,7 +134,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy) -> (Plan, RoundReport) {
     crate::live::run(snapshot, policy)
 }
 
-/// As [`plan`], with the estimates of the last round, which shorten the computation and do not
+/// Plans one round with the estimates of the last one. They shorten the computation and do not
 /// change the result.
 #[must_use]
 pub fn plan_again(

@@ -138,11 +138,12 @@ impl Default for Packing {
 #[serde(deny_unknown_fields)]
 pub struct BadNodes {
     /// Number of faults that exclude a node. Faults of jobs count once per job, and only if the job
-    /// failed on no other node. Each fault of the machine itself counts.
+    /// failed on no other node. Each fault of the machine itself counts, but errors of one GPU
+    /// within a minute count once.
     pub faults: u32,
     /// Period in which the faults are counted.
     pub window_ms: u64,
-    /// Maximum share of the nodes that are up which may be excluded, rounded down.
+    /// Maximum share of the nodes that are up; at most this many are excluded, rounded down.
     pub most_share: f64,
 }
 
@@ -179,7 +180,7 @@ fn grow_after_ms() -> u64 {
     5_000
 }
 
-/// With the default costs, the cooldown is about as long as the default `min_run_ms`.
+/// With the default costs, the cooldown does not exceed the default `min_run_ms`.
 fn resize_share() -> f64 {
     0.3
 }
@@ -232,7 +233,7 @@ impl Policy {
     }
 
     /// Returns the action after a failure that is charged to the job: a requeue after a back-off,
-    /// or the job's end if its retries are used up.
+    /// or its end after the last retry.
     #[must_use]
     pub fn after_failure(&self, now_ms: i64, failures: u32, retries: u32, why: String) -> Action {
         let failures = failures.saturating_add(1);

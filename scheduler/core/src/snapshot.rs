@@ -304,7 +304,7 @@ pub struct FailedReport {
     pub message: String,
     /// `false` if a restart cannot help.
     pub retryable: bool,
-    /// What the node lacks, for example the program.
+    /// Missing part of the node, for example the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lacks: Option<String>,
 }
@@ -315,7 +315,7 @@ pub struct Progress {
     /// Optimizer steps over the whole life of the job.
     pub step: u64,
     pub steps_per_epoch: u64,
-    /// Last step of the job; `None` if only time or convergence ends it.
+    /// Step at which the job ends at the latest; `None` if only time or convergence ends it.
     pub max_steps: Option<u64>,
     pub convergence: Option<Convergence>,
     /// Mean training loss of each completed epoch: (epoch, loss).

@@ -2,8 +2,8 @@
 //! reopens them.
 //!
 //! A job that also fails elsewhere does not count against a node. A node must stand out among the
-//! others, and only a part of the cluster may be excluded: a program that crashes everywhere must
-//! not close it. Jobs that run there stay.
+//! others. Only a part of the cluster may be excluded, so that a program that crashes everywhere
+//! does not close it. Jobs that run there stay.
 
 use crate::plan::NodeDecision;
 use crate::policy::{BadNodes, Policy};

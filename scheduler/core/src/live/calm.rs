@@ -13,8 +13,8 @@ use crate::problem::{Decision, gpus_of};
 use crate::snapshot::Node;
 use muster_model::job::Charge;
 
-/// Whether no earlier decision is in progress. The state it was made for exists only when all jobs
-/// that stopped for it have started again.
+/// Whether no earlier decision is in progress. A decision has its effect only when all jobs that
+/// stopped for it have started again.
 pub(crate) fn is_quiet(world: &World<'_>) -> bool {
     world.jobs.iter().all(|live| match live.standing {
         Standing::Starting => world.ran_ms(live) >= world.policy.min_run_ms,
@@ -63,8 +63,8 @@ pub(crate) fn rests(world: &World<'_>, live: &LiveJob<'_>) -> bool {
 }
 
 /// Whether the job is in back-off after a node refused its growth. The back-off is twice the
-/// minimum cooldown and doubles with each further rejection. Each failed growth holds GPUs for
-/// about ten seconds that other jobs could use.
+/// minimum cooldown and doubles with each further rejection, up to `backoff_max_ms`. Each failed
+/// growth holds GPUs for about ten seconds that other jobs could use.
 pub(crate) fn is_put_off(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     let policy = world.policy;
     let is_refusal = |action: &Action| {
@@ -84,8 +84,8 @@ pub(crate) fn is_too_soon_to_restart(world: &World<'_>, live: &LiveJob<'_>) -> b
     world.ran_ms(live) < rest_after_restart_ms(world, live)
 }
 
-/// Factor by which the gain of a change must exceed its cost: 2 at the end of the cooldown, falling
-/// to 1 after twice that time.
+/// Factor by which the gain of a change must exceed its cost. It is 2 at the end of the cooldown
+/// and falls to 1 after twice that time.
 pub(crate) fn haste(world: &World<'_>, live: &LiveJob<'_>) -> f64 {
     if live.standing != Standing::Running {
         return 1.0;

@@ -43,7 +43,7 @@ pub(crate) fn choose(world: &mut World<'_>, blocked: &[bool]) -> Chosen {
 struct Choosing<'w, 'a> {
     world: &'w mut World<'a>,
     blocked: &'w [bool],
-    /// Running members that keep what they have, unless a job of higher priority needs it.
+    /// Running members that keep what they have, until `let_urgent_in` frees them.
     held: Vec<bool>,
 }
 
@@ -216,8 +216,8 @@ impl<'w, 'a> Choosing<'w, 'a> {
         self.world.promises.takes_turns && !stands_still
     }
 
-    /// Running members that a decision stops without need: no member of higher priority gets GPUs,
-    /// and the policy does not stop jobs of equal priority, or the member could be suspended.
+    /// Running members that a decision stops without need. No member of higher priority gets GPUs.
+    /// Moreover, the policy does not stop jobs of equal priority, or the member could be suspended.
     fn unjust(&self, decision: &Decision) -> Vec<usize> {
         let jobs = &self.world.problem.jobs;
         let given = self.given(decision);

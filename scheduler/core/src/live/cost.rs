@@ -13,7 +13,7 @@ pub(crate) struct Restart {
     pub stop_s: f64,
     /// From the start order until the job trains again.
     pub start_s: f64,
-    /// Repetition of lost steps.
+    /// For the repetition of lost steps.
     pub lost_s: f64,
     /// Whether stops and starts were both measured.
     pub measured: bool,

@@ -162,7 +162,7 @@ fn elsewhere(free: &[FreeNode], shape: &Shape, taken: &[Share], when: When) -> O
 }
 
 /// Takes the resources of the tasks. Ranks go round robin over the nodes, so that consecutive ranks
-/// are on different nodes.
+/// are on different nodes where possible.
 pub(crate) fn take(free: &mut [FreeNode], shape: &Shape, shares: &[Share], when: When) -> Placed {
     let mut placed = Placed::default();
     let mut left = shares.to_vec();
@@ -210,7 +210,8 @@ impl Placed {
         holdings
     }
 
-    /// Placement stored in a job's state; `None` if one of its nodes is unknown.
+    /// Placement stored in a job's state; `None` if one of its nodes is unknown, or if it has no
+    /// workers.
     pub(crate) fn of_seats(seats: &[Seat], find: impl Fn(NodeId) -> Option<u32>) -> Option<Self> {
         let mut seats: Vec<&Seat> = seats.iter().collect();
         seats.sort_by_key(|seat| seat.role);

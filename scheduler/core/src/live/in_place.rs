@@ -37,7 +37,7 @@ pub(crate) fn is_able(live: &LiveJob<'_>) -> bool {
     job.in_place && live.state == JobState::Running && !live.is_resizing && tasks(live).all(up)
 }
 
-/// Resizes to workers on `parts` and `ps_shards` shards, or fewer shards if there is no room.
+/// Change to workers on `parts` and `ps_shards` shards, or to fewer shards if there is no room.
 pub(crate) fn resize(
     live: &LiveJob<'_>,
     free: &[FreeNode],
@@ -93,8 +93,8 @@ pub(crate) fn resize(
     InPlace::Now(change)
 }
 
-/// Adds shards in place of lost ones, as far as there is room. `None` if there are enough shards,
-/// or no room.
+/// Change that adds shards in place of lost ones, as far as there is room. `None` if there are
+/// enough shards, or no room.
 pub(crate) fn restore(live: &LiveJob<'_>, free: &[FreeNode]) -> Option<Change> {
     let least = live.shape.ps_shards.min;
     if !live.job.replicated || shards_of(live) >= least {
@@ -103,7 +103,8 @@ pub(crate) fn restore(live: &LiveJob<'_>, free: &[FreeNode]) -> Option<Change> {
     reshard(live, free, least)
 }
 
-/// Changes only the number of shards, as far as there is room for more. `None` if nothing changes.
+/// Change of the number of shards alone, as far as there is room for more. `None` if nothing
+/// changes.
 pub(crate) fn reshard(live: &LiveJob<'_>, free: &[FreeNode], ps_shards: u32) -> Option<Change> {
     if !is_able(live) {
         return None;
@@ -113,8 +114,8 @@ pub(crate) fn reshard(live: &LiveJob<'_>, free: &[FreeNode], ps_shards: u32) -> 
     (change != Change::default()).then_some(change)
 }
 
-/// Removes GPUs; the highest ranks leave. `None` if fewer workers than the minimum would remain, or
-/// if a resize in place is not possible.
+/// Change that removes GPUs; the highest ranks leave. `None` if fewer workers than the minimum
+/// would remain, or if a resize in place is not possible.
 pub(crate) fn shrink(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
     let leavers = gpus.div_ceil(live.shape.worker.gpus.max(1)) as usize;
     let workers: Vec<(u32, &Task)> = workers(live).collect();
@@ -130,9 +131,9 @@ pub(crate) fn shrink(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
     Some(Change { leave, join })
 }
 
-/// Removes all tasks from nodes. For each shard there another joins elsewhere, if there is room.
-/// The old shard serves until the new one has its content. `None` if the coordinator would leave,
-/// or too few workers or shards would remain.
+/// Change that removes all tasks from the nodes in `gone`. For each shard there another joins
+/// elsewhere, if there is room. The old shard serves until the new one has its content. `None` if
+/// the coordinator would leave, or too few workers or shards would remain.
 pub(crate) fn without(
     live: &LiveJob<'_>,
     free: &[FreeNode],

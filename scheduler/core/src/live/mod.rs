@@ -59,7 +59,7 @@ pub(crate) fn run(snapshot: &Snapshot, policy: &Policy) -> (Plan, RoundReport) {
     run_again(snapshot, policy, &mut Memory::default())
 }
 
-/// As [`run`], with the estimates of the last round.
+/// Plans a round with the estimates of the last one.
 pub(crate) fn run_again(
     snapshot: &Snapshot,
     policy: &Policy,

@@ -25,9 +25,8 @@ use crate::problem::Part;
 use muster_model::job::Intent;
 use std::cmp::Reverse;
 
-/// Maximum number of jobs that can only restart and are tried in one round, other jobs in each
-/// round. A trial costs as much as a round, and a tenant may change the ranges of thousands of
-/// jobs.
+/// Maximum number of jobs per round for which a restart is tried; each round tries other jobs. A
+/// trial costs as much as a round, and a tenant may change the ranges of thousands of jobs.
 const TRIED: usize = 16;
 
 /// Shrinks jobs above their maximum. A job with too many workers and shards gives up workers first,
@@ -159,8 +158,8 @@ fn in_rotation(world: &World<'_>) -> impl Iterator<Item = usize> + use<> {
 /// Whether a job waits for GPUs that this job may not overtake.
 ///
 /// Jobs of lower priority do not count. Jobs that wait only for their tenant's quota count if this
-/// job has the same tenant. GPUs may be kept for a job that has no parts in the decision yet, such
-/// as the first job of FIFO or an overdue job.
+/// job has the same tenant. The policy may keep GPUs for a job without parts in its decision, such
+/// as an overdue job or the first job of `fifo`.
 fn is_waited_for(world: &World<'_>, rest: &Rest, live: &LiveJob<'_>) -> bool {
     let quota = world.quota(live);
     world.jobs.iter().any(|other| {

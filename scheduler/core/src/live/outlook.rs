@@ -67,8 +67,8 @@ impl Kinds {
         u16::try_from(found.unwrap_or(0)).unwrap_or(0)
     }
 
-    /// Curves by kind. A job has no speed on kinds on which it does not run: on parts of GPUs if
-    /// its workers have more than one GPU, and on nodes without pods if it needs pods.
+    /// Curves by kind. A job has no speed on kinds on which it does not run. These are parts of
+    /// GPUs if its workers have several GPUs, and nodes without pods if it needs pods.
     fn curves(&self, curve: &Curve, shape: &Shape) -> Arc<[Curve]> {
         let runs = |kind: &Kind| {
             let whole = shape.worker.gpus <= 1 || !is_part(&kind.model);

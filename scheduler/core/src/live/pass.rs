@@ -41,8 +41,8 @@ pub(crate) struct Rest {
 ///
 /// Resources that a start or a stop frees are given away in the same round. Planning again on the
 /// state after the plan changes nothing, unless a job is suspended or about to be. The passes end
-/// because every pass but the last stops a running job or starts a waiting one. Neither is undone
-/// in the same round.
+/// because every pass but the last stops or resizes a running job, or starts a waiting one. Neither
+/// is undone in the same round.
 pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
     evict(world);
     // First, because a job that is already being resized could only be stopped for its quota.
@@ -383,8 +383,8 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         }
     }
 
-    /// Starts the job on GPUs that are reserved for another job's time slice: on as many as the
-    /// decision gave it, or on as many as there are.
+    /// Starts the job on GPUs that are reserved for another job's time slice. It gets the number in
+    /// the decision, or fewer if not all are free.
     fn start_on_loan(&mut self, member: usize) -> bool {
         let index = self.world.members[member];
         let live = &self.world.jobs[index];

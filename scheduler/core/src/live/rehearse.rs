@@ -1,6 +1,5 @@
 //! Simulation of changes that make other jobs leave, with whole rounds. A trial on the dense state
-//! can be wrong for them, because a job may change what it waits for in between: its owner resumes
-//! it, or it is charged a failure.
+//! can be wrong for them, because a job may change in between: it is resumed, or charged a failure.
 
 use super::change::apply_change;
 use super::run;

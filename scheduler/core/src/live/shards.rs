@@ -1,7 +1,7 @@
 //! Number of PS shards of running jobs whose workers stay. It is not part of the policy's problem:
 //! shards use no GPUs, and the best number follows from the job's own speed.
 //!
-//! A better number is adopted in place under the rules for workers: no earlier decision is in
+//! A better number is adopted in place under the rules for workers. No earlier decision is in
 //! progress, the job is not in its cooldown, and the change repays its cost. A job that can only
 //! restart keeps its number until its next start.
 

@@ -6,7 +6,7 @@ use muster_model::id::JobId;
 use muster_model::job::{AfterStop, JobState, RequeueCause};
 use std::cmp::Reverse;
 
-/// What the round may do with a job.
+/// Scheduling state of a job: it determines what the round may do with the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// Holds its tasks; may be resized or displaced.

@@ -1,6 +1,6 @@
 //! Migrations that a round proposes, independent of the policy. Running jobs move so that a waiting
-//! gang fits, or a job is gathered that is spread over several nodes or racks (Gandiva's migration,
-//! Xiao et al., OSDI 2018, section 3.3).
+//! gang fits, or a spread job is gathered on one node or rack. They follow Gandiva (Xiao et al.,
+//! OSDI 2018, section 3.3).
 //!
 //! A migration must save more GPU-seconds than it costs. Its cost is that of the job's measured
 //! restarts (`cost`). Its gain is the time that the gang would wait for other jobs' ends, or by

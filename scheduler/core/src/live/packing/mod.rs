@@ -1,5 +1,5 @@
-//! Packing: two time-sliced jobs of one task each run on one GPU at once, while that is faster than
-//! time slicing (Gandiva, Xiao et al., OSDI 2018, section 3.2).
+//! Packing: two time-sliced jobs of one task each share a GPU while that is faster (Gandiva, Xiao
+//! et al., OSDI 2018, section 3.2).
 //!
 //! A suspended job was measured alone in its slices. It resumes as a guest beside the job on its
 //! GPU. A guest of a pair that does not pay is suspended again. So a trial costs one resumption and

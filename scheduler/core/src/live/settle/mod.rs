@@ -219,8 +219,8 @@ impl Facts<'_> {
         self.release(job, settled);
     }
 
-    /// Returns the first of these that applies: the job is done, it failed for good, its owner or
-    /// its time limit stops it, or a task is lost.
+    /// The first event that applies to the job. The order is: done, failed for good, stopped by its
+    /// owner or its time limit, failed, tasks lost, suspension late or without return.
     fn ending(&self, job: &Job) -> Option<Ending> {
         let stop = |then, why: String| Some(Ending::Stop { then, why });
         if let Some(why) = done(job) {

@@ -1,6 +1,5 @@
 //! Time slicing: jobs that do not fit together use the same GPUs alternately and keep their
-//! processes (Gandiva's suspend-resume, Xiao et al., OSDI 2018, section 3.1). The code calls a time
-//! slice a turn.
+//! processes (Gandiva, Xiao et al., OSDI 2018, section 3.1). The code calls a time slice a turn.
 //!
 //! It runs around the policy and does not depend on it. Before the policy, the suspended job with
 //! the longest wait resumes if its own GPUs are free. Otherwise its free GPUs are reserved. After

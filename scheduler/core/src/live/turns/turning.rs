@@ -101,8 +101,8 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
     }
 
     /// Protects the GPUs of the first waiter that cannot be served yet, until all of them can be
-    /// vacated at once. [`before`] reserves those that become free. So a suspension there for
-    /// another waiter would free nothing for it.
+    /// vacated at once. [`before`] reserves those that become free, so a suspension there for
+    /// another waiter would not give it a GPU.
     ///
     /// [`before`]: super::before()
     fn await_all(&mut self, gpus: &Gpus) {
@@ -429,7 +429,7 @@ impl Weights {
     }
 
     /// Slice of a job in milliseconds. The job with the largest weight has the whole quantum, and
-    /// others have less in proportion. So a new job waits for one quantum at most.
+    /// others have less in proportion. So no slice exceeds one quantum.
     fn slice_ms(&self, world: &World<'_>, live: &LiveJob<'_>, slicing: Slicing) -> i64 {
         let share = (self.weight(world, live) / self.heaviest).clamp(SHORTEST, 1.0);
         (ms(slicing.quantum_ms) as f64 * share) as i64

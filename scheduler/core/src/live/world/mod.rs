@@ -139,7 +139,7 @@ impl<'a> World<'a> {
     pub(crate) fn start(&mut self, index: usize, placed: &Placed, why: String) {
         self.remember(index);
         let now_ms = self.now_ms;
-        // A trial needs only the start itself. Nodes that the trial added have no id.
+        // A trial needs only the start itself. Nodes that the trial added are not in the snapshot.
         let tasks = match &self.journal {
             Some(_) => Vec::new(),
             None => placed.tasks(&self.snapshot.nodes),
