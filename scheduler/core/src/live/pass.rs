@@ -41,8 +41,8 @@ pub(crate) struct Rest {
 ///
 /// Resources that a start or a stop frees are given away in the same round. Planning again on the
 /// state after the plan changes nothing, unless a job is suspended or about to be. The passes end
-/// because every pass but the last stops or resizes a running job, or starts a waiting one. Neither
-/// is undone in the same round.
+/// because every pass but the last stops or resizes a running job, or starts a waiting one. None of
+/// these is undone in the same round.
 pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
     evict(world);
     // First, because a job that is already being resized could only be stopped for its quota.
