@@ -19,7 +19,7 @@ fn random(seed: u64, jobs: u32) -> Problem {
     problem
 }
 
-/// What the search minimises.
+/// Returns the value that the search minimises.
 fn cost(problem: &Problem, decision: &Decision) -> f64 {
     let room = Room::beside_fixed(problem);
     let jobs: Vec<usize> = (0..problem.jobs.len()).collect();
@@ -34,7 +34,7 @@ fn cost(problem: &Problem, decision: &Decision) -> f64 {
 fn more_goodput_is_preferred() {
     let mut problem = cluster(&[(2, 4)]);
     problem.jobs = vec![job(vec![power(1.0, 0.95)]), job(vec![power(1.0, 0.1)])];
-    // What is known as a whole has no largest size.
+    // A job whose speeds are all known has no largest measured size.
     problem.jobs[0].outlook.largest_gpus = u32::MAX;
     let decision = Pollux.share(&problem);
     let gpus = [0, 1].map(|job| holds(&problem, &decision, job).expect("runs").1);
@@ -63,7 +63,7 @@ fn everybody_gets_something_where_there_is_enough() {
     }
 }
 
-/// On two nodes of two GPUs every allocation can be tried.
+/// Two nodes of two GPUs: all allocations can be enumerated.
 #[test]
 fn a_small_search_finds_the_optimum() {
     for seed in 0..20 {
@@ -128,7 +128,7 @@ fn a_node_has_at_most_one_spread_job_and_growth_is_bounded() {
     let genome = ground.repaired(rows.clone(), 0);
     let expected = [vec![part(0, 2), part(1, 2)], vec![], vec![part(0, 2)]];
     assert_eq!(genome.rows, expected);
-    // Who is named first takes what it wants.
+    // The row that is repaired first takes what it wants.
     let genome = ground.repaired(rows, 1);
     let expected = [vec![], spread, vec![part(0, 2)]];
     assert_eq!(genome.rows, expected);

@@ -66,7 +66,7 @@ fn those_who_gain_nothing_stay_while_another_grows() {
     let equal = || job(vec![power(1.0, 0.9), power(1.0, 0.9)]);
     problem.jobs = (0..6).map(|_| equal()).collect();
     for (index, job) in (0..).zip(&mut problem.jobs) {
-        // Nothing but the tie keeps them: a restart costs them nothing.
+        // Only the tie-break keeps them in place, because a restart costs nothing.
         job.restart_s = 0.0;
         job.max_gpus = 1;
         job.present = vec![part(index % 4, 1)];
@@ -77,7 +77,8 @@ fn those_who_gain_nothing_stay_while_another_grows() {
     assert_eq!(holds(&problem, &decision, 5).map(|(_, gpus)| gpus), Some(2));
 }
 
-/// Where nodes are of different sizes and units are of three GPUs, what the programme counts cannot always be seated.
+/// With nodes of different sizes and units of three GPUs, the programme's solution cannot always be
+/// placed.
 #[test]
 fn decisions_come_to_rest_where_gpus_do_not_fit_together() {
     let mut late = 0;
