@@ -3,8 +3,8 @@
 //!
 //! A policy weighs tenants, ages and lengths, and does not know expected gains. Its decision is
 //! kept, except that allocations are exchanged within a study, between jobs of one tenant, one
-//! priority and equal demands. So the GPUs of each tenant and each node stay the same, whatever the
-//! expectations are. A weight inside the policies' objectives would move GPUs between tenants.
+//! priority and equal demands. So the GPUs of each tenant and each node stay the same for all
+//! expectations. A weight inside the policies' objectives would move GPUs between tenants.
 //!
 //! The classes of HyperDrive (Rasley et al., Middleware 2017) follow from the numbers: promising
 //! trials start and grow first, poor ones last. No trial starves, because the trials of a study are

@@ -7,7 +7,7 @@
 //! come from the outlooks; batch systems use the limit that the owner states.
 //!
 //! Reservations for further jobs (conservative backfill) are omitted. End times are estimates, so a
-//! reservation can move. The order bounds how often a job is overtaken.
+//! reservation can move, but no job is overtaken without a bound.
 
 use super::order::request;
 use super::room::{Room, Style};
