@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn predicts_the_end_of_a_known_curve_from_its_first_epochs() {
+    fn last_epoch_is_predicted_from_six_epochs_of_known_curve() {
         let predicted = last_epoch(&losses(KNOWN, 6), RULE).expect("six epochs suffice");
         let end = truth(KNOWN);
         assert!(
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn one_spoilt_loss_does_not_move_the_prediction_far() {
+    fn one_outlier_loss_moves_the_prediction_little() {
         let clean = losses(KNOWN, 9);
         let mut spoilt = clean.clone();
         spoilt[4].1 *= 5.0;
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_or_useless_losses_tell_nothing() {
+    fn unusable_losses_give_no_prediction() {
         assert_eq!(last_epoch(&[(1, 2.0), (2, 1.0)], RULE), None);
         assert_eq!(last_epoch(&[(1, 2.0), (2, f64::NAN), (3, 1.0)], RULE), None);
         assert_eq!(last_epoch(&[(1, 1.0), (2, 2.0), (3, 3.0)], RULE), None);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_end_four_times_in_five() {
+    fn interval_contains_the_end_in_80_percent_of_cases() {
         let relative = held(|loss, noise| loss * (1.0 + 0.01 * noise));
         assert!((0.75..=0.87).contains(&relative), "{relative}");
         let absolute = held(|loss, noise| loss + 0.004 * noise);

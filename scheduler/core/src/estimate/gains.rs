@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_update_is_worth_one_step_to_as_many_as_the_batch_has_grown_times() {
+    fn gain_is_between_one_and_batch_growth() {
         let gains = |noise: f64| Gains {
             grows: Some((NoiseScale(noise), 2)),
         };

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_jobs_tell_where_they_ended_before_the_bound() {
+    fn earlier_jobs_count_when_they_ended_before_the_bound() {
         let bound = steps(1_000.0, 1_000.0, 1_000.0);
         let target = steps(300.0, 400.0, 2_000.0);
         let found = sooner(Some(bound), Some(target));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_took_tells_what_is_left_until_it_is_outlived() {
+    fn earlier_durations_give_rest_until_job_outlives_them() {
         let (low, middle, high) = left(0.0, 0.2).expect("it is new");
         assert_eq!(middle, 200.0);
         assert!((150.0..160.0).contains(&low) && (255.0..262.0).contains(&high));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_certain_and_never_outlived() {
+    fn time_limit_is_certain_and_never_outlived() {
         assert_eq!(left(40.0, 0.0), Some((120.0, 120.0, 120.0)));
         assert_eq!(left(400.0, 0.0), Some((1.0, 1.0, 1.0)));
     }

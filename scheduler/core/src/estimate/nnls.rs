@@ -136,7 +136,7 @@ mod tests {
     use super::solve;
 
     #[test]
-    fn finds_the_coefficients_behind_exact_data() {
+    fn nnls_finds_coefficients_of_exact_data() {
         let rows: Vec<([f64; 3], f64)> = (1..8)
             .map(|k| {
                 let k = f64::from(k);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn never_goes_below_zero_where_plain_least_squares_would() {
+    fn nnls_never_returns_negative_coefficients() {
         let rows: Vec<([f64; 2], f64)> = (1..6)
             .map(|k| ([1.0, f64::from(k)], 10.0 - f64::from(k)))
             .collect();

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_reach_the_ends_and_repeat_nothing() {
+    fn probes_cover_both_ends_without_repetition() {
         let plan = plan();
         assert_eq!(plan.len(), BUDGET);
         for (i, size) in plan.iter().enumerate() {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measured_neighbourhood_is_not_probed_again() {
+    fn measured_neighbourhood_is_not_probed_again() {
         let around: Vec<Size> = vec![(8, 8), (8, 9), (9, 8), (9, 9)];
         let found = next(&around, &candidates(UP_TO_16, UP_TO_16)).expect("a probe is left");
         assert!(
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_ranges_have_few_candidates_with_both_ends_among_them() {
+    fn wide_ranges_have_few_candidates_including_both_ends() {
         let wide = Range { min: 2, max: 500 };
         let found = candidates(wide, Range { min: 3, max: 5 });
         assert_eq!(found.len(), 8 * 3);
@@ -138,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn a_job_without_shards_is_probed_at_numbers_of_workers_only() {
+    fn job_without_shards_is_probed_by_workers_only() {
         let found = candidates(Range { min: 1, max: 3 }, Range::NONE);
         assert_eq!(found, [(1, 0), (2, 0), (3, 0)]);
         assert_eq!(next(&[(1, 0)], &found), Some((3, 0)));
     }
 
     #[test]
-    fn nothing_is_left_to_probe_of_a_fixed_job() {
+    fn fixed_job_has_no_next_probe() {
         assert_eq!(next(&[(4, 1)], &[(4, 1)]), None);
     }
 }

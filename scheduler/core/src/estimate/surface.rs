@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cholesky_solves_what_it_factored() {
+    fn cholesky_solves_factored_system() {
         let matrix = [[4.0, 2.0, 0.6], [2.0, 5.0, 1.0], [0.6, 1.0, 3.0]];
         let x = Cholesky::of(3, |i, j| matrix[i][j]).solve([1.0, 2.0, 3.0]);
         for (row, b) in matrix.iter().zip([1.0, 2.0, 3.0]) {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_most_like_itself_and_less_like_one_further_away() {
+    fn roughness_falls_with_distance_of_sizes() {
         let here = Place::of((4, 4));
         let rough = |size| here.roughness(&Place::of(size));
         assert!(rough((4, 4)) > rough((5, 4)) && rough((5, 4)) > rough((9, 9)));

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_jobs_come_last_where_most_are_short_and_first_where_most_end_soon_after() {
+    fn gittins_rank_of_old_jobs_follows_the_history() {
         let mut short = vec![600.0; 90];
         short.extend([500_000.0; 10]);
         let of_short = ranks(&short);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_index_is_the_chance_to_end_over_the_service_expected() {
+    fn gittins_index_is_end_probability_over_expected_service() {
         // From 0: within 900 s, 1 of 2 ends after 500 and the other takes 900: 1/1400. Within 3,600
         // s both end: 2/2500.
         let index = index(&[500.0, 2_000.0], 0).unwrap();

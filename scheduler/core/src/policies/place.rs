@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_ways_lead_where_the_long_ones_do() {
+    fn placement_shortcuts_match_full_search() {
         let mut alone = 0;
         for seed in 0..2_000 {
             let (problem, tally) = fragmented(seed);

@@ -120,7 +120,7 @@ fn percent(errors: &[f64]) -> f64 {
 
 /// A bound of 5 % would be below the noise of these measurements: see the next test.
 #[test]
-fn eight_probes_tell_the_speed_at_hundreds_of_sizes() {
+fn eight_probes_predict_speed_at_hundreds_of_sizes() {
     let Some(models) = models() else { return };
     let (mut ours, mut theirs, mut failed) = (Vec::new(), Vec::new(), 0);
     for model in &models {
@@ -152,7 +152,7 @@ fn eight_probes_tell_the_speed_at_hundreds_of_sizes() {
 /// Predicts each fifth of the sizes from the other four. This is a lower bound of the error of
 /// eight probes.
 #[test]
-fn hundreds_of_probes_would_tell_little_more_than_eight() {
+fn hundreds_of_probes_predict_little_better_than_eight() {
     const FOLDS: usize = 5;
     let Some(models) = models() else { return };
     let (mut from_most, mut from_eight) = (Vec::new(), Vec::new());
@@ -186,7 +186,7 @@ fn hundreds_of_probes_would_tell_little_more_than_eight() {
 }
 
 #[test]
-fn standard_errors_are_as_large_as_the_errors() {
+fn standard_errors_match_the_errors() {
     let Some(models) = models() else { return };
     let (mut within, mut within_two, mut count) = (0, 0, 0);
     for model in &models {

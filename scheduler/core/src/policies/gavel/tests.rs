@@ -22,7 +22,7 @@ fn rounds(policy: Gavel, mut problem: Problem, rounds: u32) -> Vec<Vec<f64>> {
 }
 
 #[test]
-fn the_fast_kind_goes_to_the_job_that_profits_most() {
+fn max_sum_gives_fast_kind_to_largest_speedup() {
     let mut problem = cluster(&[(1, 1), (1, 1)]);
     problem.jobs = vec![on_both(1.0, 1.1), on_both(1.0, 5.0)];
     let decision = Gavel::max_sum().share(&problem);
@@ -31,7 +31,7 @@ fn the_fast_kind_goes_to_the_job_that_profits_most() {
 }
 
 #[test]
-fn a_job_never_goes_where_it_cannot_run() {
+fn gavel_never_uses_kind_without_speed() {
     let mut problem = cluster(&[(1, 1), (1, 1)]);
     problem.jobs = vec![on_both(0.0, 1.0), on_both(0.0, 1.0)];
     for policy in both() {
@@ -43,7 +43,7 @@ fn a_job_never_goes_where_it_cannot_run() {
 }
 
 #[test]
-fn max_min_takes_turns_and_max_sum_serves_the_fastest() {
+fn max_min_rotates_and_max_sum_serves_the_fastest() {
     let mut problem = cluster(&[(1, 1)]);
     problem.jobs = vec![job(vec![power(1.0, 1.0)]), job(vec![power(3.0, 1.0)])];
     let fair = rounds(Gavel::max_min(), problem.clone(), 10);
@@ -68,7 +68,7 @@ fn max_min_serves_tenants_by_weight() {
 }
 
 #[test]
-fn max_min_gives_each_the_kind_on_which_it_is_better() {
+fn max_min_gives_each_job_its_better_kind() {
     let mut problem = cluster(&[(1, 1), (1, 1)]);
     problem.jobs = vec![on_both(1.0, 1.1), on_both(1.0, 1.1), on_both(1.0, 8.0)];
     let served = rounds(Gavel::max_min(), problem, 100);
@@ -81,7 +81,7 @@ fn max_min_gives_each_the_kind_on_which_it_is_better() {
 }
 
 #[test]
-fn within_a_round_nobody_is_displaced_and_free_gpus_are_filled() {
+fn gavel_fills_free_gpus_without_displacing_within_round() {
     let mut problem = cluster(&[(1, 2)]);
     problem.now_s = 3_700.0;
     problem.jobs = vec![job(vec![power(1.0, 1.0)]); 3];
@@ -99,7 +99,7 @@ fn within_a_round_nobody_is_displaced_and_free_gpus_are_filled() {
 }
 
 #[test]
-fn quotas_priorities_and_those_that_may_not_move_stand() {
+fn gavel_keeps_quotas_priorities_and_immovable_jobs() {
     let mut problem = cluster(&[(2, 4)]);
     problem.tenants = vec![tenant(), tenant()];
     problem.tenants[0].gpu_quota = Some(3);
@@ -125,7 +125,7 @@ fn quotas_priorities_and_those_that_may_not_move_stand() {
 }
 
 #[test]
-fn whole_units_keep_their_nodes() {
+fn gavel_places_whole_units_and_keeps_their_nodes() {
     let mut problem = cluster(&[(2, 4)]);
     problem.jobs = vec![job(vec![power(1.0, 1.0)]); 3];
     for job in &mut problem.jobs {
