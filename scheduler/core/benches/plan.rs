@@ -1,6 +1,6 @@
 //! Benchmark of one round: a full queue on an empty cluster, a busy cluster without a change, and a
-//! busy cluster whose jobs were measured at many sizes and epochs. The last one is the largest load
-//! for the estimators.
+//! busy cluster with many measurements. The last one has jobs measured at many sizes and epochs. It
+//! is the largest load for the estimators.
 
 #[path = "../tests/scene/mod.rs"]
 mod scene;

@@ -1,5 +1,5 @@
-//! Forecast of time slices: a job that waits for its slice is told the time, and the slice begins
-//! then.
+//! Forecast of time slices: the wait reason of a job states the start of its slice, and the slice
+//! begins then.
 
 mod scene;
 

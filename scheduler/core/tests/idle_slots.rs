@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 const QUANTUM_MS: u64 = 60_000;
 const TICK_MS: i64 = 1_000;
 /// Maximum time in seconds for which a queued job may see its minimum free. A slot is not lent for
-/// less than an eighth of a quantum before a time slice, and a job obeys a stop or suspension
-/// within a second.
+/// less than an eighth of a quantum before a time slice. A job obeys a stop or suspension within a
+/// second.
 const MOST_IDLE_S: u32 = 11;
 /// Seconds from the order to stop until a job runs again.
 const RESTART_S: u32 = 2;
@@ -300,8 +300,8 @@ impl Course {
     }
 }
 
-/// Six slots: a job that takes all of them, an elastic job that gets a slice by its wait, and every
-/// 17 seconds a job of one slot and eight seconds.
+/// Six slots: a job that takes all of them and an elastic job that gets a slice by its wait. Every
+/// 17 seconds a job of one slot and eight seconds arrives.
 fn beside_a_sleeper(share: PolicyName) -> Course {
     let mut course = Course::new(3, 2, share);
     course.command("sleeper", 6, 900);

@@ -317,8 +317,8 @@ fn waits_are_true(snapshot: &Snapshot, policy: &Policy) -> Result<(), TestCaseEr
             continue;
         };
         let mut changed = apply_change(snapshot, job.id, change).expect("names what is there");
-        // A job that could never start is told what would let it start at all. It may still have to
-        // wait for others.
+        // The change of a job that could never start makes a start possible. The job may still have
+        // to wait for others.
         if waiting.why.is_for_good() || !starts_alone(snapshot, job.id, policy) {
             changed.jobs.retain(|one| one.id == job.id);
         }

@@ -12,9 +12,9 @@ const SOUGHT: u32 = 16;
 
 /// Returns the part of a plan that breaks no rule, and every rule that the whole plan breaks.
 ///
-/// Jobs that a violation names are removed. If no named job has a decision, the job whose decision
-/// breaks the rule first is removed, then the next. After [`SOUGHT`] jobs, all decisions that give
-/// GPUs and all exclusions are removed, and finally all decisions. So a job that the planner
+/// Decisions on jobs that a violation names are removed. If that removes none, the decision that
+/// first breaks a rule is removed, then the next, up to a limit. After that, all decisions that
+/// give GPUs and all exclusions are removed, and finally all decisions. So a job that the planner
 /// handles wrongly in every round does not stop the scheduling of the others.
 #[must_use]
 pub fn sound(snapshot: &Snapshot, plan: Plan) -> (Plan, Vec<Violation>) {

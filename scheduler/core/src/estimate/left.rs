@@ -101,8 +101,8 @@ fn by_time(lasts: &Lasts, steps_per_s: f64) -> Option<StepsLeft> {
     })
 }
 
-/// Returns the rest of a length with this median and spread after `done`, and the factor by which
-/// its 80 % interval extends to both sides. Returns `None` beyond [`OUTLIVED`].
+/// Returns the rest of a length with this median and spread after `done`, and a factor. The 80 %
+/// interval extends by this factor to both sides. Returns `None` beyond [`OUTLIVED`].
 fn left_of(middle: f64, spread: f64, done: f64) -> Option<(f64, f64)> {
     let is_limit = spread <= 0.0;
     if !is_limit && done > middle * (OUTLIVED * spread).exp() {

@@ -1,5 +1,5 @@
-//! Loss curve of Optimus (Peng et al., EuroSys 2018, section 3.1), `loss(k) = 1 / (b0 k + b1) + b2`
-//! with all `b >= 0`, and its confidence region.
+//! Loss curve of Optimus and its confidence region (Peng et al., EuroSys 2018, section 3.1):
+//! `loss(k) = 1 / (b0 k + b1) + b2` with all `b >= 0`.
 //!
 //! For a given asymptote `b2` the curve is fitted by the Gauss-Newton method. Each step is a
 //! non-negative least squares problem in `b0` and `b1` with a closed solution. The asymptote is

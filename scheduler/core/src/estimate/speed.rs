@@ -28,7 +28,7 @@ pub(crate) struct Speed {
     missed: Vec<(Place, f64)>,
     /// Measured seconds per step with their trust, 0 to 1.
     measured: BTreeMap<Size, (f64, f64)>,
-    /// Measured sizes, whose covariance follows.
+    /// Measured sizes, and the factor of their covariance.
     known: Vec<Place>,
     covariance: Cholesky,
     pub mean_relative_error: Option<f64>,
@@ -42,7 +42,8 @@ pub(crate) struct Speed {
 struct Assumed {
     /// Seconds per step of one worker with one shard.
     base_s: f64,
-    /// Number of workers at which `base_s` holds, if each worker's part of a batch is constant.
+    /// Number of workers that divide the batch of `base_s`, if each worker's part of a batch is
+    /// constant.
     fixed_part: Option<u32>,
     serial_share: f64,
     exchange_share: f64,

@@ -11,7 +11,7 @@
 //! paper, so that similar jobs do not displace each other alternately. Jobs of one class share an
 //! index and are in order of submission.
 //!
-//! Without history (fewer than [`ENOUGH`] jobs, or none with that much service) the class alone
+//! Without history (fewer than `ENOUGH` jobs, or none with that much service) the class alone
 //! decides, the least first.
 
 use super::room::Style;

@@ -1,10 +1,10 @@
 //! Finish-time fairness of Themis (Mahajan et al., NSDI 2020).
 //!
-//! The rho of a job is the time from its submission to its end in the shared cluster, over the time
-//! that it would need alone in 1/N of the cluster, with N jobs. The objective is a small largest
-//! rho. A job keeps its GPUs for a lease of one round. Free GPUs are then offered to the worst-off
-//! part of the jobs, ordered by how fast rho would rise per GPU if a job got none. GPUs that these
-//! jobs cannot use go to the others in order of submission.
+//! The rho of a job compares two times from its submission to its end: in the shared cluster, and
+//! alone in 1/N of it, with N jobs. The objective is a small largest rho. A job keeps its GPUs for
+//! a lease of one round. Free GPUs are then offered to the worst-off part of the jobs. The order is
+//! by the rise of rho per GPU if a job got none. GPUs that these jobs cannot use go to the others
+//! in order of submission.
 //!
 //! The worst-off part is 1 - f. `f` trades fairness for efficiency; the value 0.8 is the paper's.
 //!

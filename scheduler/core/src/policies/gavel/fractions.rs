@@ -100,8 +100,11 @@ struct Programme {
 }
 
 impl Programme {
-    /// Adds the constraints `sum_k X[j, k] <= 1`, `sum_j gpus[j] X[j, k] <= GPUs[k]`, and for a
-    /// tenant with a quota `sum_j gpus[j] X[j, .] <= quota`.
+    /// Adds the constraints:
+    ///
+    /// - `sum_k X[j, k] <= 1` for each job;
+    /// - `sum_j gpus[j] X[j, k] <= GPUs[k]` for each kind;
+    /// - `sum_j gpus[j] X[j, .] <= quota` for each tenant with a quota.
     fn new(room: &Room<'_>, chances: &[Vec<Chance>], sum: &[Vec<f64>]) -> Self {
         let mut microlp = microlp::Problem::new(OptimizationDirection::Maximize);
         let of_job = |values: &Vec<f64>| -> Vec<Variable> {

@@ -13,8 +13,8 @@ use super::shares::Classes;
 const SWEEPS: usize = 4;
 const HALVINGS: usize = 20;
 
-/// Returns the option of every job at prices at which demand exceeds no kind. Classes are
-/// served in descending order, each from the GPUs that the higher ones leave.
+/// Returns the option of every job at prices at which the demand for each kind is within its
+/// supply. Classes are served in descending order, each from the GPUs that the higher ones leave.
 pub(super) fn at_prices(menus: &[Menu<'_>], classes: &Classes, left: &[u32]) -> Vec<Choice> {
     let mut left = left.to_vec();
     let mut chosen = vec![None; menus.len()];

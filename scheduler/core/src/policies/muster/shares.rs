@@ -112,9 +112,11 @@ pub(super) fn owed(
     any.then_some(classes)
 }
 
-/// Whether a gang wider than its tenant's share is due. It is due if, with its part of the GPU time
-/// since the submission, it would have ended by the time at which it could end now. Without this
-/// rule, gangs wider than any share would wait as long as other tenants have jobs.
+/// Whether a gang wider than its tenant's share is due.
+///
+/// It is due if its part of the GPU time since the submission would have sufficed to end it by its
+/// earliest possible end. Without this rule, gangs wider than any share would wait as long as other
+/// tenants have jobs.
 fn is_due(problem: &Problem, job: &Job, dish: Dish, share: f64) -> bool {
     let width = f64::from(dish.gpus) / share.max(1e-12);
     let (work, speed) = (

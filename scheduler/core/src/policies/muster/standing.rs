@@ -1,11 +1,13 @@
-//! State between two whole decisions, and its change by single events. A new job starts if it fits,
-//! the GPUs of an ended job go to waiting jobs, and the gangs of a lost node wait like others.
+//! State between two whole decisions, and its change by single events. A new job starts if it fits.
+//! The GPUs of an ended job go to waiting jobs. The gangs of a lost node wait like others.
 //!
 //! The time of a change does not depend on the size of the cluster, because no running job is
 //! touched. A resize is a restart. Resizes and the tenants' shares are left to the next whole
 //! decision. The invariants of every decision hold: no GPU is allocated twice, gangs are whole, and
-//! quotas are kept. Sizes are chosen at the price of a GPU in the last whole decision, or at the
-//! price that the next waiting job would pay if that is higher.
+//! quotas are kept.
+//!
+//! Sizes are chosen at a price per GPU. It is the price of the last whole decision, or the one that
+//! the next waiting job would pay if that is higher.
 
 use super::Muster;
 use super::floor::Floor;

@@ -8,8 +8,10 @@ use crate::problem::{Part, Tally, gpus_of};
 /// Maximum number of nodes of one job.
 const NODES: usize = 16;
 
-/// Individual of the population. Invariants: whole units, nothing above a node or a quota, one kind
-/// per gang, sizes within the job's bounds, and at most one spread job per node.
+/// Individual of the population.
+///
+/// Invariants: units are whole, and no node or quota is exceeded. A gang has one kind and a size
+/// within the job's bounds. A node has at most one spread job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Genome {
     /// Parts of every contender, in the order of the nodes.
