@@ -1,10 +1,11 @@
-//! Time of one decision of the muster policy, sizes and nodes, at the sizes for which it is promised: from nothing, of a busy cluster
-//! after an hour, and after a single event. The problem, what a live round makes of the store's facts, is there already; what making
-//! it costs is measured by `round`.
+//! Benchmark of one decision of the muster policy, sizes and nodes, on clusters of several sizes:
+//! from an empty cluster, of a busy cluster after an hour, and after a single event. The dense
+//! problem is built beforehand. The benchmark `round` measures its construction from a snapshot.
 //!
-//! `cargo bench -p muster-core --bench decisions` prints the median, the 99th percentile and the most of many decisions in the time
-//! of the deciding thread, so that what else the machine does counts only by the caches it takes; the 99th percentile by the clock on
-//! the wall; and the bytes that a problem takes. `-- 64` measures only the cluster of 64 GPUs.
+//! `cargo bench -p muster-core --bench decisions` prints the median, the 99th percentile and the
+//! maximum of many decisions in CPU time of the deciding thread. Other load on the machine then
+//! counts only through shared caches. It also prints the 99th percentile in wall time and the size
+//! of a problem in bytes. `-- 64` measures only the cluster of 64 GPUs.
 
 #[path = "../tests/dense/mod.rs"]
 mod dense;
@@ -17,7 +18,7 @@ use muster_core::problem::{Curve, Decision, Demand, Job, Node, Outlook, Problem}
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Nodes, GPUs of each, jobs, the most GPUs of a job, decisions that are timed.
+/// Nodes, GPUs per node, jobs, largest size of a job in GPUs, timed decisions.
 const SIZES: [(u32, u32, u32, u32, usize); 4] = [
     (16, 4, 160, 64, 2_000),
     (256, 8, 1_280, 64, 500),
@@ -30,7 +31,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Seconds that this thread has worked.
+/// Returns the CPU time of this thread in seconds.
 fn worked_s() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
@@ -78,8 +79,8 @@ fn main() {
     }
 }
 
-/// Jobs that end, jobs that come and nodes that go, one after another between two whole decisions; and how much of what a whole
-/// decision would be worth after all of them is there without one.
+/// Applies ended jobs, new jobs and lost nodes one by one between two whole decisions. Prints the
+/// value of the resulting state relative to a whole decision.
 fn events(size: &str, before: &Problem, dice: &mut Dice, most: u32) {
     const EVENTS: u32 = 300;
     let mut standing = Standing::after(Muster::STANDARD, before, &Muster::STANDARD.share(before));
@@ -118,11 +119,11 @@ fn events(size: &str, before: &Problem, dice: &mut Dice, most: u32) {
     show(&format!("{size}: one event"), worked_ms, took_ms);
 }
 
-/// What is there without a whole decision beside what one would be worth, per cent.
+/// Returns the value of the state without a whole decision, in percent of the value after one.
 fn worth(after: &Problem, standing: &Standing<'_>, ended: &[bool]) -> f64 {
     let mut after = after.clone();
     for (index, job) in after.jobs.iter_mut().enumerate() {
-        // Who ended wants nothing any more.
+        // A fixed job without parts: an ended job requests nothing.
         job.fixed = ended[index];
         job.present = standing.holds(index).to_vec();
     }
@@ -169,7 +170,7 @@ fn cluster(nodes: u32, gpus: u32) -> Problem {
     }
 }
 
-/// Jobs of one GPU to `most` of very different length and scalability; each has a curve of its own.
+/// Returns a job of 1 to `most` GPUs of random length and scalability, with a curve of its own.
 fn elastic(dice: &mut Dice, most: u32) -> Job {
     let mut percent = |low, high| f64::from(dice.between(low, high)) / 100.0;
     let (speed, exponent, torn) = (percent(10, 200), percent(30, 98), percent(60, 100));

@@ -1,5 +1,6 @@
-//! Time of one round: a full queue planned from nothing, a busy cluster in which nothing changes, and one whose jobs have been
-//! measured at many sizes and epochs, where the estimators have most to do.
+//! Benchmark of one round: a full queue on an empty cluster, a busy cluster without a change, and a
+//! busy cluster with many measurements. The last one has jobs measured at many sizes and epochs. It
+//! is the largest load for the estimators.
 
 #[path = "../tests/scene/mod.rs"]
 mod scene;
@@ -53,7 +54,8 @@ fn busy_cluster(bencher: divan::Bencher<'_, '_>, (nodes, gpus, jobs): (u32, u32,
     bencher.bench(|| plan(divan::black_box(&snapshot), &policy));
 }
 
-/// Every job measured at eight sizes and over forty epochs, and to end when its loss does not fall.
+/// Returns a cluster whose jobs were measured at eight sizes and over forty epochs and end by
+/// convergence.
 fn learned(nodes: u32, gpus: u32, jobs: u32) -> Snapshot {
     let mut snapshot = busy(nodes, gpus, jobs);
     for job in &mut snapshot.jobs {

@@ -1,4 +1,4 @@
-//! Time of one decision of every policy: 64 GPUs in 16 nodes, with jobs that wait and jobs that run.
+//! Benchmark of one decision of every policy: 64 GPUs on 16 nodes, with waiting and running jobs.
 
 #[path = "../tests/dense/mod.rs"]
 mod dense;
@@ -12,13 +12,13 @@ fn main() {
     divan::main();
 }
 
-/// Every policy with 10, 30 and 160 jobs.
+/// Returns every policy with 10, 30 and 160 jobs.
 fn cases() -> impl Iterator<Item = (PolicyName, u32)> {
     let policies = PolicyName::ALL.iter();
     policies.flat_map(|&name| [10, 30, 160].map(|jobs| (name, jobs)))
 }
 
-/// Everything is to be decided from nothing.
+/// Decision on an empty cluster.
 #[divan::bench(args = cases(), sample_count = 20, sample_size = 1)]
 fn full_queue(bencher: divan::Bencher<'_, '_>, (name, jobs): (PolicyName, u32)) {
     let problem = queued(jobs);
@@ -26,7 +26,8 @@ fn full_queue(bencher: divan::Bencher<'_, '_>, (name, jobs): (PolicyName, u32)) 
     bencher.bench(|| policy.share(divan::black_box(&problem)));
 }
 
-/// Six minutes after a decision, when Gavel's next round begins: a tenth of the jobs came since.
+/// Decision six minutes after the last one, when Gavel's next round begins. A tenth of the jobs is
+/// new.
 #[divan::bench(args = cases(), sample_count = 20, sample_size = 1)]
 fn busy_cluster(bencher: divan::Bencher<'_, '_>, (name, jobs): (PolicyName, u32)) {
     let policy = name.share();
@@ -38,7 +39,8 @@ fn busy_cluster(bencher: divan::Bencher<'_, '_>, (name, jobs): (PolicyName, u32)
     bencher.bench(|| policy.share(divan::black_box(&problem)));
 }
 
-/// Jobs of one GPU to 64 of very different scalability, asked for with one to eight.
+/// Returns a queue of jobs of 1 to 64 GPUs of random scalability, with a request of one to eight
+/// GPUs.
 fn queued(jobs: u32) -> Problem {
     let mut dice = Dice(1);
     let mut problem = cluster(16, 4);

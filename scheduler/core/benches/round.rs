@@ -1,6 +1,7 @@
-//! Time of one round: a full queue planned from nothing, a busy cluster in which nothing changes, and one in which a job arrives.
-//! Each with the explanations, and without them (`decide`): those are trial rounds for the jobs in front of the queue. And a full cluster on
-//! which jobs take turns, with what those are told who wait for theirs, and without it.
+//! Benchmark of one round: a full queue on an empty cluster, a busy cluster without a change, and
+//! one in which a job arrives. Each is measured with and without (`decide`) explanations, which are
+//! trial rounds for the first jobs of the queue. A full cluster with time slices is measured with
+//! and without the forecast of slices.
 
 #[path = "../tests/scene/mod.rs"]
 mod scene;
@@ -42,7 +43,7 @@ fn policy(share: PolicyName, explained_jobs: u32) -> Policy {
 
 fn queued(Size(nodes, gpus, jobs): Size) -> Scene {
     let mut scene = Scene::cluster(nodes, gpus);
-    // As many workers as there are GPUs, and more: forty GPUs a job at the largest size, one and a half at the others.
+    // The largest jobs want more workers than there are GPUs: 16 or more.
     let most = (2 * nodes * gpus / jobs).max(8);
     for number in 0..jobs {
         let job = scene
@@ -55,13 +56,14 @@ fn queued(Size(nodes, gpus, jobs): Size) -> Scene {
     scene
 }
 
-/// A round and its consequences; the independent check has its own cost.
+/// Plans and applies a round. The independent check is not included.
 fn round(scene: &mut Scene) {
     let (plan, _) = plan(&scene.snapshot, &scene.policy);
     apply(&mut scene.snapshot, &plan).expect("the plan follows the states");
 }
 
-/// All that fits runs and has been measured at two sizes, for longer than a resize needs.
+/// Returns a full cluster whose running jobs were measured at two sizes, for longer than a resize
+/// takes.
 fn busy(size: Size) -> Snapshot {
     let mut scene = queued(size);
     scene.policy = policy(PolicyName::Optimus, 0);
@@ -86,7 +88,7 @@ fn busy(size: Size) -> Snapshot {
         }
     }
     scene.later(60_000);
-    // One round more lets what pays be resized.
+    // Further rounds carry out the resizes that pay.
     round(&mut scene);
     scene.obey();
     round(&mut scene);
@@ -97,7 +99,7 @@ fn busy(size: Size) -> Snapshot {
     scene.snapshot
 }
 
-/// The same, and one more job.
+/// Returns the busy cluster with one more job.
 fn arrival(size: Size) -> Snapshot {
     let mut snapshot = busy(size);
     let number = u32::try_from(snapshot.jobs.len()).expect("few jobs");
@@ -169,10 +171,11 @@ mod turns {
     use super::*;
     use muster_model::spec::Range;
 
-    /// As many as turns are foreseen for.
+    /// Largest number of jobs for which slices are forecast.
     const JOBS: u32 = 64;
 
-    /// Nodes of eight GPUs, and jobs of equal size that hold all of them; the others wait.
+    /// Nodes of eight GPUs, and the number of jobs of equal size that hold all GPUs. The others
+    /// wait.
     #[derive(Debug, Clone, Copy)]
     struct Full(u32, u32);
 
@@ -196,7 +199,8 @@ mod turns {
         }
     }
 
-    /// Slices end one after the other, and what those are told who wait is what they were told before.
+    /// Returns a full cluster whose slices end one after the other. The wait reasons are already
+    /// written.
     fn full(Full(nodes, run): Full, jobs: u32, explained_jobs: u32) -> Snapshot {
         let mut scene = Scene::cluster(nodes, 8);
         scene.policy = turning(explained_jobs);
@@ -226,7 +230,7 @@ mod turns {
         bencher.bench(|| plan(divan::black_box(&snapshot), &policy));
     }
 
-    /// One job more, and no turn is foreseen.
+    /// With one job more than [`JOBS`], no slice is forecast.
     #[divan::bench(args = FULL, max_time = 4)]
     fn explained(bencher: divan::Bencher<'_, '_>, full: Full) {
         let snapshot = self::full(full, JOBS + 1, 16);

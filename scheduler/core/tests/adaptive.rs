@@ -1,11 +1,12 @@
-//! Jobs whose batch grows with their workers are given what their gradients' noise makes worth giving.
+//! Jobs whose batch grows with their workers get workers by the gradient noise scale.
 
 mod scene;
 
 use muster_core::snapshot::Adaptive;
 use scene::Scene;
 
-/// Updates take as long whatever the number of workers, so that their worth is all that a worker more brings.
+/// An update takes equally long with every number of workers, so the noise alone decides their
+/// gain.
 fn settled(noises: [(&str, Option<f64>); 2]) -> [u32; 2] {
     let mut scene = Scene::cluster(1, 8);
     for (name, noise) in noises {
@@ -24,7 +25,7 @@ fn settled(noises: [(&str, Option<f64>); 2]) -> [u32; 2] {
 }
 
 #[test]
-fn workers_go_where_gradients_are_noisy() {
+fn workers_go_to_job_with_noisy_gradients() {
     let [noisy, clean] = settled([("noisy", Some(200.0)), ("clean", Some(0.1))]);
     assert!(noisy >= 6 && clean <= 2, "{noisy} and {clean}");
     let [clean, noisy] = settled([("clean", Some(0.1)), ("noisy", Some(200.0))]);
@@ -32,13 +33,13 @@ fn workers_go_where_gradients_are_noisy() {
 }
 
 #[test]
-fn one_whose_noise_is_not_known_yet_explores() {
+fn job_with_unknown_noise_explores() {
     let [unknown, clean] = settled([("unknown", None), ("clean", Some(0.0))]);
     assert!(unknown >= 4 && clean <= 2, "{unknown} and {clean}");
 }
 
 #[test]
-fn progress_is_updates_times_what_they_are_worth() {
+fn reported_speed_is_updates_times_gain() {
     let mut scene = Scene::cluster(1, 4);
     scene.job("a").workers(1, 4);
     scene.find("a").adaptive = Some(Adaptive { noise: Some(3.0) });
@@ -54,7 +55,7 @@ fn progress_is_updates_times_what_they_are_worth() {
             job.time_left_s * job.speed.steps_per_s / job.steps_left,
         )
     };
-    // (3 + 1) / (3 / 4 + 1) steps an update.
+    // (3 + 1) / (3 / 4 + 1) steps per update.
     let (steps_per_s, whole) = said(&scene);
     assert!(
         (steps_per_s - 10.0 * 16.0 / 7.0).abs() < 1e-9,

@@ -1,4 +1,4 @@
-//! Who asked for something is in the reason for which it is done.
+//! The reason of an action names the user that requested it.
 
 mod scene;
 
@@ -27,7 +27,7 @@ fn running() -> Scene {
     scene
 }
 
-/// Reasons of what was decided of it.
+/// Returns the reasons of the decisions of a plan.
 fn whys(plan: &Plan) -> Vec<&str> {
     let whys = plan.decisions.iter().filter_map(|one| match &one.action {
         Action::Stop { why, .. } | Action::Suspend { why } | Action::Continue { why, .. } => {
@@ -39,7 +39,7 @@ fn whys(plan: &Plan) -> Vec<&str> {
 }
 
 #[test]
-fn a_stop_names_who_asked_for_it() {
+fn stop_reason_names_requesting_user() {
     for (intent, by, why) in [
         (Intent::Pause, Some("ada"), "paused by ada"),
         (
@@ -63,7 +63,7 @@ fn a_stop_names_who_asked_for_it() {
 }
 
 #[test]
-fn a_job_that_was_continued_goes_on_by_that_word_and_not_by_a_turn() {
+fn continue_reason_names_requesting_user() {
     let mut scene = running();
     ask(&mut scene, Intent::Suspend, Some("ada"));
     assert_eq!(whys(&scene.round()), ["suspended by ada"]);

@@ -1,4 +1,4 @@
-//! Nodes on which job after job fails take no new tasks.
+//! Bad nodes: a node with failures of several jobs takes no new tasks.
 
 mod scene;
 
@@ -29,7 +29,7 @@ fn excluded(plan: &Plan) -> Vec<NodeId> {
 }
 
 #[test]
-fn a_node_on_which_three_jobs_died_takes_no_new_tasks_and_keeps_those_that_run() {
+fn node_with_faults_of_three_jobs_is_excluded() {
     let mut scene = Scene::cluster(3, 2);
     let JobIn(_) = scene.job("a");
     scene.settle();
@@ -62,7 +62,7 @@ fn a_node_on_which_three_jobs_died_takes_no_new_tasks_and_keeps_those_that_run()
 }
 
 #[test]
-fn faults_of_long_ago_and_of_jobs_that_fail_everywhere_do_not_count() {
+fn old_faults_and_jobs_failing_everywhere_do_not_count() {
     let mut scene = Scene::cluster(3, 2);
     for job in 1..=5 {
         charge(&mut scene, 0, Some(job), 3_600_001);
@@ -76,7 +76,7 @@ fn faults_of_long_ago_and_of_jobs_that_fail_everywhere_do_not_count() {
 }
 
 #[test]
-fn a_program_that_crashes_in_every_job_closes_no_node() {
+fn equal_faults_on_all_nodes_exclude_none() {
     let mut scene = Scene::cluster(3, 2);
     for node in 0..3 {
         for job in 0..4 {
@@ -87,7 +87,7 @@ fn a_program_that_crashes_in_every_job_closes_no_node() {
 }
 
 #[test]
-fn never_more_than_a_third_is_closed() {
+fn at_most_a_third_of_nodes_is_excluded() {
     let mut two = Scene::cluster(2, 2);
     (1..=9).for_each(|job| charge(&mut two, 0, Some(job), 0));
     assert_eq!(excluded(&two.round()), []);
@@ -103,7 +103,7 @@ fn never_more_than_a_third_is_closed() {
 }
 
 #[test]
-fn errors_of_the_machine_count_one_by_one() {
+fn machine_errors_count_one_by_one() {
     let mut scene = Scene::cluster(4, 1);
     for ago_ms in 0..3 {
         charge(&mut scene, 1, None, ago_ms);
@@ -111,9 +111,9 @@ fn errors_of_the_machine_count_one_by_one() {
     assert_eq!(excluded(&scene.round()), [scene.snapshot.nodes[1].id]);
 }
 
-/// A GPU whose memory breaks is told of by several numbers and by its counters, all within a moment.
+/// A GPU with broken memory reports several XID numbers and its counters within a moment.
 #[test]
-fn what_one_error_of_a_gpu_is_told_by_counts_once() {
+fn reports_of_one_gpu_error_count_once() {
     let xid = |gpu, xid| NodeFault::Xid { gpu, xid };
     let memory = NodeFault::UncorrectedMemory { gpu: 0, errors: 2 };
     let mut scene = Scene::cluster(4, 4);

@@ -1,4 +1,5 @@
-//! Users' own programs: when such a job is done, when it has failed, and when its nodes are to blame.
+//! Commands (users' own programs): when such a job succeeds, when it fails, and when the node is
+//! charged.
 
 mod scene;
 
@@ -12,7 +13,7 @@ use scene::{Scene, gone};
 
 const WELL: Outcome = Outcome::exited(0);
 
-/// A job of two workers, running on two nodes.
+/// Returns a job of two workers that runs on two nodes.
 fn running() -> Scene {
     let mut scene = Scene::cluster(2, 1);
     scene.job("a").workers(2, 2).ps_shards(0, 0).retries(1);
@@ -27,7 +28,7 @@ fn end(scene: &mut Scene, worker: usize, outcome: Outcome) {
 }
 
 #[test]
-fn it_is_done_when_all_of_its_workers_have_ended_well() {
+fn command_succeeds_when_all_workers_exit_with_zero() {
     let mut scene = running();
     end(&mut scene, 0, WELL);
     for _ in 0..10 {
@@ -44,7 +45,7 @@ fn it_is_done_when_all_of_its_workers_have_ended_well() {
 }
 
 #[test]
-fn it_may_be_done_with_its_first_worker() {
+fn command_can_succeed_with_its_first_worker() {
     let mut scene = running();
     scene.find("a").command = Some(Ends::FirstWorker);
     end(&mut scene, 1, WELL);
@@ -59,7 +60,7 @@ fn it_may_be_done_with_its_first_worker() {
 }
 
 #[test]
-fn whoever_fails_for_want_of_those_that_are_done_costs_nothing() {
+fn failure_after_first_worker_succeeded_is_not_charged() {
     let mut scene = running();
     scene.find("a").command = Some(Ends::FirstWorker);
     end(&mut scene, 0, WELL);
@@ -67,7 +68,7 @@ fn whoever_fails_for_want_of_those_that_are_done_costs_nothing() {
     scene.round();
     assert_eq!(scene.phase("a"), JobPhase::Succeeded);
     assert_eq!(scene.find("a").failures, 0);
-    // Known only once the job was given up.
+    // The same facts, known only after the job was given up.
     let mut scene = running();
     scene.find("a").command = Some(Ends::FirstWorker);
     scene.find("a").state = JobState::Stopping {
@@ -82,7 +83,7 @@ fn whoever_fails_for_want_of_those_that_are_done_costs_nothing() {
 }
 
 #[test]
-fn one_that_is_done_before_all_are_up_has_been_up() {
+fn process_done_before_all_are_up_counts_as_up() {
     let mut scene = Scene::cluster(2, 1);
     scene.job("a").workers(2, 2).ps_shards(0, 0);
     scene.find("a").command = Some(Ends::AllWorkers);
@@ -97,7 +98,7 @@ fn one_that_is_done_before_all_are_up_has_been_up() {
 }
 
 #[test]
-fn its_parameter_servers_are_stopped_once_its_workers_are_done() {
+fn shards_stop_once_workers_of_command_are_done() {
     let mut scene = Scene::cluster(1, 2);
     scene.job("a").workers(2, 2).ps_shards(1, 1);
     scene.find("a").command = Some(Ends::AllWorkers);
@@ -110,7 +111,7 @@ fn its_parameter_servers_are_stopped_once_its_workers_are_done() {
 }
 
 #[test]
-fn a_worker_that_fails_is_charged_and_the_others_start_again_with_it() {
+fn failed_worker_is_charged_and_all_workers_restart() {
     let mut scene = running();
     end(&mut scene, 1, Outcome::exited(3));
     scene.round();
@@ -122,7 +123,7 @@ fn a_worker_that_fails_is_charged_and_the_others_start_again_with_it() {
 }
 
 #[test]
-fn a_node_that_stops_a_worker_in_order_costs_no_retry() {
+fn orderly_stop_by_node_costs_no_retry() {
     let mut scene = running();
     end(&mut scene, 1, Outcome::stopped());
     scene.round();
@@ -130,7 +131,7 @@ fn a_node_that_stops_a_worker_in_order_costs_no_retry() {
         cause: RequeueCause::NodeLost,
     };
     assert_eq!(scene.find("a").state, JobState::Stopping { then });
-    // The survivor is told to stop, and is killed as it does not.
+    // The remaining task is stopped, and killed after the grace period.
     end(&mut scene, 0, Outcome::killed_late());
     scene.round();
     let job = scene.find("a");
@@ -139,7 +140,7 @@ fn a_node_that_stops_a_worker_in_order_costs_no_retry() {
 }
 
 #[test]
-fn what_ended_well_before_it_was_told_to_stop_is_done() {
+fn command_that_ended_before_its_stop_succeeds() {
     let mut scene = running();
     scene.find("a").state = JobState::Stopping {
         then: AfterStop::Requeue {
@@ -152,10 +153,11 @@ fn what_ended_well_before_it_was_told_to_stop_is_done() {
     assert_eq!(scene.phase("a"), JobPhase::Succeeded);
 }
 
-/// Two of its four workers are done, and each of the two that are left holds one of two GPUs: a gang that needs both nodes waits until it
-/// is done, since whoever moved would begin anew.
+/// Two of the four workers are done. The other two hold one of two GPUs on each node. A gang that
+/// needs both nodes waits until the job ends, because a moved process would start from the
+/// beginning.
 #[test]
-fn what_is_left_of_it_is_not_moved() {
+fn partly_done_command_is_not_moved() {
     for &share in PolicyName::ALL {
         let mut scene = Scene::cluster(2, 2);
         scene.policy = Policy::named(share);
@@ -188,7 +190,7 @@ fn what_is_left_of_it_is_not_moved() {
 }
 
 #[test]
-fn a_program_whose_time_is_up_is_stopped_and_told_so() {
+fn command_over_its_time_limit_stops_with_reason() {
     let mut scene = running();
     scene.find("a").limit_s = Some(90.0);
     scene.find("a").trained_s = 89.0;
@@ -198,7 +200,7 @@ fn a_program_whose_time_is_up_is_stopped_and_told_so() {
     let reason = "it has run for 1.5 minutes, and stop.wall_minutes is 1.5".to_owned();
     let then = AfterStop::Fail { reason };
     assert_eq!(scene.find("a").state, JobState::Stopping { then });
-    // One that has just ended by itself is done all the same.
+    // A job that has just ended by itself succeeds all the same.
     let mut scene = running();
     scene.find("a").limit_s = Some(90.0);
     scene.find("a").trained_s = 91.0;
@@ -210,7 +212,7 @@ fn a_program_whose_time_is_up_is_stopped_and_told_so() {
 }
 
 #[test]
-fn who_is_lost_by_the_driver_costs_nothing_and_says_so() {
+fn process_lost_by_driver_is_not_charged_and_is_named() {
     let mut scene = running();
     let why = "cuCheckpointProcessRestore: 999".to_owned();
     end(&mut scene, 0, Outcome::lost_by_driver(why));

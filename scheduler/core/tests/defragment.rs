@@ -1,5 +1,5 @@
-//! Running jobs go elsewhere so that a waiting gang finds its GPUs together, or that they come together themselves: only where that is
-//! repaid, with their places kept for them, whatever the policy.
+//! Moves: running jobs migrate so that a waiting gang finds its GPUs together, or to gather their
+//! own tasks. They move only where that pays, with reserved destinations, under every policy.
 
 mod scene;
 
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use scene::{Scene, gone};
 use std::collections::BTreeSet;
 
-/// A job of one worker that runs there for a minute.
+/// Adds a job of one worker that has run there for a minute.
 fn runs(scene: &mut Scene, name: &str, node: usize, gpu: u32) {
     let placed_ms = scene.snapshot.now_ms - 60_000;
     let node = scene.snapshot.nodes[node].id;
@@ -36,7 +36,7 @@ fn runs(scene: &mut Scene, name: &str, node: usize, gpu: u32) {
     scene.measured(name, 1, 10.0);
 }
 
-/// Four nodes of two GPUs, one of each taken.
+/// Returns four nodes of two GPUs, with one GPU of each taken.
 fn scattered(share: PolicyName) -> Scene {
     let mut scene = Scene::cluster(4, 2);
     scene.policy = Policy::named(share);
@@ -46,7 +46,7 @@ fn scattered(share: PolicyName) -> Scene {
     scene
 }
 
-/// Two workers of two GPUs each.
+/// Submits a job of two workers with two GPUs each.
 fn gang(scene: &mut Scene) {
     scene.job("gang").workers(2, 2).gpus(2).ps_shards(0, 0);
 }
@@ -65,7 +65,7 @@ fn movers(scene: &Scene) -> Vec<String> {
 }
 
 #[test]
-fn a_gang_that_finds_its_gpus_scattered_starts_after_moves() {
+fn gang_starts_after_moves_when_gpus_are_scattered() {
     for &share in PolicyName::ALL {
         let mut scene = scattered(share);
         gang(&mut scene);
@@ -73,7 +73,7 @@ fn a_gang_that_finds_its_gpus_scattered_starts_after_moves() {
         scene.round();
         let stopping = scene.snapshot.jobs.iter();
         let stopping = stopping.filter(|job| job.state.phase() == JobPhase::Stopping);
-        // A policy that takes turns may stop others for the gang, and then nobody has to move.
+        // A policy that rotates jobs may stop others for the gang. Then no job has to move.
         let moved = movers(&scene);
         if moved.is_empty() {
             assert!(stopping.count() > 0, "{share:?} leaves the gang waiting");
@@ -90,7 +90,7 @@ fn a_gang_that_finds_its_gpus_scattered_starts_after_moves() {
         for job in &moved {
             assert_eq!(scene.phase(job), JobPhase::Starting, "{share:?}: {job}");
         }
-        // A policy that shuffles everybody gets there in steps, each to a place that is free.
+        // A policy that changes many jobs gets there in steps, each to a free place.
         for _ in 0..4 {
             if scene.phase("gang") == JobPhase::Queued {
                 scene.obey();
@@ -103,7 +103,7 @@ fn a_gang_that_finds_its_gpus_scattered_starts_after_moves() {
 }
 
 #[test]
-fn the_record_says_who_moves_where_for_whom_and_what_it_costs() {
+fn report_names_moves_with_reason_and_cost() {
     let mut scene = scattered(PolicyName::Fifo);
     gang(&mut scene);
     let known = Restarts {
@@ -121,7 +121,7 @@ fn the_record_says_who_moves_where_for_whom_and_what_it_costs() {
     assert_eq!(report.moves.len(), 2);
     for one in &report.moves {
         assert_eq!(one.makes_room_for, Some(scene.find("gang").id));
-        // Four seconds to stop, three to start, fifty steps at ten a second: two jobs of one GPU.
+        // Per job 4 s to stop, 3 s to start and fifty steps at ten per second: two jobs of one GPU.
         assert!((one.costs_gpu_s - 24.0).abs() < 1.0, "{one:?}");
         assert!(one.measured && one.saves_gpu_s > 2.0 * one.costs_gpu_s);
         assert_ne!(one.from, one.to);
@@ -135,8 +135,8 @@ fn the_record_says_who_moves_where_for_whom_and_what_it_costs() {
 }
 
 #[test]
-fn nobody_moves_for_less_than_it_costs() {
-    // Somebody ends in a moment anyway.
+fn jobs_do_not_move_when_cost_exceeds_gain() {
+    // The blocking jobs end in a moment anyway.
     let mut scene = scattered(PolicyName::Fifo);
     gang(&mut scene);
     for node in 0..2 {
@@ -145,7 +145,7 @@ fn nobody_moves_for_less_than_it_costs() {
     scene.round();
     assert_eq!(movers(&scene), Vec::<String>::new());
 
-    // Stopping them was measured to take for ever.
+    // Stopping the jobs was measured to take very long.
     let mut scene = scattered(PolicyName::Fifo);
     gang(&mut scene);
     for node in 0..4 {
@@ -161,7 +161,7 @@ fn nobody_moves_for_less_than_it_costs() {
     scene.round();
     assert_eq!(movers(&scene), Vec::<String>::new());
 
-    // A user's program that ran for a week has never shown that it goes on from a checkpoint.
+    // A command that ran for a week has never continued from a checkpoint.
     let mut scene = scattered(PolicyName::Fifo);
     gang(&mut scene);
     for node in 0..4 {
@@ -175,7 +175,7 @@ fn nobody_moves_for_less_than_it_costs() {
 }
 
 #[test]
-fn nobody_moves_who_was_placed_a_moment_ago_is_exclusive_or_comes_first() {
+fn fresh_exclusive_and_higher_priority_jobs_do_not_move() {
     let spoil: [fn(&mut muster_core::snapshot::Job, i64); 3] = [
         |job, now_ms| job.placed_ms = Some(now_ms - 1_000),
         |job, _| job.exclusive = true,
@@ -194,7 +194,7 @@ fn nobody_moves_who_was_placed_a_moment_ago_is_exclusive_or_comes_first() {
 }
 
 #[test]
-fn a_place_is_kept_from_newcomers_and_given_up_with_its_node() {
+fn move_destination_is_reserved_until_its_node_closes() {
     for lose in [false, true] {
         let mut scene = scattered(PolicyName::Fifo);
         gang(&mut scene);
@@ -207,7 +207,7 @@ fn a_place_is_kept_from_newcomers_and_given_up_with_its_node() {
         else {
             panic!("it moves");
         };
-        // Somebody who comes before everybody finds the places taken.
+        // A job of higher priority than all others does not get the reserved places.
         scene.job("urgent").priority(90).ps_shards(0, 0);
         if lose {
             let nodes = &mut scene.snapshot.nodes;
@@ -239,7 +239,7 @@ fn a_place_is_kept_from_newcomers_and_given_up_with_its_node() {
 }
 
 #[test]
-fn a_spread_job_comes_together_when_there_is_room_on_one_node_or_in_one_rack() {
+fn spread_job_is_gathered_on_one_node_or_rack() {
     let spread = |racks: [&str; 3], free: u32| {
         let mut scene = Scene::cluster(3, 2);
         scene.policy = Policy::optimus();
@@ -275,7 +275,7 @@ fn a_spread_job_comes_together_when_there_is_room_on_one_node_or_in_one_rack() {
 }
 
 #[test]
-fn a_moving_job_that_its_owner_pauses_rests() {
+fn moving_job_paused_by_owner_stays_paused() {
     let mut scene = scattered(PolicyName::Fifo);
     gang(&mut scene);
     scene.round();
@@ -296,7 +296,7 @@ fn a_moving_job_that_its_owner_pauses_rests() {
     ));
 }
 
-/// Cases of random scattered clusters in which somebody waits.
+/// Returns a random scattered cluster in which a gang waits.
 fn cluster(holes: &[u8], share: PolicyName, workers: u32, gpus: u32) -> Scene {
     let nodes = u32::try_from(holes.len()).expect("few");
     let mut scene = Scene::cluster(nodes, 3);
@@ -319,10 +319,10 @@ fn cluster(holes: &[u8], share: PolicyName, workers: u32, gpus: u32) -> Scene {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 
-    /// Whatever is killed in between: who was told to move starts where it was told to, nothing else has its place, and planning again
-    /// changes nothing.
+    /// Each moving job starts at its destination, which no other job gets, with any delay of the
+    /// stopping tasks. Planning again changes nothing.
     #[test]
-    fn whoever_moves_arrives(
+    fn moving_jobs_start_at_their_destination(
         holes in prop::collection::vec(0_u8..8, 2..6), workers in 1_u32..4, gpus in 1_u32..4, share in 0_usize..4,
         stops in any::<u64>(),
     ) {
@@ -345,7 +345,7 @@ proptest! {
             let changes = second.decisions.iter().filter(|one| !matches!(one.action, Action::Wait { .. }));
             prop_assert_eq!(changes.count(), 0, "{:#?} then {:#?}", first, second);
             apply(&mut scene.snapshot, &second).expect("waits");
-            // Some obey now, others later.
+            // Some tasks stop now, others later.
             let late = round < 4 && stops >> round & 1 == 1;
             for (number, job) in scene.snapshot.jobs.iter_mut().enumerate() {
                 for task in &mut job.tasks {

@@ -1,4 +1,4 @@
-//! What must hold of a cluster between two whole decisions of the muster policy, event by event.
+//! Invariants of the muster policy between two whole decisions, event by event.
 
 mod dense;
 
@@ -9,7 +9,7 @@ use muster_core::policies::muster::{Change, Muster, Standing};
 use muster_core::problem::{Decision, Part, Problem};
 use proptest::prelude::*;
 
-/// The problem as it is now, and who holds what.
+/// Present problem and allocations.
 struct Now {
     problem: Problem,
     holds: Vec<Vec<Part>>,
@@ -20,7 +20,7 @@ impl Now {
     fn take(&mut self, changes: &[Change]) -> Result<(), TestCaseError> {
         for change in changes {
             prop_assert!(!self.ended[change.job], "{change:?} of who ended");
-            // Nobody who runs is touched but by a loss, which is told as a stop.
+            // A running job is changed only by a lost node, as a stop.
             let had = &self.holds[change.job];
             prop_assert!(
                 had.is_empty() || change.parts.is_empty(),
@@ -101,14 +101,14 @@ proptest! {
     })]
 
     #[test]
-    fn no_event_gives_what_is_not_there_splits_a_gang_or_touches_who_runs(seed: u64) {
+    fn events_keep_allocations_valid_and_running_jobs(seed: u64) {
         walk(seed)?;
     }
 }
 
-/// What a job leaves is used at once, and what comes finds what is free.
+/// Released GPUs are allocated at once, and new jobs start on free ones.
 #[test]
-fn who_waits_starts_when_another_ends() {
+fn waiting_job_starts_when_another_job_ends() {
     let mut problem = dense::cluster(1, 4);
     problem.jobs = vec![
         dense::runs(dense::job(4, 1_000.0), &[(0, 4)], 0.0),

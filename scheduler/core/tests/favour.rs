@@ -1,4 +1,5 @@
-//! What must hold of the exchange between a study's trials: nobody but they notice, and among them the promising come first.
+//! Exchange between a study's trials: other jobs are unaffected, and trials of larger expected gain
+//! come first.
 
 mod dense;
 
@@ -13,7 +14,7 @@ fn trial(study: u32, gain: f64) -> Option<Trial> {
     Some(Trial { study, gain })
 }
 
-/// What every tenant holds, by priority, and what every node gives.
+/// Returns the GPUs held by each tenant, by priority, and the GPUs allocated on each node.
 fn sums(problem: &Problem, decision: &Decision) -> (Vec<u32>, Vec<u32>) {
     let mut of_tenants = vec![0; problem.tenants.len() * 3];
     let mut of_nodes = vec![0; problem.nodes.len()];
@@ -32,11 +33,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn tenants_hold_the_same_with_and_without_expectations(seed: u64) {
+    fn expected_gains_do_not_change_gpus_of_tenants(seed: u64) {
         let mut dice = Dice(seed);
         let mut problem = random::problem(&mut dice, 2);
         for job in &mut problem.jobs {
-            // Trials of a study are of one tenant, and often alike.
+            // Trials of a study belong to one tenant and often have equal demands.
             if !dice.one_in(4) {
                 job.trial = trial(job.tenant * 2 + dice.roll(2), f64::from(dice.roll(5)) / 4.0);
                 job.unit.cpu_milli = 0;
@@ -83,7 +84,7 @@ fn sizes(problem: &Problem, decision: &Decision) -> Vec<u32> {
 }
 
 #[test]
-fn the_promising_start_first_and_strangers_are_not_asked() {
+fn promising_trials_start_first_within_their_study() {
     let jobs = vec![
         waiting(0, 0.2),
         waiting(1, 0.1),
@@ -98,7 +99,7 @@ fn the_promising_start_first_and_strangers_are_not_asked() {
 }
 
 #[test]
-fn the_promising_grow_first_and_nobody_who_runs_is_stopped() {
+fn promising_trials_grow_first_without_stopping_others() {
     let running = |gain| Job {
         present: vec![Part { node: 0, gpus: 1 }],
         max_gpus: 4,
@@ -114,7 +115,7 @@ fn the_promising_grow_first_and_nobody_who_runs_is_stopped() {
 }
 
 #[test]
-fn a_turn_for_one_who_promises_less_is_not_taken() {
+fn running_trial_is_not_stopped_for_less_promising_one() {
     let here = vec![Part { node: 0, gpus: 1 }];
     let running = Job {
         present: here.clone(),

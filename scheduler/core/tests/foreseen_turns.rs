@@ -1,4 +1,5 @@
-//! What whoever waits for a turn is told: the moment at which it comes, by the rule of turns, and that it comes then.
+//! Forecast of time slices: the wait reason of a job states the start of its slice, and the slice
+//! begins then.
 
 mod scene;
 
@@ -28,7 +29,7 @@ fn turning(nodes: u32, gpus: u32, share: PolicyName) -> Scene {
     scene
 }
 
-/// Of a size that does not change, and without an end.
+/// Submits a job of fixed size without an end.
 fn submit<'s>(scene: &'s mut Scene, name: &str, workers: u32) -> &'s mut Job {
     let job = scene.job(name).workers(workers, workers).0;
     job.ps_shards = Range::NONE;
@@ -36,7 +37,7 @@ fn submit<'s>(scene: &'s mut Scene, name: &str, workers: u32) -> &'s mut Job {
     job
 }
 
-/// When a job is told that its turn comes; `None` where it is told something else.
+/// Returns the forecast start of a job's slice, or `None` if its smallest change is another one.
 fn told(job: &Job) -> Option<i64> {
     match job.waiting.as_ref()?.smallest_change.as_ref()? {
         Change::Wait {
@@ -47,7 +48,7 @@ fn told(job: &Job) -> Option<i64> {
     }
 }
 
-/// A round a second, to this instant; when each job first was placed.
+/// Runs one round per second for `ms`, and records when each job was first placed.
 fn run(scene: &mut Scene, ms: i64, placed: &mut BTreeMap<JobId, i64>) {
     for _ in 0..ms / TICK_MS {
         scene.settle();
@@ -60,7 +61,7 @@ fn run(scene: &mut Scene, ms: i64, placed: &mut BTreeMap<JobId, i64>) {
 }
 
 #[test]
-fn who_waits_for_a_slice_to_end_is_told_when_it_ends() {
+fn waiting_job_is_told_end_of_blocking_slice() {
     let mut scene = turning(1, 1, PolicyName::Fifo);
     submit(&mut scene, "a", 1);
     scene.settle();
@@ -75,7 +76,7 @@ fn who_waits_for_a_slice_to_end_is_told_when_it_ends() {
     let waiting = scene.find("b").waiting.clone().expect("it waits");
     let remedy = waiting.remedy().expect("its turn comes");
     assert!(remedy.ends_with("its turn comes then"), "{remedy}");
-    // What is told stays: each round foresees the same.
+    // The reason stays, because each round forecasts the same time.
     let before = scene.find("b").waiting.clone();
     run(&mut scene, 30_000, &mut BTreeMap::new());
     assert_eq!(scene.find("b").waiting, before);
@@ -84,7 +85,7 @@ fn who_waits_for_a_slice_to_end_is_told_when_it_ends() {
 }
 
 #[test]
-fn a_gang_is_told_the_end_of_the_last_slice_in_its_way() {
+fn waiting_gang_is_told_end_of_last_blocking_slice() {
     let mut scene = turning(1, 2, PolicyName::Fifo);
     submit(&mut scene, "a", 1);
     let mut placed = BTreeMap::new();
@@ -102,7 +103,7 @@ fn a_gang_is_told_the_end_of_the_last_slice_in_its_way() {
 }
 
 #[test]
-fn behind_who_takes_no_turns_nobody_is_told_of_a_turn() {
+fn no_slice_is_forecast_with_exclusive_job() {
     let mut scene = turning(1, 1, PolicyName::Fifo);
     submit(&mut scene, "a", 1).exclusive = true;
     scene.settle();
@@ -117,9 +118,9 @@ fn behind_who_takes_no_turns_nobody_is_told_of_a_turn() {
     assert_eq!(told(scene.find("b")), None, "nobody stands still for it");
 }
 
-/// What it gives up is there for others from then on.
+/// The GPUs that it releases are available to others from then on.
 #[test]
-fn behind_a_job_that_shrinks_the_next_is_told_its_turn() {
+fn slice_is_forecast_for_job_behind_shrinking_one() {
     let mut scene = turning(1, 2, PolicyName::Optimus);
     let job = submit(&mut scene, "elastic", 1);
     (job.workers.max, job.in_place) = (2, true);
@@ -143,9 +144,9 @@ fn behind_a_job_that_shrinks_the_next_is_told_its_turn() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whoever is told of its turn, and nobody comes or ends in between, has it then.
+    /// If no job arrives or ends in between, each forecast slice begins at its time.
     #[test]
-    fn turns_come_when_they_were_told(
+    fn forecast_slices_begin_at_the_forecast_time(
         nodes in 1u32..3, gpus in 1u32..4, muster in any::<bool>(),
         jobs in prop::collection::vec((1u32..4, 0i64..40), 2..8),
     ) {
@@ -165,7 +166,8 @@ proptest! {
         run(&mut scene, ms, &mut placed);
         for (job, at_ms) in expected {
             let real_ms = placed.get(&job).copied();
-            // Each slice ends in the first round after its end, and a small change is no news.
+            // A slice ends in the first round after its end, and a small change of the forecast is
+            // not written.
             let is_true = real_ms.is_some_and(|real_ms| (real_ms - at_ms).abs() <= 15_000);
             prop_assert!(is_true, "told {at_ms}, placed {real_ms:?}: {:#?}", scene.snapshot.jobs);
         }

@@ -1,5 +1,5 @@
-//! Elastic jobs grow into what is idle and give it back at the first demand, and nothing flaps: no job is resized twice within the least
-//! time between two resizes unless somebody needs its GPUs.
+//! Hysteresis: elastic jobs grow into idle GPUs and release them at the first demand. No job is
+//! resized twice within its minimum interval unless another job needs its GPUs.
 
 mod scene;
 
@@ -35,13 +35,14 @@ fn resizes(action: &Action) -> bool {
     }
 }
 
-/// Somebody who needs GPUs, or cannot keep what it has.
+/// Whether a job needs GPUs or is about to.
 fn is_demand(scene: &Scene) -> bool {
     let waits = |job: &Job| matches!(job.state, JobState::Queued | JobState::Stopping { .. });
     scene.snapshot.jobs.iter().any(waits)
 }
 
-/// The least time between two resizes by its own reckoning: the policy's, and that in which a restart is three tenths.
+/// Returns the minimum interval between two resizes, computed independently: the policy's, and the
+/// one in which a restart is three tenths.
 fn least_ms(job: &Job, policy: &Policy) -> i64 {
     let cost_s = match (job.in_place, job.restarts) {
         (true, _) => policy.in_place_cost_ms as f64 / 1_000.0,
@@ -57,9 +58,9 @@ fn least_ms(job: &Job, policy: &Policy) -> i64 {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
-    /// Speeds that are measured otherwise every second make every policy think again.
+    /// The measured speeds change every second, so every policy computes new sizes.
     #[test]
-    fn nobody_is_resized_twice_within_the_least_time_unless_somebody_waits(
+    fn resizes_keep_minimum_interval_without_demand(
         share in 0..POLICIES.len(), in_place in prop::collection::vec(any::<bool>(), 2..4),
         speeds in prop::collection::vec(1_u32..40, 60), slow in any::<bool>(),
     ) {
@@ -80,7 +81,7 @@ proptest! {
             let demand = is_demand(&scene);
             let (plan, _) = plan(&scene.snapshot, &scene.policy);
             prop_assert_eq!(check(&scene.snapshot, &plan), Vec::new());
-            // Who starts anew to grow needs room as anybody who waits does.
+            // A job that restarts to grow needs GPUs like a waiting job.
             let starts_anew = |id: JobId| {
                 let stops = |action: &Action| matches!(action, Action::Stop { .. });
                 plan.decisions.iter().any(|one| one.job != id && resizes(&one.action) && stops(&one.action))
@@ -116,7 +117,7 @@ proptest! {
 }
 
 #[test]
-fn what_was_grown_into_a_moment_ago_is_given_back_at_the_first_demand() {
+fn job_releases_fresh_growth_at_first_demand() {
     for share in [PolicyName::Muster, PolicyName::Optimus] {
         let mut scene = Scene::cluster(1, 4);
         scene.policy = Policy::named(share);
@@ -128,7 +129,7 @@ fn what_was_grown_into_a_moment_ago_is_given_back_at_the_first_demand() {
         scene.later(60_000);
         scene.settle();
         assert_eq!(scene.workers("grown"), 4, "{share:?}");
-        // It has grown just now.
+        // The job has grown just now.
         let now_ms = scene.snapshot.now_ms;
         scene.find("grown").placed_ms = Some(now_ms - 1_000);
         scene.job("new").ps_shards(0, 0);
@@ -141,9 +142,10 @@ fn what_was_grown_into_a_moment_ago_is_given_back_at_the_first_demand() {
     }
 }
 
-/// A study's trial has ended and its next one is about to be submitted: who grew in between would be shrunk again at once.
+/// A trial has ended and its study will submit the next one. A job that grew in between would be
+/// shrunk at once.
 #[test]
-fn nobody_grows_into_what_was_given_back_a_moment_ago() {
+fn job_does_not_grow_into_gpu_released_a_moment_ago() {
     for share in [PolicyName::Muster, PolicyName::Optimus] {
         let mut scene = Scene::cluster(1, 4);
         scene.policy = Policy::named(share);
@@ -162,7 +164,7 @@ fn nobody_grows_into_what_was_given_back_a_moment_ago() {
         scene.settle();
         assert_eq!(scene.workers("elastic"), 3, "{share:?}");
         scene.find("elastic").workers.max = 4;
-        // The trial's only GPU, whichever it is.
+        // The only GPU of the trial.
         let gpu = scene.find("trial").tasks[0].gpus[0];
         scene.snapshot.jobs.retain(|job| job.name != "trial");
         let freed_ms = scene.snapshot.now_ms;
@@ -181,7 +183,7 @@ fn nobody_grows_into_what_was_given_back_a_moment_ago() {
 }
 
 #[test]
-fn who_waits_starts_at_once_on_what_was_given_back() {
+fn waiting_job_starts_at_once_on_released_gpus() {
     let mut scene = Scene::cluster(1, 2);
     let at_ms = scene.snapshot.now_ms;
     let freed = |gpu| Freed { gpu, at_ms };
@@ -192,7 +194,7 @@ fn who_waits_starts_at_once_on_what_was_given_back() {
 }
 
 #[test]
-fn who_has_just_been_continued_has_its_first_quantum() {
+fn continued_job_is_protected_for_one_quantum() {
     let mut scene = Scene::cluster(1, 1);
     let quantum_ms = 60_000;
     scene.policy = Policy {
@@ -214,7 +216,7 @@ fn who_has_just_been_continued_has_its_first_quantum() {
     scene.find("old").intent = Intent::Run;
     scene.round();
     assert_eq!(scene.phase("old"), JobPhase::Running, "it goes on");
-    // Trials of seconds that a policy of turns would rather run.
+    // The policy would rather run these trials of seconds.
     for number in 0..3 {
         let name = format!("trial-{number}");
         scene.job(&name).ps_shards(0, 0).steps(20);

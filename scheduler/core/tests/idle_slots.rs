@@ -1,5 +1,5 @@
-//! No slot idles while a job that fits waits, and no job is stopped again before it has made progress: a large job that stands still, elastic
-//! jobs and short ones, second by second.
+//! No slot is idle while a fitting job waits, and no job is stopped again before it has made
+//! progress. Simulates a large suspended job, elastic jobs and short jobs, second by second.
 
 mod scene;
 
@@ -19,30 +19,32 @@ use std::collections::BTreeMap;
 
 const QUANTUM_MS: u64 = 60_000;
 const TICK_MS: i64 = 1_000;
-/// Seconds for which a queued job may see its minimum free: a slot is not lent for less than an eighth of a quantum before a turn begins,
-/// and a job that is told to stop or to stand still takes a second to obey.
+/// Maximum time in seconds for which a queued job may see its minimum free. A slot is not lent for
+/// less than an eighth of a quantum before a time slice. A job obeys a stop or suspension within a
+/// second.
 const MOST_IDLE_S: u32 = 11;
-/// Seconds from the order to stop until a job is at work again.
+/// Seconds from the order to stop until a job runs again.
 const RESTART_S: u32 = 2;
 const GIB: u64 = 1 << 30;
 
-/// A cluster with a clock. Tasks obey an order within a second.
+/// Simulated cluster with a clock. Tasks obey an order within a second.
 struct Course {
     snapshot: Snapshot,
     policy: Policy,
-    /// Seconds that each job still works: of one worker for jobs of the engine, of the whole gang for commands.
+    /// Remaining work by job in seconds: of one worker for engine jobs, of the whole gang for
+    /// commands.
     left_s: BTreeMap<JobId, f64>,
-    /// Seconds in a row for which a queued job saw its minimum free.
+    /// Seconds for which a queued job has continuously seen its minimum free.
     idle_s: BTreeMap<JobId, u32>,
     longest_idle: (u32, String),
-    /// Seconds at work since the last start or stop.
+    /// Seconds of work since the last start or stop.
     since_stop_s: BTreeMap<JobId, u32>,
-    /// Stops of jobs that had made no progress since the stop before.
+    /// Stops of jobs without progress since their previous stop.
     vain_stops: Vec<String>,
     stops: BTreeMap<String, u32>,
-    /// Seconds of work that commands did and have to do again.
+    /// Seconds of work that commands lost and have to repeat.
     lost_s: f64,
-    /// Seconds at work of all jobs.
+    /// Seconds of work of all jobs.
     worked_s: f64,
 }
 
@@ -150,7 +152,6 @@ impl Course {
                 }
                 continue;
             }
-            // Each of two jobs on a slot keeps 0.7 of its rate, which is more than turns give it.
             *left_s -= f64::from(workers);
             job.progress.step += 10 * u64::from(workers);
             job.speeds.retain(|point| point.workers != workers);
@@ -169,7 +170,8 @@ impl Course {
         }
     }
 
-    /// The job on the slot of a job of one worker, and since when both are there.
+    /// Returns the other job on the slot of a job of one worker, and the time since which both are
+    /// there.
     fn company(&self, job: &Job) -> Option<Company> {
         let [task] = job.tasks.as_slice() else {
             return None;
@@ -187,7 +189,7 @@ impl Course {
         })
     }
 
-    /// Nodes tell what jobs of one worker use of their slots, so that pairs of them can be packed.
+    /// Reports the slot use of jobs of one worker, so that pairs of them can be packed.
     fn measure(&mut self) {
         let now_ms = self.snapshot.now_ms;
         let company: Vec<Option<Company>> = {
@@ -209,6 +211,8 @@ impl Course {
                 ..UsageReport::default()
             };
             if !stands {
+                // Each job of a pair reports 0.7 of its rate, which is more than time slices give
+                // it.
                 known.take_rate(if company.is_some() { 7.0 } else { 10.0 }, company, now_ms);
             }
             known.take_usage(&report, company, now_ms);
@@ -264,7 +268,7 @@ impl Course {
         move_up(&mut self.snapshot);
     }
 
-    /// Slots that no task holds.
+    /// Returns the number of slots that no task holds.
     fn free(&self) -> u32 {
         let slots: u32 = self.snapshot.nodes.iter().map(|node| node.gpus).sum();
         let tasks = self.snapshot.jobs.iter().flat_map(Job::held_tasks);
@@ -273,7 +277,7 @@ impl Course {
         slots - u32::try_from(held.count()).expect("few")
     }
 
-    /// Counts for how long each queued job has seen its minimum free.
+    /// Counts the time for which each queued job has seen its minimum free.
     fn look(&mut self) {
         let free = self.free();
         for job in &self.snapshot.jobs {
@@ -296,7 +300,8 @@ impl Course {
     }
 }
 
-/// Six slots: a job that takes all of them, an elastic one whose turn comes by its wait, and a job of a slot and eight seconds every 17 seconds.
+/// Six slots: a job that takes all of them and an elastic job that gets a slice by its wait. Every
+/// 17 seconds a job of one slot and eight seconds arrives.
 fn beside_a_sleeper(share: PolicyName) -> Course {
     let mut course = Course::new(3, 2, share);
     course.command("sleeper", 6, 900);
@@ -311,7 +316,7 @@ fn beside_a_sleeper(share: PolicyName) -> Course {
 }
 
 #[test]
-fn elastic_job_is_not_stopped_for_slots_that_wait_for_a_turn() {
+fn elastic_job_is_not_stopped_for_reserved_slots() {
     for share in [PolicyName::Muster, PolicyName::Fifo, PolicyName::Optimus] {
         let course = beside_a_sleeper(share);
         assert_eq!(course.stops, BTreeMap::new(), "{share:?}");
@@ -334,7 +339,7 @@ fn job_behind_a_suspended_one_borrows_its_free_slots() {
             let job = course.find(name).expect("there");
             assert_eq!(job.state, JobState::Running, "{share:?}: {name}");
         }
-        // A job that comes back has no newcomer's place in the line: it is behind the one that stands still.
+        // A job that returns is not served like a new one. It is behind the suspended job.
         course.intend("back", Intent::Pause);
         course.run(3);
         course.intend("back", Intent::Run);
@@ -358,7 +363,7 @@ fn job_behind_a_suspended_one_borrows_its_free_slots() {
 }
 
 #[test]
-fn waiting_reason_counts_free_slots_that_are_kept() {
+fn wait_reason_counts_reserved_free_slots() {
     let mut course = Course::new(3, 2, PolicyName::Muster);
     course.command("sleeper", 6, 900);
     course.run(2);
@@ -382,7 +387,7 @@ fn waiting_reason_counts_free_slots_that_are_kept() {
     );
 }
 
-/// One job of a random course: when it comes, its kind, workers and seconds.
+/// Job of a random course: arrival, kind, workers and length in seconds.
 #[derive(Debug, Clone, Copy)]
 struct Coming {
     at_s: u32,
@@ -393,11 +398,11 @@ struct Coming {
 
 #[derive(Debug, Clone, Copy)]
 enum Kind {
-    /// A program of a user's own.
+    /// User's own program.
     Command,
-    /// A job of the engine that changes its size in place.
+    /// Engine job that is resized in place.
     InPlace,
-    /// One that restarts for another size.
+    /// Engine job that restarts to change its size.
     Restarting,
 }
 
@@ -416,7 +421,7 @@ fn coming() -> impl Strategy<Value = Coming> {
     })
 }
 
-/// Four minutes with these jobs, and one on all slots from the beginning.
+/// Runs four minutes with these jobs and one job on all slots from the beginning.
 fn course(nodes: u32, slots: u32, share: PolicyName, jobs: &[Coming]) -> Course {
     let mut course = Course::new(nodes, slots, share);
     let all = nodes * slots;
@@ -447,12 +452,12 @@ proptest! {
         ..ProptestConfig::with_cases(24)
     })]
 
-    /// All jobs are of one priority, so that nothing but a turn comes before a job whose minimum is free.
+    /// All jobs have equal priority, so only a time slice precedes a job whose minimum is free.
     ///
-    /// Lost work: nothing of a command, as those are only suspended; of other jobs the restarts, at most the policy's `resize_share` of all time at
-    /// work and one restart of each job.
+    /// Commands lose no work, because they are only suspended. Other jobs lose their restarts: at
+    /// most the policy's `resize_share` of all work, plus one restart per job.
     #[test]
-    fn jobs_take_free_slots_and_lose_little(
+    fn jobs_take_free_slots_with_little_lost_work(
         nodes in 1_u32..=3, slots in 1_u32..=3, muster in any::<bool>(), jobs in prop::collection::vec(coming(), 1..9),
     ) {
         let share = if muster { PolicyName::Muster } else { PolicyName::Optimus };

@@ -1,4 +1,4 @@
-//! Jobs that take another size without a restart: who trains on, who joins, who leaves, and when it has to be a restart after all.
+//! Resizes in place: which tasks stay, join and leave, and when a restart is needed after all.
 
 mod scene;
 
@@ -16,7 +16,7 @@ fn stops(plan: &Plan) -> usize {
         .count()
 }
 
-/// Who leaves and who joins, of the only resize of a plan.
+/// Returns the numbers of leaving and joining tasks of the only resize of a plan.
 fn resize(plan: &Plan) -> (usize, usize) {
     let mut resizes = plan.decisions.iter().filter_map(|one| match &one.action {
         Action::Resize { leave, join, .. } => Some((leave.len(), join.len())),
@@ -29,7 +29,7 @@ fn resize(plan: &Plan) -> (usize, usize) {
     only
 }
 
-/// A job of up to four workers on two nodes of two GPUs, running.
+/// Returns a running job of up to four workers on two nodes of two GPUs.
 fn running(workers: u32) -> Scene {
     let mut scene = Scene::cluster(2, 2);
     scene.job("a").workers(1, workers).in_place();
@@ -41,7 +41,7 @@ fn running(workers: u32) -> Scene {
 }
 
 #[test]
-fn a_newcomer_gets_room_without_a_stop_and_the_room_comes_back_when_it_ends() {
+fn in_place_job_shrinks_for_new_job_and_regrows() {
     let mut scene = running(4);
     let before = scene.find("a").tasks.clone();
     scene.job("b").workers(1, 1);
@@ -87,7 +87,7 @@ fn a_newcomer_gets_room_without_a_stop_and_the_room_comes_back_when_it_ends() {
 }
 
 #[test]
-fn a_lost_worker_is_done_without_and_replaced_later() {
+fn lost_worker_is_dropped_and_replaced_later() {
     let mut scene = running(4);
     let rank_2 = Role::Worker { rank: 2 };
     let lost = |task: &&mut muster_core::snapshot::Task| task.role == rank_2;
@@ -107,9 +107,10 @@ fn a_lost_worker_is_done_without_and_replaced_later() {
     assert!(ranks.contains(&rank_2), "the gap is filled: {ranks:?}");
 }
 
-/// Two shards, each with the other's copy: one is killed, the job goes on and gets another in its place.
+/// Two shards, each with a replica of the other. One is killed. The job continues and gets another
+/// in its place.
 #[test]
-fn a_lost_shard_with_a_copy_is_done_without_and_replaced() {
+fn lost_replicated_shard_is_replaced_in_place() {
     let mut scene = Scene::cluster(2, 2);
     scene.job("a").workers(1, 2).replicated(2, 2);
     scene.settle();
@@ -126,9 +127,9 @@ fn a_lost_shard_with_a_copy_is_done_without_and_replaced() {
     assert!(scene.round().decisions.is_empty(), "nothing is left to do");
 }
 
-/// Its node told it to stop, and it did in order: it is as gone as a killed one.
+/// The node stopped the shard in order. It is as lost as a killed one.
 #[test]
-fn a_shard_with_a_copy_that_was_stopped_in_order_is_replaced() {
+fn orderly_stopped_replicated_shard_is_replaced() {
     let mut scene = Scene::cluster(2, 2);
     scene.job("a").workers(1, 2).replicated(2, 2);
     scene.settle();
@@ -144,9 +145,9 @@ fn a_shard_with_a_copy_that_was_stopped_in_order_is_replaced() {
     assert_eq!(job.failures, 0);
 }
 
-/// Both at once may have kept each other's copies.
+/// The two lost shards may have held each other's replicas.
 #[test]
-fn two_lost_shards_are_a_restart() {
+fn two_lost_replicated_shards_cause_restart() {
     let mut scene = Scene::cluster(2, 2);
     scene.job("a").workers(1, 2).replicated(3, 3);
     scene.settle();
@@ -160,7 +161,7 @@ fn two_lost_shards_are_a_restart() {
 }
 
 #[test]
-fn a_worker_that_dies_again_and_again_ends_the_job_when_its_retries_are_used_up() {
+fn job_fails_when_worker_failures_exhaust_retries() {
     let mut scene = running(3);
     scene.find("a").retries = 1;
     for (failures, phase) in [(1, JobPhase::Running), (2, JobPhase::Stopping)] {
@@ -179,7 +180,7 @@ fn a_worker_that_dies_again_and_again_ends_the_job_when_its_retries_are_used_up(
 }
 
 #[test]
-fn a_lost_node_costs_a_job_only_what_it_had_there() {
+fn lost_node_costs_in_place_job_only_its_tasks_there() {
     let mut scene = running(4);
     let chief = |task: &&muster_core::snapshot::Task| task.role == Role::Worker { rank: 0 };
     let (home, shard) = {
@@ -201,7 +202,7 @@ fn a_lost_node_costs_a_job_only_what_it_had_there() {
 }
 
 #[test]
-fn without_its_chief_its_shard_or_its_least_it_starts_again() {
+fn job_restarts_without_coordinator_shard_or_minimum() {
     let lost = [
         (1, Role::Worker { rank: 0 }),
         (1, Role::PsShard { index: 0 }),
@@ -221,7 +222,7 @@ fn without_its_chief_its_shard_or_its_least_it_starts_again() {
 }
 
 #[test]
-fn a_drained_node_is_left_by_its_workers_only() {
+fn drained_node_loses_only_workers_of_in_place_job() {
     let mut scene = running(4);
     let chief = |task: &&muster_core::snapshot::Task| task.role == Role::Worker { rank: 0 };
     let home = scene
@@ -242,7 +243,7 @@ fn a_drained_node_is_left_by_its_workers_only() {
 }
 
 #[test]
-fn a_lowered_quota_takes_workers_away_and_no_more() {
+fn lowered_quota_shrinks_job_in_place() {
     let mut scene = running(4);
     scene.snapshot.tenants = vec![Tenant {
         id: tenant(0),
@@ -257,7 +258,7 @@ fn a_lowered_quota_takes_workers_away_and_no_more() {
 }
 
 #[test]
-fn a_stop_reaches_also_those_who_are_leaving_and_waits_for_them() {
+fn stop_includes_leaving_tasks_and_waits_for_them() {
     let mut scene = running(4);
     scene.job("b").workers(1, 1);
     scene.round();

@@ -1,4 +1,5 @@
-//! A job whose node lacks what its program needs goes to other nodes, and fails by name when none is left.
+//! Jobs whose node lacks a program that they need: they go to other nodes, or fail with a reason if
+//! none is left.
 
 mod scene;
 
@@ -9,7 +10,8 @@ use muster_model::task::{Outcome, TaskState};
 use scene::{Scene, gone};
 use std::collections::BTreeSet;
 
-/// The first task of the job reports that its node has no mpirun, and the revision ends. Returns the node.
+/// Lets the first task of the job report that its node has no mpirun, and ends the revision.
+/// Returns the node.
 fn lacks_mpirun(scene: &mut Scene, name: &str) -> NodeId {
     let job = scene.find(name);
     let node = job.tasks[0].node;
@@ -27,7 +29,7 @@ fn lacks_mpirun(scene: &mut Scene, name: &str) -> NodeId {
     node
 }
 
-/// Rounds without any time between them, until the job has tasks again or has ended.
+/// Runs rounds without a passage of time until the job has tasks again or has ended.
 fn until_placed(scene: &mut Scene, name: &str) {
     for _ in 0..4 {
         scene.round();
@@ -48,7 +50,7 @@ fn failure(scene: &mut Scene, name: &str) -> String {
 }
 
 #[test]
-fn missing_program_sends_the_job_to_another_node_at_once() {
+fn missing_program_moves_job_to_another_node_at_once() {
     let mut scene = Scene::cluster(3, 1);
     scene.job("mpi").workers(1, 1).ps_shards(0, 0);
     scene.settle();
@@ -61,7 +63,7 @@ fn missing_program_sends_the_job_to_another_node_at_once() {
 }
 
 #[test]
-fn program_missing_on_every_node_fails_the_job_by_name() {
+fn program_missing_on_every_node_fails_job_by_name() {
     let mut scene = Scene::cluster(3, 2);
     scene.job("mpi").workers(2, 2).ps_shards(0, 0);
     scene.settle();
@@ -81,7 +83,7 @@ fn program_missing_on_every_node_fails_the_job_by_name() {
 }
 
 #[test]
-fn program_missing_on_the_only_node_fails_without_a_retry() {
+fn program_missing_on_only_node_fails_without_retry() {
     let mut scene = Scene::cluster(1, 2);
     scene.job("mpi").workers(1, 1).ps_shards(0, 0);
     scene.settle();
@@ -95,7 +97,7 @@ fn program_missing_on_the_only_node_fails_without_a_retry() {
 }
 
 #[test]
-fn missing_program_is_looked_for_as_often_as_retries_allow() {
+fn missing_program_is_tried_as_often_as_retries_allow() {
     let mut scene = Scene::cluster(6, 1);
     scene.job("mpi").workers(1, 1).ps_shards(0, 0).retries(1);
     scene.settle();
@@ -108,7 +110,7 @@ fn missing_program_is_looked_for_as_often_as_retries_allow() {
 }
 
 #[test]
-fn nodes_left_that_are_too_few_for_the_gang_end_it() {
+fn gang_fails_when_remaining_nodes_are_too_few() {
     let mut scene = Scene::cluster(3, 1);
     scene.job("mpi").workers(3, 3).ps_shards(0, 0);
     scene.settle();

@@ -1,4 +1,5 @@
-//! Nodes that do not start the tasks that they are given: the tasks are given up, and their jobs go elsewhere.
+//! Nodes that do not start their tasks in time: the tasks are given up and their jobs move to other
+//! nodes.
 
 mod scene;
 
@@ -12,7 +13,7 @@ use scene::Scene;
 
 const LIMIT_MS: i64 = 300_000;
 
-/// Nodes of one GPU whose tasks are processes, or pods.
+/// Returns nodes of one GPU whose tasks are processes or pods.
 fn scene(nodes: u32, pods: Option<bool>) -> Scene {
     let mut scene = Scene::cluster(nodes, 1);
     scene.policy.start_limit = Some(StartLimit::default());
@@ -34,7 +35,7 @@ fn node_of(scene: &mut Scene, job: &str) -> NodeId {
     scene.find(job).tasks[0].node
 }
 
-/// Rounds, a second apart, until the job is in this phase; the node starts nothing.
+/// Runs rounds, a second apart, until the job is in this phase. The node starts nothing.
 fn until(scene: &mut Scene, job: &str, phase: JobPhase) {
     for _ in 0..100_000 {
         if scene.phase(job) == phase {
@@ -47,7 +48,7 @@ fn until(scene: &mut Scene, job: &str, phase: JobPhase) {
 }
 
 #[test]
-fn a_job_leaves_a_node_that_does_not_start_it_in_time() {
+fn job_leaves_node_that_does_not_start_it_in_time() {
     let mut scene = scene(2, Some(false));
     scene.job("a").workers(1, 1).ps_shards(0, 0);
     scene.round();
@@ -77,7 +78,7 @@ fn a_job_leaves_a_node_that_does_not_start_it_in_time() {
 }
 
 #[test]
-fn a_pod_has_longer_and_so_has_an_unknown_runtime() {
+fn pods_and_unknown_runtimes_have_longer_start_limit() {
     for pods in [Some(true), None] {
         let mut scene = scene(1, pods);
         scene.job("a").workers(1, 1).ps_shards(0, 0);
@@ -90,7 +91,7 @@ fn a_pod_has_longer_and_so_has_an_unknown_runtime() {
 }
 
 #[test]
-fn a_job_that_starts_nowhere_fails_by_name() {
+fn job_that_starts_nowhere_fails_with_reason() {
     let mut scene = scene(1, Some(false));
     scene.job("a").workers(1, 1).ps_shards(0, 0).retries(1);
     until(&mut scene, "a", JobPhase::Failed);
@@ -107,7 +108,7 @@ fn a_job_that_starts_nowhere_fails_by_name() {
 }
 
 #[test]
-fn a_node_rests_longer_each_time_and_then_starts_jobs_again() {
+fn node_rests_longer_after_each_late_start() {
     let mut scene = scene(1, Some(false));
     scene.job("a").workers(1, 1).ps_shards(0, 0);
     let mut rests = Vec::new();
@@ -130,7 +131,7 @@ fn a_node_rests_longer_each_time_and_then_starts_jobs_again() {
 }
 
 #[test]
-fn a_running_job_gives_up_growth_that_does_not_start() {
+fn running_job_gives_up_growth_that_does_not_start() {
     let mut scene = scene(1, Some(false));
     let job = scene.job("a").workers(1, 2).ps_shards(0, 0).in_place();
     job.0.progress.max_steps = Some(100_000_000);
@@ -161,7 +162,7 @@ fn a_running_job_gives_up_growth_that_does_not_start() {
 }
 
 #[test]
-fn without_a_limit_a_start_may_take_any_time() {
+fn start_without_limit_may_take_any_time() {
     let mut scene = scene(1, Some(false));
     scene.policy.start_limit = None;
     scene.job("a").workers(1, 1).ps_shards(0, 0);

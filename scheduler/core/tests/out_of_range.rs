@@ -1,4 +1,4 @@
-//! A range of workers that is changed under a running job: when it takes effect, and what it does not do.
+//! Change of the worker range of a running job: when it takes effect, and what it does not cause.
 
 mod scene;
 
@@ -16,7 +16,7 @@ const POLICIES: [PolicyName; 5] = [
     PolicyName::Themis,
 ];
 
-/// A job of four workers on one node of eight GPUs.
+/// Returns a job of four workers on one node of eight GPUs.
 fn running(share: PolicyName, in_place: bool) -> Scene {
     let mut scene = Scene::cluster(1, 8);
     scene.policy = Policy::named(share);
@@ -43,7 +43,7 @@ fn stops(plan: &Plan) -> usize {
 }
 
 #[test]
-fn above_its_new_maximum_a_job_shrinks_in_the_next_round_however_lately_it_was_placed() {
+fn job_above_new_maximum_shrinks_in_the_next_round() {
     for share in POLICIES {
         let mut scene = running(share, true);
         want(&mut scene, "a", 1, 2);
@@ -55,9 +55,10 @@ fn above_its_new_maximum_a_job_shrinks_in_the_next_round_however_lately_it_was_p
     }
 }
 
-/// A tenant may change thousands of ranges at once, and everybody waits for the round.
+/// A tenant may change thousands of ranges at once, and the round must not become longer for other
+/// jobs.
 #[test]
-fn of_many_who_can_only_restart_a_few_do_in_each_round_and_all_in_the_end() {
+fn few_jobs_restart_per_round_for_new_ranges() {
     let mut scene = Scene::cluster(12, 8);
     scene.policy = Policy::named(PolicyName::Muster);
     let names: Vec<String> = (0..48).map(|number| format!("j{number:02}")).collect();
@@ -80,7 +81,7 @@ fn of_many_who_can_only_restart_a_few_do_in_each_round_and_all_in_the_end() {
 }
 
 #[test]
-fn a_job_that_cannot_shrink_in_place_comes_back_smaller() {
+fn job_that_cannot_shrink_in_place_restarts_smaller() {
     for share in POLICIES {
         let mut scene = running(share, false);
         want(&mut scene, "a", 2, 2);
@@ -93,7 +94,7 @@ fn a_job_that_cannot_shrink_in_place_comes_back_smaller() {
 }
 
 #[test]
-fn below_its_new_minimum_a_job_grows_into_free_gpus_though_it_is_no_faster_there() {
+fn job_below_new_minimum_grows_without_gain() {
     for share in POLICIES {
         let mut scene = running(share, true);
         scene.measured("a", 6, 20.0);
@@ -107,7 +108,7 @@ fn below_its_new_minimum_a_job_grows_into_free_gpus_though_it_is_no_faster_there
 }
 
 #[test]
-fn where_there_is_no_room_for_its_new_minimum_a_job_goes_on_as_it_is_until_there_is() {
+fn job_keeps_size_until_new_minimum_fits() {
     for share in POLICIES {
         let mut scene = running(share, true);
         scene.job("b").workers(4, 4).in_place();
@@ -133,7 +134,7 @@ fn where_there_is_no_room_for_its_new_minimum_a_job_goes_on_as_it_is_until_there
 }
 
 #[test]
-fn a_job_that_cannot_grow_in_place_restarts_only_where_all_of_it_fits() {
+fn job_restarts_to_grow_only_when_it_fits() {
     for share in POLICIES {
         let mut scene = running(share, false);
         scene.job("b").workers(2, 2);
@@ -153,7 +154,7 @@ fn a_job_that_cannot_grow_in_place_restarts_only_where_all_of_it_fits() {
 }
 
 #[test]
-fn who_asked_for_little_first_does_not_overtake_who_waits() {
+fn growth_to_new_minimum_does_not_overtake_waiting_job() {
     let mut scene = running(PolicyName::Fifo, true);
     scene.job("b").workers(4, 4).in_place();
     scene.settle();
@@ -167,9 +168,9 @@ fn who_asked_for_little_first_does_not_overtake_who_waits() {
 }
 
 #[test]
-fn what_is_collected_for_a_gang_that_does_not_fit_yet_is_not_grown_into() {
+fn job_does_not_grow_into_gpus_reserved_for_gang() {
     let mut scene = Scene::cluster(1, 8);
-    // Whose policy grows nobody: elastic ones decide by themselves who is worth it.
+    // A policy that grows no job. Elastic policies decide on growth themselves.
     scene.policy = Policy::named(PolicyName::Fifo);
     scene.job("b").workers(2, 2).in_place();
     scene.job("c").workers(6, 6).in_place();
@@ -183,14 +184,14 @@ fn what_is_collected_for_a_gang_that_does_not_fit_yet_is_not_grown_into() {
     let plan = scene.round();
     assert_eq!(stops(&plan), 0, "{plan:#?}");
     assert_eq!(scene.find("b").size().0, 2, "{plan:#?}");
-    // Of a lower priority than its own nobody is waited for.
+    // GPUs are not reserved for a job of lower priority.
     scene.find("b").priority = 1;
     scene.settle();
     assert_eq!(scene.workers("b"), 8);
 }
 
 #[test]
-fn the_second_who_grows_does_not_take_what_is_promised() {
+fn second_growing_job_does_not_take_promised_gpus() {
     let mut scene = Scene::cluster(1, 18);
     scene.policy = Policy::named(PolicyName::Fifo);
     for name in ["a", "b", "d"] {
@@ -211,7 +212,7 @@ fn the_second_who_grows_does_not_take_what_is_promised() {
 }
 
 #[test]
-fn nobody_is_stopped_for_another_size_whose_place_another_would_get() {
+fn job_is_not_stopped_for_size_another_would_take() {
     for share in POLICIES {
         let mut scene = Scene::cluster(1, 6);
         scene.policy = Policy::named(share);
@@ -243,9 +244,9 @@ fn nobody_is_stopped_for_another_size_whose_place_another_would_get() {
     assert_eq!((scene.workers("a"), scene.workers("c")), (2, 4));
 }
 
-/// A user's program that nobody has measured at any size, and that has just begun.
+/// A command that was never measured at any size and has just begun.
 #[test]
-fn a_command_that_was_never_measured_restarts_with_the_minimum_its_owner_wants() {
+fn unmeasured_command_restarts_with_new_minimum() {
     for share in POLICIES {
         for slicing in [false, true] {
             let mut scene = Scene::cluster(2, 8);

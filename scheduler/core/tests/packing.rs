@@ -1,4 +1,4 @@
-//! Jobs that share a GPU: who is put beside whom, when they part, and that nothing else changes by it.
+//! Packing: which jobs share a GPU, when they are separated, and that nothing else changes.
 
 mod scene;
 
@@ -18,25 +18,25 @@ const QUANTUM_MS: i64 = 10_000;
 const TICK_MS: i64 = 1_000;
 const GIB: u64 = 1 << 30;
 
-/// A cluster with a clock, on which jobs slow each other down and are measured.
+/// Simulated cluster with a clock, on which packed jobs slow each other down and are measured.
 struct Course {
     snapshot: Snapshot,
     policy: Policy,
-    /// What is left of its rate of each of two jobs on a GPU.
+    /// Relative rate of each of two jobs on a GPU.
     together: f64,
-    /// Bytes of each job, by name.
+    /// Memory in bytes by job name.
     memory: BTreeMap<String, u64>,
-    /// Milliseconds at work, by name, and of these beside another.
+    /// Milliseconds of work by job name, and of these beside another job.
     worked: BTreeMap<String, i64>,
     shared: BTreeMap<String, i64>,
     packed: u32,
-    /// What was said of turns and packing, in order.
+    /// Reasons of stops, suspensions and resumptions, in order.
     said: Vec<String>,
-    /// Where above 0, tasks take a random number of rounds to obey.
+    /// If above 0, tasks take a random number of rounds to obey.
     slowness: u64,
-    /// Whether nodes tell what is used.
+    /// Whether nodes report the use of GPUs.
     tells: bool,
-    /// Quarters of its memory that a job keeps while it stands still.
+    /// Quarters of its memory that a suspended job keeps.
     keeps: u64,
 }
 
@@ -91,7 +91,7 @@ impl Course {
         panic!("twenty rounds did not settle {:#?}", self.snapshot.jobs);
     }
 
-    /// One round; whether nothing is to be done any more.
+    /// Runs one round. Returns whether nothing is left to do.
     fn round(&mut self) -> bool {
         let (plan, _) = plan(&self.snapshot, &self.policy);
         let wrong = check(&self.snapshot, &plan);
@@ -120,12 +120,12 @@ impl Course {
         quiet && !obeyed
     }
 
-    /// Whether a task does what it was told in this round.
+    /// Whether a task obeys its order in this round.
     fn is_prompt(slowness: &mut u64) -> bool {
         if *slowness == 0 {
             return true;
         }
-        // Knuth's linear congruential generator; its high bits are random enough.
+        // Linear congruential generator with Knuth's constants; its high bits are random enough.
         let next = slowness.wrapping_mul(6_364_136_223_846_793_005);
         *slowness = next.wrapping_add(1_442_695_040_888_963_407).max(1);
         (*slowness >> 60) < 6
@@ -151,7 +151,7 @@ impl Course {
         any
     }
 
-    /// Who is on the same GPU, and since when both are.
+    /// Returns the other job on the same GPU, and the time since which both are there.
     fn company(&self, job: &Job) -> Option<Company> {
         let [task] = job.tasks.as_slice() else {
             return None;
@@ -255,7 +255,7 @@ fn pair(course: &mut Course) {
     course.run(6 * QUANTUM_MS);
 }
 
-/// The one that holds the GPU of two, and the other.
+/// Returns the names of the host and of the guest.
 fn lanes(course: &Course) -> [String; 2] {
     let mut jobs: Vec<&Job> = course.snapshot.jobs.iter().collect();
     jobs.sort_by_key(|job| job.tasks[0].lane);
@@ -266,7 +266,7 @@ fn lanes(course: &Course) -> [String; 2] {
 }
 
 #[test]
-fn two_that_are_faster_together_stay_together() {
+fn pair_that_pays_stays_together() {
     let mut course = Course::new(1);
     pair(&mut course);
     assert!(course.is_shared(), "{:#?}", course.said);
@@ -284,7 +284,7 @@ fn two_that_are_faster_together_stay_together() {
 }
 
 #[test]
-fn nobody_is_packed_before_both_were_measured_alone() {
+fn jobs_are_packed_only_after_measurement_alone() {
     let mut course = Course::new(1);
     pair(&mut course);
     let first = course.said.iter().position(|why| why.contains("beside"));
@@ -298,7 +298,7 @@ fn nobody_is_packed_before_both_were_measured_alone() {
 }
 
 #[test]
-fn two_that_hinder_each_other_part_and_are_not_tried_again_soon() {
+fn pair_that_does_not_pay_is_separated_with_back_off() {
     let mut course = Course::new(1);
     course.together = 0.5;
     pair(&mut course);
@@ -319,7 +319,7 @@ fn two_that_hinder_each_other_part_and_are_not_tried_again_soon() {
 }
 
 #[test]
-fn they_part_when_they_become_slower_together() {
+fn pair_is_separated_when_its_rates_fall() {
     let mut course = Course::new(1);
     pair(&mut course);
     assert!(course.is_shared());
@@ -331,7 +331,7 @@ fn they_part_when_they_become_slower_together() {
 }
 
 #[test]
-fn memory_comes_first() {
+fn memory_limit_prevents_or_ends_packing() {
     let mut course = Course::new(1);
     course.submit("a");
     course.submit("b");
@@ -355,8 +355,8 @@ fn memory_comes_first() {
 }
 
 #[test]
-fn who_is_exclusive_or_weighs_more_shares_with_nobody() {
-    // Each on a cluster on which the same jobs without the change are packed.
+fn exclusive_unequal_or_wide_jobs_are_not_packed() {
+    // Each case on a cluster on which the same jobs are packed without the change.
     for (change, gpus, turns) in [
         ((|job: &mut Job| job.priority = 10) as fn(&mut Job), 1, true),
         (|job| job.exclusive = true, 1, false),
@@ -381,7 +381,7 @@ fn who_is_exclusive_or_weighs_more_shares_with_nobody() {
         assert_eq!(course.packed, 0, "{:#?}", course.said);
         assert_eq!(!course.said.is_empty(), turns, "{:#?}", course.said);
     }
-    // And who comes to be one of these is parted.
+    // A pair is separated when one of its jobs becomes such a job.
     for change in [(|job: &mut Job| job.priority = 10) as fn(&mut Job), |job| {
         job.exclusive = true
     }] {
@@ -399,7 +399,7 @@ fn who_is_exclusive_or_weighs_more_shares_with_nobody() {
 }
 
 #[test]
-fn the_guest_has_the_gpu_when_its_host_ends() {
+fn guest_inherits_gpu_when_host_ends() {
     let mut course = Course::new(1);
     pair(&mut course);
     assert!(course.is_shared());
@@ -421,7 +421,7 @@ fn the_guest_has_the_gpu_when_its_host_ends() {
 }
 
 #[test]
-fn a_third_has_its_turn() {
+fn third_job_gets_its_slice_beside_a_pair() {
     let mut course = Course::new(1);
     pair(&mut course);
     course.submit("c");
@@ -434,7 +434,7 @@ fn a_third_has_its_turn() {
 }
 
 #[test]
-fn a_tenant_pays_for_a_gpu_once_and_each_of_two_tenants_for_one() {
+fn shared_gpu_is_charged_once_per_tenant() {
     let quota = |course: &mut Course, number: u32, gpu_quota: Option<u32>| {
         course
             .snapshot
@@ -470,7 +470,7 @@ fn a_tenant_pays_for_a_gpu_once_and_each_of_two_tenants_for_one() {
 }
 
 #[test]
-fn everybody_leaves_a_drained_node_and_a_policy_that_packs_no_more() {
+fn pair_ends_on_drain_and_when_packing_is_disabled() {
     let mut course = Course::new(1);
     pair(&mut course);
     course.policy.packing = None;
@@ -487,7 +487,7 @@ fn everybody_leaves_a_drained_node_and_a_policy_that_packs_no_more() {
 }
 
 #[test]
-fn who_never_tells_its_rate_beside_another_is_parted_in_time() {
+fn pair_without_reported_rates_is_separated() {
     let mut course = Course::new(1);
     pair(&mut course);
     for job in &mut course.snapshot.jobs {
@@ -513,7 +513,7 @@ fn who_never_tells_its_rate_beside_another_is_parted_in_time() {
 }
 
 #[test]
-fn the_peak_of_an_earlier_start_counts_and_a_quantum_alone_comes_first() {
+fn packing_needs_earlier_peaks_and_a_quantum_alone() {
     let mut course = Course::new(1);
     course.submit("a");
     course.submit("b");
@@ -531,14 +531,15 @@ fn the_peak_of_an_earlier_start_counts_and_a_quantum_alone_comes_first() {
     });
     course.submit("a");
     course.submit("b");
-    // Both tell their steps often, but each was alone for no quantum: the second's turn has just come.
+    // Both jobs report often, but neither was alone for a quantum: the slice of the second has just
+    // begun.
     course.run(4 * QUANTUM_MS + 8 * TICK_MS);
     assert!(course.worked("b") >= 5 * TICK_MS, "{}", course.worked("b"));
     assert_eq!(course.packed, 0, "{:#?}", course.said);
 }
 
 #[test]
-fn what_stands_still_keeps_its_memory() {
+fn memory_of_suspended_jobs_counts_for_packing() {
     let scene = |keeps: u64| {
         let mut course = Course::new(1);
         course.keeps = keeps;
@@ -559,7 +560,7 @@ fn what_stands_still_keeps_its_memory() {
 }
 
 #[test]
-fn nobody_is_packed_where_nodes_do_not_tell_what_is_used() {
+fn no_packing_without_usage_reports() {
     let mut course = Course::new(1);
     course.tells = false;
     pair(&mut course);
@@ -575,7 +576,7 @@ fn nobody_is_packed_where_nodes_do_not_tell_what_is_used() {
 }
 
 #[test]
-fn one_of_two_may_not_starve_for_the_others_good() {
+fn pair_is_separated_when_one_rate_is_too_low() {
     let mut course = Course::new(1);
     pair(&mut course);
     assert!(course.is_shared());
@@ -595,7 +596,7 @@ fn one_of_two_may_not_starve_for_the_others_good() {
 }
 
 #[test]
-fn who_comes_to_harm_beside_another_is_not_charged_and_shares_no_more() {
+fn failure_in_a_pair_is_not_charged_and_ends_packing() {
     for (which, failure) in [(0, false), (1, false), (0, true), (1, true)] {
         let mut course = Course::new(1);
         pair(&mut course);
@@ -625,7 +626,7 @@ fn who_comes_to_harm_beside_another_is_not_charged_and_shares_no_more() {
             move_up(&mut course.snapshot);
         }
         course.run(2 * TICK_MS);
-        // The shell forgets what the last revision told, as the store does.
+        // The caller clears the report of the last revision, as the store does.
         course.find(&name).failed = None;
         let packed = course.packed;
         course.run(20 * QUANTUM_MS);
@@ -638,7 +639,7 @@ fn who_comes_to_harm_beside_another_is_not_charged_and_shares_no_more() {
                 .iter()
                 .any(|why| why.contains("that is not charged"))
         );
-        // What it does to itself afterwards is charged.
+        // A later failure of its own is charged.
         let job = course.find(&name);
         let outcome = Outcome::signalled(9);
         job.tasks[0].state = TaskState::Released { outcome };
@@ -649,7 +650,7 @@ fn who_comes_to_harm_beside_another_is_not_charged_and_shares_no_more() {
 }
 
 #[test]
-fn a_guest_makes_room_for_its_own_tenants_others() {
+fn guest_is_suspended_for_jobs_of_its_tenant() {
     let mut course = Course::new(2);
     course.snapshot.tenants.push(Tenant {
         id: tenant(1),
@@ -657,7 +658,8 @@ fn a_guest_makes_room_for_its_own_tenants_others() {
         gpu_quota: Some(1),
         weight: 1.0,
     });
-    // Both GPUs are another tenant's; of this one's two jobs only one is let in at once.
+    // Both GPUs belong to another tenant's jobs. The quota of this tenant admits one of its two
+    // jobs at a time.
     course.submit("a");
     course.submit("b");
     course.submit("mine").tenant = tenant(1);
@@ -670,11 +672,11 @@ fn a_guest_makes_room_for_its_own_tenants_others() {
 }
 
 #[test]
-fn an_orphan_in_the_second_lane_is_a_holder_as_any_other() {
+fn orphan_in_second_lane_counts_as_holder() {
     let mut course = Course::new(1);
     pair(&mut course);
     let [host, guest] = lanes(&course);
-    // As an older release leaves it, which knows nothing of lanes.
+    // State after an older release that does not know lanes.
     let gone = course.find(&host).id;
     course.snapshot.jobs.retain(|job| job.id != gone);
     assert_eq!(course.find(&guest).tasks[0].lane, 1);
@@ -689,9 +691,10 @@ fn an_orphan_in_the_second_lane_is_a_holder_as_any_other() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever happens to jobs, tenants and nodes: plans are right, lanes are held once, and rounds settle.
+    /// With random events of jobs, tenants and nodes, plans are valid, lanes are held once, and
+    /// rounds settle.
     #[test]
-    fn plans_are_right_whatever_happens(
+    fn plans_with_packing_are_valid_under_random_events(
         steps in prop::collection::vec((0u8..15, 0usize..8, 1u32..40), 8..40),
         gpus in 1u32..4, share in 0usize..3, slowness in prop_oneof![Just(0u64), 1u64..u64::MAX], keeps in 0u64..5,
     ) {

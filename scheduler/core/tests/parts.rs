@@ -1,4 +1,5 @@
-//! Parts of GPUs (MIG instances) are GPUs of a kind of their own, of which a task gets one: a process sees no second one.
+//! GPU parts (MIG instances) are GPUs of a kind of their own. A task gets one, because a process
+//! sees no second one.
 
 mod scene;
 
@@ -13,7 +14,7 @@ use scene::Scene;
 const SMALL: &str = "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb";
 const LARGE: &str = "NVIDIA-H100-80GB-HBM3-MIG-3g.40gb";
 
-/// Nodes of so many GPUs of these models.
+/// Returns nodes of these numbers of GPUs and models.
 fn cluster(share: PolicyName, nodes: &[(u32, &str)]) -> Scene {
     let mut scene = Scene::cluster(0, 0);
     scene.policy = Policy::named(share);
@@ -25,7 +26,7 @@ fn cluster(share: PolicyName, nodes: &[(u32, &str)]) -> Scene {
     scene
 }
 
-/// The models on which a job's workers are, each once.
+/// Returns the models on which a job's workers run, without duplicates.
 fn models(snapshot: &Snapshot, name: &str) -> Vec<String> {
     let job = snapshot.jobs.iter().find(|job| job.name == name);
     let tasks = &job.expect("a job of that name").tasks;
@@ -44,7 +45,7 @@ fn told(scene: &mut Scene, name: &str) -> Waiting {
 }
 
 #[test]
-fn a_task_of_two_gpus_goes_where_they_are_whole() {
+fn task_of_two_gpus_is_placed_on_whole_gpus() {
     for &share in PolicyName::ALL {
         let mut scene = cluster(share, &[(7, SMALL), (2, LARGE), (2, "NVIDIA H100")]);
         scene.job("two").gpus(2).ps_shards(0, 0);
@@ -54,9 +55,9 @@ fn a_task_of_two_gpus_goes_where_they_are_whole() {
     }
 }
 
-/// Several profiles of one machine are several nodes here, of a kind each.
+/// Several MIG profiles of one machine are several nodes, each of a kind of its own.
 #[test]
-fn a_gang_is_on_parts_of_one_kind_one_for_each_task() {
+fn gang_gets_one_part_of_one_kind_per_task() {
     for &share in PolicyName::ALL {
         let mut scene = cluster(share, &[(2, SMALL), (3, LARGE)]);
         scene.job("gang").workers(3, 3).ps_shards(0, 0);
@@ -69,7 +70,7 @@ fn a_gang_is_on_parts_of_one_kind_one_for_each_task() {
 }
 
 #[test]
-fn who_needs_more_than_one_where_all_are_parts_is_told_what_would_help() {
+fn job_of_several_gpus_on_parts_gets_smallest_change() {
     let shares = PolicyName::ALL.iter();
     for (&share, gpus) in shares.flat_map(|share| [(share, 2), (share, 4)]) {
         let mut scene = cluster(share, &[(7, SMALL)]);
@@ -89,9 +90,9 @@ fn who_needs_more_than_one_where_all_are_parts_is_told_what_would_help() {
     }
 }
 
-/// Nobody is told to add more of what the job cannot use.
+/// The smallest change never adds GPUs that the job cannot use.
 #[test]
-fn gpus_that_would_be_added_are_whole_where_parts_do_not_help() {
+fn added_gpus_are_whole_when_parts_do_not_help() {
     let mut scene = cluster(PolicyName::Muster, &[(7, SMALL), (1, "NVIDIA H100")]);
     let job = scene
         .job("pairs")
@@ -108,7 +109,7 @@ fn gpus_that_would_be_added_are_whole_where_parts_do_not_help() {
 }
 
 #[test]
-fn the_check_lets_nobody_have_two() {
+fn check_rejects_two_parts_for_one_task() {
     let mut scene = cluster(PolicyName::Muster, &[(2, "NVIDIA H100")]);
     scene.job("two").gpus(2).ps_shards(0, 0);
     let (plan, _) = plan(&scene.snapshot, &scene.policy);

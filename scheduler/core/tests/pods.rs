@@ -1,4 +1,4 @@
-//! Jobs whose tasks must be pods run on nodes whose tasks are pods, and on no others, whatever the policy.
+//! Jobs whose tasks must be pods run only on nodes whose tasks are pods, under every policy.
 
 mod scene;
 
@@ -11,7 +11,7 @@ use muster_model::task::{Outcome, TaskState};
 use muster_model::wait::{Change, Wait};
 use scene::{JobIn, Scene};
 
-/// Nodes of so many GPUs; of pods or of processes.
+/// Returns nodes of these numbers of GPUs, with tasks as pods or as processes.
 fn cluster(share: PolicyName, nodes: &[(u32, bool)]) -> Scene {
     let mut scene = Scene::cluster(0, 0);
     scene.policy = Policy::named(share);
@@ -27,7 +27,7 @@ fn in_pods<'s>(job: JobIn<'s>) -> JobIn<'s> {
     job
 }
 
-/// Whether all of its tasks are on nodes of pods.
+/// Whether all tasks of the job are on nodes with pods.
 fn is_in_pods(scene: &Scene, job: &Job) -> bool {
     let is_of_pods = |id| {
         let mut nodes = scene.snapshot.nodes.iter();
@@ -37,9 +37,9 @@ fn is_in_pods(scene: &Scene, job: &Job) -> bool {
 }
 
 #[test]
-fn a_gang_that_needs_pods_gets_them_its_shards_too() {
+fn job_in_pods_gets_pod_nodes_for_workers_and_shards() {
     for &share in PolicyName::ALL {
-        // The other nodes have more GPUs, and more room for shards.
+        // The other nodes have more GPUs and more CPU for shards.
         let mut scene = cluster(share, &[(8, false), (4, true), (8, false)]);
         in_pods(scene.job("own")).workers(4, 4).ps_shards(2, 2);
         scene.round();
@@ -50,7 +50,7 @@ fn a_gang_that_needs_pods_gets_them_its_shards_too() {
 }
 
 #[test]
-fn who_grows_while_it_runs_grows_within_nodes_of_pods() {
+fn job_in_pods_grows_only_on_pod_nodes() {
     let mut scene = cluster(PolicyName::Muster, &[(2, true), (8, false)]);
     in_pods(scene.job("own")).workers(1, 8).ps_shards(0, 0);
     for _ in 0..4 {
@@ -62,7 +62,7 @@ fn who_grows_while_it_runs_grows_within_nodes_of_pods() {
 }
 
 #[test]
-fn who_needs_no_pods_runs_anywhere() {
+fn job_without_pods_runs_on_any_node() {
     for &share in PolicyName::ALL {
         let mut scene = cluster(share, &[(2, true), (2, false)]);
         for name in ["a", "b"] {
@@ -76,7 +76,7 @@ fn who_needs_no_pods_runs_anywhere() {
 }
 
 #[test]
-fn who_finds_no_nodes_of_pods_is_told_so() {
+fn job_in_pods_without_pod_nodes_gets_wait_reason() {
     for &share in PolicyName::ALL {
         let mut scene = cluster(share, &[(8, false)]);
         in_pods(scene.job("own")).gpus(2).ps_shards(0, 0);
@@ -98,7 +98,7 @@ fn who_finds_no_nodes_of_pods_is_told_so() {
 }
 
 #[test]
-fn one_that_is_too_small_is_not_taken_for_one_that_is_none() {
+fn wait_reason_names_largest_pod_node() {
     let mut scene = cluster(PolicyName::Muster, &[(8, false), (1, true)]);
     in_pods(scene.job("own")).gpus(2).ps_shards(0, 0);
     scene.round();
@@ -109,9 +109,9 @@ fn one_that_is_too_small_is_not_taken_for_one_that_is_none() {
     );
 }
 
-/// While executors are replaced, some do not say yet that their tasks are pods.
+/// During a rollout, executors of the old version do not report whether their tasks are pods.
 #[test]
-fn a_gang_keeps_its_place_while_executors_are_replaced_and_who_needs_pods_goes_to_the_new_ones() {
+fn executor_rollout_keeps_gang_and_pods_use_new_executors() {
     for &share in PolicyName::ALL {
         let mut scene = cluster(share, &[(2, true), (2, true), (2, true)]);
         for node in &mut scene.snapshot.nodes {
@@ -124,7 +124,7 @@ fn a_gang_keeps_its_place_while_executors_are_replaced_and_who_needs_pods_goes_t
         let before = scene.find("gang").clone();
         assert_ne!(scene.phase("gang"), JobPhase::Queued, "{share:?}");
         let held: Vec<_> = before.tasks.iter().map(|task| task.node).collect();
-        // Of its two nodes the first has a new executor, and so has the one that is free.
+        // The first of its two nodes and the free node have a new executor.
         for node in &mut scene.snapshot.nodes {
             node.pods = (node.id == held[0] || !held.contains(&node.id)).then_some(true);
         }
@@ -140,9 +140,9 @@ fn a_gang_keeps_its_place_while_executors_are_replaced_and_who_needs_pods_goes_t
     }
 }
 
-/// What the policy gave it is no place for it then.
+/// The place of the policy is then not usable.
 #[test]
-fn who_needs_pods_goes_past_nodes_that_do_not_say_what_theirs_are() {
+fn job_in_pods_avoids_nodes_of_unknown_runtime() {
     for &share in PolicyName::ALL {
         for first in [true, false] {
             let mut scene = cluster(share, &[(2, true), (2, true)]);
@@ -156,7 +156,7 @@ fn who_needs_pods_goes_past_nodes_that_do_not_say_what_theirs_are() {
 }
 
 #[test]
-fn the_check_lets_nobody_run_where_it_cannot() {
+fn check_rejects_job_in_pods_on_other_nodes() {
     let mut scene = cluster(PolicyName::Muster, &[(2, true)]);
     in_pods(scene.job("own")).ps_shards(1, 1);
     let (plan, _) = plan(&scene.snapshot, &scene.policy);
@@ -170,7 +170,7 @@ fn the_check_lets_nobody_run_where_it_cannot() {
 }
 
 #[test]
-fn who_waits_for_pods_is_told_of_those_alone_who_hold_them() {
+fn job_waiting_for_pods_names_only_holders_of_pods() {
     let mut scene = cluster(PolicyName::Muster, &[(2, true), (8, false)]);
     in_pods(scene.job("first")).workers(2, 2).ps_shards(0, 0);
     scene.job("other").workers(1, 1).gpus(4).ps_shards(0, 0);
@@ -188,7 +188,7 @@ fn who_waits_for_pods_is_told_of_those_alone_who_hold_them() {
     assert_eq!(told.why, expected);
 }
 
-/// A round, and the node refuses the pod: what became of the job, and the milliseconds until it may start again.
+/// Runs a round whose pod the node refuses. Returns the phase and the milliseconds of the back-off.
 fn refused(scene: &mut Scene) -> (JobPhase, i64) {
     scene.round();
     let job = scene.find("own");
@@ -205,13 +205,13 @@ fn refused(scene: &mut Scene) -> (JobPhase, i64) {
 }
 
 #[test]
-fn who_is_refused_by_its_node_waits_for_longer_each_time_and_fails_in_the_end() {
+fn refused_job_backs_off_longer_and_finally_fails() {
     let mut scene = cluster(PolicyName::Muster, &[(2, true)]);
     in_pods(scene.job("own"))
         .workers(1, 1)
         .ps_shards(0, 0)
         .retries(2);
-    // Pods of others may take minutes to go, which is nobody's failure.
+    // Pods outside Muster may take minutes to leave. The job is not charged for that.
     let mut waited_ms = 0;
     for times in 0..8 {
         let (phase, ms) = refused(&mut scene);
@@ -220,7 +220,7 @@ fn who_is_refused_by_its_node_waits_for_longer_each_time_and_fails_in_the_end() 
         waited_ms += ms;
     }
     assert!(waited_ms > 240_000);
-    // Who runs begins anew.
+    // A job that runs starts to count again.
     scene.settle();
     assert_eq!(scene.phase("own"), JobPhase::Running);
     let job = scene.find("own");
@@ -231,7 +231,7 @@ fn who_is_refused_by_its_node_waits_for_longer_each_time_and_fails_in_the_end() 
         assert_eq!(refused(&mut scene).0, JobPhase::Queued);
     }
     assert_eq!(scene.find("own").failures, 0);
-    // What does not go away is the job's, in the node's words.
+    // Refusals that persist are charged to the job, with the node's message as the reason.
     for failures in 1..=2 {
         assert_eq!(refused(&mut scene).0, JobPhase::Queued);
         assert_eq!(scene.find("own").failures, failures);
@@ -246,7 +246,7 @@ fn who_is_refused_by_its_node_waits_for_longer_each_time_and_fails_in_the_end() 
     );
 }
 
-/// A policy of turns.
+/// Returns the settings with time slicing.
 fn slicing() -> Policy {
     Policy {
         slicing: Some(Slicing {
@@ -257,7 +257,8 @@ fn slicing() -> Policy {
     }
 }
 
-/// Whether who runs stands still for who waits, an hour later; `nodes` as for [`cluster`].
+/// Whether the running job is suspended for the waiting one an hour later. `nodes` as for
+/// [`cluster`].
 fn is_turned_out(nodes: &[(u32, bool)]) -> bool {
     let mut scene = cluster(PolicyName::Muster, nodes);
     scene.policy = slicing();
@@ -279,13 +280,13 @@ fn is_turned_out(nodes: &[(u32, bool)]) -> bool {
 }
 
 #[test]
-fn who_is_in_pods_takes_no_turns() {
+fn jobs_in_pods_are_not_time_sliced() {
     assert!(is_turned_out(&[(4, false)]));
     assert!(!is_turned_out(&[(4, true)]));
 }
 
 #[test]
-fn whether_one_takes_turns_is_said_by_where_it_is_or_may_go() {
+fn suspendability_depends_on_possible_nodes() {
     let mut scene = cluster(PolicyName::Muster, &[(2, true), (2, false)]);
     scene.job("waits").workers(1, 1).ps_shards(0, 0);
     in_pods(scene.job("own")).workers(1, 1).ps_shards(0, 0);
@@ -303,20 +304,20 @@ fn whether_one_takes_turns_is_said_by_where_it_is_or_may_go() {
     only.leave_pods_out_of_turns();
     assert!(only.jobs.iter().all(|job| !job.suspends));
 
-    // What is lost for good is nowhere to go.
+    // A lost node is no possible place.
     let mut lost = scene.snapshot.clone();
     lost.nodes[1].up = false;
     assert!(!lost.nodes[1].has_pods());
     lost.leave_pods_out_of_turns();
     assert!(lost.jobs.iter().all(|job| !job.suspends));
 
-    // Without any node nothing is known.
+    // Without nodes, all jobs count as suspendable.
     let mut none = scene.snapshot.clone();
     none.nodes.clear();
     none.leave_pods_out_of_turns();
     assert!(none.jobs.iter().all(|job| job.suspends));
 
-    // Of one that was suspended before its node was of pods the processes are there, and go on.
+    // A job that was suspended before its node reported pods keeps its processes and may resume.
     scene.job("still").workers(2, 2).ps_shards(0, 0);
     scene.settle();
     for node in &mut scene.snapshot.nodes {
@@ -328,7 +329,7 @@ fn whether_one_takes_turns_is_said_by_where_it_is_or_may_go() {
 }
 
 #[test]
-fn a_plan_that_has_a_pod_stand_still_is_refused() {
+fn check_rejects_suspension_of_a_pod() {
     let mut scene = cluster(PolicyName::Muster, &[(4, true)]);
     scene.job("first").workers(4, 4).ps_shards(0, 0);
     scene.settle();

@@ -1,4 +1,5 @@
-//! What must hold of the decisions of every policy on random problems, and what each of them promises beyond that.
+//! Properties of the decisions of every policy on random problems, and the additional guarantees of
+//! each policy.
 
 mod dense;
 
@@ -8,23 +9,23 @@ use muster_core::policies::name::PolicyName;
 use muster_core::problem::{Job, Problem, Tally, gpus_of, nodes_of};
 use proptest::prelude::*;
 
-/// What a policy promises beside a right decision.
+/// Guarantees of a policy beyond a valid decision.
 struct Promises {
-    /// Deciding again on what was just carried out changes nothing.
+    /// When a repeated decision on the applied result changes nothing.
     stability: Stability,
-    /// Nobody waits who would fit into what was left over.
+    /// No job waits that would fit into the remaining GPUs.
     work_conserving: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stability {
     Always,
-    /// Unless a job was started that cannot be stopped any more, which counts as given before all others from then on.
+    /// Unless a job was started that cannot be stopped. It precedes all others from then on.
     Stoppable,
-    /// The same, where there is one kind of GPU.
+    /// As `Stoppable`, on one GPU kind only.
     OneKind,
-    /// Stoppable, unless somebody who ran was changed: in his first quantum he keeps his place, so that another way is sought
-    /// to bring a gang together, and may be found.
+    /// As `Stoppable`, unless a running job was changed. In its first quantum that job keeps its
+    /// place, so another way to gather a gang is tried and may succeed.
     Undisturbed,
     No,
 }
@@ -36,12 +37,12 @@ fn promises(name: PolicyName) -> Promises {
             (Stability::Always, true)
         }
         Name::Drf | Name::Tetris => (Stability::Stoppable, true),
-        // Room for a large gang may be kept free.
+        // GPUs may be reserved for a large gang.
         Name::Gandiva => (Stability::Undisturbed, false),
         // A reservation may leave GPUs idle.
         Name::Fifo => (Stability::Stoppable, false),
         Name::Optimus | Name::Slaq => (Stability::OneKind, true),
-        // It is asked once at an instant.
+        // It decides once per instant.
         Name::Pollux => (Stability::Always, false),
         _ => (Stability::No, false),
     };
@@ -51,11 +52,11 @@ fn promises(name: PolicyName) -> Promises {
     }
 }
 
-/// The policies that a case is tried on: a slow one is tried on a part of the cases only.
+/// Returns the policies that a case is tried with. A slow policy gets only a part of the cases.
 fn policies(seed: u64) -> impl Iterator<Item = PolicyName> {
     let all = PolicyName::ALL.iter().copied();
     all.filter(move |&name| match name {
-        // A genetic search of 10,000 allocations.
+        // The genetic search evaluates 10,000 allocations.
         PolicyName::Pollux => seed.is_multiple_of(100),
         _ => true,
     })
@@ -73,7 +74,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn no_policy_gives_what_is_not_there_splits_a_gang_or_moves_what_is_fixed(seed: u64) {
+    fn decisions_of_all_policies_are_valid(seed: u64) {
         let problem = random::problem(&mut Dice(seed), 3);
         for name in policies(seed) {
             let decision = name.share().share(&problem);
@@ -83,7 +84,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_problem_gives_the_same_decision(seed: u64) {
+    fn same_problem_gives_same_decision(seed: u64) {
         let problem = random::problem(&mut Dice(seed), 3);
         for name in policies(seed) {
             let decide = || name.share().share(&problem.clone());
@@ -92,12 +93,12 @@ proptest! {
     }
 
     #[test]
-    fn deciding_twice_changes_nothing(seed: u64) {
+    fn repeated_decision_changes_nothing(seed: u64) {
         decides_once(seed)?;
     }
 
     #[test]
-    fn nobody_waits_beside_what_he_needs(seed: u64) {
+    fn work_conserving_policies_start_every_job_that_fits(seed: u64) {
         let problem = random::problem(&mut Dice(seed), 3);
         for name in policies(seed) {
             if !promises(name).work_conserving {
@@ -115,7 +116,8 @@ proptest! {
     }
 }
 
-/// Deciding again on what was just carried out changes nothing, where that is promised.
+/// Checks that a repeated decision on the applied result changes nothing, for policies that
+/// guarantee it.
 fn decides_once(seed: u64) -> Result<(), TestCaseError> {
     let mut dice = Dice(seed);
     let kinds = dice.between(1, 3);
@@ -160,23 +162,24 @@ fn decides_once(seed: u64) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Of this problem Pollux starts a job that cannot be stopped, beside which its search finds room for another the next time.
+/// On this problem Pollux starts a job that cannot be stopped. Its next search would find room for
+/// another.
 #[test]
-fn pollux_decides_once_at_an_instant_that_starts_what_cannot_be_stopped() {
+fn pollux_decides_once_with_unstoppable_start() {
     decides_once(16_310_918_544_295_290_700).unwrap();
 }
 
-/// Whether a wide gang starts in the end, although small jobs never cease to come.
+/// Bound on the wait of a wide gang while small jobs keep arriving.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
-    /// Seconds that it waits at most for each of those who were there before it, and once more.
+    /// Maximum wait in seconds, per job that was there before the gang plus one.
     per_job_s: f64,
-    /// Seconds that it takes.
+    /// Length of the gang in seconds.
     length_s: f64,
     name: PolicyName,
 }
 
-/// The policies that promise that nobody waits for ever, given that jobs end (FIFO) or may be stopped (Gandiva).
+/// Policies with bounded waiting, given that jobs end (FIFO) or can be stopped (Gandiva).
 const PATIENT: [Patience; 2] = [
     Patience {
         per_job_s: LONGEST_S + 60.0,
@@ -196,7 +199,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_wide_gang_is_not_overtaken_for_ever(seed: u64) {
+    fn wide_gang_is_not_overtaken_without_bound(seed: u64) {
         for patience in PATIENT {
             let waited_s = wait_of_a_wide_gang(patience, &mut Dice(seed));
             prop_assert!(waited_s.is_some(), "{patience:?}");
@@ -204,7 +207,7 @@ proptest! {
     }
 }
 
-/// Overdue at a hundred times its length, which a case takes long to come to.
+/// Bound under the muster policy: overdue at a hundred times the length, so a case takes long.
 const OVERDUE: Patience = Patience {
     per_job_s: 5_600.0,
     length_s: 100.0,
@@ -215,13 +218,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..config() })]
 
     #[test]
-    fn muster_serves_who_is_overdue_however_much_work_comes(seed: u64) {
+    fn muster_serves_overdue_job_under_overload(seed: u64) {
         let waited_s = wait_of_a_wide_gang(OVERDUE, &mut Dice(seed));
         prop_assert!(waited_s.is_some());
     }
 }
 
-/// How long it waited; `None` when that was longer than promised.
+/// Returns the waiting time of the gang, or `None` if it exceeds the bound.
 fn wait_of_a_wide_gang(patience: Patience, dice: &mut Dice) -> Option<f64> {
     let policy = patience.name.share();
     let (nodes, gpus) = (dice.between(1, 4), dice.between(2, 8));
@@ -238,7 +241,7 @@ fn wait_of_a_wide_gang(patience: Patience, dice: &mut Dice) -> Option<f64> {
     };
     let before = dice.between(1, 8);
     problem.jobs = (0..before).map(|_| small(dice, 0.0)).collect();
-    // Told apart by its tenant, since jobs before it come to their ends.
+    // Identified by its tenant, because jobs before it end.
     problem.tenants.push(tenant());
     let wide = dice.between(nodes * gpus / 2 + 1, nodes * gpus);
     problem.jobs.push(Job {
@@ -268,13 +271,13 @@ fn wait_of_a_wide_gang(patience: Patience, dice: &mut Dice) -> Option<f64> {
     None
 }
 
-/// Whether the gang that was asked for fits into what is free: on one node, or on the emptiest first.
+/// Whether the requested gang fits into the free GPUs: on one node, or on the emptiest nodes first.
 fn could_start(problem: &Problem, job: usize) -> bool {
     let of = &problem.jobs[job];
     let unit = of.unit.gpus;
     let wanted = (of.request_gpus / unit * unit).max(of.min_gpus.div_ceil(unit) * unit);
     let mut with = problem.clone();
-    // What may not be touched would not be looked at.
+    // `violations` would not check an immovable job.
     with.jobs[job].preemptible = true;
     let tally = Tally::present(problem);
     (0..problem.kinds.len()).any(|kind| {
@@ -294,7 +297,8 @@ fn could_start(problem: &Problem, job: usize) -> bool {
             }
         }
         let kind = u16::try_from(kind).expect("few");
-        // What runs on these nodes, but not where it would be packed on empty ones, is no promise of anybody.
+        // A policy need not consider a place that is only possible because it is not packed as on
+        // empty nodes.
         let runs = of.outlook.speed(kind, gpus_of(&parts), nodes_of(&parts)) > 0.0
             && of.outlook.curves[usize::from(kind)].packed(wanted, problem.node_gpus(kind)) > 0.0;
         with.jobs[job].present = parts;

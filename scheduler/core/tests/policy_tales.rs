@@ -1,4 +1,4 @@
-//! One tale or two per policy: what distinguishes it from the others.
+//! Characteristic behaviour of each policy, on small problems.
 
 mod dense;
 
@@ -7,7 +7,7 @@ use muster_core::policies::name::{PolicyName, UnknownPolicy};
 use muster_core::policies::tiresias::DEMOTED_GPU_S;
 use muster_core::problem::{Curve, Demand, Job, Loss, Problem};
 
-/// GPUs of every job after the policy's decision, which must be a right one.
+/// Returns the GPUs of every job after the policy's decision, which must be valid.
 fn decide(name: PolicyName, problem: &Problem) -> Vec<u32> {
     let decision = name.share().share(problem);
     assert_eq!(violations(problem, &decision), Vec::<String>::new());
@@ -19,7 +19,7 @@ fn with(mut problem: Problem, jobs: Vec<Job>) -> Problem {
     problem
 }
 
-/// Elastic, from one GPU to 8.
+/// Returns an elastic job of 1 to 8 GPUs.
 fn elastic(exponent: f64, work_left: f64) -> Job {
     let mut job = job(1, work_left);
     job.max_gpus = 8;
@@ -28,7 +28,7 @@ fn elastic(exponent: f64, work_left: f64) -> Job {
 }
 
 #[test]
-fn every_policy_answers_to_its_name_and_to_no_other() {
+fn policy_names_parse_and_unknown_ones_fail() {
     for &name in PolicyName::ALL {
         assert_eq!(name.as_str().parse(), Ok(name));
         assert_eq!(serde_json::to_value(name).unwrap(), name.as_str());
@@ -45,14 +45,15 @@ fn every_policy_answers_to_its_name_and_to_no_other() {
 }
 
 #[test]
-fn fifo_backfills_only_what_does_not_delay_the_first_in_the_queue() {
+fn fifo_backfills_only_without_delay_of_the_first_job() {
     let running = || runs(job(3, 100.0), &[(0, 3)], 3_500.0);
-    // The wide job gets its place in 100 s: what ends before may go first, what does not may not.
+    // The wide job gets its place in 100 s. A job that ends before may start first, a longer one
+    // may not.
     for (left_s, starts) in [(90.0, 1), (110.0, 0)] {
         let problem = with(cluster(1, 4), vec![running(), job(4, 50.0), job(1, left_s)]);
         assert_eq!(decide(PolicyName::Fifo, &problem), [3, 0, starts]);
     }
-    // Beside the place of the wide one there is room for as long as one likes.
+    // Beside the place of the wide job a job of any length fits.
     let beside = vec![running(), job(4, 50.0), job(1, 9e9)];
     assert_eq!(
         decide(PolicyName::Fifo, &with(cluster(2, 4), beside)),
@@ -70,7 +71,8 @@ fn fifo_backfills_only_what_does_not_delay_the_first_in_the_queue() {
     .into();
     kept_apart.push(job(2, 9e9));
     kept_apart.push(job(1, 9e9));
-    // It waits for node 0, since it cannot be spread; one GPU is free on node 1, and stays so beside it.
+    // The wide job waits for node 0, because it cannot be spread. One GPU of node 1 is free and not
+    // reserved.
     assert_eq!(
         decide(PolicyName::Fifo, &with(cluster(2, 4), kept_apart)),
         [3, 3, 0, 0, 1]
@@ -78,7 +80,7 @@ fn fifo_backfills_only_what_does_not_delay_the_first_in_the_queue() {
 }
 
 #[test]
-fn fifo_displaces_nobody_but_for_a_higher_priority() {
+fn fifo_displaces_jobs_only_for_higher_priority() {
     let mut late = job(4, 1.0);
     let running = runs(job(4, 1e6), &[(0, 4)], 0.0);
     let problem = with(cluster(1, 4), vec![running.clone(), late.clone()]);
@@ -90,7 +92,7 @@ fn fifo_displaces_nobody_but_for_a_higher_priority() {
 }
 
 #[test]
-fn srtf_lets_the_short_displace_the_long() {
+fn srtf_displaces_long_job_for_short_one() {
     let long = runs(job(4, 1_000.0), &[(0, 4)], 0.0);
     let problem = with(cluster(1, 4), vec![long.clone(), job(2, 900.0)]);
     assert_eq!(decide(PolicyName::Srtf, &problem), [0, 2]);
@@ -99,8 +101,9 @@ fn srtf_lets_the_short_displace_the_long() {
 }
 
 #[test]
-fn drf_equalizes_dominant_shares_as_in_its_paper() {
-    // 9 CPUs and 18 GB; tasks of <1 CPU, 4 GB> and of <3 CPU, 1 GB>: three of the first, two of the second.
+fn drf_equalizes_dominant_shares_as_in_the_paper() {
+    // The paper's example: 9 CPUs and 18 GB; tasks of <1 CPU, 4 GB> and <3 CPU, 1 GB>. The result
+    // is three and two tasks.
     let mut problem = cluster(1, 100);
     problem.nodes[0].cpu_milli = 9_000;
     problem.nodes[0].memory_bytes = 18;
@@ -122,8 +125,9 @@ fn drf_equalizes_dominant_shares_as_in_its_paper() {
 }
 
 #[test]
-fn drf_divides_between_organisations_before_their_teams_by_weight() {
-    // One organisation of weight 1 with two teams of which one counts double, and one of weight 2 that has one team.
+fn drf_divides_by_weight_organisations_first_then_teams() {
+    // One organisation of weight 1 with two teams of weights 1 and 2, and one of weight 2 with one
+    // team.
     let mut problem = cluster(3, 6);
     let under = |parent, weight| muster_core::problem::Tenant {
         parent,
@@ -151,7 +155,7 @@ fn drf_divides_between_organisations_before_their_teams_by_weight() {
 }
 
 #[test]
-fn tetris_takes_the_job_whose_demand_is_like_what_is_free() {
+fn tetris_prefers_demand_aligned_with_free_resources() {
     let mut problem = cluster(1, 2);
     problem.nodes[0].cpu_milli = 10_000;
     problem.nodes[0].memory_bytes = 10;
@@ -163,18 +167,19 @@ fn tetris_takes_the_job_whose_demand_is_like_what_is_free() {
         },
         ..job(1, 100.0)
     };
-    // Most of the memory is taken, the CPU is free: the job that wants CPU goes first, though it came last.
+    // Most memory is taken and most CPU is free, so the job that needs CPU goes first although it
+    // came last.
     let mut held = runs(task(1, 7), &[(0, 1)], 0.0);
     held.fixed = true;
     problem.jobs = vec![held, task(1, 3), task(5, 1)];
     assert_eq!(decide(PolicyName::Tetris, &problem), [1, 0, 1]);
-    // If it were much longer it would not.
+    // A much longer job would not go first.
     problem.jobs[2].outlook.work_left *= 100.0;
     assert_eq!(decide(PolicyName::Tetris, &problem), [1, 1, 0]);
 }
 
 #[test]
-fn tiresias_serves_first_who_had_less_than_sixteen_gpu_hours() {
+fn tiresias_demotes_job_after_sixteen_gpu_hours() {
     let had = |attained_gpu_s: f64| {
         let mut job = runs(job(4, 1e6), &[(0, 4)], 0.0);
         job.attained_gpu_s = attained_gpu_s;
@@ -185,7 +190,8 @@ fn tiresias_serves_first_who_had_less_than_sixteen_gpu_hours() {
     let old = with(cluster(1, 4), vec![had(DEMOTED_GPU_S), job(4, 1.0)]);
     assert_eq!(decide(PolicyName::Tiresias, &old), [0, 4]);
 
-    // Among the old the one that was demoted first comes first, not the one that was submitted first.
+    // In the lower queue the job that was demoted first comes first, not the one that was submitted
+    // first.
     let demoted = |at_s: f64| Job {
         attained_gpu_s: DEMOTED_GPU_S,
         demoted_s: Some(at_s),
@@ -196,7 +202,7 @@ fn tiresias_serves_first_who_had_less_than_sixteen_gpu_hours() {
 }
 
 #[test]
-fn gittins_learns_from_history_whether_old_jobs_are_near_their_end() {
+fn gittins_orders_old_jobs_by_history() {
     let old = Job {
         attained_gpu_s: 3_600.0,
         ..job(4, 1.0)
@@ -206,31 +212,32 @@ fn gittins_learns_from_history_whether_old_jobs_are_near_their_end() {
     assert_eq!(decide(PolicyName::TiresiasGittins, &problem), [0, 4]);
     problem.history_gpu_s = [vec![100.0; 90], vec![1e6; 10]].concat();
     assert_eq!(decide(PolicyName::TiresiasGittins, &problem), [4, 0]);
-    // Nothing is known: who had least.
+    // Without history, the job of the least service comes first.
     problem.history_gpu_s.clear();
     assert_eq!(decide(PolicyName::TiresiasGittins, &problem), [4, 0]);
 }
 
 #[test]
-fn optimus_gives_gpus_where_they_save_most_time() {
+fn optimus_gives_gpus_by_saved_time() {
     let scales = elastic(1.0, 1_000.0);
     let hardly = elastic(0.2, 1_000.0);
-    // Seconds saved by the next GPU: 129, 68, 45 of the first; 500, 167, 83, 50, 33 of the second.
+    // Seconds saved by the next GPU: 129, 68, 45 of the first job; 500, 167, 83, 50, 33 of the
+    // second.
     let problem = with(cluster(2, 4), vec![hardly, scales.clone()]);
     assert_eq!(decide(PolicyName::Optimus, &problem), [3, 5]);
-    // A hundredth of that: 5 by the first step, less than the 18 by the last of the long one.
+    // A hundredth: the first step saves 5 s, less than the 18 s of the long job's last step.
     let short = elastic(1.0, 10.0);
     let problem = with(cluster(2, 4), vec![short, scales]);
     assert_eq!(decide(PolicyName::Optimus, &problem), [1, 7]);
 }
 
 #[test]
-fn optimus_gives_everybody_a_minimum_by_priority_first() {
+fn optimus_gives_minimum_to_all_jobs_by_priority() {
     let mut low = elastic(1.0, 1e6);
     low.min_gpus = 4;
     let mut high = elastic(1.0, 10.0);
     high.priority = 1;
-    // The high one grows only into what the minimum of the low one leaves.
+    // The job of higher priority grows only into what the minimum of the other one leaves.
     let problem = with(cluster(2, 4), vec![low.clone(), high.clone()]);
     assert_eq!(decide(PolicyName::Optimus, &problem), [4, 4]);
     high.min_gpus = 5;
@@ -239,7 +246,7 @@ fn optimus_gives_everybody_a_minimum_by_priority_first() {
 }
 
 #[test]
-fn slaq_gives_gpus_to_the_young_whose_loss_still_falls() {
+fn slaq_gives_gpus_to_jobs_with_falling_loss() {
     let trained = |work_done: f64| {
         let mut job = elastic(1.0, 1e6);
         job.outlook.work_done = work_done;
@@ -253,26 +260,27 @@ fn slaq_gives_gpus_to_the_young_whose_loss_still_falls() {
     };
     let problem = with(cluster(1, 8), vec![trained(1e6), trained(0.0)]);
     assert_eq!(decide(PolicyName::Slaq, &problem), [1, 7]);
-    // Optimus looks at the time left, which is the same.
+    // Optimus uses the time left, which is equal.
     assert_eq!(decide(PolicyName::Optimus, &problem), [4, 4]);
 }
 
 #[test]
-fn themis_serves_the_worst_off_and_leaves_leases_alone() {
+fn themis_serves_worst_off_job_and_keeps_leases() {
     let mut problem = cluster(1, 4);
-    // Both are an hour old: for the short one that is far more than it would have taken in its half.
+    // Both are an hour old. For the short job that is far more than its time alone in half of the
+    // cluster.
     let jobs = vec![runs(job(4, 1e5), &[(0, 4)], 3_000.0), job(4, 600.0)];
     problem.jobs = jobs;
     assert_eq!(decide(PolicyName::Themis, &problem), [0, 4]);
-    // In the round in which it got them, nobody takes them away.
+    // In the round of its allocation a job keeps its GPUs.
     problem.jobs[0].since_s = problem.now_s - 30.0;
     assert_eq!(decide(PolicyName::Themis, &problem), [4, 0]);
-    // SRTF would not wait.
+    // SRTF has no leases.
     assert_eq!(decide(PolicyName::Srtf, &problem), [0, 4]);
 }
 
 #[test]
-fn gandiva_takes_turns_of_a_quantum() {
+fn gandiva_rotates_jobs_after_a_quantum() {
     let waiting = Job {
         since_s: 3_590.0,
         ..job(4, 1e6)
@@ -299,7 +307,7 @@ fn gandiva_takes_turns_of_a_quantum() {
 }
 
 #[test]
-fn gandiva_grows_into_idle_gpus_and_gives_them_back() {
+fn gandiva_grows_into_idle_gpus_and_releases_them() {
     let mut growing = runs(elastic(0.9, 1e5), &[(0, 2)], 0.0);
     growing.request_gpus = 2;
     let problem = with(cluster(1, 4), vec![growing]);
@@ -311,7 +319,7 @@ fn gandiva_grows_into_idle_gpus_and_gives_them_back() {
 }
 
 #[test]
-fn gandiva_migrates_a_small_job_to_bring_a_gang_together() {
+fn gandiva_migrates_small_job_to_gather_gang() {
     let mut gang = runs(job(3, 1e5), &[(0, 1), (1, 2)], 0.0);
     let mut slow_across = power(1.0, 1.0);
     slow_across
@@ -322,7 +330,8 @@ fn gandiva_migrates_a_small_job_to_bring_a_gang_together() {
     let small = runs(job(1, 1e5), &[(1, 1)], 0.0);
     let mut held = runs(job(1, 1e5), &[(0, 1)], 0.0);
     held.fixed = true;
-    // Two nodes of two and three GPUs: one of the gang's on the first, the small job beside its others on the second.
+    // Two nodes of two and three GPUs. The gang has one GPU of the first. The small job is beside
+    // the rest of the gang on the second.
     let mut problem = cluster(1, 2);
     problem.nodes.push(node(0, 3));
     problem.jobs = vec![gang, small, held];
@@ -334,14 +343,14 @@ fn gandiva_migrates_a_small_job_to_bring_a_gang_together() {
     assert_eq!(place(0), [(1, 3)]);
     assert_eq!(place(1), [(0, 1)]);
 
-    // Not if that costs more than it saves.
+    // No migration if its cost exceeds its gain.
     problem.jobs[1].restart_s = 1e6;
     let decision = PolicyName::Gandiva.share().share(&problem);
     assert_eq!(decision.parts, vec![None; 3]);
 }
 
 #[test]
-fn gandiva_puts_like_beside_like() {
+fn gandiva_places_jobs_of_equal_size_together() {
     let mut problem = cluster(3, 4);
     problem.jobs = vec![
         runs(job(1, 1e5), &[(0, 1)], 0.0),
@@ -358,11 +367,11 @@ fn gandiva_puts_like_beside_like() {
 }
 
 #[test]
-fn muster_lets_who_ends_soon_go_first_and_grows_only_who_gains() {
+fn muster_runs_short_job_first_and_grows_scalable_job() {
     // One GPU: the short job runs, the long one waits.
     let problem = with(cluster(1, 1), vec![job(1, 1e5), job(1, 600.0)]);
     assert_eq!(decide(PolicyName::Muster, &problem), [0, 1]);
-    // Idle GPUs go to the job that gets faster by them, not to the one that does not.
+    // Idle GPUs go to the job that gets faster by them.
     let problem = with(
         cluster(1, 8),
         vec![elastic(0.05, 5_000.0), elastic(0.95, 5_000.0)],
@@ -384,7 +393,7 @@ fn muster_explores_to_twice_the_largest_measured_size() {
 }
 
 #[test]
-fn muster_gives_a_long_wait_its_turn() {
+fn muster_starts_job_after_long_wait() {
     let waiting = |age_s: f64| {
         let mut old = job(1, 20_000.0);
         old.restart_s = 30.0;
@@ -399,7 +408,7 @@ fn muster_gives_a_long_wait_its_turn() {
 }
 
 #[test]
-fn muster_keeps_a_running_job_where_it_is_unless_a_move_pays() {
+fn muster_keeps_running_jobs_in_place_without_gain() {
     let mut problem = with(
         cluster(2, 4),
         vec![
@@ -416,7 +425,7 @@ fn muster_keeps_a_running_job_where_it_is_unless_a_move_pays() {
 }
 
 #[test]
-fn muster_serves_a_tenant_that_is_owed_its_share_before_anothers_second_job() {
+fn muster_serves_tenant_below_its_share_first() {
     let mut problem = cluster(1, 4);
     problem.tenants = vec![tenant(), tenant()];
     let of = |owner: u32, left_s: f64| {
@@ -424,7 +433,7 @@ fn muster_serves_a_tenant_that_is_owed_its_share_before_anothers_second_job() {
         job.tenant = owner;
         job
     };
-    // By value alone the first tenant's four short jobs would have it all.
+    // By value alone the four short jobs of the first tenant would get all GPUs.
     problem.jobs = vec![
         of(0, 600.0),
         of(0, 600.0),
@@ -439,7 +448,7 @@ fn muster_serves_a_tenant_that_is_owed_its_share_before_anothers_second_job() {
 }
 
 #[test]
-fn muster_puts_each_job_on_the_gpu_kind_that_serves_all_best() {
+fn muster_assigns_gpu_kinds_by_total_value() {
     let mut problem = cluster(1, 1);
     problem.kinds = vec!["slow".to_owned(), "fast".to_owned()];
     problem.nodes = vec![node(0, 1), node(1, 1)];
@@ -455,9 +464,9 @@ fn muster_puts_each_job_on_the_gpu_kind_that_serves_all_best() {
     assert_eq!((on(0), on(1)), (0, 1));
 }
 
-/// Jobs of three hours that came a day ago fill the cluster; one of ten seconds comes.
+/// Jobs of three hours from a day ago fill the cluster when a job of ten seconds arrives.
 #[test]
-fn muster_starts_a_job_of_seconds_at_once_among_aged_jobs_of_hours() {
+fn muster_starts_short_job_at_once_among_aged_long_jobs() {
     let mut problem = cluster(1, 4);
     problem.now_s = 86_400.0;
     for gpu in 0..5 {
@@ -473,9 +482,10 @@ fn muster_starts_a_job_of_seconds_at_once_among_aged_jobs_of_hours() {
     assert_eq!((sizes[4], sizes.iter().sum()), (1, 4), "{sizes:?}");
 }
 
-/// At every moment somebody who just came needs the only GPU for a minute; a job of three hours still gets it within a day.
+/// At every moment a new job needs the only GPU for a minute. A job of three hours still gets it
+/// within a day.
 #[test]
-fn muster_lets_nobody_starve_behind_an_endless_stream_of_short_jobs() {
+fn muster_bounds_wait_behind_endless_short_jobs() {
     let sizes = |age_s: f64| {
         let mut old = job(1, 10_800.0);
         let mut new = job(1, 60.0);
@@ -489,9 +499,10 @@ fn muster_lets_nobody_starve_behind_an_endless_stream_of_short_jobs() {
     assert_eq!(sizes(86_400.0), [1, 0]);
 }
 
-/// Two nodes half full of small jobs: those of one move to the other, so that a gang finds a whole node.
+/// Two nodes are half full of small jobs. Those of one node move to the other, so a gang gets a
+/// whole node.
 #[test]
-fn muster_clears_a_node_of_several_small_jobs_for_a_gang() {
+fn muster_clears_node_of_small_jobs_for_gang() {
     let mut problem = cluster(2, 4);
     for node in [0, 0, 1, 1] {
         problem.jobs.push(runs(job(1, 20_000.0), &[(node, 1)], 0.0));
@@ -503,10 +514,10 @@ fn muster_clears_a_node_of_several_small_jobs_for_a_gang() {
     assert_eq!(decision.holds(&problem, 4).len(), 1, "{decision:?}");
 }
 
-/// The other tenant's jobs of days never exceed its share; the gang that needs both shares has its turn when its own share alone
-/// would have brought it to its end.
+/// The other tenant's jobs of days never exceed its share. The gang that needs both shares runs
+/// once its own share alone would have sufficed to end it.
 #[test]
-fn muster_serves_a_gang_wider_than_its_tenants_share_when_it_is_due() {
+fn muster_serves_due_gang_wider_than_tenant_share() {
     let gang = |age_s: f64| {
         let mut problem = cluster(1, 4);
         problem.now_s = age_s;

@@ -1,4 +1,5 @@
-//! Jobs that run on 1, 2, 4, 8… workers only never have another number, whoever decides and whatever happens.
+//! Jobs with a number of workers that must be a power of two never get another number, under every
+//! policy.
 
 mod dense;
 mod scene;
@@ -14,7 +15,7 @@ use muster_model::task::Outcome;
 use proptest::prelude::*;
 use scene::{Scene, gone};
 
-/// Slow ones decide on fewer problems.
+/// Slow policies decide on fewer problems.
 fn is_slow(share: PolicyName) -> bool {
     matches!(
         share,
@@ -25,9 +26,10 @@ fn is_slow(share: PolicyName) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 
-    /// A size that a job may not have is one at which it has no speed: so a policy that reads its curves keeps to it.
+    /// A job has no speed at a size that it may not have, so a policy that reads the curves never
+    /// uses it.
     #[test]
-    fn no_policy_gives_another_number(seed: u64) {
+    fn policies_keep_powers_of_two(seed: u64) {
         let mut dice = Dice(seed);
         let mut problem = dense::random::problem(&mut dice, 2);
         for job in &mut problem.jobs {
@@ -63,9 +65,9 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
-    /// Rounds in which sizes pay differently all the time, workers fail, nodes drain and quotas move.
+    /// Rounds in which speeds change, workers fail, nodes drain and quotas change.
     #[test]
-    fn no_round_gives_another_number(seed: u64, share in 0_usize..5) {
+    fn rounds_keep_powers_of_two(seed: u64, share in 0_usize..5) {
         let share = [
             PolicyName::Muster, PolicyName::Optimus, PolicyName::Tiresias, PolicyName::Gandiva, PolicyName::Drf,
         ][share];
@@ -114,7 +116,7 @@ proptest! {
 }
 
 #[test]
-fn a_job_grows_past_the_sizes_that_it_may_not_have() {
+fn job_grows_past_forbidden_sizes() {
     let shares = [PolicyName::Muster, PolicyName::Optimus];
     let both = |share| [(share, None), (share, Some(Ends::AllWorkers))];
     for (share, command) in shares.into_iter().flat_map(both) {
@@ -133,7 +135,7 @@ fn a_job_grows_past_the_sizes_that_it_may_not_have() {
 }
 
 #[test]
-fn a_plan_with_another_number_is_refused() {
+fn check_rejects_other_number_than_power_of_two() {
     let mut scene = Scene::cluster(1, 4);
     scene.job("a").workers(3, 3).ps_shards(0, 0);
     let (plan, _) = plan(&scene.snapshot, &scene.policy);

@@ -1,5 +1,5 @@
-//! What must hold of every plan, on snapshots reached by random walks: rounds, obedient and failing tasks, lost, drained and returning
-//! nodes, owners who pause, resume and cancel, and speeds that turn out as they do.
+//! Invariants of every plan, on snapshots from random walks: rounds, obedient and failing tasks,
+//! lost, drained and returning nodes, orders of owners, and random speeds.
 
 mod scene;
 
@@ -21,7 +21,7 @@ use proptest::test_runner::RngSeed;
 use scene::{Scene, gone, job, tenant};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// SplitMix64: small, and the same everywhere.
+/// SplitMix64: a small generator with the same sequence on every platform.
 struct Dice(u64);
 
 impl Dice {
@@ -91,7 +91,7 @@ fn submit(snapshot: &mut Snapshot, dice: &mut Dice, number: u32) {
     snapshot.jobs.push(new);
 }
 
-/// Lets things happen between two rounds.
+/// Applies random events between two rounds.
 fn happen(snapshot: &mut Snapshot, dice: &mut Dice) {
     snapshot.now_ms += i64::from(dice.roll(60_000));
     if dice.one_in(6) {
@@ -219,7 +219,7 @@ fn is_wait(action: &Action) -> bool {
     matches!(action, Action::Wait { .. })
 }
 
-/// Everything that must hold in one state; returns the state after the round.
+/// Checks all invariants in one state. Returns the state after the round.
 fn examine(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseError> {
     let (first, _) = plan(snapshot, policy);
     prop_assert_eq!(check(snapshot, &first), Vec::new(), "plan {:#?}", first);
@@ -233,8 +233,9 @@ fn examine(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseErr
         .iter()
         .filter(|one| !is_wait(&one.action))
         .collect();
-    // A job that its owner suspends, and that has just lost a worker, goes on without that one first: no plan does both.
-    // One that stands still, and could not go on, leaves once its GPUs were given to somebody who takes no turns.
+    // A job that its owner suspends and that has just lost a worker first continues without it: no
+    // plan does both. A suspended job that cannot resume stops once its GPUs went to a job that
+    // cannot be suspended.
     let obeys = |one: &&Decision| {
         let job = after.jobs.iter().find(|job| job.id == one.job);
         job.is_some_and(|job| match one.action {
@@ -257,7 +258,8 @@ fn examine(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseErr
     if forced {
         return Ok(after);
     }
-    // What would help a job that waits is tried without those who stand still: it is told, and may be wrong, until they go on.
+    // The smallest change of a waiting job is tried without suspended jobs. It may be wrong until
+    // they resume.
     let turns = |job: &Job| job.intent == Intent::Suspend || job.state == JobState::Suspended;
     if snapshot.jobs.iter().chain(&after.jobs).any(turns) {
         return Ok(after);
@@ -269,8 +271,9 @@ fn examine(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseErr
         third.decisions.is_empty(),
         "waits do not settle: {third:#?}"
     );
-    // What would help beside an excluded node, on which others go on, is told too, and is at times too hopeful; so it is beside GPUs of
-    // others, where a job that is outside its range may take what was made room for.
+    // Beside an excluded node with running jobs, the smallest change can be too optimistic. The
+    // same holds beside GPUs in external use, where a job outside its range may take the released
+    // capacity.
     if !settled
         .nodes
         .iter()
@@ -282,7 +285,8 @@ fn examine(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseErr
 }
 
 fn waits_are_true(snapshot: &Snapshot, policy: &Policy) -> Result<(), TestCaseError> {
-    // Of more nodes more may be closed at once: what would help is told of those that are open now.
+    // With more nodes, more could be excluded at once. The smallest change assumes the nodes that
+    // are open now.
     let bad_nodes = BadNodes {
         most_share: 0.0,
         ..policy.bad_nodes
@@ -313,7 +317,8 @@ fn waits_are_true(snapshot: &Snapshot, policy: &Policy) -> Result<(), TestCaseEr
             continue;
         };
         let mut changed = apply_change(snapshot, job.id, change).expect("names what is there");
-        // What never could start is told what would let it start at all, and may have to wait for others then.
+        // The change of a job that could never start makes a start possible. The job may still have
+        // to wait for others.
         if waiting.why.is_for_good() || !starts_alone(snapshot, job.id, policy) {
             changed.jobs.retain(|one| one.id == job.id);
         }
@@ -333,14 +338,14 @@ fn waits_are_true(snapshot: &Snapshot, policy: &Policy) -> Result<(), TestCaseEr
     Ok(())
 }
 
-/// Whether it starts at once if nobody else is there.
+/// Whether the job starts at once on an otherwise empty cluster.
 fn starts_alone(snapshot: &Snapshot, job: JobId, policy: &Policy) -> bool {
     let mut alone = snapshot.clone();
     alone.jobs.retain(|one| one.id == job);
     starts_in_a_round(&mut alone, job, policy)
 }
 
-/// Plans and carries out; then the tasks are gone that were to go.
+/// Plans and applies a round, then ends the stopping tasks. Returns whether the job starts.
 fn starts_in_a_round(snapshot: &mut Snapshot, job: JobId, policy: &Policy) -> bool {
     let (plan, _) = plan(snapshot, policy);
     assert_eq!(check(snapshot, &plan), Vec::new());
@@ -359,7 +364,7 @@ fn starts_in_a_round(snapshot: &mut Snapshot, job: JobId, policy: &Policy) -> bo
         .any(|one| one.job == job && is_start(one))
 }
 
-/// What owners have wanted of their jobs so far: the least and the most workers, and shards. Of most jobs these are their ranges.
+/// Widest ranges of workers and shards that owners have set so far, by job.
 type Ranges = BTreeMap<JobId, [Range; 2]>;
 
 fn widen(ranges: &mut Ranges, snapshot: &Snapshot) {
@@ -373,7 +378,7 @@ fn widen(ranges: &mut Ranges, snapshot: &Snapshot) {
     }
 }
 
-/// Gangs are whole while they are up, whatever happened.
+/// Checks that gangs with tasks are complete.
 fn gangs_are_whole(snapshot: &Snapshot, ranges: &Ranges) -> Result<(), TestCaseError> {
     for job in snapshot
         .jobs
@@ -384,14 +389,15 @@ fn gangs_are_whole(snapshot: &Snapshot, ranges: &Ranges) -> Result<(), TestCaseE
         let mut ranks: Vec<Role> = job.tasks.iter().map(|task| task.role).collect();
         ranks.sort_unstable();
         if job.in_place {
-            // Who left leaves a gap that whoever joins next fills.
+            // A departed rank leaves a gap that the next joining worker fills.
             ranks.dedup();
             prop_assert_eq!(ranks.len(), job.tasks.len());
             let chief = Role::Worker { rank: 0 };
             prop_assert!(ranks.contains(&chief));
             let [range, of_shards] = ranges[&job.id];
             prop_assert!(workers >= range.min && workers <= range.max);
-            // A lost shard's copy stands in for it until another one does, and one that a node refused is not there.
+            // A replica serves in place of a lost shard, and a shard that its node refused does not
+            // exist.
             let least = of_shards.min.min(1);
             prop_assert!(ps_shards >= least && ps_shards <= of_shards.max);
             continue;
@@ -404,7 +410,7 @@ fn gangs_are_whole(snapshot: &Snapshot, ranges: &Ranges) -> Result<(), TestCaseE
     Ok(())
 }
 
-/// The same snapshot gives the same bytes, also when it comes out of the store.
+/// Checks that the same snapshot gives the same bytes, also after serialisation.
 fn replays(snapshot: &Snapshot, policy: &Policy) -> Result<(), TestCaseError> {
     let bytes = |snapshot: &Snapshot| {
         let (plan, report) = plan(snapshot, policy);
@@ -416,7 +422,8 @@ fn replays(snapshot: &Snapshot, policy: &Policy) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A round that remembers the one before decides and reports what one does that knows nothing.
+/// Checks that a round with the memory of the last one gives the same plan and report as one
+/// without.
 fn remembers(
     snapshot: &Snapshot,
     policy: &Policy,
@@ -431,8 +438,8 @@ fn remembers(
     Ok(())
 }
 
-/// The state after a round that is right. Who is turned out is no longer in the policy's eye, which may then think of others otherwise:
-/// so the next round may go on from there.
+/// Returns the state after a valid round. A newly suspended job is no longer in the policy's
+/// problem, so the policy may decide otherwise in the next round.
 fn carried_out(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseError> {
     let (plan, _) = plan(snapshot, policy);
     prop_assert_eq!(check(snapshot, &plan), Vec::new(), "plan {:#?}", plan);
@@ -441,7 +448,7 @@ fn carried_out(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCas
     Ok(after)
 }
 
-/// A random walk of rounds and of what happens between them, everything examined in every state.
+/// Runs a random walk of rounds and events, with all invariants checked in every state.
 fn walk(share: PolicyName, seed: u64, rounds: u32) -> Result<(), TestCaseError> {
     walk_under(&Policy::named(share), seed, rounds)
 }
@@ -450,7 +457,7 @@ fn walk_under(policy: &Policy, seed: u64, rounds: u32) -> Result<(), TestCaseErr
     walk_where(policy, seed, rounds, |_| ())
 }
 
-/// As [`walk_under`], with something else that happens between the rounds.
+/// As [`walk_under`], with additional events between the rounds.
 fn walk_where(
     policy: &Policy,
     seed: u64,
@@ -482,7 +489,7 @@ fn walk_where(
     replays(&snapshot, policy)
 }
 
-/// Charges nodes with faults of jobs and of their own, and has administrators take excluded ones back.
+/// Charges nodes with faults, and lets administrators clear exclusions.
 fn charge(snapshot: &mut Snapshot, dice: &mut Dice) {
     let (now_ms, jobs) = (snapshot.now_ms, &snapshot.jobs);
     for node in &mut snapshot.nodes {
@@ -499,7 +506,7 @@ fn charge(snapshot: &mut Snapshot, dice: &mut Dice) {
     }
 }
 
-/// Owners want other numbers of shards of jobs that can change them in place, and nodes refuse newcomers.
+/// Changes the range of shards of jobs that are resized in place, and lets nodes refuse new shards.
 fn reshard(snapshot: &mut Snapshot, dice: &mut Dice) {
     let jobs = snapshot.jobs.iter_mut();
     for job in jobs.filter(|job| job.in_place && job.ps_shards.min > 0) {
@@ -519,7 +526,7 @@ fn reshard(snapshot: &mut Snapshot, dice: &mut Dice) {
     }
 }
 
-/// Others come and go on GPUs that no job holds.
+/// Puts random GPUs that no job holds into external use.
 fn occupy(snapshot: &mut Snapshot, dice: &mut Dice) {
     let tasks = snapshot.jobs.iter();
     let tasks = tasks.flat_map(|job| job.tasks.iter().chain(&job.leaving));
@@ -534,8 +541,9 @@ fn occupy(snapshot: &mut Snapshot, dice: &mut Dice) {
     }
 }
 
-/// The same walks in every run, so that a change is judged by what it changed, and so many that all of this file's take less than a minute on two cores.
-/// A change to how jobs are chosen, placed or take turns is worth a deeper run: `MUSTER_WALKS=100000` searches that many others.
+/// Returns the configuration: the same walks in every run, so that a failure points to the change
+/// under test. A change of how jobs are chosen, placed or time-sliced should also run with
+/// `MUSTER_WALKS=100000`, which draws that many random walks.
 fn cases(cases: u32) -> ProptestConfig {
     let search = std::env::var("MUSTER_WALKS").ok();
     let walks = search.map(|walks| walks.parse().expect("MUSTER_WALKS is a number of walks"));
@@ -550,9 +558,9 @@ fn cases(cases: u32) -> ProptestConfig {
     }
 }
 
-/// Seeds in which somebody stands still, or is to, that once led to other decisions in the round after.
+/// Seeds with suspended jobs in which the next round once decided otherwise.
 #[test]
-fn who_stands_still_unsettles_nobody() {
+fn suspended_jobs_do_not_change_later_decisions() {
     walk(PolicyName::Muster, 14_273_769_063_524_382_690, 6).expect("muster");
     walk(PolicyName::Muster, 17_992_944_636_958_434_351, 9).expect("muster");
     walk(PolicyName::Optimus, 12_808_608_001_648_518_126, 9).expect("optimus");
@@ -570,17 +578,17 @@ proptest! {
     #![proptest_config(cases(800))]
 
     #[test]
-    fn plans_are_right_stable_and_true_under_muster(seed in any::<u64>(), rounds in 1_u32..12) {
+    fn plans_are_valid_and_stable_under_muster(seed in any::<u64>(), rounds in 1_u32..12) {
         walk(PolicyName::Muster, seed, rounds)?;
     }
 
     #[test]
-    fn plans_are_right_stable_and_true_under_optimus(seed in any::<u64>(), rounds in 1_u32..12) {
+    fn plans_are_valid_and_stable_under_optimus(seed in any::<u64>(), rounds in 1_u32..12) {
         walk(PolicyName::Optimus, seed, rounds)?;
     }
 
     #[test]
-    fn plans_are_right_stable_and_true_under_turns(seed in any::<u64>(), rounds in 1_u32..12) {
+    fn plans_are_valid_and_stable_under_tiresias(seed in any::<u64>(), rounds in 1_u32..12) {
         walk(PolicyName::Tiresias, seed, rounds)?;
     }
 }
@@ -588,9 +596,9 @@ proptest! {
 proptest! {
     #![proptest_config(cases(500))]
 
-    /// Who turns whom out, beside all that the policy does.
+    /// Suspensions of time slicing beside all decisions of the policy.
     #[test]
-    fn plans_in_slices_are_right(seed in any::<u64>(), rounds in 1_u32..16, muster in any::<bool>()) {
+    fn plans_with_time_slicing_are_valid(seed in any::<u64>(), rounds in 1_u32..16, muster in any::<bool>()) {
         let share = if muster { PolicyName::Muster } else { PolicyName::Fifo };
         let slicing = Slicing { quantum_ms: 20_000, suspended_per_gpu: 2 };
         let policy = Policy { slicing: Some(slicing), ..Policy::named(share) };
@@ -599,11 +607,11 @@ proptest! {
 }
 
 proptest! {
-    // Some of them solve linear programmes or search for seconds.
+    // Some policies solve linear programmes or search for seconds.
     #![proptest_config(cases(20))]
 
     #[test]
-    fn plans_are_right_stable_and_true_under_every_policy(seed in any::<u64>(), rounds in 1_u32..12) {
+    fn plans_are_valid_and_stable_under_every_policy(seed in any::<u64>(), rounds in 1_u32..12) {
         for &share in PolicyName::ALL {
             let rounds = if share == PolicyName::Pollux { rounds.min(2) } else { rounds };
             walk(share, seed, rounds)?;
@@ -614,9 +622,9 @@ proptest! {
 proptest! {
     #![proptest_config(cases(400))]
 
-    /// Nodes close and are taken back under everything else.
+    /// Nodes are excluded and taken back during all other events.
     #[test]
-    fn plans_on_bad_nodes_are_right_and_settle(seed in any::<u64>(), rounds in 1_u32..12, slices in any::<bool>()) {
+    fn plans_on_bad_nodes_are_valid_and_settle(seed in any::<u64>(), rounds in 1_u32..12, slices in any::<bool>()) {
         let bad_nodes = BadNodes { faults: 1, window_ms: 120_000, most_share: 0.34 };
         let slicing = slices.then_some(Slicing { quantum_ms: 20_000, suspended_per_gpu: 2 });
         let policy = Policy { bad_nodes, slicing, ..Policy::named(PolicyName::Muster) };
@@ -628,9 +636,9 @@ proptest! {
 proptest! {
     #![proptest_config(cases(250))]
 
-    /// Machines whose GPUs are divided, some of them under jobs that run there: no task has two parts, whatever else happens.
+    /// Machines with divided GPUs, some of them under running jobs. No task gets two parts.
     #[test]
-    fn plans_on_parts_of_gpus_are_right(seed in any::<u64>(), rounds in 2_u32..12, muster in any::<bool>()) {
+    fn plans_on_gpu_parts_are_valid(seed in any::<u64>(), rounds in 2_u32..12, muster in any::<bool>()) {
         let share = if muster { PolicyName::Muster } else { PolicyName::Fifo };
         let slicing = Slicing { quantum_ms: 20_000, suspended_per_gpu: 2 };
         let policy = Policy { slicing: Some(slicing), ..Policy::named(share) };
@@ -645,9 +653,9 @@ proptest! {
 proptest! {
     #![proptest_config(cases(400))]
 
-    /// Shards come and go, on nodes that are drained and lost as in all walks.
+    /// Shards are added and removed, on nodes that are drained and lost as in all walks.
     #[test]
-    fn plans_that_change_shards_are_right(seed in any::<u64>(), rounds in 2_u32..12, muster in any::<bool>()) {
+    fn plans_that_change_shards_are_valid(seed in any::<u64>(), rounds in 2_u32..12, muster in any::<bool>()) {
         let share = if muster { PolicyName::Muster } else { PolicyName::Fifo };
         let slicing = Slicing { quantum_ms: 20_000, suspended_per_gpu: 2 };
         let policy = Policy { slicing: Some(slicing), ..Policy::named(share) };
@@ -659,9 +667,9 @@ proptest! {
 proptest! {
     #![proptest_config(cases(250))]
 
-    /// On nodes some of whose GPUs are others', more or fewer each time.
+    /// Nodes with GPUs in external use, whose number changes.
     #[test]
-    fn plans_beside_others_are_right_and_settle(seed in any::<u64>(), rounds in 2_u32..12, muster in any::<bool>(), slices in any::<bool>()) {
+    fn plans_beside_external_use_are_valid_and_settle(seed in any::<u64>(), rounds in 2_u32..12, muster in any::<bool>(), slices in any::<bool>()) {
         let share = if muster { PolicyName::Muster } else { PolicyName::Fifo };
         let slicing = slices.then_some(Slicing { quantum_ms: 20_000, suspended_per_gpu: 2 });
         let policy = Policy { slicing, ..Policy::named(share) };

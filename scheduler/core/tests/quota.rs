@@ -1,4 +1,4 @@
-//! A quota that is lowered under running jobs: who shrinks, who stops, and what they are told.
+//! A quota that is lowered below its use: which jobs shrink or stop, and their wait reasons.
 
 mod scene;
 
@@ -17,7 +17,7 @@ const POLICIES: [PolicyName; 6] = [
     PolicyName::Themis,
 ];
 
-/// One node of eight GPUs, decided by a policy.
+/// Returns one node of eight GPUs under a policy.
 fn cluster(share: PolicyName) -> Scene {
     let mut scene = Scene::cluster(1, 8);
     scene.policy = Policy::named(share);
@@ -45,7 +45,7 @@ fn stopped(plan: &Plan, scene: &Scene) -> Vec<String> {
 }
 
 #[test]
-fn an_elastic_job_shrinks_into_a_lowered_quota() {
+fn elastic_job_shrinks_into_lowered_quota() {
     for share in POLICIES {
         let mut scene = cluster(share);
         scene.job("a").workers(4, 8);
@@ -60,7 +60,7 @@ fn an_elastic_job_shrinks_into_a_lowered_quota() {
 }
 
 #[test]
-fn rigid_jobs_above_a_lowered_quota_stop_the_newest_first() {
+fn rigid_jobs_above_lowered_quota_stop_newest_first() {
     for share in POLICIES {
         let mut scene = cluster(share);
         for name in ["first", "second", "third"] {
@@ -93,7 +93,7 @@ fn rigid_jobs_above_a_lowered_quota_stop_the_newest_first() {
 }
 
 #[test]
-fn the_lowest_priority_stops_before_the_newest_and_elastic_ones_shrink_before_any_stops() {
+fn lowered_quota_shrinks_first_then_stops_lowest_priority() {
     for share in POLICIES {
         let mut scene = cluster(share);
         scene.job("low").workers(2, 2).priority(-1);
@@ -101,7 +101,7 @@ fn the_lowest_priority_stops_before_the_newest_and_elastic_ones_shrink_before_an
         scene.job("new").workers(2, 2);
         scene.settle();
         let full = held(&scene);
-        // A policy without elasticity gave it one.
+        // A policy without elasticity allocated one GPU to it.
         assert!(full == 6 || full == 5, "{share}: {full}");
         if full == 6 {
             lower(&mut scene, 5);
@@ -122,7 +122,7 @@ fn the_lowest_priority_stops_before_the_newest_and_elastic_ones_shrink_before_an
 }
 
 #[test]
-fn whoever_would_shrink_for_nothing_is_left_alone() {
+fn lowered_quota_does_not_shrink_job_without_use() {
     let mut scene = cluster(PolicyName::Optimus);
     scene.job("elastic").workers(1, 2);
     scene.job("rigid").workers(4, 4);
@@ -134,7 +134,7 @@ fn whoever_would_shrink_for_nothing_is_left_alone() {
 }
 
 #[test]
-fn a_quota_of_nothing_stops_everybody_and_tells_them() {
+fn quota_of_zero_stops_all_jobs_with_reason() {
     for share in POLICIES {
         let mut scene = cluster(share);
         scene.job("a").workers(1, 4);

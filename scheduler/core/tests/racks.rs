@@ -1,4 +1,5 @@
-//! A gang that needs several nodes lies in one rack wherever that takes no more of them, whoever decides.
+//! Racks: under every policy, a gang on several nodes is placed in one rack if that needs no more
+//! nodes.
 
 mod dense;
 mod scene;
@@ -13,7 +14,7 @@ use proptest::prelude::*;
 use scene::Scene;
 use std::collections::BTreeSet;
 
-/// Racks in which a job's workers are.
+/// Returns the racks of a job's workers.
 fn racks_of(scene: &mut Scene, name: &str) -> BTreeSet<Option<String>> {
     let nodes: Vec<_> = scene
         .find(name)
@@ -26,7 +27,7 @@ fn racks_of(scene: &mut Scene, name: &str) -> BTreeSet<Option<String>> {
     own.map(|node| node.rack.clone()).collect()
 }
 
-/// Nodes of two GPUs in these racks, all of them free but for the first GPU of some.
+/// Returns free nodes of two GPUs in these racks.
 fn cluster(share: PolicyName, racks: &[&str]) -> Scene {
     let mut scene = Scene::cluster(u32::try_from(racks.len()).expect("few"), 2);
     scene.policy = Policy::named(share);
@@ -37,9 +38,9 @@ fn cluster(share: PolicyName, racks: &[&str]) -> Scene {
 }
 
 #[test]
-fn a_gang_goes_into_the_rack_that_holds_it() {
+fn gang_is_placed_in_rack_that_holds_it() {
     for &share in PolicyName::ALL {
-        // In the order of their names the first two nodes would be taken, which are in two racks.
+        // By name the first two nodes would be taken, which are in different racks.
         for racks in [
             ["a", "b", "c", "b"],
             ["", "b", "a", "b"],
@@ -56,7 +57,7 @@ fn a_gang_goes_into_the_rack_that_holds_it() {
 }
 
 #[test]
-fn a_gang_that_no_rack_holds_starts_all_the_same() {
+fn gang_larger_than_any_rack_starts_across_racks() {
     for &share in PolicyName::ALL {
         let mut scene = cluster(share, &["a", "b", "c", "d"]);
         scene.job("gang").workers(8, 8).ps_shards(0, 0);
@@ -67,7 +68,7 @@ fn a_gang_that_no_rack_holds_starts_all_the_same() {
 }
 
 #[test]
-fn the_rack_that_is_left_fullest_is_taken() {
+fn gang_takes_rack_with_fewest_remaining_gpus() {
     let mut problem = dense::cluster(7, 4);
     for (node, rack) in problem.nodes.iter_mut().zip([1, 2, 2, 2, 3, 3, 4]) {
         node.rack = rack;
@@ -78,7 +79,7 @@ fn the_rack_that_is_left_fullest_is_taken() {
     assert_eq!(nodes, [4, 5], "another gang of twelve finds its rack still");
 }
 
-/// A cluster whose nodes are partly taken.
+/// Returns a cluster with partly taken nodes.
 fn fragmented(dice: &mut Dice) -> (Problem, Tally) {
     let mut problem = dense::cluster(2 + dice.roll(10) as usize, 8);
     let mut tally = Tally::empty(&problem);
@@ -94,7 +95,8 @@ fn fragmented(dice: &mut Dice) -> (Problem, Tally) {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
 
-    /// Racks cost a gang neither its place nor a node more, and it lies in one of them if any holds it on as few nodes.
+    /// Racks cost a gang neither its place nor an additional node. It is in one rack if any holds
+    /// it on as few nodes.
     #[test]
     fn racks_only_break_ties(seed: u64) {
         let mut dice = Dice(seed);
@@ -113,7 +115,7 @@ proptest! {
             let racks: BTreeSet<u32> = near.iter().map(|part| problem.nodes[part.node as usize].rack).collect();
             if racks.len() > 1 {
                 for rack in 0..4 {
-                    // The largest gaps of a rack, as many as were taken.
+                    // The largest free nodes of the rack, as many as were taken.
                     let of_rack = |node: &usize| problem.nodes[*node].rack == rack;
                     let nodes = (0..problem.nodes.len()).filter(of_rack);
                     let mut gaps: Vec<u32> = nodes.map(|node| tally.free[node]).collect();

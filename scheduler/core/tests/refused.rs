@@ -1,4 +1,4 @@
-//! A job that runs, and grows onto a node that refuses its pods.
+//! A running job that grows onto a node which refuses its pods.
 
 mod scene;
 
@@ -10,7 +10,7 @@ use muster_model::task::{Outcome, TaskState};
 use muster_model::wait::Wait;
 use scene::{Scene, gone};
 
-/// At work with the two GPUs of the first node; two more came with a second one.
+/// Returns a job that runs on both GPUs of the first node. A second node of two GPUs was added.
 fn scene(share: PolicyName) -> Scene {
     let mut scene = Scene::cluster(1, 2);
     scene.policy = Policy::named(share);
@@ -26,7 +26,8 @@ fn scene(share: PolicyName) -> Scene {
     scene
 }
 
-/// A second later, with a round. The first node obeys, and the second one refuses whom it is given.
+/// Advances by a second and one round. The first node obeys, the second one refuses its new tasks.
+/// Returns whether the job grew.
 fn second(scene: &mut Scene) -> bool {
     scene.later(1_000);
     let plan = scene.round();
@@ -44,13 +45,13 @@ fn second(scene: &mut Scene) -> bool {
     plan.decisions.iter().any(|one| grows(&one.action))
 }
 
-/// When it grew within so many seconds, counted from now.
+/// Returns the seconds, counted from now, in which the job grew.
 fn grown_at(scene: &mut Scene, seconds: usize) -> Vec<usize> {
     (0..seconds).filter(|_| second(scene)).collect()
 }
 
 #[test]
-fn who_grows_where_it_is_refused_rests_for_longer_each_time_and_runs_on() {
+fn refused_growth_backs_off_longer_while_job_runs() {
     for &share in PolicyName::ALL {
         let mut scene = scene(share);
         let grown = grown_at(&mut scene, 7_200);
@@ -71,7 +72,7 @@ fn who_grows_where_it_is_refused_rests_for_longer_each_time_and_runs_on() {
 }
 
 #[test]
-fn growth_that_came_up_is_the_end_of_that() {
+fn successful_growth_clears_the_refusals() {
     let mut scene = scene(PolicyName::Muster);
     assert!(grown_at(&mut scene, 1_200).len() > 3);
     assert!(scene.find("a").put_off > 3);
@@ -86,9 +87,9 @@ fn growth_that_came_up_is_the_end_of_that() {
     assert_eq!(scene.find("a").put_off, 0);
 }
 
-/// Its start is another matter than its growth.
+/// Refusals of growth and refusals of a start are counted apart.
 #[test]
-fn refused_growth_is_not_counted_against_a_later_start() {
+fn refused_growth_is_not_charged_to_a_later_start() {
     let mut scene = scene(PolicyName::Muster);
     grown_at(&mut scene, 7_200);
     assert!(scene.find("a").put_off > 8);
@@ -109,7 +110,7 @@ fn refused_growth_is_not_counted_against_a_later_start() {
         scene.round();
         let job = scene.find("a");
         assert_eq!((job.failures, job.put_off), (0, times));
-        // What its owner reads.
+        // The wait reason for the owner.
         let told = job.waiting.clone().expect("it waits").why;
         let Wait::BackingOff {
             refused: Some(refused),
@@ -128,7 +129,7 @@ fn refused_growth_is_not_counted_against_a_later_start() {
                 .map(|node| &node.name)
                 .any(|name| *name == refused.node)
         );
-        // It is told the same while it waits.
+        // The reason is not written again while the job waits.
         let again = scene.round();
         assert!(again.is_empty(), "{again:#?}");
     }

@@ -1,5 +1,5 @@
-//! PS shards of running jobs: they move off drained nodes, their number follows what their owner wants and what the job's speed is worth,
-//! and whoever has what they hold is not stopped for that.
+//! PS shards of running jobs: they leave drained nodes, and their number follows the owner's range
+//! and the throughput model. No job restarts for that while a shard has the parameters.
 
 mod scene;
 
@@ -20,7 +20,7 @@ fn stops(plan: &Plan) -> usize {
         .count()
 }
 
-/// Who leaves and who joins, of the only resize of a plan that stops nobody.
+/// Returns the numbers of leaving and joining tasks of the only resize of a plan without stops.
 fn resize(plan: &Plan) -> (usize, usize) {
     let mut resizes = plan.decisions.iter().filter_map(|one| match &one.action {
         Action::Resize { leave, join, .. } => Some((leave.len(), join.len())),
@@ -33,13 +33,13 @@ fn resize(plan: &Plan) -> (usize, usize) {
     only
 }
 
-/// Whether anything but a wait is decided.
+/// Whether the plan decides nothing but wait reasons.
 fn is_quiet(plan: &Plan) -> bool {
     let waits = |action: &Action| matches!(action, Action::Wait { .. });
     plan.decisions.iter().all(|one| waits(&one.action))
 }
 
-/// Index, node and whether it is up, of every shard of the present revision.
+/// Returns index and node of every shard of the present revision.
 fn shards(scene: &mut Scene, name: &str) -> Vec<(u32, NodeId)> {
     let shard = |task: &Task| match task.role {
         Role::PsShard { index } => Some((index, task.node)),
@@ -48,7 +48,8 @@ fn shards(scene: &mut Scene, name: &str) -> Vec<(u32, NodeId)> {
     scene.find(name).tasks.iter().filter_map(shard).collect()
 }
 
-/// Nodes of two GPUs, and a running job of two workers on the first with so many shards, the first of which is moved to the second.
+/// Returns nodes of two GPUs and a running job of two workers on the first node. Its shard 0 is
+/// moved to the second node.
 fn running(nodes: u32, ps_shards: u32) -> Scene {
     let mut scene = Scene::cluster(nodes, 2);
     let job = scene.job("a").workers(1, 2).in_place();
@@ -85,7 +86,7 @@ fn want(scene: &mut Scene, min: u32, max: u32) {
 }
 
 #[test]
-fn a_shard_leaves_a_drained_node_when_another_has_what_it_holds() {
+fn shard_leaves_drained_node_in_place() {
     for (nodes, ps_shards) in [(2, 1), (3, 1), (3, 3)] {
         let mut scene = running(nodes, ps_shards);
         let before = scene.find("a").tasks.clone();
@@ -109,7 +110,7 @@ fn a_shard_leaves_a_drained_node_when_another_has_what_it_holds() {
 }
 
 #[test]
-fn a_worker_and_a_shard_leave_a_drained_node_together() {
+fn worker_and_shard_leave_drained_node_together() {
     let mut scene = running(3, 1);
     let second = scene.snapshot.nodes[1].id;
     let other = |task: &&mut Task| task.role == Role::Worker { rank: 1 };
@@ -117,7 +118,7 @@ fn a_worker_and_a_shard_leave_a_drained_node_together() {
     worker.expect("a worker").node = second;
     drain(&mut scene, 1);
     assert_eq!(resize(&scene.round()), (2, 1));
-    // With the least that its owner lets it have it cannot do without the worker.
+    // With a minimum of two workers it cannot continue without this worker.
     scene = running(3, 1);
     scene.find("a").workers.min = 2;
     let worker = scene.find("a").tasks.iter_mut().find(other);
@@ -126,9 +127,9 @@ fn a_worker_and_a_shard_leave_a_drained_node_together() {
     assert_eq!(stops(&scene.round()), 1);
 }
 
-/// Its place in the queue is better than a node that is never left.
+/// A restart is better than a node that is never vacated.
 #[test]
-fn without_room_for_its_shard_elsewhere_a_job_starts_again() {
+fn job_restarts_when_drained_shard_fits_nowhere() {
     for (ps_shards, range, stopped) in [(1, (1, 1), 1), (2, (2, 2), 1), (2, (1, 2), 0)] {
         let mut scene = running(2, ps_shards);
         want(&mut scene, range.0, range.1);
@@ -143,7 +144,7 @@ fn without_room_for_its_shard_elsewhere_a_job_starts_again() {
 }
 
 #[test]
-fn a_node_that_is_drained_while_its_job_is_resized_is_left_after_that() {
+fn drain_during_resize_takes_effect_afterwards() {
     let mut scene = running(4, 1);
     drain(&mut scene, 1);
     scene.round();
@@ -153,7 +154,7 @@ fn a_node_that_is_drained_while_its_job_is_resized_is_left_after_that() {
         let mut nodes = scene.snapshot.nodes.iter();
         nodes.position(|node| node.id == next).expect("a node")
     };
-    // Not where the chief is, which cannot leave.
+    // Not the node of the coordinator, which cannot leave.
     let home = scene.snapshot.nodes[0].id;
     if next == home {
         let third = scene.snapshot.nodes[2].id;
@@ -176,7 +177,7 @@ fn a_node_that_is_drained_while_its_job_is_resized_is_left_after_that() {
 }
 
 #[test]
-fn who_does_not_leave_a_drained_node_in_a_minute_goes_by_a_restart() {
+fn shard_on_drained_node_restarts_job_after_a_minute() {
     let mut scene = running(3, 1);
     drain(&mut scene, 1);
     scene.round();
@@ -189,7 +190,7 @@ fn who_does_not_leave_a_drained_node_in_a_minute_goes_by_a_restart() {
 }
 
 #[test]
-fn as_many_shards_as_its_owner_wants_join_and_leave() {
+fn shards_follow_the_owners_range() {
     let mut scene = running(3, 1);
     scene.later(-119_000);
     want(&mut scene, 3, 3);
@@ -210,9 +211,9 @@ fn as_many_shards_as_its_owner_wants_join_and_leave() {
     assert_eq!((job.revision, job.failures), (3, 0));
 }
 
-/// A shard in the middle may have left: those behind it stay what they are.
+/// A shard in the middle may have left. The shards behind it keep their indices.
 #[test]
-fn a_gap_between_shards_is_no_reason_to_move_any() {
+fn gap_between_shard_indices_moves_no_shard() {
     let mut scene = running(3, 3);
     want(&mut scene, 2, 3);
     let middle = |task: &Task| task.role != Role::PsShard { index: 1 };
@@ -222,9 +223,9 @@ fn a_gap_between_shards_is_no_reason_to_move_any() {
 }
 
 #[test]
-fn shards_that_an_owner_wants_come_as_there_is_room_for_them() {
+fn wanted_shards_join_as_capacity_allows() {
     let mut scene = running(2, 1);
-    // Beside two workers there is room for one more; the other node has it already.
+    // Beside two workers the node has CPU for one more task. The other node has its shard already.
     scene.snapshot.nodes[0].cpu_milli = 300;
     scene.snapshot.nodes[1].cpu_milli = 100;
     want(&mut scene, 4, 4);
@@ -235,13 +236,13 @@ fn shards_that_an_owner_wants_come_as_there_is_room_for_them() {
     assert_eq!(resize(&scene.round()), (0, 2));
 }
 
-/// Shards take no GPUs, but a worker without CPU is of no use to anybody who waits for one.
+/// Shards take no GPUs, but a waiting worker needs the CPU beside a free GPU.
 #[test]
-fn shards_leave_those_who_wait_the_cpu_beside_free_gpus() {
+fn added_shards_spare_cpu_beside_free_gpus() {
     let mut scene = running(2, 1);
     scene.snapshot.nodes[0].cpu_milli = 200;
     scene.snapshot.nodes[1].cpu_milli = 350;
-    // Both GPUs of the second node are free, and it waits for three.
+    // The second node has two free GPUs, and the job waits for three.
     scene.job("b").workers(3, 3);
     want(&mut scene, 3, 3);
     assert!(is_quiet(&scene.round()));
@@ -250,11 +251,11 @@ fn shards_leave_those_who_wait_the_cpu_beside_free_gpus() {
 }
 
 #[test]
-fn a_better_number_of_shards_is_adopted_while_the_workers_stay() {
+fn better_number_of_shards_is_adopted() {
     for (speeds, had, wanted) in [
-        // Twice as fast with another one.
+        // Twice as fast with one more.
         ([10.0, 20.0], 1, Some(2)),
-        // A change must save a tenth of what is left.
+        // A change must save a tenth of the remaining time.
         ([10.0, 10.9], 1, None),
         ([20.0, 10.0], 2, Some(1)),
         ([10.9, 10.0], 2, None),
@@ -282,9 +283,10 @@ fn a_better_number_of_shards_is_adopted_while_the_workers_stay() {
     }
 }
 
-/// It never held anything, so that the others go on with all there is; its job rests before it tries again.
+/// The refused shard never held parameters, so the others continue. The job backs off before it
+/// tries again.
 #[test]
-fn a_newcomer_that_its_node_refuses_costs_nobody_a_restart() {
+fn refused_new_shard_causes_no_restart() {
     for wanted in [(1, 3), (3, 3)] {
         let mut scene = running(3, 1);
         want(&mut scene, 3, 3);
@@ -302,7 +304,7 @@ fn a_newcomer_that_its_node_refuses_costs_nobody_a_restart() {
         assert!(is_quiet(&scene.round()), "the node would refuse it again");
         assert_eq!(scene.find("a").size(), (2, 2));
     }
-    // The only shard is no newcomer beside others.
+    // A job's only shard is no addition to others.
     let mut scene = running(3, 1);
     let shard = scene
         .find("a")
@@ -313,9 +315,9 @@ fn a_newcomer_that_its_node_refuses_costs_nobody_a_restart() {
     assert_eq!(stops(&scene.round()), 1);
 }
 
-/// By the check's own accounting, whatever a planner may think.
+/// The check decides this by its own accounting, independent of the planner.
 #[test]
-fn no_plan_goes_on_without_what_a_lost_shard_held() {
+fn check_rejects_resize_without_parameters_of_lost_shard() {
     let mut scene = running(3, 2);
     want(&mut scene, 1, 3);
     let job = scene.find("a").clone();

@@ -1,4 +1,4 @@
-//! What becomes of a plan that breaks a rule: the job that it wrongs is left out, and nobody else.
+//! Reduction of a plan that breaks a rule: only the decisions of the affected job are removed.
 
 mod scene;
 
@@ -22,14 +22,14 @@ fn two_starts() -> (muster_core::snapshot::Snapshot, muster_core::Plan) {
 }
 
 #[test]
-fn a_sound_plan_is_left_as_it_is() {
+fn sound_plan_is_unchanged() {
     let (snapshot, plan) = two_starts();
     let (kept, broken) = sound(&snapshot, plan.clone());
     assert_eq!((kept, broken.len()), (plan, 0));
 }
 
 #[test]
-fn who_is_wronged_is_left_out_and_the_others_start() {
+fn sound_removes_wrong_job_and_starts_the_others() {
     let (snapshot, mut plan) = two_starts();
     let wronged = snapshot.jobs[0].id;
     for decision in plan.decisions.iter_mut().filter(|one| one.job == wronged) {
@@ -45,9 +45,9 @@ fn who_is_wronged_is_left_out_and_the_others_start() {
 }
 
 #[test]
-fn where_no_job_is_named_the_one_with_whom_the_rule_breaks_is_left_out() {
+fn sound_removes_first_job_that_breaks_unnamed_rule() {
     let (mut snapshot, plan) = two_starts();
-    // Each fits alone; the second is too much.
+    // Each start fits alone; both together exceed the quota.
     snapshot.tenants[0].gpu_quota = Some(1);
     let (kept, broken) = sound(&snapshot, plan);
     assert!(!broken.is_empty() && broken.iter().all(|one| one.job().is_none()));
@@ -59,7 +59,7 @@ fn where_no_job_is_named_the_one_with_whom_the_rule_breaks_is_left_out() {
 }
 
 #[test]
-fn what_is_wrong_without_a_plan_stops_nobody() {
+fn violations_without_plan_remove_no_decision() {
     let (mut snapshot, begun) = two_starts();
     snapshot.nodes[0].gpus = 3;
     apply(&mut snapshot, &begun).expect("a checked plan");
@@ -71,7 +71,7 @@ fn what_is_wrong_without_a_plan_stops_nobody() {
     (new.tenant, new.workers, new.ps_shards) = (tenant(1), Range { min: 1, max: 1 }, Range::NONE);
     let id = new.id;
     snapshot.jobs.push(new);
-    // As a planner would that did not see to the lowered quota.
+    // The plan of a planner that does not enforce the lowered quota.
     let (mut plan, _) = plan(&snapshot, &Policy::named(PolicyName::Fifo));
     plan.decisions.retain(|one| one.job == id);
     assert!(

@@ -1,4 +1,4 @@
-//! What a user of a small cluster sees, story by story.
+//! Behaviour that a user of a small cluster sees.
 
 mod scene;
 
@@ -17,7 +17,7 @@ fn stops(plan: &Plan) -> usize {
 }
 
 #[test]
-fn a_lone_job_takes_all_it_may_use_and_keeps_it() {
+fn lone_job_takes_its_maximum_and_keeps_it() {
     let mut scene = Scene::cluster(2, 2);
     scene.job("a").workers(1, 4);
     scene.settle();
@@ -30,7 +30,7 @@ fn a_lone_job_takes_all_it_may_use_and_keeps_it() {
 }
 
 #[test]
-fn a_second_job_starts_at_once_and_the_first_grows_again() {
+fn first_job_shrinks_for_second_and_regrows() {
     let mut scene = Scene::cluster(2, 2);
     scene.job("a").workers(1, 4);
     scene.settle();
@@ -71,7 +71,7 @@ fn a_second_job_starts_at_once_and_the_first_grows_again() {
 }
 
 #[test]
-fn a_job_without_servers_is_given_workers_only_and_its_speed_is_believed() {
+fn job_without_shards_gets_workers_and_measured_speed() {
     let mut scene = Scene::cluster(2, 2);
     scene.job("a").workers(1, 4).ps_shards(0, 0);
     scene.settle();
@@ -94,8 +94,8 @@ fn a_job_without_servers_is_given_workers_only_and_its_speed_is_believed() {
 }
 
 #[test]
-fn sizes_settle_where_more_workers_bring_nothing() {
-    // Two cores: no speed-up beyond two workers. Whatever is explored, it must come to rest.
+fn sizes_settle_when_more_workers_gain_nothing() {
+    // Two cores: no speed-up beyond two workers. Exploration must end.
     let true_speed = |workers: u32| 10.0 * f64::from(workers.min(2));
     let mut scene = Scene::cluster(2, 2);
     scene.job("a").workers(1, 4).steps(1_000_000);
@@ -126,7 +126,7 @@ fn sizes_settle_where_more_workers_bring_nothing() {
 }
 
 #[test]
-fn nothing_is_resized_for_speed_that_would_end_soon() {
+fn job_about_to_end_is_not_resized() {
     let mut scene = Scene::cluster(1, 4);
     scene.job("a").workers(1, 4);
     scene.job("b").workers(2, 2);
@@ -147,7 +147,7 @@ fn nothing_is_resized_for_speed_that_would_end_soon() {
 }
 
 #[test]
-fn only_a_strictly_higher_priority_displaces() {
+fn only_strictly_higher_priority_preempts() {
     let mut scene = Scene::cluster(1, 2);
     scene.job("low").workers(2, 2);
     scene.settle();
@@ -162,7 +162,7 @@ fn only_a_strictly_higher_priority_displaces() {
 }
 
 #[test]
-fn a_claim_is_not_stolen_while_its_tasks_stop() {
+fn promised_gpus_are_kept_while_tasks_stop() {
     let mut scene = Scene::cluster(1, 4);
     scene.job("a").workers(2, 4);
     scene.settle();
@@ -188,7 +188,7 @@ fn a_claim_is_not_stolen_while_its_tasks_stop() {
 }
 
 #[test]
-fn a_drained_node_is_left_even_when_there_is_no_other() {
+fn drained_node_is_vacated_without_another_node() {
     let mut scene = Scene::cluster(2, 2);
     scene.job("a").workers(2, 2);
     scene.job("b").workers(2, 2);
@@ -220,7 +220,7 @@ fn a_drained_node_is_left_even_when_there_is_no_other() {
 }
 
 #[test]
-fn who_asks_for_more_memory_than_any_node_has_is_told_so_and_not_to_wait() {
+fn request_above_largest_memory_gets_permanent_reason() {
     let mut scene = Scene::cluster(2, 4);
     scene.snapshot.nodes[0].memory_bytes = 16 << 30;
     scene.snapshot.nodes[1].memory_bytes = 24 << 30;
@@ -248,7 +248,7 @@ fn who_asks_for_more_memory_than_any_node_has_is_told_so_and_not_to_wait() {
 }
 
 #[test]
-fn quota_counts_what_still_stops_and_says_what_is_missing() {
+fn quota_counts_held_gpus_and_names_the_missing_ones() {
     let mut scene = Scene::cluster(2, 4);
     scene.snapshot.tenants[0].gpu_quota = Some(3);
     scene.job("a").workers(2, 4);
@@ -278,24 +278,24 @@ fn quota_counts_what_still_stops_and_says_what_is_missing() {
             quota_gpus: 3
         }
     );
-    // The others' GPUs are not its quota's: what it may have at all is what counts.
+    // The GPUs of other jobs do not count. Its maximum under the quota counts.
     assert_eq!(
         waiting.smallest_change,
         Some(Change::LowerMinWorkers { to: 3 })
     );
 }
 
-/// Of a cluster that others hold, as of an empty one: what a job that never fits is told is of what there is, and not of what is free.
+/// The smallest change of a job that never fits is the same on a full cluster as on an empty one.
 #[test]
-fn what_never_fits_is_held_against_the_whole_cluster() {
-    // Nodes, GPUs of each, workers, GPUs of each worker, quota; and what would help.
+fn change_for_job_that_never_fits_ignores_current_use() {
+    // Nodes, GPUs per node, workers, GPUs per worker, quota, and the expected change.
     let lower = |to| Some(Change::LowerMinWorkers { to });
     let fewer = |to| Some(Change::LowerGpusPerWorker { to });
     let add = |gpus| Some(Change::AddGpus { gpus });
     for (nodes, gpus, workers, each, quota, helps) in [
         (1, 4, 8, 1, None, lower(4)),
         (2, 4, 9, 1, None, lower(8)),
-        // Three GPUs of a node hold one worker of two.
+        // The three GPUs of a node hold one worker of two GPUs.
         (2, 3, 3, 2, None, lower(2)),
         (2, 4, 1, 8, None, fewer(4)),
         (2, 4, 3, 8, None, add(24)),
@@ -320,7 +320,7 @@ fn what_never_fits_is_held_against_the_whole_cluster() {
 }
 
 #[test]
-fn an_old_waiting_job_is_not_overtaken_for_ever() {
+fn old_waiting_job_is_not_overtaken_without_bound() {
     let mut scene = Scene::cluster(1, 4);
     scene.job("small-0").workers(2, 2);
     scene.settle();
@@ -354,7 +354,7 @@ fn an_old_waiting_job_is_not_overtaken_for_ever() {
 }
 
 #[test]
-fn a_failing_job_is_retried_with_pauses_and_then_fails() {
+fn failing_job_is_retried_with_back_off_then_fails() {
     let mut scene = Scene::cluster(1, 1);
     scene.job("a").retries(2);
     let mut starts = 0;
@@ -383,11 +383,11 @@ fn a_failing_job_is_retried_with_pauses_and_then_fails() {
 }
 
 #[test]
-fn a_lost_node_is_not_charged_but_a_lost_peer_alone_is() {
+fn lost_node_is_not_charged_and_lost_peers_alone_are() {
     let mut scene = Scene::cluster(2, 1);
     scene.job("a").workers(2, 2);
     scene.settle();
-    // Peers complain first; the lost node is known only after its lease.
+    // Peers report the loss first. The node is known to be lost only after its lease.
     scene.find("a").tasks[1].state = gone(Outcome::exited(75));
     scene.round();
     assert_eq!(scene.find("a").failures, 0);
@@ -407,11 +407,11 @@ fn a_lost_node_is_not_charged_but_a_lost_peer_alone_is() {
 }
 
 #[test]
-fn tasks_that_their_nodes_stopped_in_order_are_not_charged() {
+fn orderly_stops_by_nodes_are_not_charged() {
     let mut scene = Scene::cluster(2, 1);
     scene.job("a").workers(2, 2);
     scene.settle();
-    // As when every node is restarted at once: all tasks wrote their checkpoint and went, and nobody had told them to.
+    // As after a restart of all nodes: every task wrote its checkpoint and exited without an order.
     for task in &mut scene.find("a").tasks {
         task.state = gone(Outcome::exited(0));
     }
@@ -425,7 +425,7 @@ fn tasks_that_their_nodes_stopped_in_order_are_not_charged() {
 }
 
 #[test]
-fn what_cannot_be_retried_fails_at_once_and_a_finish_outranks_everything() {
+fn permanent_failure_is_immediate_and_finish_wins() {
     let mut scene = Scene::cluster(1, 2);
     scene.job("bad");
     scene.job("good");
@@ -447,7 +447,7 @@ fn what_cannot_be_retried_fails_at_once_and_a_finish_outranks_everything() {
 }
 
 #[test]
-fn a_pause_frees_everything_and_resume_continues() {
+fn pause_releases_all_gpus_and_resume_restarts() {
     let mut scene = Scene::cluster(1, 1);
     scene.job("a");
     scene.settle();
@@ -465,7 +465,7 @@ fn a_pause_frees_everything_and_resume_continues() {
 }
 
 #[test]
-fn a_gang_goes_to_the_fewest_nodes_and_its_shards_evenly_beside_it() {
+fn gang_takes_fewest_nodes_with_shards_spread_evenly() {
     let mut scene = Scene::cluster(3, 4);
     scene.job("a").workers(6, 6).ps_shards(2, 2);
     scene.settle();
@@ -479,7 +479,7 @@ fn a_gang_goes_to_the_fewest_nodes_and_its_shards_evenly_beside_it() {
 }
 
 #[test]
-fn another_tenant_is_not_held_up_by_a_quota() {
+fn quota_of_one_tenant_does_not_block_another() {
     let mut scene = Scene::cluster(1, 4);
     scene.snapshot.tenants[0].gpu_quota = Some(1);
     scene.snapshot.tenants.push(muster_core::snapshot::Tenant {
@@ -498,7 +498,7 @@ fn another_tenant_is_not_held_up_by_a_quota() {
 }
 
 #[test]
-fn nobody_is_told_the_name_of_another_tenants_job() {
+fn plan_and_report_hide_names_of_other_tenants() {
     use muster_core::policies::name::PolicyName;
     for &share in PolicyName::ALL {
         let mut scene = Scene::cluster(1, 4);

@@ -1,4 +1,4 @@
-//! GPUs that somebody outside of Muster has are given to nobody, whatever else of their node is.
+//! GPUs in use outside Muster are never allocated.
 
 mod scene;
 
@@ -10,7 +10,7 @@ use muster_model::wait::Wait;
 use scene::Scene;
 use std::collections::BTreeSet;
 
-/// One node of so many GPUs, some of which others have.
+/// Returns one node of `gpus` GPUs, of which `taken` are in use outside Muster.
 fn node(share: PolicyName, gpus: u32, taken: &[u32]) -> Scene {
     let mut scene = Scene::cluster(1, gpus);
     scene.policy = Policy::named(share);
@@ -18,7 +18,7 @@ fn node(share: PolicyName, gpus: u32, taken: &[u32]) -> Scene {
     scene
 }
 
-/// Those that jobs hold.
+/// Returns the GPUs that jobs hold.
 fn held(snapshot: &Snapshot) -> BTreeSet<u32> {
     let tasks = snapshot.jobs.iter().flat_map(|job| &job.tasks);
     let held = tasks.filter(|task| task.state.holds_gpus());
@@ -26,7 +26,7 @@ fn held(snapshot: &Snapshot) -> BTreeSet<u32> {
 }
 
 #[test]
-fn a_job_gets_what_others_have_left_and_no_more() {
+fn job_uses_only_gpus_not_in_external_use() {
     for &share in PolicyName::ALL {
         let mut scene = node(share, 4, &[1, 3]);
         scene.job("wide").workers(1, 4).ps_shards(0, 0);
@@ -41,7 +41,7 @@ fn a_job_gets_what_others_have_left_and_no_more() {
 }
 
 #[test]
-fn a_gang_that_needs_what_others_have_waits_until_they_have_gone() {
+fn gang_waits_until_external_use_of_gpus_ends() {
     for &share in PolicyName::ALL {
         let mut scene = node(share, 4, &[2, 3]);
         scene.job("gang").workers(3, 3).ps_shards(0, 0);
@@ -58,14 +58,14 @@ fn a_gang_that_needs_what_others_have_waits_until_they_have_gone() {
     }
 }
 
-/// Room is made on what Muster has, whatever its numbers are.
+/// Preemption works by GPUs that Muster may use, independent of their indices.
 #[test]
-fn who_is_more_urgent_gets_what_another_job_held_beside_others() {
+fn urgent_job_preempts_on_partly_external_node() {
     for share in [PolicyName::Muster, PolicyName::Fifo, PolicyName::Optimus] {
         let mut scene = node(share, 4, &[]);
         scene.job("first").workers(2, 2).ps_shards(0, 0);
         scene.settle();
-        // The others' are the lowest.
+        // The externally used GPUs have the lowest indices.
         let tasks = &mut scene.find("first").tasks;
         assert_eq!(tasks.len(), 2);
         for (task, gpu) in tasks.iter_mut().zip([2, 3]) {

@@ -1,4 +1,5 @@
-//! Jobs that take turns: who is turned out for whom and when, that gangs turn whole, that nobody starves, and that shares follow weights.
+//! Time slicing: which job is suspended for which and when. Gangs are suspended as a whole, no job
+//! starves, and shares follow weights.
 
 mod scene;
 
@@ -14,7 +15,7 @@ use scene::{Scene, job, tenant};
 use std::collections::{BTreeMap, BTreeSet};
 
 const QUANTUM_MS: i64 = 60_000;
-/// Between two rounds that nothing else causes.
+/// Time between two rounds without an event.
 const TICK_MS: i64 = 1_000;
 
 fn policy(share: PolicyName) -> Policy {
@@ -27,18 +28,18 @@ fn policy(share: PolicyName) -> Policy {
     }
 }
 
-/// A cluster with a clock: time passes, nodes obey at once, and each job's time at work is counted.
+/// Simulated cluster with a clock. Nodes obey at once, and the working time of each job is counted.
 struct Course {
     snapshot: Snapshot,
     policy: Policy,
-    /// Milliseconds at work, by name.
+    /// Milliseconds of work by job name.
     worked: BTreeMap<String, i64>,
-    /// When it first was at work.
+    /// Time at which each job first ran.
     first: BTreeMap<String, i64>,
     suspended: u32,
-    /// Stops of running jobs that are to start again.
+    /// Number of stops of running jobs that start again.
     stopped: u32,
-    /// Whose tasks do not come up.
+    /// Job whose tasks do not come up.
     slow: Option<String>,
 }
 
@@ -73,7 +74,7 @@ impl Course {
         jobs.find(|job| job.name == name).expect("is there")
     }
 
-    /// Rounds until nothing changes, each followed by obedient nodes.
+    /// Repeats rounds with obedient nodes until nothing changes.
     fn settle(&mut self) {
         for _ in 0..20 {
             let (plan, _) = plan(&self.snapshot, &self.policy);
@@ -169,7 +170,7 @@ fn no_gpu_is_used_twice(snapshot: &Snapshot) {
 }
 
 #[test]
-fn a_newcomer_has_its_first_slice_within_a_quantum_and_time_is_shared() {
+fn new_job_gets_slice_within_a_quantum() {
     let mut course = Course::new(1, 1, PolicyName::Fifo);
     course.submit("old", 1);
     course.run(10_000);
@@ -183,7 +184,7 @@ fn a_newcomer_has_its_first_slice_within_a_quantum_and_time_is_shared() {
 }
 
 #[test]
-fn a_long_gang_and_eight_short_ones_all_work_within_two_quanta() {
+fn gang_and_short_jobs_all_run_within_two_quanta() {
     let mut course = Course::new(2, 2, PolicyName::Muster);
     course.submit("long", 4);
     course.run(QUANTUM_MS);
@@ -207,7 +208,7 @@ fn a_long_gang_and_eight_short_ones_all_work_within_two_quanta() {
 }
 
 #[test]
-fn short_jobs_that_come_one_after_the_other_each_work_within_a_quantum() {
+fn successive_short_jobs_run_within_a_quantum() {
     for share in [PolicyName::Fifo, PolicyName::Muster] {
         let mut course = Course::new(2, 2, share);
         course.submit("long", 4);
@@ -216,7 +217,7 @@ fn short_jobs_that_come_one_after_the_other_each_work_within_a_quantum() {
         for number in 0..8 {
             submitted_ms.push(course.snapshot.now_ms);
             course.submit(&format!("short-{number}"), 1);
-            // The long one stands still since the first of them, before the others were there.
+            // The long job is suspended since the first short one, before the others arrived.
             course.run(TICK_MS);
         }
         course.run(9 * QUANTUM_MS);
@@ -236,11 +237,11 @@ fn short_jobs_that_come_one_after_the_other_each_work_within_a_quantum() {
 }
 
 #[test]
-fn no_gpu_is_idle_while_a_gang_waits_for_all_of_its_own() {
+fn no_gpu_is_idle_while_gang_waits_for_its_slice() {
     let mut course = Course::new(2, 2, PolicyName::Fifo);
     course.submit("gang", 4);
     course.run(2 * QUANTUM_MS);
-    // One after the other, so that their slices end one after the other.
+    // One after the other, so that their slices end at different times.
     for number in 0..4 {
         course.submit(&format!("early-{number}"), 1);
         course.submit(&format!("late-{number}"), 1);
@@ -258,9 +259,9 @@ fn no_gpu_is_idle_while_a_gang_waits_for_all_of_its_own() {
 }
 
 #[test]
-fn a_wide_job_has_its_turn_beside_many_single_ones() {
+fn wide_job_gets_slice_among_many_single_gpu_jobs() {
     let mut course = Course::new(16, 4, PolicyName::Fifo);
-    // Those that have run the longest of all are spread over the nodes.
+    // The jobs that have run longest are spread over the nodes.
     for number in 0..64 {
         course.submit(&format!("single-{number}"), 1);
     }
@@ -282,7 +283,7 @@ fn a_wide_job_has_its_turn_beside_many_single_ones() {
 }
 
 #[test]
-fn who_takes_turns_on_a_cordoned_node_does_not_freeze_there() {
+fn jobs_on_cordoned_node_keep_rotating() {
     let mut course = Course::new(1, 1, PolicyName::Fifo);
     course.submit("a", 1);
     course.submit("b", 1);
@@ -302,7 +303,7 @@ fn who_takes_turns_on_a_cordoned_node_does_not_freeze_there() {
 }
 
 #[test]
-fn a_slice_begins_when_the_tasks_are_up() {
+fn slice_begins_when_tasks_are_up() {
     let mut course = Course::new(1, 1, PolicyName::Fifo);
     course.submit("old", 1);
     course.run(2 * QUANTUM_MS);
@@ -320,9 +321,9 @@ fn a_slice_begins_when_the_tasks_are_up() {
     );
 }
 
-/// Whoever comes first takes GPUs that are free, and not what another has just been given back.
+/// The urgent job takes free GPUs, not those on which another job was just resumed.
 #[test]
-fn nobody_is_given_a_turn_that_somebody_more_urgent_takes_in_the_same_round() {
+fn resumed_job_is_not_preempted_in_the_same_round() {
     for &share in PolicyName::ALL {
         let mut course = Course::new(1, 1, share);
         course.submit("one", 1);
@@ -341,7 +342,7 @@ fn nobody_is_given_a_turn_that_somebody_more_urgent_takes_in_the_same_round() {
     }
 }
 
-/// A course with a second tenant, of this quota.
+/// Returns a course with a second tenant of this quota.
 fn beside_who_never_starts(nodes: u32, gpus: u32, share: PolicyName, quota: Option<u32>) -> Course {
     let mut course = Course::new(nodes, gpus, share);
     course.snapshot.tenants.push(muster_core::snapshot::Tenant {
@@ -353,17 +354,17 @@ fn beside_who_never_starts(nodes: u32, gpus: u32, share: PolicyName, quota: Opti
     course
 }
 
-/// A job of high priority of that tenant.
+/// Submits a job of high priority of the second tenant.
 fn submit_who_never_starts(course: &mut Course, workers: u32) {
     let never = course.submit("never", workers);
     (never.priority, never.tenant) = (50, tenant(1));
 }
 
-/// More than a cluster of two GPUs has, and more than its tenant may hold of it.
+/// Jobs that never fit: more GPUs than the cluster has, and more than the tenant's quota.
 const NEVER: [(u32, Option<u32>); 2] = [(3, None), (2, Some(1))];
 
 #[test]
-fn who_can_never_start_lets_newcomers_overtake_nobody_who_stands_still() {
+fn impossible_job_does_not_delay_suspended_jobs() {
     for (workers, quota) in NEVER {
         for share in [PolicyName::Fifo, PolicyName::Muster] {
             let mut course = beside_who_never_starts(1, 2, share, quota);
@@ -384,7 +385,7 @@ fn who_can_never_start_lets_newcomers_overtake_nobody_who_stands_still() {
 }
 
 #[test]
-fn who_can_never_start_makes_nobodys_slices_shorter() {
+fn impossible_job_does_not_shorten_slices() {
     for (workers, quota) in NEVER {
         let suspended = |is_there: bool| {
             let mut course = beside_who_never_starts(1, 2, PolicyName::Fifo, quota);
@@ -402,7 +403,7 @@ fn who_can_never_start_makes_nobodys_slices_shorter() {
 }
 
 #[test]
-fn many_who_can_never_start_hold_up_nobody_behind_them() {
+fn many_impossible_jobs_do_not_block_later_jobs() {
     for (workers, quota) in NEVER {
         let mut course = beside_who_never_starts(1, 2, PolicyName::Fifo, quota);
         for _ in 0..70 {
@@ -417,7 +418,7 @@ fn many_who_can_never_start_hold_up_nobody_behind_them() {
 }
 
 #[test]
-fn who_can_never_start_keeps_nobody_from_going_elsewhere() {
+fn impossible_job_does_not_prevent_moves_of_suspended_job() {
     for (workers, quota) in NEVER {
         let mut course = beside_who_never_starts(2, 1, PolicyName::Fifo, quota);
         course.submit("a", 1);
@@ -435,9 +436,10 @@ fn who_can_never_start_keeps_nobody_from_going_elsewhere() {
         for name in ["a", "b", "c"] {
             let there = course.find(name);
             if there.name != still {
-                match there.tasks[0].node == node {
-                    true => there.exclusive = true,
-                    false => there.intent = Intent::Cancel,
+                if there.tasks[0].node == node {
+                    there.exclusive = true;
+                } else {
+                    there.intent = Intent::Cancel;
                 }
             }
         }
@@ -448,9 +450,9 @@ fn who_can_never_start_keeps_nobody_from_going_elsewhere() {
     }
 }
 
-/// A program without checkpoints would begin anew.
+/// A command without checkpoints would start from the beginning.
 #[test]
-fn nobody_who_can_stand_still_is_stopped_for_a_shorter_job() {
+fn suspendable_job_is_not_stopped_for_shorter_job() {
     for &share in PolicyName::ALL {
         let mut course = Course::new(2, 2, share);
         let long = course.submit("long", 4);
@@ -472,7 +474,7 @@ fn nobody_who_can_stand_still_is_stopped_for_a_shorter_job() {
 }
 
 #[test]
-fn newcomers_without_end_do_not_hold_up_who_stands_still() {
+fn endless_new_jobs_do_not_starve_suspended_job() {
     let mut course = Course::new(1, 1, PolicyName::Fifo);
     course.submit("old", 1);
     course.run(2 * QUANTUM_MS);
@@ -485,7 +487,7 @@ fn newcomers_without_end_do_not_hold_up_who_stands_still() {
 }
 
 #[test]
-fn nobody_is_turned_out_while_there_is_room_or_for_a_job_of_its_own_gpus() {
+fn no_suspension_with_free_gpus_or_exclusive_jobs() {
     let mut course = Course::new(1, 2, PolicyName::Fifo);
     course.submit("a", 1);
     course.submit("b", 1);
@@ -504,7 +506,7 @@ fn nobody_is_turned_out_while_there_is_room_or_for_a_job_of_its_own_gpus() {
 }
 
 #[test]
-fn shares_follow_the_weights_of_tenants() {
+fn shares_follow_tenant_weights() {
     let mut course = Course::new(1, 1, PolicyName::Fifo);
     course.snapshot.tenants = [(0, 3.0), (1, 1.0)]
         .into_iter()
@@ -524,7 +526,7 @@ fn shares_follow_the_weights_of_tenants() {
 }
 
 #[test]
-fn memory_bounds_how_many_stand_still() {
+fn suspended_jobs_per_gpu_are_bounded() {
     let mut course = Course::new(1, 1, PolicyName::Fifo);
     for number in 0..6 {
         course.submit(&format!("j{number}"), 1);
@@ -552,7 +554,7 @@ fn memory_bounds_how_many_stand_still() {
 }
 
 #[test]
-fn many_jobs_of_a_tenant_have_no_more_time_than_one() {
+fn tenant_time_does_not_depend_on_number_of_jobs() {
     let mut course = Course::new(1, 1, PolicyName::Fifo);
     course.policy.slicing = Some(Slicing {
         quantum_ms: QUANTUM_MS as u64,
@@ -578,12 +580,13 @@ fn many_jobs_of_a_tenant_have_no_more_time_than_one() {
 }
 
 #[test]
-fn who_was_stopped_and_came_back_waits_from_then_on() {
+fn resumed_job_waits_from_its_return() {
     let mut course = Course::new(1, 1, PolicyName::Fifo);
     course.submit("first", 1);
     course.run(5 * QUANTUM_MS);
     course.submit("second", 1);
-    // It is turned out, which is its own time in the line; then it is stopped and comes back behind the other.
+    // The job is suspended, which starts its wait. Then it is stopped and returns behind the other
+    // job.
     course.find("first").intent = Intent::Pause;
     course.run(TICK_MS);
     assert_eq!(course.find("first").state.phase(), JobPhase::Paused);
@@ -596,7 +599,7 @@ fn who_was_stopped_and_came_back_waits_from_then_on() {
 }
 
 #[test]
-fn waiting_for_a_quota_holds_nobody_up() {
+fn jobs_waiting_for_quota_do_not_block_rotation() {
     let mut course = Course::new(1, 1, PolicyName::Fifo);
     course.snapshot.tenants = [(0, None), (1, Some(0))]
         .into_iter()
@@ -618,7 +621,7 @@ fn waiting_for_a_quota_holds_nobody_up() {
 }
 
 #[test]
-fn a_command_one_of_whose_workers_is_done_takes_turns_with_the_rest() {
+fn partly_done_command_is_time_sliced() {
     let mut course = Course::new(1, 2, PolicyName::Fifo);
     course.submit("command", 2).command = Some(Ends::AllWorkers);
     course.submit("other", 2);
@@ -637,7 +640,7 @@ fn a_command_one_of_whose_workers_is_done_takes_turns_with_the_rest() {
 }
 
 #[test]
-fn a_job_suspended_by_its_owner_waits_for_its_word_and_leaves_a_drained_node() {
+fn owner_suspended_job_stays_until_resumed_or_drained() {
     let mut course = Course::new(1, 1, PolicyName::Fifo);
     course.submit("a", 1);
     course.run(TICK_MS);
@@ -664,9 +667,9 @@ fn a_job_suspended_by_its_owner_waits_for_its_word_and_leaves_a_drained_node() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever the sizes, everyone works, and in a window of a few rotations everyone's time is near everyone else's who has its size.
+    /// With any sizes, every job works for at least half a quantum in two rotations.
     #[test]
-    fn nobody_starves(
+    fn no_job_starves_in_rotation(
         sizes in prop::collection::vec(1u32..=4, 2..7), share in 0usize..3, late in any::<bool>(),
     ) {
         let share = [PolicyName::Fifo, PolicyName::Muster, PolicyName::Drf][share];

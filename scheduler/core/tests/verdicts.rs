@@ -1,4 +1,4 @@
-//! Ranks that hold their job up: when that is a verdict, what is done, and when nobody may be judged.
+//! Verdicts: when a rank is judged, what the remedy is, and when no rank may be judged.
 
 mod scene;
 
@@ -28,7 +28,8 @@ fn watched(mut scene: Scene) -> Scene {
     scene
 }
 
-/// Three workers that can be changed one by one, on the first of three nodes that has room for them all.
+/// Returns a job of three workers that is resized in place, on the first of three nodes, which has
+/// room for all.
 fn engine() -> Scene {
     let mut scene = Scene::cluster(3, 3);
     scene.job("a").workers(3, 3).in_place();
@@ -51,7 +52,7 @@ fn rank(task: &Task) -> Option<u32> {
     }
 }
 
-/// All ranks but those of whom nothing is said tell their pace.
+/// Adds the pace reports of all ranks for which `told` gives one.
 fn tell(scene: &mut Scene, told: impl Fn(u32) -> Option<(f64, Doing, bool)>) {
     let now_ms = scene.snapshot.now_ms;
     for task in &mut scene.find("a").tasks {
@@ -75,7 +76,7 @@ fn tell(scene: &mut Scene, told: impl Fn(u32) -> Option<(f64, Doing, bool)>) {
     }
 }
 
-/// Ticks for so long, or until somebody is judged.
+/// Advances by `for_ms`, or until a verdict, with pace reports in each tick.
 fn ticks(
     scene: &mut Scene,
     for_ms: u64,
@@ -102,7 +103,7 @@ fn ticks(
     None
 }
 
-/// Rank 1 takes this many times as long as the others.
+/// Returns reports in which rank 1 takes `times` as long as the others.
 fn slow(times: f64) -> impl Fn(u32) -> Option<(f64, Doing, bool)> {
     move |rank| {
         let own_ms = if rank == 1 { 10.0 * times } else { 10.0 };
@@ -111,7 +112,7 @@ fn slow(times: f64) -> impl Fn(u32) -> Option<(f64, Doing, bool)> {
 }
 
 #[test]
-fn a_rank_under_half_of_the_median_rate_is_replaced_alone_and_elsewhere() {
+fn slow_rank_is_replaced_alone_on_another_node() {
     let mut scene = engine();
     let before = scene.find("a").tasks.clone();
     let is_slow = |task: &&Task| rank(task) == Some(1);
@@ -143,7 +144,7 @@ fn a_rank_under_half_of_the_median_rate_is_replaced_alone_and_elsewhere() {
 }
 
 #[test]
-fn who_is_only_a_little_slow_or_only_for_a_moment_stays() {
+fn slightly_or_briefly_slow_rank_stays() {
     let mut scene = engine();
     assert!(ticks(&mut scene, 10 * STRAGGLER_MS, slow(1.9)).is_none());
     for _ in 0..4 {
@@ -153,7 +154,7 @@ fn who_is_only_a_little_slow_or_only_for_a_moment_stays() {
 }
 
 #[test]
-fn the_next_verdict_takes_twice_as_long() {
+fn next_verdict_takes_twice_as_long() {
     let mut scene = engine();
     ticks(&mut scene, 2 * STRAGGLER_MS, slow(4.0)).expect("a verdict");
     scene.obey();
@@ -164,7 +165,7 @@ fn the_next_verdict_takes_twice_as_long() {
 }
 
 #[test]
-fn nobody_is_judged_while_others_rightly_wait_or_when_it_is_turned_off() {
+fn no_verdict_while_a_rank_is_busy_or_when_disabled() {
     let mut scene = engine();
     let evaluating = |rank: u32| match rank {
         0 => Some((10.0, Doing::Busy, false)),
@@ -179,7 +180,7 @@ fn nobody_is_judged_while_others_rightly_wait_or_when_it_is_turned_off() {
 }
 
 #[test]
-fn who_is_alone_holds_nobody_up() {
+fn single_worker_is_never_judged() {
     let mut scene = Scene::cluster(2, 2);
     scene.job("a").workers(1, 1).in_place();
     let mut scene = watched(scene);
@@ -189,7 +190,7 @@ fn who_is_alone_holds_nobody_up() {
 }
 
 #[test]
-fn a_silent_rank_is_replaced_while_the_others_tell_that_they_wait() {
+fn silent_rank_is_replaced_while_others_wait() {
     let mut scene = engine();
     ticks(&mut scene, 4_000, slow(1.0));
     let told = |rank: u32| (rank != 2).then_some((10.0, Doing::Waiting, false));
@@ -200,14 +201,14 @@ fn a_silent_rank_is_replaced_while_the_others_tell_that_they_wait() {
 }
 
 #[test]
-fn when_all_are_silent_it_is_not_the_ranks_that_are_to_blame() {
+fn no_verdict_when_all_ranks_are_silent() {
     let mut scene = engine();
     ticks(&mut scene, 4_000, slow(1.0));
     assert!(ticks(&mut scene, 10 * HANG_MS, |_| None).is_none());
 }
 
 #[test]
-fn a_rank_whose_node_was_not_heard_is_not_silent() {
+fn rank_on_silent_node_is_not_judged() {
     let mut scene = engine();
     scene.find("a").tasks[2].node = scene.snapshot.nodes[2].id;
     ticks(&mut scene, 4_000, slow(1.0));
@@ -222,7 +223,7 @@ fn a_rank_whose_node_was_not_heard_is_not_silent() {
 }
 
 #[test]
-fn a_rank_that_is_stuck_in_a_step_is_found_and_a_long_step_is_not() {
+fn stuck_rank_is_judged_and_long_step_is_not() {
     let mut scene = engine();
     ticks(&mut scene, 4_000, slow(1.0));
     let stuck = |rank: u32| match rank {
@@ -239,7 +240,7 @@ fn a_rank_that_is_stuck_in_a_step_is_found_and_a_long_step_is_not() {
 }
 
 #[test]
-fn the_chief_cannot_be_replaced_so_that_the_job_starts_again() {
+fn hanging_coordinator_restarts_the_job() {
     let mut scene = engine();
     let evaluates = |rank: u32| match rank {
         0 => Some((10.0, Doing::Busy, true)),
@@ -254,7 +255,7 @@ fn the_chief_cannot_be_replaced_so_that_the_job_starts_again() {
 }
 
 #[test]
-fn without_another_place_a_worker_is_left_out_down_to_the_least_and_then_kept() {
+fn slow_worker_without_other_place_is_dropped_to_minimum() {
     let mut scene = Scene::cluster(1, 3);
     scene.job("a").workers(2, 3).in_place();
     let mut scene = watched(scene);
@@ -271,7 +272,7 @@ fn without_another_place_a_worker_is_left_out_down_to_the_least_and_then_kept() 
 }
 
 #[test]
-fn a_program_that_falls_silent_starts_again_and_fails_in_the_end() {
+fn silent_command_restarts_and_finally_fails() {
     let mut scene = command();
     let reports = |_| Some((0.0, Doing::Working, true));
     ticks(&mut scene, 10_000, reports);
@@ -295,7 +296,7 @@ fn a_program_that_falls_silent_starts_again_and_fails_in_the_end() {
 }
 
 #[test]
-fn a_program_that_reports_seldom_is_not_taken_for_silent() {
+fn rarely_reporting_command_is_not_silent() {
     let mut scene = command();
     let reports = |_| Some((0.0, Doing::Working, true));
     ticks(&mut scene, 10_000, reports);
@@ -313,7 +314,7 @@ fn a_program_that_reports_seldom_is_not_taken_for_silent() {
 }
 
 #[test]
-fn who_is_told_to_stand_still_and_does_not_starts_again_from_its_checkpoint() {
+fn job_that_ignores_suspension_restarts_from_checkpoint() {
     let mut scene = Scene::cluster(1, 1);
     scene.job("a").workers(1, 1);
     scene.settle();
@@ -341,7 +342,7 @@ fn who_is_told_to_stand_still_and_does_not_starts_again_from_its_checkpoint() {
 }
 
 #[test]
-fn a_suspicion_ends_where_nobody_can_judge() {
+fn suspicion_ends_while_a_rank_is_busy() {
     let mut scene = engine();
     assert!(ticks(&mut scene, 2 * TICK_MS as u64, slow(2.5)).is_none());
     let busy = |rank| {
@@ -361,9 +362,9 @@ fn a_suspicion_ends_where_nobody_can_judge() {
     );
 }
 
-/// It tells of itself that it computes slowly on its first node, and keeps no checkpoint that anybody knows of.
+/// The program reports that it is slow on its first node. No checkpoint of it is known.
 #[test]
-fn a_slow_program_starts_again_once_and_where_there_is_another_place() {
+fn slow_command_restarts_once_if_another_node_is_free() {
     let mut scene = command();
     let (verdict, _) = ticks(&mut scene, 2 * STRAGGLER_MS, slow(5.0)).expect("a verdict");
     assert_eq!(verdict.remedy, Remedy::Restarted);

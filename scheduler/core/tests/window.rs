@@ -1,4 +1,5 @@
-//! A queue of which a round sees a part: what the jobs outside are told, and how often the ones inside.
+//! Queue window: the wait reasons of jobs outside it, and how often the reasons of jobs inside are
+//! written.
 
 mod scene;
 
@@ -17,7 +18,7 @@ fn untold(number: u128) -> Untold {
     }
 }
 
-/// One GPU and this many jobs, one of which runs.
+/// Returns one GPU with `jobs` jobs, one of which runs.
 fn queue(jobs: u32) -> Scene {
     let mut scene = Scene::cluster(1, 1);
     for number in 0..jobs {
@@ -34,7 +35,7 @@ fn waits(plan: &Plan) -> usize {
 }
 
 #[test]
-fn left_out_jobs_are_told_so_and_counted() {
+fn left_out_jobs_get_reason_and_are_counted() {
     let mut scene = queue(2);
     scene.snapshot.left_out = vec![LeftOut {
         tenant: scene.snapshot.tenants[0].id,
@@ -56,7 +57,7 @@ fn left_out_jobs_are_told_so_and_counted() {
 }
 
 #[test]
-fn job_that_the_round_considers_is_not_left_out() {
+fn considered_job_in_left_out_list_is_a_violation() {
     let mut scene = queue(2);
     let considered = Untold {
         job: scene.snapshot.jobs[1].id,
@@ -78,12 +79,12 @@ fn job_that_the_round_considers_is_not_left_out() {
 }
 
 #[test]
-fn a_start_rewrites_few_reasons_of_a_long_queue() {
+fn start_rewrites_few_reasons_of_long_queue() {
     let mut scene = queue(400);
     let explained = scene.policy.explained_jobs as usize;
     let mut told = 0;
     for _ in 0..50 {
-        // The job that runs ends, and the first of the queue starts.
+        // The running job ends and the first of the queue starts.
         let ended = scene
             .snapshot
             .jobs
@@ -95,7 +96,8 @@ fn a_start_rewrites_few_reasons_of_a_long_queue() {
         assert_eq!(check(&scene.snapshot, &plan), []);
         apply(&mut scene.snapshot, &plan).expect("the plan follows the snapshot");
     }
-    // 350 of them still wait. Each was told again when it had moved by a quarter of its place.
+    // 350 jobs still wait. A reason is written again after a job has moved by a quarter of its
+    // position.
     assert!(told < 10 * 50, "{told} reasons in 50 rounds");
     assert!(told > 0, "places are told in time");
 }

@@ -1,11 +1,12 @@
-//! Nodes that are closed for new tasks.
+//! Check of nodes that the plan excludes.
 
 use super::Checker;
 use super::violation::Violation;
 use crate::plan::NodeDecision;
 
 impl Checker<'_> {
-    /// A part of the cluster at most, each after a fault, and nothing is started there any more.
+    /// At most half of the nodes that are up may be excluded, each after a fault. No task may start
+    /// there from now on.
     pub(super) fn exclusions(&mut self, excluded: &[NodeDecision]) {
         let mut wrong = |node, what| {
             let violation = Violation::UnjustExclusion { node, what };

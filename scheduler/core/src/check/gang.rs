@@ -1,4 +1,4 @@
-//! Who starts, and who goes on in another size: whole gangs, on what nobody holds.
+//! Check of starts and resizes: whole gangs on free GPUs.
 
 use super::violation::Violation;
 use super::{Checker, asked, is_gone};
@@ -49,7 +49,8 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// Whoever trains on must be there and be led by the chief; together with those who join it must be a whole gang.
+    /// Surviving tasks must be running and include rank 0. With the joining tasks they must form a
+    /// complete gang.
     pub(super) fn resize(&mut self, job: &'s Job, leave: &[TaskId], join: &[PlannedTask]) {
         let told: BTreeSet<TaskId> = leave.iter().copied().collect();
         let known = leave
@@ -101,11 +102,13 @@ impl<'s> Checker<'s> {
                 .iter()
                 .filter(|role| matches!(role, Role::Worker { .. }) == is_worker);
             let count = u32::try_from(of_role.count()).unwrap_or(u32::MAX);
-            // Their owner may have changed the range under them: they need not be within at once, and must not go further out.
+            // The owner may have changed the range of a running job. The job need not be within it
+            // at once, but must not move further out.
             let (workers, ps_shards) = job.size();
-            let (least, most) = match is_worker {
-                true => (range.min.min(workers), range.max.max(workers)),
-                false => (self.fewest_shards(job, leave), range.max.max(ps_shards)),
+            let (least, most) = if is_worker {
+                (range.min.min(workers), range.max.max(workers))
+            } else {
+                (self.fewest_shards(job, leave), range.max.max(ps_shards))
             };
             if count < least || count > most || (is_worker && !job.may_have(count)) {
                 self.violations.push(Violation::OutsideRange {
@@ -121,8 +124,9 @@ impl<'s> Checker<'s> {
         self.told.insert(job.id, told);
     }
 
-    /// A lost shard's copy stands in for it until another one does, and one that its node refused was never there: the job may be that many
-    /// below its least, and no more.
+    /// Returns the smallest allowed number of shards. The replica of a lost shard serves in its
+    /// place, and a shard that its node refused never held anything. The job may be below its
+    /// minimum by the number of these shards.
     fn fewest_shards(&self, job: &'s Job, leave: &[TaskId]) -> u32 {
         let there = shards(job).count();
         let lost = self.lost_shards(job, leave).count();
@@ -131,7 +135,7 @@ impl<'s> Checker<'s> {
         least.max(u32::from(there > 0))
     }
 
-    /// Shards that a resize does without because they are gone.
+    /// Returns the shards that a resize removes because they are gone.
     fn lost_shards(&self, job: &'s Job, leave: &[TaskId]) -> impl Iterator<Item = &'s Task> {
         let is_up = |node| self.snapshot.nodes.iter().any(|it| it.id == node && it.up);
         let told = shards(job).filter(|task| leave.contains(&task.id));
@@ -139,7 +143,7 @@ impl<'s> Checker<'s> {
     }
 
     fn place(&mut self, job: &'s Job, task: &PlannedTask) {
-        // Only nodes that take tasks have any CPU to give.
+        // Only nodes that take tasks have an entry.
         if !self.cpu_milli.contains_key(&task.node) {
             self.violations.push(Violation::ClosedNode {
                 job: job.id,
@@ -195,7 +199,8 @@ impl<'s> Checker<'s> {
         }
         *self.started.entry(job.tenant).or_default() += u32::try_from(given).unwrap_or(u32::MAX);
         self.charge(job, task.role, task.node);
-        // Who asks for nothing takes nothing, also of a node that has become smaller under its tasks.
+        // A node that became smaller may already lack CPU or memory. A task that requests none is
+        // allowed there.
         let (cpu_milli, memory_bytes) = asked(job, task.role);
         let is_short = |left: Option<&i128>| left.is_some_and(|&left| left < 0);
         if cpu_milli > 0 && is_short(self.cpu_milli.get(&task.node)) {
@@ -214,7 +219,7 @@ fn shards(job: &Job) -> impl Iterator<Item = &Task> {
     tasks.filter(|task| matches!(task.role, Role::PsShard { .. }))
 }
 
-/// Whether its node did not begin with it, so that it never held anything.
+/// Whether the node refused the task, so that it never held parameters.
 fn was_refused(task: &Task) -> bool {
     matches!(&task.state, TaskState::Released { outcome } if outcome.is_refusal())
 }

@@ -1,6 +1,5 @@
-//! Finds what is wrong with a plan, by its own accounting.
-//!
-//! It shares no code with the planner beyond the types, so that one mistake cannot hide in both.
+//! Independent check of a plan. It uses its own accounting and shares only types with the planner,
+//! so one mistake cannot affect both.
 
 mod exclude;
 mod gang;
@@ -21,7 +20,7 @@ pub use sound::sound;
 use std::collections::{BTreeMap, BTreeSet};
 pub use violation::Violation;
 
-/// Everything that is wrong with the plan; empty when nothing is.
+/// Returns all rules that the plan breaks; empty for a correct plan.
 #[must_use]
 pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     let mut checker = Checker::new(snapshot);
@@ -41,15 +40,15 @@ pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
 struct Checker<'s> {
     snapshot: &'s Snapshot,
     states: BTreeMap<JobId, (&'s Job, JobState, Option<i64>)>,
-    /// GPUs that nobody holds, of nodes that take tasks.
+    /// Free GPUs of the nodes that take tasks.
     free: BTreeSet<(NodeId, u32)>,
     cpu_milli: BTreeMap<NodeId, i128>,
     memory_bytes: BTreeMap<NodeId, i128>,
-    /// GPUs started by this plan.
+    /// Number of GPUs that this plan starts, by tenant.
     started: BTreeMap<TenantId, u32>,
-    /// GPUs that this plan has given a tenant a second lane of.
+    /// GPUs on which this plan gives a tenant a second lane.
     seated: BTreeSet<(TenantId, NodeId, u32)>,
-    /// Tasks that resizes in place have told to leave.
+    /// Tasks that leave by a resize in place.
     told: BTreeMap<JobId, BTreeSet<TaskId>>,
     violations: Vec<Violation>,
 }
@@ -100,7 +99,7 @@ impl<'s> Checker<'s> {
         checker
     }
 
-    /// Only jobs that the round leaves out are told that it does.
+    /// The plan may write the reason of being left out only for jobs that the round leaves out.
     fn left_out(&mut self, plan: &Plan) {
         let untold = self.snapshot.left_out.iter().flat_map(|one| &one.untold);
         let untold: BTreeSet<(JobId, u64)> = untold.map(|one| (one.job, one.revision)).collect();
@@ -150,7 +149,7 @@ impl<'s> Checker<'s> {
         self.states.insert(job.id, (job, next, not_before_ms));
     }
 
-    /// Whether the facts of the snapshot bear the action.
+    /// Checks that the facts of the snapshot justify the action.
     fn facts(&mut self, job: &'s Job, action: &Action, not_before_ms: Option<i64>) {
         match action {
             Action::Start { tasks, .. } => {
@@ -227,7 +226,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// Who stands still keeps memory and uses no CPU.
+    /// Releases the CPU of a suspended task. It keeps its memory.
     fn idle(&mut self, job: &Job, role: Role, node: NodeId) {
         let (cpu_milli, _) = asked(job, role);
         if let Some(left) = self.cpu_milli.get_mut(&node) {
@@ -246,7 +245,8 @@ impl<'s> Checker<'s> {
     }
 }
 
-/// CPU in thousandths of a core, and bytes of memory, that a task of this role asks for.
+/// Returns the CPU in thousandths of a core and the memory in bytes that a task of this role
+/// requests.
 fn asked(job: &Job, role: Role) -> (u64, u64) {
     match role {
         Role::Worker { .. } => (job.worker.cpu_milli, job.worker.memory_bytes),
@@ -254,7 +254,7 @@ fn asked(job: &Job, role: Role) -> (u64, u64) {
     }
 }
 
-/// A program of the user's own may be done before others are up.
+/// Whether the task runs. A process of a command may have ended before others are up.
 fn is_up_or_done(job: &Job, state: &TaskState) -> bool {
     let done = TaskState::Released {
         outcome: Outcome::exited(0),
@@ -274,7 +274,7 @@ fn is_gone(state: &TaskState) -> bool {
     }
 }
 
-/// Whether it holds GPUs and CPU.
+/// Whether a task in this state holds GPUs and CPU.
 fn holds(state: &TaskState) -> bool {
     match state {
         TaskState::Suspended | TaskState::Ending | TaskState::Released { .. } => false,

@@ -1,4 +1,4 @@
-//! Who goes on elsewhere, and the place that is kept for it meanwhile.
+//! Check of moves, and of the places that are reserved for them.
 
 use super::violation::Violation;
 use super::{Checker, asked, holds};
@@ -10,14 +10,16 @@ use muster_model::task::Role;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<'s> Checker<'s> {
-    /// GPUs to which jobs are on their way are for nobody else, unless one of them is not to be had any more or the job goes no further.
+    /// Reserves the destinations of moving jobs. A destination is not reserved if one of its GPUs
+    /// is no longer available or the move ends in this plan.
     pub(super) fn keep_places(&mut self, plan: &Plan) {
         let given_up: BTreeSet<JobId> = plan
             .decisions
             .iter()
             .filter(|decision| match &decision.action {
                 Action::Stop { then, .. } => !matches!(then, AfterStop::Move { .. }),
-                // Who has stopped starts there, or has lost the place to a lack of CPU or quota.
+                // A released job starts there in this plan, or lost the place for lack of CPU or
+                // quota.
                 Action::Release => true,
                 _ => false,
             })
@@ -41,7 +43,8 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// A job that restarts is whole where it goes, on what is free now or its own; it has its place there from now on.
+    /// Checks that a moved job is complete at its destination, on free GPUs or its own. Reserves
+    /// these GPUs.
     pub(super) fn moves(&mut self, job: &'s Job, to: &[Seat]) {
         for (is_worker, role, range) in [
             (true, "worker", job.workers),
@@ -91,7 +94,8 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// CPU and memory are there beside all others; who stops may still start elsewhere, so that nothing is charged for it.
+    /// Checks that CPU and memory are available at the destination. They are not charged, because
+    /// the stopping job may still start elsewhere.
     fn fits(&mut self, job: &Job, to: &[Seat]) {
         let mut asks: BTreeMap<NodeId, (i128, i128)> = BTreeMap::new();
         for seat in to {
@@ -100,7 +104,7 @@ impl<'s> Checker<'s> {
             asks.0 += i128::from(cpu_milli);
             asks.1 += i128::from(memory_bytes);
         }
-        // What its own tasks hold there it gives back before it starts.
+        // Its own tasks release their resources before the job starts.
         for task in job.held_tasks() {
             let (cpu_milli, memory_bytes) = asked(job, task.role);
             if let Some(asks) = asks.get_mut(&task.node) {
@@ -125,7 +129,7 @@ impl<'s> Checker<'s> {
     }
 }
 
-/// GPUs that tasks of the job hold.
+/// Returns the GPUs that tasks of the job hold.
 fn own_gpus(job: &Job) -> BTreeSet<(NodeId, u32)> {
     let held = job.held_tasks().filter(|task| holds(&task.state));
     let each = held.flat_map(|task| task.gpus.iter().map(|&gpu| (task.node, gpu)));

@@ -1,4 +1,4 @@
-//! Who shares a GPU with whom, over the whole cluster as the plan leaves it.
+//! Check of packed GPUs, over the whole cluster as the plan leaves it.
 
 use super::violation::Violation;
 use super::{Checker, holds, is_gone};
@@ -9,11 +9,11 @@ use muster_model::job::{Intent, JobState};
 use muster_model::task::TaskState;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A GPU, and those on it: the job, its task, and its lane.
+/// Tasks by GPU: the job, its task and its lane.
 type Seats<'s> = BTreeMap<(NodeId, u32), Vec<(&'s Job, &'s Task, u32)>>;
 
 impl<'s> Checker<'s> {
-    /// A job that stands still goes on beside the one job at work on its GPU.
+    /// Checks that a suspended job resumes as the guest of the one running job on its GPU.
     pub(super) fn go_on_beside(&mut self, job: &'s Job, host: JobId) {
         let Some(host) = self.snapshot.jobs.iter().find(|other| other.id == host) else {
             return self.unjust(job, "with a job that the snapshot does not have");
@@ -46,7 +46,7 @@ impl<'s> Checker<'s> {
         *self.started.entry(job.tenant).or_default() += u32::from(pays);
     }
 
-    /// What a task that goes on needs beside its GPU.
+    /// Charges the CPU of a resumed task and checks its node.
     fn go_on_at(&mut self, job: &'s Job, task: &Task) {
         let node = task.node;
         match self.cpu_milli.get_mut(&node) {
@@ -63,8 +63,8 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// Every GPU with more than one on it, whether the plan has put them there or left them: no lane is held twice, and two that stay at work
-    /// are equals for whom there is memory.
+    /// Checks every GPU with more than one task, including pairs that the plan leaves as they are.
+    /// No lane is held twice. Two jobs that keep running have equal priority and enough memory.
     pub(super) fn pairs(&mut self, plan: &Plan) {
         let guests: BTreeSet<JobId> = plan
             .decisions
@@ -104,7 +104,8 @@ impl<'s> Checker<'s> {
             match both.as_slice() {
                 [_] | [] => {}
                 [one, two] => {
-                    // The guest is named: its host was there before, and nothing need be decided about it.
+                    // The violation names the guest, because the plan may contain no decision on
+                    // the host.
                     let (guest, host) = if one.2 > two.2 {
                         (one, two)
                     } else {
@@ -182,7 +183,7 @@ impl<'s> Checker<'s> {
         self.told.contains_key(&job.id)
     }
 
-    /// Whether the job's tenant has this GPU already, by another job.
+    /// Whether the tenant already holds this GPU by another job.
     fn has(&self, job: &Job, node: NodeId, gpu: u32) -> bool {
         let jobs = self.snapshot.jobs.iter();
         let own = jobs.filter(|other| other.tenant == job.tenant);
@@ -201,7 +202,7 @@ fn has_guest(job: &Job) -> bool {
     tasks.any(|task| task.lane > 0 && holds(&task.state))
 }
 
-/// The one task of a job, and its one GPU.
+/// Returns the only task of a job and its only GPU.
 fn only(job: &Job) -> Option<(&Task, u32)> {
     match (job.tasks.as_slice(), job.leaving.as_slice()) {
         ([task], []) => match task.gpus.as_slice() {

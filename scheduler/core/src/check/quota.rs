@@ -1,4 +1,4 @@
-//! What tenants may hold, and who is displaced for whom.
+//! Check of quotas and preemptions.
 
 use super::violation::Violation;
 use super::{Checker, holds, is_gone};
@@ -8,7 +8,7 @@ use muster_model::job::JobState;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Checker<'_> {
-    /// A job may be displaced wholly only for a job of strictly higher priority that waits.
+    /// A job may be preempted only if a job of strictly higher priority has not ended.
     pub(super) fn preemption(&mut self, job: &Job) {
         let somebody = self.snapshot.jobs.iter().any(|other| {
             other.priority > job.priority
@@ -28,7 +28,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A tenant that was within its quota stays within it; one above it (the quota was lowered) starts nothing.
+    /// A tenant within its quota must stay within it. A tenant above it (the quota was lowered)
+    /// must start nothing.
     pub(super) fn quotas(&mut self) {
         for (tenant, started) in std::mem::take(&mut self.started) {
             let quota = self
@@ -37,7 +38,8 @@ impl Checker<'_> {
                 .iter()
                 .find(|one| one.id == tenant)
                 .and_then(|one| one.gpu_quota);
-            // Two of a tenant's jobs on one GPU are one GPU of its quota; jobs of two tenants are one of each.
+            // Two jobs of one tenant on a GPU count once. Jobs of two tenants count once for each
+            // tenant.
             let held: BTreeSet<(NodeId, u32)> = self
                 .snapshot
                 .jobs
@@ -60,12 +62,12 @@ impl Checker<'_> {
         }
     }
 
-    /// Who keeps running after the plan stays within the quota, also where it was lowered since.
+    /// Jobs that keep running must be within the quota, also if it was lowered.
     pub(super) fn lowered_quotas(&mut self) {
         let mut kept: BTreeMap<TenantId, BTreeSet<(NodeId, u32)>> = BTreeMap::new();
         for (job, state, _) in self.states.values() {
             if matches!(state, JobState::Starting | JobState::Running) {
-                // Who is told to leave is on the way out already.
+                // Tasks that leave in this plan do not count.
                 let told = self.told.get(&job.id);
                 let stays = |task: &&Task| {
                     !is_gone(&task.state) && told.is_none_or(|told| !told.contains(&task.id))

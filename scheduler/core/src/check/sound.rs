@@ -1,4 +1,4 @@
-//! What of a wrong plan can still be carried out.
+//! Reduction of an invalid plan to the part that can be committed.
 
 use super::{Violation, check};
 use crate::plan::{Action, Decision, Plan};
@@ -6,14 +6,16 @@ use crate::snapshot::Snapshot;
 use muster_model::id::JobId;
 use std::collections::BTreeSet;
 
-/// So many jobs are sought that no rule names: each takes a few looks at the whole plan.
+/// Maximum number of jobs that are searched for because no violation names them. Each search checks
+/// the plan several times.
 const SOUGHT: u32 = 16;
 
-/// The part of a plan that breaks no rule, and every rule that the whole of it breaks.
+/// Returns the part of a plan that breaks no rule, and every rule that the whole plan breaks.
 ///
-/// Jobs that a broken rule names are left out; where none is named about whom anything is decided, the job with whose decision the rule is
-/// first broken, and then the next. After so many, all that gives anybody a GPU or takes a node away; and if that was not it, everything.
-/// So one job that the planner gets wrong, round after round, does not stop the scheduling of all others.
+/// Decisions on jobs that a violation names are removed. If that removes none, the decision that
+/// first breaks a rule is removed, then the next, up to a limit. After that, all decisions that
+/// give GPUs and all exclusions are removed, and finally all decisions. So a job that the planner
+/// handles wrongly in every round does not stop the scheduling of the others.
 #[must_use]
 pub fn sound(snapshot: &Snapshot, plan: Plan) -> (Plan, Vec<Violation>) {
     let (mut plan, mut broken, mut sought) = (plan, Vec::new(), 0);
@@ -22,7 +24,8 @@ pub fn sound(snapshot: &Snapshot, plan: Plan) -> (Plan, Vec<Violation>) {
         if wrong.is_empty() {
             return (plan, broken);
         }
-        // What is wrong without any plan, as two on a GPU that it does not hold any more, is not mended by leaving something out.
+        // A violation that exists without a plan, such as two jobs on a GPU, cannot be fixed by
+        // removing decisions.
         let given = check(snapshot, &Plan::default());
         let by_plan = wrong.iter().filter(|one| !given.contains(one));
         let by_plan: Vec<Violation> = by_plan.cloned().collect();
@@ -54,7 +57,8 @@ pub fn sound(snapshot: &Snapshot, plan: Plan) -> (Plan, Vec<Violation>) {
     }
 }
 
-/// The job with whose decision one of these rules is first broken, found by halves; `None` if they are broken without any.
+/// Returns the job whose decision first breaks one of these rules, by bisection. Returns `None` if
+/// they are broken without any decision.
 fn first_wrong(snapshot: &Snapshot, plan: &Plan, rules: &[Violation]) -> Option<JobId> {
     let breaks = |count: usize| {
         let part = Plan {
@@ -70,15 +74,16 @@ fn first_wrong(snapshot: &Snapshot, plan: &Plan, rules: &[Violation]) -> Option<
     let (mut right, mut wrong) = (0, plan.decisions.len());
     while right + 1 < wrong {
         let middle = usize::midpoint(right, wrong);
-        match breaks(middle) {
-            true => wrong = middle,
-            false => right = middle,
+        if breaks(middle) {
+            wrong = middle;
+        } else {
+            right = middle;
         }
     }
     Some(plan.decisions.get(right)?.job)
 }
 
-/// Whether somebody holds more by it.
+/// Whether the decision gives GPUs to a job.
 fn gives(decision: &Decision) -> bool {
     matches!(
         decision.action,

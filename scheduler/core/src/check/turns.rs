@@ -1,4 +1,4 @@
-//! Who stands still, and who goes on.
+//! Check of suspensions and resumptions.
 
 use super::violation::Violation;
 use super::{Checker, is_gone};
@@ -8,7 +8,8 @@ use muster_model::task::{Outcome, Role, TaskState};
 use std::collections::BTreeSet;
 
 impl<'s> Checker<'s> {
-    /// Tasks obey one word a round: who is told to stand still or to go on is told nothing else.
+    /// A job gets at most one order per round: after a suspension or resumption, no other of these
+    /// and no stop.
     pub(super) fn turned_once(&mut self, plan: &Plan) {
         let mut turned = BTreeSet::new();
         for decision in &plan.decisions {
@@ -24,7 +25,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// The whole gang is up, and can stand still.
+    /// Checks that the whole gang runs and can be suspended.
     pub(super) fn suspend(&mut self, job: &'s Job) {
         let mut wrong = |what| {
             let violation = Violation::WrongTurn { job: job.id, what };
@@ -33,7 +34,7 @@ impl<'s> Checker<'s> {
         if !job.suspends {
             wrong("which cannot stand still");
         }
-        // What a pod holds Kubernetes gives to nobody else.
+        // Kubernetes reserves the resources of a pod, so no other job could use them.
         let is_pod = |task: &Task| {
             let mut nodes = self.snapshot.nodes.iter();
             nodes.any(|node| node.id == task.node && node.has_pods())
@@ -44,7 +45,7 @@ impl<'s> Checker<'s> {
         if job.exclusive && job.intent != muster_model::job::Intent::Suspend {
             wrong("which is exclusive");
         }
-        // A worker of a command may be done before the others.
+        // A process of a command may have ended before the others.
         let is_done = |task: &Task| {
             let outcome = match &task.state {
                 TaskState::Released { outcome } => outcome,
@@ -59,7 +60,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// The whole gang stands still, and every GPU that it had is free.
+    /// Checks that the whole gang is suspended and that all of its GPUs are free.
     pub(super) fn go_on(&mut self, job: &'s Job) {
         let mut wrong = |what| {
             let violation = Violation::WrongTurn { job: job.id, what };

@@ -1,4 +1,4 @@
-//! Who is judged.
+//! Check of verdicts.
 
 use super::Checker;
 use super::violation::Violation;
@@ -8,7 +8,8 @@ use muster_model::pace::Doing;
 use muster_model::verdict::{Finding, Verdict};
 
 impl Checker<'_> {
-    /// It is there, not alone, and was told of by its job's document; the job trains.
+    /// The rank must exist and not be the only worker, the job must be running, and the limits of
+    /// its document must have expired.
     pub(super) fn verdict(&mut self, job: &Job, verdict: &Verdict) {
         let mut wrong = |what| {
             let violation = Violation::UnjustVerdict { job: job.id, what };

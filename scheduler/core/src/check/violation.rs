@@ -1,9 +1,9 @@
-//! The rules that a plan can break, as they are told.
+//! Rules that a plan can break, with their messages.
 
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::task::Role;
 
-/// One broken rule.
+/// Broken rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     #[error("the plan names job {job}, which the snapshot does not have")]
@@ -97,7 +97,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// The job that must not be treated so; `None` when it is not one job's doing.
+    /// Returns the job whose decision breaks the rule; `None` if the rule is not about one job.
     #[must_use]
     pub fn job(&self) -> Option<JobId> {
         match self {

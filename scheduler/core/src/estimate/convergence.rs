@@ -1,23 +1,23 @@
-//! After which epoch a job's own rule will end it, and between which epochs that will be four times in five: predicted from the
-//! losses so far by Optimus' curve.
+//! Convergence estimate: the epoch after which a job's convergence rule will end it, with an 80 %
+//! interval, predicted from the losses so far by Optimus' curve.
 
 use super::loss_curve::{self, Curve};
 use muster_model::spec::Convergence;
 
-/// A prediction further away than this is no prediction.
+/// Largest distance in epochs for which a prediction is returned.
 const MOST_EPOCHS: u64 = 10_000;
 
-/// Last epochs of a job; `low <= expected <= high`.
+/// Last epoch of a job; `low <= expected <= high`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LastEpoch {
-    /// With `high` the ends of an 80 % confidence interval.
+    /// `low` and `high` are the ends of an 80 % confidence interval.
     pub low: u64,
     pub expected: u64,
     pub high: u64,
 }
 
-/// The epoch after which the job's own rule will end it, predicted from the mean losses of the epochs so far; `None` when they do
-/// not tell yet.
+/// Returns the epoch after which the job's convergence rule will end it, from the mean losses of
+/// the epochs so far. Returns `None` if they do not determine it yet.
 pub(crate) fn last_epoch(epoch_losses: &[(u64, f64)], rule: Convergence) -> Option<LastEpoch> {
     let usable = epoch_losses
         .iter()
@@ -46,8 +46,9 @@ pub(crate) fn last_epoch(epoch_losses: &[(u64, f64)], rule: Convergence) -> Opti
     })
 }
 
-/// The first epoch after `newest` in which the loss falls by less than `drop` of itself, but at most `MOST_EPOCHS` + 1 away. The
-/// relative drop of this curve falls with the epoch, so that this epoch begins the run that ends the job, and halving finds it.
+/// Returns the first epoch after `newest` in which the loss falls by less than `drop` of itself, at
+/// most `MOST_EPOCHS` + 1 epochs later. The relative drop of the curve falls with the epoch. So
+/// this epoch begins the run that ends the job, and bisection finds it.
 fn first_flat(curve: Curve, newest: u64, drop: f64) -> u64 {
     let is_flat = |epoch: u64| {
         let before = curve.loss(epoch.saturating_sub(1));
@@ -86,13 +87,13 @@ mod tests {
         b2: 0.25,
     };
 
-    /// The last epoch of the curve itself.
+    /// Returns the last epoch by the curve itself.
     fn truth(curve: Curve) -> u64 {
         first_flat(curve, 1, RULE.relative_loss_drop) + RULE.epochs - 1
     }
 
-    /// Reproducible noise, about normal with a deviation of 1: the sum of twelve uniform numbers of a congruential generator
-    /// (Knuth's constants).
+    /// Reproducible noise, approximately normal with a deviation of 1: the sum of twelve uniform
+    /// numbers of a congruential generator (Knuth's constants).
     struct Noise(u64);
 
     impl Noise {
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn predicts_the_end_of_a_known_curve_from_its_first_epochs() {
+    fn last_epoch_is_predicted_from_six_epochs_of_known_curve() {
         let predicted = last_epoch(&losses(KNOWN, 6), RULE).expect("six epochs suffice");
         let end = truth(KNOWN);
         assert!(
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn one_spoilt_loss_does_not_move_the_prediction_far() {
+    fn one_outlier_loss_moves_the_prediction_little() {
         let clean = losses(KNOWN, 9);
         let mut spoilt = clean.clone();
         spoilt[4].1 *= 5.0;
@@ -134,13 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn too_few_or_useless_losses_tell_nothing() {
+    fn unusable_losses_give_no_prediction() {
         assert_eq!(last_epoch(&[(1, 2.0), (2, 1.0)], RULE), None);
         assert_eq!(last_epoch(&[(1, 2.0), (2, f64::NAN), (3, 1.0)], RULE), None);
         assert_eq!(last_epoch(&[(1, 1.0), (2, 2.0), (3, 3.0)], RULE), None);
     }
 
-    /// How often the interval holds the end of random curves whose losses are spoilt by `spoil`, as a share.
+    /// Returns the share of random curves whose end lies in the interval when `spoil` disturbs the
+    /// losses.
     fn held(spoil: impl Fn(f64, f64) -> f64) -> f64 {
         const CASES: u32 = 400;
         let mut noise = Noise(1);
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_end_four_times_in_five() {
+    fn interval_contains_the_end_in_80_percent_of_cases() {
         let relative = held(|loss, noise| loss * (1.0 + 0.01 * noise));
         assert!((0.75..=0.87).contains(&relative), "{relative}");
         let absolute = held(|loss, noise| loss + 0.004 * noise);

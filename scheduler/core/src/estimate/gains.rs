@@ -1,17 +1,20 @@
-//! What an update is worth in steps, of a job whose batch grows with its workers: Pollux' statistical efficiency (OSDI 2021, section 3.1)
-//! by the gradient noise that the job itself has reported last. Its speed times this is its goodput.
+//! Gain of an update, in steps, for a job whose batch grows with its workers: the statistical
+//! efficiency of Pollux (OSDI 2021, section 3.1) with the last gradient noise scale that the job
+//! reported. Speed times gain is the goodput.
 
 use crate::learn::NoiseScale;
 use crate::snapshot::{Adaptive, Job};
 
-/// Before any noise was measured, which takes two workers, two are worth about what the assumed speed promises of two (see `speed`):
-/// so a job explores, and what it then measures replaces the promise.
+/// Noise scale before the first measurement, which needs two workers. With it, two workers gain
+/// about what the assumed speed promises (see `speed`). So a job explores, and its measurement
+/// replaces the assumption.
 const UNKNOWN: NoiseScale = NoiseScale(8.0);
 
-/// What an update of so many workers is worth.
+/// Gain of an update by number of workers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Gains {
-    /// With the number of workers that one batch is for; `None` where the batch stays.
+    /// Noise scale, and the number of workers that one batch is for. `None` if the batch does not
+    /// grow.
     grows: Option<(NoiseScale, u32)>,
 }
 
@@ -26,7 +29,7 @@ impl Gains {
         }
     }
 
-    /// Steps that an update of so many workers is worth: between 1 and as many as the batch has grown times.
+    /// Returns the steps that an update is worth: between 1 and the growth of the batch.
     pub(crate) fn at(self, workers: u32) -> f64 {
         let Some((noise, fewest)) = self.grows else {
             return 1.0;
@@ -41,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_update_is_worth_one_step_to_as_many_as_the_batch_has_grown_times() {
+    fn gain_is_between_one_and_batch_growth() {
         let gains = |noise: f64| Gains {
             grows: Some((NoiseScale(noise), 2)),
         };

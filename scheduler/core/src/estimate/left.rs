@@ -1,23 +1,24 @@
-//! Steps until a job ends, by whichever comes first of what can tell: its bound, its losses, or how long it is in seconds.
+//! Remaining steps of a job, by the first of its possible ends: a maximum of steps, convergence, or
+//! a duration.
 
 use super::convergence::LastEpoch;
 use crate::policy::Policy;
 use crate::report::Length;
 use crate::snapshot::{Job, Lasts};
 
-/// From the middle to the 90 % quantile of a normal distribution, in standard deviations.
+/// Distance of the 90 % quantile of a normal distribution from its median, in standard deviations.
 const TO_90: f64 = 1.2816;
-/// What is left of something that is as good as over is as long as that lasts: exponential, and hardly more can be said.
+/// Maximum spread of the remaining time. A job near its expected end is treated as exponential.
 const WIDEST: f64 = 1.0;
-/// Beyond so many standard deviations a job is none of those by whose length it was judged.
+/// Standard deviations beyond which the durations of earlier jobs do not apply to a job.
 const OUTLIVED: f64 = 2.5;
-/// Earlier jobs that came so close to the bound ended by it.
+/// Share of the bound from which on earlier jobs count as ended by the bound.
 const SOONER: f64 = 0.98;
 
-/// At least one step, because it has not ended.
+/// Remaining steps; at least 1, because the job has not ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct StepsLeft {
-    /// With `high` the ends of an 80 % confidence interval.
+    /// `low` and `high` are the ends of an 80 % confidence interval.
     pub low: f64,
     pub expected: f64,
     pub high: f64,
@@ -25,7 +26,7 @@ pub(super) struct StepsLeft {
 }
 
 impl StepsLeft {
-    /// `steps_per_s` is its speed where it is.
+    /// Returns the remaining steps. `steps_per_s` is the job's speed at its present size.
     pub(super) fn of(
         job: &Job,
         policy: &Policy,
@@ -62,7 +63,8 @@ fn by_steps(job: &Job, converged: Option<LastEpoch>) -> Option<StepsLeft> {
     })
 }
 
-/// What earlier jobs of the same document did, such as the steps until a target was reached; `None` once it has outlived them.
+/// Returns the rest by the steps of earlier jobs of the same document, for instance until a target
+/// was reached. Returns `None` once the job has outlived them.
 fn by_past_steps(job: &Job) -> Option<StepsLeft> {
     let ran = job.ran?;
     let (left, away) = left_of(ran.steps, ran.steps_spread, job.progress.step as f64)?;
@@ -75,7 +77,7 @@ fn by_past_steps(job: &Job) -> Option<StepsLeft> {
     })
 }
 
-/// What was said is a bound: it holds unless the past has ended sooner.
+/// Combines the stated bound with the past. The bound holds unless earlier jobs ended sooner.
 fn sooner(said: Option<StepsLeft>, past: Option<StepsLeft>) -> Option<StepsLeft> {
     match (said, past) {
         (Some(said), Some(past)) if past.expected < SOONER * said.expected => Some(StepsLeft {
@@ -87,7 +89,7 @@ fn sooner(said: Option<StepsLeft>, past: Option<StepsLeft>) -> Option<StepsLeft>
     }
 }
 
-/// `None` for one that has lasted longer than any like it would.
+/// Returns the rest by a duration, or `None` if the job has outlived the durations of similar jobs.
 fn by_time(lasts: &Lasts, steps_per_s: f64) -> Option<StepsLeft> {
     let (left_s, away) = left_of(lasts.middle_s, lasts.spread, lasts.done_s)?;
     let expected = (left_s * steps_per_s).max(1.0);
@@ -99,24 +101,26 @@ fn by_time(lasts: &Lasts, steps_per_s: f64) -> Option<StepsLeft> {
     })
 }
 
-/// What is left of a length with this middle and spread after `done`, and by what factor its 80 % interval reaches to both sides;
-/// `None` beyond [`OUTLIVED`].
+/// Returns the rest of a length with this median and spread after `done`, and a factor. The 80 %
+/// interval extends by this factor to both sides. Returns `None` beyond [`OUTLIVED`].
 fn left_of(middle: f64, spread: f64, done: f64) -> Option<(f64, f64)> {
     let is_limit = spread <= 0.0;
     if !is_limit && done > middle * (OUTLIVED * spread).exp() {
         return None;
     }
-    // The middle of what is left of a length with this spread, once the shorter ones are out of the question.
+    // Median of the rest of a length with this spread, given that it exceeds `done`.
     let left = (middle - done).max(spread * done / 2.0).max(0.0);
     let spread = (spread * middle / left.max(1e-3)).min(WIDEST);
-    let away = match is_limit {
-        true => 1.0,
-        false => (TO_90 * spread).exp(),
+    let away = if is_limit {
+        1.0
+    } else {
+        (TO_90 * spread).exp()
     };
     Some((left, away))
 }
 
-/// Policies must weigh it somehow. Nobody is told this as what is to come.
+/// Returns the default for policies, which need some number. It is never shown to users as a
+/// forecast.
 fn guessed(job: &Job, policy: &Policy, length: Length) -> StepsLeft {
     let per_epoch = job.progress.steps_per_epoch.max(1);
     let guess = policy.unknown_epochs.saturating_mul(per_epoch).max(1) as f64;
@@ -143,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_jobs_tell_where_they_ended_before_the_bound() {
+    fn earlier_jobs_count_when_they_ended_before_the_bound() {
         let bound = steps(1_000.0, 1_000.0, 1_000.0);
         let target = steps(300.0, 400.0, 2_000.0);
         let found = sooner(Some(bound), Some(target));
@@ -166,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_took_tells_what_is_left_until_it_is_outlived() {
+    fn earlier_durations_give_rest_until_job_outlives_them() {
         let (low, middle, high) = left(0.0, 0.2).expect("it is new");
         assert_eq!(middle, 200.0);
         assert!((150.0..160.0).contains(&low) && (255.0..262.0).contains(&high));
@@ -176,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_certain_and_never_outlived() {
+    fn time_limit_is_certain_and_never_outlived() {
         assert_eq!(left(40.0, 0.0), Some((120.0, 120.0, 120.0)));
         assert_eq!(left(400.0, 0.0), Some((1.0, 1.0, 1.0)));
     }

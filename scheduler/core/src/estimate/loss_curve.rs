@@ -1,21 +1,22 @@
-//! Optimus' loss curve (Peng et al., EuroSys 2018, section 3.1), `loss(k) = 1 / (b0 k + b1) + b2` with all `b >= 0`, and how far
-//! the losses leave it open.
+//! Loss curve of Optimus and its confidence region (Peng et al., EuroSys 2018, section 3.1):
+//! `loss(k) = 1 / (b0 k + b1) + b2` with all `b >= 0`.
 //!
-//! For a given asymptote `b2` the curve is fitted by Gauss and Newton's method, each step a non-negative least squares problem in
-//! `b0` and `b1`, small enough to be solved on paper; the asymptote itself is searched on a grid. That search is also what the confidence region is made of: the
-//! asymptote is what few epochs tell least, so the curves whose asymptote fits nearly as well are the plausible ones (the
-//! profile likelihood of `b2`).
+//! For a given asymptote `b2` the curve is fitted by the Gauss-Newton method. Each step is a
+//! non-negative least squares problem in `b0` and `b1` with a closed solution. The asymptote is
+//! searched on a grid. The grid also gives the confidence region: few epochs determine the
+//! asymptote least, so the curves whose asymptote fits nearly as well are the plausible ones
+//! (profile likelihood of `b2`).
 
-/// Fewer losses than this tell nothing.
+/// Minimum number of losses for a fit.
 pub(super) const FEWEST: usize = 3;
-/// Asymptotes tried between 0 and the newest losses, and then about the best of them.
+/// Number of asymptotes tried between 0 and the newest losses, and then around the best one.
 const COARSE: u32 = 16;
 const FINE: u32 = 12;
 const NEWTON_STEPS: u32 = 4;
-/// A step that lowers the error by a smaller share is the last.
+/// Relative reduction of the error below which the iteration ends.
 const ENOUGH: f64 = 1e-3;
 
-/// Loss per epoch.
+/// Loss by epoch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Curve {
     pub b0: f64,
@@ -23,14 +24,15 @@ pub(super) struct Curve {
     pub b2: f64,
 }
 
-/// The best curve, and all tried ones (the best among them) that the losses do not rule out at a confidence of 80 %.
+/// Best curve, and all tried curves that the losses do not rule out at 80 % confidence. They
+/// include the best one.
 #[derive(Debug, Clone)]
 pub(super) struct Fit {
     pub best: Curve,
     pub plausible: Vec<Curve>,
 }
 
-/// A loss with the weight of its residual.
+/// Loss with the weight of its residual.
 #[derive(Debug, Clone, Copy)]
 struct Point {
     epoch: f64,
@@ -40,7 +42,7 @@ struct Point {
 
 impl Curve {
     pub(super) fn loss(self, epoch: u64) -> f64 {
-        // Epochs stay far below 2^52.
+        // Epochs are far below 2^52.
         self.at(epoch as f64)
     }
 
@@ -48,20 +50,21 @@ impl Curve {
         1.0 / (self.b0 * epoch + self.b1) + self.b2
     }
 
-    /// Derivatives by `b0`, `b1` and `b2`.
+    /// Returns the derivatives by `b0`, `b1` and `b2`.
     fn slopes(self, epoch: f64) -> [f64; 3] {
         let above = 1.0 / (self.b0 * epoch + self.b1);
         [-epoch * above * above, -above * above, 1.0]
     }
 }
 
-/// Fits positive, finite losses of ascending epochs; `None` when there are too few or they do not fall.
+/// Fits positive, finite losses of ascending epochs. Returns `None` if there are too few or they do
+/// not fall.
 pub(super) fn fit(losses: &[(u64, f64)]) -> Option<Fit> {
     if losses.len() < FEWEST {
         return None;
     }
     let points = weighted(&without_outliers(losses));
-    // The curve lies above its asymptote, so the newest losses do on average.
+    // The curve is above its asymptote, so the mean of the newest losses is too.
     let newest = &points[points.len() - points.len().div_ceil(3)..];
     let top = newest.iter().map(|point| point.loss).sum::<f64>() / newest.len() as f64;
     let step = top / f64::from(COARSE);
@@ -86,7 +89,8 @@ fn best_of(tried: &[(Curve, f64)]) -> Option<(Curve, f64)> {
     tried.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Three segments, each counting four times the one before, as in the Optimus prototype: the newest losses tell most.
+/// Weights three segments, each four times the one before, as in the Optimus prototype. The newest
+/// losses are the most informative.
 fn weighted(losses: &[(u64, f64)]) -> Vec<Point> {
     let count = losses.len();
     let point = |(i, &(epoch, loss)): (usize, &(u64, f64))| Point {
@@ -97,8 +101,9 @@ fn weighted(losses: &[(u64, f64)]) -> Vec<Point> {
     losses.iter().enumerate().map(point).collect()
 }
 
-/// A loss that stands out of both its neighbours by half or more is replaced by their mean; the newest counts only if it jumps up,
-/// because a steep fall at the start of training is no outlier.
+/// Replaces a loss that deviates from both neighbours by half or more with the mean of these. The
+/// newest loss is replaced only if it jumps up, because a steep fall at the start of training is no
+/// outlier.
 fn without_outliers(losses: &[(u64, f64)]) -> Vec<(u64, f64)> {
     const FACTOR: f64 = 1.5;
     let at = |i: usize| losses[i].1;
@@ -116,15 +121,16 @@ fn without_outliers(losses: &[(u64, f64)]) -> Vec<(u64, f64)> {
     clean
 }
 
-/// The best falling curve with this asymptote, and its weighted squared error.
+/// Returns the best falling curve with this asymptote, and its weighted squared error.
 fn with_asymptote(points: &[Point], b2: f64) -> Option<(Curve, f64)> {
     let curve = |[b0, b1]: [f64; 2]| Curve { b0, b1, b2 };
-    // 1 / (loss - b2) is linear in b0 and b1. Noise may put a loss below the asymptote: it then counts as just above.
+    // 1 / (loss - b2) is linear in b0 and b1. A loss that noise puts below the asymptote counts as
+    // just above.
     let highest = points.iter().map(|point| point.loss).fold(0.0, f64::max);
     let least_above = (highest - b2) * 0.01;
     let mut found = curve(non_negative(points.iter().map(|point| {
         let above = (point.loss - b2).max(least_above);
-        // d(1/y) = dy / y^2: this factor makes the rows measure the error in the loss.
+        // d(1/y) = dy / y^2: with this factor the rows measure the error of the loss.
         let weight = point.weight * above * above;
         ([weight * point.epoch, weight], weight / above)
     })));
@@ -149,8 +155,8 @@ fn with_asymptote(points: &[Point], b2: f64) -> Option<(Curve, f64)> {
     (found.b0 > 0.0 && error.is_finite()).then_some((found, error))
 }
 
-/// The `x >= 0` that minimises `|A x - b|` over rows of two columns. Either both are positive and solve the normal equations, or one
-/// is 0 and the other the better of the two that can stand alone.
+/// Returns the `x >= 0` that minimises `|A x - b|` over rows of two columns. Either both are
+/// positive and solve the normal equations, or one is 0 and the other is the better single column.
 fn non_negative(rows: impl Iterator<Item = ([f64; 2], f64)>) -> [f64; 2] {
     let (mut aa, mut ab, mut bb, mut ar, mut br) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for ([a, b], right) in rows {
@@ -170,7 +176,7 @@ fn non_negative(rows: impl Iterator<Item = ([f64; 2], f64)>) -> [f64; 2] {
             return both;
         }
     }
-    // What a column alone takes off the squared error.
+    // Reduction of the squared error by each column alone.
     let (by_a, by_b) = (ar.max(0.0).powi(2) * bb, br.max(0.0).powi(2) * aa);
     if by_a >= by_b {
         [ar.max(0.0) / aa, 0.0]
@@ -186,14 +192,16 @@ fn squared_error(points: &[Point], curve: Curve) -> f64 {
         .sum()
 }
 
-/// By how much the weighted error may exceed the least one at a confidence of 80 %.
+/// Returns the amount by which the weighted error may exceed the least one at 80 % confidence.
 ///
-/// Were every residual of the weight that its noise deserves, this would be the noise's variance times Student's t squared. The
-/// weights favour the newest losses instead, and noise tends to shrink with the loss, so the variance of the asymptote is the
-/// sandwich estimator's (Huber 1967) in the form that mends each residual by its leverage (HC2, MacKinnon and White 1985).
+/// If every weight matched the noise of its residual, this would be the variance of the noise times
+/// the square of Student's t. The weights favour the newest losses instead, and noise tends to fall
+/// with the loss. The variance of the asymptote is therefore the sandwich estimator (Huber 1967)
+/// with residuals corrected by their leverage (HC2, MacKinnon and White 1985).
 fn allowance(points: &[Point], best: Curve) -> f64 {
     let freedom = (points.len().saturating_sub(3)).max(1) as f64;
-    // Student's t, two-sided 80 %, by the first term of Fisher's expansion about the normal quantile.
+    // Student's t, two-sided 80 %, by the first term of Fisher's expansion about the normal
+    // quantile.
     const NORMAL: f64 = 1.2816;
     let student = NORMAL * (1.0 + (NORMAL * NORMAL + 1.0) / (4.0 * freedom));
     let rows: Vec<[f64; 3]> = points
@@ -201,7 +209,7 @@ fn allowance(points: &[Point], best: Curve) -> f64 {
         .map(|point| best.slopes(point.epoch).map(|by| by * point.weight))
         .collect();
     let Some(inverse) = inverse_gram(&rows) else {
-        // The losses do not tell the coefficients apart: nothing is ruled out.
+        // The losses do not separate the coefficients, so no curve is ruled out.
         return f64::INFINITY;
     };
     let spread: f64 = points
@@ -221,7 +229,7 @@ fn dot(a: &[f64; 3], b: &[f64; 3]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The inverse of `rows' rows` by cofactors; `None` when it is as good as singular.
+/// Returns the inverse of `rows' rows` by cofactors, or `None` if it is numerically singular.
 fn inverse_gram(rows: &[[f64; 3]]) -> Option<[[f64; 3]; 3]> {
     let h = |i: usize, j: usize| rows.iter().map(|row| row[i] * row[j]).sum::<f64>();
     let (aa, ab, ac, bb, bc, cc) = (h(0, 0), h(0, 1), h(0, 2), h(1, 1), h(1, 2), h(2, 2));

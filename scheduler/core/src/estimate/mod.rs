@@ -1,6 +1,6 @@
-//! What a job would still take at any size: steps left over steps per second.
+//! Time that a job still needs at any size: remaining steps over steps per second.
 //!
-//! It knows one job at a time and nothing of the cluster.
+//! An estimate covers one job and does not depend on the cluster.
 
 mod convergence;
 mod gains;
@@ -24,19 +24,20 @@ pub(crate) use remembered::Remembered;
 pub(crate) use speed::Speed;
 use std::sync::Arc;
 
-/// A job's future as far as it can be told.
+/// Estimate of a job's future.
 #[derive(Debug, Clone)]
 pub(crate) struct Estimate {
     pub steps_left: f64,
-    /// Between so many and so many steps are left four times in five, as far as the losses tell; both are `steps_left` where
-    /// something else ends the job.
+    /// 80 % interval of the remaining steps. Both ends equal `steps_left` if the end does not
+    /// depend on an estimate.
     pub steps_left_between: (f64, f64),
-    /// What tells all this.
+    /// Source of the remaining steps.
     pub length: Length,
-    /// In updates per second.
+    /// Speed in updates per second.
     pub speed: Arc<Speed>,
     pub gains: Gains,
-    /// The most workers and shards it may be given now, its range and the bound of exploration considered.
+    /// Largest numbers of workers and shards that the job may get now, within its range and the
+    /// bound of exploration.
     pub most: (u32, u32),
 }
 
@@ -79,8 +80,9 @@ impl Estimate {
         }
     }
 
-    /// The size of `job` that would tell most of its speed if it were measured next, as (workers, shards), among those that it may
-    /// be given now; `None` before anything is measured, and once its probes are spent.
+    /// Returns the size, as (workers, shards), whose measurement would reduce the uncertainty of
+    /// the speed most, among the sizes that the job may get now. Returns `None` before the first
+    /// measurement and when the budget of probes is spent.
     pub(crate) fn next_probe(&self, job: &Job) -> Option<(u32, u32)> {
         *self.speed.next_probe.get_or_init(|| self.plan_probe(job))
     }
@@ -101,12 +103,13 @@ impl Estimate {
         probe::next(&measured, &candidates)
     }
 
-    /// Seconds to the end with `w` workers and `p` shards.
+    /// Returns the seconds until the end with `w` workers and `p` shards.
     pub(crate) fn time_s(&self, (workers, ps_shards): (u32, u32)) -> f64 {
         self.steps_left / self.steps_per_s(workers, ps_shards)
     }
 
-    /// Progress at that size: updates per second times what they are worth, which where the batch grows is Pollux' goodput.
+    /// Returns the progress per second at a size: updates per second times their gain. If the batch
+    /// grows, this is the goodput of Pollux.
     pub(crate) fn steps_per_s(&self, workers: u32, ps_shards: u32) -> f64 {
         self.speed.steps_per_s(workers, ps_shards) * self.gains.at(workers)
     }

@@ -1,14 +1,16 @@
-//! Non-negative least squares for a handful of unknowns: the active-set method of Lawson and Hanson (1974).
+//! Non-negative least squares for a few unknowns: the active-set method of Lawson and Hanson
+//! (1974).
 
-/// The `x >= 0` that minimises `|A x - b|`, `rows` being the rows of `A` with their `b`.
+/// Returns the `x >= 0` that minimises `|A x - b|`, for `rows` of `A` with their `b`.
 ///
-/// Columns are scaled to unit length first, so that terms of very different size are told apart.
+/// Columns are scaled to unit length first, so that terms of very different size are separated.
 pub(crate) fn solve<const N: usize>(rows: &[([f64; N], f64)]) -> [f64; N] {
     let scale = column_lengths(rows);
     let (gram, right) = normal_equations(rows, &scale);
     let mut x = [0.0; N];
     let mut passive = [false; N];
-    // Every pass frees one column; more passes than this mean that rounding makes it cycle, and the last point is as good.
+    // Every pass frees one column. More passes mean that rounding causes a cycle; the last point is
+    // then as good.
     for _ in 0..4 * N {
         let Some(entering) = steepest(&gram, &right, &x, &passive) else {
             break;
@@ -70,7 +72,7 @@ fn normal_equations<const N: usize>(
     (gram, right)
 }
 
-/// The resting column along which the error falls fastest, if it falls at all.
+/// Returns the inactive column along which the error falls fastest, if it falls.
 fn steepest<const N: usize>(
     gram: &[[f64; N]; N],
     right: &[f64; N],
@@ -86,7 +88,8 @@ fn steepest<const N: usize>(
         .map(|(i, _)| i)
 }
 
-/// Unconstrained least squares over the passive columns, by elimination with partial pivoting.
+/// Returns the unconstrained least squares solution over the passive columns, by elimination with
+/// partial pivoting.
 fn least_squares<const N: usize>(
     gram: &[[f64; N]; N],
     right: &[f64; N],
@@ -133,7 +136,7 @@ mod tests {
     use super::solve;
 
     #[test]
-    fn finds_the_coefficients_behind_exact_data() {
+    fn nnls_finds_coefficients_of_exact_data() {
         let rows: Vec<([f64; 3], f64)> = (1..8)
             .map(|k| {
                 let k = f64::from(k);
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn never_goes_below_zero_where_plain_least_squares_would() {
+    fn nnls_never_returns_negative_coefficients() {
         let rows: Vec<([f64; 2], f64)> = (1..6)
             .map(|k| ([1.0, f64::from(k)], 10.0 - f64::from(k)))
             .collect();

@@ -1,19 +1,21 @@
-//! Which size to measure next, so that the speed at all sizes becomes known best: a deliberate plan in place of Optimus' sample
-//! runs along `w = p` (Peng et al., EuroSys 2018).
+//! Choice of the next size to measure, so that the speed at all sizes becomes known best. It
+//! replaces Optimus' sample runs along `w = p` (Peng et al., EuroSys 2018).
 //!
-//! Each probe is the size whose measurement takes the most uncertainty from all candidates together (the least integrated mean
-//! squared error of Sacks et al., Statistical Science 1989, one step ahead), given the sizes measured so far, whoever chose them.
+//! Each probe is the size whose measurement reduces the total uncertainty of all candidates most.
+//! This is the integrated mean squared error of Sacks et al. (Statistical Science 1989), one step
+//! ahead. Sizes that were measured for other reasons count too.
 
 use super::surface::{Cholesky, NOISE, Place, Size};
 use muster_model::spec::Range;
 
-/// A job is measured at so many sizes on purpose at most: beyond them, noise is what is left.
+/// Maximum number of probed sizes of a job. Beyond them, noise dominates the error.
 pub(crate) const BUDGET: usize = 8;
 
-/// So many numbers of workers, and of shards, are candidates at most.
+/// Maximum number of candidate worker counts, and of shard counts.
 const LEVELS: u32 = 8;
 
-/// The sizes of these ranges that are worth telling apart: all of them where there are few, else geometrically spaced ones.
+/// Returns the candidate sizes of these ranges: all sizes if there are few, else geometrically
+/// spaced ones.
 pub(crate) fn candidates(workers: Range, ps_shards: Range) -> Vec<Size> {
     let ps_shards = levels(ps_shards);
     levels(workers)
@@ -41,8 +43,9 @@ fn levels(range: Range) -> Vec<u32> {
     levels
 }
 
-/// The candidate that tells most beside what is `measured`; `None` when the budget is spent or all candidates are measured. A size
-/// whose probe failed is simply no candidate any more.
+/// Returns the candidate that reduces the uncertainty most beside the `measured` sizes. Returns
+/// `None` if the budget is spent or all candidates are measured. Callers remove a size whose probe
+/// failed from the candidates.
 pub(crate) fn next(measured: &[Size], candidates: &[Size]) -> Option<Size> {
     if measured.len() >= BUDGET {
         return None;
@@ -72,7 +75,7 @@ pub(crate) fn next(measured: &[Size], candidates: &[Size]) -> Option<Size> {
     (0..candidates.len())
         .filter(|&a| !measured.contains(&candidates[a]))
         .map(|a| (a, told(a)))
-        // The first of equals, whatever the platform's rounding makes of `max_by`.
+        // The first of equals, independent of rounding in `max_by`.
         .reduce(|best, next| if next.1 > best.1 { next } else { best })
         .map(|(a, _)| candidates[a])
 }
@@ -93,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_reach_the_ends_and_repeat_nothing() {
+    fn probes_cover_both_ends_without_repetition() {
         let plan = plan();
         assert_eq!(plan.len(), BUDGET);
         for (i, size) in plan.iter().enumerate() {
@@ -113,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measured_neighbourhood_is_not_probed_again() {
+    fn measured_neighbourhood_is_not_probed_again() {
         let around: Vec<Size> = vec![(8, 8), (8, 9), (9, 8), (9, 9)];
         let found = next(&around, &candidates(UP_TO_16, UP_TO_16)).expect("a probe is left");
         assert!(
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_ranges_have_few_candidates_with_both_ends_among_them() {
+    fn wide_ranges_have_few_candidates_including_both_ends() {
         let wide = Range { min: 2, max: 500 };
         let found = candidates(wide, Range { min: 3, max: 5 });
         assert_eq!(found.len(), 8 * 3);
@@ -135,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn a_job_without_shards_is_probed_at_numbers_of_workers_only() {
+    fn job_without_shards_is_probed_by_workers_only() {
         let found = candidates(Range { min: 1, max: 3 }, Range::NONE);
         assert_eq!(found, [(1, 0), (2, 0), (3, 0)]);
         assert_eq!(next(&[(1, 0)], &found), Some((3, 0)));
     }
 
     #[test]
-    fn nothing_is_left_to_probe_of_a_fixed_job() {
+    fn fixed_job_has_no_next_probe() {
         assert_eq!(next(&[(4, 1)], &[(4, 1)]), None);
     }
 }

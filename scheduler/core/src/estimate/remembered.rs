@@ -1,4 +1,4 @@
-//! The estimates of one job beside all that they were made of.
+//! Estimates of one job together with their inputs.
 
 use super::convergence::{self, LastEpoch};
 use super::{Estimate, Speed};
@@ -7,14 +7,14 @@ use crate::snapshot::{Job, SpeedPoint};
 use muster_model::spec::{Consistency, Convergence, Range};
 use std::sync::Arc;
 
-/// What was estimated of a job, and of what.
+/// Kept estimates of a job and their inputs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Remembered {
     speed: Option<(Measured, Arc<Speed>)>,
     converged: Option<Converged>,
 }
 
-/// When a job will have converged, and all that tells.
+/// Convergence estimate of a job and its inputs.
 #[derive(Debug, Clone)]
 struct Converged {
     rule: Convergence,
@@ -22,7 +22,7 @@ struct Converged {
     last: Option<LastEpoch>,
 }
 
-/// All of a job that [`Speed::of`] reads.
+/// Inputs that [`Speed::of`] reads from a job.
 #[derive(Debug, Clone, PartialEq)]
 struct Measured {
     consistency: Consistency,
@@ -56,7 +56,8 @@ impl Measured {
 }
 
 impl Remembered {
-    /// The job's estimate under the policy under which all of this was remembered, and whether its speed is another than before.
+    /// Returns the job's estimate, and whether its speed was computed anew. `policy` must be the
+    /// same in all calls.
     pub(crate) fn estimate(&mut self, job: &Job, policy: &Policy) -> (Estimate, bool) {
         let kept = self.speed.take().filter(|(of, _)| of.is_of(job));
         let is_new = kept.is_none();

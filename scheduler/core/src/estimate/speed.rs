@@ -1,12 +1,14 @@
-//! How fast a job runs with `w` workers and `p` shards: a formula fitted to what was measured, and what it misses nearby.
+//! Throughput model: the speed of a job with `w` workers and `p` shards, from a fitted formula and
+//! kriged residuals.
 //!
-//! The formula is Optimus' with one term changed (see `trend`). What a measured size misses of it, its neighbours miss in part: that
-//! part is kriged from the residuals (see `surface`), which also gives each prediction its standard error. A size that was measured is
-//! taken as measured.
+//! The formula is the one of Optimus with one term changed (see `trend`). Neighbours of a measured
+//! size share a part of its residual. That part is kriged (see `surface`), which also gives the
+//! standard error of each prediction. A measured size has its measured speed.
 //!
-//! Before two sizes are known the curve is assumed to be Amdahl's, which always promises something for one worker more: so a job
-//! explores, and what it then measures replaces the promise. Beside measured sizes the assumed curve stays in the fit with a
-//! weight that falls with their number, so that two points do not promise wonders far from them and eight are believed.
+//! Before two sizes are measured the curve follows Amdahl's law, which always promises a gain for
+//! one worker more. So a job explores, and its measurements replace the promise. With measured
+//! sizes the assumed curve stays in the fit, with a weight that falls with their number. So two
+//! points do not promise implausible speeds far from them, and eight points dominate.
 
 use super::surface::{Cholesky, NOISE, Place, Size};
 use super::trend::{Formula, Point, Trend};
@@ -16,30 +18,32 @@ use muster_model::spec::Range;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// A job's speed at every size.
+/// Speed of a job at every size.
 #[derive(Debug, Clone)]
 pub(crate) struct Speed {
     assumed: Assumed,
-    /// `None` while fewer than two sizes are known.
+    /// `None` while fewer than two sizes are measured.
     trend: Option<Trend>,
-    /// Of each size in the trend, the share of its residual's roughness that its neighbours get.
+    /// Kriging weight of each size in the trend, from its residual.
     missed: Vec<(Place, f64)>,
-    /// Seconds a step as measured, with how far that is trusted, 0 to 1.
+    /// Measured seconds per step with their trust, 0 to 1.
     measured: BTreeMap<Size, (f64, f64)>,
-    /// The measured sizes and their covariance.
+    /// Measured sizes, and the factor of their covariance.
     known: Vec<Place>,
     covariance: Cholesky,
     pub mean_relative_error: Option<f64>,
-    /// What to measure next, once somebody asked: it follows from what was measured and from the job's ranges, which are in this too.
+    /// Next size to measure, computed on first use. It depends on the measurements and the job's
+    /// ranges, which are inputs of this model too.
     pub next_probe: OnceLock<Option<Size>>,
 }
 
-/// Amdahl's law for the workers, and a part of the exchange that more shards shorten.
+/// Amdahl's law for the workers, and a share of the exchange that more shards shorten.
 #[derive(Debug, Clone, Copy)]
 struct Assumed {
-    /// Seconds a step of one worker with one shard.
+    /// Seconds per step of one worker with one shard.
     base_s: f64,
-    /// Where each worker's part of a batch stays: the workers whose batch a step of that time is for.
+    /// Number of workers that divide the batch of `base_s`, if each worker's part of a batch is
+    /// constant.
     fixed_part: Option<u32>,
     serial_share: f64,
     exchange_share: f64,
@@ -55,7 +59,7 @@ impl Assumed {
                 + self.exchange_share / f64::from(ps_shards.max(1)))
     }
 
-    /// Moved onto what was measured.
+    /// Returns the curve scaled to the measured sizes.
     fn rescaled(self, measured: &BTreeMap<Size, (f64, f64)>) -> Self {
         let ratio = |(&size, &(step_s, trust)): (&Size, &(f64, f64))| {
             (trust * step_s / self.step_s(size), trust)
@@ -101,7 +105,7 @@ impl Speed {
         Self::from_measured(formula, measured, (job.workers, job.ps_shards), policy)
     }
 
-    /// `measured` are seconds a step and how far they are trusted, `ranges` what the job may be given.
+    /// Fits the model. `measured` has seconds per step and their trust, `ranges` the job's ranges.
     fn from_measured(
         formula: Formula,
         measured: BTreeMap<Size, (f64, f64)>,
@@ -151,7 +155,7 @@ impl Speed {
         speed
     }
 
-    /// Steps (of a job whose batch grows, updates) per second; never 0.
+    /// Returns steps per second; updates per second if the batch grows. Never 0.
     pub(crate) fn steps_per_s(&self, workers: u32, ps_shards: u32) -> f64 {
         let size = (workers, ps_shards);
         let step_s = match self.measured.get(&size) {
@@ -164,7 +168,7 @@ impl Speed {
         1.0 / step_s.max(1e-9)
     }
 
-    /// How sure the speed at this size is: the standard error of its logarithm, so 0.1 is about ten per cent.
+    /// Returns the standard error of the logarithm of the speed at a size: 0.1 is about 10 %.
     pub(crate) fn standard_error(&self, workers: u32, ps_shards: u32) -> f64 {
         let place = Place::of((workers, ps_shards));
         let explained = self
@@ -174,30 +178,30 @@ impl Speed {
         left.max(0.0).sqrt()
     }
 
-    /// Sizes that were measured.
+    /// Returns the number of measured sizes.
     pub(crate) fn points(&self) -> u32 {
         u32::try_from(self.measured.len()).unwrap_or(u32::MAX)
     }
 
-    /// Sizes that were measured, ascending.
+    /// Returns the measured sizes in ascending order.
     pub(crate) fn sizes(&self) -> Vec<Size> {
         self.measured.keys().copied().collect()
     }
 
-    /// The largest measured number of workers and of shards.
+    /// Returns the largest measured number of workers and of shards.
     pub(crate) fn largest_measured(&self) -> Option<Size> {
         let workers = self.measured.keys().map(|size| size.0).max()?;
         let ps_shards = self.measured.keys().map(|size| size.1).max()?;
         Some((workers, ps_shards))
     }
 
-    /// The fitted coefficients in the order of the formula.
+    /// Returns the fitted coefficients in the order of the formula.
     pub(crate) fn coefficients(&self) -> Vec<f64> {
         self.trend
             .map_or_else(Vec::new, |trend| trend.coefficients())
     }
 
-    /// Seconds a step by the model, whatever was measured at that size.
+    /// Returns the seconds per step by the model, also at measured sizes.
     fn modelled_s(&self, size: Size) -> f64 {
         let Some(trend) = &self.trend else {
             return self.assumed.step_s(size);
@@ -211,7 +215,8 @@ impl Speed {
         trend.step_s(size) * missed.exp()
     }
 
-    /// Of the formula alone, because kriging follows the measured sizes whether they are right or not.
+    /// Returns the mean relative error of the formula alone. Kriging follows the measured sizes, so
+    /// its error would say nothing.
     fn error(&self) -> Option<f64> {
         if self.measured.is_empty() {
             return None;
@@ -229,7 +234,8 @@ impl Speed {
     }
 }
 
-/// What the assumed curve says at the ends and in the middle of the job's ranges.
+/// Returns the assumed curve at the ends and in the middle of the job's ranges, as points of the
+/// fit.
 fn promises(assumed: Assumed, (workers, ps_shards): (Range, Range), weight: f64) -> Vec<Point> {
     [workers.min, workers.max.div_ceil(2), workers.max]
         .into_iter()
@@ -243,7 +249,8 @@ fn promises(assumed: Assumed, (workers, ps_shards): (Range, Range), weight: f64)
         .collect()
 }
 
-/// The covariance of measurements: that of their sizes and, each for itself, noise that falls with how far they are trusted.
+/// Returns the covariance of measurements: the one of their sizes, plus independent noise that
+/// falls with their trust.
 fn kriging(
     points: &[Point],
     places: &[Place],

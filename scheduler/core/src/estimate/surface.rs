@@ -1,30 +1,31 @@
-//! How alike a job's speeds at two sizes are, before anything is measured: the covariance of their logarithms, in the manner of
-//! kriging (Sacks et al., Statistical Science 1989).
+//! Prior covariance of the logarithms of a job's speeds at two sizes, as in kriging (Sacks et al.,
+//! Statistical Science 1989).
 //!
-//! A smooth part says what shapes speed surfaces of parameter-server jobs have; a rough part what no smooth formula has: a number
-//! of shards or workers that happens to fall well or badly on the servers, and neighbourhoods that do. The deviations are rounded
-//! from what 803 measured configurations of eight networks (Peng et al.) show, and relative: 0.05 is five per cent.
+//! A smooth part describes the shapes of speed surfaces of parameter-server jobs. A rough part
+//! describes what no smooth formula has: numbers of shards or workers, and their neighbourhoods,
+//! that suit the servers well or badly. The deviations are relative (0.05 is 5 %). They are rounded
+//! from the measured configurations of eight networks by Peng et al.
 
 /// Workers and shards.
 pub(super) type Size = (u32, u32);
 
-/// By how much a measured speed misses the mean of many such measurements.
+/// Relative deviation of one measured speed from the mean of many.
 pub(super) const NOISE: f64 = 0.05;
 
-/// Deviation of the level: nothing is known of it.
+/// Deviation of the level, which is unknown.
 const LEVEL: f64 = 1.0;
 /// Deviations of the smooth terms, in the order of [`Place::smooth`].
 const SMOOTH: [f64; 4] = [0.75, 1.0, 0.5, 0.4];
 /// Deviation of each rough term.
 const ROUGH: f64 = 0.05;
 
-/// A size where the covariance sees it.
+/// Size in the coordinates of the covariance.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     ln_w: f64,
     ln_p: f64,
-    /// Each times its deviation: the contention of workers for a shard, the share of the work that workers divide, the size as
-    /// a whole, and the shards.
+    /// Smooth terms times their deviations: contention of workers for a shard, share of the work
+    /// that workers divide, size as a whole, and shards.
     smooth: [f64; 4],
 }
 
@@ -45,23 +46,24 @@ impl Place {
         LEVEL * LEVEL + shapes.map(|(a, b)| a * b).sum::<f64>() + self.roughness(other)
     }
 
-    /// The rough part alone: bells of width 1/2 in both logarithms together, and of width 1/4 in either.
+    /// Returns the rough part: a Gaussian of width 1/2 in both logarithms together, and one of
+    /// width 1/4 in each.
     pub(super) fn roughness(&self, other: &Self) -> f64 {
         let bell = |a: f64, b: f64| (-2.0 * (a - b) * (a - b)).exp();
         let (by_w, by_p) = (bell(self.ln_w, other.ln_w), bell(self.ln_p, other.ln_p));
-        // A bell of half the width is the fourth power.
+        // A Gaussian of half the width is the fourth power.
         ROUGH * ROUGH * (by_w * by_p + by_w.powi(4) + by_p.powi(4))
     }
 }
 
-/// The lower triangle `L` of a positive definite matrix `L L'`, row by row.
+/// Lower triangle `L` of a positive definite matrix `L L'`, by rows.
 #[derive(Debug, Clone)]
 pub(super) struct Cholesky {
     rows: Vec<Vec<f64>>,
 }
 
 impl Cholesky {
-    /// Of the matrix with the entries `entry(i, j)`, `j <= i < size`.
+    /// Factors the matrix with the entries `entry(i, j)`, `j <= i < size`.
     pub(super) fn of(size: usize, entry: impl Fn(usize, usize) -> f64) -> Self {
         let mut rows: Vec<Vec<f64>> = Vec::with_capacity(size);
         for i in 0..size {
@@ -77,7 +79,7 @@ impl Cholesky {
         Self { rows }
     }
 
-    /// `L^-1 b`.
+    /// Returns `L^-1 b`.
     pub(super) fn forward(&self, b: impl IntoIterator<Item = f64>) -> Vec<f64> {
         let mut x: Vec<f64> = Vec::with_capacity(self.rows.len());
         for (row, b) in self.rows.iter().zip(b) {
@@ -87,7 +89,7 @@ impl Cholesky {
         x
     }
 
-    /// `(L L')^-1 b`.
+    /// Returns `(L L')^-1 b`.
     pub(super) fn solve(&self, b: impl IntoIterator<Item = f64>) -> Vec<f64> {
         let mut x = self.forward(b);
         for i in (0..x.len()).rev() {
@@ -103,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cholesky_solves_what_it_factored() {
+    fn cholesky_solves_factored_system() {
         let matrix = [[4.0, 2.0, 0.6], [2.0, 5.0, 1.0], [0.6, 1.0, 3.0]];
         let x = Cholesky::of(3, |i, j| matrix[i][j]).solve([1.0, 2.0, 3.0]);
         for (row, b) in matrix.iter().zip([1.0, 2.0, 3.0]) {
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_most_like_itself_and_less_like_one_further_away() {
+    fn roughness_falls_with_distance_of_sizes() {
         let here = Place::of((4, 4));
         let rough = |size| here.roughness(&Place::of(size));
         assert!(rough((4, 4)) > rough((5, 4)) && rough((5, 4)) > rough((9, 9)));

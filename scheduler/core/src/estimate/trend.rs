@@ -1,40 +1,48 @@
-//! The formula part of a job's speed: Optimus' model (Peng et al., EuroSys 2018, section 3.2), mended where its measurements
-//! disagree with it.
+//! Formula part of a job's speed: the model of Optimus (Peng et al., EuroSys 2018, section 3.2),
+//! with one term corrected where its authors' measurements disagree with it.
 //!
-//! Seconds a step. Synchronous: `th0 M/w + th1 + th2 w/p + th3 w + th4/p`; asynchronous: `(th0 + th1 w/p + th2 w + th3 p) / w`; all
-//! `th >= 0`, `M` the global batch; where that grows with the workers, `th0` is 0. Optimus' synchronous formula ends in `th4 p` instead: over its authors' own measurements more
-//! shards never cost, while a share of the exchange that falls with the shards whatever the workers is missing.
+//! Seconds per step, with all `th >= 0` and the global batch `M`:
 //!
-//! Fitted by non-negative least squares on the logarithm, because slow and fast sizes matter alike.
+//! - Synchronous: `th0 M/w + th1 + th2 w/p + th3 w + th4/p`.
+//! - Asynchronous: `(th0 + th1 w/p + th2 w + th3 p) / w`.
+//!
+//! If the batch grows with the workers, `th0` is 0. Optimus' synchronous formula ends in `th4 p`
+//! instead. In its authors' measurements more shards never cost time. A share of the exchange that
+//! falls with the shards, independent of the workers, is missing there.
+//!
+//! The fit is non-negative least squares on the logarithm, because slow and fast sizes are equally
+//! important.
 
 use super::nnls;
 use super::surface::Size;
 
 const TERMS: usize = 5;
-/// Steps of Gauss and Newton's method from the relative error to the logarithm.
+/// Gauss-Newton steps from the relative error to the logarithm.
 const NEWTON_STEPS: u32 = 3;
-/// A point whose speed differs from the trend by more than this factor, seen from the median point, was disturbed.
+/// Factor of the deviation from the trend, relative to the median point, beyond which a point is
+/// disturbed.
 const DISTURBED: f64 = 2.0;
-/// Fewer points than this do not show which of them was disturbed.
+/// Minimum number of points for which a disturbed one can be identified.
 const FEWEST_TO_DOUBT: usize = 5;
 const MOST_DOUBTED: usize = 2;
 
-/// Which formula.
+/// Formula of a job.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Formula {
     pub synchronous: bool,
-    /// Examples per step over all workers together.
+    /// Examples per step over all workers.
     pub batch: f64,
-    /// Where the batch grows so that each worker's part of it stays: with so many workers it is `batch`.
+    /// Number of workers at which the global batch is `batch`, if each worker's part is constant
+    /// and the batch grows with them.
     pub fixed_part: Option<u32>,
 }
 
-/// A step time with its weight in the fit.
+/// Step time with its weight in the fit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Point {
     pub size: Size,
     pub step_s: f64,
-    /// Of its residual; 1 is a well measured point.
+    /// Weight of the residual; 1 for a well measured point.
     pub weight: f64,
 }
 
@@ -45,11 +53,12 @@ pub(super) struct Trend {
 }
 
 impl Formula {
-    /// The terms of the formula, whose weighted sum is the step's seconds.
+    /// Returns the terms of the formula. Their weighted sum is the seconds per step.
     fn terms(self, (workers, ps_shards): Size) -> [f64; TERMS] {
         let (w, p) = (f64::from(workers.max(1)), f64::from(ps_shards.max(1)));
         if self.fixed_part.is_some() {
-            // A worker's part takes the same time whatever their number: `th1` has it.
+            // The time of a worker's part does not depend on the number of workers. `th1` contains
+            // it.
             [0.0, 1.0, w / p, w, 1.0 / p]
         } else if self.synchronous {
             [self.batch / w, 1.0, w / p, w, 1.0 / p]
@@ -60,7 +69,8 @@ impl Formula {
 }
 
 impl Trend {
-    /// Through `points`; those of `measured` that turn out to be disturbed are taken out of it. `assumed` are never doubted.
+    /// Fits the trend. Disturbed points are removed from `measured`; `assumed` points are always
+    /// kept.
     pub(super) fn fit(
         formula: Formula,
         measured: &mut Vec<Point>,
@@ -77,7 +87,7 @@ impl Trend {
         Some(trend)
     }
 
-    /// In the order of the formula.
+    /// Returns the coefficients in the order of the formula.
     pub(super) fn coefficients(&self) -> Vec<f64> {
         let terms = if self.formula.synchronous {
             TERMS
@@ -97,14 +107,14 @@ impl Trend {
         sum.max(1e-9)
     }
 
-    /// Logarithm of how much longer a step took than the trend says.
+    /// Returns the logarithm of the measured step time over the trend's.
     pub(super) fn residual(&self, point: &Point) -> f64 {
         (point.step_s / self.step_s(point.size)).ln()
     }
 
     fn through(formula: Formula, measured: &[Point], assumed: &[Point]) -> Option<Self> {
         let points = || measured.iter().chain(assumed);
-        // The relative error first: its fit needs no start.
+        // The fit of the relative error comes first, because it needs no starting point.
         let relative = |point: &Point| formula.terms(point.size).map(|term| term / point.step_s);
         let rows: Vec<([f64; TERMS], f64)> = points()
             .map(|point| {
@@ -122,7 +132,7 @@ impl Trend {
             return None;
         }
         for _ in 0..NEWTON_STEPS {
-            // ln(r + dr) = ln r + dr / r, which is to be 0.
+            // ln(r + dr) = ln r + dr / r, with the target 0.
             let rows: Vec<([f64; TERMS], f64)> = points()
                 .map(|point| {
                     let ratio = trend.step_s(point.size) / point.step_s;
@@ -136,7 +146,7 @@ impl Trend {
         Some(trend)
     }
 
-    /// The measured point that stands out most, if one does.
+    /// Returns the measured point with the largest deviation, if it is disturbed.
     fn disturbed(&self, measured: &[Point]) -> Option<usize> {
         if measured.len() < FEWEST_TO_DOUBT {
             return None;

@@ -1,42 +1,43 @@
-//! Batch sizes: the bounds that a job's owner declares, and how a batch is split over GPUs and accumulated steps.
+//! Batch sizes: the bounds that a job's owner declares, and the split of a batch over GPUs and
+//! accumulated steps.
 
-/// What the owner allows.
+/// Declared bounds of the batch size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchLimits {
-    /// Examples a step in whose steps work is counted.
+    /// Initial batch size in examples. Work is counted in steps of this size.
     pub init: u32,
     pub max: u32,
-    /// Examples that one GPU takes at once, least and most.
+    /// Smallest and largest number of examples that one GPU processes at once.
     pub min_local: u32,
     pub max_local: u32,
 }
 
-/// A batch on a given number of GPUs.
+/// Split of a batch over a given number of GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batch {
-    /// Examples that one GPU takes at once.
+    /// Examples that one GPU processes at once.
     pub local: u32,
-    /// Passes whose gradients are summed before the exchange, beside the last.
+    /// Passes before the last one whose gradients are summed before the exchange.
     pub accumulated: u32,
 }
 
 /// Whether the system may choose the batch size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Batching {
-    /// The owner's.
+    /// Batch size of the owner.
     Fixed { batch: u32 },
-    /// Any within the declared limits.
+    /// Any batch size within the declared bounds.
     Adaptive,
 }
 
-/// Batch sizes that are tried, geometrically spaced.
+/// Number of geometrically spaced batch sizes that are tried.
 const CANDIDATES: u32 = 24;
 
 /// Added before rounding up, so that an exact quotient is not rounded to the next.
 const ROUNDING: f64 = 1e-8;
 
 impl Batch {
-    /// Examples a step over all GPUs.
+    /// Returns the examples per step over all GPUs.
     #[must_use]
     pub fn total(self, gpus: u32) -> u32 {
         self.local
@@ -46,14 +47,16 @@ impl Batch {
 }
 
 impl BatchLimits {
-    /// How `batch` examples are split over `gpus` GPUs: as few accumulated passes as memory allows. One GPU that goes beyond the
-    /// initial batch size accumulates at least once, because gradient noise is measured between passes (Pollux).
+    /// Splits `batch` examples over `gpus` GPUs with as few accumulated passes as memory allows.
+    /// One GPU beyond the initial batch size accumulates at least once, because gradient noise is
+    /// measured between passes (Pollux).
     #[must_use]
     pub fn split(self, batch: u32, gpus: u32) -> Batch {
         self.split_with(batch, gpus, gpus == 1 && batch > self.init)
     }
 
-    /// The same on one GPU that accumulates whatever the batch, as the Pollux artefact has Optimus predict.
+    /// Splits a batch on one GPU that always accumulates, as the Pollux artefact predicts for
+    /// Optimus.
     #[must_use]
     pub fn split_accumulating(self, batch: u32) -> Batch {
         self.split_with(batch, 1, true)
@@ -74,13 +77,13 @@ impl BatchLimits {
         }
     }
 
-    /// What a job takes before anything is known of it.
+    /// Returns the batch of a job of which nothing is known.
     #[must_use]
     pub fn first(self, gpus: u32) -> Batch {
         self.split(self.init.max(self.min_local.saturating_mul(gpus)), gpus)
     }
 
-    /// More GPUs would not get their least batch each.
+    /// Returns the largest number of GPUs that each get their smallest local batch.
     #[must_use]
     pub fn most_gpus(self, batching: Batching) -> u32 {
         let batch = match batching {
@@ -90,7 +93,7 @@ impl BatchLimits {
         (batch / self.min_local.max(1)).max(1)
     }
 
-    /// Splits from the smallest to the largest batch that the limits allow on so many GPUs.
+    /// Returns splits from the smallest to the largest batch that the bounds allow on `gpus` GPUs.
     pub fn candidates(self, gpus: u32) -> impl Iterator<Item = Batch> {
         let low = f64::from(self.init.max(self.min_local.saturating_mul(gpus)));
         let high = f64::from(self.max).max(low);

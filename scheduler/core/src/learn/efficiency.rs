@@ -1,18 +1,19 @@
-//! Statistical efficiency: how much a step with a larger batch is worth, by the gradient noise scale (Pollux, OSDI 2021, section 3.1;
-//! McCandlish et al., 2018), learned over the course of a family's work.
+//! Statistical efficiency: the gain of a step with a larger batch, by the gradient noise scale
+//! (Pollux, OSDI 2021, section 3.1; McCandlish et al., 2018), learned over the course of a family's
+//! work.
 
-/// Variance of the gradient at the initial batch size over its squared norm: the number of initial batches up to which a larger
-/// batch is worth nearly its size.
+/// Gradient noise scale: variance of the gradient at the initial batch size over its squared norm.
+/// It is the number of initial batches up to which the gain of a batch is nearly its size.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct NoiseScale(pub f64);
 
 /// Bins over the course of the work, 0 to 1.
 const BINS: usize = 100;
 
-/// A change below this share is no news.
+/// Relative change below which an observation is not news.
 const NEWS: f64 = 0.02;
 
-/// What was seen over the course of the work.
+/// Noise scales seen over the course of the work.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Noises {
     bins: Vec<Option<NoiseScale>>,
@@ -27,7 +28,8 @@ impl Default for Noises {
 }
 
 impl NoiseScale {
-    /// Progress of a step with `scale` times the initial batch, in steps of the initial one: between 1 and `scale`.
+    /// Returns the progress of a step with `scale` times the initial batch, in steps of the initial
+    /// one: between 1 and `scale`.
     #[must_use]
     pub fn gain(self, scale: f64) -> f64 {
         (self.0 + 1.0) / (self.0 / scale + 1.0)
@@ -35,19 +37,20 @@ impl NoiseScale {
 }
 
 impl Noises {
-    /// Takes a report; whether it is news.
+    /// Records a report. Returns whether it is news.
     pub(super) fn observe(&mut self, share_done: f64, noise: NoiseScale) -> bool {
         if !noise.0.is_finite() || noise.0 < 0.0 {
             return false;
         }
         let bin = &mut self.bins[bin(share_done)];
         let news = bin.is_none_or(|old| (noise.0 - old.0).abs() > NEWS * (old.0 + 1.0));
-        // Jobs of a family differ: each report moves the bin half way.
+        // Jobs of a family differ, so each report moves the bin half way.
         *bin = Some(bin.map_or(noise, |old| NoiseScale((old.0 + noise.0) / 2.0)));
         news
     }
 
-    /// What is expected at a share of the work: what was seen there, else the nearest before, else the nearest after.
+    /// Returns the noise expected at a share of the work: the one seen there, else the nearest
+    /// before, else the nearest after.
     pub(super) fn at(&self, share_done: f64) -> Option<NoiseScale> {
         let at = bin(share_done);
         let before = self.bins[..=at].iter().rev().flatten().next();
@@ -56,8 +59,8 @@ impl Noises {
             .copied()
     }
 
-    /// The work left in at most `N` stretches: the share of each and what is expected there. Before anything was seen a larger
-    /// batch is expected to be worth nothing.
+    /// Divides the remaining work into `N` stretches and returns the share and the expected noise
+    /// of each. Before the first report a larger batch has no gain.
     pub(super) fn stretches<const N: usize>(&self, share_done: f64) -> Vec<(f64, NoiseScale)> {
         let from = share_done.clamp(0.0, 0.999_9);
         let length = (1.0 - from) / N as f64;

@@ -1,8 +1,10 @@
-//! What is learned of a family of jobs (the same model on the same data) from what its jobs report: how long a step takes on which
-//! shape, and how much a larger batch is worth. What one job measured, the next of its family knows.
+//! Model of a family of jobs (the same model on the same data), learned from the reports of its
+//! jobs: step times by shape and gains of larger batches. Measurements of one job apply to the next
+//! job of its family.
 //!
-//! The model is Pollux' (Qiao et al., OSDI 2021): goodput = throughput x statistical efficiency. What was never measured is assumed
-//! optimistically, so that a job explores, but never beyond twice the largest measured size.
+//! The model is that of Pollux (Qiao et al., OSDI 2021): goodput = throughput x statistical
+//! efficiency. Sizes without measurement are assumed optimistically, so a job explores. Policies
+//! bound the exploration by [`Family::largest_gpus`].
 
 mod batch;
 mod efficiency;
@@ -14,31 +16,31 @@ pub use throughput::{Shape, StepTime, Throughput};
 
 use crate::problem::Curve;
 
-/// Everything learned of one family.
+/// Model of one family.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Family {
-    /// By GPU kind: what fits into its memory differs.
+    /// Batch limits by GPU kind. Kinds differ in memory.
     limits: Vec<BatchLimits>,
-    /// By GPU kind.
+    /// Step times by GPU kind.
     throughputs: Vec<Throughput>,
     noises: Noises,
     version: u64,
 }
 
-/// Sizes for which curves are made.
+/// Sizes for which curves are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
     /// GPUs of one node.
     pub node_gpus: u32,
-    /// GPUs of the kind in all.
+    /// GPUs of the kind in total.
     pub gpus: u32,
 }
 
-/// Stretches of the work left that are looked at with a noise of their own.
+/// Number of stretches of the remaining work, each with its own noise scale.
 const STRETCHES: usize = 6;
 
 impl Family {
-    /// A family of which nothing is known but its declared limits on every GPU kind.
+    /// Returns a family without measurements, with its declared limits by GPU kind.
     #[must_use]
     pub fn new(limits: Vec<BatchLimits>) -> Self {
         Self {
@@ -49,13 +51,14 @@ impl Family {
         }
     }
 
-    /// Changes whenever something new is learned: curves of an older version are out of date.
+    /// Returns the version of the model. It changes with every observation that is news; older
+    /// curves are then out of date.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Takes the measured time of a step.
+    /// Records the measured time of a step.
     pub fn observe_step(&mut self, kind: u16, shape: Shape, local_batch: u32, time: StepTime) {
         let throughput = &mut self.throughputs[usize::from(kind)];
         if throughput.observe(shape, local_batch, time) {
@@ -63,21 +66,22 @@ impl Family {
         }
     }
 
-    /// Takes the noise scale at a share (0 to 1) of the work.
+    /// Records the noise scale at a share (0 to 1) of the work.
     pub fn observe_noise(&mut self, share_done: f64, noise: NoiseScale) {
         if self.noises.observe(share_done, noise) {
             self.version += 1;
         }
     }
 
-    /// The largest number of GPUs, of any kind, that was measured.
+    /// Returns the largest measured number of GPUs, of any kind.
     #[must_use]
     pub fn largest_gpus(&self) -> u32 {
         let largest = self.throughputs.iter().map(Throughput::largest_gpus);
         largest.max().unwrap_or(0)
     }
 
-    /// The batch with the best goodput on a shape at this share of the work; the declared first one before anything was measured.
+    /// Returns the batch with the best goodput on a shape at this share of the work. Returns the
+    /// declared first batch before the first measurement.
     #[must_use]
     pub fn batch(&self, kind: u16, shape: Shape, share_done: f64, batching: Batching) -> Batch {
         let limits = self.limits[usize::from(kind)];
@@ -98,8 +102,8 @@ impl Family {
             .map_or(first, |(_, batch)| batch)
     }
 
-    /// Mean speed over the work left, in steps of the initial batch size per second, at every size. Empty when nothing was measured
-    /// on any kind.
+    /// Returns the mean speed over the remaining work by size, in steps of the initial batch size
+    /// per second. Empty if no kind was measured.
     #[must_use]
     pub fn curve(&self, kind: u16, sizes: Sizes, share_done: f64, batching: Batching) -> Curve {
         let Some(throughput) = self.throughput(kind) else {
@@ -128,7 +132,7 @@ impl Family {
         }
     }
 
-    /// The model of a kind, if need be that of another kind that was measured: its shape is better than none.
+    /// Returns the model of a kind, or of another measured kind if this one was not measured.
     fn throughput(&self, kind: u16) -> Option<&Throughput> {
         let own = &self.throughputs[usize::from(kind)];
         if own.largest_gpus() > 0 {
@@ -142,7 +146,7 @@ impl Family {
     }
 }
 
-/// Speed over stretches of work, each with the batch that is best there.
+/// Returns the speed over stretches of work, each with its best batch.
 fn mean_speed(
     limits: BatchLimits,
     throughput: &Throughput,

@@ -1,12 +1,14 @@
-//! Step times by shape and batch: what was measured, and the all-reduce model between (Pollux, OSDI 2021, section 3.2).
+//! Step times by shape and batch: measured values, and the all-reduce model between them (Pollux,
+//! OSDI 2021, section 3.2).
 //!
-//! A step of computing and exchange that overlap takes `(T_grad^g + T_sync^g)^(1/g)`, `T_grad` linear in the examples a GPU takes,
-//! `T_sync = a + b (n - 2)` for `n` GPUs with one pair of coefficients on one node and another over several, `1 <= g <= 10`.
+//! Computation and exchange overlap, and a step takes `(T_grad^g + T_sync^g)^(1/g)` with `1 <= g <=
+//! 10`. `T_grad` is linear in the examples per GPU. `T_sync = a + b (n - 2)` for `n` GPUs, with one
+//! pair of coefficients on one node and another over several.
 
 use super::batch::Batch;
 use std::collections::BTreeMap;
 
-/// GPUs, and the nodes over which they lie.
+/// Number of GPUs, and of the nodes that they are on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
     pub nodes: u32,
@@ -20,12 +22,12 @@ pub struct StepTime {
     pub sync_s: f64,
 }
 
-/// What is known of a family's step times on one GPU kind.
+/// Step times of a family on one GPU kind.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Throughput {
-    /// Seconds of computing by examples a GPU takes.
+    /// Seconds of computation by examples per GPU.
     grad_s: BTreeMap<u32, f64>,
-    /// Seconds of a step by shape and examples.
+    /// Seconds of a step by shape and examples per GPU.
     steps: BTreeMap<Shape, BTreeMap<u32, f64>>,
     fit: Fit,
 }
@@ -33,7 +35,8 @@ pub struct Throughput {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Fit {
     gamma: f64,
-    /// Seconds of exchange on one node, and over several: `(a, b)` of `a + b (n - 2)`.
+    /// Coefficients `(a, b)` of the exchange in seconds, `a + b (n - 2)`: on one node, and over
+    /// several.
     local: (f64, f64),
     spread: (f64, f64),
 }
@@ -48,20 +51,21 @@ impl Default for Fit {
     }
 }
 
-/// A change below this share is no news.
+/// Relative change below which an observation is not news.
 const NEWS: f64 = 0.01;
 
-/// The share of the time for one measured batch that is assumed not to depend on its size, while only one was measured.
+/// Share of the time of a measured batch that is assumed constant while only one batch was
+/// measured.
 const CONSTANT_SHARE: f64 = 0.2;
 
-/// Exchange between nodes is assumed so many times as slow as on one node until it is measured (Pollux).
+/// Assumed slowdown of an exchange between nodes until it is measured (Pollux).
 const SPREAD_PRIOR: f64 = 1.1;
 
-/// Overlaps that are tried in the fit.
+/// Overlap exponents that are tried in the fit.
 const GAMMAS: [f64; 8] = [1.0, 1.3, 1.6, 2.0, 2.5, 3.5, 5.0, 10.0];
 
 impl Throughput {
-    /// Takes a measured step; whether it is news.
+    /// Records a measured step. Returns whether it is news.
     pub(super) fn observe(&mut self, shape: Shape, local_batch: u32, time: StepTime) -> bool {
         let usable = time.step_s.is_finite() && time.step_s > 0.0 && time.sync_s < time.step_s;
         if !usable || shape.gpus == 0 || local_batch == 0 {
@@ -88,13 +92,14 @@ impl Throughput {
         self.steps.keys().map(|shape| shape.gpus).max().unwrap_or(0)
     }
 
-    /// Different shapes and batches that were measured.
+    /// Returns the number of measured pairs of shape and batch.
     #[must_use]
     pub fn points(&self) -> usize {
         self.steps.values().map(BTreeMap::len).sum()
     }
 
-    /// Seconds of one optimizer step: the accumulated passes without exchange, then one with it.
+    /// Returns the seconds of one optimizer step: the accumulated passes without exchange, then one
+    /// with it.
     #[must_use]
     pub fn iteration_s(&self, shape: Shape, batch: Batch) -> f64 {
         let accumulated = f64::from(batch.accumulated);
@@ -106,7 +111,8 @@ impl Throughput {
         self.step_s(shape, batch.local) + grad_s
     }
 
-    /// Seconds of a step with exchange: as measured, else by the exchange that was measured on this shape, else by the model's.
+    /// Returns the seconds of a step with exchange: measured, else by the exchange measured on this
+    /// shape, else by the fitted one.
     fn step_s(&self, shape: Shape, local_batch: u32) -> f64 {
         let measured = self.steps.get(&shape);
         if let Some(&step_s) = measured.and_then(|steps| steps.get(&local_batch)) {
@@ -132,7 +138,8 @@ impl Throughput {
         }
     }
 
-    /// Seconds of computing: linear between what was measured, along the fitted line beyond.
+    /// Returns the seconds of computation: interpolated between measurements, along the fitted line
+    /// beyond.
     fn computing_s(&self, local_batch: u32) -> f64 {
         let below = self.grad_s.range(..=local_batch).next_back();
         let above = self.grad_s.range(local_batch..).next();
@@ -149,7 +156,7 @@ impl Throughput {
         }
     }
 
-    /// Seconds per example more, from a measured end.
+    /// Returns the seconds per further example beyond a measured end.
     fn slope(&self, batch: u32, grad_s: f64) -> f64 {
         let first = self.grad_s.first_key_value();
         let last = self.grad_s.last_key_value();
@@ -161,7 +168,7 @@ impl Throughput {
         }
     }
 
-    /// The overlap and the exchange that explain best, by relative error, what was measured.
+    /// Returns the overlap and exchange with the smallest relative error over the measurements.
     fn fitted(&self) -> Fit {
         let points: Vec<(Shape, f64, f64)> = self
             .steps
@@ -232,14 +239,14 @@ fn overlapped(grad_s: f64, sync_s: f64, gamma: f64) -> f64 {
     (grad_s.powf(gamma) + sync_s.powf(gamma)).powf(1.0 / gamma)
 }
 
-/// The exchange that makes a step of this computing take so long.
+/// Returns the exchange with which a step of this computation takes `step_s`.
 fn exchange_s(step_s: f64, grad_s: f64, gamma: f64) -> f64 {
     (step_s.powf(gamma) - grad_s.powf(gamma))
         .max(0.0)
         .powf(1.0 / gamma)
 }
 
-/// Least squares of `a + b x` with `a, b >= 0`; `None` without points.
+/// Returns the least squares fit of `a + b x` with `a, b >= 0`, or `None` without points.
 fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     if points.is_empty() {
         return None;

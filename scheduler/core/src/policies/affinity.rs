@@ -1,11 +1,12 @@
-//! Gandiva's affinity (Xiao et al., OSDI 2018, section 3.2): a node collects jobs of one size, so that it can be divided without
-//! a rest and its jobs can take each other's places.
+//! Affinity of Gandiva (Xiao et al., OSDI 2018, section 3.2): a node collects jobs of one size.
+//! Such a node is divided without a remainder, and its jobs fit into each other's places.
 
 use super::room::Room;
 use crate::problem::Part;
 
-/// The node of a kind on which all of the gang fits: first of those whose jobs all have its size, then of the empty ones, then of
-/// the others; among equals the fullest. `None` when no single node holds it.
+/// Returns the node of a kind that holds the whole gang. Nodes whose jobs all have the gang's size
+/// come first, then empty nodes, then the others. Among equals the node with the fewest free GPUs
+/// comes first. Returns `None` if no single node holds the gang.
 pub fn find(room: &Room<'_>, job: usize, kind: u16, gpus: u32) -> Option<Vec<Part>> {
     let labels = labels(room);
     let unit = &room.problem.jobs[job].unit;
@@ -19,7 +20,7 @@ pub fn find(room: &Room<'_>, job: usize, kind: u16, gpus: u32) -> Option<Vec<Par
     Some(vec![Part { node, gpus }])
 }
 
-/// Of every node, the size of its jobs.
+/// Common size of the jobs of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Label {
     Empty,

@@ -1,20 +1,27 @@
-//! Dominant resource fairness (Ghodsi et al., NSDI 2011) by whole gangs, weighted and over a hierarchy of tenants.
+//! Dominant resource fairness (Ghodsi et al., NSDI 2011) for whole gangs, weighted and over a
+//! hierarchy of tenants.
 //!
-//! A tenant's dominant share is the largest of its shares of all GPUs, CPU and memory; the next gang is always one of the tenant
-//! whose dominant share is smallest for its weight. Shares are divided top down: first between the tenants that have no parent,
-//! by all that they and those below them hold, then between the children of the one that was chosen, and so on. Nobody can gain by
-//! claiming more than it needs, and with gangs that fit, everybody gets at least what an equal division would give.
+//! The dominant share of a tenant is the largest of its shares of all GPUs, CPU and memory. The
+//! next gang always belongs to the tenant with the smallest dominant share over its weight. Shares
+//! are divided from the top: first between the tenants without a parent, by what their subtrees
+//! hold, then between the children of the chosen tenant, and so on. A tenant gains nothing by
+//! claiming more than it needs. If the gangs fit, each tenant gets at least its part of an equal
+//! division.
 //!
-//! Left out: H-DRF's correction for tenants whose siblings are blocked on another resource (Bhattacharya et al., SoCC 2013), and
-//! any memory of the past: shares are those of this moment. Gangs keep the size that was asked for, a tenant's jobs come in order
-//! of submission, and one that does not fit is passed over, so that a large gang may wait for ever.
+//! Differences from the papers:
+//!
+//! - H-DRF's correction for tenants whose siblings are blocked on another resource (Bhattacharya et
+//!   al., SoCC 2013) is omitted.
+//! - Shares are those of the present moment. The past is not considered.
+//! - Gangs keep their requested size, and the jobs of a tenant are in order of submission. A job
+//!   that does not fit is skipped, so a large gang can wait without a bound.
 
 use super::room::{Room, Style};
 use super::{Share, gang, resources};
 use crate::problem::{Decision, Part, Problem, gpus_of};
 use std::collections::VecDeque;
 
-/// The smallest dominant share first.
+/// Policy that serves the smallest dominant share first.
 #[derive(Debug, Clone, Copy)]
 pub struct Drf;
 
@@ -34,17 +41,17 @@ struct Filling<'a> {
     problem: &'a Problem,
     /// Resources of the cluster.
     whole: [f64; 3],
-    /// What every tenant and those below it hold.
+    /// Resources held by the subtree of each tenant.
     used: Vec<[f64; 3]>,
-    /// The same without those below it.
+    /// Resources held by each tenant's own jobs.
     own: Vec<[f64; 3]>,
     children: Vec<Vec<usize>>,
     roots: Vec<usize>,
-    /// Priorities that are left, the highest first.
+    /// Remaining priorities in ascending order; the highest is taken from the end.
     priorities: Vec<i32>,
-    /// Jobs of the present priority that are left, tenant by tenant.
+    /// Remaining jobs of the present priority, by tenant.
     waiting: Vec<VecDeque<usize>>,
-    /// How many wait at a tenant and below it.
+    /// Number of jobs that wait in the subtree of each tenant.
     below: Vec<usize>,
     asked: Option<usize>,
 }
@@ -94,7 +101,7 @@ impl<'a> Filling<'a> {
         let mut tenant = self.least(&self.roots)?;
         loop {
             let poorer = self.least(&self.children[tenant]);
-            // Its own jobs compete with its children as one child of weight 1.
+            // A tenant's own jobs compete with its children as one child of weight 1.
             let own = dominant(&self.own[tenant], &self.whole);
             match poorer {
                 Some(child) if self.waiting[tenant].is_empty() || self.share(child) < own => {
@@ -111,7 +118,7 @@ impl<'a> Filling<'a> {
         Some(job)
     }
 
-    /// Lets the jobs of a priority in.
+    /// Adds the jobs of a priority to the queues.
     fn open(&mut self, priority: i32) {
         for (job, of) in self.problem.jobs.iter().enumerate() {
             if of.priority == priority && of.is_movable() {
@@ -137,7 +144,7 @@ impl<'a> Filling<'a> {
         tenants.iter().map(|&tenant| self.below[tenant]).sum()
     }
 
-    /// The one of these that has jobs waiting and the smallest share for its weight.
+    /// Returns the tenant of this list with waiting jobs and the smallest share over its weight.
     fn least(&self, tenants: &[usize]) -> Option<usize> {
         let waiting = tenants.iter().filter(|&&tenant| self.below[tenant] > 0);
         waiting
@@ -156,13 +163,14 @@ fn dominant(held: &[f64; 3], whole: &[f64; 3]) -> f64 {
     shares.map(|(held, whole)| held / whole).fold(0.0, f64::max)
 }
 
-/// How many tenants there are, those included that only jobs tell of.
+/// Returns the number of tenants, including those that only a job refers to.
 fn tenants(problem: &Problem) -> usize {
     let named = problem.jobs.iter().map(|job| job.tenant as usize + 1).max();
     problem.tenants.len().max(named.unwrap_or(0))
 }
 
-/// The tenant above; nobody where the parents run in a circle, which nobody should make.
+/// Returns the parent of a tenant, or `None` if the parents form a cycle. Input should have no
+/// cycle.
 fn parent(problem: &Problem, tenant: usize) -> Option<usize> {
     let above = |&of: &usize| Some(problem.tenants.get(of)?.parent? as usize);
     let mut lineage = std::iter::successors(Some(tenant), above);
@@ -170,7 +178,7 @@ fn parent(problem: &Problem, tenant: usize) -> Option<usize> {
     above(&tenant).filter(|_| ends)
 }
 
-/// The tenant and those above it.
+/// Returns the tenant and its ancestors.
 fn lineage(problem: &Problem, tenant: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(tenant), |&of| parent(problem, of))
 }

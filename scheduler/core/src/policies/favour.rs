@@ -1,32 +1,35 @@
-//! Among the trials of one study, those that promise most come first: what a policy gives to one of them may be given to another.
+//! Order of the trials of one study by expected gain: an allocation of one trial may be exchanged
+//! with another's.
 //!
-//! A policy weighs tenants, ages and lengths, and knows nothing of what a trial may come to. Here its decision is taken as it is, and
-//! only who of a study gets what is exchanged, between jobs of one tenant, one priority and equal demands. So what each tenant holds
-//! and what every node gives stays the same by construction, whatever the expectations say; a weight inside the policies' objectives
-//! would have moved GPUs between tenants. HyperDrive's classes (Rasley et al., Middleware 2017) come out of the numbers: promising
-//! trials start and grow first, poor ones last. Nobody starves of it, as a study's trials are finite, and nobody who runs is stopped or
-//! moved for it.
+//! A policy weighs tenants, ages and lengths, and does not know expected gains. Its decision is
+//! kept, except that allocations are exchanged within a study, between jobs of one tenant, one
+//! priority and equal demands. So the GPUs of each tenant and each node stay the same for all
+//! expectations. A weight inside the policies' objectives would move GPUs between tenants.
+//!
+//! The classes of HyperDrive (Rasley et al., Middleware 2017) follow from the numbers: promising
+//! trials start and grow first, poor ones last. No trial starves, because the trials of a study are
+//! finite. No running trial is stopped or moved for an exchange.
 
 use crate::problem::{Decision, Job, Part, Problem, gpus_of, nodes_of};
 use std::collections::BTreeMap;
 
-/// The decision with the same grants, those of each study's trials in the order of what these promise.
+/// Exchanges the allocations of each study's trials so that larger expected gains come first.
 #[must_use]
 pub fn favour(problem: &Problem, mut decision: Decision) -> Decision {
     for group in groups(problem) {
         let mut order = group;
-        // The most promising first, the oldest among equals.
+        // Largest gain first; among equals the oldest trial.
         order.sort_by(|&a, &b| {
             let (one, other) = (gain(problem, a), gain(problem, b));
             other.total_cmp(&one).then(a.cmp(&b))
         });
-        // Each exchange moves GPUs to who promises more, so this ends by itself.
+        // Terminates: each exchange moves GPUs to a trial with a larger gain.
         while pass(problem, &mut decision, &order) {}
     }
     decision
 }
 
-/// Whether anything was exchanged.
+/// Whether an allocation was exchanged.
 fn pass(problem: &Problem, decision: &mut Decision, order: &[usize]) -> bool {
     let is_given = |&job: &usize| {
         decision.parts[job]
@@ -49,7 +52,7 @@ fn gain(problem: &Problem, job: usize) -> f64 {
     problem.jobs[job].trial.map_or(0.0, |trial| trial.gain)
 }
 
-/// Movable trials that are alike but for their expectations.
+/// Returns the groups of movable trials that differ only in their expected gain.
 fn groups(problem: &Problem) -> Vec<Vec<usize>> {
     let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (index, job) in problem.jobs.iter().enumerate() {
@@ -66,14 +69,15 @@ fn groups(problem: &Problem) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// Gives what the less promising one would start or grow with to the other, where that has less and can take it.
+/// Gives the new or additional GPUs of the less promising trial to the other, if that has fewer and
+/// can take them.
 fn exchange(problem: &Problem, decision: &mut Decision, better: usize, worse: usize) -> bool {
     let (has, would) = (&problem.jobs[better].present, &problem.jobs[worse].present);
     match (has.is_empty(), would.is_empty()) {
         (true, true) => exchange_starts(problem, decision, better, worse),
         (false, true) => keep_running(problem, decision, better, worse),
         (false, false) => exchange_growth(problem, decision, better, worse),
-        // Who runs is not stopped for one who waits.
+        // A running trial is not stopped for a waiting one.
         (true, false) => false,
     }
 }
@@ -98,7 +102,7 @@ fn exchange_starts(
     fits
 }
 
-/// A policy that lets jobs take turns may stop a trial for one that promises less, on the very same GPUs: then nothing changes.
+/// Keeps a trial running if the policy would stop it for a less promising one on the same GPUs.
 fn keep_running(problem: &Problem, decision: &mut Decision, better: usize, worse: usize) -> bool {
     let job = &problem.jobs[better];
     let is_stopped = decision.holds(problem, better).is_empty();
@@ -110,7 +114,8 @@ fn keep_running(problem: &Problem, decision: &mut Decision, better: usize, worse
     keeps
 }
 
-/// Of two that run on as many GPUs, the one that keeps its size gets what the other would grow by.
+/// Exchanges the growth of two trials that run on equally many GPUs. The more promising one must
+/// keep its size otherwise.
 fn exchange_growth(
     problem: &Problem,
     decision: &mut Decision,
@@ -145,7 +150,7 @@ fn swap_worth(decision: &mut Decision, one: usize, other: usize) {
     }
 }
 
-/// Whether the job may have these, and runs on them.
+/// Whether the parts are within the job's bounds and the job runs on them.
 fn takes(problem: &Problem, job: usize, parts: &[Part]) -> bool {
     let job: &Job = &problem.jobs[job];
     let gpus = gpus_of(parts);
@@ -159,7 +164,8 @@ fn kind(problem: &Problem, parts: &[Part]) -> Option<u16> {
     Some(problem.nodes[first.node as usize].kind)
 }
 
-/// What is in `grown` and not in `present`; `None` unless it holds all of that and more.
+/// Returns the parts of `grown` beyond `present`. Returns `None` unless `grown` contains all of
+/// `present` and more.
 fn beyond(grown: &[Part], present: &[Part]) -> Option<Vec<Part>> {
     let mut left = by_node(grown);
     for part in present {

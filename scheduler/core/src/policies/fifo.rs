@@ -1,11 +1,13 @@
-//! First in, first out by whole gangs, with EASY backfill (Lifka, JSSPP 1995): what batch systems such as Slurm do.
+//! First in, first out for whole gangs, with EASY backfill (Lifka, JSSPP 1995), as in batch systems
+//! such as Slurm.
 //!
-//! Nobody is displaced but by a higher priority. The first gang that does not fit gets a reservation for the moment at which
-//! enough of the others should have ended; those behind it start before it only where they do not delay that: they end in time,
-//! or they fit beside it. The times are the outlooks', where batch systems take the owner's word.
+//! Only a job of higher priority displaces a running job. The first gang that does not fit gets a
+//! reservation for the time at which enough other jobs should have ended. A later job starts before
+//! it only if it does not delay the reservation: it ends in time, or it fits beside it. End times
+//! come from the outlooks; batch systems use the limit that the owner states.
 //!
-//! Left out: reservations for more than the first (conservative backfill). Since ends are estimates, a reservation may slip; what
-//! never happens is that somebody is overtaken for ever.
+//! Reservations for further jobs (conservative backfill) are omitted. End times are estimates, so a
+//! reservation can move, but no job is overtaken without a bound.
 
 use super::order::request;
 use super::room::{Room, Style};
@@ -13,12 +15,12 @@ use super::{Promises, Share};
 use crate::problem::{Decision, Part, Problem, gpus_of};
 use std::cmp::Reverse;
 
-/// Gangs in order of submission.
+/// Policy that serves gangs in order of submission.
 #[derive(Debug, Clone, Copy)]
 pub struct Fifo;
 
-/// A start changes what the next reservation looks like, so the decision is repeated on its own result until nobody starts any
-/// more. Twice is the rule; this is where it ends in any case.
+/// Maximum number of passes. A start changes the next reservation, so the decision is repeated on
+/// its own result until no job starts. Two passes are usual.
 const PASSES: usize = 8;
 
 impl Share for Fifo {
@@ -44,10 +46,10 @@ impl Share for Fifo {
     }
 }
 
-/// The moment for which the first in the queue has its place.
+/// Reserved time and place of the first job that does not fit.
 struct Reservation<'a> {
     at_s: f64,
-    /// What is free then, beside it.
+    /// Resources that are free at that time beside the reserved job.
     room: Room<'a>,
 }
 
@@ -79,7 +81,8 @@ fn pass(mut room: Room<'_>) -> Room<'_> {
     room
 }
 
-/// Where the job could start: beside those of lower priority that run, or else in their place.
+/// Returns a place for the job: beside running jobs of lower priority if possible, else in their
+/// place.
 fn seek(room: &Room<'_>, job: usize, lower: &[usize]) -> Option<Vec<Part>> {
     let size = request(&room.problem.jobs[job]);
     let mut running = lower.iter().filter(|&&other| runs(room, other)).peekable();
@@ -97,12 +100,13 @@ fn seek(room: &Room<'_>, job: usize, lower: &[usize]) -> Option<Vec<Part>> {
     room.seek(job, size, Style::Packed)
 }
 
-/// Whether it holds what it asked for.
+/// Whether the job holds its requested size.
 fn runs(room: &Room<'_>, job: usize) -> bool {
     gpus_of(room.present(job)) == request(&room.problem.jobs[job])
 }
 
-/// When the job finds its place, if the others end as they should and nobody else starts. `None` when it never does.
+/// Returns the time at which the job fits, if the others end as estimated and no other job starts.
+/// Returns `None` if the job never fits.
 fn reserve<'a>(room: &Room<'a>, job: usize) -> Option<Reservation<'a>> {
     let problem = room.problem;
     let mut ends: Vec<(f64, usize)> = (0..problem.jobs.len())
@@ -129,8 +133,8 @@ fn reserve<'a>(room: &Room<'a>, job: usize) -> Option<Reservation<'a>> {
     None
 }
 
-/// Where the job may start now without delaying the first in the queue: where it ends in time, or beside it, in which case the
-/// reservation counts with it.
+/// Returns a place in which the job does not delay the first job of the queue. Either it ends
+/// before the reservation, or it fits beside it and is counted there.
 fn spare(
     room: &Room<'_>,
     first: &mut Reservation<'_>,
@@ -149,7 +153,7 @@ fn spare(
     Some(parts)
 }
 
-/// When a job ends on these GPUs, what is left of its start included.
+/// Returns the end time of a job on these GPUs, including the rest of its start.
 fn end_s(room: &Room<'_>, job: usize, parts: &[Part]) -> f64 {
     let of = &room.problem.jobs[job];
     let now_s = room.problem.now_s;

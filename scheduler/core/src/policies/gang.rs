@@ -1,16 +1,19 @@
-//! Rigid gangs in an order: whoever fits into what those before it left runs, at the size that was asked for.
+//! Rigid gangs in an order: each job that fits beside the jobs before it runs at its requested
+//! size.
 
 use super::order::request;
 use super::room::{Room, Style};
 use crate::problem::{Decision, Problem, gpus_of};
 
-/// Serves the jobs in the order in which `queue` names them, beginning with the room as it is at the start; each decision may ask for the queue more than once. A queue names a
-/// job at most once, and may look at what was given so far.
+/// Serves the jobs in the order of `queue`, from the capacity `start`. `queue` is called once per
+/// walk, and a walk can be repeated. A queue names a job at most once and may read the allocations
+/// so far.
 ///
-/// Who runs is settled by a walk in which every job takes its place at once. Since that would push running jobs aside without
-/// need, those who run are then placed again with all that run already on their old nodes; where the newcomers do not fit so
-/// (whole units, CPU, memory), or where that would let somebody else in at the next decision, the walk itself is the answer. It
-/// is stable: every job finds at its turn what it found before.
+/// A walk in which every job takes its place in turn decides which jobs run. A walk alone would
+/// move running jobs without need. The chosen jobs are therefore placed again, with all running
+/// jobs on their old nodes first. The walk itself is the answer in two cases: the new jobs do not
+/// fit in this way (whole units, CPU, memory), or the next decision would then start another job.
+/// The result is stable: a walk on it gives every job the same place.
 pub fn run<'a, Q>(start: &Room<'a>, style: Style, queue: impl Fn() -> Q) -> Room<'a>
 where
     Q: FnMut(&Room<'_>) -> Option<usize>,
@@ -26,7 +29,7 @@ where
     walked
 }
 
-/// The same for an order that is known beforehand.
+/// Like [`run`], for an order that is known beforehand.
 pub fn in_order(problem: &Problem, style: Style, order: &[usize]) -> Decision {
     let queue = || {
         let mut order = order.iter().copied();
@@ -35,7 +38,8 @@ pub fn in_order(problem: &Problem, style: Style, order: &[usize]) -> Decision {
     run(&Room::beside_fixed(problem), style, queue).decision()
 }
 
-/// Each in its turn: on its old place if nobody before it took that, else wherever it fits. Returns the order as well.
+/// Places each job in turn: on its present nodes if they are free, else where it fits. Also returns
+/// the order.
 fn walk<'a>(
     mut room: Room<'a>,
     style: Style,
@@ -57,7 +61,7 @@ fn walk<'a>(
     (order, room)
 }
 
-/// Those who run after the walk, with as many as can be on the nodes that they hold.
+/// Places the jobs that run after the walk. As many as possible keep their nodes.
 fn settle<'a>(
     start: &Room<'a>,
     order: &[usize],

@@ -1,26 +1,32 @@
-//! Tiresias' two-dimensional Gittins index (Gu et al., NSDI 2019): least attained service, corrected by what is known of how much
-//! service jobs take in all.
+//! Two-dimensional Gittins index of Tiresias (Gu et al., NSDI 2019): least attained service,
+//! corrected by the distribution of the total service of finished jobs.
 //!
-//! The index of a job that has had `a` GPU-seconds is the best ratio, over the service `d` that it may be given next, of the
-//! chance that it ends within that to the service that it is expected to take of it: P(S - a <= d | S > a) / E[min(S - a, d) |
-//! S > a], with S distributed as the finished jobs' service was. It lowers the mean completion time when that tells something: a
-//! cluster of many short jobs and a few that run for days serves the old ones last. Service is discretised, as in the paper, so
-//! that like jobs do not displace each other in turn: those of one class share an index and come in order of submission.
+//! The index of a job with attained service `a` (GPU-seconds) is the maximum over `d` of P(S - a <=
+//! d | S > a) / E[min(S - a, d) | S > a]. `S` is distributed as the service of finished jobs and
+//! `d` is the service that the job may get next. The numerator is the chance that the job ends
+//! within `d`, the denominator the expected service until then.
 //!
-//! Where history says nothing (fewer jobs than [`ENOUGH`], or none that took so much) the class alone decides: the least first.
+//! The policy lowers the mean completion time if history is informative: a cluster of many short
+//! jobs and a few of several days serves the old jobs last. Service is discretised, as in the
+//! paper, so that similar jobs do not displace each other alternately. Jobs of one class share an
+//! index and are in order of submission.
+//!
+//! Without history (fewer than `ENOUGH` jobs, or none with that much service) the class alone
+//! decides, the least first.
 
 use super::room::Style;
 use super::{Share, gang, order};
 use crate::problem::{Decision, Problem};
 
-/// The highest Gittins index first.
+/// Policy that serves the highest Gittins index first.
 #[derive(Debug, Clone, Copy)]
 pub struct TiresiasGittins;
 
-/// Finished jobs from which a distribution is read.
+/// Minimum number of finished jobs for a distribution.
 const ENOUGH: usize = 10;
 
-/// Where the classes of attained service begin, GPU-seconds: 0, a quarter of an hour on one GPU, and four times as much each.
+/// Lower bounds of the classes of attained service, in GPU-seconds: 0, a quarter of an hour on one
+/// GPU, and then four times the one before.
 const CLASSES: [f64; 7] = [
     0.0, 900.0, 3_600.0, 14_400.0, 57_600.0, 230_400.0, 921_600.0,
 ];
@@ -39,19 +45,21 @@ impl Share for TiresiasGittins {
     }
 }
 
-/// The key of every class, the smaller first: minus its index, and behind all those the classes of which nothing is known.
+/// Returns the key of every class, the smaller first: minus the index. Classes without history come
+/// last.
 fn ranks(history: &[f64]) -> [f64; CLASSES.len()] {
     let enough = history.len() >= ENOUGH;
     let mut ranks = [0.0; CLASSES.len()];
     for (class, rank) in ranks.iter_mut().enumerate() {
         let index = enough.then(|| index(history, class)).flatten();
-        // A class number is a small integer: exact.
+        // A class number is a small integer, so the conversion is exact.
         *rank = index.map_or(class as f64, |index| -index);
     }
     ranks
 }
 
-/// The Gittins index at the beginning of a class; `None` when nobody has taken so much.
+/// Returns the Gittins index at the lower bound of a class, or `None` if no finished job had more
+/// service.
 fn index(history: &[f64], class: usize) -> Option<f64> {
     let attained = CLASSES[class];
     let left: Vec<f64> = history
@@ -77,20 +85,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_jobs_come_last_where_most_are_short_and_first_where_most_end_soon_after() {
+    fn gittins_rank_of_old_jobs_follows_the_history() {
         let mut short = vec![600.0; 90];
         short.extend([500_000.0; 10]);
         let of_short = ranks(&short);
         assert!(of_short[0] < of_short[1], "{of_short:?}");
 
-        // Everybody takes an hour: who has had most of it is nearest to its end.
+        // All jobs take an hour, so a job with more service is nearer to its end.
         let of_equal = ranks(&vec![3_600.0; 100]);
         assert!(of_equal[1] < of_equal[0], "{of_equal:?}");
     }
 
     #[test]
-    fn the_index_is_the_chance_to_end_over_the_service_expected() {
-        // From 0: within 900 s, 1 of 2 ends after 500 and the other takes 900: 1/1400; within 3,600 both end: 2/2500.
+    fn gittins_index_is_end_probability_over_expected_service() {
+        // From 0: within 900 s, 1 of 2 ends after 500 and the other takes 900: 1/1400. Within 3,600
+        // s both end: 2/2500.
         let index = index(&[500.0, 2_000.0], 0).unwrap();
         assert!((index - 2.0 / 2_500.0).abs() < 1e-15, "{index}");
     }

@@ -1,4 +1,5 @@
-//! Elastic sizes by marginal gain: every job its minimum first, then GPU by GPU to whom the next one helps most.
+//! Elastic sizes by marginal gain: every job gets its minimum first. Then each further GPU goes to
+//! the job that gains most from it.
 
 use super::order::{self, maximum, minimum};
 use super::room::{Room, Style};
@@ -6,7 +7,7 @@ use crate::problem::{Decision, Problem, Worth};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// A step that a job could take to its next size.
+/// Step of a job to its next size.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
     pub job: usize,
@@ -15,19 +16,21 @@ pub struct Step {
     pub to: u32,
 }
 
-/// What is wanted for every job, before it is known on which nodes.
+/// Wanted size of every job, before nodes are chosen.
 #[derive(Debug, Clone)]
 pub struct Sizes {
-    /// By priority, then by submission.
+    /// Jobs by priority, then by submission.
     order: Vec<usize>,
-    /// The kind and the GPUs of every job; `None` of those who wait.
+    /// Kind and GPUs by job; `None` for jobs that wait.
     wanted: Vec<Option<(u16, u32)>>,
     worth: Vec<Worth>,
 }
 
-/// Sizes all jobs by the gain of a step, which is counted per GPU. GPUs are only counted here, kind by kind; a job stays on the
-/// kind that it has while there is room for its minimum, and else takes the one on which that is fastest. Jobs of a higher
-/// priority grow first, strictly, but nobody grows at the cost of somebody's minimum.
+/// Sizes all jobs by the gain of a step per GPU.
+///
+/// GPUs are only counted here, by kind. A job stays on its present kind while that has capacity for
+/// its minimum. Otherwise it takes the kind on which its minimum is fastest. Jobs of higher
+/// priority grow first, but no job grows by taking GPUs that another job needs for its minimum.
 pub fn sizes(problem: &Problem, gain: impl Fn(&Room<'_>, Step) -> f64) -> Sizes {
     let mut room = Room::beside_fixed(problem);
     let mut left: Vec<(u16, u32)> = room.kinds().iter().map(|&(kind, _)| (kind, 0)).collect();
@@ -76,9 +79,10 @@ pub fn sizes(problem: &Problem, gain: impl Fn(&Room<'_>, Step) -> f64) -> Sizes 
 }
 
 impl Sizes {
-    /// Finds the nodes. Whose size does not change keeps its nodes; the others follow, the smaller first, on the nodes with the
-    /// most free GPUs. Who does not fit as a whole (whole units, CPU, memory) shrinks as far as it may, and whoever has nothing in
-    /// the end takes its minimum of what is left over.
+    /// Chooses the nodes. Jobs with an unchanged size keep their nodes. The others follow by
+    /// priority, smaller sizes first, on the nodes with the most free GPUs. A job that does not fit
+    /// as a whole (whole units, CPU, memory) gets the largest smaller size that fits. Jobs without
+    /// a place then take their minimum from the rest.
     pub fn place(self, problem: &Problem) -> Decision {
         let mut room = Room::beside_fixed(problem);
         let mut anew: Vec<(Reverse<i32>, u32, usize, u16)> = Vec::new();
@@ -109,7 +113,8 @@ impl Sizes {
     }
 }
 
-/// The largest size up to that which fits; what the job has, if that is it.
+/// Allocates the largest size up to `gpus` that fits. The present allocation is kept if it has that
+/// size.
 fn fit(room: &mut Room<'_>, job: usize, kind: u16, gpus: u32) {
     let of = &room.problem.jobs[job];
     let (unit, least) = (of.unit.gpus.max(1), minimum(of));
@@ -127,7 +132,7 @@ fn fit(room: &mut Room<'_>, job: usize, kind: u16, gpus: u32) {
     }
 }
 
-/// Lets a job have what it holds, or its smallest size somewhere, if that is left over.
+/// Allocates the present allocation of a job, or its smallest size on any kind, if that is free.
 fn start(room: &mut Room<'_>, job: usize) {
     if room.can_keep(job) {
         return room.keep(job);
@@ -139,7 +144,7 @@ fn start(room: &mut Room<'_>, job: usize) {
     }
 }
 
-/// Gives the jobs of one class step by step what is left.
+/// Distributes the remaining GPUs to the jobs of one priority, step by step.
 fn grow(
     room: &mut Room<'_>,
     left: &mut [(u16, u32)],
@@ -176,7 +181,7 @@ fn grow(
     }
 }
 
-/// The job's next step, if it has one that gains.
+/// Returns the job's next step, if it has a positive gain.
 fn offer(
     room: &Room<'_>,
     job: usize,
@@ -194,7 +199,8 @@ fn offer(
     (gain > 0.0).then_some(Offer { gain, step })
 }
 
-/// The kinds on which a job runs, with its smallest size there: its own kind first, then the one on which that is fastest.
+/// Returns the kinds on which a job runs, with its smallest size there: its own kind first, then by
+/// descending speed.
 fn starts(room: &Room<'_>, job: usize) -> Vec<(u16, u32)> {
     let own = present_kind(room.problem, job);
     let of = &room.problem.jobs[job];
@@ -210,7 +216,7 @@ fn starts(room: &Room<'_>, job: usize) -> Vec<(u16, u32)> {
     starts
 }
 
-/// The next larger size at which the job runs.
+/// Returns the next larger size at which the job runs.
 fn size_after(room: &Room<'_>, job: usize, kind: u16, from: u32) -> Option<u32> {
     let of = &room.problem.jobs[job];
     let unit = of.unit.gpus.max(1);
@@ -228,7 +234,7 @@ fn of_kind(left: &mut [(u16, u32)], kind: u16) -> Option<&mut u32> {
     found.map(|(_, free)| free)
 }
 
-/// What a step would gain; the greatest first, the first job of equals.
+/// Gain of a step. The greatest gain comes first; among equals the first job.
 #[derive(Debug, Clone, Copy)]
 struct Offer {
     gain: f64,

@@ -1,7 +1,9 @@
-//! The policies: each decides on a dense [`Problem`] who holds which GPUs, and knows nothing of where the problem came from.
+//! Scheduling policies. A policy decides on a dense [`Problem`] which jobs hold which GPUs. It does
+//! not know where the problem came from.
 //!
-//! A policy is a short composition of an order or a gain (who goes first, who gets more) and a placement (on which nodes). It is
-//! pure: whatever it must remember from one decision to the next is in the problem, so that the same problem gives the same decision.
+//! A policy composes an order or a gain (which job starts first, which job grows) and a placement
+//! (on which nodes). It is pure: all that it needs of earlier decisions is in the problem, so the
+//! same problem gives the same decision.
 
 mod affinity;
 pub mod drf;
@@ -33,28 +35,29 @@ pub mod tiresias;
 
 use crate::problem::{Decision, Problem};
 
-/// Shares the cluster.
+/// Scheduling policy.
 pub trait Share: Send + Sync {
-    /// Decides for every job of the problem. No node is ever given more than it has, jobs that are not movable keep what they hold,
-    /// and a job holds nothing or at least its minimum.
+    /// Decides the allocation of every job of the problem. The decision never exceeds a node's
+    /// GPUs. Jobs that are not movable keep their allocation. A job holds nothing or at least its
+    /// minimum.
     fn share(&self, problem: &Problem) -> Decision;
 
-    /// What a live round need not see to, because the policy does.
+    /// Returns the guarantees of the policy, which a live round then need not enforce itself.
     fn promises(&self) -> Promises {
         Promises::default()
     }
 }
 
-/// What a policy sees to by itself, and what it means to do.
+/// Policy capabilities: the rules of a round that a policy keeps by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Promises {
-    /// It weighs what a restart costs: whatever it changes is worth it.
+    /// The policy weighs the cost of restarts. Each of its changes is worth its cost.
     pub restarts_pay: bool,
-    /// No job that could run on an emptier cluster waits for ever.
+    /// No job that could run on an emptier cluster waits without a bound.
     pub bounded_waiting: bool,
-    /// It stops running jobs for others of equal priority on purpose, because they take turns.
+    /// The policy may stop a running job for another of equal priority (rotation).
     pub takes_turns: bool,
-    /// It brings running jobs together that lie scattered, where that is worth their restart.
+    /// The policy gathers scattered running jobs where that is worth their restart.
     pub gathers: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The policies by name: what configuration files, simulations and the command line choose from.
+//! Names of the policies, as used by configuration files, simulations and the command line.
 
 use super::Share;
 use super::drf::Drf;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// One of the policies.
+/// Name of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
@@ -40,7 +40,7 @@ pub enum PolicyName {
     Pollux,
 }
 
-/// No policy has that name.
+/// Error: no policy has the given name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no policy is named \"{given}\": there are {}", names())]
 pub struct UnknownPolicy {
@@ -48,7 +48,7 @@ pub struct UnknownPolicy {
 }
 
 impl PolicyName {
-    /// All of them.
+    /// All policies.
     pub const ALL: &[Self] = &[
         Self::Muster,
         Self::Fifo,
@@ -67,7 +67,7 @@ impl PolicyName {
         Self::Pollux,
     ];
 
-    /// As it is written.
+    /// Returns the name as users write it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -89,7 +89,7 @@ impl PolicyName {
         }
     }
 
-    /// The policy itself.
+    /// Returns the policy of this name.
     #[must_use]
     pub fn share(self) -> Box<dyn Share> {
         match self {

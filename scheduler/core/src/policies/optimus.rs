@@ -1,19 +1,25 @@
-//! Optimus' marginal gains (Peng et al., EuroSys 2018), as the Pollux artefact's simulator has them ("Optimus+Oracle").
+//! Optimus' marginal gains (Peng et al., EuroSys 2018), as in the simulator of the Pollux artefact
+//! ("Optimus+Oracle").
 //!
-//! It lowers the sum of the completion times: every job gets its minimum, then GPU by GPU goes to the job whose remaining time
-//! falls most by it. Under the artefact's conditions (units of one GPU, minimum 1, one kind, no quotas, one priority) the decisions
-//! are the artefact's, node by node; what the curves say is the caller's: an oracle's truth there, estimates in a live cluster.
+//! The policy lowers the sum of the completion times. Every job gets its minimum. Each further GPU
+//! goes to the job whose remaining time falls most by it. Under the artefact's conditions the
+//! decisions equal the artefact's, node by node: units of one GPU, minimum 1, one kind, no quotas,
+//! one priority. The caller supplies the curves: the truth in a simulation, estimates in a live
+//! cluster.
 //!
-//! Left out: parameter servers are not counted one by one, because a unit here is one worker with its part of them; the factor
-//! that holds back jobs at the start of their training, which is in the paper but not in the prototype; and the cost of a restart,
-//! which neither weighs.
+//! Differences from the paper:
+//!
+//! - PS shards are not counted one by one. A unit is one worker with its part of them.
+//! - The factor that restrains jobs at the start of their training is omitted. It is in the paper
+//!   but not in the prototype.
+//! - The cost of a restart is not considered, as in the paper.
 
 use super::grow::{self, Step};
 use super::room::Room;
 use super::{Promises, Share};
 use crate::problem::{Decision, Problem};
 
-/// Sizes by the time that a further GPU saves.
+/// Policy that sizes jobs by the time that a further GPU saves.
 #[derive(Debug, Clone, Copy)]
 pub struct Optimus;
 
@@ -31,7 +37,7 @@ impl Share for Optimus {
     }
 }
 
-/// Seconds by which the job ends earlier.
+/// Returns the seconds by which the job ends earlier.
 fn seconds_saved(room: &Room<'_>, step: Step) -> f64 {
     let step_s = |gpus| 1.0 / room.speed(step.job, step.kind, gpus);
     (step_s(step.from) - step_s(step.to)) * room.problem.jobs[step.job].outlook.work_left

@@ -1,11 +1,11 @@
-//! Who comes first.
+//! Orders of jobs.
 
 use crate::problem::{Job, Problem};
 
-/// All jobs by priority, the higher first, strictly; among equals by their keys, the smaller first; then by submission.
+/// Returns all jobs by descending priority, then by ascending key, then by submission.
 pub fn by_key(problem: &Problem, keys: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..problem.jobs.len()).collect();
-    // Stable: jobs stand in order of submission.
+    // The sort is stable and jobs are in order of submission.
     order.sort_by(|&a, &b| {
         let by_priority = problem.jobs[b].priority.cmp(&problem.jobs[a].priority);
         by_priority.then(keys[a].total_cmp(&keys[b]))
@@ -13,25 +13,26 @@ pub fn by_key(problem: &Problem, keys: &[f64]) -> Vec<usize> {
     order
 }
 
-/// All jobs by priority, strictly, then by submission.
+/// Returns all jobs by descending priority, then by submission.
 pub fn by_submission(problem: &Problem) -> Vec<usize> {
     by_key(problem, &vec![0.0; problem.jobs.len()])
 }
 
-/// The size that policies without elasticity give: what was asked for, in whole units, within the job's bounds.
+/// Returns the size that policies without elasticity allocate: the requested size in whole units,
+/// within the job's bounds.
 pub fn request(job: &Job) -> u32 {
     let unit = job.unit.gpus.max(1);
     let wanted = job.request_gpus.min(job.max_gpus) / unit * unit;
     wanted.max(minimum(job))
 }
 
-/// The smallest gang in whole units.
+/// Returns the size of the smallest gang in whole units.
 pub fn minimum(job: &Job) -> u32 {
     let unit = job.unit.gpus.max(1);
     job.min_gpus.max(1).div_ceil(unit) * unit
 }
 
-/// The largest gang in whole units.
+/// Returns the size of the largest gang in whole units.
 pub fn maximum(job: &Job) -> u32 {
     let unit = job.unit.gpus.max(1);
     job.max_gpus / unit * unit

@@ -1,12 +1,10 @@
-//! On which nodes: the placements that policies compose with.
+//! Placements: the nodes of a gang. Policies are composed with them.
 
 use crate::problem::{Demand, Part, Problem, Tally};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// On as few nodes of one kind as can be: the fullest node that holds all of it; else the emptiest first and the rest on the fullest
-/// that holds it. Of the places on so few nodes one in a single rack, where there is one: racks come after nodes, because what is
-/// measured of a job's speed, and expected of a size, is by nodes. `None`, and nothing taken, when it does not fit.
+/// Takes the place that [`pack`] finds. Returns `None` and takes nothing if the gang does not fit.
 pub fn packed(
     tally: &mut Tally,
     problem: &Problem,
@@ -19,7 +17,12 @@ pub fn packed(
     Some(parts)
 }
 
-/// Where [`packed`] would go.
+/// Returns a place on as few nodes of one kind as possible.
+///
+/// If one node holds the gang, the fullest such node is used. Otherwise the emptiest nodes are
+/// filled first, and the rest goes to the fullest node that holds it. Among places on equally few
+/// nodes, a place in a single rack is preferred. Nodes precede racks because speeds are measured
+/// and estimated by number of nodes.
 pub fn pack(
     tally: &Tally,
     problem: &Problem,
@@ -27,7 +30,7 @@ pub fn pack(
     unit: &Demand,
     gpus: u32,
 ) -> Option<Vec<Part>> {
-    // Most gangs fit on one node, and that one is found without putting all nodes in order.
+    // Most gangs fit on one node. This path finds it without sorting the nodes.
     let holds = |node: u32| {
         let free = available(tally, problem, kind, unit, node, gpus)?;
         (free >= gpus).then_some((free, node))
@@ -39,14 +42,15 @@ pub fn pack(
     in_one_rack(&nodes, |node| rack(problem, node), gpus, tight)
 }
 
-/// What is free of a node.
+/// Node and its free GPUs.
 pub(crate) type Gap = (u32, u32);
 
-/// Fills these nodes in their order with a gang, and the rest of it goes to the fullest that holds it.
+/// Fills the nodes in their order with a gang. The rest of it goes to the fullest node that holds
+/// it.
 pub(crate) fn tight(nodes: &[Gap], gpus: u32) -> Option<Vec<Part>> {
     let mut parts = fill(nodes.iter().copied(), gpus)?;
     if let Some(last) = parts.last_mut() {
-        // The nodes taken whole stand first, so the rest may go to any node behind them.
+        // Fully used nodes come first, so the rest may go to any later node.
         let behind = nodes.iter().skip_while(|&&(node, _)| node != last.node);
         let fullest = behind.filter(|&&(_, free)| free >= last.gpus);
         if let Some(&(node, _)) = fullest.min_by_key(|&&(node, free)| (free, node)) {
@@ -56,8 +60,8 @@ pub(crate) fn tight(nodes: &[Gap], gpus: u32) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// Where `place` puts a gang on these nodes, or on as many of a single rack: the one of which the least is left then, so that larger gaps
-/// stay whole.
+/// Returns the place that `place` finds on these nodes, or one on as many nodes of a single rack.
+/// The rack with the fewest free GPUs that fits is used, so larger gaps stay whole.
 pub(crate) fn in_one_rack(
     nodes: &[Gap],
     rack: impl Fn(u32) -> u32,
@@ -78,14 +82,14 @@ pub(crate) fn in_one_rack(
         .map(|nodes| (free(&nodes), nodes))
         .filter(|(free, _)| *free >= gpus)
         .collect();
-    // Stable: the first of equals.
+    // The sort is stable: among equals the first rack wins.
     racks.sort_by_key(|(free, _)| *free);
     let mut near = racks.iter().filter_map(|(_, nodes)| place(nodes, gpus));
     let near = near.find(|near| near.len() <= parts.len());
     Some(near.unwrap_or(parts))
 }
 
-/// Whether all of it is in one rack.
+/// Whether all parts are in one rack.
 pub(crate) fn are_together(parts: &[Part], rack: impl Fn(u32) -> u32) -> bool {
     parts
         .windows(2)
@@ -96,8 +100,9 @@ pub(crate) fn rack(problem: &Problem, node: u32) -> u32 {
     problem.nodes[node as usize].rack
 }
 
-/// The node of a kind with the most free GPUs first, the first of equals, and so on until the gang is complete, as the peers' simulators
-/// place jobs anew; they know of no racks, and where racks are known as many nodes of one are taken instead.
+/// Returns a place that takes the node of a kind with the most free GPUs first, and so on until the
+/// gang is complete. Ties go to the lower index. The reference simulators place jobs in this way.
+/// They have no racks; where racks are known, a place on as many nodes of one rack is preferred.
 pub fn emptiest(
     tally: &Tally,
     problem: &Problem,
@@ -124,7 +129,8 @@ fn ids(problem: &Problem) -> impl Iterator<Item = u32> {
     (0..).zip(&problem.nodes).map(|(node, _)| node)
 }
 
-/// GPUs that the unit may take on a node of this kind with so many free ones, if there are any.
+/// Returns the GPUs that the unit may take on a node of this kind with at least `least` free ones.
+/// Returns `None` if there are none.
 fn available(
     tally: &Tally,
     problem: &Problem,
@@ -140,8 +146,9 @@ fn available(
     Some(tally.available(index, unit)).filter(|&free| free > 0)
 }
 
-/// The nodes of a kind on which there is room for the unit, and the GPUs that it may take there; none if all of them are too few,
-/// which in a full cluster is the rule and not worth sorting for.
+/// Returns the nodes of a kind that have room for the unit, and the GPUs that it may take there.
+/// Empty if they cannot hold the gang in total: in a full cluster that is usual, and the sort is
+/// skipped.
 pub(crate) fn emptiest_first(
     tally: &Tally,
     problem: &Problem,
@@ -185,7 +192,7 @@ mod tests {
     use super::*;
     use crate::problem::Node;
 
-    /// Nodes of two kinds, partly taken, with CPU that runs out before the GPUs do on some.
+    /// Nodes of two kinds, partly taken. On some of them CPU is scarcer than GPUs.
     fn fragmented(seed: u64) -> (Problem, Tally) {
         let dice = |salt: u64, sides: u64| {
             let mixed = (seed * 31 + salt + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -207,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_ways_lead_where_the_long_ones_do() {
+    fn placement_shortcuts_match_full_search() {
         let mut alone = 0;
         for seed in 0..2_000 {
             let (problem, tally) = fragmented(seed);

@@ -1,17 +1,17 @@
-//! What the quotas of the tenants leave, those of the tenants above a tenant included.
+//! Remaining quotas of tenants and their ancestors.
 
 use crate::problem::{Problem, Tenant};
 
-/// GPUs that every tenant may still take.
+/// GPUs that each tenant may still take.
 #[derive(Debug, Clone)]
 pub struct Quota<'a> {
     tenants: &'a [Tenant],
-    /// `None` without a quota.
+    /// Remaining GPUs by tenant; `None` without a quota.
     left: Vec<Option<u32>>,
 }
 
 impl<'a> Quota<'a> {
-    /// All of it.
+    /// Returns the full quotas.
     pub fn whole(problem: &'a Problem) -> Self {
         Self {
             tenants: &problem.tenants,
@@ -19,19 +19,19 @@ impl<'a> Quota<'a> {
         }
     }
 
-    /// Whether the quotas of a tenant and of those above allow so many GPUs more.
+    /// Whether the quotas of a tenant and of its ancestors allow `gpus` more GPUs.
     pub fn allows(&self, tenant: u32, gpus: u32) -> bool {
         self.lineage(tenant)
             .all(|of| self.left[of].is_none_or(|left| left >= gpus))
     }
 
-    /// GPUs that the quotas of a tenant and of those above still allow.
+    /// Returns the GPUs that the quotas of a tenant and of its ancestors still allow.
     pub fn room(&self, tenant: u32) -> u32 {
         let left = self.lineage(tenant).filter_map(|of| self.left[of]);
         left.min().unwrap_or(u32::MAX)
     }
 
-    /// Takes so many GPUs. A quota that was lowered under its jobs has 0 left.
+    /// Charges GPUs to a tenant. A quota that was lowered below its use has 0 left.
     pub fn charge(&mut self, tenant: u32, gpus: u32) {
         for of in self.lineage(tenant) {
             if let Some(left) = &mut self.left[of] {
@@ -40,7 +40,7 @@ impl<'a> Quota<'a> {
         }
     }
 
-    /// Gives back what was charged.
+    /// Reverses a charge.
     pub fn refund(&mut self, tenant: u32, gpus: u32) {
         for of in self.lineage(tenant) {
             if let Some(left) = &mut self.left[of] {
@@ -49,17 +49,17 @@ impl<'a> Quota<'a> {
         }
     }
 
-    /// The tenants with a quota and what each has left: the rows of a linear programme.
+    /// Returns the tenants with a quota and their remaining GPUs: the rows of a linear programme.
     pub fn rows(&self) -> impl Iterator<Item = (usize, u32)> {
         let left = self.left.iter().enumerate();
         left.filter_map(|(tenant, left)| left.map(|left| (tenant, left)))
     }
 
-    /// The tenant and those above it.
+    /// Returns the tenant and its ancestors.
     pub fn lineage(&self, tenant: u32) -> impl Iterator<Item = usize> + use<'a> {
         let tenants = self.tenants;
         let parent = move |of: &u32| tenants.get(*of as usize).and_then(|of| of.parent);
-        // A circle of parents, which nobody should make, ends too.
+        // `take` bounds the iteration if the parents form a cycle.
         std::iter::successors(Some(tenant), parent)
             .take(tenants.len())
             .map(|tenant| tenant as usize)

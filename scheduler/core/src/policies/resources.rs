@@ -1,11 +1,11 @@
-//! GPUs, CPU and memory as one vector, for policies that weigh them against each other.
+//! GPUs, CPU and memory as one vector, for policies that compare them.
 
 use crate::problem::{Job, Problem};
 
 /// GPUs, thousandths of a core, bytes.
 pub type Resources = [f64; 3];
 
-/// All that the cluster has on nodes with GPUs.
+/// Returns the resources of all nodes with GPUs.
 pub fn whole(problem: &Problem) -> Resources {
     let nodes = || problem.nodes.iter().filter(|node| node.gpus > 0);
     [
@@ -15,7 +15,7 @@ pub fn whole(problem: &Problem) -> Resources {
     ]
 }
 
-/// What a job takes with so many GPUs.
+/// Returns the resources that a job takes with `gpus` GPUs.
 pub fn demand(job: &Job, gpus: u32) -> Resources {
     let units = f64::from(gpus / job.unit.gpus.max(1));
     [
@@ -25,7 +25,7 @@ pub fn demand(job: &Job, gpus: u32) -> Resources {
     ]
 }
 
-/// Shares of the whole; 0 of what there is not.
+/// Returns the shares of the whole; 0 for a resource that the cluster does not have.
 pub fn shares(of: &Resources, whole: &Resources) -> Resources {
     let share = |index: usize| {
         if whole[index] > 0.0 {

@@ -1,41 +1,42 @@
-//! What is left to give while a policy decides, and what it has given so far.
+//! Free capacity during a decision, and the allocations of the decision so far.
 //!
-//! Every gift goes through here, so that no composition can exceed a node or a quota, split a unit, mix GPU kinds in a gang, run
-//! a job where it has no speed or touch one that is fixed.
+//! Every allocation of a policy goes through [`Room`]. A composition can therefore not exceed a
+//! node or a quota, split a unit or mix GPU kinds in a gang. It cannot run a job where it has no
+//! speed, or change a fixed job.
 
 use super::affinity;
 use super::place;
 use super::quota::Quota;
 use crate::problem::{Decision, Part, Problem, Tally, gpus_of, nodes_of};
 
-/// On which nodes of a kind a gang goes.
+/// Choice of nodes for a gang within a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// The node with the most free GPUs first, as the peers' simulators do.
+    /// The node with the most free GPUs first, as in the reference simulators.
     Emptiest,
-    /// As few nodes as can be, and the fullest of those.
+    /// As few nodes as possible, and the fullest of those.
     Packed,
-    /// The node whose jobs are of the same size, if one node holds it (Gandiva).
+    /// The node whose jobs have the same size, if one node holds the gang (Gandiva).
     Affine,
 }
 
-/// The cluster during a decision.
+/// State of the cluster during a decision.
 #[derive(Debug, Clone)]
 pub struct Room<'a> {
     pub problem: &'a Problem,
     pub tally: Tally,
-    /// What every job holds now.
+    /// Present allocation by job.
     present: Vec<&'a [Part]>,
-    /// What was given; of a fixed job, nothing.
+    /// Allocation by this decision, by job. `None` for a fixed job.
     given: Vec<Option<Vec<Part>>>,
-    /// What the tenants may still take.
+    /// Remaining quotas.
     pub quota: Quota<'a>,
-    /// The kinds that have GPUs, and those of their largest node.
+    /// Kinds that have GPUs, each with the GPUs of its largest node.
     kinds: Vec<(u16, u32)>,
 }
 
 impl<'a> Room<'a> {
-    /// Everything but what the jobs hold that may not be touched.
+    /// Returns the capacity that the jobs which may not be changed leave.
     pub fn beside_fixed(problem: &'a Problem) -> Self {
         let mut kinds: Vec<u16> = problem.nodes.iter().map(|node| node.kind).collect();
         kinds.sort_unstable();
@@ -58,7 +59,7 @@ impl<'a> Room<'a> {
         room
     }
 
-    /// The same cluster as if the jobs held that instead. Of a fixed job nothing changes.
+    /// Returns the same state with other present allocations. Fixed jobs keep theirs.
     pub fn with_present(mut self, held: &'a [Option<Vec<Part>>]) -> Self {
         for (job, parts) in held.iter().enumerate() {
             if self.problem.jobs[job].is_movable() {
@@ -68,33 +69,34 @@ impl<'a> Room<'a> {
         self
     }
 
-    /// What a job holds now.
+    /// Returns the present allocation of a job.
     pub fn present(&self, job: usize) -> &'a [Part] {
         self.present[job]
     }
 
-    /// What a job was given in this decision.
+    /// Returns the allocation of a job by this decision.
     pub fn given(&self, job: usize) -> Option<&[Part]> {
         self.given[job].as_deref()
     }
 
-    /// The kind of the first of these GPUs.
+    /// Returns the kind of the first of these GPUs.
     pub fn kind_of(&self, parts: &[Part]) -> Option<u16> {
         let first = parts.first()?;
         Some(self.problem.nodes[first.node as usize].kind)
     }
 
-    /// The kinds that have GPUs, and the GPUs of their largest node.
+    /// Returns the kinds that have GPUs, each with the GPUs of its largest node.
     pub fn kinds(&self) -> &[(u16, u32)] {
         &self.kinds
     }
 
-    /// Whether the quotas of its tenant and of those above allow so many GPUs more.
+    /// Whether the quotas of a tenant and of its ancestors allow `gpus` more GPUs.
     pub fn quota_allows(&self, tenant: u32, gpus: u32) -> bool {
         self.quota.allows(tenant, gpus)
     }
 
-    /// Whether a job can keep what it holds: it is all there, of one kind, and it runs on it.
+    /// Whether a job can keep its allocation: all of it is free, of one kind, and the job runs on
+    /// it.
     pub fn can_keep(&self, job: usize) -> bool {
         let parts = self.present[job];
         !parts.is_empty()
@@ -103,12 +105,12 @@ impl<'a> Room<'a> {
             && self.quota_allows(self.problem.jobs[job].tenant, gpus_of(parts))
     }
 
-    /// Lets it keep what it holds.
+    /// Allocates to a job what it holds now.
     pub fn keep(&mut self, job: usize) {
         self.give(job, self.present[job].to_vec());
     }
 
-    /// Gives a job what is free.
+    /// Allocates free parts to a job.
     pub fn give(&mut self, job: usize, parts: Vec<Part>) {
         let of = &self.problem.jobs[job];
         self.tally.take(&parts, &of.unit);
@@ -116,7 +118,7 @@ impl<'a> Room<'a> {
         self.given[job] = Some(parts);
     }
 
-    /// Takes back what a job was given in this decision.
+    /// Reverses the allocation of a job by this decision.
     pub fn take_back(&mut self, job: usize) {
         let Some(parts) = self.given[job].take() else {
             return;
@@ -126,13 +128,14 @@ impl<'a> Room<'a> {
         self.quota.refund(of.tenant, gpus_of(&parts));
     }
 
-    /// As if a job had ended, be it fixed or one that was given something.
+    /// Releases the GPUs of a job as if it had ended. The job may be fixed or allocated by this
+    /// decision.
     pub fn end(&mut self, job: usize) {
         let of = &self.problem.jobs[job];
         if of.is_movable() {
             return self.take_back(job);
         }
-        // A node that was lost or drained under it stays empty.
+        // A lost or drained node has no capacity to release.
         let there = |part: &&Part| self.problem.nodes[part.node as usize].gpus > 0;
         let parts: Vec<Part> = of.present.iter().filter(there).copied().collect();
         self.tally.give(&parts, &of.unit);
@@ -143,7 +146,8 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// Gives a job so many GPUs of one kind, the one on which it is fastest if it has a choice. Whether they were there.
+    /// Allocates `gpus` GPUs of one kind to a job, on the fastest kind that has them. Returns
+    /// `false` if none has.
     pub fn place(&mut self, job: usize, gpus: u32, style: Style) -> bool {
         let Some(parts) = self.seek(job, gpus, style) else {
             return false;
@@ -152,13 +156,13 @@ impl<'a> Room<'a> {
         true
     }
 
-    /// Where [`Self::place`] would put it.
+    /// Returns the place that [`Self::place`] would allocate.
     pub fn seek(&self, job: usize, gpus: u32, style: Style) -> Option<Vec<Part>> {
         let mut kinds = self.kinds_for(job, gpus).into_iter();
         kinds.find_map(|kind| self.find(job, kind, gpus, style))
     }
 
-    /// The same on a given kind.
+    /// Like [`Self::place`], on a given kind.
     pub fn place_on(&mut self, job: usize, kind: u16, gpus: u32, style: Style) -> bool {
         let Some(parts) = self.find(job, kind, gpus, style) else {
             return false;
@@ -167,7 +171,7 @@ impl<'a> Room<'a> {
         true
     }
 
-    /// Where it would go.
+    /// Returns the place that [`Self::place_on`] would allocate.
     pub fn find(&self, job: usize, kind: u16, gpus: u32, style: Style) -> Option<Vec<Part>> {
         let of = &self.problem.jobs[job];
         if gpus == 0 || !self.quota_allows(of.tenant, gpus) {
@@ -182,11 +186,11 @@ impl<'a> Room<'a> {
         if self.runs_on(job, &parts) {
             return Some(parts);
         }
-        // It may be that it runs only while it stays on one node.
+        // The job may run only on a single node.
         packed().filter(|parts| self.runs_on(job, parts))
     }
 
-    /// The kinds on which a job of that size runs, the fastest first.
+    /// Returns the kinds on which a job of that size runs, the fastest first.
     pub fn kinds_for(&self, job: usize, gpus: u32) -> Vec<u16> {
         let mut kinds: Vec<(f64, u16)> = self
             .kinds
@@ -198,7 +202,8 @@ impl<'a> Room<'a> {
         kinds.into_iter().map(|(_, kind)| kind).collect()
     }
 
-    /// Work per second of a job on so many GPUs of a kind, packed on nodes as they are when empty; 0 when it cannot run so.
+    /// Returns the work per second of a job on `gpus` GPUs of a kind, packed on empty nodes; 0
+    /// where the job cannot run.
     pub fn speed(&self, job: usize, kind: u16, gpus: u32) -> f64 {
         let of = &self.problem.jobs[job];
         let unit = of.unit.gpus.max(1);
@@ -210,7 +215,7 @@ impl<'a> Room<'a> {
         of.outlook.speed(kind, gpus, gpus.div_ceil(whole))
     }
 
-    /// The same on the kind on which it is fastest.
+    /// Returns the largest such speed over all kinds.
     pub fn best_speed(&self, job: usize, gpus: u32) -> f64 {
         let speeds = self
             .kinds
@@ -219,7 +224,7 @@ impl<'a> Room<'a> {
         speeds.fold(0.0, f64::max)
     }
 
-    /// Work per second on those GPUs of one kind.
+    /// Returns the work per second on those GPUs of one kind.
     pub fn speed_on(&self, job: usize, parts: &[Part]) -> f64 {
         let outlook = &self.problem.jobs[job].outlook;
         self.kind_of(parts).map_or(0.0, |kind| {
@@ -227,7 +232,7 @@ impl<'a> Room<'a> {
         })
     }
 
-    /// What was decided: whoever may be moved and was given nothing stops.
+    /// Returns the decision. A movable job without an allocation stops.
     pub fn decision(self) -> Decision {
         let problem = self.problem;
         let parts = self.given.into_iter().zip(&problem.jobs);
@@ -242,7 +247,7 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// All that was given, job by job.
+    /// Returns the allocations by job.
     pub fn into_given(self) -> Vec<Option<Vec<Part>>> {
         self.given
     }
@@ -253,7 +258,7 @@ impl<'a> Room<'a> {
         parts.iter().all(same) && self.speed_on(job, parts) > 0.0
     }
 
-    /// Counts GPUs against the quotas of a tenant and of those above.
+    /// Charges GPUs to the quotas of a tenant and of its ancestors.
     pub fn charge(&mut self, tenant: u32, gpus: u32) {
         self.quota.charge(tenant, gpus);
     }

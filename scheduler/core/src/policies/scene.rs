@@ -1,8 +1,8 @@
-//! Small problems for the policies' own tests.
+//! Small problems for the unit tests of policies.
 
 use crate::problem::{Curve, Decision, Demand, Job, Node, Outlook, Part, Problem, Tenant};
 
-/// A cluster of (nodes, GPUs of each) kind by kind, with one tenant and nobody there.
+/// Returns a cluster of (nodes, GPUs per node) by kind, with one tenant and no jobs.
 pub fn cluster(kinds: &[(u32, u32)]) -> Problem {
     let of_kind = |(kind, &(nodes, gpus)): (u16, &(u32, u32))| {
         let node = Node {
@@ -33,7 +33,7 @@ pub fn tenant() -> Tenant {
     }
 }
 
-/// A job that waits, of one GPU to 64, and runs by these speeds.
+/// Returns a waiting job of 1 to 64 GPUs with these speed curves.
 pub fn job(curves: Vec<Curve>) -> Job {
     let kinds = curves.len();
     Job {
@@ -67,7 +67,7 @@ pub fn job(curves: Vec<Curve>) -> Job {
     }
 }
 
-/// `speed` on one GPU; `n` GPUs are `n` to the power of `exponent` times as fast, wherever they are.
+/// Returns the curve `speed * n^exponent` for `n` GPUs, on any number of nodes.
 pub fn power(speed: f64, exponent: f64) -> Curve {
     let at = |gpus: u32| speed * f64::from(gpus).powf(exponent);
     let speeds: Vec<f64> = (1..=64).map(at).collect();
@@ -77,14 +77,14 @@ pub fn power(speed: f64, exponent: f64) -> Curve {
     }
 }
 
-/// The same, slower by a factor as soon as it is on two nodes.
+/// Like [`power`], with the factor `spread` on several nodes.
 pub fn local(speed: f64, exponent: f64, spread: f64) -> Curve {
     let mut curve = power(speed, exponent);
     curve.spread.iter_mut().for_each(|speed| *speed *= spread);
     curve
 }
 
-/// Carries a decision out: the problem of the next instant.
+/// Applies a decision and returns the problem of the next instant.
 pub fn after(problem: &Problem, decision: &Decision) -> Problem {
     let mut next = problem.clone();
     for (job, parts) in next.jobs.iter_mut().zip(&decision.parts) {
@@ -97,7 +97,7 @@ pub fn after(problem: &Problem, decision: &Decision) -> Problem {
     next
 }
 
-/// Lets time pass: whoever holds something is served.
+/// Advances the time by `seconds`. Jobs with an allocation are served.
 pub fn later(mut problem: Problem, seconds: f64) -> Problem {
     problem.now_s += seconds;
     for job in &mut problem.jobs {
@@ -110,7 +110,7 @@ pub fn later(mut problem: Problem, seconds: f64) -> Problem {
     problem
 }
 
-/// Which kind a job is on, and with how many GPUs; `None` when it holds nothing.
+/// Returns the kind and number of GPUs of a job, or `None` if it holds nothing.
 pub fn holds(problem: &Problem, decision: &Decision, job: usize) -> Option<(u16, u32)> {
     let parts = decision.holds(problem, job);
     let first = parts.first()?;
@@ -122,11 +122,11 @@ pub fn part(node: u32, gpus: u32) -> Part {
     Part { node, gpus }
 }
 
-/// SplitMix64: small, and the same everywhere.
+/// SplitMix64: a small generator with the same sequence on every platform.
 pub struct Dice(pub u64);
 
 impl Dice {
-    /// From 0 to below 1.
+    /// Returns a number from 0 to below 1.
     pub fn part(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

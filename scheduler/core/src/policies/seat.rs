@@ -1,11 +1,12 @@
-//! From sizes to nodes: what policies share that first choose how many GPUs of which kind each job holds, and then seat the gangs.
+//! Placement of sizes: shared by policies that first choose the kind and the number of GPUs of each
+//! job.
 
 use super::room::{Room, Style};
 use crate::problem::{Job, Part, Problem, gpus_of, nodes_of};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What a job is to hold.
+/// Wanted size and kind of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
     pub job: usize,
@@ -13,7 +14,8 @@ pub struct Wish {
     pub gpus: u32,
 }
 
-/// The movable jobs in groups of equal priority, the highest first, in each in order of submission.
+/// Returns the movable jobs in groups of equal priority, the highest first. Each group is in order
+/// of submission.
 pub fn levels(problem: &Problem) -> Vec<Vec<usize>> {
     let jobs = 0..problem.jobs.len();
     let mut movable: Vec<usize> = jobs.filter(|&job| problem.jobs[job].is_movable()).collect();
@@ -22,7 +24,8 @@ pub fn levels(problem: &Problem) -> Vec<Vec<usize>> {
     movable.chunk_by(same).map(<[usize]>::to_vec).collect()
 }
 
-/// The fewest nodes of a kind that hold a gang of whole units; `None` where not even one unit fits on a node.
+/// Returns the fewest nodes of a kind that hold a gang of whole units. Returns `None` if no unit
+/// fits on a node.
 pub fn fewest_nodes(room: &Room<'_>, job: &Job, kind: u16, gpus: u32) -> Option<u32> {
     let unit = job.unit.gpus.max(1);
     let &(_, node_gpus) = room.kinds().iter().find(|&&(of, _)| of == kind)?;
@@ -30,7 +33,7 @@ pub fn fewest_nodes(room: &Room<'_>, job: &Job, kind: u16, gpus: u32) -> Option<
     (whole > 0).then(|| gpus.div_ceil(whole))
 }
 
-/// Free GPUs of every kind that has any, by the kind's index.
+/// Returns the free GPUs by index of their kind.
 pub fn free_by_kind(room: &Room<'_>) -> Vec<u32> {
     let mut free = vec![0; room.problem.kinds.len()];
     for (node, &gpus) in room.problem.nodes.iter().zip(&room.tally.free) {
@@ -43,7 +46,7 @@ pub fn free_by_kind(room: &Room<'_>) -> Vec<u32> {
     free
 }
 
-/// What a job was given in this decision.
+/// Returns the allocation of a job by this decision.
 pub fn wish_of(room: &Room<'_>, job: usize) -> Option<Wish> {
     let parts = room.given(job)?;
     let kind = room.kind_of(parts)?;
@@ -51,11 +54,11 @@ pub fn wish_of(room: &Room<'_>, job: usize) -> Option<Wish> {
     Some(Wish { job, kind, gpus })
 }
 
-/// Seats every wish that fits.
+/// Places every wish that fits.
 ///
-/// A job whose size and kind are unchanged keeps its nodes. The others come largest first, each on the fewest nodes; one that finds
-/// no room so displaces as few of the kept ones as needed (as Sia does, SOSP 2023), and only when that does not help either it is
-/// spread over more nodes, if it can run so.
+/// A job whose size and kind are unchanged keeps its nodes. The others are placed largest first,
+/// each on the fewest nodes. If that fails, kept jobs are displaced, as few as needed (Sia, SOSP
+/// 2023). If that fails too, the job is spread over more nodes, where it can run so.
 pub fn seat(room: &mut Room<'_>, wishes: &[Wish]) {
     let mut seating = Seating {
         room,
@@ -77,7 +80,7 @@ pub fn seat(room: &mut Room<'_>, wishes: &[Wish]) {
     }
 }
 
-/// Seats one job on the fewest nodes without displacing anybody; whether it fitted.
+/// Places one job on the fewest nodes without displacing another. Returns whether it fits.
 pub fn seat_tight(room: &mut Room<'_>, wish: Wish) -> bool {
     let Some(parts) = find_tight(room, wish) else {
         return false;
@@ -96,7 +99,7 @@ fn find_tight(room: &Room<'_>, wish: Wish) -> Option<Vec<Part>> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seat {
     None,
-    /// Where it sat before; it may be displaced.
+    /// Present nodes; the job may be displaced.
     Kept,
     New,
 }
@@ -105,7 +108,7 @@ struct Seating<'a, 'p> {
     room: &'a mut Room<'p>,
     wishes: &'a [Wish],
     seats: Vec<Seat>,
-    /// By size; the first of equals first.
+    /// Wishes without a place: the largest first, among equals the first.
     waiting: BinaryHeap<(u32, Reverse<usize>)>,
 }
 
@@ -136,7 +139,8 @@ impl Seating<'_, '_> {
         self.room.place_on(job, kind, gpus, Style::Packed)
     }
 
-    /// Makes room by the smallest kept job that leaves enough, or else by all of them.
+    /// Displaces the smallest kept job that makes enough room. If no single one does, displaces all
+    /// of them.
     fn displace(&mut self, wish: usize) -> bool {
         let kind = self.wishes[wish].kind;
         let all = 0..self.wishes.len();

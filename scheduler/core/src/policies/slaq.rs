@@ -1,18 +1,20 @@
-//! SLAQ's sharing by quality (Zhang et al., SoCC 2017): GPUs go where they lower the loss most in the next round.
+//! SLAQ's sharing by quality (Zhang et al., SoCC 2017): GPUs go to the jobs whose loss falls most
+//! in the next round.
 //!
-//! It raises the mean quality over all jobs while they train: young jobs, whose loss falls fast, get much, and those that only
-//! polish get their minimum. The fall is predicted by the fitted curve and divided by the job's largest loss, so that jobs of
-//! different losses compare. Completion times are not its aim, and suffer.
+//! The policy raises the mean quality over all jobs during training. Young jobs, whose loss falls
+//! fast, get many GPUs. Jobs near convergence get their minimum. The predicted fall is divided by
+//! the job's largest loss, so that jobs with different losses can be compared. Completion times are
+//! not an objective and can become longer.
 //!
-//! A job that has no curve yet is taken to lose its loss evenly over its work. Left out: SLAQ's own fits (the outlook's is
-//! Optimus'), and CPU cores, which SLAQ shares out where we have GPUs.
+//! Without a fitted curve the loss is assumed to fall evenly over the work. SLAQ's own fit is
+//! omitted (the outlook has the one of Optimus). SLAQ shares CPU cores; this policy shares GPUs.
 
 use super::Share;
 use super::grow::{self, Step};
 use super::room::Room;
 use crate::problem::{Decision, Problem};
 
-/// Sizes by the fall of the loss.
+/// Policy that sizes jobs by the fall of their loss.
 #[derive(Debug, Clone, Copy)]
 pub struct Slaq;
 
@@ -22,10 +24,10 @@ impl Share for Slaq {
     }
 }
 
-/// How much further the loss falls in the next round, as a part of the largest loss.
+/// Returns the additional fall of the loss in the next round, relative to the largest loss.
 fn quality_gained(room: &Room<'_>, step: Step) -> f64 {
     let outlook = &room.problem.jobs[step.job].outlook;
-    // Decisions without a period, which only events ask for, look a minute ahead.
+    // Decisions without a period are caused by events only. They look one minute ahead.
     let period_s = if room.problem.round_s > 0.0 {
         room.problem.round_s
     } else {

@@ -1,16 +1,18 @@
-//! Shortest remaining time first: the job that would end soonest runs first, at the size that its owner asked for.
+//! Shortest remaining time first: the job that would end soonest runs first, at its requested size.
 //!
-//! It lowers the mean completion time of rigid gangs as far as an order can when the estimates are right, and pays with the long
-//! jobs, which may wait for ever under an endless stream of short ones. The time is that on the kind on which the job is fastest.
+//! With correct estimates the policy lowers the mean completion time of rigid gangs as far as an
+//! order can. Long jobs can wait without a bound under an endless stream of short ones. The
+//! remaining time is the one on the job's fastest kind.
 //!
-//! Left out: the weight of the gang's size (shortest remaining GPU-time first would serve small gangs before wide ones).
+//! The size of the gang is not weighed. Shortest remaining GPU-time first would serve small gangs
+//! before wide ones.
 
 use super::order::{self, request};
 use super::room::{Room, Style};
 use super::{Share, gang};
 use crate::problem::{Decision, Problem};
 
-/// The shortest remaining time first.
+/// Policy that serves the shortest remaining time first.
 #[derive(Debug, Clone, Copy)]
 pub struct Srtf;
 
@@ -21,7 +23,7 @@ impl Share for Srtf {
     }
 }
 
-/// Seconds that every job still needs at the size asked for; infinite where it cannot run so.
+/// Returns the remaining seconds of each job at its requested size; infinite where it cannot run.
 pub fn times_left_s(problem: &Problem) -> Vec<f64> {
     let room = Room::beside_fixed(problem);
     let time_left_s = |job: usize| {

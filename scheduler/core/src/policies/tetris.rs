@@ -1,12 +1,19 @@
-//! Tetris' packing of several resources (Grandl et al., SIGCOMM 2014).
+//! Multi-resource packing of Tetris (Grandl et al., SIGCOMM 2014).
 //!
-//! The next gang is always the one with the best score: how well its demand for GPUs, CPU and memory is aligned with what is free
-//! (the scalar product of both, as shares of the cluster), minus its remaining work. The first packs more into the cluster, since
-//! what is plentiful is used first; the second, weighted so that both count alike on the average, lowers completion times.
+//! The next gang is always the one with the best score: alignment minus remaining work. Alignment
+//! is the scalar product of the demand for GPUs, CPU and memory with the free resources, both as
+//! shares of the cluster. It packs more jobs into the cluster, because plentiful resources are used
+//! first. The weight of the work makes both terms equal on average. The work term lowers completion
+//! times.
 //!
-//! Left out: alignment machine by machine (here it is that with the whole cluster, because a gang spans machines), disk and
-//! network, the fairness knob, and the barrier knob for the last tasks of a stage, which gangs do not have. Large gangs score well
-//! in an empty cluster, but may wait for ever in a full one.
+//! Differences from the paper:
+//!
+//! - Alignment is computed with the whole cluster and not with one machine, because a gang spans
+//!   machines.
+//! - Disk, network and the fairness knob are omitted. So is the barrier knob for the last tasks of
+//!   a stage, which gangs do not have.
+//!
+//! Large gangs score well in an empty cluster, but can wait without a bound in a full one.
 
 use super::order::request;
 use super::resources::{self, Resources};
@@ -15,7 +22,7 @@ use super::srtf::times_left_s;
 use super::{Share, gang};
 use crate::problem::{Decision, Problem, gpus_of};
 
-/// The best aligned and shortest first.
+/// Policy that serves the best aligned and shortest job first.
 #[derive(Debug, Clone, Copy)]
 pub struct Tetris;
 
@@ -34,13 +41,13 @@ impl Share for Tetris {
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     job: usize,
-    /// Shares of the cluster.
+    /// Demand as shares of the cluster.
     demand: Resources,
     /// GPU-seconds left, as seconds of the whole cluster.
     work_s: f64,
 }
 
-/// The jobs that could run at all.
+/// Returns the movable jobs that can run on some kind.
 fn candidates(problem: &Problem) -> Vec<Candidate> {
     let whole = resources::whole(problem);
     let times_left_s = times_left_s(problem);
@@ -61,9 +68,9 @@ fn candidates(problem: &Problem) -> Vec<Candidate> {
 struct Packing<'a> {
     problem: &'a Problem,
     left: Vec<Candidate>,
-    /// Shares of the cluster that are free.
+    /// Free shares of the cluster.
     free: Resources,
-    /// What a second of the whole cluster's work weighs.
+    /// Weight of one second of the whole cluster's work.
     work_weight: f64,
     asked: Option<Candidate>,
 }
@@ -102,11 +109,11 @@ impl<'a> Packing<'a> {
         };
         let better = |a: &(usize, &Candidate), b: &(usize, &Candidate)| {
             let (a, b) = (key(a.1), key(b.1));
-            // The first of equals: `min_by` with the better one less.
+            // The better candidate is the lesser one, because `min_by` returns the first of equals.
             b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
         };
         let (index, _) = self.left.iter().enumerate().min_by(better)?;
-        // Order matters: who stands first wins a tie.
+        // `remove` keeps the order, which decides ties.
         let asked = self.left.remove(index);
         self.asked = Some(asked);
         Some(asked.job)

@@ -1,23 +1,29 @@
-//! Themis' finish-time fairness (Mahajan et al., NSDI 2020).
+//! Finish-time fairness of Themis (Mahajan et al., NSDI 2020).
 //!
-//! A job's rho is the time from its submission to its end in the shared cluster, over the time that it would take alone in its
-//! N-th part of it, with N jobs there. The aim is a small largest rho. Whoever got GPUs keeps them for a lease, one round. Then
-//! they are offered to the worst-off part of the jobs only, and among those to whom they do most good: those whose rho would rise
-//! fastest per GPU if they went without. What they cannot use goes to the others, in order of submission.
+//! The rho of a job compares two times from its submission to its end: in the shared cluster, and
+//! alone in 1/N of it, with N jobs. The objective is a small largest rho. A job keeps its GPUs for
+//! a lease of one round. Free GPUs are then offered to the worst-off part of the jobs. The order is
+//! by the rise of rho per GPU if a job got none. GPUs that these jobs cannot use go to the others
+//! in order of submission.
 //!
-//! The part is 1 - f; f trades fairness for efficiency, and the paper's value 0.8 is ours. Left out: the truthful auction (hidden
-//! payments make lying useless; here the rhos come from the outlooks, and nobody bids) and applications of several jobs.
+//! The worst-off part is 1 - f. `f` trades fairness for efficiency; the value 0.8 is the paper's.
+//!
+//! Differences from the paper:
+//!
+//! - There is no truthful auction (hidden payments make lying useless), because rho comes from the
+//!   outlooks and jobs do not bid.
+//! - Applications of several jobs are not modelled.
 
 use super::order::{self, minimum, request};
 use super::room::{Room, Style};
 use super::{Share, gang};
 use crate::problem::{Decision, Problem};
 
-/// The worst-off first.
+/// Policy that serves the jobs with the largest rho first.
 #[derive(Debug, Clone, Copy)]
 pub struct Themis;
 
-/// The part of the jobs that gets no offer: the paper's fairness knob.
+/// Part of the jobs that gets no offer: the paper's fairness knob.
 const F: f64 = 0.8;
 
 impl Share for Themis {
@@ -30,7 +36,7 @@ impl Share for Themis {
 #[derive(Debug, Clone, Copy)]
 struct Fate {
     rho: f64,
-    /// How much rho rises per second without GPUs, for every GPU asked for.
+    /// Rise of rho per second without GPUs, per requested GPU.
     urgency: f64,
     leased: bool,
 }
@@ -46,7 +52,7 @@ fn fates(problem: &Problem) -> Vec<Fate> {
         let shared_s = of.age_s(problem.now_s) + of.outlook.work_left / room.best_speed(job, size);
         let lease_ends_s = of.since_s + problem.round_s;
         Fate {
-            // A job that cannot run in its part, or nowhere, is no worse off for waiting.
+            // A job that cannot run in its part, or anywhere, loses nothing by waiting.
             rho: if alone_s.is_finite() && shared_s.is_finite() {
                 shared_s / alone_s
             } else {
@@ -59,7 +65,8 @@ fn fates(problem: &Problem) -> Vec<Fate> {
     (0..problem.jobs.len()).map(fate).collect()
 }
 
-/// Work per second in a part of the cluster: that of as many GPUs, or a fraction of the smallest gang's.
+/// Returns the work per second in a part of the cluster: the speed on as many GPUs, or a fraction
+/// of the smallest gang's speed.
 fn part_speed(room: &Room<'_>, job: usize, part: f64) -> f64 {
     let of = &room.problem.jobs[job];
     let (least, most) = (minimum(of), request(of));
@@ -73,8 +80,9 @@ fn part_speed(room: &Room<'_>, job: usize, part: f64) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// By priority; then the leased, the worst-off part by urgency, the others by submission. Who is among the worst-off does not
-/// depend on who runs, so that a decision that was carried out is not reversed at once.
+/// Returns the jobs by priority. Within a priority leased jobs come first, then the worst-off part
+/// by urgency, then the others by submission. The worst-off part does not depend on which jobs run,
+/// so a decision is not reversed as soon as it is applied.
 fn order(problem: &Problem, fates: &[Fate]) -> Vec<usize> {
     let rhos: Vec<f64> = fates.iter().map(|fate| -fate.rho).collect();
     let mut order = order::by_key(problem, &rhos);

@@ -1,4 +1,4 @@
-//! What a policy answers.
+//! The answer of a policy.
 
 use super::Problem;
 
@@ -9,31 +9,32 @@ pub struct Part {
     pub gpus: u32,
 }
 
-/// Who holds what from now on.
+/// Allocation of every job from now on.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
-    /// Of every job, in the problem's order: `None` keeps what it has, an empty list runs it no longer.
+    /// Allocation by job, in the order of the problem. `None` keeps the present allocation, an
+    /// empty list stops the job.
     pub parts: Vec<Option<Vec<Part>>>,
-    /// Of every job, why it has its size; empty when the policy does not weigh sizes.
+    /// Reason for the size by job. Empty if the policy does not compare sizes.
     pub worth: Vec<Worth>,
 }
 
-/// What a policy thought of a job's size, in its own objective per GPU.
+/// Value of a job's size, per GPU, in the unit of the policy's objective.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Worth {
-    /// What the last step to its size gained.
+    /// Gain of the last step to the present size.
     pub last_gain: f64,
-    /// What the next step would gain; 0 when it is as large as it may be.
+    /// Gain of the next step; 0 at the largest size.
     pub next_gain: f64,
 }
 
-/// GPUs in all.
+/// Returns the sum of the GPUs.
 #[must_use]
 pub fn gpus_of(parts: &[Part]) -> u32 {
     parts.iter().map(|part| part.gpus).sum()
 }
 
-/// Different nodes.
+/// Returns the number of different nodes.
 #[must_use]
 pub fn nodes_of(parts: &[Part]) -> u32 {
     let new = |&(index, part): &(usize, &Part)| {
@@ -43,7 +44,7 @@ pub fn nodes_of(parts: &[Part]) -> u32 {
 }
 
 impl Decision {
-    /// Leaves everybody as they are.
+    /// Returns the decision that changes nothing.
     #[must_use]
     pub fn keep(problem: &Problem) -> Self {
         Self {
@@ -52,7 +53,7 @@ impl Decision {
         }
     }
 
-    /// What a job holds after this.
+    /// Returns the parts that a job holds after this decision.
     #[must_use]
     pub fn holds<'a>(&'a self, problem: &'a Problem, job: usize) -> &'a [Part] {
         self.parts[job]

@@ -1,8 +1,11 @@
-//! What a policy decides on: the cluster and its jobs at one instant, in dense numbers.
+//! The scheduling problem: the cluster and its jobs at one instant, in the dense form that policies
+//! read.
 //!
-//! Jobs, nodes, GPU kinds and tenants are indices, so that a policy reads as its algorithm and a decision on a hundred thousand GPUs
-//! takes milliseconds. A live round and every simulator translate into this and back; a policy sees nothing else, so one that is
-//! compared on traces is the very one that runs. All times are seconds since an origin that the translator chooses.
+//! Jobs, nodes, GPU kinds and tenants are indices. A policy therefore reads as its algorithm, and a
+//! decision takes milliseconds also on large clusters. A live round and every simulator translate
+//! their state into a problem and the decision back. A policy sees nothing else, so a policy that
+//! is compared on traces is the one that runs in production. All times are seconds since an origin
+//! that the translator chooses.
 
 mod decision;
 mod outlook;
@@ -12,97 +15,99 @@ pub use decision::{Decision, Part, Worth, gpus_of, nodes_of};
 pub use outlook::{Curve, Loss, Outlook};
 pub use tally::Tally;
 
-/// One consistent view of the cluster.
+/// Consistent view of the cluster at `now_s`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Problem {
     pub now_s: f64,
-    /// When the next decision falls due at the latest, if nothing happens before.
+    /// Longest time until the next decision, in seconds. An event can cause an earlier decision.
     pub round_s: f64,
-    /// GPU kinds by name; a node's and a curve's `kind` is an index into this.
+    /// Names of the GPU kinds. `Node::kind` and the index of a curve refer to this list.
     pub kinds: Vec<String>,
     pub nodes: Vec<Node>,
     pub tenants: Vec<Tenant>,
-    /// In order of submission.
+    /// Jobs in order of submission.
     pub jobs: Vec<Job>,
-    /// GPU-seconds that finished jobs had taken in all, newest last: what Gittins' index is computed from.
+    /// GPU-seconds that each finished job used in total, newest last. Input of the Gittins index.
     pub history_gpu_s: Vec<f64>,
 }
 
-/// A machine with GPUs of one kind.
+/// Machine with GPUs of one kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Node {
     pub kind: u16,
-    /// GPUs that may be given away. A node that is down or drained has none.
+    /// GPUs that policies may allocate. A node that is down or drained has none.
     pub gpus: u32,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
-    /// Nodes of one rack are nearer to each other.
+    /// Rack of the node. Nodes of one rack have a faster connection to each other.
     pub rack: u32,
 }
 
-/// An owner of jobs.
+/// Owner of jobs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tenant {
-    /// Its share among its siblings is its weight over the sum of theirs.
+    /// Weight of the tenant. Its share is its weight over the sum of the weights of its siblings.
     pub weight: f64,
-    /// GPUs that its jobs may hold at once.
+    /// Maximum number of GPUs that the tenant's jobs hold at one time.
     pub gpu_quota: Option<u32>,
-    /// The tenant (an organisation, say) whose share it divides with its siblings.
+    /// Parent tenant, for example an organisation. Siblings divide the share of their parent.
     pub parent: Option<u32>,
 }
 
-/// One job that has not ended and may run.
+/// Job that has not ended and may run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     pub tenant: u32,
-    /// Higher comes first, strictly.
+    /// Priority. A job of higher priority precedes every job of lower priority.
     pub priority: i32,
     pub submitted_s: f64,
-    /// What one worker takes with its part of the parameter-server shards. Sizes are multiples of its GPUs.
+    /// Demand of one worker with its part of the PS shards. Sizes are multiples of its GPUs.
     pub unit: Demand,
-    /// The smallest gang that may run, GPUs.
+    /// Size of the smallest gang that may run, in GPUs.
     pub min_gpus: u32,
     pub max_gpus: u32,
-    /// What its owner asked for: the size that policies without elasticity give.
+    /// Size that the owner requested. Policies without elasticity allocate this size.
     pub request_gpus: u32,
-    /// What it holds now, in the order in which it was given.
+    /// GPUs that the job holds now, in the order of their allocation.
     pub present: Vec<Part>,
-    /// When it was given that; of a job that holds nothing, when it lost what it had or was submitted.
+    /// Time of the present allocation. Without one: time of the last release, or of the submission.
     pub since_s: f64,
-    /// Keeps what it has in this round, come what may: it starts, or it was placed a moment ago.
+    /// Whether the job keeps its allocation in this decision: it starts or was placed a moment ago.
     pub fixed: bool,
     /// GPU-seconds held so far.
     pub attained_gpu_s: f64,
-    /// When a decision first saw [`DEMOTED_GPU_S`](crate::policies::tiresias::DEMOTED_GPU_S) in that: Tiresias' lower queue is in
-    /// this order. `None` before, in the decision that sees it first, and where nobody wrote it down.
+    /// Time of the first decision in which `attained_gpu_s` had reached
+    /// [`DEMOTED_GPU_S`](crate::policies::tiresias::DEMOTED_GPU_S). It orders the lower queue of
+    /// Tiresias. `None` before that decision, in that decision, and where the time is not recorded.
     pub demoted_s: Option<f64>,
     /// Seconds held so far, by GPU kind.
     pub held_s: Vec<f64>,
-    /// Times that its allocation was changed after the first.
+    /// Number of changes of the allocation after the first.
     pub restarts: u32,
-    /// Seconds without progress that a change of its allocation costs.
+    /// Seconds without progress that a change of the allocation costs.
     pub restart_s: f64,
-    /// Factor on `restart_s` in the cost of a change now; 1, and more soon after the last change.
+    /// Factor on `restart_s` in the cost of a change now: 1, and more soon after the last change.
     pub haste: f64,
-    /// Seconds of work that a change now would lose besides.
+    /// Seconds of work that a change now would lose, in addition to `restart_s`.
     pub at_risk_s: f64,
-    /// Whether it can be stopped and come back where it was. If not, it is never displaced or resized.
+    /// Whether the job can be stopped and can continue from its state. If not, it is never
+    /// displaced or resized.
     pub preemptible: bool,
-    /// Of a study's trial: what it promises.
+    /// Study and expected gain, if the job is a trial.
     pub trial: Option<Trial>,
     pub outlook: Outlook,
 }
 
-/// A job that is one of many of a study.
+/// Trial of a study.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trial {
-    /// Its study, as an index.
+    /// Index of the study.
     pub study: u32,
-    /// What more time on GPUs is expected to bring beside the study's other trials; 0 (nothing) to 1.
+    /// Expected gain of more GPU time, relative to the other trials of the study: 0 (none) to 1.
     pub gain: f64,
 }
 
-/// Resources.
+/// Resources of one unit of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
     pub gpus: u32,
@@ -111,20 +116,20 @@ pub struct Demand {
 }
 
 impl Problem {
-    /// GPUs that may be given away.
+    /// Returns the number of GPUs that policies may allocate.
     #[must_use]
     pub fn gpus(&self) -> u32 {
         self.nodes.iter().map(|node| node.gpus).sum()
     }
 
-    /// GPUs of one kind.
+    /// Returns the number of GPUs of one kind.
     #[must_use]
     pub fn gpus_of_kind(&self, kind: u16) -> u32 {
         let of_kind = self.nodes.iter().filter(|node| node.kind == kind);
         of_kind.map(|node| node.gpus).sum()
     }
 
-    /// GPUs of the largest node of a kind: up to so many stay together.
+    /// Returns the number of GPUs of the largest node of a kind: the largest gang on a single node.
     #[must_use]
     pub fn node_gpus(&self, kind: u16) -> u32 {
         let of_kind = self.nodes.iter().filter(|node| node.kind == kind);
@@ -133,25 +138,25 @@ impl Problem {
 }
 
 impl Job {
-    /// GPUs that it holds.
+    /// Returns the number of GPUs that the job holds.
     #[must_use]
     pub fn held_gpus(&self) -> u32 {
         gpus_of(&self.present)
     }
 
-    /// Seconds that a change of its allocation now must save.
+    /// Returns the seconds that a change of the allocation must save now.
     #[must_use]
     pub fn change_s(&self) -> f64 {
         self.restart_s * self.haste + self.at_risk_s
     }
 
-    /// Seconds since it was submitted.
+    /// Returns the seconds since the submission.
     #[must_use]
     pub fn age_s(&self, now_s: f64) -> f64 {
         (now_s - self.submitted_s).max(0.0)
     }
 
-    /// Whether a policy may take away or change what it holds.
+    /// Whether a policy may take away or change the allocation.
     #[must_use]
     pub fn is_movable(&self) -> bool {
         !self.fixed && (self.preemptible || self.present.is_empty())
@@ -159,7 +164,7 @@ impl Job {
 }
 
 impl Demand {
-    /// One GPU, and nothing else that counts.
+    /// One GPU. CPU and memory are not counted.
     pub const GPU: Self = Self {
         gpus: 1,
         cpu_milli: 0,

@@ -1,13 +1,13 @@
-//! What is not yet given away, node by node: what every placement takes from.
+//! Free resources by node. Every placement takes from them.
 
 use super::{Demand, Part, Problem};
 
 /// Free resources of every node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tally {
-    /// Free GPUs.
+    /// Free GPUs by node.
     pub free: Vec<u32>,
-    /// Free CPU and memory.
+    /// Free CPU and memory by node.
     room: Vec<Room>,
 }
 
@@ -18,7 +18,7 @@ struct Room {
 }
 
 impl Tally {
-    /// Everything is free.
+    /// Returns the resources of an empty cluster.
     #[must_use]
     pub fn empty(problem: &Problem) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl Tally {
         }
     }
 
-    /// What is free while all jobs keep what they hold.
+    /// Returns the resources that are free while all jobs keep their allocations.
     #[must_use]
     pub fn present(problem: &Problem) -> Self {
         let mut tally = Self::empty(problem);
@@ -44,7 +44,7 @@ impl Tally {
         tally
     }
 
-    /// What is free beside the jobs that may not be touched.
+    /// Returns the resources that the jobs without [`is_movable`](super::Job::is_movable) leave.
     #[must_use]
     pub fn beside_fixed(problem: &Problem) -> Self {
         let mut tally = Self::empty(problem);
@@ -54,7 +54,7 @@ impl Tally {
         tally
     }
 
-    /// What is free here as well as there.
+    /// Returns the resources that are free in both tallies.
     #[must_use]
     pub fn common(&self, other: &Self) -> Self {
         let free = self.free.iter().zip(&other.free);
@@ -70,18 +70,20 @@ impl Tally {
         }
     }
 
-    /// GPUs in all.
+    /// Returns the number of free GPUs.
     #[must_use]
     pub fn gpus(&self) -> u32 {
         self.free.iter().sum()
     }
 
-    /// GPUs of a node that a job of this unit can take: whole units, as many as its CPU and memory allow.
+    /// Returns the GPUs of a node that a job of this unit can take: whole units, within CPU and
+    /// memory.
     #[must_use]
     pub fn available(&self, node: usize, unit: &Demand) -> u32 {
         let gpus = unit.gpus.max(1);
         let mut units = u64::from(self.free[node] / gpus);
-        // Most nodes have more CPU and memory than their GPUs need, which a product tells faster than a quotient.
+        // A product is cheaper than a quotient, and most nodes have more CPU and memory than their
+        // GPUs need.
         let fit = |have: u64, each: u64, units: u64| match each.checked_mul(units) {
             Some(all) if all <= have => units,
             _ => have / each,
@@ -89,11 +91,11 @@ impl Tally {
         let room = self.room[node];
         units = fit(room.cpu_milli, unit.cpu_milli, units);
         units = fit(room.memory_bytes, unit.memory_bytes, units);
-        // Not more than the free GPUs, which are a u32.
+        // At most the free GPUs, which are a u32.
         u32::try_from(units).unwrap_or(u32::MAX) * gpus
     }
 
-    /// Whether all of it is free.
+    /// Whether all of the parts are free.
     #[must_use]
     pub fn holds(&self, parts: &[Part], unit: &Demand) -> bool {
         parts.iter().all(|part| {
@@ -103,7 +105,7 @@ impl Tally {
         })
     }
 
-    /// Takes it. A node that was lost or shrunk under a job has 0 left.
+    /// Takes the parts. A node that was lost or shrunk while a job held it has 0 left.
     pub fn take(&mut self, parts: &[Part], unit: &Demand) {
         for part in parts {
             let node = part.node as usize;
@@ -115,7 +117,7 @@ impl Tally {
         }
     }
 
-    /// Gives back what was taken.
+    /// Releases the parts.
     pub fn give(&mut self, parts: &[Part], unit: &Demand) {
         for part in parts {
             let node = part.node as usize;

@@ -1,4 +1,4 @@
-//! Builds dense problems in a few words, at random as well; says what is wrong with a decision on one, and carries it out.
+//! Builder of dense problems, also random ones. Also checks a decision and applies it.
 #![allow(dead_code, reason = "every test binary uses another part of it")]
 
 pub mod random;
@@ -8,7 +8,7 @@ use muster_core::problem::{
     Curve, Decision, Demand, Job, Node, Outlook, Part, Problem, Tenant, gpus_of, nodes_of,
 };
 
-/// Nodes of one kind with CPU and memory in plenty, one tenant without a quota, and an hour gone.
+/// Returns nodes of one kind with ample CPU and memory and one tenant without a quota, at one hour.
 pub fn cluster(nodes: usize, gpus: u32) -> Problem {
     Problem {
         now_s: 3_600.0,
@@ -39,7 +39,7 @@ pub fn tenant() -> Tenant {
     }
 }
 
-/// A job that waits, wants exactly so many GPUs, and needs so many seconds on them.
+/// Returns a waiting job of exactly `gpus` GPUs that takes `left_s` seconds on them.
 pub fn job(gpus: u32, left_s: f64) -> Job {
     let curve = power(1.0, 1.0);
     let speed = curve.speed(gpus, 1);
@@ -74,7 +74,7 @@ pub fn job(gpus: u32, left_s: f64) -> Job {
     }
 }
 
-/// Runs there for a while already.
+/// Lets the job run on these parts since `since_s`.
 pub fn runs(mut job: Job, parts: &[(u32, u32)], since_s: f64) -> Job {
     job.present = parts
         .iter()
@@ -84,7 +84,7 @@ pub fn runs(mut job: Job, parts: &[(u32, u32)], since_s: f64) -> Job {
     job
 }
 
-/// `speed` on one GPU; on `n` it is `n` to the power of `exponent` times that, on however many nodes.
+/// Returns the curve `speed * n^exponent` for `n` GPUs, on any number of nodes.
 pub fn power(speed: f64, exponent: f64) -> Curve {
     let at = |gpus: u32| speed * f64::from(gpus).powf(exponent);
     let speeds: Vec<f64> = (1..=64).map(at).collect();
@@ -94,14 +94,14 @@ pub fn power(speed: f64, exponent: f64) -> Curve {
     }
 }
 
-/// GPUs of every job after a decision.
+/// Returns the GPUs of every job after a decision.
 pub fn sizes(problem: &Problem, decision: &Decision) -> Vec<u32> {
     let jobs = 0..problem.jobs.len();
     jobs.map(|job| gpus_of(decision.holds(problem, job)))
         .collect()
 }
 
-/// The problem as it is an instant after the decision was carried out.
+/// Returns the problem an instant after the decision was applied.
 pub fn carried_out(problem: &Problem, decision: &Decision) -> Problem {
     let mut after = problem.clone();
     for (index, job) in after.jobs.iter_mut().enumerate() {
@@ -118,7 +118,7 @@ pub fn carried_out(problem: &Problem, decision: &Decision) -> Problem {
     after
 }
 
-/// A problem on a few lines.
+/// Returns a description of a problem for assertion messages.
 pub fn told(problem: &Problem) -> String {
     let list = |parts: &[Part]| -> Vec<String> {
         let part = |part: &Part| format!("{}x{}", part.gpus, part.node);
@@ -158,7 +158,7 @@ pub fn told(problem: &Problem) -> String {
     lines.join("\n")
 }
 
-/// Everything that is wrong with a decision, told without any of the code that decides.
+/// Returns all errors of a decision. Shares no code with the policies.
 pub fn violations(problem: &Problem, decision: &Decision) -> Vec<String> {
     let mut wrong = Vec::new();
     if decision.parts.len() != problem.jobs.len() {
@@ -234,7 +234,7 @@ fn overloaded(problem: &Problem, decision: &Decision, node: usize) -> Vec<String
         }
         taken
     };
-    // What may not be touched can be above what a node still has; nobody may come on top of it.
+    // Fixed allocations may exceed what a node still has. No other allocation may be added then.
     let (fixed, moved, has) = (taken(false), taken(true), problem.nodes[node]);
     let mut wrong = Vec::new();
     let mut check = |what, fixed: u64, moved: u64, has: u64| {
@@ -250,7 +250,7 @@ fn overloaded(problem: &Problem, decision: &Decision, node: usize) -> Vec<String
     wrong
 }
 
-/// Whether the tenant or one below it owns the job.
+/// Whether the tenant or a descendant of it owns the job.
 fn belongs(problem: &Problem, job: &Job, tenant: usize) -> bool {
     let mut of = Some(job.tenant as usize);
     while let Some(owner) = of {

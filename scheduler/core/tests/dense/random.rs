@@ -1,12 +1,13 @@
-//! Random problems, small and full of corner cases: several kinds, nodes that are down under their jobs, units of several GPUs,
-//! jobs that may not move, sizes and kinds on which a job has no speed, quotas below what is held.
+//! Random problems, small and with many corner cases: several kinds, nodes that went down under
+//! their jobs, units of several GPUs, immovable jobs, sizes and kinds without speed, quotas below
+//! the present use.
 
 use super::{node, power, tenant};
 use muster_core::problem::{
     Curve, Demand, Job, Loss, Node, Outlook, Part, Problem, Tally, Tenant, gpus_of, nodes_of,
 };
 
-/// SplitMix64: small, and the same everywhere.
+/// SplitMix64: a small generator with the same sequence on every platform.
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -22,13 +23,13 @@ impl Dice {
         self.roll(sides) == 0
     }
 
-    /// Between the two, the second included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn between(&mut self, low: u32, high: u32) -> u32 {
         low + self.roll(high - low + 1)
     }
 }
 
-/// A problem of up to `kinds` GPU kinds.
+/// Returns a problem with up to `kinds` GPU kinds.
 pub fn problem(dice: &mut Dice, kinds: u32) -> Problem {
     let kinds = u16::try_from(dice.between(1, kinds)).expect("few");
     let mut problem = Problem {
@@ -110,7 +111,7 @@ fn job(dice: &mut Dice, problem: &Problem, tally: &mut Tally, kinds: u16) -> Job
         trial: None,
         outlook: outlook(dice, kinds),
     };
-    // Nobody runs in the very instant of his submission: a round has to come first.
+    // A job cannot run at the instant of its submission, because a round comes first.
     if age_s > 0.0 && !dice.one_in(3) {
         job.present = present(dice, &job, problem, tally);
         job.fixed = !job.present.is_empty() && dice.one_in(8);
@@ -119,7 +120,7 @@ fn job(dice: &mut Dice, problem: &Problem, tally: &mut Tally, kinds: u16) -> Job
     job
 }
 
-/// Any whole units of one kind on which it runs, here and there.
+/// Returns random whole units of one kind on which the job runs.
 fn present(dice: &mut Dice, job: &Job, problem: &Problem, tally: &Tally) -> Vec<Part> {
     let kind = u16::try_from(dice.roll(u32::try_from(problem.kinds.len()).expect("few")));
     let kind = kind.expect("few");
@@ -171,7 +172,7 @@ fn curve(dice: &mut Dice) -> Curve {
     let across = f64::from(dice.between(0, 5)) / 5.0;
     curve.spread.iter_mut().for_each(|speed| *speed *= across);
     if dice.one_in(5) {
-        // A size at which nothing was ever seen to run.
+        // A size at which the job was never seen to run.
         let hole = dice.roll(8) as usize;
         (curve.local[hole], curve.spread[hole]) = (0.0, 0.0);
     }

@@ -1,4 +1,4 @@
-//! Builds snapshots in a few words: `Scene::cluster(2, 2).job("a").workers(1, 4)`.
+//! Builder of snapshots: `Scene::cluster(2, 2).job("a").workers(1, 4)`.
 #![allow(dead_code, reason = "every test binary uses another part of it")]
 
 use muster_core::snapshot::{Job, Node, Progress, Snapshot, SpeedPoint, Tenant};
@@ -17,7 +17,7 @@ pub struct Scene {
 pub struct JobIn<'s>(pub &'s mut Job);
 
 impl Scene {
-    /// Nodes of equal GPUs with CPU and memory in plenty, and one tenant without a quota.
+    /// Returns nodes of equal GPUs with ample CPU and memory, and one tenant without a quota.
     pub fn cluster(nodes: u32, gpus: u32) -> Self {
         let nodes = (0..nodes).map(|n| node(n, gpus)).collect();
         let snapshot = Snapshot {
@@ -39,14 +39,14 @@ impl Scene {
         }
     }
 
-    /// More of them.
+    /// Adds nodes.
     pub fn add_nodes(&mut self, nodes: u32, gpus: u32) {
         let there = u32::try_from(self.snapshot.nodes.len()).expect("few nodes");
         let new = (there..there + nodes).map(|n| node(n, gpus));
         self.snapshot.nodes.extend(new);
     }
 
-    /// A queued job of one worker and one shard, submitted after those before it.
+    /// Adds a queued job of one worker and one shard, submitted after the jobs before it.
     pub fn job(&mut self, name: &str) -> JobIn<'_> {
         let number = u32::try_from(self.snapshot.jobs.len()).expect("few jobs");
         let submitted_ms = self.snapshot.now_ms + i64::from(number) - 1_000;
@@ -62,7 +62,7 @@ impl Scene {
             .expect("a job of that name")
     }
 
-    /// Plans, checks and carries out one round.
+    /// Plans, checks and applies one round.
     pub fn round(&mut self) -> Plan {
         self.snapshot.sort();
         let (plan, _) = plan(&self.snapshot, &self.policy);
@@ -76,7 +76,7 @@ impl Scene {
         plan
     }
 
-    /// Every task that should be up is up, every one that should stop is gone.
+    /// Lets all nodes carry out their orders: tasks start, suspend or end.
     pub fn obey(&mut self) {
         for job in &mut self.snapshot.jobs {
             job.leaving.clear();
@@ -94,7 +94,7 @@ impl Scene {
         }
     }
 
-    /// Rounds and obedient nodes until nothing but waits is decided.
+    /// Repeats rounds and [`Self::obey`] until a round decides nothing but wait reasons.
     pub fn settle(&mut self) {
         for _ in 0..50 {
             let plan = self.round();
@@ -119,7 +119,7 @@ impl Scene {
         self.snapshot.now_ms += by_ms;
     }
 
-    /// Running workers of a job.
+    /// Returns the number of running workers of a job.
     pub fn workers(&mut self, name: &str) -> u32 {
         let job = self.find(name);
         if job.state.phase() == JobPhase::Running {
@@ -133,7 +133,7 @@ impl Scene {
         self.find(name).state.phase()
     }
 
-    /// The job has run at a size and was so fast.
+    /// Records a measured speed of a job at a number of workers.
     pub fn measured(&mut self, name: &str, workers: u32, steps_per_s: f64) {
         let job = self.find(name);
         job.speeds.retain(|point| point.workers != workers);
@@ -177,13 +177,13 @@ impl JobIn<'_> {
         self
     }
 
-    /// Its tasks go on while others join or leave.
+    /// Makes the job resizable in place.
     pub fn in_place(self) -> Self {
         self.0.in_place = true;
         self
     }
 
-    /// Its shards have copies; so many of them.
+    /// Sets the range of shards, with a replica of each.
     pub fn replicated(self, min: u32, max: u32) -> Self {
         self.0.ps_shards = Range { min, max };
         self.0.replicated = true;

@@ -1,4 +1,5 @@
-//! The speed model from eight chosen probes on the configurations that Optimus' authors measured, where they are at hand.
+//! Speed model from eight chosen probes on the configurations that Optimus' authors measured. The
+//! tests run where the data is available.
 
 #[path = "../../../../sim/tests/traces/mod.rs"]
 mod traces;
@@ -7,7 +8,7 @@ use super::*;
 use crate::estimate::nnls;
 use crate::estimate::probe::{BUDGET, next};
 
-/// The measured configurations of one model: examples per second by size; 0 is a run that failed.
+/// Measured configurations of one model: examples per second by size. 0 is a failed run.
 struct Model {
     name: String,
     batch: u32,
@@ -36,7 +37,7 @@ fn models() -> Option<Vec<Model>> {
 }
 
 impl Model {
-    /// Measures `BUDGET` sizes, one after the other; a failed run counts.
+    /// Measures `BUDGET` sizes one after the other. A failed run counts.
     fn probe(&self) -> Vec<Size> {
         let mut candidates: Vec<Size> = self.speeds.keys().copied().collect();
         let (mut measured, mut runs) = (Vec::new(), 0);
@@ -55,7 +56,7 @@ impl Model {
         f64::from(self.batch) / self.speeds[&size]
     }
 
-    /// As the scheduler would know it.
+    /// Returns the speed model of the scheduler from these probes.
     fn speed(&self, probes: &[Size]) -> Speed {
         let measured = probes
             .iter()
@@ -80,7 +81,8 @@ impl Model {
         Speed::from_measured(formula, measured, ranges, &Policy::optimus())
     }
 
-    /// Optimus' own formula, fitted to the relative error, measured sizes taken as measured.
+    /// Returns Optimus' own formula, fitted to the relative error. Measured sizes have their
+    /// measured speed.
     fn optimus(&self, probes: &[Size]) -> impl Fn(Size) -> f64 {
         let terms = |(w, p): Size| {
             let (w, p) = (f64::from(w), f64::from(p));
@@ -102,7 +104,7 @@ impl Model {
         }
     }
 
-    /// Relative errors of the predicted steps per second at all sizes that ran.
+    /// Returns the relative errors of the predicted steps per second at all sizes that ran.
     fn errors(&self, predicted: impl Fn(Size) -> f64) -> Vec<f64> {
         self.speeds
             .iter()
@@ -116,9 +118,9 @@ fn percent(errors: &[f64]) -> f64 {
     100.0 * errors.iter().sum::<f64>() / errors.len() as f64
 }
 
-/// Five per cent would lie below the noise of these measurements: see the next test.
+/// A bound of 5 % would be below the noise of these measurements: see the next test.
 #[test]
-fn eight_probes_tell_the_speed_at_hundreds_of_sizes() {
+fn eight_probes_predict_speed_at_hundreds_of_sizes() {
     let Some(models) = models() else { return };
     let (mut ours, mut theirs, mut failed) = (Vec::new(), Vec::new(), 0);
     for model in &models {
@@ -147,9 +149,10 @@ fn eight_probes_tell_the_speed_at_hundreds_of_sizes() {
     assert!(percent(&ours) < 0.9 * percent(&theirs));
 }
 
-/// What measuring nearly everything would bring: each fifth of the sizes from the other four. This is the floor for eight probes.
+/// Predicts each fifth of the sizes from the other four. This is a lower bound of the error of
+/// eight probes.
 #[test]
-fn hundreds_of_probes_would_tell_little_more_than_eight() {
+fn hundreds_of_probes_predict_little_better_than_eight() {
     const FOLDS: usize = 5;
     let Some(models) = models() else { return };
     let (mut from_most, mut from_eight) = (Vec::new(), Vec::new());
@@ -183,7 +186,7 @@ fn hundreds_of_probes_would_tell_little_more_than_eight() {
 }
 
 #[test]
-fn standard_errors_are_as_large_as_the_errors() {
+fn standard_errors_match_the_errors() {
     let Some(models) = models() else { return };
     let (mut within, mut within_two, mut count) = (0, 0, 0);
     for model in &models {
@@ -193,7 +196,7 @@ fn standard_errors_are_as_large_as_the_errors() {
             if probes.contains(&(w, p)) {
                 continue;
             }
-            // What was measured has its own noise.
+            // The measured value has noise of its own.
             let expected = speed.standard_error(w, p).hypot(NOISE);
             let missed = (speed.steps_per_s(w, p) * model.step_s((w, p))).ln().abs();
             within += u32::from(missed <= expected);

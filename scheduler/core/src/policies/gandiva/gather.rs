@@ -1,13 +1,13 @@
-//! Bringing scattered gangs together.
+//! Gathering of scattered gangs.
 
 use super::{is_settled, time_left_s};
 use crate::policies::room::{Room, Style};
 use crate::problem::{Part, gpus_of, nodes_of};
 use std::cmp::Reverse;
 
-/// Moves gangs that lie on several nodes though one could hold them onto one, for which other jobs may have to move. Only where
-/// the gang ends earlier by more than all these restarts cost. `None` when there is nothing to move; `start` tells who holds what
-/// now, `given` what everybody is to hold.
+/// Moves gangs from several nodes onto one, where other jobs may have to migrate for it. A gang
+/// moves only if it then ends earlier by more than the cost of all these restarts. `start` has the
+/// present allocations, `given` the planned ones. Returns `None` if no gang moves.
 pub fn scattered<'a>(
     start: &Room<'a>,
     given: &[Option<Vec<Part>>],
@@ -19,7 +19,7 @@ pub fn scattered<'a>(
         }
     }
     let mut moved = false;
-    // A move may be what the next one needs; each brings one gang together, so this ends.
+    // One move can enable the next. Each one gathers a gang, so the loop ends.
     while let Some(next) = (0..given.len()).find_map(|job| gather(start, &room, job)) {
         room = next;
         moved = true;
@@ -27,7 +27,7 @@ pub fn scattered<'a>(
     moved.then(|| room.into_given())
 }
 
-/// The room with that gang on one node.
+/// Returns the state in which the gang is on one node.
 fn gather<'a>(start: &Room<'a>, room: &Room<'a>, job: usize) -> Option<Room<'a>> {
     let parts = room.given(job)?;
     let starts_now = parts != start.present(job);
@@ -69,7 +69,8 @@ fn emptiest_first(room: &Room<'_>, kind: u16) -> Vec<u32> {
     nodes.into_iter().map(|(index, _)| index).collect()
 }
 
-/// Moves small jobs from the node elsewhere until the gang fits there. What their restarts cost, or `None` if it cannot be done.
+/// Moves small jobs from the node elsewhere until the gang fits there. Returns the cost of their
+/// restarts, or `None` if the gang does not fit.
 fn vacate(start: &Room<'_>, room: &mut Room<'_>, gang: usize, place: &[Part]) -> Option<f64> {
     let node = place[0].node;
     let unit = &room.problem.jobs[gang].unit;
@@ -86,7 +87,7 @@ fn vacate(start: &Room<'_>, room: &mut Room<'_>, gang: usize, place: &[Part]) ->
     while !room.tally.holds(place, unit) {
         let (gpus, job) = movers.next()?;
         let kind = room.problem.nodes[node as usize].kind;
-        // Sought for while the job still stands there, so that what it leaves is not counted as room for it.
+        // Search while the job still holds its GPUs, so that these do not count as room for it.
         let elsewhere = room.find(job, kind, gpus, Style::Affine)?;
         if nodes_of(&elsewhere) > 1 || elsewhere[0].node == node {
             return None;

@@ -1,16 +1,18 @@
-//! Growing into idle GPUs, and shrinking when they are needed.
+//! Growth into idle GPUs, and shrinking when another job needs them.
 
 use super::{is_settled, time_left_s};
 use crate::policies::order::maximum;
 use crate::policies::room::Room;
 use crate::problem::Part;
 
-/// Who had grown keeps as much of that as nobody took; then others grow, if they end earlier by more than the restart costs.
-/// `start` tells who holds what now but for what it grew into, `given` what everybody is to hold of that, so that all growth can
-/// be given back at any time.
+/// Grows jobs into idle GPUs.
+///
+/// A job that had grown keeps what no other job took of its growth. Then other jobs grow if they
+/// end earlier by more than the cost of the restart. `start` has the present allocations without
+/// growth, and `given` the planned ones, so growth can always be withdrawn.
 pub fn into_idle<'a>(start: &Room<'a>, given: Vec<Option<Vec<Part>>>) -> Room<'a> {
     let mut room = start.clone();
-    // On one node, and where it was: only such jobs grow.
+    // Only jobs that stay on one node grow.
     let alone = |job: usize| match given[job].as_deref() {
         Some(&[part]) if start.present(job) == [part] => Some((job, part)),
         _ => None,
@@ -36,7 +38,7 @@ pub fn into_idle<'a>(start: &Room<'a>, given: Vec<Option<Vec<Part>>>) -> Room<'a
     room
 }
 
-/// GPUs beside a job on its node that it may take.
+/// Returns the idle GPUs of the node that the job may take.
 fn idle(room: &Room<'_>, job: usize, part: Part) -> u32 {
     let of = &room.problem.jobs[job];
     let idle = room.tally.available(part.node as usize, &of.unit);
@@ -47,7 +49,7 @@ fn idle(room: &Room<'_>, job: usize, part: Part) -> u32 {
     more
 }
 
-/// How many more GPUs let the job end soonest; 0 where that does not repay the restart.
+/// Returns the number of further GPUs with the earliest end, or 0 if it does not repay the restart.
 fn most_useful(room: &Room<'_>, job: usize, part: Part) -> u32 {
     let of = &room.problem.jobs[job];
     let left_s = |gpus: u32| time_left_s(room, job, &[Part { gpus, ..part }]);

@@ -1,13 +1,18 @@
-//! Gandiva's time slices (Xiao et al., OSDI 2018): when there are more gangs than GPUs, they take turns of a quantum, so that
-//! every job shows early whether it is worth its GPUs.
+//! Time slicing of Gandiva (Xiao et al., OSDI 2018): if the gangs exceed the GPUs, they rotate with
+//! a fixed quantum. So every job shows early whether it is worth its GPUs.
 //!
-//! It optimises no completion time; it gives early feedback and high utilisation. Whoever waits is served in the order in which
-//! it began to wait; whoever has run for a quantum goes behind those who wait by then. Placement prefers nodes whose jobs have the
-//! same size (affinity). Running jobs are migrated to bring a scattered gang together, by emptying the node with the most free
-//! GPUs, and a job that may grow takes idle GPUs of its own node for as long as nobody else needs them.
+//! The policy optimises no completion time. It gives early feedback and high utilisation. Waiting
+//! jobs are served in the order in which they began to wait. A job that has run for a quantum goes
+//! behind the jobs that wait by then. Placement prefers nodes whose jobs have the same size
+//! (affinity). Running jobs are migrated to gather a scattered gang: the node with the most free
+//! GPUs is vacated. A job that may grow takes idle GPUs of its own node until another job needs
+//! them.
 //!
-//! Left out: packing of two jobs on one GPU, because a decision cannot say that a GPU is shared; over-subscription node by node
-//! (turns are taken in the cluster as a whole); and profiling: whether a migration or a growth pays is read off the outlook.
+//! Differences from the paper:
+//!
+//! - Two jobs are never packed on one GPU, because a decision cannot express a shared GPU.
+//! - Time slices rotate over the whole cluster and not node by node.
+//! - There is no profiling. The outlook tells whether a migration or a growth pays.
 
 mod gather;
 mod grow;
@@ -18,17 +23,18 @@ use super::{Promises, Share, gang};
 use crate::problem::{Decision, Part, Problem};
 use std::cmp::Reverse;
 
-/// Gangs in turns.
+/// Policy that rotates gangs in time slices.
 #[derive(Debug, Clone, Copy)]
 pub struct Gandiva;
 
-/// Seconds of a turn.
+/// Length of a time slice in seconds.
 pub const QUANTUM_S: f64 = 60.0;
 
-/// How often gangs are gathered in one decision: each time may make room for others, and once is the rule.
+/// Maximum number of gathering rounds in one decision. Each one can make room for others; one is
+/// usual.
 const MIGRATIONS: usize = 8;
 
-/// Once a gang has waited so long, nobody behind it starts before it, so that room for it comes together.
+/// Waiting time in seconds after which no job starts before a gang, so that GPUs accumulate for it.
 const PATIENCE_S: f64 = 2.0 * QUANTUM_S;
 
 impl Share for Gandiva {
@@ -41,7 +47,7 @@ impl Share for Gandiva {
         let impatient = impatient(&start);
         let queue = || {
             let mut turns = turns.iter().copied();
-            // The last one named, and the priority whose newcomers have to wait.
+            // The job named last, and the priority in which waiting jobs may not start.
             let mut named: Option<usize> = None;
             let mut held_back: Option<i32> = None;
             let impatient = &impatient;
@@ -66,7 +72,7 @@ impl Share for Gandiva {
             let Some(gathered) = gather::scattered(&start, &given) else {
                 break;
             };
-            // What moved may have made room for somebody.
+            // The moves may have made room for other jobs.
             given = serve(&gathered, &start);
         }
         grow::into_idle(&start, given).decision()
@@ -80,7 +86,7 @@ impl Share for Gandiva {
     }
 }
 
-/// What a job holds but for what it grew into.
+/// Returns the allocation of a job without its growth.
 fn base(problem: &Problem, job: usize) -> Vec<Part> {
     let of = &problem.jobs[job];
     let mut left = request(of);
@@ -93,14 +99,15 @@ fn base(problem: &Problem, job: usize) -> Vec<Part> {
     parts
 }
 
-/// Whether a job is in its first quantum on what it holds, and keeps it if it can.
+/// Whether a job is in the first quantum of its allocation. It then keeps it if possible.
 fn in_first_quantum(problem: &Problem, job: usize) -> bool {
     let of = &problem.jobs[job];
     !of.present.is_empty() && problem.now_s < of.since_s + QUANTUM_S
 }
 
-/// The order: by priority; in it those in their first quantum; then all others by when they last went to the end of the queue,
-/// which is when one that waits began to wait and the end of the last whole quantum of one that runs.
+/// Returns the order of the jobs: by priority, then jobs in their first quantum, then by the time
+/// at which a job last joined the end of the queue. For a waiting job that is the start of its
+/// wait, for a running job the end of its last whole quantum.
 fn turns(problem: &Problem) -> Vec<usize> {
     let queued_s = |job: usize| {
         let of = &problem.jobs[job];
@@ -126,7 +133,8 @@ fn turns(problem: &Problem) -> Vec<usize> {
     order
 }
 
-/// Of every job, whether it has waited long for a place that it could have: on a cluster without anybody who may be moved.
+/// Whether each job has waited for longer than the patience and would fit if all movable jobs were
+/// absent.
 fn impatient(start: &Room<'_>) -> Vec<bool> {
     let problem = start.problem;
     let waits_long = |job: usize| {
@@ -138,13 +146,14 @@ fn impatient(start: &Room<'_>) -> Vec<bool> {
     (0..problem.jobs.len()).map(waits_long).collect()
 }
 
-/// Whether a job may be migrated or resized now: it holds what it held at the start, for more than a quantum.
+/// Whether a job may be migrated or resized now: it keeps its allocation, which is older than a
+/// quantum.
 fn is_settled(start: &Room<'_>, job: usize, given: Option<&[Part]>) -> bool {
     let present = start.present(job);
     !present.is_empty() && given == Some(present) && !in_first_quantum(start.problem, job)
 }
 
-/// Seconds that a job still needs on these GPUs.
+/// Returns the remaining seconds of a job on these GPUs.
 fn time_left_s(room: &Room<'_>, job: usize, parts: &[Part]) -> f64 {
     room.problem.jobs[job].outlook.work_left / room.speed_on(job, parts)
 }

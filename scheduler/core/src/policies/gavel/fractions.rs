@@ -1,4 +1,5 @@
-//! Gavel's linear programme: X[job, kind], the part of its time that a job spends on a GPU kind.
+//! Gavel's linear programme over X[job, kind], the fraction of its time that a job spends on a GPU
+//! kind.
 
 use super::Objective;
 use super::weights::shares;
@@ -7,21 +8,22 @@ use crate::policies::room::Room;
 use crate::policies::seat::{Wish, free_by_kind};
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, Variable};
 
-/// One variable of the programme: a job on a kind where it can run.
+/// Variable of the programme: a job on a kind on which it can run.
 #[derive(Debug, Clone, Copy)]
 pub struct Chance {
     pub wish: Wish,
-    /// Work per second there.
+    /// Work per second on the kind.
     pub speed: f64,
-    /// The part of its time that it should spend there.
+    /// Fraction of its time that the job should spend on the kind.
     pub fraction: f64,
 }
 
-/// How much the sum of the normalised throughputs weighs beside the smallest of them. The smallest alone leaves open what the better
-/// off do with the rest of the cluster; this gives it to whoever makes the most of it.
+/// Weight of the sum of the normalised throughputs beside the smallest one. The smallest alone does
+/// not determine the rest of the cluster. The sum assigns it to the jobs that use it best.
 const SUM_WEIGHT: f64 = 1e-3;
 
-/// The chances of every one of these jobs that can run at all, job by job. Capacity and quotas are what the room has left.
+/// Returns the solved variables by job, for the jobs that can run. Capacity and quotas are those
+/// left in `room`.
 pub fn solve(objective: Objective, room: &Room<'_>, jobs: &[usize]) -> Vec<Vec<Chance>> {
     let mut chances: Vec<Vec<Chance>> = jobs.iter().map(|&job| of_job(room, job)).collect();
     chances.retain(|of_job| !of_job.is_empty());
@@ -42,7 +44,7 @@ pub fn solve(objective: Objective, room: &Room<'_>, jobs: &[usize]) -> Vec<Vec<C
     chances
 }
 
-/// The kinds on which a job runs at its size, if it could be there at all now.
+/// Returns the kinds on which a job runs at its size, if the free capacity and its quota allow it.
 fn of_job(room: &Room<'_>, job: usize) -> Vec<Chance> {
     let of = &room.problem.jobs[job];
     let gpus = request(of);
@@ -62,14 +64,14 @@ fn of_job(room: &Room<'_>, job: usize) -> Vec<Chance> {
         .collect()
 }
 
-/// What a whole unit of time there counts in the objective.
+/// Returns the coefficient of each variable in the objective.
 fn values(objective: Objective, room: &Room<'_>, chances: &[Vec<Chance>]) -> Vec<Vec<f64>> {
     let jobs: Vec<usize> = chances.iter().map(|of_job| of_job[0].wish.job).collect();
     let shares = shares(room.problem, &jobs);
     let of_job = |(chances, share): (&Vec<Chance>, f64)| -> Vec<f64> {
         let scale = match objective {
             Objective::MaxSum => 1.0,
-            // An equal share of every kind, up to a factor that is the same for all.
+            // The throughput of an equal share of every kind, up to a factor common to all jobs.
             Objective::MaxMin => {
                 let problem = room.problem;
                 let equal = chances
@@ -82,7 +84,7 @@ fn values(objective: Objective, room: &Room<'_>, chances: &[Vec<Chance>]) -> Vec
         chances.iter().map(|chance| chance.speed * scale).collect()
     };
     let mut values: Vec<Vec<f64>> = chances.iter().zip(shares).map(of_job).collect();
-    // The optimum does not change with the unit, and the solver likes numbers near 1.
+    // The unit does not change the optimum, and the solver is most accurate near 1.
     let largest = values.iter().flatten().copied().fold(0.0, f64::max);
     values
         .iter_mut()
@@ -91,14 +93,18 @@ fn values(objective: Objective, room: &Room<'_>, chances: &[Vec<Chance>]) -> Vec
     values
 }
 
-/// The programme and its variables, job by job.
+/// Linear programme and its variables by job.
 struct Programme {
     microlp: microlp::Problem,
     variables: Vec<Vec<Variable>>,
 }
 
 impl Programme {
-    /// `sum_k X[j, k] <= 1`, `sum_j gpus[j] X[j, k] <= GPUs[k]`, and for a tenant with a quota `sum_j gpus[j] X[j, .] <= quota`.
+    /// Adds the constraints:
+    ///
+    /// - `sum_k X[j, k] <= 1` for each job;
+    /// - `sum_j gpus[j] X[j, k] <= GPUs[k]` for each kind;
+    /// - `sum_j gpus[j] X[j, .] <= quota` for each tenant with a quota.
     fn new(room: &Room<'_>, chances: &[Vec<Chance>], sum: &[Vec<f64>]) -> Self {
         let mut microlp = microlp::Problem::new(OptimizationDirection::Maximize);
         let of_job = |values: &Vec<f64>| -> Vec<Variable> {
@@ -134,7 +140,7 @@ impl Programme {
         Self { microlp, variables }
     }
 
-    /// A variable below every job's value, to be maximised.
+    /// Adds a variable that is at most the value of every job and is maximised.
     fn raise_smallest(&mut self, values: &[Vec<f64>]) {
         let smallest = self.microlp.add_var(1.0, (0.0, f64::INFINITY));
         for (of_job, values) in self.variables.iter().zip(values) {
@@ -144,8 +150,9 @@ impl Programme {
         }
     }
 
-    /// Solves it. Should the solver fail on a numerically odd programme, every job gets an equal part of every kind on which it runs:
-    /// a round must go on, and the priorities still take turns.
+    /// Solves the programme and stores the fractions. If the solver fails on a numerically
+    /// difficult programme, every job gets equal fractions of the kinds on which it runs. Rotation
+    /// by priority still works then.
     fn fill_in(self, chances: &mut [Vec<Chance>]) {
         let solution = self
             .microlp
@@ -156,7 +163,7 @@ impl Programme {
             let equal = 1.0 / of_job.len() as f64;
             for (chance, &x) in of_job.iter_mut().zip(variables) {
                 let fraction = solution.as_ref().map_or(equal, |it| it.var_value(x));
-                // Rounded so that the solver's last digits decide nothing.
+                // Rounding removes the influence of the solver's last digits.
                 chance.fraction = (fraction.clamp(0.0, 1.0) * 1e5).round() / 1e5;
             }
         }

@@ -1,13 +1,17 @@
-//! Gavel (Narayanan et al., OSDI 2020): a linear programme says which part of its time each job should spend on each GPU kind, and
-//! rounds hand out the GPUs so that the time received comes near to that.
+//! Gavel (Narayanan et al., OSDI 2020): a linear programme decides which fraction of its time each
+//! job should spend on each GPU kind. Rounds allocate the GPUs so that the received time approaches
+//! these fractions.
 //!
-//! Gangs are rigid: they run at the size that was asked for. A round lasts 360 s. At its beginning everything is decided anew; during
-//! it nobody is displaced, and GPUs that became free go to those who wait, so that an arrival need not wait for the next round when
-//! there is room (the Sia artefact's Gavel lets it wait, and gives who has no fraction anywhere the first kind with room; here it is
-//! the fastest). Rounds begin at multiples of their length since the problem's origin: a decision opens a round when such an instant
-//! has passed since the previous decision fell due, `round_s` ago at the latest.
+//! Gangs are rigid and run at their requested size. A round lasts 360 s. All is decided anew at its
+//! beginning. During a round no job is displaced, and released GPUs go to waiting jobs, so an
+//! arrival need not wait for the next round. The Gavel of the Sia artefact differs: an arrival
+//! waits there, and a job without any fraction gets the first kind with room instead of the
+//! fastest.
 //!
-//! Strict priorities, which Gavel does not know, are levels: each is decided on what the higher ones left.
+//! Rounds begin at multiples of their length since the problem's origin. A decision opens a round
+//! if such an instant lies within the last `round_s` seconds.
+//!
+//! Gavel has no strict priorities. Here each priority is decided on what the higher ones leave.
 
 mod fractions;
 #[cfg(test)]
@@ -20,26 +24,27 @@ use super::seat::{self, Wish, free_by_kind};
 use crate::problem::{Decision, Problem};
 use fractions::Chance;
 
-/// Seconds of a round.
+/// Length of a round in seconds.
 const ROUND_S: f64 = 360.0;
 
-/// Time fractions by a linear programme, rounds by priority.
+/// Policy with time fractions from a linear programme and rounds by priority.
 #[derive(Debug, Clone, Copy)]
 pub struct Gavel {
     objective: Objective,
 }
 
-/// What the fractions optimise.
+/// Objective of the time fractions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Objective {
-    /// The smallest weighted throughput, each relative to what the job would get from an equal share of every kind.
+    /// The smallest weighted throughput, relative to the one of an equal share of every kind.
     MaxMin,
-    /// The sum of the throughputs, in each job's own unit of work: what the Sia artefact compares itself with.
+    /// The sum of the throughputs, each in the job's own unit of work. The Sia artefact compares
+    /// with it.
     MaxSum,
 }
 
 impl Gavel {
-    /// Fair: maximises the worst-off job's normalised throughput.
+    /// Returns the fair variant: it maximises the smallest normalised throughput.
     #[must_use]
     pub fn max_min() -> Self {
         Self {
@@ -47,7 +52,7 @@ impl Gavel {
         }
     }
 
-    /// Maximises the total throughput.
+    /// Returns the variant that maximises the total throughput.
     #[must_use]
     pub fn max_sum() -> Self {
         Self {
@@ -56,13 +61,14 @@ impl Gavel {
     }
 }
 
-/// A job on a kind, and how much it lacks there of the time that it should have.
+/// A job on a kind, and its claim to time there.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     wish: Wish,
-    /// Its fraction of time over its part of the time that all jobs received there.
+    /// Fraction of time that the job should have, over its part of the time that all jobs received
+    /// there.
     priority: f64,
-    /// Relative to its fastest kind.
+    /// Speed relative to the job's fastest kind.
     speed: f64,
 }
 
@@ -78,7 +84,8 @@ impl Share for Gavel {
             let entries = entries(&room, &chances);
             let wishes = fill(&room, &entries);
             seat::seat(&mut room, &wishes);
-            // Whole units, fragments, CPU and memory may have kept somebody out: whoever fits takes what is left.
+            // Whole units, fragmentation, CPU and memory can exclude a wish. Any job that fits
+            // takes the rest.
             for entry in &entries {
                 if room.given(entry.wish.job).is_none() {
                     seat::seat_tight(&mut room, entry.wish);
@@ -103,11 +110,11 @@ fn keep_running(room: &mut Room<'_>) {
     }
 }
 
-/// Every job on every kind where it runs, the most entitled first.
+/// Returns every job on every kind on which it runs, by descending priority.
 fn entries(room: &Room<'_>, chances: &[Vec<Chance>]) -> Vec<Entry> {
     let received = |job: usize, kind: u16| {
         let held = &room.problem.jobs[job].held_s;
-        // Half a round for everybody, so that newcomers have a finite priority (the artefact does the same).
+        // Half a round for every job, so that new jobs have a finite priority, as in the artefact.
         held.get(usize::from(kind)).copied().unwrap_or(0.0) + ROUND_S / 2.0
     };
     let all_received = |kind: u16| -> f64 {
@@ -134,7 +141,7 @@ fn entries(room: &Room<'_>, chances: &[Vec<Chance>]) -> Vec<Entry> {
             });
         }
     }
-    // Stable: of equals the first submitted comes first.
+    // The sort is stable: among equals the first submitted job comes first.
     entries.sort_by(|a, b| {
         let by_priority = b.priority.total_cmp(&a.priority);
         by_priority.then(b.speed.total_cmp(&a.speed))
@@ -142,7 +149,7 @@ fn entries(room: &Room<'_>, chances: &[Vec<Chance>]) -> Vec<Entry> {
     entries
 }
 
-/// Whoever fits into what those before it left, by numbers alone.
+/// Returns the wishes that fit in this order, by GPU counts and quotas alone.
 fn fill(room: &Room<'_>, entries: &[Entry]) -> Vec<Wish> {
     let mut free = free_by_kind(room);
     let mut served = vec![false; room.problem.jobs.len()];

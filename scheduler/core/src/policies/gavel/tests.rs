@@ -3,7 +3,7 @@ use crate::policies::Share;
 use crate::policies::scene::{after, cluster, holds, job, later, part, power, tenant};
 use crate::problem::{Job, Problem};
 
-/// A job on a slow and a fast kind.
+/// Returns a job with these speeds on a slow and a fast kind.
 fn on_both(slow: f64, fast: f64) -> Job {
     job(vec![power(slow, 1.0), power(fast, 1.0)])
 }
@@ -12,7 +12,7 @@ fn both() -> [Gavel; 2] {
     [Gavel::max_min(), Gavel::max_sum()]
 }
 
-/// Seconds that each job was served on each kind, in so many rounds.
+/// Returns the seconds that each job was served on each kind in `rounds` rounds.
 fn rounds(policy: Gavel, mut problem: Problem, rounds: u32) -> Vec<Vec<f64>> {
     for _ in 0..rounds {
         let decision = policy.share(&problem);
@@ -22,7 +22,7 @@ fn rounds(policy: Gavel, mut problem: Problem, rounds: u32) -> Vec<Vec<f64>> {
 }
 
 #[test]
-fn the_fast_kind_goes_to_the_job_that_profits_most() {
+fn max_sum_gives_fast_kind_to_largest_speedup() {
     let mut problem = cluster(&[(1, 1), (1, 1)]);
     problem.jobs = vec![on_both(1.0, 1.1), on_both(1.0, 5.0)];
     let decision = Gavel::max_sum().share(&problem);
@@ -31,7 +31,7 @@ fn the_fast_kind_goes_to_the_job_that_profits_most() {
 }
 
 #[test]
-fn a_job_never_goes_where_it_cannot_run() {
+fn gavel_never_uses_kind_without_speed() {
     let mut problem = cluster(&[(1, 1), (1, 1)]);
     problem.jobs = vec![on_both(0.0, 1.0), on_both(0.0, 1.0)];
     for policy in both() {
@@ -43,7 +43,7 @@ fn a_job_never_goes_where_it_cannot_run() {
 }
 
 #[test]
-fn max_min_takes_turns_and_max_sum_serves_the_fastest() {
+fn max_min_rotates_and_max_sum_serves_the_fastest() {
     let mut problem = cluster(&[(1, 1)]);
     problem.jobs = vec![job(vec![power(1.0, 1.0)]), job(vec![power(3.0, 1.0)])];
     let fair = rounds(Gavel::max_min(), problem.clone(), 10);
@@ -58,7 +58,7 @@ fn max_min_serves_tenants_by_weight() {
     problem.tenants = vec![tenant(), tenant()];
     problem.tenants[1].weight = 2.0;
     problem.jobs = vec![job(vec![power(1.0, 1.0)]); 3];
-    // The heavier tenant's part is divided between two jobs: a third each.
+    // The part of the heavier tenant is divided between its two jobs: a third of the cluster each.
     problem.jobs[1].tenant = 1;
     problem.jobs[2].tenant = 1;
     let served = rounds(Gavel::max_min(), problem, 30);
@@ -68,11 +68,12 @@ fn max_min_serves_tenants_by_weight() {
 }
 
 #[test]
-fn max_min_gives_each_the_kind_on_which_it_is_better() {
+fn max_min_gives_each_job_its_better_kind() {
     let mut problem = cluster(&[(1, 1), (1, 1)]);
     problem.jobs = vec![on_both(1.0, 1.1), on_both(1.0, 1.1), on_both(1.0, 8.0)];
     let served = rounds(Gavel::max_min(), problem, 100);
-    // By hand: the third should have 0.434 of the fast kind's time and none of the slow one's.
+    // Computed by hand: the third job should have 0.434 of the fast kind's time and none of the
+    // slow one's.
     assert!((served[2][1] / 36_000.0 - 0.434).abs() < 0.02, "{served:?}");
     assert!(served[2][0] <= 360.0, "{served:?}");
     let busy: f64 = served.iter().flatten().sum();
@@ -80,7 +81,7 @@ fn max_min_gives_each_the_kind_on_which_it_is_better() {
 }
 
 #[test]
-fn within_a_round_nobody_is_displaced_and_free_gpus_are_filled() {
+fn gavel_fills_free_gpus_without_displacing_within_round() {
     let mut problem = cluster(&[(1, 2)]);
     problem.now_s = 3_700.0;
     problem.jobs = vec![job(vec![power(1.0, 1.0)]); 3];
@@ -90,7 +91,7 @@ fn within_a_round_nobody_is_displaced_and_free_gpus_are_filled() {
     assert_eq!(decision.parts[1], None);
     assert_eq!(holds(&problem, &decision, 0), Some((0, 1)));
     assert_eq!(holds(&problem, &decision, 2), None);
-    // At the beginning of the next round the one that had most gives way.
+    // At the beginning of the next round the job with the most service stops.
     problem.now_s = 3_960.0;
     let decision = Gavel::max_min().share(&problem);
     assert_eq!(holds(&problem, &decision, 1), None);
@@ -98,7 +99,7 @@ fn within_a_round_nobody_is_displaced_and_free_gpus_are_filled() {
 }
 
 #[test]
-fn quotas_priorities_and_those_that_may_not_move_stand() {
+fn gavel_keeps_quotas_priorities_and_immovable_jobs() {
     let mut problem = cluster(&[(2, 4)]);
     problem.tenants = vec![tenant(), tenant()];
     problem.tenants[0].gpu_quota = Some(3);
@@ -124,7 +125,7 @@ fn quotas_priorities_and_those_that_may_not_move_stand() {
 }
 
 #[test]
-fn whole_units_keep_their_nodes() {
+fn gavel_places_whole_units_and_keeps_their_nodes() {
     let mut problem = cluster(&[(2, 4)]);
     problem.jobs = vec![job(vec![power(1.0, 1.0)]); 3];
     for job in &mut problem.jobs {

@@ -1,10 +1,11 @@
-//! What each job should have beside the others, by the weights of the tenants.
+//! Fair share of each job by the weights of the tenants.
 
 use crate::policies::quota::Quota;
 use crate::problem::Problem;
 
-/// The parts of the cluster of these jobs, together about 1: a tenant's part is its weight among its siblings that have jobs here,
-/// times the part of the tenant above it; a tenant's jobs divide its part evenly (Gavel, section 4.3, fairness by entities).
+/// Returns the fair share of each of these jobs; the sum is about 1. The share of a tenant is its
+/// weight among its siblings with jobs, times the share of its parent. The jobs of a tenant divide
+/// its share evenly (Gavel, section 4.3, fairness by entities).
 pub fn shares(problem: &Problem, jobs: &[usize]) -> Vec<f64> {
     let quota = Quota::whole(problem);
     let lineage = |job: usize| quota.lineage(problem.jobs[job].tenant);
@@ -33,7 +34,7 @@ pub fn shares(problem: &Problem, jobs: &[usize]) -> Vec<f64> {
     jobs.iter().map(|&job| share(job)).collect()
 }
 
-/// A weight of 0 would be a share of nothing, by which nobody's throughput can be divided.
+/// Lower bound for weights, because throughputs are divided by the share.
 fn weight(weight: f64) -> f64 {
     weight.max(1e-3)
 }

@@ -1,5 +1,6 @@
-//! Which size every job gets, before it is known on which nodes: on one GPU kind the steps that are worth most per GPU first, on
-//! several the best that an exact search or, for many jobs, prices find; then whatever still improves.
+//! Choice of a size for every job, before nodes are chosen. On one GPU kind, steps are taken by
+//! descending value per GPU. On several kinds, an exact search chooses the sizes, or prices if
+//! there are many jobs. Then single improvements follow.
 
 use super::climb::Climb;
 use super::menu::{Dish, Menu};
@@ -10,23 +11,23 @@ use crate::problem::{Problem, Tally};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-/// The dish that a job gets, as an index into its menu.
+/// Option that a job gets, as an index into its menu.
 pub(super) type Choice = Option<usize>;
 
-/// Rounds of single improvements at most.
+/// Maximum number of rounds of single improvements.
 const ROUNDS: usize = 4;
 
-/// From so many jobs on it is worth while to tell first which steps are taken in any case.
+/// Minimum number of jobs for which the steps that are certainly taken are computed first.
 const MANY_JOBS: usize = 1_000;
 
-/// What is left to give while sizes are chosen.
+/// Remaining capacity while sizes are chosen.
 struct Giving<'a> {
     problem: &'a Problem,
     menus: &'a [Menu<'a>],
     quota: Quota<'a>,
-    /// GPUs by kind.
+    /// Remaining GPUs by kind.
     left: Vec<u32>,
-    /// Whether any tenant has a quota at all.
+    /// Whether any tenant has a quota.
     limited: bool,
     chosen: Vec<Choice>,
 }
@@ -48,7 +49,8 @@ pub(super) fn choose(problem: &Problem, menus: &[Menu<'_>], classes: &Classes) -
     giving.chosen
 }
 
-/// Everybody keeps what it has, and what is free is given away; `None` when nobody has anything.
+/// Returns the choice in which all jobs keep their sizes and free GPUs are distributed. Returns
+/// `None` if no job keeps a size.
 pub(super) fn stay(problem: &Problem, menus: &[Menu<'_>]) -> Option<Vec<Choice>> {
     let mut giving = Giving::new(problem, menus);
     let mut any = false;
@@ -65,7 +67,8 @@ pub(super) fn stay(problem: &Problem, menus: &[Menu<'_>]) -> Option<Vec<Choice>>
     Some(giving.chosen)
 }
 
-/// Whether more jobs of a higher class are served, or the same are worth more together.
+/// Whether `one` serves more jobs of a higher class than `other`, or is worth more with equally
+/// many.
 pub(super) fn is_better(
     menus: &[Menu<'_>],
     classes: &Classes,
@@ -81,7 +84,7 @@ pub(super) fn is_better(
         gained += value(a) - value(b);
         total += value(b);
     }
-    // In the lowest class the value says who is served.
+    // In the lowest class the value decides which jobs are served.
     let lowest = by_class.keys().next().copied();
     let higher = by_class
         .into_iter()
@@ -120,7 +123,7 @@ impl<'a> Giving<'a> {
         self.chosen[job].map(|dish| self.menus[job].dishes[dish])
     }
 
-    /// Gives a job another dish if there is room for it.
+    /// Changes the option of a job, if the capacity and the quotas allow it.
     fn change(&mut self, job: usize, to: usize) -> bool {
         let (old, new) = (self.dish(job), self.menus[job].dishes[to]);
         let own = |kind: u16| old.filter(|old| old.kind == kind).map_or(0, |old| old.gpus);
@@ -150,8 +153,8 @@ impl<'a> Giving<'a> {
         self.left.iter().all(|gpus| *gpus == 0)
     }
 
-    /// Takes the steps from nothing up the upper concave hulls of the menus of all who have nothing, the densest first, while
-    /// anything is left.
+    /// Takes steps along the upper concave hulls of the menus of all jobs without an option, by
+    /// descending value per GPU, while GPUs are left.
     fn climb(&mut self, classes: &[i64]) {
         if self.is_spent() {
             return;
@@ -179,7 +182,7 @@ impl<'a> Giving<'a> {
         }
     }
 
-    /// Any change of one job that fits into what is left and is worth something.
+    /// Changes single jobs to better options that fit into the remaining capacity.
     fn improve(&mut self) {
         for _ in 0..ROUNDS {
             if self.is_spent() {

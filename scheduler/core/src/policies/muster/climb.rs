@@ -1,28 +1,30 @@
-//! The way up the menus: which sizes are worth a thought, and in which order jobs step from one to the next.
+//! Steps along the hulls of the menus: the sizes that can be optimal, and the order in which jobs
+//! take them.
 
 use super::choose::Choice;
 use super::menu::{Dish, Menu};
 use std::cmp::Ordering;
 
-/// So few steps are left to the queue.
+/// Number of steps at which the selection stops and the queue takes over.
 const FEW: usize = 64;
 
-/// The next step of a job up the upper hull of its menu, ordered by the turn in which steps are taken.
+/// Next step of a job along the upper hull of its menu, ordered by precedence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Step {
-    /// Only first steps are served by class; what jobs get beyond is all of one class.
+    /// Class of the step. Only first steps are ordered by class; all further steps have the lowest
+    /// one.
     class: i64,
     density: f64,
-    /// More than below it.
+    /// GPUs that the step adds.
     gpus: u32,
     pub job: u32,
-    /// Its place among the corners of all hulls, and where those of its job end.
+    /// Index in the corners of all hulls, and the end of the job's corners there.
     pub corner: u32,
     end: u32,
 }
 
-/// The corners of all hulls, as dishes, and the next step of every job that has one. Steps of a job become thinner upwards, so only
-/// its next one need be looked at.
+/// Corners of all hulls, as indices of options, and the next step of every job that has one. The
+/// density of a job's steps falls, so only its next step has to be considered.
 pub(super) struct Climb {
     pub corners: Vec<u32>,
     pub next: Vec<Step>,
@@ -30,7 +32,7 @@ pub(super) struct Climb {
 }
 
 impl Climb {
-    /// From nothing up the upper concave hulls of the menus of these jobs.
+    /// Returns the hulls and first steps of the jobs for which `of` holds.
     pub(super) fn new(menus: &[Menu<'_>], classes: &[i64], of: impl Fn(usize) -> bool) -> Self {
         let mut corners: Vec<u32> = Vec::with_capacity(4 * menus.len());
         let mut next = Vec::with_capacity(menus.len());
@@ -58,8 +60,9 @@ impl Climb {
         }
     }
 
-    /// Of many steps most are taken, and in which order does not matter where all of them fit: those in front of the step at which
-    /// so many GPUs run out, which halving finds without sorting them. What the jobs then have; their next steps are those above.
+    /// Takes the steps that are certainly taken: those before the step at which `left` GPUs run
+    /// out. Their order does not matter because all of them fit. A selection by halves finds them
+    /// without a sort. Returns the option that each job reaches; `next` then has the steps above.
     pub(super) fn surely(&mut self, menus: &[Menu<'_>], mut left: u32) -> Vec<(usize, usize)> {
         let mut steps = self.all_steps(menus);
         let mut reached = vec![0; menus.len()];
@@ -94,7 +97,7 @@ impl Climb {
         taken
     }
 
-    /// The next steps of all jobs and all above them.
+    /// Returns the next steps of all jobs and all steps above them.
     fn all_steps(&self, menus: &[Menu<'_>]) -> Vec<Step> {
         let mut steps = Vec::with_capacity(self.corners.len());
         for &first in &self.next {
@@ -102,7 +105,7 @@ impl Climb {
             let mut below = first;
             let dishes = menus[first.job as usize].dishes;
             while let Some(mut step) = below.above(dishes, &self.corners, self.lowest) {
-                // Rounding must not bring a step in front of the one below it.
+                // Rounding must not order a step before the one below it.
                 if step.class == below.class {
                     step.density = step.density.min(below.density);
                 }
@@ -115,7 +118,7 @@ impl Climb {
 }
 
 impl Step {
-    /// The step after this one.
+    /// Returns the next step of the job.
     pub(super) fn above(self, dishes: &[Dish], corners: &[u32], lowest: i64) -> Option<Self> {
         let corner = self.corner + 1;
         if corner == self.end {
@@ -149,7 +152,7 @@ impl PartialOrd for Step {
     }
 }
 
-/// How many GPUs a step takes, and what each of them adds to the value.
+/// Returns the GPUs of a step and the value that each of them adds.
 fn rise(dishes: &[Dish], from: Choice, to: usize) -> (u32, f64) {
     let (gpus, value) = from.map_or((0, 0.0), |dish| (dishes[dish].gpus, dishes[dish].value));
     let gpus = dishes[to].gpus - gpus;
@@ -160,7 +163,8 @@ fn dense(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
-/// Adds the corners of the upper concave hull over nothing and the dishes of one kind, which ascend in GPUs.
+/// Adds the corners of the upper concave hull over the origin and the options of one kind, which
+/// ascend in GPUs.
 fn hull(dishes: &[Dish], corners: &mut Vec<u32>) {
     let start = corners.len();
     let point = |corner: Option<&u32>| {

@@ -1,5 +1,6 @@
-//! The best sizes on several GPU kinds, by an integer programme: one dish or none for each job, within the GPUs of each kind and the
-//! quotas. On a few dozen jobs it finds noticeably more than prices do.
+//! Exact choice of sizes on several GPU kinds by an integer programme: at most one option per job,
+//! within the GPUs of each kind and the quotas. For a few dozen jobs it finds noticeably better
+//! choices than prices.
 
 use super::choose::Choice;
 use super::menu::{Dish, Menu};
@@ -8,16 +9,18 @@ use crate::policies::quota::Quota;
 use crate::problem::Problem;
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, SolveOptions, Variable};
 
-/// With more jobs, prices it is: the search would take longer than its gain is worth.
+/// Maximum number of jobs. For more jobs prices are used, because the search would take too long.
 const MOST_JOBS: usize = 64;
 
-/// Nodes of the search tree after which the best found is taken: a bound that is the same on every machine.
+/// Maximum number of nodes of the search tree; the best solution so far is then used. The bound is
+/// the same on every machine.
 const NODES: u64 = 500;
 
-/// Classes above the lowest that are told apart.
+/// Number of classes above the lowest that are distinguished.
 const MOST_RANKS: i32 = 3;
 
-/// The solution, or the best that was found; `None` when there are too many jobs or nothing was found.
+/// Returns the best solution within the node limit. Returns `None` if there are too many jobs or no
+/// solution was found.
 pub(super) fn best(
     problem: &Problem,
     menus: &[Menu<'_>],
@@ -35,7 +38,7 @@ pub(super) fn best(
     let mut variables: Vec<Vec<Variable>> = Vec::with_capacity(menus.len());
     let ranks = ranks(classes);
     for (menu, rank) in menus.iter().zip(ranks) {
-        // Who is of a higher class is worth more than all of the lower ones together.
+        // A job of a higher class is worth more than all jobs of lower classes together.
         let bonus = if rank == 0 {
             0.0
         } else {
@@ -77,7 +80,7 @@ pub(super) fn best(
     Some(variables.iter().map(taken).collect())
 }
 
-/// 0 for the lowest class, 1 for the next, and so on.
+/// Returns the rank of each job's class: 0 for the lowest, 1 for the next, and so on.
 fn ranks(classes: &Classes) -> Vec<i32> {
     let mut known = classes.clone();
     known.sort_unstable();

@@ -1,21 +1,24 @@
-//! The nodes of the cluster by kind and free GPUs, so that a place is found without looking at every node.
+//! Placement index (`Floor`): the nodes by kind and free GPUs, so that a place is found without a
+//! scan of all nodes.
 
 use crate::policies::place;
 use crate::problem::{Demand, Part, Problem, Tally};
 
-/// Candidates looked at for one node before the next larger gap is tried: CPU or memory may be what lacks.
+/// Candidates that are examined for one node before the next larger gap. CPU or memory can exclude
+/// some.
 const LOOKS: usize = 16;
 
-/// Free GPUs of every node, and the nodes by that.
+/// Free GPUs of every node, and the nodes indexed by them.
 pub(super) struct Floor<'a> {
     problem: &'a Problem,
     tally: Tally,
-    /// By kind and free GPUs; may name nodes that have other free GPUs by now, and those are passed over.
+    /// Nodes by kind and free GPUs. Entries can be stale: nodes with other free GPUs by now are
+    /// skipped.
     gaps: Vec<Vec<Vec<u32>>>,
 }
 
 impl<'a> Floor<'a> {
-    /// Everything but what jobs hold that may not be touched.
+    /// Returns the index of the capacity that immovable jobs leave.
     pub(super) fn new(problem: &'a Problem) -> Self {
         let tally = Tally::beside_fixed(problem);
         Self {
@@ -25,7 +28,7 @@ impl<'a> Floor<'a> {
         }
     }
 
-    /// Takes these GPUs if they are all free, and of one kind.
+    /// Takes the parts if they are all free and of one kind.
     pub(super) fn take(&mut self, parts: &[Part], unit: &Demand) -> bool {
         let kind = |part: &Part| self.problem.nodes[part.node as usize].kind;
         let one_kind = parts
@@ -39,7 +42,7 @@ impl<'a> Floor<'a> {
         fits
     }
 
-    /// Free GPUs of a node.
+    /// Returns the free GPUs of a node.
     pub(super) fn free_on(&self, node: u32) -> u32 {
         self.tally.free[node as usize]
     }
@@ -49,22 +52,22 @@ impl<'a> Floor<'a> {
         self.sort_in(parts);
     }
 
-    /// Takes what is there for certain.
+    /// Takes parts that are known to be free.
     pub(super) fn hold(&mut self, parts: &[Part], unit: &Demand) {
         self.tally.take(parts, unit);
     }
 
-    /// Nothing of a node is to be had any more; how many GPUs were free there.
+    /// Closes a node. Returns the GPUs that were free there.
     pub(super) fn close(&mut self, node: usize) -> u32 {
         std::mem::take(&mut self.tally.free[node])
     }
 
-    /// GPUs in all.
+    /// Returns the free GPUs of the cluster.
     pub(super) fn all_free(&self) -> u32 {
         self.tally.gpus()
     }
 
-    /// Sorts all nodes in: after those who stay were seated, before the first is seated anew.
+    /// Builds the index: after the unchanged jobs were placed and before the first other job is.
     pub(super) fn open(&mut self) {
         let kinds = self
             .problem
@@ -72,14 +75,14 @@ impl<'a> Floor<'a> {
             .iter()
             .map(|node| usize::from(node.kind) + 1);
         self.gaps = vec![Vec::new(); kinds.max().unwrap_or(0)];
-        // Backwards: the last in comes out first, and the first node is to.
+        // In reverse, because the last entry is taken first and the first node should be.
         for node in (0..self.problem.nodes.len()).rev() {
             self.sort_in_node(node);
         }
     }
 
-    /// A gang on exactly so many nodes: whole nodes, and the rest on the fullest that holds it; in one rack, where as many nodes of one
-    /// hold it.
+    /// Returns a place on exactly `nodes` nodes: whole nodes, and the rest on the fullest node that
+    /// holds it. A place in one rack on as many nodes is preferred.
     pub(super) fn find(
         &mut self,
         kind: u16,
@@ -103,7 +106,7 @@ impl<'a> Floor<'a> {
         let mut parts: Vec<Part> = Vec::with_capacity(nodes as usize);
         let mut left = gpus;
         for to_come in (0..nodes).rev() {
-            // The nodes to come take a unit each at least.
+            // The remaining nodes take at least one unit each.
             let most = left - to_come * each;
             let part = if to_come == 0 {
                 self.smallest_gap(kind, most, unit, &parts)
@@ -143,7 +146,7 @@ impl<'a> Floor<'a> {
         })
     }
 
-    /// A node with exactly so many free GPUs on which so many can be had.
+    /// Returns a node with exactly `free` free GPUs on which the unit can take `gpus`.
     fn node_with(
         &mut self,
         kind: u16,
@@ -154,7 +157,7 @@ impl<'a> Floor<'a> {
     ) -> Option<u32> {
         let gap = self.gaps.get_mut(usize::from(kind))?.get_mut(free)?;
         let tally = &self.tally;
-        // What was sorted in and has changed since is dropped from the end, where it is looked for.
+        // Stale entries are dropped from the end, where nodes are taken.
         while gap
             .last()
             .is_some_and(|&node| tally.free[node as usize] as usize != free)

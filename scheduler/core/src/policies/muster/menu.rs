@@ -1,36 +1,36 @@
-//! What every job could have, and what that is worth.
+//! Options of every job (its menu) and their values.
 
 use super::Muster;
 use crate::problem::{Job, Problem};
 
-/// One size on one GPU kind.
+/// Option of a job: a size on one GPU kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Dish {
     pub kind: u16,
     pub gpus: u32,
-    /// Nodes on which it is meant to lie, the fewest.
+    /// Number of nodes of the option: the fewest that hold it.
     pub nodes: u32,
     pub value: f64,
-    /// Logarithm of the first factor of the value alone.
+    /// Logarithm of the first factor of the value.
     haste: f64,
 }
 
-/// What a job could have, by kind and size; and which of that it has, if it is on the menu.
+/// Options of a job by kind and size, and the index of the present one if it is among them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Menu<'b> {
     pub dishes: &'b [Dish],
     pub present: Option<usize>,
 }
 
-/// The menus of all jobs behind each other: a decision on many jobs is mostly a walk through this.
+/// Options of all jobs in one vector. A decision on many jobs mostly scans it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Board {
     dishes: Vec<Dish>,
-    /// Of every job, where its menu ends, and what of it the job has.
+    /// End of each job's menu, and the index of its present option in it.
     menus: Vec<(usize, Option<usize>)>,
 }
 
-/// A kind of GPU in this problem.
+/// GPU kind with GPUs in this problem.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kind {
     index: u16,
@@ -38,14 +38,14 @@ pub(super) struct Kind {
     gpus: u32,
 }
 
-/// Room for so many dishes a job is there from the start.
+/// Options per job for which memory is reserved.
 const USUAL_DISHES: usize = 12;
 
-/// What being faster on idle GPUs counts beside being faster on GPUs that are well used.
+/// Weight of a higher speed on idle GPUs, relative to one on GPUs that are well used.
 const IDLE_WORTH: f64 = 0.01;
 
 impl Board {
-    /// What the movable jobs could have; nothing for others.
+    /// Returns the options of the movable jobs. Other jobs have none.
     pub(super) fn of(problem: &Problem, policy: &Muster) -> Self {
         let kinds = kinds(problem);
         let mut board = Self {
@@ -91,7 +91,7 @@ pub(super) fn kinds(problem: &Problem) -> Vec<Kind> {
     kinds
 }
 
-/// Fills in the dishes of a job, and says which of them it has.
+/// Fills in the options of a job and returns the index of the present one.
 pub(super) fn menu(
     problem: &Problem,
     policy: &Muster,
@@ -106,7 +106,7 @@ pub(super) fn menu(
     let present = job.present.first();
     let present = present.map(|part| (problem.nodes[part.node as usize].kind, held));
     sizes(policy, kinds, job, held, dishes);
-    // Every dish has its speed as its value so far.
+    // At this point the value of each option is its speed.
     let per_gpu = |dish: &Dish| dish.value / f64::from(dish.gpus);
     let best = dishes.iter().map(per_gpu).fold(0.0, f64::max);
     worth_their_gpus(dishes, policy.floor * best, present);
@@ -139,7 +139,8 @@ pub(super) fn menu(
     dishes.iter().position(has)
 }
 
-/// On one node any number of units, on several only whole nodes; the minimum and what it has in any case. Their value is the speed.
+/// Adds the sizes of a job, with the speed as their value. On one node any number of units is
+/// possible, on several only whole nodes. The minimum and the present size are always included.
 fn sizes(policy: &Muster, kinds: &[Kind], job: &Job, held: u32, dishes: &mut Vec<Dish>) {
     let unit = job.unit.gpus.max(1);
     let least = job.min_gpus.max(1).div_ceil(unit) * unit;
@@ -173,7 +174,8 @@ fn sizes(policy: &Muster, kinds: &[Kind], job: &Job, held: u32, dishes: &mut Vec
         let mut gpus = least;
         while gpus <= top {
             add(gpus);
-            // To the next unit on one node, from there to the next whole node; what it has lies on the way.
+            // Next unit on one node, from there next whole node. The present size is inserted
+            // between them.
             let next = if gpus < whole {
                 gpus + unit
             } else {
@@ -188,8 +190,8 @@ fn sizes(policy: &Muster, kinds: &[Kind], job: &Job, held: u32, dishes: &mut Vec
     }
 }
 
-/// A larger size that is faster, but not by enough to be worth its GPUs to anybody else, is worth a little more than the smaller one:
-/// it is taken when its GPUs would be idle.
+/// Raises the value of options that are faster than a smaller one but not worth their GPUs. They
+/// become slightly better than the smaller one, so they are taken when their GPUs would be idle.
 fn idle_growth(dishes: &mut [Dish]) {
     for of_kind in dishes.chunk_by_mut(|a, b| a.kind == b.kind) {
         let (mut value, mut haste) = (0.0, f64::NEG_INFINITY);
@@ -204,7 +206,8 @@ fn idle_growth(dishes: &mut [Dish]) {
     }
 }
 
-/// Leaves out sizes whose further GPUs add less than `least` each to the speed of the next smaller one that stays.
+/// Removes sizes whose further GPUs add less than `least` each to the speed of the next smaller
+/// kept one.
 fn worth_their_gpus(dishes: &mut Vec<Dish>, least: f64, present: Option<(u16, u32)>) {
     let mut last: Option<Dish> = None;
     dishes.retain(|dish| {
@@ -213,7 +216,7 @@ fn worth_their_gpus(dishes: &mut Vec<Dish>, least: f64, present: Option<(u16, u3
             None => true,
         };
         let stays = adds || present == Some((dish.kind, dish.gpus));
-        // What only stays because it is there is no measure for others.
+        // A size that is kept only because it is the present one is no reference for others.
         if adds {
             last = Some(*dish);
         }

@@ -1,19 +1,27 @@
-//! Our own policy: elastic sizes that make the sum over jobs of a value largest, a value that is high for who ends soon, uses its
-//! GPUs well or has been here long.
+//! Muster's own policy: elastic sizes that maximise the sum of a value over all jobs. The value is
+//! high for jobs that end soon, use their GPUs well or have waited for long.
 //!
-//! The value of a size is `(time left + cost)^-p * efficiency^t * (1 + age)^a`. Its first factor lies between the shortest remaining
-//! time first (large `p`) and plain throughput (small `p`); the second keeps large sizes, whose GPUs would be half idle, for times
-//! in which nobody else needs them; the third grows without bound, so that nobody waits for ever. An age is long or short beside what
-//! the job would take by itself, as in Themis' finish-time ratio (NSDI 2020): an hour is much to a job of minutes and nothing to one of
-//! days, and old jobs of days so do not outweigh every newcomer. The cost of a restart is part of the time left of every size but
-//! the present one: a change must pay for itself, and planning twice changes nothing. Jobs grow at most to twice the size at which
-//! their family was measured: exploration is bounded.
+//! The value of a size is `(time left + cost)^-p * efficiency^t * (1 + age)^a`:
 //!
-//! Strict on top of that: jobs of a higher priority are served first, then the oldest few whose age is beyond all measure, so that
-//! waiting is bounded even where more work comes than can be done, then those of a tenant that holds less than its share while it has
-//! jobs waiting. When there are more jobs than GPUs, who runs takes turns: age and the time left decide anew in
-//! every round, and what was just started has the restart's cost on its side. Two jobs never share a GPU: nothing in a problem
-//! says yet what that would cost them.
+//! - The first factor lies between shortest remaining time first (large `p`) and plain throughput
+//!   (small `p`).
+//! - The second restricts inefficient large sizes to times in which no other job needs the GPUs.
+//! - The third grows without bound, so no job waits for ever. Age is relative to the time that the
+//!   job would take by itself, as in the finish-time ratio of Themis (NSDI 2020). An hour is long
+//!   for a job of minutes and short for a job of days, so old long jobs do not outweigh all new
+//!   ones.
+//!
+//! The time left of every size but the present one includes the cost of a restart. So a change must
+//! pay for itself, and planning twice changes nothing. A job grows at most to twice the size at
+//! which its family was measured, which bounds exploration.
+//!
+//! Strict classes precede the value. Jobs of higher priority are served first. Then come the oldest
+//! overdue jobs, which bounds waiting under permanent overload. Then come jobs of tenants that hold
+//! less than their share while they have waiting jobs.
+//!
+//! If there are more jobs than GPUs, jobs rotate: age and time left are evaluated in every round,
+//! and the cost of a restart favours a job that was just started. Two jobs never share a GPU,
+//! because a problem does not contain the cost of sharing.
 
 mod choose;
 mod climb;
@@ -29,41 +37,45 @@ use super::{Promises, Share};
 use crate::problem::{Decision, Problem, gpus_of};
 pub use standing::{Change, Standing};
 
-/// The policy with its numbers. They were found on published workloads of 160 to 320 jobs on 64 GPUs, at two loads and with one and
-/// three GPU kinds; nearby numbers do nearly as well.
+/// The policy with its parameters. They were tuned on published workloads, at two loads and with
+/// one and three GPU kinds. Nearby values give nearly the same results.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Muster {
-    /// The power `p` of the time left.
+    /// Exponent `p` of the time left.
     pub power: f64,
-    /// The power `t` of the speed per GPU, beside the best that the job could have.
+    /// Exponent `t` of the efficiency: the speed per GPU over the best speed per GPU of the job.
     pub thrift: f64,
-    /// The power `a` of the age.
+    /// Exponent `a` of the age.
     pub ageing: f64,
-    /// Ages count in this many restarts of the job ...
+    /// First part of the unit of age, in restarts of the job.
     pub patience_restarts: f64,
-    /// ... and so many times what it takes in all, done and to come, at the fastest size that it may have.
+    /// Second part of the unit of age, in total durations of the job at its fastest size.
     pub patience_lengths: f64,
-    /// From this age on, counted so, the value grows with the square root of the age only: what waits for ever still comes first at
-    /// last, but what waits since yesterday does not keep a newcomer of seconds waiting.
+    /// Age from which the value grows only with the square root of the age. A job that waits for
+    /// ever still comes first in the end, but a job from yesterday does not delay a new job of
+    /// seconds.
     pub elder: f64,
-    /// A job is overdue, and served before all others of its priority, from an age of so many restarts ...
+    /// First part of the age from which a job is overdue, in restarts of the job. Overdue jobs
+    /// precede others of their priority.
     pub overdue_restarts: f64,
-    /// ... and so many times what it takes in all at its fastest size.
+    /// Second part of that age, in total durations of the job at its fastest size.
     pub overdue_lengths: f64,
-    /// Added to every time left, in restarts: who is about to end does not outweigh all others.
+    /// Number of restarts added to every time left, so that a job about to end does not outweigh
+    /// all others.
     pub offset_restarts: f64,
-    /// Times that a restart counts: estimates err, and what is moved now may move again.
+    /// Weight of a restart. Estimates err, and a job that moves now may move again.
     pub caution: f64,
-    /// Least speed that each further GPU must add, as a share of the best speed per GPU: below that it idles rather than pretends.
+    /// Minimum speed that each further GPU must add, as a share of the best speed per GPU.
     pub floor: f64,
-    /// By how much a job may outgrow the largest measured size.
+    /// Maximum growth of a job, as a multiple of its largest measured size.
     pub explore_factor: u32,
-    /// How much shorter than expected a job may be whose estimate is but a guess: a new job gets its first turn soon.
+    /// Weight of the uncertainty by which the expected work is reduced. A new job therefore starts
+    /// early.
     pub optimism: f64,
 }
 
 impl Muster {
-    /// The numbers that we stand by.
+    /// Default parameters.
     pub const STANDARD: Self = Self {
         power: 0.8,
         thrift: 0.45,
@@ -82,8 +94,8 @@ impl Muster {
 }
 
 impl Muster {
-    /// What this policy makes as large as it can: the sum of what the jobs' sizes are worth. Who keeps a size or place that this
-    /// policy would not give counts nothing.
+    /// Returns the objective of this policy: the sum of the values of all sizes. A job on a size
+    /// that is not among its options counts 0.
     #[must_use]
     pub fn objective(&self, problem: &Problem, decision: &Decision) -> f64 {
         let board = menu::Board::of(problem, self);

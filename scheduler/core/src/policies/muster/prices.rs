@@ -1,18 +1,20 @@
-//! Sizes on several GPU kinds by prices: a kind costs so much per GPU that what the jobs then want of it is there.
+//! Sizes on several GPU kinds by prices: each kind has a price per GPU at which the demand of the
+//! jobs does not exceed the supply.
 //!
-//! It is the Lagrangian of "most value within the GPUs of every kind". Prices are found kind by kind by bisection, round and round;
-//! what they leave free is given away afterwards. For more jobs than an exact search can look through.
+//! This is the Lagrangian of "largest value within the GPUs of every kind". Prices are found kind
+//! by kind by bisection, in several sweeps. GPUs that remain free are distributed afterwards. The
+//! method is used for more jobs than the exact search can handle.
 
 use super::choose::Choice;
 use super::menu::{Dish, Menu};
 use super::shares::Classes;
 
-/// Rounds over the kinds, and halvings of each price.
+/// Sweeps over the kinds, and bisection steps per price.
 const SWEEPS: usize = 4;
 const HALVINGS: usize = 20;
 
-/// What every job takes at prices at which no kind is asked for more than is left of it, class by class: the higher first, and the
-/// GPUs that it takes are gone for the lower.
+/// Returns the option of every job at prices at which the demand for each kind is within its
+/// supply. Classes are served in descending order, each from the GPUs that the higher ones leave.
 pub(super) fn at_prices(menus: &[Menu<'_>], classes: &Classes, left: &[u32]) -> Vec<Choice> {
     let mut left = left.to_vec();
     let mut chosen = vec![None; menus.len()];
@@ -58,7 +60,7 @@ fn within(menus: &[&[Dish]], left: &[u32]) -> Vec<Choice> {
             prices[kind] = high;
         }
     }
-    // A price that was found first may be too low for what the others drove there since.
+    // Demand of other kinds may have moved to a kind whose price was found earlier.
     let mut left = left.to_vec();
     let take = |menu: &&[Dish]| {
         let choice = best(menu, &prices)?;

@@ -1,6 +1,9 @@
-//! On which nodes: who keeps its size keeps its nodes, the others are packed, the largest first. Where a gang would be torn apart, a
-//! smaller one of those that were seated moves aside, or all smaller ones move from as many nodes as it needs: on a cluster of small
-//! jobs there would never be whole nodes for it otherwise. Where that does not help, the gang takes the next best size.
+//! Choice of nodes. Jobs with an unchanged size keep their nodes. The others are packed, the
+//! largest first.
+//!
+//! If a gang would be split over too many nodes, one smaller kept gang moves aside. If that does
+//! not help, all smaller gangs leave as many nodes as the gang needs. Otherwise a cluster of small
+//! jobs would never have whole nodes for it. If that fails too, the gang takes its next best size.
 
 use super::choose::Choice;
 use super::floor::Floor;
@@ -9,17 +12,18 @@ use crate::problem::{Decision, Demand, Part, Problem, Worth};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Who sits where.
+/// Placed jobs.
 pub(super) struct Seating {
-    /// The dish that each job really has.
+    /// Option that each job really has.
     pub held: Vec<Choice>,
     parts: Vec<Option<Vec<Part>>>,
 }
 
-/// Kept gangs that are tried as the one to move aside, for one gang.
+/// Maximum number of kept gangs that are tried as the one to move aside, per placed gang.
 const MOST_ASIDE: usize = 8;
 
-/// Times in one decision that nodes are cleared of several gangs for a larger one.
+/// Maximum number of times in one decision that nodes are cleared of several gangs for a larger
+/// one.
 const MOST_CLEARINGS: u32 = 8;
 
 pub(super) fn seat(problem: &Problem, menus: &[Menu<'_>], chosen: Vec<Choice>) -> Seating {
@@ -75,7 +79,7 @@ pub(super) fn seat(problem: &Problem, menus: &[Menu<'_>], chosen: Vec<Choice>) -
     Seating { held, parts }
 }
 
-/// The other dishes of no more GPUs than the wanted one, by their value.
+/// Returns the other options of at most as many GPUs as the wanted one, by descending value.
 fn downwards(menu: &Menu<'_>, wanted: usize) -> impl Iterator<Item = usize> + use<> {
     let most = menu.dishes[wanted].gpus;
     let mut rest: Vec<(f64, usize)> = Vec::new();
@@ -88,11 +92,11 @@ fn downwards(menu: &Menu<'_>, wanted: usize) -> impl Iterator<Item = usize> + us
     rest.into_iter().map(|(_, index)| index)
 }
 
-/// Gangs on one node that stay where they are, the smallest first once the first is asked for.
+/// Kept gangs on one node. They are sorted by size when first used.
 struct Kept {
     jobs: Vec<(u32, usize)>,
     sorted: bool,
-    /// Times that nodes may still be cleared for a gang.
+    /// Remaining number of clearings.
     clearings: u32,
 }
 
@@ -109,7 +113,8 @@ impl Kept {
         }
     }
 
-    /// The smallest gang that makes room by moving aside, and the place that it makes. It is not kept any more.
+    /// Moves the smallest gang aside that makes room. Returns this gang and the place. The gang is
+    /// no longer kept.
     fn aside(
         &mut self,
         problem: &Problem,
@@ -143,7 +148,8 @@ impl Kept {
         None
     }
 
-    /// Clears as many nodes as the gang needs of smaller ones, those first on which the fewest GPUs move.
+    /// Clears as many nodes of smaller gangs as the gang needs. Nodes on which fewer GPUs move come
+    /// first.
     fn clear(
         &mut self,
         problem: &Problem,
@@ -188,7 +194,7 @@ impl Kept {
     }
 }
 
-/// Puts a seating in the words of a decision.
+/// Converts the placement into a decision.
 pub(super) fn decision(problem: &Problem, menus: &[Menu<'_>], seating: Seating) -> Decision {
     let mut decision = Decision::keep(problem);
     decision.worth = vec![Worth::default(); problem.jobs.len()];
@@ -207,7 +213,7 @@ pub(super) fn decision(problem: &Problem, menus: &[Menu<'_>], seating: Seating) 
     decision
 }
 
-/// What the last step to a dish gained per GPU, and what the next would.
+/// Returns the gain per GPU of the last step to an option and of the next one.
 fn worth(menu: &Menu<'_>, held: Choice) -> Worth {
     let (gpus, value, kind) = held.map_or((0, 0.0, None), |dish| {
         let dish = menu.dishes[dish];

@@ -1,5 +1,5 @@
-//! Who is served before others: higher priorities, then who has waited beyond all measure, then tenants that hold less than their
-//! share while their jobs wait.
+//! Classes of jobs, in order: higher priorities, then overdue jobs, then tenants that hold less
+//! than their share while their jobs wait.
 
 use super::Muster;
 use super::choose::Choice;
@@ -8,13 +8,16 @@ use crate::policies::quota::Quota;
 use crate::problem::{Job, Problem};
 use std::cmp::Reverse;
 
-/// Classes of jobs, the higher served first: all jobs of a class get at least their minimum before any of a lower one does.
+/// Class of each job. All jobs of a class get at least their minimum before any job of a lower
+/// class.
 pub(super) type Classes = Vec<i64>;
 
-/// Overdue jobs that are served before others at a time: one that fits nowhere yet does not keep all others waiting.
+/// Maximum number of overdue jobs that precede others. An overdue job that fits nowhere yet
+/// therefore does not block all others.
 const MOST_OVERDUE: usize = 4;
 
-/// By priority, and within one who is overdue first, with room between for who is owed a share.
+/// Returns the classes by priority with overdue jobs first. The numbers leave room for jobs that
+/// are owed a share.
 pub(super) fn priorities(problem: &Problem, policy: &Muster, menus: &[Menu<'_>]) -> Classes {
     let of = |priority: i32| 4 * i64::from(priority);
     let mut classes: Classes = problem.jobs.iter().map(|job| of(job.priority)).collect();
@@ -24,10 +27,11 @@ pub(super) fn priorities(problem: &Problem, policy: &Muster, menus: &[Menu<'_>])
     classes
 }
 
-/// The oldest jobs whose age is beyond all measure, run or not: what was started for its age must not be stopped for it.
+/// Returns the oldest overdue jobs, running or not. A job that was started because it was overdue
+/// must stay overdue, or it would be stopped at once.
 ///
-/// The value of waiting alone does not bound it: where more work comes than can ever be done, there is always somebody whose wait
-/// weighs more.
+/// The value of waiting alone does not bound the wait: under permanent overload some other job
+/// always weighs more.
 fn overdue(problem: &Problem, policy: &Muster, menus: &[Menu<'_>]) -> Vec<usize> {
     let quota = Quota::whole(problem);
     let is_overdue = |index: usize| {
@@ -53,8 +57,8 @@ fn overdue(problem: &Problem, policy: &Muster, menus: &[Menu<'_>]) -> Vec<usize>
     overdue
 }
 
-/// The classes in which the tenants that came off with less than their share come first, job by job as far as their share goes;
-/// `None` when nobody is owed anything.
+/// Returns classes in which the jobs of tenants below their share come first, as far as the share
+/// goes. Returns `None` if no tenant is owed a share.
 pub(super) fn owed(
     problem: &Problem,
     menus: &[Menu<'_>],
@@ -76,7 +80,7 @@ pub(super) fn owed(
     let mut waiting: Vec<usize> = (0..chosen.len())
         .filter(|&job| chosen[job].is_none() && !menus[job].dishes.is_empty())
         .collect();
-    // The smallest first: as many as the share holds.
+    // The smallest first, so that as many jobs as possible fit into the share.
     waiting.sort_by_key(|&job| (Reverse(classes[job]), least(job), job));
     let mut classes = classes.clone();
     let mut any = false;
@@ -90,7 +94,7 @@ pub(super) fn owed(
         }
     }
     if any {
-        // What its tenant has already must not be given away for it.
+        // Jobs that their tenant already has must not be stopped for the owed ones.
         let kept = (0..chosen.len()).filter(|&job| chosen[job].is_some());
         for job in kept {
             let tenant = problem.jobs[job].tenant as usize;
@@ -108,8 +112,11 @@ pub(super) fn owed(
     any.then_some(classes)
 }
 
-/// Whether a gang that is wider than its tenant's share would have ended by the time at which it could end now, had it had that part of
-/// its GPUs' time since it was submitted. Without that, gangs that no share holds would wait as long as others have any job.
+/// Whether a gang wider than its tenant's share is due.
+///
+/// It is due if its part of the GPU time since the submission would have sufficed to end it by its
+/// earliest possible end. Without this rule, gangs wider than any share would wait as long as other
+/// tenants have jobs.
 fn is_due(problem: &Problem, job: &Job, dish: Dish, share: f64) -> bool {
     let width = f64::from(dish.gpus) / share.max(1e-12);
     let (work, speed) = (
@@ -120,7 +127,8 @@ fn is_due(problem: &Problem, job: &Job, dish: Dish, share: f64) -> bool {
     job.age_s(problem.now_s) + work / speed >= in_share_s
 }
 
-/// GPUs that each tenant may count on among those that have jobs; `None` when only one has.
+/// Returns the GPUs that each tenant with jobs may count on. Returns `None` if only one tenant has
+/// jobs.
 fn shares(problem: &Problem) -> Option<Vec<f64>> {
     let tenants = &problem.tenants;
     let first = problem.jobs.first()?.tenant;
@@ -131,7 +139,7 @@ fn shares(problem: &Problem) -> Option<Vec<f64>> {
     for job in &problem.jobs {
         lineage(problem, job.tenant).for_each(|of| active[of] = true);
     }
-    // Weights of the active children of every tenant, and of those without a parent.
+    // Sums of the weights of active children: by parent, and last those without a parent.
     let mut of_children = vec![0.0; tenants.len() + 1];
     let parent = |of: usize| {
         tenants[of]
@@ -147,10 +155,10 @@ fn shares(problem: &Problem) -> Option<Vec<f64>> {
     Some((0..).take(tenants.len()).map(share).collect())
 }
 
-/// The tenant and those above it.
+/// Returns the tenant and its ancestors.
 fn lineage(problem: &Problem, tenant: u32) -> impl Iterator<Item = usize> {
     let parent = |of: &u32| problem.tenants[*of as usize].parent;
-    // A circle of parents, which nobody should make, ends too.
+    // `take` bounds the iteration if the parents form a cycle.
     std::iter::successors(Some(tenant), parent)
         .take(problem.tenants.len())
         .map(|of| of as usize)

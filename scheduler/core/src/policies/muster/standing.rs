@@ -1,10 +1,13 @@
-//! What stands between two whole decisions, and what one event changes of it at once: a job that came starts where there is room,
-//! what a job that ended leaves is given to those who wait, and the gangs of a lost node wait like others.
+//! State between two whole decisions, and its change by single events. A new job starts if it fits.
+//! The GPUs of an ended job go to waiting jobs. The gangs of a lost node wait like others.
 //!
-//! It answers in the time that the event itself needs, whatever the size of the cluster, because it touches nobody who runs: a resize
-//! is a restart, and those are for the next whole decision, as are the tenants' shares. What it keeps is what no decision may break:
-//! nothing is given twice, gangs are whole, and quotas hold. Sizes are chosen at the price of a GPU at the last whole decision,
-//! or at what the next in the queue would pay if that is more.
+//! The time of a change does not depend on the size of the cluster, because no running job is
+//! touched. A resize is a restart. Resizes and the tenants' shares are left to the next whole
+//! decision. The invariants of every decision hold: no GPU is allocated twice, gangs are whole, and
+//! quotas are kept.
+//!
+//! Sizes are chosen at a price per GPU. It is the price of the last whole decision, or the one that
+//! the next waiting job would pay if that is higher.
 
 use super::Muster;
 use super::floor::Floor;
@@ -14,45 +17,46 @@ use crate::problem::{Decision, Job, Part, Problem, gpus_of};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Waiting jobs that are looked at after one event, and of those how many a place is sought for.
+/// Maximum number of waiting jobs examined after one event, and of jobs for which a place is
+/// searched.
 const MOST_LOOKS: usize = 256;
 const MOST_TRIED: usize = 32;
 
-/// A job's turn: by priority, then by what a GPU is worth to it, as far as a float's bits tell.
+/// Precedence of a job: priority, then the bits of its value per GPU.
 type Turn = (Reverse<i32>, Reverse<u64>, usize);
 
-/// The state after a whole decision and the events since.
+/// State after a whole decision and later events.
 pub struct Standing<'p> {
     policy: Muster,
     problem: &'p Problem,
     kinds: Vec<Kind>,
     floor: Floor<'p>,
     quota: Quota<'p>,
-    /// Jobs that came since, and those that lost what they had, as they now are.
+    /// Jobs that arrived later or lost their allocation, in their present form.
     changed: BTreeMap<usize, Job>,
     holds: Vec<Vec<Part>>,
-    /// Jobs by the nodes on which they were put; some may be gone by now.
+    /// Jobs by the nodes on which they were placed. Entries can be stale.
     on_node: Vec<Vec<usize>>,
-    /// Each with the GPUs that it needs at least.
+    /// Waiting jobs, each with the GPUs of its smallest option.
     waiting: BTreeMap<Turn, u32>,
     turns: Vec<Option<Turn>>,
-    /// Nodes that are gone or were overloaded from the start: what is given back there is no use to anybody.
+    /// Nodes that are lost or were overloaded from the start. GPUs released there are not reused.
     closed: Vec<bool>,
     free: u32,
-    /// What the best step that the whole decision did not take would bring per GPU.
+    /// Largest gain per GPU among the steps that the whole decision did not take.
     price: f64,
 }
 
-/// What one event gives a job, or takes from it.
+/// Allocation that one event gives to a job or takes from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     pub job: usize,
-    /// Nothing, if it stops.
+    /// Empty if the job stops.
     pub parts: Vec<Part>,
 }
 
 impl<'p> Standing<'p> {
-    /// After a whole decision.
+    /// Returns the state after a whole decision.
     #[must_use]
     pub fn after(policy: Muster, problem: &'p Problem, decision: &Decision) -> Self {
         let mut standing = Self {
@@ -95,13 +99,13 @@ impl<'p> Standing<'p> {
         standing
     }
 
-    /// What a job holds now. Jobs that came are numbered on.
+    /// Returns the present allocation of a job. Arrived jobs continue the numbering.
     #[must_use]
     pub fn holds(&self, job: usize) -> &[Part] {
         &self.holds[job]
     }
 
-    /// A job came.
+    /// Adds a job.
     pub fn arrived(&mut self, job: Job) -> Vec<Change> {
         let index = self.holds.len();
         self.holds.push(Vec::new());
@@ -111,7 +115,7 @@ impl<'p> Standing<'p> {
         self.fill()
     }
 
-    /// A job ended, or its owner took it back.
+    /// Removes a job that ended or was withdrawn.
     pub fn ended(&mut self, job: usize) -> Vec<Change> {
         self.take_from(job);
         if let Some(turn) = self.turns[job].take() {
@@ -120,7 +124,7 @@ impl<'p> Standing<'p> {
         self.fill()
     }
 
-    /// A node is gone with all that ran there; what its gangs had elsewhere is free.
+    /// Removes a node. All gangs on it lose their allocations on other nodes too.
     pub fn lost(&mut self, node: u32) -> Vec<Change> {
         let mut changes = Vec::new();
         self.closed[node as usize] = true;
@@ -164,21 +168,21 @@ impl<'p> Standing<'p> {
         self.free += gpus_of(&parts);
     }
 
-    /// Puts a job in the queue, if there is any size at which it could run.
+    /// Queues a job, if it can run at any size.
     fn queue(&mut self, index: usize, job: &Job) {
         let mut dishes = Vec::new();
         menu(self.problem, &self.policy, &self.kinds, job, &mut dishes);
         let per_gpu = |dish: &Dish| dish.value / f64::from(dish.gpus);
         let best = dishes.iter().map(per_gpu).fold(0.0, f64::max);
         if let Some(least) = dishes.iter().map(|dish| dish.gpus).min() {
-            // The bits of positive floats are ordered as they are.
+            // The bits of positive floats have the same order as the floats.
             let turn = (Reverse(job.priority), Reverse(best.to_bits()), index);
             self.waiting.insert(turn, least);
             self.turns[index] = Some(turn);
         }
     }
 
-    /// Gives what is free to those who wait, in their turn.
+    /// Allocates free GPUs to waiting jobs by precedence.
     fn fill(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         if self.free == 0 {
@@ -189,7 +193,7 @@ impl<'p> Standing<'p> {
         let fitting = looked.filter(|&(_, &least)| least <= free);
         let turns: Vec<Turn> = fitting.map(|(&turn, _)| turn).take(MOST_TRIED).collect();
         for (at, &(_, _, index)) in turns.iter().enumerate() {
-            // What the next in turn would pay for a GPU.
+            // Value per GPU of the next waiting job.
             let next = turns.get(at + 1).map_or(0, |&(_, Reverse(bits), _)| bits);
             if let Some(parts) = self.seat(index, self.price.max(f64::from_bits(next))) {
                 self.waiting.remove(&turns[at]);
@@ -205,7 +209,7 @@ impl<'p> Standing<'p> {
         changes
     }
 
-    /// Takes the place of the size that is worth most beyond its price, of those for which there is room.
+    /// Takes the place of the fitting size with the largest value beyond its price.
     fn seat(&mut self, index: usize, price: f64) -> Option<Vec<Part>> {
         let mut dishes = Vec::new();
         let job = self.job(index);
@@ -223,7 +227,7 @@ impl<'p> Standing<'p> {
     }
 }
 
-/// Nodes of which more is held than they have, because they shrank under jobs that may not be touched.
+/// Returns the nodes that have less than is held there, because they shrank under immovable jobs.
 fn overloaded(problem: &Problem, decision: &Decision) -> Vec<bool> {
     let mut left: Vec<(i64, i128, i128)> = problem
         .nodes

@@ -1,34 +1,36 @@
-//! One allocation of all jobs, and how it is made valid.
+//! Allocation of all jobs, and its repair to a valid one.
 
 use super::speedup::Contender;
 use crate::policies::quota::Quota;
 use crate::policies::room::Room;
 use crate::problem::{Part, Tally, gpus_of};
 
-/// Nodes that a job may be spread over at most.
+/// Maximum number of nodes of one job.
 const NODES: usize = 16;
 
-/// An individual of the population. What holds of every one: whole units, nothing above a node or a quota, one kind for a gang, its
-/// bounds kept, and at most one spread job on a node.
+/// Individual of the population.
+///
+/// Invariants: units are whole, and no node or quota is exceeded. A gang has one kind and a size
+/// within the job's bounds. A node has at most one spread job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Genome {
-    /// GPUs of every contender by node, in the nodes' order.
+    /// Parts of every contender, in the order of the nodes.
     pub rows: Vec<Vec<Part>>,
-    /// The inverse speedups.
+    /// Inverse speedups by contender.
     costs: Vec<f64>,
-    /// Their sum: the smaller the better.
+    /// Sum of the inverse speedups; smaller is better.
     pub cost: f64,
 }
 
-/// What is left while a genome is built.
+/// Remaining capacity while a genome is built.
 struct Left<'a> {
     tally: Tally,
     quota: Quota<'a>,
-    /// Has a spread job.
+    /// Whether the node has a spread job.
     spread: Vec<bool>,
 }
 
-/// The ground on which genomes stand.
+/// Environment of the search: capacity, contenders, and nodes with spread jobs.
 pub struct Ground<'r, 'a> {
     pub room: &'r Room<'a>,
     pub contenders: Vec<Contender<'a>>,
@@ -58,14 +60,14 @@ impl<'r, 'a> Ground<'r, 'a> {
         }
     }
 
-    /// Everybody as they are.
+    /// Returns the genome of the present allocations.
     pub fn present(&self) -> Genome {
         let rows = self.contenders.iter().map(|of| of.present.clone());
         self.repaired(rows.collect(), 0)
     }
 
-    /// The genome nearest to these rows. Who comes first takes what it wants, from `first` on and then from the beginning; the
-    /// others get what is left of theirs.
+    /// Returns the valid genome nearest to these rows. Rows take capacity in order, from `first` on
+    /// and then from the beginning. Later rows get what is left of theirs.
     pub fn repaired(&self, mut rows: Vec<Vec<Part>>, first: usize) -> Genome {
         let mut left = Left {
             tally: self.room.tally.clone(),

@@ -1,14 +1,20 @@
-//! Pollux (Qiao et al., OSDI 2021): a genetic search over allocation matrices, GPUs of every job on every node, for the one in which
-//! the jobs' speedups over their fair share have the greatest harmonic mean.
+//! Pollux (Qiao et al., OSDI 2021): genetic search over allocation matrices (GPUs of every job on
+//! every node). The objective is the harmonic mean of the jobs' speedups over their fair shares.
 //!
-//! What is Pollux' here: the speedup, the restart factor, the limits of growth and of nodes shared by spread jobs, population,
-//! generations, crossover over jobs, mutation and repair. What is not: the goodput is that of the job's
-//! [`Outlook`](crate::problem::Outlook), whoever fitted it, and mutations are fewer. The artefact sorts by a second objective as well, which never decides; here the first alone ranks. The artefact begins
-//! with the population of its previous decision; a pure decision remembers none and begins with the present allocation, with
-//! everybody at a fair share, and with mutations of both. Strict priorities are levels, each decided on what the higher ones left.
+//! As in Pollux: the speedup, the restart factor, the limits of growth and of nodes shared by
+//! spread jobs, population, generations, crossover over jobs, mutation and repair.
 //!
-//! A search finds something else each time, so it is asked once at an instant: while some job's allocation is of this very instant,
-//! everything stays until time has passed.
+//! Differences:
+//!
+//! - The goodput is the one of the job's [`Outlook`](crate::problem::Outlook).
+//! - Mutations are fewer.
+//! - The artefact also sorts by a second objective, which never decides. It is omitted.
+//! - The artefact starts from the population of its previous decision. This policy is pure. It
+//!   starts from the present allocation, from equal shares, and from mutations of both.
+//! - Each priority is decided on what the higher ones leave.
+//!
+//! Repeated searches find different allocations, so there is one search per instant. While the
+//! allocation of a job dates from this instant, all jobs keep theirs.
 
 mod genome;
 mod search;
@@ -22,7 +28,7 @@ use super::seat;
 use crate::problem::{Decision, Problem};
 use search::Search;
 
-/// Goodput by a genetic search.
+/// Policy of goodput by a genetic search.
 #[derive(Debug, Clone, Copy)]
 pub struct Pollux;
 
@@ -44,7 +50,8 @@ impl Share for Pollux {
     }
 }
 
-/// Whether this instant has seen a decision that changed something; what others have fixed is not for this policy to have decided.
+/// Whether an allocation changed at this instant. Fixed jobs are not allocated by this policy and
+/// do not count.
 fn decided_now(problem: &Problem) -> bool {
     problem.jobs.iter().any(|job| {
         let submitted_now = job.present.is_empty() && job.since_s <= job.submitted_s;

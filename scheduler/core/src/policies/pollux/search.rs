@@ -1,4 +1,5 @@
-//! The genetic search: tournaments, crossover over jobs, mutation, and the best of parents and children survive.
+//! Genetic search: tournament selection, crossover over jobs, mutation, and survival of the best of
+//! parents and children.
 
 use super::genome::{Genome, Ground};
 use super::speedup::{Contender, by_node};
@@ -10,13 +11,13 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 const POPULATION: usize = 100;
 const GENERATIONS: usize = 100;
-/// Of the rows that a child changes, those that go back to what the job holds now.
+/// Fraction of a child's mutated rows that return to the present allocation.
 const RESET: f64 = 0.1;
 
-/// One search.
+/// State of one search.
 pub struct Search<'r, 'a> {
     ground: Ground<'r, 'a>,
-    /// Nodes that have GPUs: what growth draws from.
+    /// Nodes with free GPUs, from which mutations draw.
     nodes: Vec<u32>,
     random: ChaCha8Rng,
 }
@@ -29,19 +30,20 @@ impl<'r, 'a> Search<'r, 'a> {
                 .filter(|&(_, &free)| free > 0)
                 .map(|(node, _)| node)
                 .collect(),
-            // The instant is the seed: the same problem gives the same decision, and the next one another search.
+            // The instant is the seed. The same problem gives the same decision, and the next one
+            // another search.
             random: ChaCha8Rng::seed_from_u64(room.problem.now_s.to_bits()),
             ground: Ground::new(room, &jobs),
         }
     }
 
-    /// What every contender gets.
+    /// Returns the allocation of every contender.
     pub fn run(mut self) -> Vec<(usize, Vec<Part>)> {
         let present = self.ground.present();
         let mut rows = present.rows.clone();
         if !self.nodes.is_empty() {
             let best = self.best(&present);
-            // Nobody moves for a rounding error.
+            // The tolerance prevents moves for a rounding error.
             if best.cost < present.cost * (1.0 - 1e-9) {
                 rows = best.rows;
             }
@@ -61,7 +63,7 @@ impl<'r, 'a> Search<'r, 'a> {
         population.swap_remove(0)
     }
 
-    /// The first population: the present, the fair shares, and mutations of both.
+    /// Returns the first population: the present allocation, equal shares, and mutations of both.
     fn first(&mut self, present: &Genome) -> Vec<Genome> {
         let mut population = vec![present.clone(), self.fair()];
         while population.len() < POPULATION {
@@ -72,7 +74,7 @@ impl<'r, 'a> Search<'r, 'a> {
         population
     }
 
-    /// Everybody gets an equal part of the GPUs, node by node.
+    /// Returns the genome in which all jobs get an equal part of the GPUs, packed on nodes.
     fn fair(&self) -> Genome {
         let problem = self.ground.room.problem;
         let contenders = &self.ground.contenders;
@@ -97,14 +99,15 @@ impl<'r, 'a> Search<'r, 'a> {
         let point = self.below(a.rows.len() + 1);
         let rows = a.rows[..point].iter().chain(&b.rows[point..]);
         let rows: Vec<Vec<Part>> = rows.cloned().collect();
-        // One change in a child, on the average: with two or four, a hundred generations come less near to what thousands reach.
+        // One mutation per child on average. With two or four, a hundred generations come less near
+        // to the result of thousands.
         let rate = 1.0 / rows.len() as f64;
         self.mutated(rows, rate)
     }
 
-    /// The better of two drawn by lot.
+    /// Tournament selection: returns the better of two random individuals.
     fn parent<'p>(&mut self, population: &'p [Genome]) -> &'p Genome {
-        // The population is sorted.
+        // The population is sorted by cost.
         let (a, b) = (self.below(population.len()), self.below(population.len()));
         &population[a.min(b)]
     }
@@ -120,13 +123,14 @@ impl<'r, 'a> Search<'r, 'a> {
             } else {
                 self.mutate(index, row);
             }
-            // Sometimes it takes what it wants, and sometimes only what the others leave.
+            // The mutated job takes what it wants first, or only what the others leave, with equal
+            // probability.
             first = if self.happens(0.5) { index } else { first };
         }
         self.ground.repaired(rows, first)
     }
 
-    /// Takes everything away, or draws anew how much the job has on one node.
+    /// Clears the row, or draws a new number of GPUs on one node, or both.
     fn mutate(&mut self, index: usize, row: &mut Vec<Part>) {
         if self.happens(0.5) {
             row.clear();
@@ -154,7 +158,7 @@ impl<'r, 'a> Search<'r, 'a> {
     }
 
     fn below(&mut self, bound: usize) -> usize {
-        // The bias of 64 bits over a few thousand is of no account here.
+        // The bias of 64 bits over a few thousand is negligible.
         let product = u128::from(self.random.next_u64()) * bound as u128;
         (product >> 64) as usize
     }
@@ -164,7 +168,7 @@ impl<'r, 'a> Search<'r, 'a> {
     }
 }
 
-/// The best of them, each once.
+/// Keeps the best individuals without duplicates.
 fn survive(population: &mut Vec<Genome>) {
     population.sort_by(|a, b| a.cost.total_cmp(&b.cost));
     population.dedup();

@@ -1,27 +1,27 @@
-//! What an allocation is worth to a job: its goodput there over that of its fair share.
+//! Value of an allocation: the goodput of the job there over the goodput of its fair share.
 
 use crate::policies::order::{maximum, minimum};
 use crate::policies::room::Room;
 use crate::problem::{Job, Outlook, Part, gpus_of, nodes_of};
 
-/// A job may grow to so many times the largest size at which it was measured.
+/// Maximum growth of a job, as a multiple of its largest measured size.
 const GROWTH: u32 = 2;
-/// What a job without GPUs counts, so that its inverse is finite.
+/// Speedup of a job without GPUs. It keeps the inverse finite.
 const NOTHING: f64 = 1e-3;
 
-/// One job as the search sees it.
+/// Job in the search.
 #[derive(Debug, Clone)]
 pub struct Contender<'a> {
     pub job: usize,
     pub of: &'a Job,
-    /// GPUs, in whole units.
+    /// Smallest size in GPUs, in whole units.
     pub least: u32,
     pub most: u32,
-    /// What it holds and may keep, by node.
+    /// Present parts that the job may keep, by node.
     pub present: Vec<Part>,
-    /// By which its goodput is divided.
+    /// Goodput of the fair share, by which the job's goodput is divided.
     fair: f64,
-    /// What a restart leaves of its speedup.
+    /// Factor on the speedup after a restart.
     restart: f64,
     /// GPUs of the largest node.
     node_gpus: f64,
@@ -55,7 +55,8 @@ impl<'a> Contender<'a> {
         }
     }
 
-    /// In the order in which it holds them when they are the same.
+    /// Returns the parts of a row. An unchanged row keeps the order in which the job holds its
+    /// parts.
     pub fn as_held(&self, row: Vec<Part>) -> Vec<Part> {
         if !row.is_empty() && row == self.present {
             return self.of.present.clone();
@@ -63,7 +64,7 @@ impl<'a> Contender<'a> {
         row
     }
 
-    /// The inverse of its speedup, in units of a node's worth of GPUs: what the search minimises the sum of.
+    /// Returns the inverse speedup, in units of the GPUs of one node. The search minimises the sum.
     pub fn cost(&self, room: &Room<'_>, parts: &[Part]) -> f64 {
         let Some(kind) = room.kind_of(parts) else {
             return 1.0 / NOTHING;
@@ -78,7 +79,7 @@ impl<'a> Contender<'a> {
     }
 }
 
-/// One entry for each node, in the nodes' order.
+/// Merges the parts into one entry per node, in the order of the nodes.
 pub fn by_node(parts: &[Part]) -> Vec<Part> {
     let mut parts = parts.to_vec();
     parts.sort_by_key(|part| part.node);
@@ -90,8 +91,8 @@ pub fn by_node(parts: &[Part]) -> Vec<Part> {
     parts
 }
 
-/// The goodput of so many GPUs on one node, averaged over the kinds on which the job runs at all; where nobody knows its speed at
-/// that size on one node, that of the largest size below.
+/// Returns the goodput of `gpus` GPUs on one node, averaged over the kinds on which the job runs.
+/// If the speed at that size on one node is unknown, the largest smaller size counts.
 fn fair(room: &Room<'_>, job: &Job, gpus: u32) -> f64 {
     let on = |kind: u16| local(&job.outlook, kind, gpus.clamp(minimum(job), maximum(job)));
     let (mut sum, mut weights) = (0.0, 0.0);
@@ -110,7 +111,8 @@ fn local(outlook: &Outlook, kind: u16, gpus: u32) -> Option<f64> {
     speeds.into_iter().find(|&speed| speed > 0.0)
 }
 
-/// The part of its life that a job would have made progress in, restarts behind and ahead. One that holds nothing loses nothing.
+/// Returns the part of a job's life with progress, including past restarts and the next one. A job
+/// that holds nothing loses nothing.
 fn restart(job: &Job, idle: bool, now_s: f64) -> f64 {
     if idle {
         return 1.0;

@@ -19,7 +19,7 @@ fn random(seed: u64, jobs: u32) -> Problem {
     problem
 }
 
-/// What the search minimises.
+/// Returns the value that the search minimises.
 fn cost(problem: &Problem, decision: &Decision) -> f64 {
     let room = Room::beside_fixed(problem);
     let jobs: Vec<usize> = (0..problem.jobs.len()).collect();
@@ -31,10 +31,10 @@ fn cost(problem: &Problem, decision: &Decision) -> f64 {
 }
 
 #[test]
-fn more_goodput_is_preferred() {
+fn pollux_prefers_more_goodput() {
     let mut problem = cluster(&[(2, 4)]);
     problem.jobs = vec![job(vec![power(1.0, 0.95)]), job(vec![power(1.0, 0.1)])];
-    // What is known as a whole has no largest size.
+    // A job whose speeds are all known has no largest measured size.
     problem.jobs[0].outlook.largest_gpus = u32::MAX;
     let decision = Pollux.share(&problem);
     let gpus = [0, 1].map(|job| holds(&problem, &decision, job).expect("runs").1);
@@ -43,7 +43,7 @@ fn more_goodput_is_preferred() {
 }
 
 #[test]
-fn a_job_is_not_split_where_that_costs_it_speed() {
+fn pollux_does_not_split_job_when_split_is_slow() {
     let mut problem = cluster(&[(4, 4)]);
     problem.jobs = vec![job(vec![local(1.0, 0.9, 0.3)]); 4];
     let decision = Pollux.share(&problem);
@@ -54,7 +54,7 @@ fn a_job_is_not_split_where_that_costs_it_speed() {
 }
 
 #[test]
-fn everybody_gets_something_where_there_is_enough() {
+fn pollux_serves_all_jobs_when_gpus_suffice() {
     for seed in 0..10 {
         let problem = random(seed, 12);
         let decision = Pollux.share(&problem);
@@ -63,9 +63,9 @@ fn everybody_gets_something_where_there_is_enough() {
     }
 }
 
-/// On two nodes of two GPUs every allocation can be tried.
+/// Two nodes of two GPUs: all allocations can be enumerated.
 #[test]
-fn a_small_search_finds_the_optimum() {
+fn pollux_finds_optimum_of_small_problem() {
     for seed in 0..20 {
         let mut problem = random(seed, 3);
         problem.nodes.truncate(2);
@@ -84,7 +84,7 @@ fn a_small_search_finds_the_optimum() {
 }
 
 #[test]
-fn asked_again_at_the_same_instant_it_changes_nothing() {
+fn pollux_repeated_at_same_instant_changes_nothing() {
     for seed in 0..10 {
         let mut problem = random(seed, 9);
         for _ in 0..3 {
@@ -105,7 +105,7 @@ fn asked_again_at_the_same_instant_it_changes_nothing() {
 }
 
 #[test]
-fn a_job_that_was_moved_often_is_not_moved_for_a_little() {
+fn often_moved_job_stays_when_gain_is_small() {
     let mut problem = cluster(&[(1, 4)]);
     problem.jobs = vec![job(vec![power(1.0, 0.3)])];
     problem.jobs[0].present = vec![part(0, 2)];
@@ -117,7 +117,7 @@ fn a_job_that_was_moved_often_is_not_moved_for_a_little() {
 }
 
 #[test]
-fn a_node_has_at_most_one_spread_job_and_growth_is_bounded() {
+fn repair_bounds_growth_and_spread_jobs_per_node() {
     let mut problem = cluster(&[(3, 4)]);
     problem.jobs = vec![job(vec![power(1.0, 1.0)]); 3];
     problem.jobs[0].outlook.largest_gpus = 2;
@@ -128,14 +128,14 @@ fn a_node_has_at_most_one_spread_job_and_growth_is_bounded() {
     let genome = ground.repaired(rows.clone(), 0);
     let expected = [vec![part(0, 2), part(1, 2)], vec![], vec![part(0, 2)]];
     assert_eq!(genome.rows, expected);
-    // Who is named first takes what it wants.
+    // The row that is repaired first takes what it wants.
     let genome = ground.repaired(rows, 1);
     let expected = [vec![], spread, vec![part(0, 2)]];
     assert_eq!(genome.rows, expected);
 }
 
 #[test]
-fn quotas_priorities_kinds_units_and_those_that_may_not_move_stand() {
+fn pollux_keeps_quotas_priorities_and_immovable_jobs() {
     let mut problem = cluster(&[(2, 4), (1, 0), (1, 2)]);
     problem.tenants = vec![tenant(), tenant()];
     problem.tenants[0].gpu_quota = Some(2);

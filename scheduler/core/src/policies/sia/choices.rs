@@ -1,45 +1,47 @@
-//! The configurations that a job may take, and what each is worth.
+//! Configurations that a job may take, and their gains.
 
 use crate::policies::order::{maximum, minimum};
 use crate::policies::room::{Room, Style};
 use crate::policies::seat::{Wish, free_by_kind};
 use crate::problem::{Job, Worth, gpus_of};
 
-/// How strongly jobs with little goodput are preferred: the exponent of the goodput in the sum that is minimised.
+/// Exponent of the goodput in the minimised sum. It determines the preference for jobs of little
+/// goodput.
 const FAIRNESS: f64 = -0.5;
-/// What a job without GPUs costs in that sum. A job at its smallest costs 1.
+/// Cost of a job without GPUs in that sum. A job at its smallest configuration costs 1.
 const IDLE_COST: f64 = 1.1;
-/// A job may grow to so many times the largest size at which it was measured.
+/// Maximum growth of a job, as a multiple of its largest measured size.
 const GROWTH: u32 = 2;
-/// Of equal sums, the one that moves fewer jobs is taken, and then the one with fewer GPUs; the costs are rounded to 0.01.
+/// Tie-breaks between equal sums: fewer moved jobs, then fewer GPUs. Costs are rounded to 0.01.
 const STAY: f64 = 2e-3;
 const LEAN: f64 = 1e-3;
 
-/// A configuration for a job.
+/// Configuration of a job.
 #[derive(Debug, Clone, Copy)]
 pub struct Choice {
     pub wish: Wish,
-    /// What it takes off the sum; more than 0.
+    /// Reduction of the sum; above 0.
     pub gain: f64,
-    /// What the job holds already.
+    /// Whether the job holds this configuration now.
     pub present: bool,
 }
 
-/// What one job may choose from.
+/// Configurations of one job.
 #[derive(Debug, Clone)]
 pub struct Choices {
-    /// Kind by kind and the smaller ones first, what it holds last.
+    /// Configurations by kind and ascending size, with the present one last.
     pub all: Vec<Choice>,
-    /// Makes its smallest goodput the number of GPUs of its smallest configuration.
+    /// Factor on goodputs: the smallest goodput becomes the number of GPUs of the smallest
+    /// configuration.
     scale: f64,
-    /// What a restart leaves of its goodput.
+    /// Factor on the goodput after a restart.
     discount: f64,
-    /// GPUs of the cluster.
+    /// Number of GPUs of the cluster.
     gpus: f64,
 }
 
 impl Choices {
-    /// The configurations for which the room, as it is, has a place, and that take something off the sum.
+    /// Returns the configurations that fit into the room now and reduce the sum.
     pub fn of_job(room: &Room<'_>, job: usize) -> Self {
         let of = &room.problem.jobs[job];
         let configurations = configurations(room, job);
@@ -66,7 +68,8 @@ impl Choices {
         choices
     }
 
-    /// What so much goodput takes off the sum, where the job is already or elsewhere.
+    /// Returns the reduction of the sum by a goodput. `stays` tells whether the job keeps its
+    /// place.
     fn gain(&self, goodput: f64, gpus: u32, stays: bool) -> f64 {
         let kept = if stays { 1.0 } else { self.discount };
         let cost = ((goodput * self.scale * kept).powf(FAIRNESS) * 100.0).round() / 100.0;
@@ -74,7 +77,7 @@ impl Choices {
         IDLE_COST - cost + stay - LEAN * f64::from(gpus) / self.gpus
     }
 
-    /// What the place that the job was given takes off the sum.
+    /// Returns the reduction of the sum by the place that the job was allocated.
     pub fn gained(&self, room: &Room<'_>, job: usize) -> f64 {
         room.given(job).map_or(0.0, |parts| {
             let stays = room.present(job) == parts;
@@ -82,7 +85,8 @@ impl Choices {
         })
     }
 
-    /// What the last step to a configuration gained per GPU, and what the next one of the same kind would.
+    /// Returns the gain per GPU of the last step to a configuration and of the next step on the
+    /// same kind.
     pub fn worth(&self, chosen: Wish) -> Worth {
         let here = self
             .all
@@ -105,7 +109,7 @@ impl Choices {
     }
 }
 
-/// Configurations and their goodput where the room would seat them now.
+/// Returns the configurations and their goodput at the place that the room offers now.
 fn configurations(room: &Room<'_>, job: usize) -> Vec<(Wish, f64)> {
     let of = &room.problem.jobs[job];
     let free = free_by_kind(room);
@@ -120,7 +124,7 @@ fn configurations(room: &Room<'_>, job: usize) -> Vec<(Wish, f64)> {
             )
             .min(free[usize::from(kind)]);
         for gpus in sizes(of, node_gpus, limit) {
-            // None where the quota, CPU or memory forbid it, or where it has no speed.
+            // `None` if the quota, CPU or memory forbid it, or if the job has no speed there.
             if let Some(parts) = room.find(job, kind, gpus, Style::Packed) {
                 let goodput = room.speed_on(job, &parts);
                 configurations.push((Wish { job, kind, gpus }, goodput));
@@ -130,7 +134,7 @@ fn configurations(room: &Room<'_>, job: usize) -> Vec<(Wish, f64)> {
     configurations
 }
 
-/// What it holds and may keep, and its speed there.
+/// Returns the present configuration and its speed, if the job may keep it.
 fn held(room: &Room<'_>, job: usize) -> Option<(Wish, f64)> {
     let parts = room.present(job);
     let of = &room.problem.jobs[job];
@@ -142,7 +146,8 @@ fn held(room: &Room<'_>, job: usize) -> Option<(Wish, f64)> {
     right.then(|| (Wish { job, kind, gpus }, room.speed_on(job, parts)))
 }
 
-/// Whole units by powers of two on one node, whole nodes above; and the smallest gang, which may be none of these.
+/// Returns the sizes: units times powers of two on one node, whole nodes above, and the smallest
+/// gang.
 fn sizes(job: &Job, node_gpus: u32, limit: u32) -> Vec<u32> {
     let unit = job.unit.gpus.max(1);
     let node = node_gpus / unit * unit;
@@ -161,7 +166,8 @@ fn sizes(job: &Job, node_gpus: u32, limit: u32) -> Vec<u32> {
     sizes
 }
 
-/// What a restart leaves of a job's goodput: the part of its life that it would have made progress in, restarts behind and ahead.
+/// Returns the factor on the goodput after a restart: the part of the job's life with progress,
+/// including past restarts and the next one.
 fn discount(job: &Job, now_s: f64) -> f64 {
     let age_s = job.age_s(now_s);
     if job.present.is_empty() || age_s < job.restart_s {
@@ -171,7 +177,8 @@ fn discount(job: &Job, now_s: f64) -> f64 {
     (age_s - lost_s).max(0.0) / (age_s + job.restart_s).max(1.0)
 }
 
-/// Drops what costs the sum and what gains no more than a smaller configuration of the same kind: no optimum takes it.
+/// Drops choices that increase the sum or gain no more than a smaller one of the same kind. No
+/// optimum contains them.
 fn without_waste(choices: Vec<Choice>) -> Vec<Choice> {
     let better = |choice: &Choice| {
         choices.iter().any(|other| {

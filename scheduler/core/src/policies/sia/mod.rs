@@ -1,9 +1,10 @@
-//! Sia (Jayaram Subramanya et al., SOSP 2023): every job chooses a configuration, so many GPUs of one kind, and an integer programme
-//! takes the choices that together do the most goodput, more for those who have little.
+//! Sia (Jayaram Subramanya et al., SOSP 2023): each job takes a configuration, which is a number of
+//! GPUs of one kind. An integer programme chooses the configurations with the largest total
+//! goodput, weighted towards jobs of little goodput.
 //!
-//! Jobs that hold something are discounted where they would have to restart, the more the younger they are and the more often they
-//! were moved, so that nobody is moved without gain. Strict priorities, which Sia does not know, are levels: each is decided on what
-//! the higher ones left.
+//! The goodput of a running job is discounted where it would have to restart. The discount is
+//! larger for young jobs and for jobs that were moved often, so no job moves without a gain. Sia
+//! has no strict priorities. Here each priority is decided on what the higher ones leave.
 
 mod choices;
 mod programme;
@@ -16,7 +17,7 @@ use super::seat::{self, Wish};
 use crate::problem::{Decision, Problem, Worth};
 use choices::{Choice, Choices};
 
-/// Goodput over GPU kinds by an integer programme.
+/// Policy of goodput over GPU kinds by an integer programme.
 #[derive(Debug, Clone, Copy)]
 pub struct Sia;
 
@@ -46,10 +47,10 @@ impl Share for Sia {
     }
 }
 
-/// A room in which a level sits, and what that takes off the sum.
+/// State with the placed jobs of a level, and the resulting reduction of the sum.
 type Seated<'a> = (Room<'a>, f64);
 
-/// What the programme chose, as far as it can be seated.
+/// Places what the programme chose, as far as it fits.
 fn chosen<'a>(mut room: Room<'a>, level: &[usize], choices: &[Choices]) -> Seated<'a> {
     let picked = choices.iter().zip(programme::solve(&room, choices));
     let wishes: Vec<Wish> = picked
@@ -61,7 +62,7 @@ fn chosen<'a>(mut room: Room<'a>, level: &[usize], choices: &[Choices]) -> Seate
     (room, gain)
 }
 
-/// Everybody stays, and those who wait take what is left.
+/// Keeps all jobs in place. Waiting jobs take the rest.
 fn unmoved<'a>(mut room: Room<'a>, level: &[usize], choices: &[Choices]) -> Seated<'a> {
     for of_job in choices {
         let stays = of_job.all.iter().find(|choice| choice.present);
@@ -74,7 +75,8 @@ fn unmoved<'a>(mut room: Room<'a>, level: &[usize], choices: &[Choices]) -> Seat
     (room, gain)
 }
 
-/// The programme counts GPUs, but not nodes, CPU and memory: nobody is moved for a choice that, once seated, gains nothing.
+/// Keeps all jobs in place unless the chosen configurations gain more once they are placed. The
+/// programme counts GPUs, but not nodes, CPU and memory.
 fn better<'a>(chosen: Seated<'a>, unmoved: Seated<'a>) -> Room<'a> {
     let gains = chosen.1 > unmoved.1 + 1e-9;
     if gains { chosen.0 } else { unmoved.0 }
@@ -88,13 +90,14 @@ fn seat_rest(room: &mut Room<'_>, level: &[usize], choices: &[Choices]) {
     }
 }
 
-/// What the places of these jobs take off the sum.
+/// Returns the reduction of the sum by the places of these jobs.
 fn gain(room: &Room<'_>, level: &[usize], choices: &[Choices]) -> f64 {
     let jobs = level.iter().zip(choices);
     jobs.map(|(&job, of_job)| of_job.gained(room, job)).sum()
 }
 
-/// Whom fragments, CPU or memory kept from its configuration takes the best of the others that fits.
+/// Gives a job the best other configuration that fits. Its chosen one did not fit because of
+/// fragmentation, CPU or memory.
 fn seat_best(room: &mut Room<'_>, of_job: &[Choice]) {
     let mut by_gain: Vec<&Choice> = of_job.iter().collect();
     by_gain.sort_by(|a, b| b.gain.total_cmp(&a.gain));

@@ -1,25 +1,26 @@
-//! Sia's integer programme: one configuration or none for each job, within the GPUs of each kind and the quotas.
+//! Integer programme of Sia: at most one configuration per job, within the GPUs of each kind and
+//! the quotas.
 
 use super::choices::{Choice, Choices};
 use crate::policies::room::Room;
 use crate::policies::seat::free_by_kind;
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, SolveOptions, Variable};
 
-/// Nodes of the search tree after which the best found is taken: the time of a round must be bounded, and by a number that is the same
-/// on every machine.
+/// Maximum number of nodes of the search tree; the best solution so far is then used. The bound
+/// limits the time of a round and is the same on every machine.
 const NODES: u64 = 2_000;
 
-/// Which of its choices each job takes.
+/// Returns the chosen configuration of each job.
 pub fn solve(room: &Room<'_>, choices: &[Choices]) -> Vec<Option<usize>> {
     let simple = greedy(room, choices);
     match optimum(room, choices) {
         Some(best) if gain(choices, &best) > gain(choices, &simple) + 1e-9 => best,
-        // The solver gave up, or found nothing better within its nodes.
+        // The solver failed, or found nothing better within its node limit.
         _ => simple,
     }
 }
 
-/// The programme's solution, or the best that was found within the search's bounds.
+/// Returns the optimum, or the best solution within the node limit.
 fn optimum(room: &Room<'_>, choices: &[Choices]) -> Option<Vec<Option<usize>>> {
     let mut programme = microlp::Problem::new(OptimizationDirection::Maximize);
     let of_job = |of_job: &Choices| -> Vec<Variable> {
@@ -46,7 +47,7 @@ fn optimum(room: &Room<'_>, choices: &[Choices]) -> Option<Vec<Option<usize>>> {
     Some(variables.iter().map(taken).collect())
 }
 
-/// Everybody stays; the rest goes to the others by gain per GPU.
+/// Keeps all jobs in place and gives the rest to the others by gain per GPU.
 fn greedy(room: &Room<'_>, choices: &[Choices]) -> Vec<Option<usize>> {
     let all = choices.iter().enumerate();
     let mut all: Vec<(usize, usize)> = all
@@ -84,7 +85,7 @@ fn gain(choices: &[Choices], taken: &[Option<usize>]) -> f64 {
 
 type Counts<'a> = Box<dyn Fn(&Choice) -> bool + 'a>;
 
-/// Which choices count together, and how many GPUs they may take.
+/// Returns groups of choices with the number of GPUs that each group may take.
 fn limits<'a>(room: &'a Room<'_>) -> Vec<(Counts<'a>, u32)> {
     let free = free_by_kind(room);
     let kinds = room.kinds().iter().map(|&(kind, _)| {

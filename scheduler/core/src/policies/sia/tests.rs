@@ -22,7 +22,7 @@ fn random(seed: u64, kinds: &[(u32, u32)], jobs: u32) -> Problem {
 }
 
 #[test]
-fn a_scalable_job_grows_and_one_that_does_not_scale_stays_small() {
+fn sia_grows_only_jobs_that_scale() {
     let mut problem = cluster(&[(4, 4)]);
     problem.jobs = vec![job(vec![power(1.0, 0.95)]), job(vec![power(1.0, 0.0)])];
     let decision = Sia.share(&problem);
@@ -33,7 +33,7 @@ fn a_scalable_job_grows_and_one_that_does_not_scale_stays_small() {
 }
 
 #[test]
-fn a_job_grows_to_at_most_twice_what_was_measured() {
+fn sia_grows_to_twice_the_largest_measured_size() {
     let mut problem = cluster(&[(4, 4)]);
     problem.jobs = vec![job(vec![power(1.0, 0.95)])];
     for (measured, gpus) in [(0, 1), (1, 2), (2, 4), (3, 4), (64, 16), (u32::MAX, 16)] {
@@ -45,7 +45,7 @@ fn a_job_grows_to_at_most_twice_what_was_measured() {
 }
 
 #[test]
-fn nobody_moves_when_nothing_changed() {
+fn sia_keeps_places_when_nothing_changed() {
     for seed in 0..20 {
         let mut problem = random(seed, &[(6, 4), (2, 8), (3, 8)], 25);
         let decision = Sia.share(&problem);
@@ -61,12 +61,12 @@ fn nobody_moves_when_nothing_changed() {
 }
 
 #[test]
-fn those_who_gain_nothing_stay_while_another_grows() {
+fn sia_keeps_jobs_without_gain_while_another_grows() {
     let mut problem = cluster(&[(2, 4), (2, 4)]);
     let equal = || job(vec![power(1.0, 0.9), power(1.0, 0.9)]);
     problem.jobs = (0..6).map(|_| equal()).collect();
     for (index, job) in (0..).zip(&mut problem.jobs) {
-        // Nothing but the tie keeps them: a restart costs them nothing.
+        // Only the tie-break keeps them in place, because a restart costs nothing.
         job.restart_s = 0.0;
         job.max_gpus = 1;
         job.present = vec![part(index % 4, 1)];
@@ -77,9 +77,10 @@ fn those_who_gain_nothing_stay_while_another_grows() {
     assert_eq!(holds(&problem, &decision, 5).map(|(_, gpus)| gpus), Some(2));
 }
 
-/// Where nodes are of different sizes and units are of three GPUs, what the programme counts cannot always be seated.
+/// With nodes of different sizes and units of three GPUs, the programme's solution cannot always be
+/// placed.
 #[test]
-fn decisions_come_to_rest_where_gpus_do_not_fit_together() {
+fn sia_settles_on_nodes_of_mixed_sizes() {
     let mut late = 0;
     for seed in 0..100 {
         let mut dice = Dice(seed);
@@ -102,7 +103,7 @@ fn decisions_come_to_rest_where_gpus_do_not_fit_together() {
 }
 
 #[test]
-fn the_fast_kind_goes_to_the_job_that_profits_most() {
+fn sia_gives_fast_kind_to_largest_speedup() {
     let mut problem = cluster(&[(1, 1), (1, 1)]);
     let on_both = |fast| job(vec![power(1.0, 1.0), power(fast, 1.0)]);
     problem.jobs = vec![on_both(1.2), on_both(4.0)];
@@ -112,7 +113,7 @@ fn the_fast_kind_goes_to_the_job_that_profits_most() {
 }
 
 #[test]
-fn a_job_that_was_moved_often_is_not_moved_for_a_little() {
+fn often_moved_job_stays_when_gain_is_small() {
     let mut problem = cluster(&[(1, 1), (1, 1)]);
     problem.jobs = vec![job(vec![power(1.0, 1.0), power(1.5, 1.0)])];
     problem.jobs[0].present = vec![part(0, 1)];
@@ -124,7 +125,7 @@ fn a_job_that_was_moved_often_is_not_moved_for_a_little() {
 }
 
 #[test]
-fn the_programme_is_solved_to_the_optimum() {
+fn sia_programme_finds_the_optimum() {
     for seed in 0..60 {
         let mut problem = random(seed, &[(2, 2), (1, 4)], 4);
         problem.tenants.push(tenant());
@@ -168,7 +169,7 @@ fn the_programme_is_solved_to_the_optimum() {
 }
 
 #[test]
-fn fragments_are_joined_by_moving_a_small_job() {
+fn sia_moves_small_job_to_join_fragments() {
     let mut problem = cluster(&[(2, 2)]);
     problem.jobs = vec![job(vec![local(1.0, 0.0, 0.5)]); 3];
     problem.jobs[0].present = vec![part(0, 1)];
@@ -184,7 +185,7 @@ fn fragments_are_joined_by_moving_a_small_job() {
 }
 
 #[test]
-fn quotas_priorities_units_and_those_that_may_not_move_stand() {
+fn sia_keeps_quotas_priorities_units_and_immovable_jobs() {
     let mut problem = cluster(&[(2, 4), (1, 0)]);
     problem.tenants = vec![tenant(), tenant()];
     problem.tenants[0].gpu_quota = Some(3);
