@@ -1,15 +1,16 @@
 use super::*;
 use std::cell::{Cell, RefCell};
 
-/// A driver that keeps states by itself, refuses what is out of order as NVIDIA's does, and fails where it is told to.
+/// Driver stand-in that keeps states, refuses calls in a wrong order as NVIDIA's does, and fails on
+/// request.
 struct Fake {
     states: RefCell<BTreeMap<i32, State>>,
     calls: RefCell<Vec<(&'static str, i32)>>,
-    /// This call of a process fails, each time.
+    /// This call fails for this process, each time.
     fails: Option<(&'static str, i32)>,
-    /// A lock that fails leaves the process locked all the same.
+    /// A failed call takes effect nevertheless.
     half: bool,
-    /// This call says that it was done, and nothing was.
+    /// This call reports success without an effect.
     idle: Option<&'static str>,
 }
 
@@ -89,7 +90,7 @@ impl Driver for Fake {
     }
 }
 
-/// Each process has a gigabyte on GPU 0.
+/// Each process has one gigabyte on GPU 0.
 struct Place {
     host: u64,
     gpu: Cell<u64>,
@@ -115,7 +116,7 @@ impl Room for Place {
         _: f64,
     ) -> Result<Result<Promise, (u32, u64)>, DriverError> {
         let free = self.gpu.get();
-        // Whoever leaves does so little by little.
+        // The other user of the GPU leaves gradually.
         self.gpu.set(free + GB / 4);
         Ok(match free < needed[&0] {
             true => Err((0, free)),
@@ -142,7 +143,7 @@ fn with<T>(driver: &Fake, host: u64, gpu: u64, act: impl FnOnce(&Sequence<'_>) -
         gpu: Cell::new(gpu),
     };
     let time = Clock(Cell::new(1_000));
-    // One of them has nothing on a GPU, and the driver knows nothing of it.
+    // Process 9 uses no GPU, so the driver does not know it.
     let processes = || vec![1, 2, 3, 9];
     act(&Sequence {
         driver,
@@ -190,7 +191,7 @@ fn whatever_fails_nobody_is_left_between() {
                         assert!(driver.all(State::Running), "{what}");
                         continue;
                     }
-                    // Nothing of these is called on the way.
+                    // The move calls neither of these.
                     _ => assert!(driver.all(State::Moved), "{what}"),
                 }
                 let needed = Bytes::from([(0, 3 * GB)]);
@@ -199,7 +200,7 @@ fn whatever_fails_nobody_is_left_between() {
                 });
                 let what = format!("{call} of {pid}, half {half}: {answer:?}");
                 if half {
-                    // It says that it failed, but it did not.
+                    // It reports a failure but has succeeded.
                     assert_eq!(answer, Answer::Back, "{what}");
                     assert!(driver.all(State::Running), "{what}");
                 } else {
