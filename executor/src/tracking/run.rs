@@ -1,7 +1,7 @@
-//! One task's run: what its program has logged and may read again, and what is to be reported of it.
+//! The run of one task: values that its program has logged and can read again, and reports of them.
 //!
-//! Only rank 0's metrics become the job's series, as the chief's do in the built-in engine: ranks that all log the same would each be a
-//! line of their own.
+//! Only metrics of rank 0 become the job's series, as in the built-in engine. Otherwise ranks that
+//! log the same metric would each produce a series.
 
 use super::beat::Beat;
 use super::message::{Batch, Malformed, Metric};
@@ -10,13 +10,13 @@ use super::series::Series;
 use muster_model::assignment::TaskReport;
 use std::collections::BTreeMap;
 
-/// Different keys that a run keeps, of each kind.
+/// Maximum number of different keys of a run, per kind.
 const MOST_KEYS: usize = 1_000;
 
-/// One task's run.
+/// The run of one task.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// Of rank 0 only.
+    /// Only for rank 0.
     series: Option<Series>,
     beat: Beat,
     pub metrics: BTreeMap<String, Metric>,
@@ -41,10 +41,11 @@ impl Run {
         }
     }
 
-    /// Keeps what was logged once `write` has taken what is to be reported of it. When it cannot, nothing was logged.
+    /// Stores logged values after `write` has accepted the resulting reports. If `write` fails,
+    /// nothing is stored.
     ///
     /// # Errors
-    /// [`Malformed`] beyond the keys that a run may have; what `write` says.
+    /// [`Malformed`] above the maximum number of keys; the error of `write`.
     pub(super) fn log<E: From<Malformed>>(
         &mut self,
         batch: Batch,
@@ -65,7 +66,8 @@ impl Run {
             for (key, value) in &batch.params {
                 next.parameter(key, value);
             }
-            // What describes a point comes before the point itself, in whatever order it was written: the epoch is of both.
+            // In a batch of any order, the epoch and other descriptions of a point precede the
+            // point.
             let mut ordered: Vec<&Metric> = batch.metrics.iter().collect();
             ordered.sort_by_key(|metric| match meaning(&metric.key) {
                 Meaning::Epoch => 0,
@@ -88,10 +90,10 @@ impl Run {
         Ok(())
     }
 
-    /// Has what is held back written; `at_once`, before its time.
+    /// Writes buffered reports that are due; with `at_once` all of them.
     ///
     /// # Errors
-    /// What `write` says; it is then held back still.
+    /// The error of `write`; the reports then stay buffered.
     pub(super) fn flush<E>(
         &mut self,
         now_ms: u64,
@@ -155,7 +157,7 @@ mod tests {
         reports.iter().filter(is_pace).cloned()
     }
 
-    /// What is written of a batch, but for signs of life.
+    /// Returns the reports that a batch causes, except signs of life.
     fn logged(run: &mut Run, batch: Batch, now_ms: u64) -> Vec<TaskReport> {
         let mut written = Vec::new();
         let done: Result<(), Malformed> = run.log(batch, now_ms, |reports| {
