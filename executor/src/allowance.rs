@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_above_the_allowance_are_dropped_and_said_once() {
+    fn lines_above_the_allowance_are_dropped_and_noted_once() {
         let mut allowance = Allowance::default();
         for line in 0..LINES.at_once {
             let verdict = allowance.judge(line, 10, Weight::Rest, 0);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn end_of_a_task_passes_whatever_else_it_tells() {
+    fn end_of_a_task_passes_after_a_flood() {
         let mut allowance = Allowance::default();
         let last = 2 * LINES.at_once;
         for line in 0..last {

@@ -14,7 +14,10 @@ pub fn boottime_ms() -> u64 {
 
 /// Milliseconds since 1970, for display.
 #[must_use]
-#[allow(clippy::disallowed_methods, reason = "this is the file that may")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the only file that may read a clock"
+)]
 pub fn unix_ms() -> i64 {
     let since = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_over_the_file_and_paths_become_absolute() {
+    fn flags_override_the_file_and_paths_become_absolute() {
         let flags = Settings {
             node_name: Some("b".to_owned()),
             ..Settings::default()

@@ -48,9 +48,10 @@ pub(crate) fn rewrite<T: Serialize>(path: &Path, value: &T, durably: bool) -> io
         if durably {
             file.sync_data()?;
         }
-        match is_new && durably {
-            true => folder.sync(),
-            false => Ok(()),
+        if is_new && durably {
+            folder.sync()
+        } else {
+            Ok(())
         }
     })
 }

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_sees_its_gpus_only() {
+    fn task_sees_only_its_gpus() {
         let capacity = capacity(GpuKind::Cuda, 8);
         let of = |gpus: &[u32]| of_task(&launch(gpus, 4_000), &capacity, 16, []);
         assert_eq!(of(&[2, 5])["CUDA_VISIBLE_DEVICES"], "2,5");

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_folder_of_the_job_goes_and_nothing_beside_it() {
+    async fn only_the_folder_of_the_job_is_removed() {
         let root = tempfile::tempdir().expect("a folder");
         let root = root.path();
         let (job, other) = (
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_id_that_is_none_and_a_root_that_is_not_there_are_errors() {
+    async fn invalid_id_and_missing_root_are_errors() {
         let root = tempfile::tempdir().expect("a folder");
         let root = root.path();
         let job = checkpoint(root, TENANT, JOB);

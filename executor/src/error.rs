@@ -83,9 +83,10 @@ impl ExecutorError {
             ];
             kinds.contains(&source.kind())
         });
-        match is_of_disk {
-            true => Outcome::refused(message),
-            false => Outcome::LaunchFailed { message },
+        if is_of_disk {
+            Outcome::refused(message)
+        } else {
+            Outcome::LaunchFailed { message }
         }
     }
 

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_lines_with_their_numbers() {
+    fn only_complete_lines_are_read_with_their_numbers() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("events.jsonl");
         let file = TaskFile::new(&path);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_is_read() {
+    fn appended_reports_are_read() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("events.jsonl");
         let file = TaskFile::new(&path);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_given_once_over_many_blocks() {
+    fn each_report_is_passed_once_across_blocks() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("events.jsonl");
         let file = TaskFile::new(&path);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_becomes_a_note_and_shifts_nothing() {
+    fn invalid_line_becomes_a_note_and_keeps_numbers() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("events.jsonl");
         let file = TaskFile::new(&path);
@@ -354,7 +354,7 @@ mod tests {
 
     /// A sparse file of 4 TiB: zeros without a line end, more than fits into memory.
     #[test]
-    fn a_line_without_an_end_is_left_out_and_holds_up_nobody() {
+    fn line_without_an_end_is_skipped() {
         let folder = tempfile::tempdir().expect("folder");
         let file = TaskFile::new(folder.path().join("events.jsonl"));
         let written = File::create(file.path()).expect("created");
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn something_else_in_its_place_is_told_once_and_not_read() {
+    fn other_file_kind_is_noted_once_and_not_read() {
         let folder = tempfile::tempdir().expect("folder");
         let file = TaskFile::new(folder.path().join("events.jsonl"));
         let secret = folder.path().join("secret");
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn flood_is_dropped_and_the_end_behind_it_is_told() {
+    fn flood_is_dropped_and_the_end_after_it_is_reported() {
         let folder = tempfile::tempdir().expect("folder");
         let file = TaskFile::new(folder.path().join("events.jsonl"));
         let flood = format!("{}\n", note(&"x".repeat(10_000))).repeat(10_000);

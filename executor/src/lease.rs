@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_counts_from_the_sending_and_a_later_grant_extends_it() {
+    fn lease_counts_from_the_sending_and_is_extended() {
         let data = tempfile::tempdir().expect("folder");
         let lease = Lease::of(data.path());
         let mut watch = Watch::new(lease.clone());
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn shims_in_pods_are_granted_it_where_they_look_those_of_before_too() {
+    fn lease_is_granted_at_the_old_and_new_path_of_pods() {
         let data = tempfile::tempdir().expect("folder");
         let shown = data.path().join("shown");
         std::fs::create_dir(&shown).expect("our own folder");

@@ -673,7 +673,7 @@ pub(crate) mod tests {
 
     /// The acknowledged positions are in a file that the task can write.
     #[test]
-    fn a_task_that_runs_cannot_have_itself_forgotten() {
+    fn running_task_cannot_forge_its_acknowledged_end() {
         let place = tempfile::tempdir().expect("a folder");
         let id = launch().task_id;
         let ledger = with_task(place.path());
@@ -715,7 +715,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_end_that_cannot_be_read_is_told_once_to_the_tasks_owner() {
+    fn unreadable_end_is_noted_once_for_the_owner() {
         let place = tempfile::tempdir().expect("a folder");
         let id = launch().task_id;
         let mut ledger = with_task(place.path());
@@ -737,7 +737,7 @@ pub(crate) mod tests {
 
     /// If this daemon ends first, the next one removes them.
     #[test]
-    fn folders_of_forgotten_tasks_are_removed_aside() {
+    fn folders_of_forgotten_tasks_are_removed_in_the_background() {
         let place = tempfile::tempdir().expect("a folder");
         let tasks = place.path().join("tasks");
         let id = launch().task_id;

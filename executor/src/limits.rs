@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_right_there_are_no_limits_and_no_error() {
+    fn missing_permission_means_no_limits_and_no_error() {
         let root = tempfile::tempdir().expect("folder");
         let limits = Limits::discover(Some(&root.path().join("missing")));
         assert_eq!(limits.make("a", 1, 1), None);

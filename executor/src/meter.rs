@@ -81,9 +81,12 @@ impl Meter {
                         thread::park();
                         continue;
                     }
-                    let means = means.get_or_insert_with(|| match has_cuda {
-                        true => Means::Gpus(Box::new(Share::open())),
-                        false => Means::Slots { cores },
+                    let means = means.get_or_insert_with(|| {
+                        if has_cuda {
+                            Means::Gpus(Box::new(Share::open()))
+                        } else {
+                            Means::Slots { cores }
+                        }
                     });
                     meter.look(means, &mut known, clock::boottime_ms());
                     thread::sleep(Duration::from_millis(every_ms.max(SHORTEST_MS)));
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_works_is_told_from_one_that_waits() {
+    fn busy_process_differs_from_a_waiting_one() {
         let (works, waits) = (shell("while :; do :; done"), shell("sleep 60"));
         let meter = Meter::default();
         let (mut means, mut known) = (SLOT(), BTreeMap::new());
@@ -314,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_gpu_only_what_the_driver_tells_is_known() {
+    fn gpu_use_is_that_of_the_driver() {
         let stat = |pid| Stat {
             id: ProcessId {
                 pid,
@@ -370,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_still_is_told_with_what_it_keeps_and_no_time() {
+    fn suspended_task_reports_memory_and_no_time() {
         let shim = shell("sleep 60");
         let meter = Meter::default();
         let (mut means, mut known) = (SLOT(), BTreeMap::new());

@@ -227,10 +227,7 @@ impl Node {
             Life::Running(_) if self.launcher.tells_of_ends() => report_ms.max(SOON_MS),
             _ => SOON_MS,
         };
-        let longest_ms = match self.is_leaving {
-            true => SOON_MS,
-            false => LONGEST_MS,
-        };
+        let longest_ms = if self.is_leaving { SOON_MS } else { LONGEST_MS };
         let of_tasks = self.ledger.entries.iter().map(of_task).min();
         of_tasks.unwrap_or(LONGEST_MS).min(longest_ms)
     }
@@ -315,8 +312,8 @@ impl Node {
         }
     }
 
-    /// Ends a task because of the disk space that it uses. The task's outcome is the given one,
-    /// whatever the exit of its process is.
+    /// Ends a task because of the disk space that it uses. The task's outcome is the given one and
+    /// not that of its process.
     fn end(&mut self, id: TaskId, outcome: Outcome) {
         if let Some(entry) = self
             .ledger

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_follow_ever_more_slowly_until_something_happens() {
+    fn poll_interval_doubles_until_an_event() {
         let mut pace = Pace::default();
         let mut now_ms = 10_000;
         let mut rests = Vec::new();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_comes_earlier_forgets_no_promised_one() {
+    fn earlier_poll_keeps_later_deadlines() {
         let mut pace = Pace::default();
         for early_ms in [10_000, 10_050, 10_150, 10_350] {
             pace.looked(early_ms, LONGEST_MS);

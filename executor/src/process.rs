@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_brackets_and_blanks_is_no_obstacle() {
+    fn name_with_brackets_and_blanks_is_parsed() {
         let text = "7 (a) R 1 (b) S 3 4 5 0 -1 0 0 0 0 0 40 2 300 1 20 0 1 0 987 0 0";
         let stat = parse(7, text).expect("well-formed");
         assert_eq!(
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_used_again_is_another_process() {
+    fn reused_process_id_is_another_process() {
         let own = i32::try_from(std::process::id()).expect("small");
         let id = ProcessId::of(own).expect("this process");
         assert!(id.is_alive());

@@ -171,7 +171,7 @@ mod tests {
     /// Cases of one task: the wish (`None` if missing, otherwise whether to stop), the observation,
     /// the step.
     #[test]
-    fn one_task() {
+    fn steps_of_one_task() {
         let (launch, withdraw, stop) = (
             Step::Launch(id(1)),
             Step::Withdraw(id(1)),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_written_when_they_changed_and_never_to_an_ended_task() {
+    fn changed_peers_are_written_unless_the_task_has_ended() {
         let peers = Peers {
             revision: 1,
             ..Peers::default()
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_that_is_still_held_is_waited_for() {
+    fn launch_waits_for_a_held_gpu() {
         let wanted = DesiredTask {
             gpus: vec![1, 2],
             peers: Peers::default(),

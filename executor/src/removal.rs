@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_within_folders_are_removed_however_many_and_nothing_beyond_links() {
+    fn deep_folders_are_removed_and_links_are_not_followed() {
         let place = tempfile::tempdir().expect("a folder");
         let task = place.path().join("task");
         let other = place.path().join("other");

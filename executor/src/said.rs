@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_is_said_once_and_no_task_fills_a_log() {
+    fn message_is_new_once_and_messages_per_task_are_bounded() {
         let mut said = Said::default();
         assert!(said.is_new("a") && said.is_new("b"));
         assert!(!said.is_new("a") && !said.is_new("b"));

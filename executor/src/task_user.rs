@@ -96,7 +96,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn user_is_a_number_that_is_not_roots() {
+    fn user_is_a_number_other_than_zero() {
         let user = |text: &str| text.parse::<TaskUser>();
         let both = TaskUser {
             uid: 65_534,

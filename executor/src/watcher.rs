@@ -127,10 +127,7 @@ fn listen(inotify: &OwnedFd, orders: &Sender<Order>) {
     loop {
         let left_ms = grows_at_ms.saturating_sub(clock::boottime_ms());
         let comes = wait(inotify, has_grown.then(|| Duration::from_millis(left_ms)));
-        let heard = match comes {
-            true => read(&mut reader),
-            false => Ok(None),
-        };
+        let heard = if comes { read(&mut reader) } else { Ok(None) };
         let heard = match heard {
             Ok(heard) => heard,
             Err(error) => {
@@ -264,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tasks_beginning_its_end_and_its_words_are_told_and_nothing_else() {
+    fn start_end_and_output_of_a_task_notify_and_nothing_else() {
         let place = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
         let (sender, orders) = mpsc::channel();

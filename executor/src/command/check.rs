@@ -114,9 +114,10 @@ fn find(
     // For an absolute path the error needs no list of searched folders.
     if Path::new(name).is_absolute() {
         let path = PathBuf::from(name);
-        return match may_run(&path) {
-            true => Ok(path),
-            false => Err(CommandError::NoProgramAt { field, path }),
+        return if may_run(&path) {
+            Ok(path)
+        } else {
+            Err(CommandError::NoProgramAt { field, path })
         };
     }
     let (folders, looked_in): (Vec<PathBuf>, String) = if name.contains('/') {
@@ -151,7 +152,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn only_where_was_looked_is_named() {
+    fn error_names_only_searched_folders() {
         let paths = Paths {
             task: "/t".into(),
             work: "/t/work".into(),

@@ -253,7 +253,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_worker_is_told_what_torchrun_would_tell_it() {
+    fn worker_receives_the_variables_of_torchrun() {
         let set = of(&launch(4, 2), &peers(&["h0:10", "h1:11", "h2:12"], &[]));
         for (name, value) in [
             ("RANK", "2"),
@@ -280,7 +280,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn our_python_package_comes_after_what_the_user_has() {
+    fn python_package_follows_the_users_path() {
         let peers = peers(&["a:1"], &[]);
         let mut launch = launch(1, 0);
         let with = |launch: &TaskLaunch, inherited: Option<&str>| {
@@ -302,7 +302,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn no_folder_is_named_where_checkpoints_lie_in_a_bucket() {
+    fn bucket_of_checkpoints_sets_no_checkpoint_folder() {
         let launch = launch(4, 2);
         let command = launch.spec.command.as_ref().expect("a command");
         let paths = Paths {
@@ -315,7 +315,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn tensorflow_finds_itself_in_the_cluster() {
+    fn tensorflow_config_names_the_own_task() {
         let config = |set: &BTreeMap<String, String>| -> Value {
             serde_json::from_str(&set["TF_CONFIG"]).expect("JSON")
         };
@@ -344,7 +344,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_stranger_to_the_task_set_is_told_so() {
+    fn task_outside_the_task_set_is_an_error() {
         let launch = launch(1, 7);
         let command = launch.spec.command.as_ref().expect("a command");
         let told = variables(&launch, command, &peers(&["a:1"], &[]), &paths());

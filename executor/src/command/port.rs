@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_reserved_once_until_it_is_let_go() {
+    fn port_is_reserved_once_until_its_release() {
         let port = reserve().expect("a port");
         let number = port.number();
         assert!(hold(number).expect("asked").is_none());
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_lie_below_those_that_the_kernel_gives_away() {
+    fn ports_are_below_the_kernels_range() {
         assert_eq!(range(Some("32768\t60999\n".to_owned())), 10_000..32_768);
         assert_eq!(range(Some("20000 60999".to_owned())), 10_000..20_000);
         assert_eq!(range(Some("1024 65535".to_owned())), 10_000..32_768);

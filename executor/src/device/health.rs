@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_acknowledged_is_told_again() {
+    fn unacknowledged_faults_are_sent_again() {
         let health = Health::default();
         assert_eq!(sent(&health, 1), []);
         health.add(xid(79));

@@ -222,7 +222,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn a_thread_is_seen_from_outside() {
+    fn thread_of_another_process_is_found_by_name() {
         let own = i32::try_from(std::process::id()).expect("small");
         assert!(!has_thread(own, THREADS));
         let (end, ended) = mpsc::channel::<()>();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_shown_as_people_write_them() {
+    fn version_is_formatted_as_major_and_minor() {
         assert_eq!(shown(12_080), "12.8");
         assert_eq!(shown(13_000), "13.0");
     }

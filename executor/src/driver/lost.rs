@@ -37,7 +37,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn a_loss_counts_until_the_machine_starts_anew() {
+    fn loss_counts_until_a_reboot() {
         let place = tempfile::tempdir().expect("a folder");
         let job = JobId(Uuid::from_u128(1));
         assert!(!has_lost(place.path(), job));

@@ -242,7 +242,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn an_answer_is_read_as_it_was_written() {
+    fn answer_survives_a_round_trip() {
         let gpus = BTreeMap::from([(0, 5), (7, 1 << 40)]);
         let processes = 2;
         let why = "full".to_owned();

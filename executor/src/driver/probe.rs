@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn in_pods_the_driver_is_left_alone_and_the_node_says_so() {
+    fn node_with_pods_reports_no_driver_checkpoints() {
         assert_eq!(asked(RuntimeKind::Pod, 0), None);
         assert_eq!(asked(RuntimeKind::Process, 0), None);
         match asked(RuntimeKind::Pod, 1_000) {

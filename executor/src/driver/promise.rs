@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_promised_to_one_is_not_promised_to_another() {
+    fn reserved_memory_is_not_reserved_again() {
         let place = tempfile::tempdir().expect("a folder");
         let promises = Promises::at(&place.path().join("new")).expect("made");
         let first = ask(&promises, 60).expect("all is free");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_killed_keeps_nothing() {
+    fn reservation_of_a_killed_holder_is_released() {
         let place = tempfile::tempdir().expect("a folder");
         let promises = Promises::at(place.path()).expect("made");
         let mut killed = ask(&promises, 100).expect("all is free");

@@ -82,9 +82,10 @@ impl Room for Machine {
                 .collect();
             // In a container NVML may report process ids of another namespace: then all used memory
             // counts as the task's.
-            let known = match own.is_empty() {
-                true => None,
-                false => own.into_iter().sum(),
+            let known = if own.is_empty() {
+                None
+            } else {
+                own.into_iter().sum()
             };
             let used = match known {
                 Some(bytes) => bytes,
@@ -109,13 +110,14 @@ impl Room for Machine {
             for cgroup in &cgroups {
                 free = free.min(left(cgroup, others).unwrap_or(u64::MAX));
             }
-            Ok(match free < needed {
-                true => Err(free),
-                false => Ok(Promised {
+            Ok(if free < needed {
+                Err(free)
+            } else {
+                Ok(Promised {
                     host: needed,
                     cgroups: cgroups.clone(),
                     gpus: Bytes::new(),
-                }),
+                })
             })
         })
     }
@@ -199,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tightest_cgroup_counts_and_pages_of_files_are_no_obstacle() {
+    fn tightest_cgroup_counts_and_file_pages_are_free() {
         let root = tempfile::tempdir().expect("a folder");
         let inner = root.path().join("task");
         fs::create_dir(&inner).expect("made");

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_that_says_something_is_told() {
+    fn last_line_with_text_is_returned() {
         let traceback: [&[u8]; 2] = [
             b"Traceback (most recent call last):\n  File \"x.py\"\nModuleNot",
             b"FoundError: No module named 'muster'\n\n-----\n",
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn it_holds_nothing_that_a_terminal_would_obey() {
+    fn last_line_contains_no_control_sequences() {
         let coloured = told(&[
             b"\x1b[1;31mError:\x1b[0m \x1b]0;title\x07out of\tluck\x08\x7f \xe2\x80\xaereversed\n",
         ]);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_no_longer_than_a_sentence() {
+    fn last_line_has_bounded_length() {
         let long = "é".repeat(KEPT_BYTES);
         let said = told(&[b"before\n", long.as_bytes(), b"end\n"]).expect("a line");
         assert_eq!(said.chars().count(), TOLD + 1);

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_keeps_up_sees_every_byte_once_over_rotations() {
+    fn timely_reader_receives_every_byte_once_across_rotations() {
         let folder = tempfile::tempdir().expect("folder");
         let rotation = Rotation {
             part_bytes: 16,
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_too_late_goes_on_at_the_oldest_part_with_its_true_offset() {
+    fn late_reader_continues_at_the_oldest_part_and_its_offset() {
         let folder = tempfile::tempdir().expect("folder");
         let rotation = Rotation {
             part_bytes: 10,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_opened_again_goes_on_where_it_was() {
+    fn reopened_log_continues_at_its_end() {
         let folder = tempfile::tempdir().expect("folder");
         let rotation = Rotation {
             part_bytes: 8,
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_place_of_the_log_or_of_a_part_is_not_read() {
+    fn link_in_place_of_the_log_or_a_part_is_not_read() {
         let folder = tempfile::tempdir().expect("folder");
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("secret"), "only ours").expect("written");

@@ -196,7 +196,7 @@ impl Runtime for Processes {
         let id = entry.launch.task_id;
         let shim = match (&entry.life, self.records.get(entry)) {
             (Life::Running(record), _) => record.shim,
-            // A shim of an earlier daemon has started its task, whatever the task has written into
+            // A shim of an earlier daemon has started its task, even if the task has falsified
             // `shim.json`.
             (Life::Starting, Some(record)) if !self.children.contains_key(&id) => record.shim,
             _ => return false,

@@ -102,7 +102,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn a_jobs_place_is_there_until_nobody_needs_it_whichever_daemon_made_it() {
+    fn socket_folder_of_a_job_is_removed_with_its_last_task() {
         let data = tempfile::tempdir().expect("a folder");
         let [kept, gone] = [1, 2].map(|number| JobId(Uuid::from_u128(number)));
         let mut sockets = Sockets::open(data.path()).expect("our own folder");

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_read_as_the_whole_does() {
+    fn parts_decode_to_the_same_assignment_as_the_whole() {
         let whole = |task| {
             let mut launch = launch(task);
             launch["spec"] = spec();

@@ -443,7 +443,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lease_counts_from_the_sending_of_the_newest_acknowledged_heartbeat() {
+    fn lease_counts_from_sending_of_newest_acknowledged_heartbeat() {
         let welcome = Welcome {
             node_id: String::new(),
             lease_ms: 1_000,
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_that_answers_late_keeps_its_session_as_long_as_it_answers() {
+    fn session_with_late_answers_is_kept() {
         let welcome = Welcome {
             node_id: String::new(),
             lease_ms: 1_000,
@@ -492,7 +492,7 @@ mod tests {
     }
     /// One of two or three schedulers leads, and the dialled one is random.
     #[test]
-    fn a_lease_is_long_enough_to_find_the_leader_among_others() {
+    fn lease_suffices_to_find_the_leader() {
         let tries_in = |lease_ms: u64, error: &SessionError| {
             let pauses = std::iter::successors(Some(FIRST_PAUSE_MS), |pause_ms| {
                 Some((pause_ms * 2).min(longest_pause_ms(error)))

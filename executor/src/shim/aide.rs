@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_cannot_be_followed_does_not_go_on() {
+    fn helper_without_a_known_id_is_killed() {
         let start = || {
             let mut command = Command::new("sleep");
             command.arg("60").spawn().expect("started")

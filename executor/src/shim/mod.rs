@@ -269,7 +269,7 @@ mod tests {
     use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
 
     #[test]
-    fn a_task_is_given_up_only_where_no_shim_is_or_was() {
+    fn task_is_given_up_only_without_a_present_or_past_shim() {
         let place = tempfile::tempdir().expect("a folder");
         let folder = TaskFolder::at(place.path());
         let end = Outcome::LaunchFailed {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shim_may_not_be_traced() {
+    fn shim_cannot_be_traced() {
         let before = dumpable_behavior().expect("the kernel says");
         keep_to_ourselves();
         let after = dumpable_behavior().expect("the kernel says");

@@ -346,7 +346,7 @@ mod tests {
 
     /// The stop is at 1,000 with a grace of 5,000; the driver may take 60,000.
     #[test]
-    fn a_stopped_program_is_killed_within_a_grace_of_the_lease_whatever_the_driver_does() {
+    fn kill_follows_the_lease_within_a_grace_despite_the_driver() {
         const GRACE_MS: u64 = 5_000;
         let kept = Some(60_000);
         for (now_ms, keeps_for_ms, expired_at_ms, kill_at_ms) in [

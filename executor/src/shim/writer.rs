@@ -84,7 +84,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
-    fn hanging_write_is_not_waited_for_and_done_later() -> io::Result<()> {
+    fn hanging_write_times_out_and_is_done_later() -> io::Result<()> {
         let writer = Writer::waiting(Duration::from_millis(20))?;
         let (release, hangs) = mpsc::channel::<()>();
         let (ended, end) = mpsc::channel();

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn largest_folder_ends_first_unless_the_disk_is_full_of_other_things() {
+    fn largest_folder_ends_unless_other_data_fills_the_disk() {
         assert!(RULES.is_emergency(disk(63 * MIB)) && !RULES.is_emergency(disk(64 * MIB)));
         let sizes = BTreeMap::from([(id(1), MIB), (id(2), 900 * MIB), (id(3), 200 * MIB)]);
         let (task, words) = message(RULES.largest(&sizes, disk(10 * MIB)).as_ref());
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_told_in_the_largest_unit() {
+    fn bytes_are_formatted_in_the_largest_unit() {
         let told = [0, 1_023, 1_536, 12 * MIB + 5, 3 * MIB, 12 << 30].map(bytes);
         let words = [
             "0 bytes",

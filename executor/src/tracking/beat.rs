@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_tells_its_step_and_its_own_time_at_most_every_two_seconds() {
+    fn rank_reports_step_and_own_time_every_two_seconds() {
         let mut beat = Beat::default();
         assert_eq!(told(&mut beat, 0), None, "nothing was logged");
         beat.take(&[metric("loss", 1.0, 3), metric("compute_ms", 40.0, 3)]);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn measurements_of_the_machine_are_no_sign_of_life() {
+    fn system_metrics_are_no_sign_of_life() {
         let mut beat = Beat::default();
         beat.take(&[metric("system/cpu_utilization_percentage", 50.0, 7)]);
         assert_eq!(told(&mut beat, 0), None);

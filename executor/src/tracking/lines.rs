@@ -114,9 +114,10 @@ impl Lines {
         if !line.trim_ascii_start().starts_with(PREFIX) {
             return;
         }
-        let taken = match is_longer {
-            true => Err(Wrong::Long),
-            false => self.take(&line),
+        let taken = if is_longer {
+            Err(Wrong::Long)
+        } else {
+            self.take(&line)
         };
         match taken {
             Ok(()) => {}
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_taken_in_whatever_pieces_it_comes() {
+    fn line_in_pieces_is_read() {
         let (samples, notes) = told(&[b"hello\nmus", b"ter: step=1", b"0 loss=0.5\nbye"]);
         assert_eq!((samples, notes), (vec![(10, 0.5)], Vec::new()));
         let (samples, _) = told(&[b"  muster: step=3 loss=1e-2 accuracy=0.9"]);
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_come_fast_are_averaged() {
+    fn frequent_lines_are_averaged() {
         let (samples, _) =
             told(&[b"muster: step=1 loss=4\nmuster: step=2 loss=1\nmuster: step=3 loss=3\n"]);
         assert_eq!(samples.first(), Some(&(1, 4.0)));
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_lines_are_told_once_and_counted() {
+    fn malformed_lines_are_noted_once_and_counted() {
         let long = [b"muster: ".as_slice(), &[b'x'; 2_000], b"\n"].concat();
         let (samples, notes) = told(&[
             b"muster: loss=1\nmuster: step=x\nmuster: step=1 loss\nmuster: \xff\n",

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_may_come_as_text() {
+    fn numbers_may_be_strings() {
         let body = json!({ "metrics": [{ "key": "loss", "value": "NaN", "timestamp": "5", "step": "7" }] });
         let read = batch(&body).expect("a batch").metrics.remove(0);
         assert_eq!((read.timestamp_ms, read.step), (5, 7));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn error_names_the_invalid_field() {
         let wrong = batch(&json!({ "metrics": [{ "key": "loss", "value": true }] }));
         assert_eq!(wrong.expect_err("no number").field, "value");
         let wrong = metric(&json!({ "key": "k".repeat(251), "value": 1 }));

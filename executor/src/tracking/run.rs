@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_begins_where_the_script_went_on() {
+    fn series_begins_at_the_resumed_step() {
         let mut run = chief(false);
         let first = logged(&mut run, of(vec![metric("loss", 2.0, 10, 41)]), 0);
         assert_eq!(first[0], TaskReport::Ready { from_step: 40 });
@@ -206,13 +206,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_start_goes_on_from_nothing_however_late_it_first_reports() {
+    fn first_start_begins_at_step_zero() {
         let first = logged(&mut chief(true), of(vec![metric("loss", 2.0, 10, 5)]), 0);
         assert_eq!(starts(&first), [0]);
     }
 
     #[test]
-    fn a_task_that_outlived_the_daemon_does_not_begin_again() {
+    fn task_that_outlived_the_daemon_reports_no_second_start() {
         let mut told = Told::default();
         let reports = logged(&mut chief(true), of(vec![metric("loss", 2.0, 10, 5)]), 0);
         reports.iter().for_each(|report| told.hear(report));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn points_that_come_fast_are_averaged_and_none_is_lost() {
+    fn frequent_points_are_averaged_without_loss() {
         let mut run = chief(false);
         logged(&mut run, of(vec![metric("loss", 9.0, 0, 1)]), 0);
         for step in 2..=4 {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_written_was_not_logged() {
+    fn failed_write_logs_nothing() {
         let mut run = chief(true);
         let full: Result<(), Malformed> = run.log(of(vec![metric("loss", 2.0, 10, 5)]), 0, |_| {
             Err(Malformed {
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_of_evaluations_is_thinned_out_and_its_last_is_told() {
+    fn evaluations_above_the_rate_are_dropped_except_the_last() {
         let mut run = chief(false);
         let mut told = 0;
         for step in 1..=3_000 {
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_told_together() {
+    fn parameters_are_reported_together() {
         let mut run = chief(false);
         let pairs = |key: &str| Batch {
             params: vec![(key.to_owned(), "1".to_owned())],
@@ -434,14 +434,14 @@ mod tests {
     }
 
     #[test]
-    fn other_ranks_keep_their_metrics_to_themselves() {
+    fn metrics_of_other_ranks_are_not_reported() {
         let mut run = Run::new(None);
         assert_eq!(logged(&mut run, of(vec![metric("loss", 2.0, 0, 1)]), 0), []);
         assert_eq!(run.metrics["loss"].value, 2.0);
     }
 
     #[test]
-    fn a_run_keeps_so_many_keys_and_no_more() {
+    fn keys_of_a_run_are_bounded() {
         let mut run = Run::new(None);
         let all = |from: usize| {
             of((from..from + 1_000)
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_told_once_and_not_shown() {
+    fn non_finite_value_is_noted_once_and_not_reported() {
         let mut run = chief(false);
         let told = logged(
             &mut run,

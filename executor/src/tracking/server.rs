@@ -34,7 +34,7 @@ const FLUSH_EVERY: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Longest wait of a request, below the time-outs of proxies and clients.
 const LONGEST_WAIT_S: u64 = 60;
-/// Id of the only experiment of a program, whatever name the program uses: that of its job.
+/// Id of the only experiment of a program, that of its job. Every name leads to it.
 const EXPERIMENT: &str = "0";
 
 /// The listening socket and the state of the server.
@@ -427,7 +427,10 @@ fn series(launch: &TaskLaunch, folder: &TaskFolder) -> Result<Option<Series>, Re
     )))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "what map_err hands over")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "signature that map_err requires"
+)]
 fn not_kept(error: std::io::Error) -> Refusal {
     Refusal::new(
         StatusCode::SERVICE_UNAVAILABLE,

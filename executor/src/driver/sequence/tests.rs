@@ -104,9 +104,10 @@ impl Room for Place {
     }
 
     fn promise_host(&self, _: &[i32], needed: u64) -> Result<Result<Promise, u64>, DriverError> {
-        Ok(match self.host < needed {
-            true => Err(self.host),
-            false => Ok(Promise::default()),
+        Ok(if self.host < needed {
+            Err(self.host)
+        } else {
+            Ok(Promise::default())
         })
     }
 
@@ -118,9 +119,10 @@ impl Room for Place {
         let free = self.gpu.get();
         // The other user of the GPU leaves gradually.
         self.gpu.set(free + GB / 4);
-        Ok(match free < needed[&0] {
-            true => Err((0, free)),
-            false => Ok(Promise::default()),
+        Ok(if free < needed[&0] {
+            Err((0, free))
+        } else {
+            Ok(Promise::default())
         })
     }
 }
@@ -154,7 +156,7 @@ fn with<T>(driver: &Fake, host: u64, gpu: u64, act: impl FnOnce(&Sequence<'_>) -
 }
 
 #[test]
-fn all_are_locked_before_the_first_is_moved_and_all_come_back_before_the_first_is_unlocked() {
+fn locks_precede_moves_and_restores_precede_unlocks() {
     let driver = Fake::new(&[1, 2, 3]);
     let answer = with(&driver, 8 * GB, 8 * GB, |sequence| sequence.take_off());
     let gpus = Bytes::from([(0, 3 * GB)]);
@@ -177,7 +179,7 @@ fn all_are_locked_before_the_first_is_moved_and_all_come_back_before_the_first_i
 }
 
 #[test]
-fn whatever_fails_nobody_is_left_between() {
+fn failed_call_leaves_no_process_in_between() {
     for call in ["lock", "checkpoint", "restore", "unlock"] {
         for pid in 1..=3 {
             for half in [false, true] {
@@ -215,7 +217,7 @@ fn whatever_fails_nobody_is_left_between() {
 }
 
 #[test]
-fn what_has_no_room_on_the_host_stays_where_it_is() {
+fn memory_without_room_on_the_host_stays_on_the_gpu() {
     let driver = Fake::new(&[1, 2, 3]);
     let answer = with(&driver, 3 * GB - 1, 0, |sequence| sequence.take_off());
     assert!(
@@ -227,7 +229,7 @@ fn what_has_no_room_on_the_host_stays_where_it_is() {
 }
 
 #[test]
-fn nothing_comes_back_before_there_is_room_for_all_of_it() {
+fn restore_waits_for_room_for_all_memory() {
     let driver = Fake::new(&[1, 2, 3]);
     with(&driver, 8 * GB, 0, |sequence| sequence.take_off());
     let needed = Bytes::from([(0, 3 * GB)]);
@@ -241,7 +243,7 @@ fn nothing_comes_back_before_there_is_room_for_all_of_it() {
 }
 
 #[test]
-fn a_driver_that_will_not_answer_for_a_process_costs_it_nothing() {
+fn unknown_driver_state_leaves_processes_unchanged() {
     let driver = Fake::new(&[]);
     driver.states.borrow_mut().insert(1, State::Other(7));
     let answer = with(&driver, 8 * GB, 0, |sequence| sequence.take_off());
@@ -250,7 +252,7 @@ fn a_driver_that_will_not_answer_for_a_process_costs_it_nothing() {
 }
 
 #[test]
-fn who_mends_waits_for_what_is_on_its_way_but_not_for_ever() {
+fn mend_waits_for_transitions_within_a_limit() {
     let driver = Fake::new(&[1, 2]);
     driver.states.borrow_mut().insert(2, State::Other(4));
     let answer = with(&driver, 0, 0, |sequence| sequence.mend());
@@ -266,7 +268,7 @@ fn who_mends_waits_for_what_is_on_its_way_but_not_for_ever() {
 }
 
 #[test]
-fn a_driver_that_does_nothing_and_says_that_it_did_is_not_asked_without_end() {
+fn calls_without_effect_are_repeated_a_bounded_number_of_times() {
     for (call, state) in [("unlock", State::Locked), ("restore", State::Moved)] {
         let mut driver = Fake::new(&[1, 2]);
         driver.idle = Some(call);

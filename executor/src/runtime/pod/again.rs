@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_eight_seconds_and_are_each_tasks_own() {
+    fn pauses_double_up_to_eight_seconds_per_task() {
         let mut again = Again::default();
         let mut now_ms = 5_000;
         let mut pauses = Vec::new();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn another_wish_of_the_same_task_does_not_wait() {
+    fn other_wish_of_the_same_task_is_not_delayed() {
         let mut again = Again::default();
         let create = Wish::Create(Box::default());
         again.failed(task(1), &create, 0);

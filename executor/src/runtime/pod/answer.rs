@@ -73,9 +73,10 @@ impl Forbidden {
             Err(Failure::Forbidden(words)) => {
                 let since_ms = *self.0.entry(task).or_insert(now_ms);
                 let is_final = u128::from(now_ms - since_ms) >= FORBIDDEN_FOR.as_millis();
-                match is_final {
-                    true => Ok(Some(Known::Refused(words))),
-                    false => Err(Failure::Forbidden(words)),
+                if is_final {
+                    Ok(Some(Known::Refused(words)))
+                } else {
+                    Err(Failure::Forbidden(words))
                 }
             }
         }
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_forbidden_is_refused_once_it_was_so_for_a_while() {
+    fn persistently_forbidden_request_counts_as_refused() {
         let task = TaskId(uuid::Uuid::from_u128(1));
         let mut forbidden = Forbidden::default();
         let said = |forbidden: &mut Forbidden, now_ms| {

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_of_the_template_are_left_alone() {
+    fn claims_of_the_template_are_not_changed() {
         let pod = serde_json::from_value(
             json!({ "metadata": {}, "spec": { "containers": [], "volumes": [
             { "name": "checkpoints", "persistentVolumeClaim": { "claimName": "shared" } },

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_comes_after_the_watchs_news_is_older_than_it() {
+    fn answer_does_not_replace_a_newer_event_of_the_watch() {
         let (mut state, task) = (State::default(), TaskId(uuid::Uuid::from_u128(1)));
         state.learn_answer(task, in_phase("Pending"));
         assert_eq!(state.known(task), Some(&in_phase("Pending")));

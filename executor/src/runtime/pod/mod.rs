@@ -481,7 +481,7 @@ impl Runtime for Pods {
     }
 }
 
-/// Whether a shim holds the folder, whatever the API server reports.
+/// Whether a shim holds the folder; independent of the API server.
 fn is_held(entry: &Entry) -> bool {
     shim::is_locked(&entry.folder).unwrap_or(true)
 }
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_for_which_no_pod_can_be_made_is_given_up_after_a_while() {
+    fn task_without_a_pod_is_given_up_after_the_time_limit() {
         let place = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
         let mut patient = pods(60_000);
@@ -604,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_had_vanished_when_it_was_told_to_stop_was_not_killed_for_that() {
+    fn task_that_vanished_before_its_stop_is_not_killed_late() {
         for (known, expected) in [
             (over("Error"), Carrier::Killed(Outcome::NodeLost)),
             (over("OOMKilled"), Carrier::Killed(Outcome::OutOfMemory)),
@@ -623,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_told_to_stop_and_has_to_be_killed_was_killed_for_that() {
+    fn task_that_exceeds_its_grace_after_a_stop_is_killed_late() {
         let place = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
         let entry = running(&mut ledger);
@@ -643,7 +643,7 @@ mod tests {
     /// The shim was killed, for instance for the task's memory use, after the task had written an
     /// end.
     #[test]
-    fn an_end_that_the_shim_did_not_come_to_write_is_not_believed() {
+    fn end_in_the_folder_of_a_killed_shim_is_ignored() {
         let written = Outcome::NodeLost;
         for (code, expected) in [(137, Outcome::pod_deleted()), (0, written.clone())] {
             let place = tempfile::tempdir().expect("a folder");
@@ -662,7 +662,7 @@ mod tests {
 
     /// A task can write its folder, and so everything that a new daemon reads there.
     #[test]
-    fn a_task_that_says_it_has_ended_or_is_another_has_not_while_its_pod_is_there() {
+    fn forged_end_or_launch_is_ignored_while_the_pod_exists() {
         let place = tempfile::tempdir().expect("a folder");
         let id = {
             let mut ledger = Ledger::open(place.path()).expect("our own folder");
@@ -705,7 +705,7 @@ mod tests {
         assert_eq!(entry.life, ended, "its shim has ended well and wrote that");
         pods.records.follow(&ledger);
 
-        // From here on the record decides, whatever the folder contains.
+        // From here on the record decides, and not the folder.
         let folder = ledger.entries[&id].folder.clone();
         folder.exit().remove().expect("removed");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
@@ -723,7 +723,7 @@ mod tests {
 
     /// A folder that the task has damaged does not prove that the task has ended.
     #[test]
-    fn a_task_without_its_folder_is_known_while_its_pod_may_be_there() {
+    fn task_without_its_folder_is_known_while_its_pod_may_exist() {
         let place = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
         let entry = running(&mut ledger);
@@ -749,7 +749,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_whose_pod_is_there_after_all_keeps_it() {
+    fn task_keeps_a_pod_whose_creation_was_not_answered() {
         let place = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
         let mut hasty = pods(0);
@@ -770,7 +770,7 @@ mod tests {
     /// The pod was deleted by another party and still exists: the actions of each poll must cause
     /// no notification.
     #[test]
-    fn a_deleted_pod_that_stays_wakes_nobody() {
+    fn deleted_pod_that_remains_causes_no_notification() {
         let place = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
         let mut pods = pods(0);
@@ -800,7 +800,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_whose_shim_has_the_folder_wakes_nobody() {
+    fn pod_whose_shim_holds_the_folder_causes_no_notification() {
         let place = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
         let mut hasty = pods(0);

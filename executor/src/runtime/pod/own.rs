@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_job_says_comes_beside_what_every_task_has() {
+    fn job_additions_extend_the_template() {
         let own = "
 image: r.io/trainer:3
 pull_secrets: [theirs]
@@ -267,7 +267,7 @@ volumes:
     }
 
     #[test]
-    fn jobs_own_shared_memory_replaces_the_templates() {
+    fn shared_memory_of_the_job_replaces_that_of_the_template() {
         let own: Pod =
             serde_norway::from_str("volumes: [{ kind: memory, path: /dev/shm, bytes: 1Gi }]")
                 .expect("pods");
@@ -296,7 +296,7 @@ volumes:
     }
 
     #[test]
-    fn what_every_task_has_cannot_be_hidden() {
+    fn volume_over_a_template_path_is_rejected() {
         for path in [
             "/var/lib/muster",
             "/var/lib",

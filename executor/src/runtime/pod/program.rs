@@ -86,7 +86,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn a_copy_runs_and_is_made_once_for_each_program() {
+    fn program_is_copied_once_and_runs() {
         let data = tempfile::tempdir().expect("a folder");
         let copy = shared(Path::new("/bin/true"), data.path()).expect("it is readable");
         let ran = Command::new(&copy).status().expect("it runs");
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_has_put_there_is_not_run_and_stops_nobody() {
+    fn foreign_file_of_the_same_name_is_replaced() {
         let data = tempfile::tempdir().expect("a folder");
         let copy = shared(Path::new("/bin/true"), data.path()).expect("it is readable");
         fs::write(&copy, "#!/bin/sh\nexit 7\n").expect("our own folder");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_do_not_pile_up() {
+    fn old_copies_are_removed() {
         let data = tempfile::tempdir().expect("a folder");
         let program = data.path().join("program");
         let mut copies = Vec::new();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_through_a_link_that_lies_ready() {
+    fn prepared_link_is_not_followed_by_a_write() {
         let data = tempfile::tempdir().expect("a folder");
         let copy = shared(Path::new("/bin/true"), data.path()).expect("it is readable");
         fs::remove_file(&copy).expect("our own folder");

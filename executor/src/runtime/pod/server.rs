@@ -112,9 +112,10 @@ impl Server {
                 if !again.is_due(task, clock::boottime_ms()) {
                     continue;
                 }
-                match self.attempt(task, &wish, &mut owner, &mut forbidden).await {
-                    true => again.succeeded(task),
-                    false => again.failed(task, &wish, clock::boottime_ms()),
+                if self.attempt(task, &wish, &mut owner, &mut forbidden).await {
+                    again.succeeded(task);
+                } else {
+                    again.failed(task, &wish, clock::boottime_ms());
                 }
                 self.wake();
             }
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_is_away_says_nothing_of_a_pod() {
+    async fn unreachable_server_leaves_no_message_for_a_pod() {
         let (server, _) = speaking_to(&[
             "HTTP/1.1 500 no\r\ncontent-type: application/json\r\n\r\n{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"message\":\"a webhook is away\",\"code\":500}",
         ])
@@ -370,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_busy_server_says_is_heard_and_nothing_is_sent_again_behind_our_back() {
+    async fn busy_servers_message_is_kept_and_request_is_sent_once() {
         for answer in [
             &[BUSY],
             &["HTTP/1.1 503 no\r\n\r\ntoo many requests"],
@@ -385,7 +386,7 @@ mod tests {
 
     /// The pauses are one and two seconds.
     #[tokio::test]
-    async fn a_wish_comes_true_soon_after_the_server_takes_requests_again() {
+    async fn wish_is_fulfilled_after_the_server_recovers() {
         let (server, asked) = speaking_to(&[BUSY, BUSY, "HTTP/1.1 404 no\r\n\r\nnone"]).await;
         server.mirror.wish(task(), Wish::Delete);
         let mirror = Arc::clone(&server.mirror);
@@ -401,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_pods_are_known_soon_after_the_server_takes_requests_again() {
+    async fn pods_are_listed_after_the_server_recovers() {
         let list = "HTTP/1.1 200 yes\r\ncontent-type: application/json\r\n\r\n{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}";
         let (server, _) = speaking_to(Box::leak(Box::new([BUSY, BUSY, list]))).await;
         let mirror = Arc::clone(&server.mirror);

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_folder_only_what_is_to_be_seen_is_there() {
+    fn only_visible_parts_of_a_folder_are_mounted() {
         let tmp = json!({ "name": "tmp", "mountPath": "/tmp" });
         let (mounts, volumes) = mounted(&json!({ "name": "data", "mountPath": "/var/lib/muster" }));
         assert_eq!(
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_template_mounts_above_the_folder_stays() {
+    fn mounts_above_the_folder_are_kept() {
         let above = json!({ "name": "data", "mountPath": "/var/lib/", "subPath": "lib" });
         let (mounts, _) = mounted(&above);
         assert_eq!(
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_without_the_folder_is_left_alone() {
+    fn template_without_the_folder_is_not_changed() {
         let other = json!({ "name": "data", "mountPath": "/var/lib/muster-2" });
         let (mounts, volumes) = mounted(&other);
         assert_eq!(

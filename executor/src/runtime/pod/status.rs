@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_says_becomes_an_outcome_that_names_it() {
+    fn reason_of_the_node_becomes_the_outcome() {
         let killed = json!({ "terminated": { "exitCode": 137, "reason": "OOMKilled" } });
         let killed = status(&json!({ "phase": "Failed", "containerStatuses": container(&killed) }));
         assert!(killed.is_over);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fills_more_of_the_disk_than_it_was_given_did_that_itself() {
+    fn pod_over_its_own_disk_limit_is_charged() {
         for message in [
             "Usage of EmptyDir volume \"own-0\" exceeds the limit \"1Gi\". ",
             "Pod ephemeral local storage usage exceeds the total limit of containers 2Gi. ",
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_cannot_be_had_is_waited_for_in_vain() {
+    fn missing_image_counts_as_stuck() {
         let waiting = |reason: &str| {
             let state = json!({ "waiting": { "reason": reason, "message": "Back-off pulling image \"a\"" } });
             let waits =
@@ -301,7 +301,7 @@ mod tests {
     }
     /// Service meshes add containers, and templates may contain init containers.
     #[test]
-    fn only_the_tasks_own_container_speaks_for_it_and_those_before_it_may_fail_it() {
+    fn status_is_of_the_task_container_or_a_failed_init_container() {
         let of = |name: &str, state: &Value| json!({ "name": name, "image": "a", "imageID": "", "ready": false, "restartCount": 0, "state": state });
         let pod = |status: Value| {
             let own = json!({ "name": "task", "env": [{ "name": "MUSTER_TASK_HOST" }] });

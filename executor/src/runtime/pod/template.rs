@@ -411,7 +411,7 @@ spec:
 ";
 
     #[test]
-    fn a_pod_is_pinned_to_its_node_and_its_gpus_and_names_whose_it_is() {
+    fn pod_has_its_node_gpus_and_labels() {
         let arguments = [
             "shim",
             "--listen-host",
@@ -481,7 +481,7 @@ spec:
     }
 
     #[test]
-    fn a_pod_of_the_users_own_image_runs_the_shim_from_the_data_folder() {
+    fn pod_of_a_user_image_runs_the_shim_from_the_data_folder() {
         let mut launch = launch(&[]);
         launch.spec.pod.image = Some("r.io/trainer:3".to_owned());
         launch.service_account = Some("trainers".to_owned());
@@ -596,7 +596,7 @@ spec:
     }
 
     #[test]
-    fn a_pod_sees_of_what_tasks_share_its_own_and_the_data_sets() {
+    fn pod_mounts_its_own_folders_and_the_data_sets() {
         let id = "00000000-0000-7000-8000-000000000001";
         let other = "00000000-0000-7000-8000-000000000002";
         let data = |path: &str| json!({ "name": "data", "mountPath": format!("/var/lib/muster/{path}"), "subPath": path });
@@ -640,7 +640,7 @@ spec:
     }
 
     #[test]
-    fn folders_of_checkpoints_are_there_before_the_pod_is() {
+    fn checkpoint_folders_precede_the_pod() {
         let of_folder = Template {
             checkpoints: Some("/srv/checkpoints".into()),
             ..template(MOUNTED)
@@ -656,7 +656,7 @@ spec:
 
     /// CUDA images request all GPUs by default.
     #[test]
-    fn a_task_without_gpus_sees_none_where_the_device_plugin_chooses_either() {
+    fn task_without_gpus_sees_none_with_a_device_plugin() {
         let counted = Template {
             has_gpus: false,
             ..template(PLAIN)
@@ -674,7 +674,7 @@ spec:
     }
 
     #[test]
-    fn a_wrong_template_is_refused_by_its_field() {
+    fn invalid_template_is_rejected_by_field() {
         let wrong = [
             (
                 "spec: { containers: [{ name: a, image: b, imagePolicy: c }] }",
