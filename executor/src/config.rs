@@ -101,7 +101,7 @@ pub struct Settings {
     #[arg(long, env = "MUSTER_EXECUTOR_RUNTIME")]
     pub runtime: Option<RuntimeKind>,
     /// Time limit of the GPU driver to move a suspended program's memory to the host or back, in
-    /// milliseconds, at most 20000; 0 disables such moves. Not used for pods [default: 0]
+    /// milliseconds (at most 20000). 0 disables such moves. Not used for pods [default: 0]
     #[arg(long, env = "MUSTER_EXECUTOR_DRIVER_PATIENCE_MS")]
     pub driver_patience_ms: Option<u64>,
     /// Unix user of process tasks, as UID or UID:GID; requires an executor that runs as root. The
@@ -131,7 +131,7 @@ pub struct Settings {
     /// [default: GPUs are not counted]
     #[arg(long, env = "MUSTER_EXECUTOR_POD_GPU_RESOURCE")]
     pub pod_gpu_resource: Option<String>,
-    /// For pods: number of these resources on the node, 1 to 64; the device plugin then chooses
+    /// For pods: number of these resources on the node, 1 to 64. The device plugin then chooses
     /// those of a pod, as with MIG profiles [default: the driver reports the GPUs, and the plan
     /// chooses]
     #[arg(long, env = "MUSTER_EXECUTOR_POD_GPUS")]

@@ -84,7 +84,7 @@ pub fn each(file: &TaskFile, mut take: impl FnMut(&TaskReport)) -> io::Result<()
 #[derive(Debug, Default)]
 pub struct EventTail {
     file: Option<File>,
-    /// Number of the line whose place a note takes that says why the file was refused.
+    /// Number of the line in whose place a note reports that the file was refused.
     refused_at: Option<u64>,
     /// Limits of the task; `None` passes every line.
     allowance: Option<Allowance>,

@@ -30,7 +30,7 @@ impl TaskFolder {
         TaskFile::large(self.0.join("task.json"))
     }
 
-    /// `Peers`, rewritten as the tasks of the job report their addresses.
+    /// `Peers`: the job's task set, rewritten when it changes.
     #[must_use]
     pub fn peers(&self) -> TaskFile {
         TaskFile::large(self.0.join("peers.json"))

@@ -195,7 +195,7 @@ impl Metrics {
         self.looks.with_label_values(&[by.label()]).inc();
     }
 
-    /// Records the begin of a session.
+    /// Records the start of a session.
     pub(crate) fn connected(&self) {
         self.connected.set(1);
         self.sessions.inc();

@@ -27,8 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// First pause before an assignment is tried again whose generation could not be stored. It
-/// doubles.
+/// First pause before a retry of an assignment whose generation could not be stored. It doubles.
 const FIRST_PAUSE_MS: u64 = 200;
 const LONGEST_PAUSE_MS: u64 = 5_000;
 /// Limit of the wait for the acknowledgement of the last reports when the daemon leaves.
@@ -452,8 +451,8 @@ impl Node {
         }
     }
 
-    /// Whether a daemon that stops all tasks may exit: they have ended, and the scheduler has
-    /// acknowledged the reports, is disconnected, or has exceeded the time limit.
+    /// Whether a daemon that stops all tasks may exit. All tasks must have ended. The scheduler
+    /// must have acknowledged the reports, be disconnected, or have exceeded the time limit.
     fn may_leave(&mut self) -> bool {
         if self.ledger.entries.values().any(|entry| !entry.is_ended()) {
             return false;

@@ -15,7 +15,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
 const LOWEST: u16 = 10_000;
-/// Begin of the kernel's range, if the kernel does not report it.
+/// Start of the kernel's range, if the kernel does not report it.
 const USUAL_LIMIT: u16 = 32_768;
 
 /// A reserved port.
@@ -37,7 +37,7 @@ impl Port {
     }
 }
 
-/// Reserves a port without a listener.
+/// Reserves a port on which no process listens.
 pub(crate) fn reserve() -> io::Result<Port> {
     let range = range(fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok());
     let count = range.end - range.start;

@@ -18,9 +18,9 @@ const LOOK_EVERY_MS: u32 = 5_000;
 /// Maximum number of faults to keep while the scheduler is unreachable; the oldest are dropped.
 const MOST: usize = 256;
 
-/// XID errors of the hardware according to NVIDIA's catalogue: memory (48, 63, 64, 92, 94, 95,
-/// 140), links (74, 149), bus (79), and the GPU's own processors (62, 109, 110, 119, 120, 136, 143,
-/// 154). Errors that a program can cause (13, 31, 43, 45, 68, 69 and others) are excluded.
+/// XID errors of the hardware according to NVIDIA's catalogue. Memory: 48, 63, 64, 92, 94, 95, 140.
+/// Links: 74, 149. Bus: 79. The GPU's own processors: 62, 109, 110, 119, 120, 136, 143, 154. Errors
+/// that a program can cause (13, 31, 43, 45, 68, 69 and others) are excluded.
 const HARDWARE: [u64; 18] = [
     48, 62, 63, 64, 74, 79, 92, 94, 95, 109, 110, 119, 120, 136, 140, 143, 149, 154,
 ];

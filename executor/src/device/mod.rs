@@ -19,7 +19,7 @@ pub struct Wanted<'a> {
     pub cpu_milli: Option<u64>,
     pub memory_bytes: Option<u64>,
     /// Number and name of the extended resource as which Kubernetes counts GPUs; the driver is not
-    /// asked.
+    /// queried.
     pub counted: Option<(u32, &'a str)>,
 }
 

@@ -33,7 +33,7 @@ impl Share {
         }
     }
 
-    /// Returns the use of these GPUs by all processes. The driver may take any time.
+    /// Returns the use of these GPUs by all processes. May block without a limit in the driver.
     pub fn look(&mut self, gpus: &BTreeSet<u32>) -> OfProcesses {
         let mut used = OfProcesses::new();
         for &gpu in gpus {

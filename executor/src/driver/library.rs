@@ -1,9 +1,9 @@
 //! NVIDIA's driver library (`libcuda`), loaded at run time. CUDA 12.8 introduced its calls that
 //! move the memory of another process to the host and back.
 //!
-//! Only the lock has an arguments structure; its layout is the same in all versions (`cuda.h` of
-//! 12.8 to 13.4). The other calls take none, so their layouts need not be known. A restore requires
-//! `cuInit` before, or persistence mode.
+//! Only the lock receives an arguments structure; its layout is the same in all versions (`cuda.h`
+//! of 12.8 to 13.4). The other calls receive a null pointer, so their layouts need not be known. A
+//! restore requires `cuInit` before, or persistence mode.
 
 use super::DriverError;
 use libloading::{Library, Symbol};
@@ -65,7 +65,7 @@ struct LockArguments {
     reserved1: [u64; 7],
 }
 
-/// Type of `Checkpoint`, `Restore` and `Unlock`, which receive no arguments structure.
+/// Type of `Checkpoint`, `Restore` and `Unlock`, which receive a null pointer as arguments.
 type Act = unsafe extern "C" fn(c_int, *mut c_void) -> c_int;
 
 /// The loaded and initialised library.

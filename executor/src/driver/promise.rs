@@ -58,8 +58,8 @@ impl Promises {
         Ok(promises)
     }
 
-    /// Makes the reservation that `judge` returns. `judge` receives the reservations of the others,
-    /// or returns why there is no room.
+    /// Makes the reservation that `judge` derives from the reservations of other helpers. If there
+    /// is no room, returns the reason of `judge`.
     ///
     /// # Errors
     /// If the reservations or the free memory cannot be read.

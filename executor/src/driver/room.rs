@@ -1,5 +1,5 @@
-//! GPU memory of a task, and free memory: of the host according to the kernel and the task's
-//! cgroups, and of the GPUs according to NVML.
+//! GPU memory of a task, and free memory: NVML reports that of GPUs, the kernel and the task's
+//! cgroups that of the host.
 
 use super::DriverError;
 use super::promise::{Promise, Promised, Promises};
@@ -42,7 +42,7 @@ pub(super) trait Room {
     ) -> Result<Result<Promise, (u32, u64)>, DriverError>;
 }
 
-/// The room of this machine.
+/// Memory of this machine and of the task's GPUs.
 pub(super) struct Machine {
     nvml: Nvml,
     /// GPUs of the task.
@@ -189,7 +189,7 @@ fn value(path: &PathBuf) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Returns the number after a name at the begin of a line.
+/// Returns the number after a name at the start of a line.
 fn number(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().map(str::split_ascii_whitespace);
     let mut line = lines.find(|words| words.clone().next() == Some(name))?;

@@ -47,8 +47,8 @@ impl Sequence<'_> {
                 processes: locked.len(),
                 gpus,
             },
-            // Only the processes of this attempt are restored; the driver's state of others is
-            // irrelevant.
+            // Only processes that this attempt has tried to lock are restored; the others are
+            // unchanged.
             Err(why) => match self.as_before(Some(&locked)) {
                 Ok(()) => Answer::Unchanged {
                     why: why.in_words(),

@@ -379,8 +379,8 @@ impl Pulse {
     }
 
     /// Whether the session had no answer for half of the lease. It is then closed, so that a new
-    /// session can use the other half. The time counts from the last answer, not from its request
-    /// as the lease does: a slow scheduler is as slow in a new session, and has more work.
+    /// session can use the other half. The time counts from the last answer and not, as the lease,
+    /// from its request. A slow scheduler is as slow in a new session, and has more work.
     fn is_silent(&self, now_ms: u64) -> bool {
         let patience_ms = (self.lease_ms / 2).max(self.heartbeat_ms * 2);
         now_ms.saturating_sub(self.heard_ms) > patience_ms

@@ -1,4 +1,4 @@
-//! Writes files of the task's folder on a separate thread: a disk that hangs must not prevent the
+//! Writes files of the task's folder on a separate thread. A disk that hangs must not prevent the
 //! shim from ending a task whose lease has expired.
 
 use std::io;

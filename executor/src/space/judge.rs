@@ -63,8 +63,8 @@ impl Rules {
     }
 
     /// Returns the task with the largest folder and its outcome. `None` if the folder is smaller
-    /// than its share of the missing space: other data fills the disk, and an end of the task would
-    /// not help.
+    /// than its share of the missing space. Other data then fills the disk, and an end of the task
+    /// would not help.
     pub fn largest(&self, sizes: &BTreeMap<TaskId, u64>, disk: Disk) -> Option<(TaskId, Outcome)> {
         let (task, held) = sizes.iter().max_by_key(|(_, held)| **held)?;
         let missing = self.reserve_bytes.min(disk.total_bytes);

@@ -1,6 +1,6 @@
-//! Tests of the executor as a whole: the real daemon and its shims as processes, shell scripts as
-//! tasks, and a scheduler with the real gRPC contract. No test asserts a duration (`gpu` prints
-//! them). Each test ends with a check that no process is left.
+//! Tests of the executor as a whole. Daemon and shims are real processes, tasks are shell scripts,
+//! and the scheduler uses the real gRPC contract. No test asserts a duration (`gpu` prints them).
+//! Each test ends with a check that no process is left.
 
 mod command;
 mod crash;

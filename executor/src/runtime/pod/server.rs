@@ -191,7 +191,7 @@ impl Server {
 }
 
 /// Returns the selection of the watch. Labels alone would suffice. But the server indexes pods by
-/// node only: a watch by labels makes it compare each change of a pod with the watches of all
+/// node only. For a watch by labels alone it compares each change of a pod with the watches of all
 /// executors.
 fn watched(selector: &str, node: &str) -> watcher::Config {
     watcher::Config::default()

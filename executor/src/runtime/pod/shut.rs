@@ -1,6 +1,6 @@
-//! Allow-list of mounts: a task's pod sees parts of a folder that the executor and all tasks of the
-//! node share, each mounted separately, and nothing else. Programs of all tenants run as the same
-//! user. They could read, lock and perhaps write everything else in the folder.
+//! Allow-list of mounts. The executor and all tasks of a node share a folder. A task's pod sees
+//! only parts of it, each mounted separately. Programs of all tenants run as the same user. They
+//! could read, lock and perhaps write everything else in the folder.
 //!
 //! An empty volume covers the whole folder, because a template may mount a parent of it. The
 //! kubelet resolves the source of each part on the node, so no mount of the pod affects another.

@@ -7,8 +7,8 @@ use crate::runtime::sockets;
 use muster_model::assignment::TaskLaunch;
 use std::path::{Path, PathBuf};
 
-/// Returns the visible parts of the data folder: the lease and the task's folder; the job's socket
-/// folder and the shim programs only if the task needs them.
+/// Returns the visible parts of the data folder: the lease and the task's folder. The job's socket
+/// folder and the shim programs are visible only if the task needs them.
 ///
 /// Folders of other tasks contain secrets and locks and stay hidden, as do the executor's own
 /// files.
