@@ -2,7 +2,8 @@
 //!
 //! The shim captures the task's output, enforces the node's lease and forwards a stop. It writes
 //! the task's outcome once no process of the task is left. Architecture invariant: it never uses
-//! the network. It needs two files of the daemon: `task.json` and the lease.
+//! the network. It communicates with the daemon by files: it requires `task.json` and the lease,
+//! and reads `peers.json`, `pod.json` and the environment file where they exist.
 
 mod aide;
 mod child;
