@@ -1,41 +1,45 @@
-//! How much of a task's `events.jsonl` is passed on: lines and bytes in the long run. The rest is dropped, and said once a minute.
+//! Rate limit of a task's `events.jsonl`, in lines and bytes. Excess lines are dropped, and a note
+//! reports them once a minute.
 //!
-//! What is not used adds up, so that nothing is lost of a task whose node could not report for hours. The scheduler bounds what it keeps of
-//! a job, whatever a node sends; this keeps an honest node from sending it.
+//! The unused rate accumulates, so that nothing is lost of a task whose node could not report for
+//! hours. The scheduler itself bounds what it stores per job; this limit keeps a correct node from
+//! exceeding that bound.
 
 use muster_model::assignment::TaskReport;
 use std::ops::Range;
 
-/// Between two notes of lines that are dropped.
+/// Interval of notes about dropped lines.
 const TELL_EVERY_MS: u64 = 60_000;
-/// Samples, evaluations, checkpoints and notes.
+/// Limit of samples, evaluations, checkpoints and notes.
 const LINES: Pace = Pace {
     per_s: 50,
     at_once: 100_000,
 };
-/// Bytes of these lines.
+/// Limit of the bytes of these lines.
 const BYTES: Pace = Pace {
     per_s: 16 << 10,
     at_once: 16 << 20,
 };
-/// Lines by which a job goes its way; they count apart, so that nothing else crowds them out.
+/// Limit of lines that change the course of a job. They have a budget of their own, so that other
+/// lines cannot exhaust it.
 const STEPS: Pace = Pace {
     per_s: 2,
     at_once: 1_000,
 };
-/// Time after which unused lines do not add up any more.
+/// Time over which the unused rate accumulates.
 const ADDS_UP_S: u64 = 12 * 3600;
-/// Lines that say how a task ended, in its whole life; the first counts.
+/// Maximum number of lines that report the end of a task, over its whole life. The first one
+/// counts.
 const MAX_ENDS: u32 = 10;
 
-/// A rate, and what a task may use beyond it.
+/// A rate and an initial burst.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
     per_s: u64,
     at_once: u64,
 }
 
-/// What is left of a pace, in thousandths, since a time.
+/// Token bucket, in thousandths of a unit.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
     pace: Pace,
@@ -69,7 +73,7 @@ impl Bucket {
     }
 }
 
-/// What becomes of a line.
+/// Decision about a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Pass,
@@ -78,17 +82,17 @@ pub enum Verdict {
     Replace(String),
 }
 
-/// What one task has left of its allowance.
+/// Remaining allowance of one task.
 #[derive(Debug, Default)]
 pub struct Allowance {
-    /// `None` before its first line.
+    /// `None` before the first line.
     buckets: Option<Buckets>,
     ends: u32,
-    /// Lines below this number were judged, and are judged the same when they are read again.
+    /// Lines below this number have been judged. A repeated read gives the same verdict.
     judged: u64,
-    /// Of these, those that were dropped and not replaced; ascending.
+    /// Judged lines that were dropped without a note, ascending.
     dropped: Vec<Range<u64>>,
-    /// Those with a note in their place.
+    /// Judged lines that a note has replaced.
     replaced: Vec<(u64, String)>,
     told_ms: Option<u64>,
     count: u64,
@@ -130,12 +134,12 @@ impl Buckets {
     }
 }
 
-/// How a line counts.
+/// Class of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
-    /// How the task ended.
+    /// End of the task.
     End,
-    /// The job goes its way by it.
+    /// The course of the job depends on it.
     Step,
     Rest,
 }
@@ -162,7 +166,7 @@ impl From<&TaskReport> for Weight {
 }
 
 impl Allowance {
-    /// Judges the line of this number; lines come in their order, and may come again.
+    /// Judges a line. Lines come in ascending order and may be repeated.
     pub fn judge(&mut self, line: u64, bytes: usize, weight: Weight, now_ms: u64) -> Verdict {
         if line < self.judged {
             return self.judged_before(line);
@@ -217,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_above_the_allowance_are_dropped_and_said_once() {
+    fn lines_above_the_allowance_are_dropped_and_noted_once() {
         let mut allowance = Allowance::default();
         for line in 0..LINES.at_once {
             let verdict = allowance.judge(line, 10, Weight::Rest, 0);
@@ -230,7 +234,7 @@ mod tests {
             allowance.judge(next + 1, 10, Weight::Rest, 1),
             Verdict::Drop
         );
-        // Read again, they are judged the same.
+        // A repeated read gives the same verdicts.
         assert_eq!(allowance.judge(next, 10, Weight::Rest, 900_000), told);
         assert_eq!(
             allowance.judge(next + 1, 10, Weight::Rest, 900_000),
@@ -262,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn end_of_a_task_passes_whatever_else_it_tells() {
+    fn end_of_a_task_passes_after_a_flood() {
         let mut allowance = Allowance::default();
         let last = 2 * LINES.at_once;
         for line in 0..last {

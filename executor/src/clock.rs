@@ -2,8 +2,9 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Milliseconds since the machine started, suspended time included (`CLOCK_BOOTTIME`). The lease is counted in it: it is the same in
-/// every process of the machine, nobody can set it, and a machine that slept wakes up with its lease expired.
+/// Milliseconds since the start of the machine, including suspended time (`CLOCK_BOOTTIME`). The
+/// clock of the lease: it is the same in every process, cannot be set, and continues while a
+/// machine sleeps.
 #[must_use]
 pub fn boottime_ms() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
@@ -11,9 +12,12 @@ pub fn boottime_ms() -> u64 {
         + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
-/// Milliseconds since 1970, for people.
+/// Milliseconds since 1970, for display.
 #[must_use]
-#[allow(clippy::disallowed_methods, reason = "this is the file that may")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the only file that may read a clock"
+)]
 pub fn unix_ms() -> i64 {
     let since = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -21,23 +25,24 @@ pub fn unix_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Of the system's random source; 0 should that fail, which only costs a second try.
+/// Returns a number of the system's random source; 0 if that fails, which only costs a repetition.
 #[must_use]
 pub fn random() -> u64 {
     getrandom::u64().unwrap_or(0)
 }
 
-/// Hex of 32 random bytes that nobody can guess.
+/// Returns 32 random bytes in hexadecimal, suitable as a secret.
 ///
 /// # Errors
-/// If the system has no randomness to give.
+/// If the system's random source fails.
 pub fn secret() -> std::io::Result<String> {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// A share of `whole_ms` between a half and all of it, so that nodes that lost the scheduler together do not come back together.
+/// Returns a random time between half of `whole_ms` and `whole_ms`, so that nodes that lost the
+/// scheduler together do not reconnect together.
 #[must_use]
 pub fn jittered_ms(whole_ms: u64) -> u64 {
     let half = whole_ms / 2;

@@ -1,4 +1,5 @@
-//! The daemon's settings: a TOML file, over it the environment (`MUSTER_EXECUTOR_*`), over it flags; read once, in `main`.
+//! Settings of the daemon: a TOML file, overridden by environment variables (`MUSTER_EXECUTOR_*`),
+//! overridden by flags. Read once, in `main`.
 
 use crate::error::ExecutorError;
 use crate::task_user::TaskUser;
@@ -7,17 +8,19 @@ use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// Everything that may be set, each in all three ways. What is not set has a default or is refused by [`Settings::resolve`].
+/// All settings; each can be set in all three ways. [`Settings::resolve`] fills in defaults and
+/// rejects missing values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// Address of the scheduler, such as http://127.0.0.1:7071
     #[arg(long, env = "MUSTER_EXECUTOR_SCHEDULER_URL")]
     pub scheduler_url: Option<String>,
-    /// Certificate authority (PEM) that an https scheduler is checked against
+    /// Certificate authority (PEM) that verifies an https scheduler
     #[arg(long, env = "MUSTER_EXECUTOR_SCHEDULER_CA_FILE")]
     pub scheduler_ca_file: Option<PathBuf>,
-    /// Secret shared by the cluster's executors; prefer the environment or the file, as others can read flags
+    /// Secret shared by the cluster's executors; prefer the environment or the file, because other
+    /// users can read flags
     #[arg(long, env = "MUSTER_EXECUTOR_JOIN_TOKEN", hide_env_values = true)]
     pub join_token: Option<String>,
     /// Name of this node, unique in the cluster [default: the host's name]
@@ -26,111 +29,131 @@ pub struct Settings {
     /// Folder for tasks and logs, used by one executor at a time
     #[arg(long, env = "MUSTER_EXECUTOR_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Where all nodes see the checkpoints: a folder, or a bucket as s3://bucket/prefix, gs://bucket/prefix or az://container/prefix
+    /// Folder or bucket of the checkpoints, the same for all nodes; a bucket is s3://bucket/prefix,
+    /// gs://bucket/prefix or az://container/prefix
     #[arg(long, env = "MUSTER_EXECUTOR_CHECKPOINT_ROOT")]
     pub checkpoint_root: Option<Place>,
-    /// Where the data sets lie
+    /// Folder of the data sets
     #[arg(long, env = "MUSTER_EXECUTOR_DATASET_ROOT")]
     pub dataset_root: Option<PathBuf>,
-    /// Address that tasks listen on and that tasks of other nodes reach them by [default: 127.0.0.1]
+    /// Address at which tasks listen and at which tasks of other nodes reach them [default:
+    /// 127.0.0.1]
     #[arg(long, env = "MUSTER_EXECUTOR_LISTEN_HOST")]
     pub listen_host: Option<String>,
-    /// Address for /metrics, which needs no token [default: none]
+    /// Address of /metrics, which requires no token [default: none]
     #[arg(long, env = "MUSTER_EXECUTOR_METRICS_LISTEN")]
     pub metrics_listen: Option<SocketAddr>,
-    /// Offer so many CPU slots instead of GPUs [default: the GPUs found, or one slot per core if there are none]
+    /// Number of CPU slots to offer instead of GPUs [default: the detected GPUs, or one slot per
+    /// core without GPUs]
     #[arg(long, env = "MUSTER_EXECUTOR_CPU_SLOTS")]
     pub cpu_slots: Option<u32>,
-    /// Thousandths of cores to offer [default: all]
+    /// CPU to offer, in thousandths of a core [default: all]
     #[arg(long, env = "MUSTER_EXECUTOR_CPU_MILLI")]
     pub cpu_milli: Option<u64>,
-    /// Bytes of memory to offer [default: all]
+    /// Memory to offer, in bytes [default: all]
     #[arg(long, env = "MUSTER_EXECUTOR_MEMORY_BYTES")]
     pub memory_bytes: Option<u64>,
-    /// Where this node stands: nodes with the same name here are nearer to each other than to others [default: nothing is known]
+    /// Rack of this node; nodes of one rack are nearer to each other than to other nodes [default:
+    /// unknown]
     #[arg(long, env = "MUSTER_EXECUTOR_RACK")]
     pub rack: Option<String>,
-    /// Program to run as a task [default: muster-task beside this program]
+    /// Program of the built-in engine [default: muster-task beside this program]
     #[arg(long, env = "MUSTER_EXECUTOR_TASK_BINARY")]
     pub task_binary: Option<PathBuf>,
-    /// On an orderly stop, stop the tasks too, instead of leaving them to the next executor
+    /// Stop the tasks when this executor stops on a signal, instead of leaving them to the next
+    /// executor
     #[arg(long, env = "MUSTER_EXECUTOR_STOP_TASKS_ON_EXIT", num_args = 0..=1, default_missing_value = "true")]
     pub stop_tasks_on_exit: Option<bool>,
-    /// A cgroup v2 folder that this executor may divide among tasks [default: its own, if it is alone in it]
+    /// Cgroup v2 folder that this executor may divide among tasks [default: its own, if it is alone
+    /// in it]
     #[arg(long, env = "MUSTER_EXECUTOR_CGROUP_ROOT")]
     pub cgroup_root: Option<PathBuf>,
-    /// Size at which a part of a task's log is full [default: 16 MiB]
+    /// Size of one part of a task's log, in bytes [default: 16 MiB]
     #[arg(long, env = "MUSTER_EXECUTOR_LOG_PART_BYTES")]
     pub log_part_bytes: Option<u64>,
-    /// Parts of a task's log to keep on the node, 2 at least [default: 4]
+    /// Number of parts of a task's log to keep on the node, at least 2 [default: 4]
     #[arg(long, env = "MUSTER_EXECUTOR_LOG_PARTS")]
     pub log_parts: Option<u32>,
-    /// Bytes of the disk of data_dir to keep free: below half of them the node takes no new tasks, below a quarter the task with the largest folder is
-    /// ended; 0: neither [default: 256 MiB]
+    /// Bytes to keep free on the disk of data_dir. Below half of them the node takes no new tasks.
+    /// Below a quarter it ends the task with the largest folder. 0 disables both [default: 256 MiB]
     #[arg(long, env = "MUSTER_EXECUTOR_DISK_RESERVE_BYTES")]
     pub disk_reserve_bytes: Option<u64>,
-    /// Bytes that the folder of a task may take with all that is in it; a task with more is ended [default: no limit]
+    /// Maximum size of a task's folder with its content, in bytes; a task that exceeds it is ended
+    /// [default: no limit]
     #[arg(long, env = "MUSTER_EXECUTOR_TASK_DISK_BYTES")]
     pub task_disk_bytes: Option<u64>,
-    /// Folders of ended tasks to keep once the scheduler has all of them [default: 32]
+    /// Number of folders of ended tasks to keep after the scheduler has stored their data [default:
+    /// 32]
     #[arg(long, env = "MUSTER_EXECUTOR_KEEP_ENDED_TASKS")]
     pub keep_ended_tasks: Option<usize>,
-    /// Bytes that these folders may take together [default: 1 GiB]
+    /// Maximum size of these folders together, in bytes [default: 1 GiB]
     #[arg(long, env = "MUSTER_EXECUTOR_KEEP_ENDED_BYTES")]
     pub keep_ended_bytes: Option<u64>,
-    /// How often events and logs are reported; states are at once [default: 200]
+    /// Interval of reports of events and logs, in milliseconds; states are reported at once
+    /// [default: 200]
     #[arg(long, env = "MUSTER_EXECUTOR_REPORT_INTERVAL_MS")]
     pub report_interval_ms: Option<u64>,
-    /// Variables that tasks get from the executor's own environment [default: PATH HOME LANG TZ]
+    /// Variables of the executor's own environment that tasks receive [default: PATH HOME LANG TZ]
     #[arg(long, env = "MUSTER_EXECUTOR_PASS_ENVIRONMENT", value_delimiter = ',')]
     pub pass_environment: Option<Vec<String>>,
-    /// What carries tasks: processes of this machine, or pods of Kubernetes on this node [default: process]
+    /// Runtime of tasks: processes of this machine, or Kubernetes pods on this node [default:
+    /// process]
     #[arg(long, env = "MUSTER_EXECUTOR_RUNTIME")]
     pub runtime: Option<RuntimeKind>,
-    /// What the GPUs' driver may take to move a suspended program's memory to the host, or back, at most 20000; 0: it is not asked, as in pods [default: 0]
+    /// Time limit of the GPU driver to move a suspended program's memory to the host or back, in
+    /// milliseconds (at most 20000). 0 disables such moves. Not used for pods [default: 0]
     #[arg(long, env = "MUSTER_EXECUTOR_DRIVER_PATIENCE_MS")]
     pub driver_patience_ms: Option<u64>,
-    /// Unix user of process tasks, as UID or UID:GID, where the executor is root; it must reach the data folder, the checkpoints, the data sets and
-    /// the programs [default: the executor's own]
+    /// Unix user of process tasks, as UID or UID:GID; requires an executor that runs as root. The
+    /// user must be able to enter the data folder, the checkpoints, the data sets and the programs
+    /// [default: the executor's own user]
     #[arg(long, env = "MUSTER_EXECUTOR_TASK_USER")]
     pub task_user: Option<String>,
-    /// For pods: a pod in YAML with one container, which names the image, volumes and all that tasks have in common
+    /// For pods: YAML file of a pod with one container; it sets the image, the volumes and
+    /// everything else that all tasks have in common
     #[arg(long, env = "MUSTER_EXECUTOR_POD_TEMPLATE")]
     pub pod_template: Option<PathBuf>,
-    /// For pods: the namespace that they are in [default: the one that Kubernetes' configuration names]
+    /// For pods: namespace of the pods [default: the namespace of the Kubernetes configuration]
     #[arg(long, env = "MUSTER_EXECUTOR_POD_NAMESPACE")]
     pub pod_namespace: Option<String>,
     /// For pods: the node's name in Kubernetes [default: node_name]
     #[arg(long, env = "MUSTER_EXECUTOR_POD_NODE")]
     pub pod_node: Option<String>,
-    /// For pods: tells executors of one namespace apart that use one node; a label's value [default: muster]
+    /// For pods: label value that separates executors of one namespace on the same node [default:
+    /// muster]
     #[arg(long, env = "MUSTER_EXECUTOR_POD_GROUP")]
     pub pod_group: Option<String>,
-    /// For pods: the name of this executor's own pod, with whose owner tasks' pods go away [default: they stay]
+    /// For pods: name of this executor's own pod; the task pods get the same owner and are deleted
+    /// with it [default: they have no owner]
     #[arg(long, env = "MUSTER_EXECUTOR_POD_NAME")]
     pub pod_name: Option<String>,
-    /// For pods: what Kubernetes counts GPUs as, such as nvidia.com/gpu [default: it does not count them]
+    /// For pods: extended resource as which Kubernetes counts GPUs, such as nvidia.com/gpu
+    /// [default: GPUs are not counted]
     #[arg(long, env = "MUSTER_EXECUTOR_POD_GPU_RESOURCE")]
     pub pod_gpu_resource: Option<String>,
-    /// For pods: so many of these has the node, and its device plugin chooses which a pod gets, as with MIG profiles; 1 to 64 [default: the driver
-    /// is asked, and the plan chooses]
+    /// For pods: number of these resources on the node, 1 to 64. The device plugin then chooses
+    /// those of a pod, as with MIG profiles [default: the driver reports the GPUs, and the plan
+    /// chooses]
     #[arg(long, env = "MUSTER_EXECUTOR_POD_GPUS")]
     pub pod_gpus: Option<u32>,
-    /// For pods: service account of the built-in engine's tasks, which users' programs never get [default: the namespace's default, without a token]
+    /// For pods: service account of the built-in engine's tasks; users' programs never receive it
+    /// [default: the namespace's default account, without a token]
     #[arg(long, env = "MUSTER_EXECUTOR_POD_ENGINE_ACCOUNT")]
     pub pod_engine_account: Option<String>,
-    /// For pods: how long one may wait for an image that cannot be had, or the like [default: 120000]
+    /// For pods: time limit of a pod that cannot start because of a fault, such as a missing image,
+    /// in milliseconds [default: 120000]
     #[arg(long, env = "MUSTER_EXECUTOR_POD_STUCK_MS")]
     pub pod_stuck_ms: Option<u64>,
-    /// For pods: how long one may take to start, whatever it waits for; a large image takes minutes [default: 1800000]
+    /// For pods: time limit of a start for any reason, in milliseconds; pulling a large image takes
+    /// minutes [default: 1800000]
     #[arg(long, env = "MUSTER_EXECUTOR_POD_START_MS")]
     pub pod_start_ms: Option<u64>,
 }
 
-/// The part of the data folder that all tasks' pods see.
+/// Part of the data folder that all task pods can read.
 pub const SHOWN: &str = "shown";
 
-/// What carries tasks.
+/// Runtime of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum RuntimeKind {
@@ -149,7 +172,7 @@ pub struct Config {
     pub checkpoint_root: Place,
     pub dataset_root: PathBuf,
     pub listen_host: String,
-    /// `None`: nothing is shown.
+    /// `None`: metrics are not served.
     pub metrics_listen: Option<SocketAddr>,
     pub cpu_slots: Option<u32>,
     pub cpu_milli: Option<u64>,
@@ -182,10 +205,10 @@ pub struct Config {
 }
 
 impl Settings {
-    /// Those of a file.
+    /// Reads the settings of a file.
     ///
     /// # Errors
-    /// If it cannot be read, is not TOML or has a field we do not know.
+    /// If it cannot be read, is not TOML or contains an unknown field.
     pub fn from_file(path: &Path) -> Result<Self, ExecutorError> {
         let text = std::fs::read_to_string(path).map_err(ExecutorError::read(path))?;
         toml::from_str(&text).map_err(|source| ExecutorError::Config {
@@ -194,7 +217,7 @@ impl Settings {
         })
     }
 
-    /// These, and where they say nothing, the weaker ones.
+    /// Returns these settings, completed by those of lower precedence.
     #[must_use]
     pub fn over(self, weaker: Self) -> Self {
         Self {
@@ -238,10 +261,10 @@ impl Settings {
         }
     }
 
-    /// Fills in the defaults, makes paths absolute, and checks what is left.
+    /// Fills in the defaults, makes paths absolute, and checks the values.
     ///
     /// # Errors
-    /// The first setting that is missing or wrong.
+    /// The first setting that is missing or invalid.
     pub fn resolve(self) -> Result<Config, ExecutorError> {
         let node_name = self.node_name.unwrap_or_else(host_name);
         let config = Config {
@@ -293,7 +316,8 @@ impl Settings {
 }
 
 impl Config {
-    /// What shims know as the data folder. All that they read there is the lease; in pods it is a folder with nothing else in it.
+    /// Returns the data folder of the shims, from which they read only the lease. For pods it is a
+    /// folder without other content.
     #[must_use]
     pub fn data_of_shims(&self) -> PathBuf {
         match self.runtime {
@@ -315,7 +339,8 @@ impl Config {
         if self.join_token.is_empty() {
             return wrong("join_token", "must not be empty");
         }
-        // The scheme alone says whether a session is encrypted, and the token would go over the wire in the clear.
+        // The scheme alone decides whether a session is encrypted. Over http the token would be
+        // sent in cleartext.
         if self.scheduler_ca_file.is_some() && !self.scheduler_url.starts_with("https://") {
             let problem = format!(
                 "is {:?}, but must begin with https:// where there is a scheduler_ca_file to check it against",
@@ -389,7 +414,7 @@ impl Config {
         let needed = [&self.data_dir, &self.dataset_root, &self.task_binary];
         let needed = needed.into_iter().chain(checkpoints).chain(own.as_ref());
         for path in needed {
-            // As if there were a file in it: the folder itself is to be entered too.
+            // With a file name appended, because the folder itself must be enterable too.
             if let Some(barrier) = user.barrier(&path.join("x")) {
                 return wrong(format!(
                     "is {user}, which cannot enter {}, where {} lies",
@@ -401,7 +426,7 @@ impl Config {
         Ok(())
     }
 
-    /// What is written into pods.
+    /// Checks the settings that are written into pods.
     fn check_pods(&self) -> Result<(), ExecutorError> {
         let wrong = |name, problem: String| Err(ExecutorError::Setting { name, problem });
         if self.pod_template.is_none() {
@@ -448,7 +473,7 @@ impl Config {
     }
 }
 
-/// Letters and digits at both ends.
+/// Whether the text is a label value of Kubernetes.
 fn is_label(text: &str) -> bool {
     let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
@@ -463,7 +488,6 @@ fn required<T>(name: &'static str, value: Option<T>) -> Result<T, ExecutorError>
     })
 }
 
-/// Tasks run in their own folder, where a relative path would mean something else.
 fn task_user(text: &str) -> Result<TaskUser, ExecutorError> {
     text.parse().map_err(|problem| ExecutorError::Setting {
         name: "task_user",
@@ -471,6 +495,7 @@ fn task_user(text: &str) -> Result<TaskUser, ExecutorError> {
     })
 }
 
+/// Makes a path absolute: tasks run in folders of their own, where a relative path differs.
 fn absolute(path: PathBuf) -> Result<PathBuf, ExecutorError> {
     std::path::absolute(&path).map_err(ExecutorError::read(path))
 }
@@ -506,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_over_the_file_and_paths_become_absolute() {
+    fn flags_override_the_file_and_paths_become_absolute() {
         let flags = Settings {
             node_name: Some("b".to_owned()),
             ..Settings::default()

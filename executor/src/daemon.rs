@@ -1,4 +1,5 @@
-//! Puts the daemon together: devices, ledger, the node's loop on its own thread, the session, and the order in which they end.
+//! Assembly of the daemon: devices, ledger, the node loop on its own thread and the session. Also
+//! the order in which they end.
 
 use crate::config::{Config, RuntimeKind};
 use crate::device::{self, Health, Wanted};
@@ -25,11 +26,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Runs until SIGTERM or SIGINT. Tasks then go on under their shims for the next executor to adopt, unless the configuration says to stop
-/// them; a second signal cuts that short.
+/// Runs the daemon until SIGTERM or SIGINT. Tasks then continue under their shims, and the next
+/// executor adopts them. With `stop_tasks_on_exit` the daemon stops them first; a second signal
+/// ends that wait.
 ///
 /// # Errors
-/// If the data folder cannot be used, or is used by another executor.
+/// If the data folder cannot be used, or if another executor uses it.
 pub async fn run(config: Config) -> Result<(), ExecutorError> {
     fs::create_dir_all(&config.data_dir).map_err(ExecutorError::write(&config.data_dir))?;
     let _lock = lock(&config)?;
@@ -57,7 +59,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     );
     let metrics = Metrics::of(&ledger, capacity.gpus.len());
     let shown = show(&config, &metrics).await?;
-    // Pods have addresses of their own; processes of this machine need no more than the loopback.
+    // Pods have addresses of their own. For processes of this machine the loopback is enough.
     let reports_at = match config.runtime {
         RuntimeKind::Process => None,
         RuntimeKind::Pod => config.listen_host.parse().ok(),
@@ -67,7 +69,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         reports_at.unwrap_or(Ipv4Addr::LOCALHOST.into()),
     )?;
     let reports_to = tracking.address()?;
-    // Which GPUs a pod gets is then the device plugin's choice, and what it sees of them too.
+    // With `pod_gpus` the device plugin chooses the GPUs of a pod and makes them visible.
     let has_gpus = device::has_cuda(&capacity) && config.pod_gpus.is_none();
     let (orders, taken) = mpsc::channel();
     let runtime: Box<dyn Runtime> = match config.runtime {
@@ -85,7 +87,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     };
     let launcher = Launcher::new(config.clone(), capacity.clone(), reports_to, runtime);
     let meter = Meter::default();
-    // In pods processes have numbers of their own, which say nothing here: nothing is told of them.
+    // A pod has process ids of its own namespace, so the use of GPUs by pods is not measured.
     if config.runtime == RuntimeKind::Process {
         meter.run(&capacity);
     }
@@ -129,7 +131,8 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
-        // Only a broken invariant ends it by itself: go down, and let a new daemon read the disk.
+        // The loop ends by itself only if an invariant is broken. The daemon exits, and its
+        // successor reads the disk.
         _ = &mut node_ended => {}
         ended = &mut tracking => tracing::error!(?ended, "programs' reports are not taken any more"),
     }
@@ -146,7 +149,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     Ok(())
 }
 
-/// Wakes the node's loop when a shim has ended: its task's end is believed from then on.
+/// Wakes the node loop when a shim has exited: from then on the end of its task is accepted.
 fn wake_at_ends(orders: mpsc::Sender<Order>) -> Result<(), ExecutorError> {
     let mut ended = signal(SignalKind::child()).map_err(ExecutorError::Signals)?;
     tokio::spawn(async move {
@@ -155,7 +158,7 @@ fn wake_at_ends(orders: mpsc::Sender<Order>) -> Result<(), ExecutorError> {
     Ok(())
 }
 
-/// Shows the metrics where the configuration says so.
+/// Serves the metrics if `metrics_listen` is set.
 async fn show(config: &Config, metrics: &Metrics) -> Result<JoinHandle<()>, ExecutorError> {
     let Some(listen) = config.metrics_listen else {
         return Ok(tokio::spawn(async {}));
@@ -165,7 +168,7 @@ async fn show(config: &Config, metrics: &Metrics) -> Result<JoinHandle<()>, Exec
     Ok(tokio::spawn(metrics.clone().serve(listener)))
 }
 
-/// The lock goes with the process, however it ends.
+/// Locks the data folder. The kernel releases the lock when the process ends.
 fn lock(config: &Config) -> Result<File, ExecutorError> {
     let path = config.data_dir.join("executor.lock");
     let file = disk::hold(&path).map_err(ExecutorError::write(&path))?;

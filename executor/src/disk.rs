@@ -1,7 +1,8 @@
-//! Small JSON files of the executor's own, beside its tasks' folders: either the old or the new one after a crash, never half of one.
+//! Small JSON files of the executor itself, outside the task folders. After a crash a file has
+//! either its old or its new content.
 //!
-//! What a full disk must not stop is rewritten in place ([`rewrite`]): its blocks are allocated when the file is made. A copy-on-write file system
-//! gives no such guarantee.
+//! Files that must stay writable on a full disk are rewritten in place ([`rewrite`]): their blocks
+//! are allocated when the file is created. A copy-on-write file system gives no such guarantee.
 
 use crate::opener::{self, Folder};
 use serde::Serialize;
@@ -12,21 +13,25 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Of what is read whole.
+/// Maximum size of a file that is read as a whole.
 const MOST_BYTES: u64 = 64 << 10;
 
-/// Writes beside `path`, syncs, renames, and syncs the folder: it survives a loss of power.
+/// Writes to a temporary file, syncs, renames, and syncs the folder: the content survives a loss of
+/// power.
 pub(crate) fn write_durably<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     let json = serde_json::to_vec(value)?;
     within(path, |folder, name| folder.replace(name, &json, true))
 }
 
-/// Size of a file that is rewritten in place. Within one sector, so a loss of power leaves the old content or the new one.
+/// Size of a file that is rewritten in place. It fits into one sector, so a loss of power leaves
+/// either the old or the new content.
 const FIXED_BYTES: usize = 512;
 
-/// Rewrites a file of fixed size in place, which takes no space of the disk; made if there is none. JSON allows the blanks that fill it.
+/// Rewrites a file of fixed size in place, which allocates no disk space; creates it if it is
+/// absent. Blanks fill the rest, which JSON allows.
 ///
-/// A reader may see half of it: the value must show that by itself, or have no reader at the time. `durably`: it survives a loss of power.
+/// A reader may see a partial write: the value must reveal it, or the file must have no reader at
+/// that time. With `durably` the content survives a loss of power.
 pub(crate) fn rewrite<T: Serialize>(path: &Path, value: &T, durably: bool) -> io::Result<()> {
     let mut content = serde_json::to_vec(value)?;
     if content.len() > FIXED_BYTES {
@@ -43,14 +48,15 @@ pub(crate) fn rewrite<T: Serialize>(path: &Path, value: &T, durably: bool) -> io
         if durably {
             file.sync_data()?;
         }
-        match is_new && durably {
-            true => folder.sync(),
-            false => Ok(()),
+        if is_new && durably {
+            folder.sync()
+        } else {
+            Ok(())
         }
     })
 }
 
-/// The same for a secret: only this process's user may read it.
+/// Writes durably with permissions for this process's user only, for secrets.
 pub(crate) fn write_privately<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     let json = serde_json::to_vec(value)?;
     within(path, |folder, name| {
@@ -64,7 +70,7 @@ pub(crate) fn write_privately<T: Serialize>(path: &Path, value: &T) -> io::Resul
     })
 }
 
-/// `None` if there is no such file.
+/// Returns `None` if the file does not exist.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     match within(path, |folder, name| folder.read(name, MOST_BYTES)) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
@@ -73,12 +79,12 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     }
 }
 
-/// For its lock; made if there is none.
+/// Opens a file for its lock; creates it if it is absent.
 pub(crate) fn hold(path: &Path) -> io::Result<File> {
     within(path, |folder, name| folder.hold(name, true))
 }
 
-/// For reading.
+/// Opens a file for reading.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     within(path, Folder::open)
 }

@@ -1,4 +1,5 @@
-//! The environment that a task is started with: what it is, which devices it holds, and nothing of the daemon's own.
+//! The environment of a task: its identity, its devices, and no variable of the daemon beyond the
+//! configured ones.
 
 use crate::device;
 use crate::process::TASK_VARIABLE;
@@ -6,7 +7,7 @@ use muster_model::assignment::TaskLaunch;
 use muster_model::node::Capacity;
 use std::collections::BTreeMap;
 
-/// Those of the daemon's own variables that have these names.
+/// Returns the daemon's own variables with these names.
 #[must_use]
 pub fn passed(names: &[String]) -> BTreeMap<String, String> {
     let found = names
@@ -15,7 +16,8 @@ pub fn passed(names: &[String]) -> BTreeMap<String, String> {
     found.collect()
 }
 
-/// Variables of one task. `passed` are those taken over from the daemon by name, so that no secret of its own goes along.
+/// Returns the variables of one task. `passed` are variables of the daemon selected by name, so
+/// that none of its secrets are included.
 #[must_use]
 pub fn of_task(
     launch: &TaskLaunch,
@@ -34,19 +36,21 @@ pub fn of_task(
     ];
     variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
     if launch.spec.command.is_some() {
-        // What numpy, PyTorch and OpenMP look at; `torchrun` would set it to 1.
+        // Read by numpy, PyTorch and OpenMP. `torchrun` would set it to 1.
         variables.insert("OMP_NUM_THREADS".to_owned(), threads.clone());
     }
     if device::has_cuda(capacity) {
         let gpus: Vec<String> = launch.gpus.iter().map(u32::to_string).collect();
-        // Empty for a task without GPUs, so that it sees none. The order on the bus is NVML's, by which we count.
+        // Empty for a task without GPUs, so that it sees none. GPU indexes follow NVML, which uses
+        // the order of the PCI bus.
         variables.insert("CUDA_VISIBLE_DEVICES".to_owned(), gpus.join(","));
         variables.insert("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned());
     }
     variables
 }
 
-/// On CPU slots the cores are shared out by slots; beside real GPUs a task has the cores that it asked for.
+/// Number of threads of a task. On CPU slots the cores are divided by slots. On a node with GPUs a
+/// task uses the cores that it requested.
 fn threads(launch: &TaskLaunch, capacity: &Capacity, cores: u32) -> u32 {
     let held = u32::try_from(launch.gpus.len()).unwrap_or(u32::MAX);
     let threads = if device::has_cuda(capacity) {
@@ -124,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_sees_its_gpus_only() {
+    fn task_sees_only_its_gpus() {
         let capacity = capacity(GpuKind::Cuda, 8);
         let of = |gpus: &[u32]| of_task(&launch(gpus, 4_000), &capacity, 16, []);
         assert_eq!(of(&[2, 5])["CUDA_VISIBLE_DEVICES"], "2,5");

@@ -1,4 +1,5 @@
-//! Removes the checkpoints and models of a deleted job, `<checkpoint root>/<tenant>/<job>`, from where all nodes keep them.
+//! Removal of the checkpoints and models of a deleted job, `<checkpoint root>/<tenant>/<job>`, from
+//! the checkpoint store.
 
 use crate::opener::Folder;
 use crate::removal;
@@ -13,10 +14,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tokio::task::JoinHandle;
 
-/// Objects of one request.
+/// Maximum number of objects per request.
 const OBJECTS: usize = 1_000;
 
-/// Why files are left.
+/// Reason why files remain.
 #[derive(Debug, thiserror::Error)]
 pub enum ErasureError {
     #[error("{field} is {value:?}; expected a UUID")]
@@ -39,7 +40,8 @@ pub enum ErasureError {
     Interrupted,
 }
 
-/// The orders of a session, one after the other. Those that are left when the session ends are given again.
+/// The erasure orders of a session, executed one at a time. The scheduler repeats those that remain
+/// when the session ends.
 #[derive(Debug, Default)]
 pub struct Erasures {
     waiting: VecDeque<(Place, Erase)>,
@@ -47,13 +49,13 @@ pub struct Erasures {
 }
 
 impl Erasures {
-    /// Takes an order.
+    /// Adds an order.
     pub fn begin(&mut self, place: &Place, order: Erase) {
         self.waiting.push_back((place.clone(), order));
         self.start();
     }
 
-    /// What came of the next order; waits for ever while there is none. May be dropped at any time.
+    /// Returns the result of the next order; pending while there is none. Cancel safe.
     pub async fn next(&mut self) -> Erased {
         loop {
             let Some(under_way) = &mut self.under_way else {
@@ -76,7 +78,7 @@ impl Erasures {
     }
 }
 
-/// Carries out an order, and says what came of it.
+/// Executes an order and returns its result.
 async fn carry_out(place: Place, order: Erase) -> Erased {
     let erased = erase(place, &order).await;
     if let Err(error) = &erased {
@@ -110,7 +112,8 @@ fn id<T: std::str::FromStr>(field: &'static str, value: &str) -> Result<T, Erasu
     })
 }
 
-/// The tenant's folder is opened as itself: a task that may write there could have put a link to another tenant's in its place.
+/// Removes the job's folder. The tenant's folder is opened without following links: a task with
+/// write access could have replaced it by a link to another tenant's folder.
 fn in_folder(root: &Path, tenant: TenantId, job: JobId) -> Result<(), ErasureError> {
     Folder::at(root).map_err(|source| ErasureError::Root {
         path: root.to_owned(),
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_folder_of_the_job_goes_and_nothing_beside_it() {
+    async fn only_the_folder_of_the_job_is_removed() {
         let root = tempfile::tempdir().expect("a folder");
         let root = root.path();
         let (job, other) = (
@@ -199,7 +202,7 @@ mod tests {
         symlink(root.join(OTHER), root.join(TENANT)).expect("linked");
         assert_ne!(erased(root, TENANT, JOB).await, "");
         assert!(victim.exists());
-        // A link in place of the job's folder goes itself.
+        // A link in place of the job's folder is removed itself.
         fs::remove_file(root.join(TENANT)).expect("removed");
         fs::create_dir(root.join(TENANT)).expect("made");
         symlink(&victim, root.join(TENANT).join(JOB)).expect("linked");
@@ -208,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_id_that_is_none_and_a_root_that_is_not_there_are_errors() {
+    async fn invalid_id_and_missing_root_are_errors() {
         let root = tempfile::tempdir().expect("a folder");
         let root = root.path();
         let job = checkpoint(root, TENANT, JOB);

@@ -1,4 +1,4 @@
-//! What can go wrong in the executor, named by what was tried.
+//! Errors of the executor, named by the attempted operation.
 
 use crate::shim::describe;
 use muster_model::task::Outcome;
@@ -41,7 +41,7 @@ pub enum ExecutorError {
         #[source]
         source: Box<crate::runtime::TemplateError>,
     },
-    /// What the job's document wants of its pod does not go together with what every task's pod has.
+    /// The job's `pod` conflicts with the pod template.
     #[error(transparent)]
     PodPath(#[from] crate::runtime::PathTaken),
     #[error("the API server of Kubernetes: cannot {tried}")]
@@ -65,7 +65,8 @@ pub enum ExecutorError {
 }
 
 impl ExecutorError {
-    /// How a task ends that could not be started for this. Without space on its node's disk it is refused, as another node may have space.
+    /// Returns the outcome of a task that this error kept from starting. Without disk space the
+    /// outcome is a refusal, because another node may have space.
     pub(crate) fn outcome(&self) -> Outcome {
         let source = match self {
             Self::Read { source, .. } | Self::Write { source, .. } | Self::Shim { source, .. } => {
@@ -82,9 +83,10 @@ impl ExecutorError {
             ];
             kinds.contains(&source.kind())
         });
-        match is_of_disk {
-            true => Outcome::refused(message),
-            false => Outcome::LaunchFailed { message },
+        if is_of_disk {
+            Outcome::refused(message)
+        } else {
+            Outcome::LaunchFailed { message }
         }
     }
 

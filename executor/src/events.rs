@@ -1,4 +1,5 @@
-//! A task's `events.jsonl`: read line by line as it grows, and appended to for tasks that do not know of it. Only whole lines count: what a killed task left unfinished is no report.
+//! A task's `events.jsonl`: read line by line as it grows, and appended to for users' programs.
+//! Only complete lines count; the unfinished line of a killed task is ignored.
 
 use crate::allowance::{Allowance, Verdict, Weight};
 use crate::opener::is_refusal;
@@ -10,36 +11,37 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 
-/// Read at a time.
+/// Size of one read.
 const BLOCK_BYTES: usize = 64 << 10;
-/// In which a line must come to an end: a file without lines would hold up the other tasks.
+/// Maximum distance to the end of a line: a file without line ends would delay the other tasks.
 const SCAN_BYTES: u64 = 16 << 20;
 
-/// Between two lines.
+/// Position between two lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Position {
-    /// Lines before it.
+    /// Number of lines before it.
     pub line: u64,
-    /// Bytes before it.
+    /// Number of bytes before it.
     pub byte: u64,
 }
 
-/// A run of lines; each is the JSON of a `TaskReport`.
+/// Consecutive lines; each is the JSON of a `TaskReport`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lines {
-    /// Number of the first; that after the last when all were dropped.
+    /// Number of the first line; if all were dropped, the number after the last.
     pub first: u64,
     pub reports: Vec<String>,
-    /// After the last.
+    /// Position after the last line.
     pub end: Position,
-    /// Whether no whole line lay behind them when they were read.
+    /// Whether no complete line followed them at the time of the read.
     pub is_all: bool,
 }
 
-/// Adds reports with one `write(2)`, so that several writers do not mix their lines and a reader never sees half of one.
+/// Appends reports with one `write(2)`, so that several writers do not mix their lines and a reader
+/// sees no partial line.
 ///
 /// # Errors
-/// If the file cannot be written, or takes only a part of the lines.
+/// If the file cannot be written, or accepts only a part of the lines.
 pub fn append(file: &TaskFile, reports: &[TaskReport]) -> io::Result<()> {
     let mut lines = Vec::new();
     for report in reports {
@@ -59,7 +61,8 @@ pub fn append(file: &TaskFile, reports: &[TaskReport]) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives `take` every report so far, one after the other: a task that has run for weeks has more than should be in memory at once.
+/// Passes every report so far to `take`, one at a time: the reports of a long task may not fit into
+/// memory.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -77,18 +80,18 @@ pub fn each(file: &TaskFile, mut take: impl FnMut(&TaskReport)) -> io::Result<()
     }
 }
 
-/// The reading end; the file is opened once it exists.
+/// Reader of an event file; opens the file once it exists.
 #[derive(Debug, Default)]
 pub struct EventTail {
     file: Option<File>,
-    /// The line in whose place it is said that the file is none that is read.
+    /// Number of the line in whose place a note reports that the file was refused.
     refused_at: Option<u64>,
-    /// `None` passes on whatever there is.
+    /// Limits of the task; `None` passes every line.
     allowance: Option<Allowance>,
 }
 
 impl EventTail {
-    /// A tail that drops lines above the allowance of a task.
+    /// Returns a reader that drops lines above the allowance of a task.
     #[must_use]
     pub fn bounded() -> Self {
         Self {
@@ -97,8 +100,9 @@ impl EventTail {
         }
     }
 
-    /// Whole lines from a position on, until they come to `max_bytes` or one between them is dropped; empty if there is none. Of something
-    /// that is not read, as it is no file of a task's, a note says so in the place of a line.
+    /// Returns complete lines from a position on, up to about `max_bytes` or to the first dropped
+    /// line between them; empty if there is none. If safe file access refuses the file, a note
+    /// takes the place of a line.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -160,7 +164,7 @@ impl EventTail {
                         taken += report.len();
                         lines.reports.push(report);
                     }
-                    // The numbers of a run of lines have no gap.
+                    // The lines of a run are numbered without gaps.
                     None if !lines.reports.is_empty() => return Ok(lines),
                     None => lines.first = next.line,
                 }
@@ -186,7 +190,7 @@ impl EventTail {
         lines
     }
 
-    /// Whether the file is there.
+    /// Opens the file; returns whether it exists.
     fn open(&mut self, file: &TaskFile) -> io::Result<bool> {
         if self.file.is_none() {
             match file.open() {
@@ -199,14 +203,14 @@ impl EventTail {
     }
 }
 
-/// Adds to a line up to its longest; returns the bytes that were left out.
+/// Appends to a line up to the maximum length; returns the number of omitted bytes.
 fn keep(line: &mut Vec<u8>, piece: &[u8]) -> u64 {
     let kept = piece.len().min(MAX_LINE_BYTES - line.len());
     line.extend_from_slice(&piece[..kept]);
     (piece.len() - kept) as u64
 }
 
-/// A note in place of a line that does not end, and of all that follows it now.
+/// Puts a note in place of a line without end, and of everything that follows it at present.
 fn skip(lines: &mut Lines, file_bytes: u64) {
     let line = lines.end.line;
     let message = format!(
@@ -219,7 +223,7 @@ fn skip(lines: &mut Lines, file_bytes: u64) {
     };
 }
 
-/// The line that is told, if any.
+/// Returns the line to report, if the allowance permits one.
 fn judged(
     allowance: &mut Option<Allowance>,
     report: TaskReport,
@@ -237,7 +241,8 @@ fn judged(
     }
 }
 
-/// The line, if it is a report; else a note in its place, so that the numbers of the lines after it stay.
+/// Returns the line's report. An invalid line becomes a note, so that later lines keep their
+/// numbers.
 fn checked(line: &[u8], skipped: u64, number: u64) -> TaskReport {
     let problem = if skipped > 0 {
         format!("line {number} of its events is longer than {MAX_LINE_BYTES} bytes")
@@ -266,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_lines_with_their_numbers() {
+    fn only_complete_lines_are_read_with_their_numbers() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("events.jsonl");
         let file = TaskFile::new(&path);
@@ -292,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_is_read() {
+    fn appended_reports_are_read() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("events.jsonl");
         let file = TaskFile::new(&path);
@@ -305,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_given_once_over_many_blocks() {
+    fn each_report_is_passed_once_across_blocks() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("events.jsonl");
         let file = TaskFile::new(&path);
@@ -320,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_becomes_a_note_and_shifts_nothing() {
+    fn invalid_line_becomes_a_note_and_keeps_numbers() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("events.jsonl");
         let file = TaskFile::new(&path);
@@ -347,9 +352,9 @@ mod tests {
         );
     }
 
-    /// As much as fits no memory, of which nothing is there: each byte is nought.
+    /// A sparse file of 4 TiB: zeros without a line end, more than fits into memory.
     #[test]
-    fn a_line_without_an_end_is_left_out_and_holds_up_nobody() {
+    fn line_without_an_end_is_skipped() {
         let folder = tempfile::tempdir().expect("folder");
         let file = TaskFile::new(folder.path().join("events.jsonl"));
         let written = File::create(file.path()).expect("created");
@@ -372,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn something_else_in_its_place_is_told_once_and_not_read() {
+    fn other_file_kind_is_noted_once_and_not_read() {
         let folder = tempfile::tempdir().expect("folder");
         let file = TaskFile::new(folder.path().join("events.jsonl"));
         let secret = folder.path().join("secret");
@@ -402,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn flood_is_dropped_and_the_end_behind_it_is_told() {
+    fn flood_is_dropped_and_the_end_after_it_is_reported() {
         let folder = tempfile::tempdir().expect("folder");
         let file = TaskFile::new(folder.path().join("events.jsonl"));
         let flood = format!("{}\n", note(&"x".repeat(10_000))).repeat(10_000);

@@ -1,10 +1,10 @@
-//! The files of one task on disk, by name. Their meaning is in the modules that write them.
+//! File names of one task's folder. The modules that write the files define their content.
 
 use crate::task_file::TaskFile;
 use muster_model::id::TaskId;
 use std::path::{Path, PathBuf};
 
-/// `<data>/tasks/<task id>/`.
+/// Folder of one task: `<data>/tasks/<task id>/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskFolder(PathBuf);
 
@@ -24,91 +24,94 @@ impl TaskFolder {
         &self.0
     }
 
-    /// `TaskLaunch`; its presence makes the task known to the node.
+    /// `TaskLaunch`. Its presence makes the task known to the node.
     #[must_use]
     pub fn task(&self) -> TaskFile {
         TaskFile::large(self.0.join("task.json"))
     }
 
-    /// `Peers`, rewritten as shards begin to listen.
+    /// `Peers`: the job's task set, rewritten when it changes.
     #[must_use]
     pub fn peers(&self) -> TaskFile {
         TaskFile::large(self.0.join("peers.json"))
     }
 
-    /// The number of the turn in which the task stands still; there while it does.
+    /// Number of the slice for which the task is suspended; present only while it is.
     #[must_use]
     pub fn standing(&self) -> TaskFile {
         TaskFile::new(self.0.join(muster_model::assignment::STANDING))
     }
 
-    /// `driver::Answer`: what came of the newest order to the driver.
+    /// `driver::Answer`: result of the newest order to the driver helper.
     #[must_use]
     pub fn driver(&self) -> TaskFile {
         TaskFile::new(self.0.join("driver.json"))
     }
 
-    /// What the task reports, a JSON object a line.
+    /// Reports of the task, one JSON object per line.
     #[must_use]
     pub fn events(&self) -> TaskFile {
         TaskFile::new(self.0.join("events.jsonl"))
     }
 
-    /// Where a command without a folder of its own is started, with its files.
+    /// Working folder of a command without `working_dir`; contains its files.
     #[must_use]
     pub fn work(&self) -> PathBuf {
         self.0.join("work")
     }
 
-    /// What a command shows when it reports progress: whoever knows it may write into this task's events.
+    /// Token by which a command reports progress. It permits appends to this task's events.
     #[must_use]
     pub fn token(&self) -> TaskFile {
         TaskFile::new(self.0.join("token"))
     }
 
-    /// `StopNotice`; its presence means that a command was told to stop.
+    /// `StopNotice`. Its presence means that the command was asked to stop.
     #[must_use]
     pub fn stopping(&self) -> TaskFile {
         TaskFile::new(self.0.join("stopping.json"))
     }
 
-    /// Process ids of shim and task; its presence means that the task was started, which happens once.
+    /// Process ids of shim and task. Its presence means that the task was started, which happens
+    /// once.
     #[must_use]
     pub fn shim(&self) -> TaskFile {
         TaskFile::new(self.0.join("shim.json"))
     }
 
-    /// `Outcome`; its presence means that no process of the task is left.
+    /// `Outcome`. Its presence means that no process of the task is left.
     #[must_use]
     pub fn exit(&self) -> TaskFile {
         TaskFile::new(self.0.join("exit.json"))
     }
 
-    /// `PodRecord`, for the shim; what the executor itself goes by it keeps elsewhere, but for tasks of the release before.
+    /// `PodRecord`, for the shim. The executor keeps its own record elsewhere, except for tasks of
+    /// the previous release.
     #[must_use]
     pub fn pod(&self) -> TaskFile {
         TaskFile::new(self.0.join("pod.json"))
     }
 
-    /// The environment of a task that its shim cannot inherit; gone once it was read, as secrets are in it.
+    /// Environment of a task that its shim cannot inherit. The shim removes it after reading,
+    /// because it contains secrets.
     #[must_use]
     pub fn environment(&self) -> TaskFile {
         TaskFile::large(self.0.join("environment.json"))
     }
 
-    /// How far the scheduler has acknowledged events, log and end.
+    /// Acknowledged positions of events, log and end.
     #[must_use]
     pub fn shipped(&self) -> TaskFile {
         TaskFile::new(self.0.join("shipped.json"))
     }
 
-    /// Locked by the shim for its whole life: there is at most one.
+    /// Locked by the shim while it lives, so that a task has at most one shim.
     #[must_use]
     pub fn lock(&self) -> TaskFile {
         TaskFile::new(self.0.join("shim.lock"))
     }
 
-    /// What the shim itself has to complain of.
+    /// Error output of the shim itself.
     #[must_use]
     pub fn shim_errors(&self) -> TaskFile {
         TaskFile::new(self.0.join("shim.err"))

@@ -1,4 +1,4 @@
-//! Carries out the steps: makes what a task is started with and hands it to whatever carries tasks here.
+//! Executes steps: builds arguments and environment of a task and passes them to the runtime.
 
 use crate::clock;
 use crate::config::Config;
@@ -13,12 +13,12 @@ use muster_model::node::{Capacity, DriverSuspend};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 
-/// Starts and stops tasks, by way of their shims.
+/// Starts and stops tasks through their shims.
 #[derive(Debug)]
 pub struct Launcher {
     config: Config,
     capacity: Capacity,
-    /// Where users' programs report.
+    /// Address of the tracking server, for users' programs.
     reports_to: SocketAddr,
     runtime: Box<dyn Runtime>,
 }
@@ -39,7 +39,8 @@ impl Launcher {
         }
     }
 
-    /// Starts the shim of a prepared task. If that fails, the task has ended with the reason.
+    /// Starts the shim of a prepared task. If that fails, the task ends with the error as its
+    /// outcome.
     pub fn launch(&mut self, entry: &mut Entry) {
         let id = entry.launch.task_id;
         let started = self
@@ -57,7 +58,7 @@ impl Launcher {
         }
     }
 
-    /// Tells the shim to stop its task; the grace and SIGKILL are the shim's affair.
+    /// Asks the shim to stop its task. The shim enforces the grace and SIGKILL.
     pub fn stop(&mut self, entry: &mut Entry) {
         if !entry.is_stopping && self.runtime.stop(entry) {
             tracing::info!(task.id = %entry.launch.task_id, job.id = %entry.launch.job_id, "told to stop");
@@ -65,7 +66,7 @@ impl Launcher {
         }
     }
 
-    /// Rewrites `peers.json`, which the task looks at from time to time.
+    /// Rewrites `peers.json`, which the task polls.
     pub fn write_peers(&mut self, entry: &mut Entry, peers: &Peers) {
         match entry.folder.peers().write_atomically(peers) {
             Ok(()) => {
@@ -78,7 +79,7 @@ impl Launcher {
         }
     }
 
-    /// What has become of whoever carries the task.
+    /// Returns the state of the process or pod that runs the task.
     pub fn carrier(&mut self, entry: &Entry) -> Carrier {
         self.runtime.carrier(entry)
     }
@@ -89,12 +90,13 @@ impl Launcher {
         self.runtime.tells_of_ends()
     }
 
-    /// Lets go of whatever is carried that nobody needs.
+    /// Removes processes, pods and files that no task needs.
     pub fn tidy(&mut self, ledger: &Ledger) {
         self.runtime.tidy(ledger);
     }
 
-    /// What a user's program shows when it reports, in the words of MLflow's client. The token is this task's alone.
+    /// Returns the variables by which a user's program reports, under the names of MLflow's client.
+    /// The token is valid for this task only.
     fn tracking(&self, entry: &Entry) -> Result<Vec<(&'static str, String)>, ExecutorError> {
         let launch = &entry.launch;
         if launch.spec.command.is_none() {
@@ -109,7 +111,7 @@ impl Launcher {
         Ok(vec![
             ("MLFLOW_TRACKING_URI", url.clone()),
             ("MLFLOW_TRACKING_TOKEN", token.clone()),
-            // The address that it prints has no page.
+            // The address that MLflow would print serves no page.
             ("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true".to_owned()),
             ("MLFLOW_RUN_ID", launch.job_id.0.simple().to_string()),
             ("MUSTER_TRACKING_URI", url),
@@ -121,8 +123,9 @@ impl Launcher {
         let (launch, config) = (&entry.launch, &self.config);
         let passed = environment::passed(&config.pass_environment).into_iter();
         let passed = passed.filter(|(name, _)| self.runtime.passes(name));
-        // The built-in engine writes checkpoints itself, so it needs what this node may reach their bucket with. A user's own program
-        // must not have it: all tenants' checkpoints lie there.
+        // The built-in engine writes checkpoints itself and needs this node's credentials of the
+        // bucket. A user's own program must not have them: the bucket contains the checkpoints of
+        // all tenants.
         let bucket = match launch.spec.command {
             None => config.checkpoint_root.variables(),
             Some(_) => Default::default(),
@@ -137,7 +140,7 @@ impl Launcher {
             passed.chain(credentials),
         );
         if config.task_user.is_some() {
-            // That of the executor is closed to it.
+            // The task's user cannot access the executor's home.
             let home = entry.folder.path().to_string_lossy().into_owned();
             environment.insert("HOME".to_owned(), home);
         }
@@ -172,7 +175,7 @@ impl Launcher {
             self.capacity.driver_suspend,
             Some(DriverSuspend::Able { .. })
         );
-        // Only who was given GPUs has anything on them.
+        // A task without GPUs has no GPU memory to move.
         let has_gpus = !entry.launch.gpus.is_empty();
         let has_lost = || driver::has_lost(&driver::folder(&config.data_dir), entry.launch.job_id);
         let patience = (is_able && has_gpus && !has_lost()).then(|| {

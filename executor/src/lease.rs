@@ -1,8 +1,8 @@
-//! The node's lease on its tasks: until when they may run without a session.
+//! Lease of the node on its tasks: the time until which they may run without a session.
 //!
-//! It counts from the SENDING of the newest acknowledged heartbeat. The scheduler counts from receiving it, which is later, so a task is
-//! stopped here before the scheduler gives its GPUs away. The daemon writes the deadline; each shim reads it and enforces it by itself,
-//! so it holds while the daemon is dead.
+//! The lease counts from the SENDING of the newest acknowledged heartbeat. The scheduler counts
+//! from its reception, which is later, so tasks stop before the scheduler gives their GPUs away.
+//! The daemon writes the deadline. Each shim reads and enforces it, also while the daemon is dead.
 
 use crate::config::Config;
 use crate::disk;
@@ -11,26 +11,27 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Reads of a file that the daemon may be rewriting.
+/// Attempts to read a file that the daemon may be rewriting.
 const READS: u32 = 3;
 
-/// The file, as the daemon writes it.
+/// The lease file, as the daemon writes it.
 #[derive(Debug, Clone)]
 pub struct Lease {
     path: PathBuf,
-    /// Elsewhere too, for pods.
+    /// Second path of the file, for pods.
     also: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Deadline {
     deadline_boottime_ms: u64,
-    /// The same once more: the file is rewritten in place, and a reader may see half of it. Absent from daemons of the release before.
+    /// Repetition of the deadline: the file is rewritten in place, and a reader may see a partial
+    /// write. Absent in files of the previous release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     again: Option<u64>,
 }
 
-/// The lease as a shim sees it.
+/// The lease as a shim reads it.
 #[derive(Debug)]
 pub struct Watch {
     lease: Lease,
@@ -46,7 +47,8 @@ impl Lease {
         }
     }
 
-    /// As the daemon grants it: shims look in their data folder, which in pods is another; those of pods of the release before, in the daemon's.
+    /// Returns the lease to grant. Shims read it in their data folder, which differs for pods; pods
+    /// of the previous release read it in the daemon's data folder.
     #[must_use]
     pub fn granted(config: &Config) -> Self {
         let (data, shims) = (&config.data_dir, config.data_of_shims());
@@ -59,7 +61,7 @@ impl Lease {
     /// Extends the lease to `lease_ms` after the sending time of an acknowledged heartbeat.
     ///
     /// # Errors
-    /// If the file cannot be written; the tasks then stop at the deadline that it names.
+    /// If the file cannot be written; the tasks then stop at the old deadline.
     pub fn grant(&self, sent_boottime_ms: u64, lease_ms: u64) -> io::Result<()> {
         let deadline_boottime_ms = sent_boottime_ms.saturating_add(lease_ms);
         let deadline = Deadline {
@@ -70,7 +72,7 @@ impl Lease {
         paths.try_for_each(|path| disk::rewrite(path, &deadline, false))
     }
 
-    /// The deadline in milliseconds of `CLOCK_BOOTTIME`, if one can be read.
+    /// Returns the deadline in milliseconds of `CLOCK_BOOTTIME`, if it can be read.
     #[must_use]
     pub fn deadline_ms(&self) -> Option<u64> {
         (0..READS).find_map(|_| {
@@ -92,8 +94,9 @@ impl Watch {
         }
     }
 
-    /// Whether the deadline has passed. The file is read only when the one known has: most calls cost nothing. If it cannot be read, the
-    /// one known counts; if there never was one, there is no lease.
+    /// Whether the deadline has passed. The file is read only after the known deadline has passed,
+    /// so most calls cost nothing. If it cannot be read, the known deadline holds; without one
+    /// there is no lease.
     #[must_use]
     pub fn is_expired(&mut self, now_boottime_ms: u64) -> bool {
         if now_boottime_ms < self.deadline_ms {
@@ -105,13 +108,13 @@ impl Watch {
         now_boottime_ms >= self.deadline_ms
     }
 
-    /// Until the deadline that is known.
+    /// Returns the time until the known deadline.
     #[must_use]
     pub fn left(&self, now_boottime_ms: u64) -> Duration {
         Duration::from_millis(self.deadline_ms.saturating_sub(now_boottime_ms))
     }
 
-    /// The deadline, if it has passed.
+    /// Returns the deadline, if it has passed.
     #[must_use]
     pub fn expired_at_ms(&mut self, now_boottime_ms: u64) -> Option<u64> {
         self.is_expired(now_boottime_ms).then_some(self.deadline_ms)
@@ -123,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_counts_from_the_sending_and_a_later_grant_extends_it() {
+    fn lease_counts_from_the_sending_and_is_extended() {
         let data = tempfile::tempdir().expect("folder");
         let lease = Lease::of(data.path());
         let mut watch = Watch::new(lease.clone());
@@ -155,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn shims_in_pods_are_granted_it_where_they_look_those_of_before_too() {
+    fn lease_is_granted_at_the_old_and_new_path_of_pods() {
         let data = tempfile::tempdir().expect("folder");
         let shown = data.path().join("shown");
         std::fs::create_dir(&shown).expect("our own folder");

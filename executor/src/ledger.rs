@@ -1,4 +1,5 @@
-//! What the node knows of its tasks. All of it is on disk, one folder a task, so a restarted daemon knows what the killed one knew.
+//! The tasks of the node. Everything is on disk, one folder per task, so a restarted daemon knows
+//! the same as its predecessor.
 
 use crate::clock;
 use crate::disk;
@@ -23,15 +24,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The reason of an eviction from a node where no pod could be made for the task.
+/// Eviction reason of a task for which no pod could be created.
 pub const NOT_MADE: &str = "NotMade";
-/// How the names of folders begin that are being made, and that are being removed.
+/// Name prefixes of folders that are being created or removed.
 const HALF: &str = ".tmp-";
 const GONE: &str = ".tmp-gone-";
-/// Of what a shim complained of, in characters.
+/// Maximum length of the quoted error output of a shim, in characters.
 const TOLD_OF_SHIM: usize = 2_000;
 
-/// All tasks of the node and the newest generation it has taken on.
+/// All tasks of the node and its newest accepted generation.
 #[derive(Debug)]
 pub struct Ledger {
     data: PathBuf,
@@ -46,18 +47,19 @@ pub struct Entry {
     pub peers: Peers,
     pub life: Life,
     pub shipped: Shipped,
-    /// The shim of this life was told to stop. Not kept on disk: telling it twice does no harm.
+    /// The shim has been asked to stop. Not stored: a repeated request does no harm.
     pub is_stopping: bool,
-    /// Nothing of an ended task's log is left to ship. Found out anew after a restart.
+    /// The whole log of an ended task is acknowledged. Determined again after a restart.
     pub is_log_drained: bool,
-    /// The shim as the daemon itself knows it. The task may write `shim.json`, and cannot write this.
+    /// The shim's process as recorded by the daemon. The task can write `shim.json` but not this
+    /// record.
     pub known_shim: Option<ProcessId>,
-    /// How the task ends, whatever its process makes of it: the daemon ends it for this.
+    /// Outcome that replaces that of the process, because the daemon ends the task.
     doom: Option<Outcome>,
     said: Said,
 }
 
-/// How far the task's process is, as its folder and `/proc` tell.
+/// State of the task's process according to its folder and `/proc`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Life {
     Prepared,
@@ -66,19 +68,20 @@ pub enum Life {
     Ended(Outcome),
 }
 
-/// How far the scheduler has acknowledged. Losing it costs only repeated reports.
+/// Acknowledged positions. Their loss only causes repeated reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Shipped {
     pub events: Position,
     pub log_bytes: u64,
-    /// The end, and with it every event.
+    /// The end, and with it every event, is acknowledged.
     pub end: bool,
-    /// Since when the folder is only kept for people to look at.
+    /// Time since which the folder is only kept for inspection.
     pub forgotten_at_unix_ms: Option<i64>,
 }
 
 impl Ledger {
-    /// Reads the data folder; makes it if there is none. A folder that cannot be read is left alone and said so.
+    /// Reads the data folder and creates it if it is absent. A folder that is not readable as a
+    /// task's is logged and left in place.
     ///
     /// # Errors
     /// If the data folder cannot be used at all.
@@ -88,7 +91,7 @@ impl Ledger {
         let generation_path = data.join("generation");
         let kept = disk::read(&generation_path).map_err(ExecutorError::read(&generation_path))?;
         let generation = kept.unwrap_or(0);
-        // Its space is allocated before the disk may be full.
+        // Allocates the blocks of the file before the disk is full.
         if kept.is_none()
             && let Err(error) = disk::rewrite(&generation_path, &generation, true)
         {
@@ -111,7 +114,7 @@ impl Ledger {
                 continue;
             }
             if name.starts_with(HALF) {
-                // Before a task of this name is made again.
+                // Now, before a task of the same name is created again.
                 let _ = remove_folder(&path);
                 continue;
             }
@@ -132,10 +135,11 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Made with the data folder: who has another knows nothing of this one's tasks.
+    /// Returns the random identity of the data folder. A new folder has a new identity and no
+    /// tasks.
     ///
     /// # Errors
-    /// If it can neither be read nor made.
+    /// If it can neither be read nor created.
     pub fn identity(&self) -> Result<String, ExecutorError> {
         let path = self.data.join("identity");
         if let Some(kept) = disk::read(&path).map_err(ExecutorError::read(&path))? {
@@ -146,10 +150,11 @@ impl Ledger {
         Ok(made)
     }
 
-    /// Secret by which this executor speaks for its node, made with the data folder. Its file is readable by its user alone.
+    /// Returns the secret that authenticates this executor for its node, created with the data
+    /// folder. Only the user of the executor can read its file.
     ///
     /// # Errors
-    /// If it can neither be read nor made.
+    /// If it can neither be read nor created.
     pub fn credential(&self) -> Result<String, ExecutorError> {
         let path = self.data.join("credential");
         if let Some(kept) = disk::read(&path).map_err(ExecutorError::read(&path))? {
@@ -160,7 +165,7 @@ impl Ledger {
         Ok(made)
     }
 
-    /// Keeps the generation over restarts.
+    /// Stores a newer generation durably.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -173,10 +178,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Makes the folder of a task, whole or not at all.
+    /// Creates the folder of a task atomically.
     ///
     /// # Errors
-    /// If it cannot be written; the ledger then knows the task all the same, as one that could not be started.
+    /// If it cannot be written. The ledger then records the task as failed to launch.
     pub fn prepare(&mut self, launch: &TaskLaunch, peers: &Peers) -> Result<(), ExecutorError> {
         let tasks = self.data.join("tasks");
         let folder = TaskFolder::of(&tasks, launch.task_id);
@@ -192,7 +197,7 @@ impl Ledger {
         written
     }
 
-    /// Takes a task for one that its node does not begin with; it has no folder.
+    /// Records a task that the node refuses to start; it has no folder.
     pub fn refuse(&mut self, launch: &TaskLaunch, peers: &Peers, why: String) {
         let folder = TaskFolder::of(&self.data.join("tasks"), launch.task_id);
         let life = Life::Ended(Outcome::refused(why));
@@ -200,7 +205,8 @@ impl Ledger {
         self.entries.insert(launch.task_id, entry);
     }
 
-    /// Corrects what a task's folder tells by what is kept where the task cannot write: its launch, and how it ended if that is known.
+    /// Corrects an entry by the executor's own record, which the task cannot write: the launch, and
+    /// the outcome if it is recorded.
     pub fn adopt(&mut self, launch: &TaskLaunch, ended: Option<&Outcome>) {
         let id = launch.task_id;
         if let Some(outcome) = ended {
@@ -219,7 +225,8 @@ impl Ledger {
         entry.look_after();
     }
 
-    /// The same of a task that is a process of this machine and has not been seen to end. `shim`: `None` if the machine has restarted since.
+    /// Does the same for a process task without a recorded outcome. `shim` is `None` if the machine
+    /// has restarted since.
     pub fn adopt_from(&mut self, shim: Option<ProcessId>, launch: &TaskLaunch) {
         self.adopt(launch, None);
         if let Some(entry) = self.entries.get_mut(&launch.task_id) {
@@ -228,7 +235,7 @@ impl Ledger {
         }
     }
 
-    /// What [`crate::reconcile::steps`] compares with.
+    /// Returns the observed state that [`crate::reconcile::steps`] compares.
     #[must_use]
     pub fn seen(&self) -> Seen {
         let known = self
@@ -250,7 +257,7 @@ impl Ledger {
         }
     }
 
-    /// Takes nothing as acknowledged any more. A forgotten task stays so, unless it is assigned again.
+    /// Discards all acknowledgements. A forgotten task stays forgotten unless it is assigned again.
     pub fn report_all(&mut self) {
         for entry in self.entries.values_mut() {
             entry.shipped = Shipped {
@@ -262,7 +269,7 @@ impl Ledger {
         }
     }
 
-    /// Tasks whose use of their GPUs can be measured from here: they run as processes of this machine.
+    /// Returns the running tasks with GPUs, for the usage sampler.
     #[must_use]
     pub fn watched(&self) -> Vec<Watched> {
         let entries = self.entries.iter();
@@ -278,7 +285,8 @@ impl Ledger {
         running.filter(|one| !one.gpus.is_empty()).collect()
     }
 
-    /// Removes folders of forgotten tasks, the oldest first, until at most `keep` are left and they take at most `bytes`.
+    /// Removes folders of forgotten tasks, the oldest first, until at most `keep` folders with at
+    /// most `bytes` remain.
     pub fn prune(&mut self, keep: usize, bytes: u64) {
         let mut forgotten: Vec<(i64, TaskId)> = self
             .entries
@@ -306,7 +314,7 @@ impl Ledger {
         remove_aside(removed);
     }
 
-    /// Out of the way; what is in it may be so much that removing it takes long.
+    /// Renames a folder that is to be removed: removing its content may take long.
     fn put_away(&self, folder: &Path, id: TaskId) -> io::Result<PathBuf> {
         let away = self.data.join("tasks").join(format!("{GONE}{id}"));
         fs::rename(folder, &away)?;
@@ -336,13 +344,13 @@ impl Entry {
         self.shipped.forgotten_at_unix_ms.is_some()
     }
 
-    /// A task that has not ended: whoever forgets it looks after it no more.
+    /// Undoes a recorded end: a task that has not ended must not be forgotten.
     fn look_after(&mut self) {
         self.shipped.forgotten_at_unix_ms = None;
         self.shipped.end = false;
     }
 
-    /// What is reported; nothing before there is a process.
+    /// Returns the state to report; `None` before the task has a process.
     #[must_use]
     pub fn observed(&self) -> Option<Observed> {
         match &self.life {
@@ -359,15 +367,16 @@ impl Entry {
         matches!(self.life, Life::Ended(_))
     }
 
-    /// What it says itself, of the turn that it was told of last. A task that is told to go on holds its GPUs from then on.
+    /// Whether the task is suspended for the newest slice that it knows of. A task that is to
+    /// resume holds its GPUs from that moment.
     fn stands_still(&self) -> bool {
         let told = || self.folder.standing().text().ok()?.parse().ok();
         let held = self.peers.held_turn();
         held.is_some() && told() == held && self.is_stopped_if_a_program()
     }
 
-    /// Whether the kernel has stopped every process of a user's program: the program may have written the turn itself, while it computes on GPUs
-    /// that are given to others.
+    /// Whether the kernel has stopped every process of a user's program. A program can write the
+    /// slice number itself while it still computes on GPUs that belong to another job.
     fn is_stopped_if_a_program(&self) -> bool {
         let Some(shim) = self
             .known_shim
@@ -392,11 +401,12 @@ impl Entry {
         }
     }
 
-    /// Looks at the folder again. `carrier` was looked at before: whoever carries a task writes the end before it goes.
+    /// Reads the folder again. The caller has determined `carrier` before: a shim writes the end
+    /// before it exits.
     pub fn refresh(&mut self, carrier: Carrier) {
         match &self.life {
             Life::Starting | Life::Running(_) if matches!(carrier, Carrier::Killed(_)) => {
-                // One that is found to have run is judged as such at the next look.
+                // If the shim's record shows that the task has started, the next poll decides.
                 let has_begun = self.life == Life::Starting && self.read_record();
                 if let (Carrier::Killed(outcome), false) = (carrier, has_begun) {
                     self.end(outcome);
@@ -427,13 +437,14 @@ impl Entry {
         }
     }
 
-    /// A shim whose pod is taken away knows only that, and one whose task the kernel killed knows the signal; its carrier knows why.
+    /// Reads the end, and replaces it by the carrier's reason if that is more precise. The shim
+    /// knows only that its pod was deleted, or the signal that killed the task.
     fn read_exit_of(&mut self, carrier: &Carrier) -> bool {
         let is_told = self.read_exit();
         let better = match (&self.life, carrier) {
             (Life::Ended(told), Carrier::Gone(Some(why))) => {
                 let is_better = match (told, why) {
-                    // That there never was a pod is what was told; that there is none is only its consequence.
+                    // The missing pod is a consequence of the failure to create it.
                     (Outcome::Evicted { reason, .. }, Outcome::Evicted { .. }) => {
                         reason != NOT_MADE
                     }
@@ -451,7 +462,7 @@ impl Entry {
     }
 
     fn never_began(&self) -> Outcome {
-        // A shim that finds no space can write nothing.
+        // A shim without disk space cannot write its error.
         let folder = self.folder.path().to_owned();
         let space = self.folder.exit().reserve(1);
         let space = space.map_err(ExecutorError::write(folder));
@@ -467,12 +478,13 @@ impl Entry {
         }
     }
 
-    /// The end of the task is this one, once its processes are gone. The caller tells it to stop.
+    /// Fixes the outcome that the task has once its processes have ended. The caller requests the
+    /// stop.
     pub fn doom(&mut self, outcome: Outcome) {
         self.doom.get_or_insert(outcome);
     }
 
-    /// Fixes the end of a task that has no shim (any more).
+    /// Records the end of a task that has no shim, or none any more.
     pub fn end(&mut self, outcome: Outcome) {
         let outcome = self.doom.take().unwrap_or(outcome);
         if let Err(error) = self.folder.exit().write_durably(&outcome) {
@@ -482,21 +494,22 @@ impl Entry {
         self.forget_secrets();
     }
 
-    /// A shim that never came to read them has left them there.
+    /// Removes the environment file, which remains if the shim did not start.
     fn forget_secrets(&self) {
         if let Err(error) = self.folder.environment().remove() {
             tracing::warn!(task.id = %self.launch.task_id, %error, "cannot remove the secrets of a task that has ended");
         }
     }
 
-    /// Keeps what the scheduler has acknowledged.
+    /// Stores the acknowledged positions.
     pub fn keep_shipped(&self) {
         if let Err(error) = self.folder.shipped().write_atomically(&self.shipped) {
             tracing::warn!(task.id = %self.launch.task_id, %error, "cannot keep what was acknowledged");
         }
     }
 
-    /// Says once that something of its folder cannot be used; to the task's owner too if somebody has put it there.
+    /// Reports once that a file of the folder is unusable. If safe file access refuses it, for
+    /// instance a link, the task's owner receives a note too.
     pub fn complain(&mut self, what: &str, error: &io::Error) {
         let message = format!("{what}: {error}");
         if !self.said.is_new(&message) {
@@ -530,7 +543,8 @@ impl Entry {
         }
     }
 
-    /// What a record in the task's folder says, as far as it can be true: its processes are signalled by it.
+    /// Replaces the ids in a record of the task's folder that cannot be true. Signals are sent to
+    /// these processes.
     fn corrected(&self, record: ShimRecord) -> ShimRecord {
         let Some(shim) = self.known_shim else {
             return record;
@@ -569,7 +583,7 @@ fn create(
     let temporary = tasks.join(format!("{HALF}{}", launch.task_id));
     let made = fill(tasks, &temporary, folder, launch, peers);
     if made.is_err() {
-        // What little it holds is missed on a full disk.
+        // On a full disk the few bytes of a partial folder matter.
         let _ = remove_folder(&temporary);
     }
     made
@@ -611,7 +625,8 @@ fn load(path: &Path) -> Result<Entry, String> {
         .events()
         .metadata()
         .map_or(0, |found| found.len());
-    // A position beyond the file is none of this file's, and offsets beyond what is ever counted are nobody's.
+    // A position beyond the end of the file belongs to another file. An offset above `i64::MAX` is
+    // never valid.
     let is_offset = |offset: u64| i64::try_from(offset).is_ok();
     let is_its_own = shipped.events.byte <= events
         && is_offset(shipped.events.line)
@@ -619,7 +634,7 @@ fn load(path: &Path) -> Result<Entry, String> {
     if is_its_own {
         entry.shipped = shipped;
     }
-    // Before its end is looked for: who ends in between has written it.
+    // Tested before the end is read: a shim that exits in between has written the end.
     let is_under_way =
         entry.folder.pod().is_there() || shim::is_locked(&entry.folder).unwrap_or(false);
     if !entry.read_exit() && !entry.read_record() && is_under_way {
@@ -656,9 +671,9 @@ pub(crate) mod tests {
         ledger
     }
 
-    /// What is acknowledged lies where the task may write too.
+    /// The acknowledged positions are in a file that the task can write.
     #[test]
-    fn a_task_that_runs_cannot_have_itself_forgotten() {
+    fn running_task_cannot_forge_its_acknowledged_end() {
         let place = tempfile::tempdir().expect("a folder");
         let id = launch().task_id;
         let ledger = with_task(place.path());
@@ -700,7 +715,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_end_that_cannot_be_read_is_told_once_to_the_tasks_owner() {
+    fn unreadable_end_is_noted_once_for_the_owner() {
         let place = tempfile::tempdir().expect("a folder");
         let id = launch().task_id;
         let mut ledger = with_task(place.path());
@@ -720,9 +735,9 @@ pub(crate) mod tests {
         assert!(entry.is_ended() && entry.folder.exit().is_there());
     }
 
-    /// By another daemon if this one ends before.
+    /// If this daemon ends first, the next one removes them.
     #[test]
-    fn folders_of_forgotten_tasks_are_removed_aside() {
+    fn folders_of_forgotten_tasks_are_removed_in_the_background() {
         let place = tempfile::tempdir().expect("a folder");
         let tasks = place.path().join("tasks");
         let id = launch().task_id;

@@ -1,9 +1,13 @@
-//! The node daemon: it dials the scheduler, is told its whole desired set of tasks, carries it out and reports what it observes.
+//! The node daemon. It dials the scheduler, receives the complete desired task set of its node,
+//! carries it out and reports what it observes.
 //!
-//! The same binary is the shim (`muster-executor shim`), the parent of one task's process, which outlives a killed daemon.
-//! This crate must never touch Postgres, choose a node or a GPU, or know what a task computes: a task is a process that is
-//! given a folder, appends lines to `events.jsonl` in it and stops on SIGTERM. Users' own programs know of none of this: `command` becomes
-//! them, and `tracking` writes their reports for them.
+//! The same binary is the shim (`muster-executor shim`), the parent process of one task. The shim
+//! outlives the daemon.
+//!
+//! Architecture invariant: this crate never accesses Postgres and never chooses a node or a GPU. It
+//! does not know what a task computes. A task is a process that receives a folder, appends lines to
+//! `events.jsonl` in it and stops on SIGTERM. Users' own programs follow none of these rules:
+//! `command` replaces itself by the program, and `tracking` writes its reports.
 
 mod allowance;
 pub mod clock;

@@ -1,13 +1,14 @@
-//! Memory and CPU limits of a task by cgroup v2, where this executor may divide a cgroup. Where it may not, it says so once and tasks run
-//! without limits: a missing right of the node never fails a task.
+//! Memory and CPU limits of a task by cgroup v2, if this executor may divide a cgroup. Otherwise it
+//! logs that once and tasks run without limits: a missing permission of the node never fails a
+//! task.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where cgroup v2 is mounted on every current distribution.
+/// Mount point of cgroup v2 on all current distributions.
 const MOUNT: &str = "/sys/fs/cgroup";
-/// Of `cpu.max`.
+/// Period of `cpu.max`.
 const PERIOD_US: u64 = 100_000;
 
 /// A cgroup whose memory and CPU are divided among the tasks.
@@ -17,7 +18,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Prepares the configured cgroup, or the executor's own, and logs if there is none to use.
+    /// Prepares the configured cgroup, or the executor's own, and logs if none is usable.
     #[must_use]
     pub fn discover(configured: Option<&Path>) -> Self {
         let prepared = match configured {
@@ -38,7 +39,7 @@ impl Limits {
         Self { root: None }
     }
 
-    /// Makes a cgroup with the limits (0 is none) and returns it; `None` if that is not possible.
+    /// Creates a cgroup with the limits (0 means none) and returns its path; `None` if that fails.
     #[must_use]
     pub fn make(&self, name: &str, memory_bytes: u64, cpu_milli: u64) -> Option<PathBuf> {
         let folder = self.root.as_ref()?.join(format!("task-{name}"));
@@ -51,7 +52,7 @@ impl Limits {
         }
     }
 
-    /// Removes the cgroup of an ended task; the shim has mostly done so already.
+    /// Removes the cgroup of an ended task, if its shim has not done so.
     pub fn remove(&self, name: &str) {
         if let Some(root) = &self.root {
             let _ = fs::remove_dir(root.join(format!("task-{name}")));
@@ -71,8 +72,9 @@ fn limit(folder: &Path, memory_bytes: u64, cpu_milli: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The executor's own cgroup. Only a cgroup without processes of its own can be divided, so the executor moves into a leaf; it does that
-/// only if it is alone, as under systemd with `Delegate=yes`, and never moves processes that are not its own.
+/// Returns the executor's own cgroup, prepared for division. Only a cgroup without processes can be
+/// divided, so the executor moves into a leaf. It does so only if it is the only process, as under
+/// systemd with `Delegate=yes`, and never moves other processes.
 fn own() -> io::Result<PathBuf> {
     let mount = Path::new(MOUNT);
     if !mount.join("cgroup.controllers").exists() {
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_right_there_are_no_limits_and_no_error() {
+    fn missing_permission_means_no_limits_and_no_error() {
         let root = tempfile::tempdir().expect("folder");
         let limits = Limits::discover(Some(&root.path().join("missing")));
         assert_eq!(limits.make("a", 1, 1), None);

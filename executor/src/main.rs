@@ -1,5 +1,7 @@
-//! `muster-executor`: the node daemon, or with the hidden subcommands `shim` the parent of one task, `command` what becomes a user's own
-//! program, and `driver` what speaks to the GPUs' driver for a shim.
+//! `muster-executor`: the node daemon.
+//!
+//! Hidden subcommands: `shim` is the parent of one task, `command` prepares and becomes a user's
+//! own program, and `driver` calls the GPU driver for a shim.
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
@@ -10,7 +12,7 @@ use muster_executor::shim::{self, ShimArguments};
 use std::path::PathBuf;
 use tracing_subscriber::EnvFilter;
 
-/// Runs the tasks that Muster's scheduler gives to this machine.
+/// Runs the tasks that Muster's scheduler assigns to this machine.
 #[derive(Debug, Parser)]
 #[command(
     name = "muster-executor",
@@ -18,7 +20,7 @@ use tracing_subscriber::EnvFilter;
     args_conflicts_with_subcommands = true
 )]
 struct Arguments {
-    /// TOML file; the environment and flags win over it
+    /// TOML file with settings; environment variables and flags take precedence
     #[arg(long, env = "MUSTER_EXECUTOR_CONFIG")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -38,7 +40,7 @@ enum Hidden {
 }
 
 fn main() -> anyhow::Result<()> {
-    // Before the join token is read. What speaks to the GPUs' driver has no secrets.
+    // Before the join token is read. The `driver` helper has no secrets.
     if std::env::args_os()
         .nth(1)
         .is_none_or(|name| name != "driver")
@@ -47,7 +49,7 @@ fn main() -> anyhow::Result<()> {
     }
     let arguments = Arguments::parse();
     match arguments.command {
-        // On the main thread, and without a runtime: see `shim::child`.
+        // On the main thread and without an async runtime: see `shim::child`.
         Some(Hidden::Shim(shim)) => return Ok(shim::run(&shim)?),
         Some(Hidden::Command(task)) => std::process::exit(muster_executor::command::run(&task)),
         Some(Hidden::Driver(order)) => std::process::exit(driver::run(&order)),
@@ -65,7 +67,7 @@ fn main() -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     runtime.block_on(muster_executor::daemon::run(config))?;
-    // Do not wait for what a second signal has cut short.
+    // A second signal has cut the wait short: do not wait for the remaining work.
     runtime.shutdown_background();
     Ok(())
 }

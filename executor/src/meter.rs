@@ -1,7 +1,9 @@
-//! What the node's tasks use of their GPUs or slots, measured where the scheduler asks for it: by it two jobs may share a GPU.
+//! Usage sampler: measures what the node's tasks use of their GPUs or slots, if the scheduler
+//! requests it. The scheduler decides by it whether two jobs can share a GPU.
 //!
-//! It has a thread of its own, because the driver answers when it likes, and never for a GPU that has fallen off the bus: the node's loop and
-//! the session only leave and take what lies here. What stands still is measured too: what it keeps is not free.
+//! It has a thread of its own, because the driver may answer late, and never for a GPU that has
+//! failed. The node loop and the session only exchange data with it. Suspended tasks are measured
+//! too, because the memory that they keep is not free.
 
 use crate::clock;
 use crate::device::{self, OfProcesses, Share, Used};
@@ -16,34 +18,34 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 const SHORTEST_MS: u64 = 100;
-/// Of the times in `/proc`: USER_HZ, which is part of the kernel's interface.
+/// Unit of times in `/proc`: USER_HZ, part of the kernel's interface.
 const TICKS_PER_S: f64 = 100.0;
 
-/// One task as the node's loop sees it.
+/// A running task, as the node loop passes it to the sampler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watched {
     pub task: TaskId,
-    /// Whose descendants are the task's processes.
+    /// The task's processes are the descendants of its shim.
     pub shim: ProcessId,
     pub gpus: Vec<u32>,
     pub stands_still: bool,
 }
 
-/// Shared by the thread that measures, the node's loop and the session.
+/// Handle shared by the sampling thread, the node loop and the session.
 #[derive(Debug, Clone, Default)]
 pub struct Meter(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// 0: nobody asks.
+    /// Interval of measurements; 0 means none.
     every_ms: AtomicU64,
-    /// Asleep while nobody does.
+    /// The sampling thread; parked while no measurement is requested.
     measuring: OnceLock<Thread>,
     watched: Mutex<Vec<Watched>>,
     measured: Mutex<BTreeMap<TaskId, UsageReport>>,
 }
 
-/// What the thread remembers of a task between two looks.
+/// State of a task at the previous measurement.
 #[derive(Debug, Clone, Copy)]
 struct Last {
     at_ms: u64,
@@ -52,9 +54,9 @@ struct Last {
     peak_bytes: Option<u64>,
 }
 
-/// How GPUs or slots of this node are measured.
+/// Method of measurement on this node.
 enum Means {
-    /// Cores of each slot.
+    /// Number of cores per slot.
     Slots {
         cores: f64,
     },
@@ -62,7 +64,7 @@ enum Means {
 }
 
 impl Meter {
-    /// Measures from a thread of its own, while it is asked to.
+    /// Starts the sampling thread, which measures while it is requested.
     pub fn run(&self, capacity: &Capacity) {
         let (meter, has_cuda) = (self.clone(), device::has_cuda(capacity));
         let slots = u32::try_from(capacity.gpus.len()).unwrap_or(u32::MAX);
@@ -79,9 +81,12 @@ impl Meter {
                         thread::park();
                         continue;
                     }
-                    let means = means.get_or_insert_with(|| match has_cuda {
-                        true => Means::Gpus(Box::new(Share::open())),
-                        false => Means::Slots { cores },
+                    let means = means.get_or_insert_with(|| {
+                        if has_cuda {
+                            Means::Gpus(Box::new(Share::open()))
+                        } else {
+                            Means::Slots { cores }
+                        }
                     });
                     meter.look(means, &mut known, clock::boottime_ms());
                     thread::sleep(Duration::from_millis(every_ms.max(SHORTEST_MS)));
@@ -93,7 +98,8 @@ impl Meter {
         }
     }
 
-    /// A session begins, in which the scheduler asks for a measurement every so often; 0: never.
+    /// Begins a session, in which the scheduler requests a measurement every `every_ms`; 0 means
+    /// none.
     pub fn ask(&self, every_ms: u64) {
         self.0.every_ms.store(every_ms, Ordering::Relaxed);
         if let Some(measuring) = self.0.measuring.get() {
@@ -102,18 +108,18 @@ impl Meter {
         lock(&self.0.measured).clear();
     }
 
-    /// Whether anybody asks.
+    /// Whether measurements are requested.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         self.0.every_ms.load(Ordering::Relaxed) > 0
     }
 
-    /// The tasks that there are now.
+    /// Replaces the set of measured tasks.
     pub fn watch(&self, tasks: Vec<Watched>) {
         *lock(&self.0.watched) = tasks;
     }
 
-    /// What was measured since it was taken last.
+    /// Returns and removes the measurements since the previous call.
     #[must_use]
     pub fn take(&self) -> BTreeMap<TaskId, UsageReport> {
         std::mem::take(&mut *lock(&self.0.measured))
@@ -125,7 +131,7 @@ impl Meter {
         if watched.is_empty() {
             return;
         }
-        // Without a lock: this may take for ever.
+        // Without a lock: the call may not return.
         let on_gpus = match means {
             Means::Slots { .. } => None,
             Means::Gpus(share) => {
@@ -150,7 +156,7 @@ impl Meter {
                     Some(resident.sum())
                 }
             };
-            // The shim has waited for whatever the task left behind, so its time is the task's.
+            // The shim has waited for ended processes of the task, so its time includes theirs.
             let ticks = tree.iter().chain([shim]).map(|stat| stat.cpu_ticks).sum();
             let last = Last {
                 at_ms: now_ms,
@@ -159,7 +165,7 @@ impl Meter {
                 peak_bytes: before.and_then(|last| last.peak_bytes).max(memory_bytes),
             };
             known.insert(one.task, last);
-            // A share of time needs two looks.
+            // The busy share needs two measurements.
             let Some(before) = before else { continue };
             let busy = match (&*means, &on_gpus) {
                 (Means::Slots { cores }, _) => cpu_busy(*cores, one, before, last),
@@ -186,7 +192,7 @@ impl Meter {
     }
 }
 
-/// What no heartbeat has taken along yet, and what was measured since.
+/// Combines a measurement that no heartbeat has sent yet with a newer one.
 fn added(untold: Option<UsageReport>, new: UsageReport) -> UsageReport {
     let Some(untold) = untold.filter(|untold| !untold.stands && !new.stands) else {
         return new;
@@ -200,8 +206,9 @@ fn added(untold: Option<UsageReport>, new: UsageReport) -> UsageReport {
     }
 }
 
-/// `None` where the driver tells of none of the task's processes: they may have numbers that it does not know. But whoever it knew at work and
-/// does not know standing still has had its memory taken off the GPU.
+/// Returns the task's GPU memory; `None` if the driver reports none of its processes, whose ids may
+/// be of another namespace. For a suspended task that was visible before, the result is 0, because
+/// its memory has left the GPU.
 fn gpu_memory(
     used: &OfProcesses,
     one: &Watched,
@@ -252,7 +259,7 @@ mod tests {
     const SLOT: fn() -> Means = || Means::Slots { cores: 1.0 };
 
     fn shell(script: &str) -> Child {
-        // The shell is the shim here, and what it starts the task.
+        // The outer shell acts as the shim, the inner one as the task.
         let script = format!("sh -c '{script}' & wait");
         let mut command = Command::new("sh");
         let command = command.args(["-c", &script]).stdout(Stdio::null());
@@ -281,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_works_is_told_from_one_that_waits() {
+    fn busy_process_differs_from_a_waiting_one() {
         let (works, waits) = (shell("while :; do :; done"), shell("sleep 60"));
         let meter = Meter::default();
         let (mut means, mut known) = (SLOT(), BTreeMap::new());
@@ -289,7 +296,7 @@ mod tests {
         meter.watch(vec![watched(1, &works, false), watched(2, &waits, false)]);
         meter.look(&mut means, &mut known, start_ms);
         assert!(meter.take().is_empty(), "a share of time needs two looks");
-        // Until it had some of the processor, however busy the machine is.
+        // Waits until the task has used the processor, however busy the machine is.
         let used = |shim: &Child| {
             let tree = process::descendants(i32::try_from(shim.id()).expect("a number"));
             tree.iter().map(|stat| stat.cpu_ticks).sum::<u64>()
@@ -310,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_gpu_only_what_the_driver_tells_is_known() {
+    fn gpu_use_is_that_of_the_driver() {
         let stat = |pid| Stat {
             id: ProcessId {
                 pid,
@@ -366,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_still_is_told_with_what_it_keeps_and_no_time() {
+    fn suspended_task_reports_memory_and_no_time() {
         let shim = shell("sleep 60");
         let meter = Meter::default();
         let (mut means, mut known) = (SLOT(), BTreeMap::new());

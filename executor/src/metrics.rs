@@ -1,4 +1,5 @@
-//! What the daemon counts of itself and of its tasks, in the text format of Prometheus. No tenant, user, job or task is named in it.
+//! Metrics of the daemon and its tasks, in the text format of Prometheus. They contain no name of a
+//! tenant, user, job or task.
 
 use crate::clock;
 use crate::ledger::{Entry, Ledger, Life};
@@ -20,13 +21,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::TcpListener;
 
-/// What tasks are, as the label `kind` has them.
+/// Values of the label `kind`.
 const KINDS: [&str; 3] = ["worker", "ps_shard", "command"];
 
-/// What has woken the node's loop, as the label `woken_by` has it.
+/// Value of the label `woken_by`: cause of a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WokenBy {
-    /// A task's folder or its pod.
+    /// A change in a task's folder or of its pod.
     Task,
     Scheduler,
     Time,
@@ -44,34 +45,35 @@ impl WokenBy {
     }
 }
 
-/// Shared by the node's loop and the session, which tell, and by whoever shows it.
+/// Handle shared by the node loop and the session, which count, and by the HTTP server.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     all: Registry,
     /// Tasks that have not ended, by kind.
     tasks: IntGaugeVec,
-    /// GPUs of these.
+    /// GPUs of these tasks.
     held: IntGauge,
     launches: IntCounterVec,
-    /// By outcome.
+    /// Ended tasks by outcome.
     ends: IntCounterVec,
     connected: IntGauge,
     sessions: IntCounter,
-    /// By what has woken the loop for them.
+    /// Polls of the node loop by cause.
     looks: IntCounterVec,
     state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Tasks whose end is in `ends`, or came before this process did.
+    /// Tasks that `ends` has counted, and tasks that ended before this process started.
     ended: BTreeSet<TaskId>,
-    /// When the newest heartbeat was sent that a scheduler has acknowledged, on the clock of leases; and how long it holds the lease.
+    /// Sending time of the newest acknowledged heartbeat, on the clock of leases, and the length of
+    /// the lease that it granted.
     heard: Option<(u64, u64)>,
 }
 
 impl Metrics {
-    /// Of a daemon that starts with what the ledger has, on a node of so many GPUs.
+    /// Returns the metrics of a daemon that starts with this ledger and this number of GPUs.
     #[must_use]
     pub fn of(ledger: &Ledger, gpus: usize) -> Self {
         let ended = ledger.entries.iter().filter(|(_, entry)| entry.is_ended());
@@ -82,7 +84,7 @@ impl Metrics {
         let metrics = Self::registered(state).expect("names that are names, each of them once");
         metrics.is_of(gpus).expect("two more of them");
         for kind in KINDS {
-            // A series is there before its first task.
+            // Creates each series before its first task.
             metrics.tasks.with_label_values(&[kind]).set(0);
             metrics.launches.with_label_values(&[kind]).reset();
         }
@@ -139,7 +141,7 @@ impl Metrics {
         })
     }
 
-    /// What does not change while the process lives.
+    /// Registers metrics that are constant while the process lives.
     fn is_of(&self, gpus: usize) -> prometheus::Result<()> {
         register_gauge_with_registry!(
             "muster_executor_started_timestamp_seconds",
@@ -160,7 +162,7 @@ impl Metrics {
         self.launches.with_label_values(&[kind(task)]).inc();
     }
 
-    /// How all tasks are at the moment.
+    /// Records the states of all tasks.
     pub(crate) fn look(&self, ledger: &Ledger) {
         let there: Vec<&Entry> = ledger
             .entries
@@ -193,7 +195,7 @@ impl Metrics {
         self.looks.with_label_values(&[by.label()]).inc();
     }
 
-    /// A session has begun, or another.
+    /// Records the start of a session.
     pub(crate) fn connected(&self) {
         self.connected.set(1);
         self.sessions.inc();
@@ -203,7 +205,7 @@ impl Metrics {
         self.connected.set(0);
     }
 
-    /// A heartbeat that was sent then is acknowledged, and holds the lease for so long.
+    /// Records an acknowledged heartbeat with its sending time and the length of the lease.
     pub(crate) fn heard(&self, sent_ms: u64, lease_ms: u64) {
         self.lock().heard = Some((sent_ms, lease_ms));
     }
@@ -234,7 +236,7 @@ async fn show(extract::State(metrics): extract::State<Metrics>) -> impl IntoResp
     ([(CONTENT_TYPE, TEXT_FORMAT)], text)
 }
 
-/// Nothing before the first heartbeat.
+/// Returns the metrics of the lease; not called before the first acknowledged heartbeat.
 fn lease(age_ms: u64, lease_ms: u64) -> prometheus::Result<Registry> {
     let present = Registry::new();
     register_gauge_with_registry!(

@@ -1,5 +1,8 @@
-//! The node's own loop, on one thread: look, compare, do, report. It alone touches the ledger; whatever else happens reaches it as an
-//! [`Order`], so there are no locks, and a slow disk holds up no heartbeat. It sleeps until then, as long as it hears of all its tasks.
+//! The node loop, on one thread: poll, compare, act, report.
+//!
+//! Only this loop accesses the ledger. All other threads send it an [`Order`], so it needs no locks
+//! and a slow disk delays no heartbeat. It sleeps until the next order as long as the kernel
+//! notifies it of changes in all task folders.
 
 use crate::clock;
 use crate::config::Config;
@@ -24,18 +27,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Between tries to take on an assignment whose generation could not be kept; the pause doubles.
+/// First pause before a retry of an assignment whose generation could not be stored. It doubles.
 const FIRST_PAUSE_MS: u64 = 200;
 const LONGEST_PAUSE_MS: u64 = 5_000;
-/// On leaving: for the last reports to be acknowledged.
+/// Limit of the wait for the acknowledgement of the last reports when the daemon leaves.
 const LAST_REPORTS_MS: u64 = 3_000;
 
-/// What happens outside.
+/// Event from outside the loop.
 #[derive(Debug)]
 pub enum Order {
-    /// A session stands; reports go there. There are never more than two unacknowledged.
+    /// A session is open; reports go to this channel. At most two reports are unacknowledged.
     Connected(UnboundedSender<Report>),
-    /// The scheduler has lost what it acknowledged: all that is still on disk is reported again.
+    /// The scheduler has lost acknowledged data: everything on the disk is reported again.
     ReportAll,
     Disconnected,
     Assigned(Assigned),
@@ -43,11 +46,11 @@ pub enum Order {
     Leave {
         stop_tasks: bool,
     },
-    /// Something has become of a task.
+    /// The state of a task may have changed.
     Look,
-    /// A task has said more, which goes with the next report.
+    /// The events or the log of a task have grown. They go with the next report.
     Grown,
-    /// The task is to end in this way, for the space that it takes.
+    /// The task ends with this outcome because of the disk space that it uses.
     End(TaskId, Outcome),
 }
 
@@ -65,7 +68,7 @@ impl Order {
     }
 }
 
-/// An assignment, decoded.
+/// A decoded assignment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assigned {
     pub generation: u64,
@@ -82,7 +85,7 @@ pub struct AssignedTask {
 #[derive(Debug)]
 struct Pending {
     assigned: Assigned,
-    /// Of the next try.
+    /// Time of the next try.
     at_ms: u64,
     pause_ms: u64,
 }
@@ -101,12 +104,12 @@ pub struct Node {
     launches: BTreeMap<TaskId, TaskLaunch>,
     session: Option<UnboundedSender<Report>>,
     space: Space,
-    /// An assignment whose generation could not be kept.
+    /// An assignment whose generation could not be stored yet.
     pending: Option<Pending>,
-    /// The ledger's, for the session's Hello.
+    /// Generation of the ledger, for the session's `Hello`.
     generation: Arc<AtomicU64>,
     is_leaving: bool,
-    /// When the last task had ended, on leaving.
+    /// Time at which the last task had ended while the daemon leaves.
     ended_at_ms: Option<u64>,
 }
 
@@ -141,13 +144,13 @@ impl Node {
         }
     }
 
-    /// The newest generation taken on.
+    /// Returns the newest accepted generation.
     #[must_use]
     pub fn generation(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.generation)
     }
 
-    /// Runs until it is told to leave.
+    /// Runs until [`Order::Leave`].
     pub fn run(mut self, orders: &Receiver<Order>) {
         self.look();
         loop {
@@ -214,19 +217,16 @@ impl Node {
         }
     }
 
-    /// For how long at most nobody has to look at a task of which nothing is heard.
+    /// Longest poll interval. It is short while a task exists whose changes cause no notification.
     fn longest_ms(&self) -> u64 {
         let report_ms = self.config.report_interval_ms;
         let of_task = |(id, entry): (&TaskId, &Entry)| match entry.life {
             _ if self.watcher.hears(*id) || entry.is_ended() => LONGEST_MS,
-            // Only what it reports goes unheard.
+            // Its end wakes the loop; only its reports cause no notification.
             Life::Running(_) if self.launcher.tells_of_ends() => report_ms.max(SOON_MS),
             _ => SOON_MS,
         };
-        let longest_ms = match self.is_leaving {
-            true => SOON_MS,
-            false => LONGEST_MS,
-        };
+        let longest_ms = if self.is_leaving { SOON_MS } else { LONGEST_MS };
         let of_tasks = self.ledger.entries.iter().map(of_task).min();
         of_tasks.unwrap_or(LONGEST_MS).min(longest_ms)
     }
@@ -265,7 +265,8 @@ impl Node {
             .map(|task| (task.launch.task_id, task.launch))
             .collect();
         for id in self.launches.keys() {
-            // Forgotten, and yet wanted: the scheduler has not kept the end, so it is told again.
+            // Forgotten but assigned: the scheduler has not stored the end, so it is reported
+            // again.
             if let Some(entry) = self
                 .ledger
                 .entries
@@ -277,7 +278,8 @@ impl Node {
         }
     }
 
-    /// A restarted daemon must know the newest generation: an assignment is carried out once that is kept, and tried again until then.
+    /// Postpones an assignment. A restarted daemon must know the newest generation, so the loop
+    /// acts on an assignment only after the generation is stored.
     fn put_off(&mut self, assigned: Assigned, error: &ExecutorError) {
         let before_ms = self.pending.as_ref().map(|pending| pending.pause_ms);
         let pause_ms = before_ms.map_or(FIRST_PAUSE_MS, |before_ms| {
@@ -309,7 +311,8 @@ impl Node {
         }
     }
 
-    /// Ends a task for the space that it takes; its end is this one, however its process ends.
+    /// Ends a task because of the disk space that it uses. The task's outcome is the given one and
+    /// not that of its process.
     fn end(&mut self, id: TaskId, outcome: Outcome) {
         if let Some(entry) = self
             .ledger
@@ -337,7 +340,8 @@ impl Node {
         self.launcher.tidy(&self.ledger);
         self.space.follow(&self.ledger);
         if self.space.unfit().is_some() {
-            // Folders that are kept for people go before anybody's task does.
+            // Folders of ended tasks, kept for inspection, are removed before a running task is
+            // ended.
             self.ledger.prune(0, 0);
         }
         if self.meter.is_asked() {
@@ -422,12 +426,13 @@ impl Node {
             .facts(&self.ledger, interval_ms, now_ms, clock::unix_ms());
         let logs = self.outbox.logs(&mut self.ledger, interval_ms, now_ms);
         for report in facts.into_iter().chain(logs) {
-            // A session that has ended says so by an order of its own.
+            // If the session has ended, `Order::Disconnected` follows.
             let _ = session.send(report);
         }
     }
 
-    /// Makes the folder of a task that is new. If that fails, the ledger knows the task as one that could not be launched.
+    /// Creates the folder of a new task. If that fails, the ledger records the task as failed to
+    /// launch.
     fn prepare(&mut self, id: TaskId) {
         let wanted = self
             .desired
@@ -446,7 +451,8 @@ impl Node {
         }
     }
 
-    /// On leaving with all tasks stopped: when they have ended and the scheduler has heard, or is away, or takes too long.
+    /// Whether a daemon that stops all tasks may exit. All tasks must have ended. The scheduler
+    /// must have acknowledged the reports, be disconnected, or have exceeded the time limit.
     fn may_leave(&mut self) -> bool {
         if self.ledger.entries.values().any(|entry| !entry.is_ended()) {
             return false;
@@ -459,7 +465,7 @@ impl Node {
     }
 }
 
-/// All that is there, to be stopped; nothing new is begun.
+/// Desired state of a daemon that leaves: all present tasks, to be stopped.
 fn leaving(ledger: &Ledger) -> Desired {
     let tasks = ledger.seen().tasks.into_iter().map(|(id, task)| {
         (

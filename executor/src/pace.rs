@@ -1,25 +1,25 @@
-//! When the node's loop looks next. It is woken for what happens; beside that it looks again soon after something has, and ever more rarely
-//! while nothing does, for what comes without a sound.
+//! Poll interval of the node loop, with exponential back-off: 50 ms after an event, up to 1 s
+//! without one. Polls cover changes that cause no notification.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Between two looks when something has just happened.
+/// Poll interval directly after an event.
 pub const SOON_MS: u64 = 50;
-/// Between two looks when nothing has for a while.
+/// Longest poll interval.
 pub const LONGEST_MS: u64 = 1_000;
 
-/// Times are those of one clock that never goes back.
+/// Time of the next poll. All times are of one monotonic clock.
 #[derive(Debug)]
 pub struct Pace {
     at_ms: u64,
     rest_ms: u64,
-    /// What a look before its time does not make up for: one for each report that waits, so few.
+    /// Deadlines that an earlier poll does not cancel. Few: one per waiting report.
     promised_ms: BTreeSet<u64>,
 }
 
 impl Default for Pace {
-    /// To look at once.
+    /// The first poll is due at once.
     fn default() -> Self {
         Self {
             at_ms: 0,
@@ -30,24 +30,24 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Something has happened: to look at once, and soon again for what follows from it.
+    /// Makes a poll due at once and resets the interval, after an event.
     pub fn stir(&mut self) {
         (self.at_ms, self.rest_ms) = (0, SOON_MS);
     }
 
-    /// To look at this time at the latest, and then too if it is looked earlier.
+    /// Requires a poll at `at_ms` at the latest. An earlier poll does not cancel it.
     pub fn look_by(&mut self, at_ms: u64) {
         self.promised_ms.insert(at_ms);
     }
 
-    /// It was looked at this time, and is to be at least every `longest_ms`.
+    /// Records a poll at `now_ms`. The next one is due after the interval, at most `longest_ms`.
     pub fn looked(&mut self, now_ms: u64, longest_ms: u64) {
         self.promised_ms.retain(|at_ms| *at_ms > now_ms);
         self.at_ms = now_ms + self.rest_ms.min(longest_ms);
         self.rest_ms = (self.rest_ms * 2).min(LONGEST_MS);
     }
 
-    /// Until the next look; nothing left: it is due.
+    /// Returns the time until the next poll; zero if it is due.
     #[must_use]
     pub fn left(&self, now_ms: u64) -> Duration {
         let promised_ms = self.promised_ms.first().copied().unwrap_or(u64::MAX);
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_follow_ever_more_slowly_until_something_happens() {
+    fn poll_interval_doubles_until_an_event() {
         let mut pace = Pace::default();
         let mut now_ms = 10_000;
         let mut rests = Vec::new();
@@ -84,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_comes_earlier_forgets_no_promised_one() {
+    fn earlier_poll_keeps_later_deadlines() {
         let mut pace = Pace::default();
         for early_ms in [10_000, 10_050, 10_150, 10_350] {
             pace.looked(early_ms, LONGEST_MS);
         }
-        // 400 ms from there to the next by itself, and what has grown may go in 200.
+        // The next regular poll is 400 ms away; a report may be sent in 200 ms.
         pace.look_by(10_550);
-        // An answer comes meanwhile, which is looked at when it comes.
+        // An answer arrives meanwhile and causes a poll at once.
         pace.look_by(0);
         pace.looked(10_400, LONGEST_MS);
         assert_eq!(pace.left(10_400).as_millis(), 150, "not 800");

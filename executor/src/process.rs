@@ -1,14 +1,15 @@
-//! Processes as `/proc` tells of them. A process is named by its id AND its start time, because ids are used again.
+//! Processes according to `/proc`. A process is identified by its id AND its start time, because
+//! ids are reused.
 
 use muster_model::id::TaskId;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use std::fs;
 
-/// Environment variable by which a process is known to belong to a task.
+/// Environment variable that marks a process as part of a task.
 pub const TASK_VARIABLE: &str = "MUSTER_TASK_ID";
 
-/// One process of this boot of the machine.
+/// A process of the current boot of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
     pub pid: i32,
@@ -16,33 +17,33 @@ pub struct ProcessId {
     pub start_ticks: u64,
 }
 
-/// The fields of `/proc/<pid>/stat` that we look at.
+/// The used fields of `/proc/<pid>/stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     pub id: ProcessId,
-    /// `R`, `S`, `Z`…
+    /// `R`, `S`, `Z` and so on.
     pub state: char,
     pub parent: i32,
     pub session: i32,
-    /// Time on processors so far, that of children which were waited for included; in hundredths of a second.
+    /// Processor time so far, including children that were waited for, in hundredths of a second.
     pub cpu_ticks: u64,
 }
 
 impl ProcessId {
-    /// The process of this number, if there is one.
+    /// Returns the process with this id, if it exists.
     #[must_use]
     pub fn of(pid: i32) -> Option<Self> {
         stat(pid).map(|stat| stat.id)
     }
 
-    /// Whether it still runs; a zombie does not.
+    /// Whether the process still runs; a zombie does not.
     #[must_use]
     pub fn is_alive(self) -> bool {
         stat(self.pid).is_some_and(|stat| stat.id == self && !stat.is_dead())
     }
 
-    /// Sends a signal to exactly this process; `false` if it is gone. The pidfd is opened before the start time is compared, so that the
-    /// number cannot come to mean another process in between.
+    /// Sends a signal to exactly this process; returns `false` if it is gone. The pidfd is opened
+    /// before the start time is compared, so that the id cannot be reused in between.
     #[must_use]
     pub fn signal(self, signal: Signal) -> bool {
         let Some(pid) = Pid::from_raw(self.pid) else {
@@ -62,13 +63,13 @@ impl Stat {
     }
 }
 
-/// What `/proc` says of one process; `None` if there is none.
+/// Returns the state of a process; `None` if it does not exist.
 #[must_use]
 pub fn stat(pid: i32) -> Option<Stat> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Whether a process is a shell at the moment, going by the program's file.
+/// Whether a process currently runs a shell, according to the file name of its program.
 #[must_use]
 pub fn is_shell(pid: i32) -> bool {
     const SHELLS: [&str; 8] = ["sh", "bash", "dash", "ash", "busybox", "zsh", "ksh", "fish"];
@@ -77,7 +78,8 @@ pub fn is_shell(pid: i32) -> bool {
     SHELLS.iter().any(|shell| name == *shell)
 }
 
-/// Memory of a process that is in RAM, what it shares with others included; 0 of one that is gone.
+/// Returns the resident memory of a process in bytes, including shared memory; 0 if it does not
+/// exist.
 #[must_use]
 pub fn resident_bytes(pid: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -86,7 +88,7 @@ pub fn resident_bytes(pid: i32) -> u64 {
     kib.unwrap_or(0).saturating_mul(1_024)
 }
 
-/// Every process of the machine that is not a zombie.
+/// Returns all processes of the machine except zombies.
 #[must_use]
 pub fn all() -> Vec<Stat> {
     let Ok(entries) = fs::read_dir("/proc") else {
@@ -100,13 +102,13 @@ pub fn all() -> Vec<Stat> {
         .collect()
 }
 
-/// Children, their children and so on, of the process itself nothing.
+/// Returns the descendants of a process, without the process itself.
 #[must_use]
 pub fn descendants(root: i32) -> Vec<Stat> {
     descendants_among(&all(), root)
 }
 
-/// The same, of processes that were looked at before.
+/// Returns the descendants among given processes.
 #[must_use]
 pub fn descendants_among(all: &[Stat], root: i32) -> Vec<Stat> {
     let mut rest = all.to_vec();
@@ -125,7 +127,8 @@ pub fn descendants_among(all: &[Stat], root: i32) -> Vec<Stat> {
     found
 }
 
-/// Processes that bear the task's id in the environment they were started with, or are in the session of its process.
+/// Returns the processes with the task's id in their initial environment, or in the session of the
+/// task's process.
 #[must_use]
 pub fn of_task(task: TaskId, session: Option<i32>) -> Vec<Stat> {
     let mark = format!("{TASK_VARIABLE}={task}");
@@ -142,7 +145,8 @@ pub fn of_task(task: TaskId, session: Option<i32>) -> Vec<Stat> {
         .collect()
 }
 
-/// The name of a process may hold anything, brackets too; the fields begin after the last bracket.
+/// Parses `/proc/<pid>/stat`. The name of a process may contain any characters, also brackets; the
+/// fields follow the last bracket.
 fn parse(pid: i32, text: &str) -> Option<Stat> {
     let fields: Vec<&str> = text
         .get(text.rfind(')')? + 1..)?
@@ -171,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_brackets_and_blanks_is_no_obstacle() {
+    fn name_with_brackets_and_blanks_is_parsed() {
         let text = "7 (a) R 1 (b) S 3 4 5 0 -1 0 0 0 0 0 40 2 300 1 20 0 1 0 987 0 0";
         let stat = parse(7, text).expect("well-formed");
         assert_eq!(
@@ -190,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_used_again_is_another_process() {
+    fn reused_process_id_is_another_process() {
         let own = i32::try_from(std::process::id()).expect("small");
         let id = ProcessId::of(own).expect("this process");
         assert!(id.is_alive());

@@ -1,5 +1,7 @@
-//! Compares what the node is told with what it sees and says what to do. Pure: the same two views always give the same steps, and carrying
-//! out the steps of an older view does no harm, because each is looked at anew once the disk shows its effect.
+//! Compares the desired with the observed state of the node and returns the steps to take.
+//!
+//! Pure: the same two states give the same steps. A step of an outdated comparison does no harm,
+//! because its effect appears on the disk and the next comparison reads it there.
 
 use muster_model::assignment::Peers;
 use muster_model::id::TaskId;
@@ -19,10 +21,10 @@ pub struct DesiredTask {
     pub stop: bool,
 }
 
-/// What the node sees of itself.
+/// Observed state of the node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Seen {
-    /// Newest generation ever taken on, restarts included.
+    /// Newest generation ever accepted, also before a restart.
     pub generation: u64,
     pub tasks: BTreeMap<TaskId, SeenTask>,
 }
@@ -31,46 +33,47 @@ pub struct Seen {
 pub struct SeenTask {
     pub life: SeenLife,
     pub gpus: Vec<u32>,
-    /// It stands still and uses none of them, as it was told.
+    /// Suspended as requested, so it uses none of its GPUs.
     pub stands_still: bool,
-    /// As last written to its folder.
+    /// As last written to the task's folder.
     pub peers: Peers,
 }
 
-/// How far a task's process is.
+/// Stage of a task's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeenLife {
-    /// Its folder is there, its process was never started.
+    /// The folder exists; the process was never started.
     Prepared,
-    /// Its shim is on the way and will start it, or say why not.
+    /// The shim is starting. It will start the task or report why it did not.
     Starting,
     Running,
-    /// Running, and told by us to stop.
+    /// Running and asked to stop.
     Stopping,
     Ended {
-        /// Its end, all its events and all its log are acknowledged.
+        /// The end, all events and the whole log are acknowledged.
         settled: bool,
     },
 }
 
-/// One thing to do.
+/// One action of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Start its process, once and for all.
+    /// Start the task's process; happens at most once.
     Launch(TaskId),
-    /// It never starts; its end is reported.
+    /// Never start the task; report its end.
     Withdraw(TaskId),
-    /// Write the peers anew.
+    /// Write `peers.json` again.
     WritePeers(TaskId),
     /// SIGTERM, grace, SIGKILL.
     Stop(TaskId),
-    /// The scheduler has all of it: no more reports, and its folder may go.
+    /// The scheduler has all data of the task: stop reporting; the folder may be removed.
     Forget(TaskId),
 }
 
-/// What brings the node nearer to what is desired, in the order to do it: what ends comes before what starts. Without an assignment (none
-/// since the daemon started) there is nothing to do: tasks found running are simply kept. An assignment older than one taken on before
-/// changes nothing.
+/// Returns the steps towards the desired state. Steps that stop or forget tasks precede launches.
+///
+/// Without an assignment since the start of the daemon there are no steps: running tasks continue.
+/// An assignment with an older generation than an accepted one gives no steps either.
 #[must_use]
 pub fn steps(desired: Option<&Desired>, seen: &Seen) -> Vec<Step> {
     let Some(desired) = desired else {
@@ -103,7 +106,7 @@ pub fn steps(desired: Option<&Desired>, seen: &Seen) -> Vec<Step> {
     steps
 }
 
-/// A task that is no longer in the assignment.
+/// Step for a task that is no longer in the assignment.
 fn away(id: TaskId, life: SeenLife) -> Option<Step> {
     match life {
         SeenLife::Prepared => Some(Step::Withdraw(id)),
@@ -113,12 +116,12 @@ fn away(id: TaskId, life: SeenLife) -> Option<Step> {
     }
 }
 
-/// A task in the assignment that was started before, by this daemon or an earlier one. It learns of its peers before it is told to stop,
-/// so that it knows whether the others go on without it.
+/// Steps for an assigned task that was started before, by this daemon or a predecessor. The peers
+/// are written before the stop, so that the task knows whether the others continue without it.
 fn keep(id: TaskId, wanted: &DesiredTask, task: &SeenTask) -> impl Iterator<Item = Step> + use<> {
     let (learns, stops) = match task.life {
         SeenLife::Running => (wanted.peers != task.peers, wanted.stop),
-        // There may be nobody to tell yet: then it is told again at the next look.
+        // The shim may not be able to receive a stop yet; then the next poll repeats it.
         SeenLife::Starting => (wanted.peers != task.peers, wanted.stop),
         SeenLife::Prepared | SeenLife::Stopping | SeenLife::Ended { .. } => (false, false),
     };
@@ -126,8 +129,9 @@ fn keep(id: TaskId, wanted: &DesiredTask, task: &SeenTask) -> impl Iterator<Item
     learns.into_iter().chain(stops.then_some(Step::Stop(id)))
 }
 
-/// A task to start. It waits while another process still holds one of its GPUs: the scheduler frees none before that process is reported
-/// gone, and this holds even if it should be wrong.
+/// Step for a task that is to start. It waits while another process holds one of its GPUs. The
+/// scheduler frees a GPU only after that process has ended; this check also holds if the scheduler
+/// is wrong.
 fn begin(id: TaskId, wanted: &DesiredTask, busy: &BTreeSet<u32>) -> Option<Step> {
     if wanted.stop {
         return Some(Step::Withdraw(id));
@@ -164,9 +168,10 @@ mod tests {
         TaskId(Uuid::from_u128(number))
     }
 
-    /// One task: how it is wanted (`None`: missing, else whether to stop), how it is seen, and the step.
+    /// Cases of one task: the wish (`None` if missing, otherwise whether to stop), the observation,
+    /// the step.
     #[test]
-    fn one_task() {
+    fn steps_of_one_task() {
         let (launch, withdraw, stop) = (
             Step::Launch(id(1)),
             Step::Withdraw(id(1)),
@@ -303,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_written_when_they_changed_and_never_to_an_ended_task() {
+    fn changed_peers_are_written_unless_the_task_has_ended() {
         let peers = Peers {
             revision: 1,
             ..Peers::default()
@@ -315,7 +320,7 @@ mod tests {
             (Starting, old.clone(), false, vec![learns]),
             (Running, peers.clone(), false, vec![]),
             (UNSETTLED, old.clone(), false, vec![]),
-            // It has to know first that the others go on without it.
+            // The task must know first that the others continue without it.
             (Running, old, true, vec![learns, stops]),
         ] {
             let wanted = DesiredTask {
@@ -342,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_that_is_still_held_is_waited_for() {
+    fn launch_waits_for_a_held_gpu() {
         let wanted = DesiredTask {
             gpus: vec![1, 2],
             peers: Peers::default(),

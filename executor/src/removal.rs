@@ -1,5 +1,7 @@
-//! Removes a task's folder with all that its program has left in it, however deep: the standard library holds a folder open for each level and
-//! goes down by recursion, so that a program which makes folders within folders would have the executor run out of descriptors, or of stack, and end.
+//! Removal of a task's folder with everything that its program has left in it, at any depth.
+//!
+//! The standard library recurses and keeps a folder open per level. A program that nests folders
+//! would exhaust the executor's descriptors or its stack.
 
 use crate::clock;
 use crate::opener::{self, Folder};
@@ -8,11 +10,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Names in memory.
+/// Maximum number of names in memory.
 const AT_A_TIME: usize = 1_000;
 
-/// On a thread of its own: a program may have left millions of files, and who waits for their removal starts and ends no task
-/// meanwhile. What is left when the executor ends is the next one's to remove.
+/// Removes folders on a thread of its own: a program may have left millions of files, and the node
+/// loop must not wait. The next executor removes what is left when this one exits.
 pub(crate) fn remove_aside(folders: Vec<PathBuf>) {
     if folders.is_empty() {
         return;
@@ -30,16 +32,17 @@ pub(crate) fn remove_aside(folders: Vec<PathBuf>) {
     }
 }
 
-/// Whatever is a folder within a folder comes up to the top and is emptied there in its turn. No link is followed.
+/// Removes a folder. Nested folders are moved to its top level and emptied there. Links are not
+/// followed.
 ///
 /// # Errors
-/// If something cannot be removed; what was before it is gone.
+/// If something cannot be removed; everything before it is removed.
 pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
     let (above, name) = opener::split(path)?;
     remove_within(&Folder::at(above)?, name)
 }
 
-/// The same of a folder in an open folder.
+/// Removes a folder within an open folder.
 ///
 /// # Errors
 /// As [`remove_folder`].
@@ -77,7 +80,7 @@ fn empty(top: &Folder, folder: &Folder) -> io::Result<()> {
     }
 }
 
-/// `false`: it is a folder.
+/// Removes a file or link; returns `false` for a folder.
 fn is_gone(folder: &Folder, name: &OsStr) -> io::Result<bool> {
     match folder.remove(name) {
         Ok(()) => Ok(true),
@@ -92,7 +95,8 @@ mod tests {
     use rustix::fs::{CWD, Mode, OFlags};
     use std::fs;
 
-    /// As a program makes them: each from within the one before, as no path is so long.
+    /// As a program nests them: each from within its parent, because the whole path would be too
+    /// long.
     fn nest(place: &Path, levels: usize) {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let mut at = rustix::fs::openat(CWD, place, flags, Mode::empty()).expect("there");
@@ -103,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_within_folders_are_removed_however_many_and_nothing_beyond_links() {
+    fn deep_folders_are_removed_and_links_are_not_followed() {
         let place = tempfile::tempdir().expect("a folder");
         let task = place.path().join("task");
         let other = place.path().join("other");

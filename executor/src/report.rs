@@ -1,7 +1,8 @@
-//! What is reported to the scheduler and what of it was acknowledged.
+//! Reports to the scheduler and their acknowledgements.
 //!
-//! At most one report of facts (states and events) and one of logs is under way, so a log of any length holds up a fact by one bounded
-//! message at most. What is not acknowledged is read from disk again; nothing is kept in memory between.
+//! At most one report of facts (states and events) and one of logs is unacknowledged. So a long log
+//! delays a fact by at most one bounded message. Unacknowledged data is read from the disk again
+//! and not kept in memory.
 
 use crate::events::{EventTail, Position};
 use crate::ledger::{Entry, Ledger};
@@ -12,26 +13,27 @@ use muster_model::id::TaskId;
 use muster_proto::session::{LogChunk, Report, TaskEvent, TaskEvents, TaskStatus};
 use std::collections::BTreeMap;
 
-/// Of events in one report; with the longest line and the frame around far below [`muster_proto::MAX_MESSAGE_BYTES`].
+/// Maximum size of events in one report. With the longest line and the frame it stays far below
+/// [`muster_proto::MAX_MESSAGE_BYTES`].
 const EVENT_BYTES: usize = 4 << 20;
-/// Of one task's events in one report, so that none crowds out the others.
+/// Maximum size of one task's events in one report, so that every task makes progress.
 const TASK_EVENT_BYTES: usize = 512 << 10;
-/// Of logs in one report; small, so that a fact behind it does not wait long.
+/// Maximum size of logs in one report; small, so that a fact behind it does not wait long.
 const LOG_BYTES: usize = 512 << 10;
 const TASK_LOG_BYTES: usize = 128 << 10;
 
-/// The state of reporting within one session.
+/// State of reporting within one session.
 #[derive(Debug, Default)]
 pub struct Outbox {
     number: u64,
     facts: Option<Flight>,
     logs: Option<Flight>,
-    /// States acknowledged in this session; all others are told.
+    /// States acknowledged in this session; all others are reported.
     told: BTreeMap<TaskId, Observed>,
     tails: BTreeMap<TaskId, Tails>,
     facts_at_ms: u64,
     logs_at_ms: u64,
-    /// Where the next log report begins among the tasks.
+    /// Index of the task with which the next log report begins.
     turn: usize,
 }
 
@@ -52,7 +54,7 @@ impl Default for Tails {
     }
 }
 
-/// Sent and not acknowledged.
+/// Content of a sent report without acknowledgement.
 #[derive(Debug, Default)]
 struct Flight {
     number: u64,
@@ -62,17 +64,18 @@ struct Flight {
 }
 
 impl Outbox {
-    /// Begins a session: all states are told again, and what was under way is sent again.
+    /// Begins a session: all states and all unacknowledged data are sent again.
     pub fn restart(&mut self) {
         (self.facts, self.logs, self.number) = (None, None, 0);
         self.told.clear();
         (self.facts_at_ms, self.logs_at_ms) = (0, 0);
     }
 
-    /// States that have changed, at once, and with them or every `interval_ms` the new events.
+    /// Returns a report of changed states, at once, and of new events, every `interval_ms` or
+    /// together with states.
     ///
-    /// An end is told only in a report that holds the last of the task's events, or after it: otherwise the scheduler would take a task
-    /// that finished for one that went away.
+    /// An end is reported together with the last event of its task or later. Otherwise the
+    /// scheduler would take a finished task for one that vanished.
     pub fn facts(
         &mut self,
         ledger: &Ledger,
@@ -133,7 +136,8 @@ impl Outbox {
         Some(report)
     }
 
-    /// The next pieces of logs, every `interval_ms` or, as long as there is more than fits, one report after the other.
+    /// Returns the next parts of logs: every `interval_ms`, or without a pause while more is
+    /// available than fits into one report.
     pub fn logs(&mut self, ledger: &mut Ledger, interval_ms: u64, now_ms: u64) -> Option<Report> {
         if self.logs.is_some() || now_ms < self.logs_at_ms + interval_ms {
             return None;
@@ -165,7 +169,7 @@ impl Outbox {
             report.logs.push(chunk);
         }
         self.turn = self.turn.wrapping_add(report.logs.len().max(1));
-        // With a full report there is more: go on as soon as it is acknowledged.
+        // A full report means that there is more: continue after its acknowledgement.
         let has_more = report
             .logs
             .iter()
@@ -181,7 +185,7 @@ impl Outbox {
         Some(report)
     }
 
-    /// Keeps what the scheduler has stored.
+    /// Stores what the scheduler has acknowledged.
     pub fn acknowledge(&mut self, number: u64, ledger: &mut Ledger) {
         let is_it = |flight: &mut Flight| flight.number == number;
         let flight = self
@@ -221,19 +225,19 @@ impl Outbox {
         }
     }
 
-    /// When what has grown by now may go with a report of either kind.
+    /// Returns the time at which both kinds of reports may be sent.
     #[must_use]
     pub fn due_ms(&self, interval_ms: u64) -> u64 {
         self.facts_at_ms.max(self.logs_at_ms) + interval_ms
     }
 
-    /// Whether nothing of any task is left to tell.
+    /// Whether all data of all tasks is acknowledged.
     #[must_use]
     pub fn is_drained(&self, ledger: &Ledger) -> bool {
         known(ledger).all(|(_, entry)| entry.is_log_drained && entry.shipped.end)
     }
 
-    /// Lets go of the files of a forgotten task.
+    /// Closes the files of a forgotten task.
     pub fn forget(&mut self, id: TaskId) {
         self.tails.remove(&id);
         self.told.remove(&id);
@@ -255,8 +259,8 @@ fn known(ledger: &Ledger) -> impl Iterator<Item = (&TaskId, &Entry)> {
         .filter(|(_, entry)| !entry.is_forgotten())
 }
 
-/// New events, the position after them, and whether they are all. A file that cannot be read counts as read to its end: an error of the
-/// disk must not keep an end from being told.
+/// Returns new events, the position after them, and whether they are all. An unreadable file counts
+/// as read completely: a disk error must not prevent the report of an end.
 fn read_events(
     tails: &mut Tails,
     entry: &Entry,
@@ -278,7 +282,7 @@ fn read_events(
         }
     };
     let (end, is_all) = (lines.end, lines.is_all);
-    // Lines that were all dropped are told by their number alone.
+    // If all lines were dropped, only the number of the next line is sent.
     if end.line == entry.shipped.events.line {
         return (None, end, is_all);
     }
@@ -295,9 +299,9 @@ fn read_events(
     (Some(events), end, is_all)
 }
 
-/// The next piece of a log; notes when an ended task has none left.
+/// Returns the next part of a log, and records that the log of an ended task is complete.
 fn read_log(tail: &mut LogTail, entry: &mut Entry, max_bytes: usize) -> Option<LogChunk> {
-    // Looked at before the file: a log that ends after this look is read once more.
+    // Before the read: a task that ends after this line is read once more.
     let is_ended = entry.is_ended();
     match tail.read(entry.folder.path(), entry.shipped.log_bytes, max_bytes) {
         Ok(Some(slice)) => Some(LogChunk {

@@ -1,15 +1,16 @@
-//! What went wrong and was said already: the node's loop meets it at each look, and whoever reads its log wants it once.
+//! Filter for repeated messages: the node loop meets an error in each poll, and the log should
+//! contain it once.
 
 use std::collections::BTreeSet;
 
-/// Of one task. What comes after so many different ones is none of a disk's doing.
+/// Maximum number of different messages per task, so that a task cannot fill the log.
 const MOST: usize = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct Said(BTreeSet<String>);
 
 impl Said {
-    /// Whether this has not been said yet; from now on it has.
+    /// Whether the message is new; it is recorded.
     pub(crate) fn is_new(&mut self, what: &str) -> bool {
         self.0.len() < MOST && self.0.insert(what.to_owned())
     }
@@ -20,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_is_said_once_and_no_task_fills_a_log() {
+    fn message_is_new_once_and_messages_per_task_are_bounded() {
         let mut said = Said::default();
         assert!(said.is_new("a") && said.is_new("b"));
         assert!(!said.is_new("a") && !said.is_new("b"));

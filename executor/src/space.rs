@@ -1,7 +1,9 @@
-//! Space on the node's disk: whether the node takes tasks, and which task ends when there is too little left.
+//! Space on the node's disk: whether the node accepts tasks, and which task ends when too little is
+//! left.
 //!
-//! Below half of the reserve the node takes no new tasks and says so; it takes them again above the reserve. Below a quarter the task with the largest
-//! folder is ended, so that the others live. A task whose folder exceeds the limit of every task is ended too.
+//! Below half of the reserve the node accepts no new tasks and reports that; above the reserve it
+//! accepts tasks again. Below a quarter the task with the largest folder is ended, so that the
+//! others continue. A task whose folder exceeds the limit per task is ended too.
 
 mod judge;
 mod measure;
@@ -23,14 +25,15 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Between two measurements of the disk.
+/// Interval of measurements of the disk.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Between two measurements of all tasks' folders for the limit of a task, which reads every name in them.
+/// Interval of measurements of all task folders for the limit per task. A measurement reads every
+/// file name in them.
 const FOLDERS_EVERY_MS: u64 = 10_000;
-/// From the end of one task for want of space to the next: its folder is removed meanwhile.
+/// Minimum time between two tasks that are ended to free space: the folder is removed meanwhile.
 const RELIEF_MS: u64 = 5_000;
 
-/// Shared by the node's loop, the session and the thread that measures.
+/// Handle shared by the node loop, the session and the measuring thread.
 #[derive(Debug, Clone)]
 pub struct Space(Arc<Shared>);
 
@@ -44,7 +47,7 @@ struct Shared {
 }
 
 impl Space {
-    /// Measures once, so that the first Hello tells.
+    /// Measures the disk once, so that the first `Hello` contains the result.
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let rules = Rules {
@@ -61,10 +64,10 @@ impl Space {
         }))
     }
 
-    /// Measures from now on, on a thread of its own.
+    /// Starts the measuring thread.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// If no thread can be started.
     pub fn watch(&self, orders: Sender<Order>) -> Result<(), ExecutorError> {
         let shared = Arc::clone(&self.0);
         let watching = thread::Builder::new().name("space".to_owned());
@@ -72,19 +75,19 @@ impl Space {
         watching.map_err(ExecutorError::Thread).map(drop)
     }
 
-    /// Why the node takes no new tasks; `None` while it takes them.
+    /// Returns the reason why the node accepts no new tasks; `None` while it accepts them.
     #[must_use]
     pub fn unfit(&self) -> Option<String> {
         self.0.unfit.borrow().clone()
     }
 
-    /// Tells when [`Self::unfit`] changes.
+    /// Returns a receiver of changes of [`Self::unfit`].
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<Option<String>> {
         self.0.unfit.subscribe()
     }
 
-    /// Takes over the tasks that there are now.
+    /// Replaces the set of measured tasks.
     pub fn follow(&self, ledger: &Ledger) {
         let entries = ledger.entries.iter();
         let there = entries

@@ -1,4 +1,5 @@
-//! A file in a task's folder. It is no path that could be opened by mistake: whatever is done with it goes through [`muster_opener`].
+//! A file in a task's folder. Every access uses safe file access ([`muster_opener`]); the type
+//! prevents an open by path.
 
 use crate::opener::{self, Folder, ORDINARY, PRIVATE, Reserved};
 use muster_proto::MAX_MESSAGE_BYTES;
@@ -9,10 +10,10 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Of what is read whole.
+/// Maximum size of a file that is read as a whole.
 const FEW_BYTES: u64 = 64 << 10;
 
-/// Its name, and how much of it is read.
+/// Path of the file and the maximum size for reading it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskFile {
     path: PathBuf,
@@ -20,7 +21,7 @@ pub struct TaskFile {
 }
 
 impl TaskFile {
-    /// One that is either short or never read whole.
+    /// A file that is either short or never read as a whole.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -29,7 +30,7 @@ impl TaskFile {
         }
     }
 
-    /// One that holds what the scheduler has sent.
+    /// A file with content of the scheduler.
     #[must_use]
     pub fn large(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -43,10 +44,10 @@ impl TaskFile {
         &self.path
     }
 
-    /// For reading.
+    /// Opens the file for reading.
     ///
     /// # Errors
-    /// If it is no regular file, or not there.
+    /// If it is absent or not a regular file.
     pub(crate) fn open(&self) -> io::Result<File> {
         self.within(Folder::open)
     }
@@ -55,17 +56,18 @@ impl TaskFile {
         self.within(Folder::append)
     }
 
-    /// Made anew.
+    /// Replaces the file by an empty one.
     pub(crate) fn create(&self) -> io::Result<File> {
         self.within(|folder, name| folder.create(name, ORDINARY))
     }
 
-    /// For its lock; made if there is none. `is_for_writing`: whoever watches the folder hears of its end.
+    /// Opens the file for its lock; creates it if it is absent. With `is_for_writing` its close
+    /// notifies watchers of the folder.
     pub(crate) fn hold(&self, is_for_writing: bool) -> io::Result<File> {
         self.within(|folder, name| folder.hold(name, is_for_writing))
     }
 
-    /// What its JSON says. `None` if there is no such file.
+    /// Reads the file as JSON; `None` if it does not exist.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
         match self.within(|folder, name| folder.read(name, self.most_bytes)) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
@@ -79,23 +81,23 @@ impl TaskFile {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// It survives a loss of power.
+    /// Replaces the content; it survives a loss of power.
     pub(crate) fn write_durably<T: Serialize>(&self, value: &T) -> io::Result<()> {
         let json = serde_json::to_vec(value)?;
         self.within(|folder, name| folder.replace(name, &json, true))
     }
 
-    /// Space for what [`Self::write_reserved`] writes later.
+    /// Reserves the space that [`Self::write_reserved`] uses later.
     pub(crate) fn reserve(&self, bytes: usize) -> io::Result<Reserved> {
         self.within(|folder, name| folder.reserve(name, bytes))
     }
 
-    /// Gives up what was reserved.
+    /// Releases reserved space.
     pub(crate) fn give_back(&self, reserved: Reserved) {
         let _ = self.within(|folder, _| reserved.remove(folder));
     }
 
-    /// As [`Self::write_durably`], on a full disk too.
+    /// Does the same as [`Self::write_durably`], also on a full disk.
     pub(crate) fn write_reserved<T: Serialize>(
         &self,
         reserved: Reserved,
@@ -105,32 +107,33 @@ impl TaskFile {
         self.within(|folder, _| reserved.put(folder, &json))
     }
 
-    /// Readers never see half of it, that is all.
+    /// Replaces the content. Readers never see a partial file, but it may not survive a loss of
+    /// power.
     pub(crate) fn write_atomically<T: Serialize>(&self, value: &T) -> io::Result<()> {
         let json = serde_json::to_vec(value)?;
         self.within(|folder, name| folder.replace(name, &json, false))
     }
 
-    /// A text that nobody but the owner may read.
+    /// Writes a text that only the owner may read.
     pub(crate) fn write_private(&self, text: &str) -> io::Result<()> {
         let mut file = self.within(|folder, name| folder.create(name, PRIVATE))?;
         io::Write::write_all(&mut file, text.as_bytes())
     }
 
-    /// `None` if there is none that could be opened.
+    /// Returns `None` if the file cannot be opened or is not a regular file.
     #[must_use]
     pub(crate) fn metadata(&self) -> Option<Metadata> {
         let metadata = self.within(Folder::metadata).ok()?;
         metadata.is_file().then_some(metadata)
     }
 
-    /// Whatever else bears its name is not it.
+    /// Whether a regular file of this name exists.
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.metadata().is_some()
     }
 
-    /// Nothing to do if there is none.
+    /// Removes the file, if it exists.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match self.within(Folder::remove) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

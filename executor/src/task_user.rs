@@ -1,4 +1,5 @@
-//! The Unix user of process tasks, where the executor itself is root. Their programs then read none of its files, and signal none of its processes.
+//! Unix user of process tasks, if the executor runs as root. Programs of this user cannot read the
+//! executor's files and cannot signal its processes.
 
 use crate::folder::TaskFolder;
 use muster_model::assignment::TaskLaunch;
@@ -10,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::str::FromStr;
 
-/// Numbers, as the user need not have a name.
+/// User and group as numbers, because the user needs no name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskUser {
     pub uid: u32,
@@ -38,7 +39,7 @@ impl fmt::Display for TaskUser {
 }
 
 impl TaskUser {
-    /// The first folder on the way to `path` that the user cannot enter.
+    /// Returns the first folder on the way to `path` that the user cannot enter.
     #[must_use]
     pub fn barrier(self, path: &Path) -> Option<&Path> {
         let folders = path.ancestors().skip(1);
@@ -58,10 +59,11 @@ impl TaskUser {
         folders.filter(is_closed).last()
     }
 
-    /// Gives the user what its task writes: the task's folder, the events in it, and the checkpoints of its job.
+    /// Transfers to the user what its task writes: the task's folder, its event file, and the
+    /// checkpoints of its job.
     ///
     /// # Errors
-    /// If something cannot be made or given away.
+    /// If something cannot be created or transferred.
     pub fn prepare(
         self,
         folder: &TaskFolder,
@@ -77,12 +79,12 @@ impl TaskUser {
             fs::create_dir_all(&of_job)?;
             self.own(&of_job)?;
         }
-        // Last: from here on the user may exchange what is in it.
+        // Last: from here on the user may replace the content of the folder.
         self.own(folder.path())
     }
 
     /// # Errors
-    /// If it is not there, or this process may not.
+    /// If the path does not exist, or if this process lacks the permission.
     pub fn own(self, path: &Path) -> io::Result<()> {
         chown(path, Some(self.uid), Some(self.gid))
     }
@@ -94,7 +96,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn user_is_a_number_that_is_not_roots() {
+    fn user_is_a_number_other_than_zero() {
         let user = |text: &str| text.parse::<TaskUser>();
         let both = TaskUser {
             uid: 65_534,

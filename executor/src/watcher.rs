@@ -1,7 +1,8 @@
-//! Tells the node's loop when there is something to see in its tasks' folders, so that it sleeps until then: it runs beside training.
+//! Notifies the node loop of changes in the folders of its tasks (inotify), so that it can sleep
+//! beside running training.
 //!
-//! That a notification comes is never relied on for good. Of a folder that the kernel has no room to watch the loop is told so
-//! ([`Watcher::hears`]), and looks more often itself.
+//! Correctness does not depend on notifications. If the kernel cannot watch a folder,
+//! [`Watcher::hears`] returns false for its task and the loop polls more often.
 
 use crate::clock;
 use crate::folder::TaskFolder;
@@ -21,26 +22,27 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
-/// Pause after each read of notifications, so that a log that is written without end costs little.
+/// Pause after each read of notifications. It bounds the cost of a log that is written
+/// continuously.
 const GATHER: Duration = Duration::from_millis(3);
-/// Least milliseconds between two wake-ups of the loop for what a task says. Its beginning and its end wait for nothing.
+/// Minimum interval of wake-ups for new events or log output. State changes are sent at once.
 const GROWTH_EVERY_MS: u64 = 25;
-/// Of notifications that are read at once.
+/// Size of the buffer for notifications.
 const BLOCK_BYTES: usize = 16 << 10;
 
 /// Watches the folders of all tasks that are not forgotten.
 #[derive(Debug)]
 pub struct Watcher {
     orders: Sender<Order>,
-    /// None before the first task.
+    /// `None` before the first task.
     inotify: Option<Arc<OwnedFd>>,
     watched: BTreeMap<TaskId, i32>,
-    /// It was said that something cannot be watched.
+    /// The warning about unwatched folders has been logged.
     has_warned: bool,
 }
 
 impl Watcher {
-    /// The loop is woken through `orders`.
+    /// Returns a watcher that wakes the loop through `orders`.
     #[must_use]
     pub fn new(orders: Sender<Order>) -> Self {
         Self {
@@ -51,14 +53,15 @@ impl Watcher {
         }
     }
 
-    /// Watches the tasks that there are now. To be called before their folders are looked at: what comes between is then told.
+    /// Watches the folders of all present tasks. Call it before the folders are polled: a change in
+    /// between then causes a notification.
     pub fn follow(&mut self, ledger: &Ledger) {
         let is_there = |entry: &Entry| !entry.is_forgotten();
         if let Some(inotify) = &self.inotify {
             self.watched.retain(|id, watch| {
                 let stays = ledger.entries.get(id).is_some_and(is_there);
                 if !stays {
-                    // The kernel has let go of a folder that was removed by itself.
+                    // The kernel has already removed the watch of a deleted folder.
                     let _ = inotify::remove_watch(inotify, *watch);
                 }
                 stays
@@ -78,7 +81,7 @@ impl Watcher {
         }
     }
 
-    /// Whether it is told when something happens in this task's folder.
+    /// Whether changes in this task's folder cause notifications.
     #[must_use]
     pub fn hears(&self, task: TaskId) -> bool {
         self.watched.contains_key(&task)
@@ -115,19 +118,16 @@ impl Watcher {
     }
 }
 
-/// Until the loop is gone, which is noticed at the next notification.
+/// Forwards notifications until the loop has ended, which the next send detects.
 fn listen(inotify: &OwnedFd, orders: &Sender<Order>) {
     let mut block = [MaybeUninit::uninit(); BLOCK_BYTES];
     let mut reader = inotify::Reader::new(inotify, &mut block);
-    // Growth is told at this time at the earliest, and `has_grown` until then.
+    // Earliest time of the next `Grown`, and whether there is growth to announce.
     let (mut grows_at_ms, mut has_grown) = (0_u64, false);
     loop {
         let left_ms = grows_at_ms.saturating_sub(clock::boottime_ms());
         let comes = wait(inotify, has_grown.then(|| Duration::from_millis(left_ms)));
-        let heard = match comes {
-            true => read(&mut reader),
-            false => Ok(None),
-        };
+        let heard = if comes { read(&mut reader) } else { Ok(None) };
         let heard = match heard {
             Ok(heard) => heard,
             Err(error) => {
@@ -145,7 +145,7 @@ fn listen(inotify: &OwnedFd, orders: &Sender<Order>) {
                 continue;
             }
         };
-        // A look finds what has grown as well.
+        // A poll finds new events and log output too.
         (grows_at_ms, has_grown) = (now_ms + GROWTH_EVERY_MS, false);
         if orders.send(order).is_err() {
             return;
@@ -154,18 +154,18 @@ fn listen(inotify: &OwnedFd, orders: &Sender<Order>) {
     }
 }
 
-/// Whether there is a notification to read, at the latest after this time; without one only a notification ends the wait.
+/// Waits for a notification, at most `longest` if it is given. Returns whether one can be read.
 fn wait(inotify: &OwnedFd, longest: Option<Duration>) -> bool {
     let mut fds = [PollFd::new(inotify, PollFlags::IN)];
     let longest = longest.map(|longest| Timespec::try_from(longest).expect("a moment"));
     match poll(&mut fds, longest.as_ref()) {
         Ok(ready) => ready > 0,
-        // A signal: the read waits as well.
+        // Interrupted by a signal. Without a limit, the following read waits.
         Err(_) => longest.is_none(),
     }
 }
 
-/// The most important of the notifications that have come.
+/// Returns the most important notification of those that can be read.
 fn read(reader: &mut inotify::Reader<'_, &OwnedFd>) -> Result<Option<Heard>, Errno> {
     let mut heard = None;
     loop {
@@ -183,16 +183,16 @@ fn read(reader: &mut inotify::Reader<'_, &OwnedFd>) -> Result<Option<Heard>, Err
     }
 }
 
-/// What a notification is about.
+/// Meaning of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Heard {
-    /// There is more to report.
+    /// Events or log have grown.
     Growth,
-    /// The task has begun, stands still, goes on, has ended, or its shim is gone.
+    /// The task has started, was suspended or resumed, or has ended; or its shim has exited.
     Turn,
 }
 
-/// `None`: nobody waits for it, as for what the loop itself has written.
+/// Returns `None` for irrelevant changes, such as files that the loop itself has written.
 fn meaning(events: ReadFlags, name: &str) -> Option<Heard> {
     if events.contains(ReadFlags::QUEUE_OVERFLOW) {
         return Some(Heard::Turn);
@@ -209,7 +209,7 @@ fn meaning(events: ReadFlags, name: &str) -> Option<Heard> {
         return is_whole.then_some(Heard::Turn);
     }
     if is(TaskFolder::lock) {
-        // The shim has it open for as long as it lives, however it ends.
+        // The shim keeps the file open while it lives; the kernel closes it however the shim ends.
         return events
             .contains(ReadFlags::CLOSE_WRITE)
             .then_some(Heard::Turn);
@@ -226,9 +226,9 @@ mod tests {
     use std::io::Write as _;
     use std::sync::mpsc::{self, Receiver};
 
-    /// Until a test gives up.
+    /// Time limit of a test.
     const PATIENCE: Duration = Duration::from_secs(20);
-    /// For what is not to come.
+    /// Wait for notifications that must not arrive.
     const A_WHILE: Duration = Duration::from_millis(100);
 
     fn prepared(ledger: &mut Ledger) -> TaskId {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     fn next(orders: &Receiver<Order>) -> Option<Order> {
-        // Several may come of one file.
+        // One file may cause several orders.
         let first = orders.recv_timeout(PATIENCE).ok()?;
         let mut newest = first;
         while let Ok(order) = orders.recv_timeout(A_WHILE) {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tasks_beginning_its_end_and_its_words_are_told_and_nothing_else() {
+    fn start_end_and_output_of_a_task_notify_and_nothing_else() {
         let place = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
         let (sender, orders) = mpsc::channel();

@@ -1,4 +1,6 @@
-"""What a program that runs under Muster may want to know and to say. Nothing but the standard library, and nothing happens on import.
+"""Helpers for programs that run under Muster.
+
+The package uses only the standard library, and its import has no side effects.
 
     import muster
 
@@ -10,8 +12,8 @@
             save(job.checkpoint_dir)
             break
 
-Outside of Muster the same program runs alone: rank 0 of 1, checkpoints in ./checkpoints, reports go nowhere, and nobody stops it but a
-SIGTERM.
+Outside of Muster the same program runs alone: as rank 0 of 1, with checkpoints in ./checkpoints.
+Reports are discarded, and only SIGTERM stops it.
 """
 
 from ._context import Context, ReportError, init

@@ -1,4 +1,4 @@
-"""One process of a job: who it is, when it has to stop, and what it reports."""
+"""One process of a job: its rank, the request to stop, and its reports."""
 
 import json
 import math
@@ -10,27 +10,27 @@ import time
 import urllib.error
 import urllib.request
 
-#: How long a report is tried while the node's daemon is away (it is restarted without its tasks).
+#: Seconds for which a report is retried while the node's daemon is unreachable.
 PATIENCE_S = 30.0
-#: How long one question for a stop stays open.
+#: Longest duration of one request for the stop notice, in seconds.
 WAIT_S = 30
 
 
 class ReportError(RuntimeError):
-    """A report could not be delivered; the message says what was tried."""
+    """A report could not be delivered; the message names the failed request."""
 
 
 class Context:
-    """Made by :func:`init`."""
+    """Context of this process in its job, returned by :func:`init`."""
 
     def __init__(self, environment):
         self.job_id = environment.get("MUSTER_JOB_ID")
         self.role = environment.get("MUSTER_ROLE", "worker")
         self.rank = int(environment.get("RANK", environment.get("MUSTER_RANK", "0")))
         self.world_size = int(environment.get("WORLD_SIZE", environment.get("MUSTER_WORKERS", "1")))
-        #: Times that the job was started before.
+        #: Number of earlier starts of the job.
         self.restart_count = int(environment.get("MUSTER_RESTART_COUNT", "0"))
-        #: From the request to stop to SIGKILL.
+        #: Seconds from the request to stop to SIGKILL.
         self.grace_s = int(environment.get("MUSTER_GRACE_MS", "0")) / 1000.0
         self._checkpoint_dir = environment.get("MUSTER_CHECKPOINT_DIR")
         self._url = environment.get("MUSTER_TRACKING_URI")
@@ -40,32 +40,36 @@ class Context:
 
     @property
     def checkpoint_dir(self):
-        """The same folder for all processes of the job, in every start of it.
+        """Checkpoint folder, the same for all processes and all starts of the job.
 
-        Raises :class:`RuntimeError` on a cluster that has no such folder, because it keeps checkpoints in a bucket: what was written
-        to a folder of the task alone would be gone with it.
+        Raises :class:`RuntimeError` if the cluster keeps checkpoints in a bucket and so has no such
+        folder. A folder of the task would be removed with the task.
         """
         if self._checkpoint_dir is None and self.job_id is not None:
             raise RuntimeError("this cluster has no folder for checkpoints (MUSTER_CHECKPOINT_DIR is not set): bring a place of your own")
         return pathlib.Path(self._checkpoint_dir or "checkpoints")
 
     def should_checkpoint(self):
-        """Whether the job was told to stop: write a checkpoint now, and end. Costs nothing to ask.
+        """Whether the job has been asked to stop: write a checkpoint now and exit. No network use.
 
-        Processes learn of a stop at different steps. Where they wait for each other in every step, they must agree on the step at which
-        they end (by an all-reduce of this answer, say), or some wait for the others until the grace is over.
+        Processes see the stop at different steps. If they wait for each other in every step, they
+        must agree on the last step, for example by an all-reduce of this value. Otherwise some wait
+        for the others until the grace period ends.
         """
         return self._stop.is_set()
 
     def wait_for_stop(self, timeout_s=None):
-        """Waits until the job is told to stop; False when the time is up before."""
+        """Waits until the job is asked to stop. Returns False after `timeout_s` seconds."""
         return self._stop.wait(timeout_s)
 
     def report(self, step, **metrics):
-        """Reports numbers of a step. `loss` and `accuracy` (of training), `val_loss` and `val_accuracy`, `epoch` and
-        `examples_per_s` are shown on the job's page; rank 0's `loss` is what the job's progress is read from.
+        """Reports metrics of a step.
 
-        Raises :class:`ReportError` when the node's daemon does not take it within half a minute.
+        The job's page shows `loss` and `accuracy` (of training), `val_loss` and `val_accuracy`,
+        `epoch` and `examples_per_s`. The `loss` of rank 0 determines the job's progress.
+
+        Raises :class:`ReportError` if the node's daemon does not accept the report within
+        half a minute.
         """
         if self._url is None:
             return
@@ -78,7 +82,7 @@ class Context:
         self._deliver("/api/2.0/mlflow/runs/log-batch", body)
 
     def finish(self):
-        """Delivers what is still held back, so that the last points are on the page. Reports may follow all the same."""
+        """Sends buffered points, so that the job's page shows the last ones. More may follow."""
         if self._url is not None:
             self._deliver("/api/2.0/mlflow/runs/update", {"run_id": self._run_id, "status": "FINISHED"})
 
@@ -114,22 +118,22 @@ class Context:
                     self._stop.set()
             except urllib.error.HTTPError as error:
                 if error.code < 500:
-                    return  # It is no task of this node any more; the signal is left.
+                    return  # No longer a task of this node. SIGTERM still works.
                 time.sleep(1.0)
             except (OSError, ValueError):
                 time.sleep(1.0)
 
 
 def init(handle_sigterm=True, environment=None):
-    """The process's place in its job.
+    """Returns the context of this process in its job.
 
-    With `handle_sigterm`, SIGTERM no longer ends the process but makes `should_checkpoint` true: the program must then end by itself
-    before the grace is over. It is only possible in the main thread; elsewhere the stop is asked for from the node's daemon, as it is
-    in any case.
+    With `handle_sigterm`, SIGTERM does not end the process but makes `should_checkpoint` true. The
+    program must then exit by itself before the grace period ends. A signal handler requires the
+    main thread. In other threads only the node's daemon announces the stop, which it always does.
     """
     context = Context(os.environ if environment is None else environment)
     if handle_sigterm and threading.current_thread() is threading.main_thread():
-        # In a thread of its own: the main thread may hold the event's lock where the signal finds it.
+        # On another thread: the interrupted main thread may hold the event's lock.
         signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=context._stop.set, daemon=True).start())
     if context._url is not None:
         threading.Thread(target=context._watch, name="muster-stop", daemon=True).start()

@@ -1,4 +1,5 @@
-//! Whether a user's program can be started here: it is there, and what its owner wants to be checked holds.
+//! Test whether a user's program can be started on this node: the program exists, and `check`
+//! succeeds.
 
 use super::environment::Paths;
 use super::error::CommandError;
@@ -14,11 +15,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 const CHECK_MS: u64 = 60_000;
-/// For the rest of its output once it has ended.
+/// Time limit of the remaining output after the end of the check.
 const OUTPUT_MS: u64 = 1_000;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Where the program of `argv` lies.
+/// Returns the path of the program in `argv`.
 pub(super) fn program(
     command: &Command,
     variables: &BTreeMap<String, String>,
@@ -27,7 +28,7 @@ pub(super) fn program(
     find("command.argv", &command.argv[0], variables, paths)
 }
 
-/// Runs `check`, if the document has one, to its end.
+/// Runs `check`, if the document has one.
 pub(super) fn run(
     command: &Command,
     variables: &BTreeMap<String, String>,
@@ -65,12 +66,12 @@ pub(super) fn run(
             None => thread::sleep(LOOK_EVERY),
         }
     };
-    // What is left of the output would be lost when this process becomes the program.
+    // The rest of the output would be lost when this process becomes the program.
     let said = last_line(output);
     how.map_or(Ok(()), |how| Err(CommandError::Check { how, said }))
 }
 
-/// Copies the check's output to our own, which is the task's log.
+/// Copies the check's output to standard error, which is the task's log; returns the last line.
 fn pass_on(mut output: PipeReader) -> Option<String> {
     let mut last_line = LastLine::default();
     let mut buffer = vec![0; 64 << 10];
@@ -79,7 +80,7 @@ fn pass_on(mut output: PipeReader) -> Option<String> {
             Ok(0) => break,
             Ok(count) => {
                 last_line.feed(&buffer[..count]);
-                // Nobody reads our output any more: then nobody misses the check's either.
+                // A closed log does not matter to the check.
                 let _ = io::stderr().write_all(&buffer[..count]);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -89,7 +90,8 @@ fn pass_on(mut output: PipeReader) -> Option<String> {
     last_line.told()
 }
 
-/// A process that the check has left behind may hold its output open for ever.
+/// Returns the last output line. A process that the check has left behind may hold its output open,
+/// so the wait is limited.
 fn last_line(output: JoinHandle<Option<String>>) -> Option<String> {
     let until_ms = clock::boottime_ms() + OUTPUT_MS;
     while !output.is_finished() && clock::boottime_ms() < until_ms {
@@ -99,7 +101,8 @@ fn last_line(output: JoinHandle<Option<String>>) -> Option<String> {
     ended?.ok().flatten()
 }
 
-/// As a shell looks: a name with a slash is a path from the working folder, another is looked for along `PATH`.
+/// Finds a program as a shell does: a name with a slash is relative to the working folder, another
+/// one is searched in `PATH`.
 fn find(
     field: &'static str,
     name: &str,
@@ -108,12 +111,13 @@ fn find(
 ) -> Result<PathBuf, CommandError> {
     let inherited = std::env::var("PATH").unwrap_or_default();
     let path = variables.get("PATH").unwrap_or(&inherited);
-    // A path from the root says by itself where was looked.
+    // For an absolute path the error needs no list of searched folders.
     if Path::new(name).is_absolute() {
         let path = PathBuf::from(name);
-        return match may_run(&path) {
-            true => Ok(path),
-            false => Err(CommandError::NoProgramAt { field, path }),
+        return if may_run(&path) {
+            Ok(path)
+        } else {
+            Err(CommandError::NoProgramAt { field, path })
         };
     }
     let (folders, looked_in): (Vec<PathBuf>, String) = if name.contains('/') {
@@ -148,7 +152,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn only_where_was_looked_is_named() {
+    fn error_names_only_searched_folders() {
         let paths = Paths {
             task: "/t".into(),
             work: "/t/work".into(),

@@ -1,8 +1,10 @@
-//! Who a process is and where the others are, in the words of every launcher that scripts are written for.
+//! Rank, addresses and paths of a process as environment variables of the launchers that scripts
+//! support.
 //!
-//! Each worker is a machine of its own to them, with one process: LOCAL_RANK is 0, because a worker sees only the GPUs that it was given
-//! (`CUDA_VISIBLE_DEVICES`), numbered from 0. With the usual LOCAL_RANK of neighbours on one node, `cuda:1` would be a GPU that the second
-//! of them does not see. A worker with several GPUs runs `torchrun`, which reads `PET_*` and starts a process for each.
+//! Each worker appears as one machine with one process. `LOCAL_RANK` is 0, because a worker sees
+//! only its own GPUs (`CUDA_VISIBLE_DEVICES`), numbered from 0. With the usual `LOCAL_RANK` of two
+//! workers on one node, `cuda:1` would be a GPU that the second one does not see. A worker with
+//! several GPUs runs `torchrun`, which reads `PET_*` and starts one process per GPU.
 
 use super::error::CommandError;
 use muster_model::assignment::{Peer, Peers, TaskLaunch};
@@ -12,35 +14,37 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Where things lie that the program is told of.
+/// Paths that the program receives.
 #[derive(Debug, Clone)]
 pub struct Paths {
     pub task: PathBuf,
-    /// Where the program starts.
+    /// Working folder.
     pub work: PathBuf,
-    /// The hosts' file for MPI.
+    /// Host file for MPI.
     pub hosts: PathBuf,
-    /// Of this job, the same on every node. None where the cluster keeps checkpoints in a bucket: a program cannot write there, and the
-    /// bucket's credentials are not its own.
+    /// Checkpoint folder of this job, the same on every node. `None` if the cluster keeps
+    /// checkpoints in a bucket: the program must not have the bucket's credentials.
     pub checkpoints: Option<PathBuf>,
     pub datasets: PathBuf,
-    /// Muster's own Python package lies in it, for scripts that import it.
+    /// Folder that contains Muster's Python package.
     pub python: PathBuf,
-    /// What the program would inherit as `PYTHONPATH`.
+    /// Inherited `PYTHONPATH`.
     pub inherited_python: Option<String>,
 }
 
-/// Rank, master and number of workers; `None` for a parameter server, which is no member of torch's group.
+/// Rank, master and number of workers; parameter servers have none, because they are not in torch's
+/// group.
 struct Place {
     rank: usize,
     workers: usize,
     master: (String, String),
 }
 
-/// All that the program is told beyond what every task has. The document's own variables come last.
+/// Returns the variables of the program in addition to those of every task. The document's own
+/// variables override them.
 ///
 /// # Errors
-/// [`CommandError::Peers`] when the task set does not hold this task, or an address is none.
+/// [`CommandError::Peers`] if the task set does not contain this task, or an address is invalid.
 pub fn variables(
     launch: &TaskLaunch,
     command: &Command,
@@ -58,7 +62,7 @@ pub fn variables(
     mpi(paths, &mut add);
     add("TF_CONFIG", tensorflow(launch, peers)?);
     set.extend(command.env.clone());
-    // Last, so that a package of the user's own goes before ours.
+    // Appended, so that a package of the user precedes ours.
     let theirs = set.remove("PYTHONPATH").or(paths.inherited_python.clone());
     let theirs = theirs.filter(|folders| !folders.is_empty());
     let ours = paths.python.display().to_string();
@@ -82,11 +86,11 @@ fn ours(launch: &TaskLaunch, peers: &Peers, paths: &Paths, add: &mut impl FnMut(
     }
     add("MUSTER_DATASET_DIR", path(&paths.datasets));
     add("MUSTER_HOSTFILE", path(&paths.hosts));
-    // Lines of a log are shown as they are printed, not when a buffer is full.
+    // Shows log lines when they are printed.
     add("PYTHONUNBUFFERED", "1".to_owned());
 }
 
-/// What `torchrun` gives its processes, and what it reads itself when it is the program.
+/// Variables that `torchrun` sets for its processes, and those that it reads itself.
 fn torch(launch: &TaskLaunch, place: &Place, add: &mut impl FnMut(&str, String)) {
     let (rank, workers) = (place.rank.to_string(), place.workers.to_string());
     let (host, port) = place.master.clone();
@@ -114,7 +118,7 @@ fn torch(launch: &TaskLaunch, place: &Place, add: &mut impl FnMut(&str, String))
     add("TORCHELASTIC_RUN_ID", launch.job_id.to_string());
     add("TORCHELASTIC_RESTART_COUNT", restarts.to_string());
     add("TORCHELASTIC_MAX_RESTARTS", launch.spec.retries.to_string());
-    // Rank 0 opens the store itself: there is no agent that has.
+    // Rank 0 opens the store itself; no agent does.
     add("TORCHELASTIC_USE_AGENT_STORE", "False".to_owned());
 }
 
@@ -131,7 +135,7 @@ fn horovod(place: &Place, add: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// By these, `mpirun` finds the hosts' file without being told (Open MPI to 4, and from 5).
+/// Variables by which `mpirun` finds the host file (Open MPI up to 4, and from 5).
 fn mpi(paths: &Paths, add: &mut impl FnMut(&str, String)) {
     for name in [
         "OMPI_MCA_orte_default_hostfile",
@@ -141,8 +145,9 @@ fn mpi(paths: &Paths, add: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// Without parameter servers all are workers, of which the first is the chief; with them the first is named so, as
-/// `ParameterServerStrategy` wants it, and the others count from 0.
+/// Returns `TF_CONFIG`. Without parameter servers all are workers, of which the first is the chief.
+/// With them the first worker has the type `chief`, as `ParameterServerStrategy` requires, and the
+/// others count from 0.
 fn tensorflow(launch: &TaskLaunch, peers: &Peers) -> Result<String, CommandError> {
     let addresses = |peers: &[Peer]| -> Result<Vec<String>, CommandError> {
         let all = peers
@@ -183,7 +188,7 @@ fn place(launch: &TaskLaunch, peers: &Peers) -> Result<Place, CommandError> {
     })
 }
 
-/// Host and port. The host of an IPv6 address comes without its brackets, as resolvers take it.
+/// Returns host and port. The host of an IPv6 address has no brackets, as resolvers expect.
 pub(super) fn split(peer: &Peer) -> Result<(String, String), CommandError> {
     let address = peer.address.as_deref().ok_or(CommandError::Peers)?;
     let (host, port) = address.rsplit_once(':').ok_or(CommandError::Peers)?;
@@ -198,7 +203,7 @@ pub(super) mod tests {
     use serde_json::Value;
     use uuid::Uuid;
 
-    /// Worker `rank` of `x`, with so many GPUs for each.
+    /// Worker `rank` of job `x` with `gpus` GPUs per worker.
     pub(in super::super) fn launch(gpus: u32, rank: u32) -> TaskLaunch {
         let job = "00000000-0000-7000-8000-0000000000ff";
         let spec = json!({
@@ -213,7 +218,7 @@ pub(super) mod tests {
         .expect("a launch")
     }
 
-    /// The task ids of workers are their ranks; those of servers begin at 100.
+    /// The task ids of workers are their ranks; those of servers start at 100.
     pub(in super::super) fn peers(workers: &[&str], servers: &[&str]) -> Peers {
         let peer = |first: u128| {
             move |(place, address): (u128, &&str)| Peer {
@@ -248,7 +253,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_worker_is_told_what_torchrun_would_tell_it() {
+    fn worker_receives_the_variables_of_torchrun() {
         let set = of(&launch(4, 2), &peers(&["h0:10", "h1:11", "h2:12"], &[]));
         for (name, value) in [
             ("RANK", "2"),
@@ -275,7 +280,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn our_python_package_comes_after_what_the_user_has() {
+    fn python_package_follows_the_users_path() {
         let peers = peers(&["a:1"], &[]);
         let mut launch = launch(1, 0);
         let with = |launch: &TaskLaunch, inherited: Option<&str>| {
@@ -297,7 +302,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn no_folder_is_named_where_checkpoints_lie_in_a_bucket() {
+    fn bucket_of_checkpoints_sets_no_checkpoint_folder() {
         let launch = launch(4, 2);
         let command = launch.spec.command.as_ref().expect("a command");
         let paths = Paths {
@@ -310,7 +315,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn tensorflow_finds_itself_in_the_cluster() {
+    fn tensorflow_config_names_the_own_task() {
         let config = |set: &BTreeMap<String, String>| -> Value {
             serde_json::from_str(&set["TF_CONFIG"]).expect("JSON")
         };
@@ -339,7 +344,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_stranger_to_the_task_set_is_told_so() {
+    fn task_outside_the_task_set_is_an_error() {
         let launch = launch(1, 7);
         let command = launch.spec.command.as_ref().expect("a command");
         let told = variables(&launch, command, &peers(&["a:1"], &[]), &paths());

@@ -1,4 +1,4 @@
-//! Why a user's program could not be started.
+//! Reasons why a user's program could not be started.
 
 use std::io;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ impl CommandError {
         move |source| Self::Write { path, source }
     }
 
-    /// What the program needs and this node does not have; another node may have it.
+    /// Returns what the program requires and this node lacks; another node may have it.
     #[must_use]
     pub fn lacks(&self) -> Option<String> {
         match self {
@@ -71,7 +71,7 @@ impl CommandError {
                 "what command.check asks for ({how}{})",
                 saying(said.as_deref())
             )),
-            // The interpreter of a script, or a library of a program.
+            // The interpreter of a script, or the loader of a program.
             Self::Start { program, source } if source.kind() == io::ErrorKind::NotFound => {
                 Some(format!("what {} is started with", program.display()))
             }
@@ -84,7 +84,8 @@ impl CommandError {
         }
     }
 
-    /// What is missing on this node may be there on another, so only what no node could do ends the job at once.
+    /// Whether another node could start the program. Only a fault that no node can repair ends the
+    /// job.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {

@@ -1,4 +1,5 @@
-//! What lies ready for a user's program: its folder with the shipped files, the job's checkpoint folder, the list of hosts.
+//! Files of a user's program: its folder with the shipped files, the job's checkpoint folder and
+//! the list of hosts.
 
 use super::environment::{Paths, split};
 use super::error::CommandError;
@@ -8,7 +9,7 @@ use std::fmt::Write as _;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-/// Muster's own Python package, as it belongs to this release.
+/// Muster's Python package of this release.
 const PACKAGE: [(&str, &str); 2] = [
     (
         "__init__.py",
@@ -20,7 +21,7 @@ const PACKAGE: [(&str, &str); 2] = [
     ),
 ];
 
-/// Makes the folders and writes the files. A file that begins as a script does may be executed.
+/// Creates the folders and writes the files. A file that begins with `#!` becomes executable.
 pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandError> {
     let make = |path: &std::path::Path| fs::create_dir_all(path).map_err(CommandError::write(path));
     if let Some(checkpoints) = &paths.checkpoints {
@@ -56,7 +57,8 @@ pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandErr
     Ok(())
 }
 
-/// The workers' hosts as Open MPI and MPICH read them, each with the slots of all its workers, in the order of their first ranks.
+/// Writes the workers' hosts in the format of Open MPI and MPICH, each with the slots of all its
+/// workers, ordered by their lowest ranks.
 pub(super) fn write_hosts(
     paths: &Paths,
     launch: &TaskLaunch,

@@ -1,8 +1,9 @@
-//! A user's own program as a task: `muster-executor command` prepares its folder, waits until every process of the job has an address,
-//! and becomes the program.
+//! Start of a user's program as a task. `muster-executor command` prepares its folder, waits until
+//! every process of the job has an address, and becomes the program.
 //!
-//! It replaces itself (`exec`) so that the process which the shim watches is the user's own: signals, exit code and log are its own, and
-//! nothing of ours stands between. It talks to the daemon as every task does, by `events.jsonl` and `peers.json` in the task's folder.
+//! It replaces itself (`exec`), so the process under the shim is the user's program: signals, exit
+//! code and log are those of the program. Like every task, it communicates with the daemon by
+//! `events.jsonl` and `peers.json` in the task's folder.
 
 mod check;
 mod environment;
@@ -25,10 +26,10 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// How often `peers.json` is looked at: it changes once, when the last of the peers has reserved its port.
+/// Poll interval of `peers.json`, which changes once: when the last peer has reserved its port.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What the shim gives every task.
+/// Arguments that the shim passes to every task.
 #[derive(Debug, Clone, clap::Args)]
 pub struct CommandArguments {
     #[arg(long)]
@@ -37,12 +38,13 @@ pub struct CommandArguments {
     pub checkpoint_root: Place,
     #[arg(long)]
     pub dataset_root: PathBuf,
-    /// Address by which the other nodes reach this one.
+    /// Address at which other nodes reach this one
     #[arg(long)]
     pub listen_host: String,
 }
 
-/// Becomes the program; returns only if that is not possible, with the exit code for it. The reason is then in the job's events.
+/// Becomes the program. Returns an exit code only if that fails; the job's events contain the
+/// reason.
 #[must_use]
 pub fn run(arguments: &CommandArguments) -> i32 {
     let folder = TaskFolder::at(&arguments.folder);
@@ -76,7 +78,8 @@ fn become_program(
         .ok_or(CommandError::NoCommand)?;
     let paths = paths(arguments, folder, &launch, command);
     files::lay_out(&paths, command)?;
-    // Held by the descriptor, which the program inherits: the port stays this job's until the program is gone.
+    // The open socket is the reservation. The program inherits it, so the port stays reserved until
+    // the program has ended.
     let port = port::reserve().map_err(CommandError::Port)?;
     let address = format!("{}:{}", arguments.listen_host, port.number());
     let report = TaskReport::Listening {
@@ -126,9 +129,10 @@ fn paths(
     }
 }
 
-/// All processes of the job start at one time: when each of them has told where it will listen. A SIGTERM ends the waiting.
+/// Waits until each process of the job has reported its address, so that all start at the same
+/// time. A SIGTERM ends the process.
 ///
-/// A job of one process waits for nothing: its own address need not come back from the scheduler.
+/// A job of one process does not wait: its own address need not return from the scheduler.
 fn wait_for_peers(folder: &TaskFolder, launch: &TaskLaunch, address: &str) -> Peers {
     loop {
         let peers: Option<Peers> = folder.peers().read().ok().flatten();
@@ -140,7 +144,7 @@ fn wait_for_peers(folder: &TaskFolder, launch: &TaskLaunch, address: &str) -> Pe
     }
 }
 
-/// The peers, with the address that this process has reserved in its own place.
+/// Returns the peers with the reserved address of this process.
 fn with_own(mut peers: Peers, launch: &TaskLaunch, address: &str) -> Peers {
     let all = peers.workers.iter_mut().chain(&mut peers.ps_shards);
     for own in all.filter(|peer| peer.task_id == launch.task_id) {

@@ -1,9 +1,9 @@
-//! A port for each process of a command, free when the program comes to listen on it seconds later.
+//! Reserved port of each process of a command, free until the program listens on it seconds later.
 //!
-//! Programs are told their ports and listen by themselves, so we cannot hold the port's own socket. Reserved are numbers below the range
-//! from which the kernel gives ports to whoever asks for any; among tasks, also of several executors on one machine, a reservation is an
-//! abstract Unix socket named after the number: it exists once in a network namespace, as ports do, and goes with the last process that
-//! holds it, however that ends.
+//! A program receives its port and listens itself, so its socket cannot be opened in advance.
+//! Reserved numbers are below the range from which the kernel assigns ports. A reservation is an
+//! abstract Unix socket named after the number. It is unique in a network namespace, also among
+//! several executors, and ends with the last process that holds it.
 
 use crate::clock;
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
@@ -15,7 +15,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
 const LOWEST: u16 = 10_000;
-/// Where the kernel's own range begins when it does not say.
+/// Start of the kernel's range, if the kernel does not report it.
 const USUAL_LIMIT: u16 = 32_768;
 
 /// A reserved port.
@@ -30,18 +30,18 @@ impl Port {
         self.number
     }
 
-    /// Leaves the reservation to the program that this process becomes.
+    /// Passes the reservation to the program that this process becomes.
     pub(crate) fn hand_on(&self) -> io::Result<()> {
         let flags = fcntl_getfd(&self.hold)?;
         Ok(fcntl_setfd(&self.hold, flags - FdFlags::CLOEXEC)?)
     }
 }
 
-/// Reserves a port on which nobody listens.
+/// Reserves a port on which no process listens.
 pub(crate) fn reserve() -> io::Result<Port> {
     let range = range(fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok());
     let count = range.end - range.start;
-    // Somewhere in the range, so that two nodes rarely try the same.
+    // Starts at a random number, so that two nodes rarely try the same one.
     let first = u16::try_from(clock::random() % u64::from(count)).expect("below a port");
     for step in 0..count {
         let number = range.start + (first + step) % count;
@@ -55,7 +55,7 @@ pub(crate) fn reserve() -> io::Result<Port> {
     ))
 }
 
-/// Listens on such a port of the loopback at once.
+/// Reserves a port and listens on it at once.
 pub(crate) fn listen(host: IpAddr) -> io::Result<TcpListener> {
     let port = reserve()?;
     TcpListener::bind((host, port.number()))
@@ -64,7 +64,7 @@ pub(crate) fn listen(host: IpAddr) -> io::Result<TcpListener> {
 fn range(kernels: Option<String>) -> Range<u16> {
     let lowest = kernels.and_then(|text| text.split_ascii_whitespace().next()?.parse().ok());
     let limit: u16 = lowest.unwrap_or(USUAL_LIMIT).min(USUAL_LIMIT);
-    // A machine that gives away nearly all of them leaves us no quiet place.
+    // If the kernel's range begins too low, the default range is used although the two overlap.
     if limit > LOWEST + 1_000 {
         LOWEST..limit
     } else {
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_reserved_once_until_it_is_let_go() {
+    fn port_is_reserved_once_until_its_release() {
         let port = reserve().expect("a port");
         let number = port.number();
         assert!(hold(number).expect("asked").is_none());
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_lie_below_those_that_the_kernel_gives_away() {
+    fn ports_are_below_the_kernels_range() {
         assert_eq!(range(Some("32768\t60999\n".to_owned())), 10_000..32_768);
         assert_eq!(range(Some("20000 60999".to_owned())), 10_000..20_000);
         assert_eq!(range(Some("1024 65535".to_owned())), 10_000..32_768);

@@ -1,4 +1,4 @@
-//! CPU slots: equal shares of a machine, each standing for one GPU.
+//! CPU slots: equal shares of a machine, each in place of a GPU.
 
 use muster_model::node::{Gpu, GpuKind};
 use std::fs;
@@ -14,7 +14,7 @@ pub(super) fn slots(count: u32, memory_bytes: u64) -> Vec<Gpu> {
         .collect()
 }
 
-/// Memory of the machine, or what the container may use of it.
+/// Returns the machine's memory in bytes, or the container's limit if that is lower.
 pub(super) fn memory_bytes() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo")
         .ok()

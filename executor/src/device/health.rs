@@ -1,5 +1,6 @@
-//! Errors of GPUs that mean the machine and not the program: those that the driver reports by number (XID) as they happen, and errors of memory
-//! that could not be corrected, by their counters. They wait here until the scheduler has acknowledged them.
+//! GPU errors that are caused by the machine and not by the program. The driver reports some by
+//! number (XID) when they occur; uncorrected memory errors are read from counters. They are kept
+//! until the scheduler has acknowledged them.
 
 use crate::clock;
 use muster_model::fault::NodeFault;
@@ -12,30 +13,31 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// How late counters are looked at; errors by number come at once.
+/// Interval of reads of the counters. Errors by number arrive at once.
 const LOOK_EVERY_MS: u32 = 5_000;
-/// Kept while the scheduler is away; the oldest go first.
+/// Maximum number of faults to keep while the scheduler is unreachable; the oldest are dropped.
 const MOST: usize = 256;
 
-/// By NVIDIA's catalogue of XID errors: of memory (48, 63, 64, 92, 94, 95, 140), links (74, 149), the bus (79), the GPU's own processors
-/// (62, 109, 110, 119, 120, 136, 143, 154). Those that a program brings about by itself (13, 31, 43, 45, 68, 69 and others) are none.
+/// XID errors of the hardware according to NVIDIA's catalogue. Memory: 48, 63, 64, 92, 94, 95, 140.
+/// Links: 74, 149. Bus: 79. The GPU's own processors: 62, 109, 110, 119, 120, 136, 143, 154. Errors
+/// that a program can cause (13, 31, 43, 45, 68, 69 and others) are excluded.
 const HARDWARE: [u64; 18] = [
     48, 62, 63, 64, 74, 79, 92, 94, 95, 109, 110, 119, 120, 136, 140, 143, 149, 154,
 ];
 
-/// What is still to be told.
+/// Handle of the faults that are not acknowledged yet.
 #[derive(Debug, Clone, Default)]
 pub struct Health(Arc<Mutex<Untold>>);
 
 #[derive(Debug, Default)]
 struct Untold {
     faults: Vec<(i64, NodeFault)>,
-    /// The heartbeat that names so many of them, from the first on.
+    /// Number of the heartbeat that contains the first faults, and how many.
     sent: Option<(u64, usize)>,
 }
 
 impl Health {
-    /// Watches the GPUs from a thread of its own, if there are any.
+    /// Watches the GPUs on a thread of its own, if there are any.
     pub fn watch(&self) {
         let health = self.clone();
         let watching = thread::Builder::new()
@@ -50,12 +52,12 @@ impl Health {
         }
     }
 
-    /// A session begins: nothing is under way.
+    /// Begins a session: no heartbeat with faults is outstanding.
     pub fn restart(&self) {
         self.untold().sent = None;
     }
 
-    /// What a heartbeat takes along.
+    /// Returns the faults that this heartbeat contains.
     #[must_use]
     pub fn send(&self, heartbeat: u64) -> Vec<(i64, NodeFault)> {
         let mut untold = self.untold();
@@ -66,7 +68,7 @@ impl Health {
         untold.faults.clone()
     }
 
-    /// The scheduler has heard all up to this heartbeat.
+    /// Removes the faults that heartbeats up to this number have reported.
     pub fn acknowledge(&self, heartbeat: u64) {
         let mut untold = self.untold();
         if let Some((number, count)) = untold.sent
@@ -113,7 +115,7 @@ impl Health {
         }
     }
 
-    /// Waits for an error by number.
+    /// Waits for an error by number, at most `wait_ms`.
     fn take(&self, gpu: u32, events: &EventSet<'_>, wait_ms: u32) {
         match events.wait(wait_ms) {
             Ok(event) => {
@@ -136,8 +138,10 @@ impl Health {
     }
 }
 
-/// A set of events for each GPU that tells of errors. One for all would have to ask the GPU of an event for its name, which one that has
-/// fallen off the bus does not know any more, and would be lost with the first GPU that refuses.
+/// Returns a set of events for each GPU that reports errors.
+///
+/// A common set would require the GPU of an event to report its name, which fails for a GPU that
+/// has left the bus. It would also fail completely if one GPU refuses the registration.
 fn listen(nvml: &Nvml) -> Result<Vec<(u32, EventSet<'_>)>, NvmlError> {
     let mut told = Vec::new();
     for gpu in 0..nvml.device_count()? {
@@ -158,7 +162,8 @@ fn pause(for_ms: u32) {
     thread::sleep(std::time::Duration::from_millis(for_ms.into()));
 }
 
-/// Of the GPUs that count them, since the driver was loaded.
+/// Returns the number of uncorrected errors since the driver was loaded, for each GPU that counts
+/// them.
 fn uncorrected(nvml: &Nvml) -> BTreeMap<u32, u64> {
     let count = |gpu: u32| {
         let device = nvml.device_by_index(gpu).ok()?;
@@ -184,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_acknowledged_is_told_again() {
+    fn unacknowledged_faults_are_sent_again() {
         let health = Health::default();
         assert_eq!(sent(&health, 1), []);
         health.add(xid(79));

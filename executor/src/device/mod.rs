@@ -1,4 +1,4 @@
-//! What this node offers: its GPUs as the driver tells of them, or CPU slots that stand for them.
+//! Devices that this node offers: the GPUs that the driver reports, or CPU slots in their place.
 
 mod cpu;
 mod health;
@@ -11,18 +11,19 @@ pub use share::{OfProcesses, Share, Used};
 use muster_model::node::{Capacity, Gpu, GpuKind};
 use std::num::NonZero;
 
-/// What was asked for in the configuration.
+/// Settings of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wanted<'a> {
-    /// So many CPU slots, GPUs or not.
+    /// Number of CPU slots, even if there are GPUs.
     pub cpu_slots: Option<u32>,
     pub cpu_milli: Option<u64>,
     pub memory_bytes: Option<u64>,
-    /// So many of what Kubernetes calls so, whatever the driver says.
+    /// Number and name of the extended resource as which Kubernetes counts GPUs; the driver is not
+    /// queried.
     pub counted: Option<(u32, &'a str)>,
 }
 
-/// Looks once, when the daemon starts.
+/// Returns the node's capacity; called once at the start of the daemon.
 #[must_use]
 pub fn discover(wanted: Wanted<'_>) -> Capacity {
     let cores = cores();
@@ -49,7 +50,7 @@ pub fn discover(wanted: Wanted<'_>) -> Capacity {
     }
 }
 
-/// Cores that this process may use, container limits included.
+/// Returns the number of cores that this process may use, within its container's limits.
 #[must_use]
 pub fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| {
@@ -57,7 +58,8 @@ pub fn cores() -> u32 {
     })
 }
 
-/// Nobody has looked at them, so their memory is 0: whoever knows the node's labels knows more.
+/// Returns GPUs that Kubernetes counts. Their memory is unknown here and reported as 0; the labels
+/// of the node may contain it.
 fn counted(count: u32, resource: &str) -> Vec<Gpu> {
     let gpu = |index| Gpu {
         index,
@@ -68,7 +70,7 @@ fn counted(count: u32, resource: &str) -> Vec<Gpu> {
     (0..count).map(gpu).collect()
 }
 
-/// Whether the node's devices are real GPUs.
+/// Whether the node's devices are GPUs.
 #[must_use]
 pub fn has_cuda(capacity: &Capacity) -> bool {
     capacity

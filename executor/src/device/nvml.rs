@@ -1,16 +1,17 @@
-//! GPUs by NVIDIA's management library, which comes with the driver and is looked for at run time.
+//! GPUs according to NVIDIA's management library, which is part of the driver and loaded at run
+//! time.
 
 use muster_model::node::{Gpu, GpuKind};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 
-/// All of them, in the order of their place on the bus, or in words why there are none to see.
+/// Returns all GPUs in the order of the PCI bus, or the reason why none is visible.
 pub(super) fn gpus() -> Result<Vec<Gpu>, String> {
     let nvml = Nvml::init().map_err(|error| format!("NVML cannot be used: {error}"))?;
     list(&nvml).map_err(|error| format!("NVML does not tell the GPUs: {error}"))
 }
 
-/// A GPU that does not answer fails the whole list: leaving it out would shift the indices of those after it.
+/// Lists all GPUs. One GPU without an answer fails the list: omitting it would shift later indexes.
 fn list(nvml: &Nvml) -> Result<Vec<Gpu>, NvmlError> {
     (0..nvml.device_count()?)
         .map(|index| {

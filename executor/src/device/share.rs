@@ -1,21 +1,21 @@
-//! What some processes use of GPUs, by NVIDIA's management library. It names processes by the numbers of the machine, so in a container with
-//! numbers of its own nothing is found, and nothing told.
+//! GPU use of processes according to NVIDIA's management library. It identifies processes by the
+//! machine's ids, so in a container with a PID namespace nothing is found and nothing is reported.
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Of one process on one GPU.
+/// Use of one GPU by one process.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Used {
-    /// `None` where the driver does not tell.
+    /// `None` if the driver does not report it.
     pub memory_bytes: Option<u64>,
-    /// Of the GPU's time since the look before.
+    /// Busy time of the GPU since the previous measurement, as a share.
     pub busy: f64,
 }
 
-/// By GPU and number of the process; a GPU that did not answer is not there.
+/// Use by GPU and process id; a GPU without an answer is absent.
 pub type OfProcesses = BTreeMap<u32, BTreeMap<u32, Used>>;
 
 pub struct Share {
@@ -33,7 +33,7 @@ impl Share {
         }
     }
 
-    /// Everybody on these GPUs. May take as long as the driver likes.
+    /// Returns the use of these GPUs by all processes. May block without a limit in the driver.
     pub fn look(&mut self, gpus: &BTreeSet<u32>) -> OfProcesses {
         let mut used = OfProcesses::new();
         for &gpu in gpus {
@@ -57,7 +57,7 @@ impl Share {
             }
         }
         let seen_us = self.seen_us.entry(gpu).or_insert(0);
-        // None since the last look: nothing ran.
+        // Not found means no sample since the last measurement: no process computed.
         let samples = match device.process_utilization_stats(*seen_us) {
             Err(NvmlError::NotFound) => Vec::new(),
             samples => samples?,

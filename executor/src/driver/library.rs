@@ -1,8 +1,9 @@
-//! NVIDIA's driver library (`libcuda`), looked for at run time: its calls that take the memory of another process off the GPUs and bring it
-//! back, of CUDA 12.8 and newer.
+//! NVIDIA's driver library (`libcuda`), loaded at run time. CUDA 12.8 introduced its calls that
+//! move the memory of another process to the host and back.
 //!
-//! Only `Lock` is given arguments, whose layout has been the same in all versions (`cuda.h` of 12.8 to 13.4); the others take none, so that
-//! no version's layout of theirs can be the wrong one. `Restore` wants `cuInit` called before, or persistence mode.
+//! Only the lock receives an arguments structure; its layout is the same in all versions (`cuda.h`
+//! of 12.8 to 13.4). The other calls receive a null pointer, so their layouts need not be known. A
+//! restore requires `cuInit` before, or persistence mode.
 
 use super::DriverError;
 use libloading::{Library, Symbol};
@@ -10,46 +11,46 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::fs;
 use std::ptr;
 
-/// Where the loader finds it, in the place that the driver was installed to.
+/// Name by which the loader finds the installed driver.
 const NAME: &str = "libcuda.so.1";
-/// CUDA 12.8, which has brought the calls.
+/// Oldest supported version: CUDA 12.8.
 const LEAST: c_int = 12_080;
 
-/// Results of the driver that mean something here (`CUresult`).
+/// Success (`CUresult`).
 const SUCCESS: c_int = 0;
 
-/// With it the names of the threads begin that the driver starts in each process that uses it.
+/// Name prefix of the threads that the driver starts in each process that uses it.
 const THREADS: &str = "cuda";
 
-/// How a process stands with the driver (`CUprocessState`).
+/// State of a process in the driver (`CUprocessState`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     Running,
-    /// Its calls to the driver wait.
+    /// Its calls to the driver block.
     Locked,
-    /// Its device memory lies on the host.
+    /// Its device memory is on the host.
     Moved,
-    /// The driver has lost it.
+    /// The driver cannot restore it.
     Failed,
-    /// On the way from one to the other, or one that a newer driver knows.
+    /// In transition, or a state of a newer driver.
     Other(c_int),
 }
 
-/// What the driver does with a process.
+/// Operations of the driver on a process.
 pub(super) trait Driver {
-    /// `None` of a process that has nothing on a GPU.
+    /// Returns the state; `None` for a process that uses no GPU.
     ///
     /// # Errors
-    /// If the driver is at work in the process, and yet says nothing of it.
+    /// If the process uses the driver but the driver does not return its state.
     fn state(&self, pid: i32) -> Result<Option<State>, DriverError>;
     /// # Errors
-    /// If the driver refuses, or has not done it in that time.
+    /// If the driver refuses, or exceeds the time-out.
     fn lock(&self, pid: i32, timeout_ms: u32) -> Result<(), DriverError>;
     /// # Errors
     /// If the driver refuses.
     fn checkpoint(&self, pid: i32) -> Result<(), DriverError>;
     /// # Errors
-    /// If the driver refuses, which may leave the process without a way back.
+    /// If the driver refuses; the process may then be lost.
     fn restore(&self, pid: i32) -> Result<(), DriverError>;
     /// # Errors
     /// If the driver refuses.
@@ -64,10 +65,10 @@ struct LockArguments {
     reserved1: [u64; 7],
 }
 
-/// Of `Checkpoint`, `Restore` and `Unlock`: none are given.
+/// Type of `Checkpoint`, `Restore` and `Unlock`, which receive a null pointer as arguments.
 type Act = unsafe extern "C" fn(c_int, *mut c_void) -> c_int;
 
-/// The library, loaded and initialised.
+/// The loaded and initialised library.
 pub(super) struct Cuda {
     lock: unsafe extern "C" fn(c_int, *mut LockArguments) -> c_int,
     checkpoint: Act,
@@ -75,24 +76,24 @@ pub(super) struct Cuda {
     unlock: Act,
     state: unsafe extern "C" fn(c_int, *mut c_int) -> c_int,
     thread: unsafe extern "C" fn(c_int, *mut c_int) -> c_int,
-    /// `12080` is 12.8.
+    /// `12080` means 12.8.
     version: c_int,
     _library: Library,
 }
 
 impl Cuda {
     /// # Errors
-    /// If there is no driver, or one without these calls.
+    /// If there is no driver, or if it lacks these calls.
     pub(super) fn load() -> Result<Self, DriverError> {
-        // SAFETY: loading runs the library's initialisers. It is the driver that every program with a GPU loads, and what looks for it
-        // here is a process of its own, with nothing to lose.
+        // SAFETY: loading runs the library's initialisers. It is the driver that every GPU program
+        // loads, and this helper process has no state to lose.
         let library = unsafe { Library::new(NAME) }
             .map_err(|source| DriverError::Load { name: NAME, source })?;
         // SAFETY: the types are those of cuda.h.
         let version: unsafe extern "C" fn(*mut c_int) -> c_int =
             unsafe { find(&library, "cuDriverGetVersion") }?;
         let mut number = 0;
-        // SAFETY: it writes one integer.
+        // SAFETY: the call writes one integer.
         done("cuDriverGetVersion", None, unsafe { version(&mut number) })?;
         if number < LEAST {
             return Err(DriverError::Old {
@@ -113,7 +114,7 @@ impl Cuda {
                 _library: library,
             }
         };
-        // SAFETY: `cuInit` takes flags, of which there are none.
+        // SAFETY: `cuInit` takes flags; 0 means none.
         let init: unsafe extern "C" fn(c_uint) -> c_int =
             unsafe { find(&cuda._library, "cuInit") }?;
         // SAFETY: as above.
@@ -121,7 +122,7 @@ impl Cuda {
         Ok(cuda)
     }
 
-    /// As people write it.
+    /// Returns the version in the usual notation, such as 12.8.
     pub(super) fn version(&self) -> String {
         shown(self.version)
     }
@@ -129,18 +130,18 @@ impl Cuda {
 
 impl Driver for Cuda {
     fn state(&self, pid: i32) -> Result<Option<State>, DriverError> {
-        // Whoever has something on a GPU has a thread of the driver's that would bring it back.
+        // A process with device memory has a driver thread that would restore it.
         let mut thread = 0;
-        // SAFETY: it writes one integer.
+        // SAFETY: the call writes one integer.
         let code = unsafe { (self.thread)(pid, &mut thread) };
-        // Which error it is that says so depends on the driver. Whoever was forked from a process on a GPU has its files of the driver open
-        // too, but none of its threads.
+        // The error code for its absence depends on the driver. A process forked from one on a GPU
+        // inherits the open files of the driver but not its threads.
         if code != SUCCESS && !has_thread(pid, THREADS) {
             return Ok(None);
         }
         done("cuCheckpointProcessGetRestoreThreadId", Some(pid), code)?;
         let mut state = 0;
-        // SAFETY: it writes one integer.
+        // SAFETY: the call writes one integer.
         let code = unsafe { (self.state)(pid, &mut state) };
         done("cuCheckpointProcessGetState", Some(pid), code)?;
         Ok(Some(match state {
@@ -154,12 +155,12 @@ impl Driver for Cuda {
 
     fn lock(&self, pid: i32, timeout_ms: u32) -> Result<(), DriverError> {
         let mut arguments = LockArguments {
-            // 0 would be for ever.
+            // 0 would mean no time limit.
             timeout_ms: timeout_ms.max(1),
             reserved0: 0,
             reserved1: [0; 7],
         };
-        // SAFETY: the arguments live until the call is over, and have the layout of cuda.h.
+        // SAFETY: the arguments live until the call returns, and have the layout of cuda.h.
         let code = unsafe { (self.lock)(pid, &mut arguments) };
         done("cuCheckpointProcessLock", Some(pid), code)
     }
@@ -171,7 +172,7 @@ impl Driver for Cuda {
     }
 
     fn restore(&self, pid: i32) -> Result<(), DriverError> {
-        // SAFETY: the arguments are optional. Without them all comes back to the GPUs that it was on.
+        // SAFETY: the arguments are optional. Without them the memory returns to its former GPUs.
         let code = unsafe { (self.restore)(pid, ptr::null_mut()) };
         done("cuCheckpointProcessRestore", Some(pid), code)
     }
@@ -186,7 +187,7 @@ impl Driver for Cuda {
 /// # Safety
 /// `T` must be the type of the function of that name.
 unsafe fn find<T: Copy>(library: &Library, name: &'static str) -> Result<T, DriverError> {
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller.
     let symbol: Result<Symbol<'_, T>, _> = unsafe { library.get(name) };
     symbol
         .map(|symbol| *symbol)
@@ -204,7 +205,7 @@ fn shown(version: c_int) -> String {
     format!("{}.{}", version / 1_000, version % 1_000 / 10)
 }
 
-/// Whether the name of one of its threads begins so.
+/// Whether a thread of the process has a name with this prefix.
 fn has_thread(pid: i32, prefix: &str) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return false;
@@ -221,7 +222,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn a_thread_is_seen_from_outside() {
+    fn thread_of_another_process_is_found_by_name() {
         let own = i32::try_from(std::process::id()).expect("small");
         assert!(!has_thread(own, THREADS));
         let (end, ended) = mpsc::channel::<()>();
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_shown_as_people_write_them() {
+    fn version_is_formatted_as_major_and_minor() {
         assert_eq!(shown(12_080), "12.8");
         assert_eq!(shown(13_000), "13.0");
     }

@@ -1,6 +1,6 @@
-//! Jobs of which the driver has lost a program on this node. What it did once it will do again: without this a program that keeps no
-//! checkpoints would be moved in its next turn, lost again, and never end. It is asked again once the machine has started anew, as with
-//! another driver.
+//! Jobs of which the driver has lost a program on this node. Without this record, a program without
+//! checkpoints would be moved and lost again in each of its slices and would never end. The record
+//! holds until the machine restarts, because the driver may change then.
 
 use crate::disk;
 use crate::shim::boot_id;
@@ -8,19 +8,19 @@ use muster_model::id::JobId;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the driver's affairs lie, below the executor's data folder.
+/// Returns the folder of the driver's records below the executor's data folder.
 #[must_use]
 pub fn folder(data_dir: &Path) -> PathBuf {
     data_dir.join("driver")
 }
 
 /// # Errors
-/// If it cannot be written.
+/// If the record cannot be written.
 pub(crate) fn remember(folder: &Path, job: JobId) -> io::Result<()> {
     disk::write_durably(&path(folder, job), &boot_id())
 }
 
-/// Whether it has lost one of this job since the machine started.
+/// Whether the driver has lost a program of this job since the machine started.
 #[must_use]
 pub fn has_lost(folder: &Path, job: JobId) -> bool {
     let boot: Option<String> = disk::read(&path(folder, job)).ok().flatten();
@@ -37,7 +37,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn a_loss_counts_until_the_machine_starts_anew() {
+    fn loss_counts_until_a_reboot() {
         let place = tempfile::tempdir().expect("a folder");
         let job = JobId(Uuid::from_u128(1));
         assert!(!has_lost(place.path(), job));

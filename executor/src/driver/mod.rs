@@ -1,9 +1,11 @@
-//! A user's program off its GPUs while it stands still, without its knowledge: the driver moves its device memory to the host and back
-//! (`cuCheckpointProcess...`).
+//! Driver checkpoints: the GPU driver moves the device memory of a suspended program to the host
+//! and back (`cuCheckpointProcess...`), without support by the program.
 //!
-//! It is a process of its own that does so for the shim (`muster-executor driver`), one for each time: the driver's calls can take long
-//! or hang, and a shim that waits for one would keep no lease. Whoever is killed in the middle is followed by one that mends. CI runs it
-//! against a stand-in of the library (`executor/tests/node/stand_in.c`), and a machine with a GPU against the driver (`executor/tests/node/gpu.rs`).
+//! A helper process per order (`muster-executor driver`) calls the driver for the shim. The calls
+//! can take long or hang, and a shim that waits for one could not enforce the lease. If a helper is
+//! killed in the middle, another one undoes its work (`Order::Mend`). CI runs this code with a
+//! stand-in of the library (`executor/tests/node/stand_in.c`). A machine with a GPU runs it with
+//! the driver (`executor/tests/node/gpu.rs`).
 
 mod library;
 mod lost;
@@ -31,23 +33,23 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-/// The part of a GPU that is left to whoever computes there when a program comes back only to be ended.
+/// Part of each GPU that must stay free for its present user when a program returns only to end.
 const SPARED: f64 = 0.1;
 
-/// What is asked of the driver; the shim gives the arguments.
+/// Arguments of the hidden subcommand `driver`; the shim passes them.
 #[derive(Debug, Clone, clap::Args)]
 pub struct DriverArguments {
     #[arg(long)]
     pub order: Order,
-    /// The task's [default: there is none]
+    /// Folder of the task [default: none]
     #[arg(long)]
     pub folder: Option<PathBuf>,
-    /// Where those of a node who move memory at the same time keep what they were promised [default: there is none]
+    /// Folder of memory reservations, shared by the helpers of the node [default: none]
     #[arg(long)]
     pub promises: Option<PathBuf>,
     #[arg(long, default_value_t = 10_000)]
     pub patience_ms: u64,
-    /// What was on each of the task's GPUs, as JSON of an [`Answer::Moved`].
+    /// Bytes of the task on each GPU, as JSON of `gpus` in [`Answer::Moved`]
     #[arg(long, default_value = "{}")]
     pub needed: String,
 }
@@ -55,38 +57,39 @@ pub struct DriverArguments {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Can the driver do it at all?
+    /// Report whether the driver supports checkpoints.
     Probe,
-    /// Off the GPUs.
+    /// Move the memory to the host.
     TakeOff,
-    /// Back, as it is the task's turn.
+    /// Move the memory back, in the job's time slice.
     BringBack,
-    /// Back only where there is room beside others, for a task that is to end.
+    /// Move the memory back for a task that is to end, if a part of each GPU stays free.
     BringBackToEnd,
-    /// Whatever was begun is undone.
+    /// Undo everything that an earlier order began.
     Mend,
 }
 
-/// `driver.json`: what came of the newest order. The name stands outside, as a tag inside would not let the numbers of GPUs be read.
+/// `driver.json`: result of the newest order. The variant is an outer key, because integer keys of
+/// maps cannot be read inside a tagged object.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// So many processes have nothing on the GPUs any more; this was there.
+    /// The memory of `processes` processes is on the host. `gpus` is its former size per GPU.
     Moved {
         processes: usize,
         gpus: BTreeMap<u32, u64>,
     },
-    /// All are as they were when the order came.
+    /// All processes are in the state before the order.
     Unchanged { why: String },
-    /// The same, and it may be otherwise once somebody else has left the GPUs.
+    /// As `Unchanged`; the order may succeed once other processes have left the GPUs.
     NoRoom { why: String },
-    /// All are as if no order had ever come.
+    /// All processes are restored and unlocked.
     Back,
-    /// Some of them have no way back.
+    /// Some processes cannot be restored.
     Lost { why: String },
 }
 
-/// Why the driver did not do it.
+/// Reason why a driver checkpoint failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
     #[error("cannot load the driver's library {name}")]
@@ -136,13 +139,13 @@ pub enum DriverError {
 }
 
 impl DriverError {
-    /// With its causes, on one line.
+    /// Returns the error with its causes on one line.
     pub(super) fn in_words(&self) -> String {
         crate::shim::describe(self)
     }
 }
 
-/// Those that are met most often, by NVIDIA's names.
+/// Returns NVIDIA's names of the most frequent errors.
 fn name_of(code: i32) -> &'static str {
     match code {
         1 => " (invalid value)",
@@ -161,7 +164,7 @@ fn of_process(pid: Option<i32>) -> String {
     pid.map_or_else(String::new, |pid| format!(" of process {pid}"))
 }
 
-/// Carries out an order and writes what came of it; the exit code says only whether that could be written.
+/// Executes an order and writes its result. The exit code only says whether the result was written.
 #[must_use]
 pub fn run(arguments: &DriverArguments) -> i32 {
     let Some(folder) = arguments.folder.as_ref().map(TaskFolder::at) else {
@@ -177,7 +180,7 @@ pub fn run(arguments: &DriverArguments) -> i32 {
     }
 }
 
-/// An error is one before anything was done.
+/// An error means that nothing has been changed.
 fn carry_out(arguments: &DriverArguments, folder: &TaskFolder) -> Result<Answer, String> {
     let until_ms = clock::boottime_ms().saturating_add(arguments.patience_ms);
     let launch: Option<TaskLaunch> = folder
@@ -239,7 +242,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn an_answer_is_read_as_it_was_written() {
+    fn answer_survives_a_round_trip() {
         let gpus = BTreeMap::from([(0, 5), (7, 1 << 40)]);
         let processes = 2;
         let why = "full".to_owned();

@@ -1,4 +1,4 @@
-//! Whether the driver of this machine can take a program off its GPUs, as far as one can see before it is tried.
+//! Test whether the driver of this machine supports driver checkpoints.
 
 use super::library::Cuda;
 use crate::config::{Config, RuntimeKind};
@@ -11,11 +11,11 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// A driver that is loaded for the first time since the machine started takes seconds.
+/// Number of polls for the answer. The first load of the driver after a boot takes seconds.
 const LOOKS: u32 = 300;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What this node can do; `None` where nobody wants to know.
+/// Returns the ability of this node; `None` if it is not enabled or the node has no GPU.
 #[must_use]
 pub fn of_node(config: &Config, capacity: &Capacity) -> Option<DriverSuspend> {
     if config.driver_patience_ms == 0 || !device::has_cuda(capacity) {
@@ -23,7 +23,7 @@ pub fn of_node(config: &Config, capacity: &Capacity) -> Option<DriverSuspend> {
     }
     let driver_suspend = match config.runtime {
         RuntimeKind::Process => probe(&environment::passed(&config.pass_environment)),
-        // A pod numbers its GPUs anew, and has the libraries of an image that nobody here can ask.
+        // A pod numbers its GPUs from 0 and has the libraries of its own image.
         RuntimeKind::Pod => DriverSuspend::Unable {
             why: "the tasks are pods, in which the driver is left alone".to_owned(),
         },
@@ -47,8 +47,9 @@ fn ability() -> DriverSuspend {
     }
 }
 
-/// Asks the driver in a process that ends with the answer: whoever loads the driver has it for good, and some of the GPUs' memory too. It has
-/// the variables of who will speak to the driver for a task, and no others: the daemon may find libraries that a task does not.
+/// Asks the driver in a short-lived process, because a process that has loaded the driver keeps it
+/// and some GPU memory. The process has the variables of a helper and no others: the daemon may
+/// find libraries that a task does not find.
 fn probe(environment: &BTreeMap<String, String>) -> DriverSuspend {
     ask(environment).unwrap_or_else(|error| DriverSuspend::Unable {
         why: format!("the driver cannot be asked: {error}"),
@@ -80,7 +81,7 @@ fn ask(environment: &BTreeMap<String, String>) -> std::io::Result<DriverSuspend>
     })
 }
 
-/// What the asked process says.
+/// Prints the ability, in the process that `probe` starts.
 pub(super) fn tell() -> i32 {
     match serde_json::to_string(&ability()) {
         Ok(text) => {
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn in_pods_the_driver_is_left_alone_and_the_node_says_so() {
+    fn node_with_pods_reports_no_driver_checkpoints() {
         assert_eq!(asked(RuntimeKind::Pod, 0), None);
         assert_eq!(asked(RuntimeKind::Process, 0), None);
         match asked(RuntimeKind::Pod, 1_000) {

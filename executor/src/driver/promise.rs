@@ -1,8 +1,9 @@
-//! Room that was promised to tasks whose memory is on its way. Several tasks of a node are moved at the same time, each by a process that
-//! knows nothing of the others: each would find the same room free, and all would take it.
+//! Memory reservations of tasks whose memory is being moved. The helpers of a node work at the same
+//! time without knowledge of each other. Without reservations each would find the same free memory.
 //!
-//! A promise is a file that its holder has locked, so it ends with its holder, however that ends. It counts in full until all has arrived,
-//! though part of the room is taken by then: too little is moved at once rather than too much.
+//! A reservation (`Promise`) is a file that its holder has locked, so it ends with its holder. It
+//! counts in full until the whole move has ended, although a part is already used by then: an
+//! overestimate only delays other moves.
 
 use super::DriverError;
 use super::room::Bytes;
@@ -14,21 +15,21 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// Looks for the gate, which nobody holds for longer than he needs to judge.
+/// Attempts to lock the gate, which each holder keeps only for its check.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 const PREFIX: &str = "promise.";
 
-/// What was promised to one task.
+/// Memory that one task has reserved.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Promised {
-    /// On the host, and in which cgroups.
+    /// On the host, and the cgroups that it counts against.
     pub host: u64,
     pub cgroups: Vec<PathBuf>,
     pub gpus: Bytes,
 }
 
-/// As long as it lives, nobody else is promised the same.
+/// Handle of a reservation; it is released on drop.
 #[derive(Debug, Default)]
 pub(super) struct Promise(Option<(File, PathBuf)>);
 
@@ -40,7 +41,7 @@ impl Drop for Promise {
     }
 }
 
-/// All that was promised on this node.
+/// All reservations of this node.
 #[derive(Debug)]
 pub(super) struct Promises {
     folder: PathBuf,
@@ -48,7 +49,7 @@ pub(super) struct Promises {
 
 impl Promises {
     /// # Errors
-    /// If there is no such folder and none can be made.
+    /// If the folder does not exist and cannot be created.
     pub(super) fn at(folder: &Path) -> Result<Self, DriverError> {
         let promises = Self {
             folder: folder.to_owned(),
@@ -57,10 +58,11 @@ impl Promises {
         Ok(promises)
     }
 
-    /// What is judged to be free after all that others were promised is promised to us; or why not.
+    /// Makes the reservation that `judge` derives from the reservations of other helpers. If there
+    /// is no room, returns the reason of `judge`.
     ///
     /// # Errors
-    /// If nobody can tell what others were promised, or nobody can judge.
+    /// If the reservations or the free memory cannot be read.
     pub(super) fn make<W>(
         &self,
         judge: impl FnOnce(&[Promised]) -> Result<Result<Promised, W>, DriverError>,
@@ -85,7 +87,7 @@ impl Promises {
         Err(self.failed()(io::ErrorKind::WouldBlock.into()))
     }
 
-    /// Those whose holders live. Who was killed keeps nothing.
+    /// Returns the reservations of living holders, and removes the others.
     fn read(&self) -> io::Result<Vec<Promised>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
@@ -109,7 +111,7 @@ impl Promises {
         Ok(found)
     }
 
-    /// Nobody reads before it is whole, as all who read have the gate.
+    /// Writes a reservation. Readers see it complete, because they hold the gate too.
     fn keep(&self, promised: &Promised) -> io::Result<Promise> {
         let mut number = 0;
         let (file, path) = loop {
@@ -144,7 +146,7 @@ mod tests {
         }
     }
 
-    /// Asks for so much of a hundred.
+    /// Reserves `bytes` of 100.
     fn ask(promises: &Promises, bytes: u64) -> Result<Promise, u64> {
         let judged = promises.make(|others| {
             let free = 100 - others.iter().map(|one| one.host).sum::<u64>();
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_promised_to_one_is_not_promised_to_another() {
+    fn reserved_memory_is_not_reserved_again() {
         let place = tempfile::tempdir().expect("a folder");
         let promises = Promises::at(&place.path().join("new")).expect("made");
         let first = ask(&promises, 60).expect("all is free");
@@ -173,12 +175,12 @@ mod tests {
     }
 
     #[test]
-    fn who_was_killed_keeps_nothing() {
+    fn reservation_of_a_killed_holder_is_released() {
         let place = tempfile::tempdir().expect("a folder");
         let promises = Promises::at(place.path()).expect("made");
         let mut killed = ask(&promises, 100).expect("all is free");
         assert!(ask(&promises, 1).is_err());
-        // The kernel gives the lock back, and nobody removes the file.
+        // The kernel releases the lock; the file remains.
         drop(killed.0.take());
         assert!(ask(&promises, 100).is_ok());
     }

@@ -1,5 +1,5 @@
-//! How much a task has on its GPUs, and where there is room for it: the host's memory as the kernel and the task's cgroups tell of it, the
-//! GPUs' as NVML does.
+//! GPU memory of a task, and free memory: NVML reports that of GPUs, the kernel and the task's
+//! cgroups that of the host.
 
 use super::DriverError;
 use super::promise::{Promise, Promised, Promises};
@@ -9,31 +9,32 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes by GPU.
+/// Bytes per GPU.
 pub(super) type Bytes = BTreeMap<u32, u64>;
 
-/// Where cgroup v2 is mounted on every current distribution.
+/// Mount point of cgroup v2 on all current distributions.
 const MOUNT: &str = "/sys/fs/cgroup";
 
 pub(super) trait Room {
-    /// What these processes have on each of the task's GPUs.
+    /// Returns the memory of these processes on each GPU of the task.
     ///
     /// # Errors
-    /// If nobody can tell.
+    /// If it cannot be read.
     fn on_gpus(&self, processes: &[i32]) -> Result<Bytes, DriverError>;
-    /// Promises these processes so much more on the host; or how much more they may have.
+    /// Reserves `needed` bytes of the host for these processes, or returns the free bytes.
     ///
     /// # Errors
-    /// If nobody can tell.
+    /// If the free memory cannot be read.
     fn promise_host(
         &self,
         processes: &[i32],
         needed: u64,
     ) -> Result<Result<Promise, u64>, DriverError>;
-    /// Promises so much of each GPU, beside the spared part of it; or the first that has not so much free, and what it has.
+    /// Reserves memory on each GPU so that the spared part stays free, or returns the first GPU
+    /// without room and its free bytes.
     ///
     /// # Errors
-    /// If nobody can tell.
+    /// If the free memory cannot be read.
     fn promise_gpus(
         &self,
         needed: &Bytes,
@@ -41,17 +42,17 @@ pub(super) trait Room {
     ) -> Result<Result<Promise, (u32, u64)>, DriverError>;
 }
 
-/// This machine's.
+/// Memory of this machine and of the task's GPUs.
 pub(super) struct Machine {
     nvml: Nvml,
-    /// The task's.
+    /// GPUs of the task.
     gpus: Vec<u32>,
     promises: Promises,
 }
 
 impl Machine {
     /// # Errors
-    /// If there is no NVML.
+    /// If NVML is not available.
     pub(super) fn new(gpus: Vec<u32>, promises: Promises) -> Result<Self, DriverError> {
         let nvml = Nvml::init().map_err(DriverError::Nvml)?;
         Ok(Self {
@@ -79,10 +80,12 @@ impl Room for Machine {
                     UsedGpuMemory::Unavailable => None,
                 })
                 .collect();
-            // In a container NVML may know other numbers than we do: then all that is there counts as the task's.
-            let known = match own.is_empty() {
-                true => None,
-                false => own.into_iter().sum(),
+            // In a container NVML may report process ids of another namespace: then all used memory
+            // counts as the task's.
+            let known = if own.is_empty() {
+                None
+            } else {
+                own.into_iter().sum()
             };
             let used = match known {
                 Some(bytes) => bytes,
@@ -107,13 +110,14 @@ impl Room for Machine {
             for cgroup in &cgroups {
                 free = free.min(left(cgroup, others).unwrap_or(u64::MAX));
             }
-            Ok(match free < needed {
-                true => Err(free),
-                false => Ok(Promised {
+            Ok(if free < needed {
+                Err(free)
+            } else {
+                Ok(Promised {
                     host: needed,
                     cgroups: cgroups.clone(),
                     gpus: Bytes::new(),
-                }),
+                })
             })
         })
     }
@@ -142,7 +146,7 @@ impl Room for Machine {
     }
 }
 
-/// What the kernel says can still be had without anybody being killed.
+/// Returns the memory that is available without an out-of-memory kill.
 fn available() -> Result<u64, DriverError> {
     let path = Path::new("/proc/meminfo");
     let unreadable = || DriverError::Unreadable {
@@ -159,8 +163,8 @@ fn cgroup(pid: i32) -> Option<PathBuf> {
     Some(Path::new(MOUNT).join(path))
 }
 
-/// What a cgroup and all above it let it have besides; `None`: they set no limit. Pages of files are given back before anybody is killed, so
-/// they count as free.
+/// Returns the memory that a cgroup and its ancestors still permit; `None` without a limit. The
+/// kernel reclaims file pages before it kills a process, so they count as free.
 fn left(cgroup: &Path, others: &[Promised]) -> Option<u64> {
     let of_one = |folder: &Path| {
         let whole: u64 = value(&folder.join("memory.max"))?;
@@ -185,7 +189,7 @@ fn value(path: &PathBuf) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The number behind a name at the beginning of a line.
+/// Returns the number after a name at the start of a line.
 fn number(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().map(str::split_ascii_whitespace);
     let mut line = lines.find(|words| words.clone().next() == Some(name))?;
@@ -197,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tightest_cgroup_counts_and_pages_of_files_are_no_obstacle() {
+    fn tightest_cgroup_counts_and_file_pages_are_free() {
         let root = tempfile::tempdir().expect("a folder");
         let inner = root.path().join("task");
         fs::create_dir(&inner).expect("made");
@@ -219,7 +223,7 @@ mod tests {
         assert_eq!(alone(&inner), Some(600));
         write(&inner, "memory.max", "70\n");
         assert_eq!(alone(&inner), Some(20));
-        // A neighbour's promise is taken from what both are in, and not from what is this one's alone.
+        // A neighbour's reservation counts against the common ancestor only.
         let promised = |host, cgroup: PathBuf| Promised {
             host,
             cgroups: vec![cgroup],

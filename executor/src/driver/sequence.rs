@@ -1,8 +1,9 @@
-//! In which order processes lose their device memory and get it back, and how what fails half-way is undone.
+//! Order in which processes lose and regain their device memory, and the undoing of a partial move.
 //!
-//! All are locked before the first is moved, so that none waits on a GPU for one that is gone from it; and all is brought back before the
-//! first is unlocked. A restore that fails for want of memory leaves its process without a way back (NVIDIA/cuda-checkpoint, issue 44), so
-//! room on the GPUs is looked for first, and what failed is not tried twice.
+//! All processes are locked before the first is moved, so that none waits on a GPU for a process
+//! that has left it. All are restored before the first is unlocked. A restore that fails for lack
+//! of memory leaves its process lost (see the issues of NVIDIA/cuda-checkpoint). So the room on the
+//! GPUs is reserved first, and a failed restore is not repeated.
 
 use super::library::{Driver, State};
 use super::promise::Promise;
@@ -10,31 +11,32 @@ use super::room::{Bytes, Room};
 use super::{Answer, DriverError};
 use std::collections::BTreeMap;
 
-/// For a process to answer: what it has on its GPUs is done first.
+/// Time limit of a lock: the process completes its work on the GPU first.
 const LOCK_MS: u64 = 10_000;
-/// Looks for processes that were started while the others were being locked.
+/// Maximum number of passes that lock processes started during the previous pass.
 const ROUNDS: u32 = 8;
-/// Between two looks at what takes its time.
+/// Interval between polls of the driver.
 const PAUSE_MS: u64 = 20;
 
-/// Time, so that nothing here reads a clock.
+/// The clock as an input.
 pub(super) trait Time {
-    /// Milliseconds that are left for all of it.
+    /// Returns the milliseconds that are left for the whole order.
     fn left_ms(&self) -> u64;
     fn pause(&self, for_ms: u64);
 }
 
-/// One task's processes and all that is done to them.
+/// The processes of one task and the operations on them.
 pub(super) struct Sequence<'a> {
     pub driver: &'a dyn Driver,
     pub room: &'a dyn Room,
     pub time: &'a dyn Time,
-    /// The task's processes at the moment.
+    /// Returns the present processes of the task.
     pub processes: &'a dyn Fn() -> Vec<i32>,
 }
 
 impl Sequence<'_> {
-    /// Moves the task's device memory to the host. Afterwards all of it has moved, or none, or the answer says that there is no way back.
+    /// Moves the task's device memory to the host. Afterwards all of it has moved, or none, or the
+    /// answer is `Lost`.
     pub fn take_off(&self) -> Answer {
         let mut locked = Vec::new();
         let moved = self
@@ -45,7 +47,8 @@ impl Sequence<'_> {
                 processes: locked.len(),
                 gpus,
             },
-            // Who was not touched is as it was, whatever the driver says of it.
+            // Only processes that this attempt has tried to lock are restored; the others are
+            // unchanged.
             Err(why) => match self.as_before(Some(&locked)) {
                 Ok(()) => Answer::Unchanged {
                     why: why.in_words(),
@@ -57,8 +60,8 @@ impl Sequence<'_> {
         }
     }
 
-    /// Brings the task's device memory back to the GPUs, of which it needs so much. `spared` is the part of each GPU that is left to whoever
-    /// else is there; without room nothing is tried.
+    /// Moves the task's device memory, `needed` bytes per GPU, back to the GPUs. `spared` is the
+    /// part of each GPU that must stay free beside it. Without room, nothing is changed.
     pub fn bring_back(&self, needed: &Bytes, spared: f64) -> Answer {
         match self.wait_for_room(needed, spared) {
             Ok(_promise) => self.mend(),
@@ -73,7 +76,7 @@ impl Sequence<'_> {
         }
     }
 
-    /// Whatever was done to any of the processes is undone.
+    /// Restores and unlocks all processes.
     pub fn mend(&self) -> Answer {
         match self.as_before(None) {
             Ok(()) => Answer::Back,
@@ -98,7 +101,7 @@ impl Sequence<'_> {
                     return Err(DriverError::Late { pid });
                 }
                 let timeout_ms = u32::try_from(left_ms).unwrap_or(u32::MAX);
-                // Before it is: a lock that fails may be half of one.
+                // Added before the call: a failed lock may have locked the process.
                 locked.push(pid);
                 self.driver.lock(pid, timeout_ms)?;
                 is_new = true;
@@ -110,7 +113,7 @@ impl Sequence<'_> {
         Err(DriverError::Breeding { rounds: ROUNDS })
     }
 
-    /// All are locked, so what they hold cannot become more.
+    /// Moves the memory of locked processes. They are locked, so their memory cannot grow.
     fn move_all(&self, locked: &[i32]) -> Result<Bytes, DriverError> {
         if locked.is_empty() {
             return Ok(Bytes::new());
@@ -148,8 +151,8 @@ impl Sequence<'_> {
         }
     }
 
-    /// First everything is brought back, then everybody is unlocked; of these processes or of all. What another has left half done is
-    /// waited for.
+    /// Restores all processes and then unlocks all, of the given ones or of the task. Waits for
+    /// transitions that another helper has begun.
     fn as_before(&self, only: Option<&[i32]>) -> Result<(), DriverError> {
         let mut tried: BTreeMap<i32, DriverError> = BTreeMap::new();
         let mut before = Vec::new();
@@ -187,11 +190,11 @@ impl Sequence<'_> {
             let mut refused = None;
             if moved.is_empty() {
                 for pid in of(&not_so, State::Locked) {
-                    // One that is still being moved by a call that nobody waits for any more refuses until that is over.
+                    // The driver refuses while a call of a killed helper still moves the process.
                     refused = self.driver.unlock(pid).err().or(refused);
                 }
             }
-            // A driver may say that it did something and not have done it.
+            // A driver may report success without an effect.
             let is_waiting = not_so == before
                 || refused.is_some()
                 || not_so.iter().any(|(_, state)| is_on_the_way(*state));
@@ -213,7 +216,7 @@ impl Sequence<'_> {
             match self.driver.state(pid) {
                 Ok(Some(state)) => states.push((pid, state)),
                 Ok(None) => {}
-                // One that has just ended has nothing to be moved.
+                // A process that has just ended has no memory.
                 Err(_) if !(self.processes)().contains(&pid) => {}
                 Err(error) => return Err(error),
             }

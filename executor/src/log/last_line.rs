@@ -1,19 +1,19 @@
-//! The last line that a task wrote, for whoever asks why it failed: most programs say it there.
+//! The last output line of a task. Most failing programs print the reason there.
 
-/// Of the end of the output; a longer line is known by its last part.
+/// Number of kept bytes at the end of the output. Of a longer line only the end is kept.
 const KEPT_BYTES: usize = 8 << 10;
-/// Of the line, in characters.
+/// Maximum length of the quoted line, in characters.
 const TOLD: usize = 240;
 const ESCAPE: char = '\u{1b}';
 
-/// Sees the output go by.
+/// Collector of the last output line.
 #[derive(Debug, Default)]
 pub struct LastLine {
     end: Vec<u8>,
 }
 
 impl LastLine {
-    /// The next piece of the output.
+    /// Adds the next piece of the output.
     pub fn feed(&mut self, piece: &[u8]) {
         let piece = &piece[piece.len().saturating_sub(KEPT_BYTES)..];
         let too_many = (self.end.len() + piece.len()).saturating_sub(KEPT_BYTES);
@@ -21,18 +21,19 @@ impl LastLine {
         self.end.extend_from_slice(piece);
     }
 
-    /// The last line with a letter or a digit in it, without control characters, cut to what fits a sentence. `None` if there is none.
+    /// Returns the last line with a letter or digit, without control characters, cut to a
+    /// sentence's length. `None` if there is none.
     #[must_use]
     pub fn told(&self) -> Option<String> {
         let text = String::from_utf8_lossy(&self.end);
-        // What a progress bar has overwritten was a line to whoever looked.
+        // A carriage return ends a line too, as in progress bars.
         let lines = text.split(['\n', '\r']).map(plain);
         let mut lines = lines.filter(|line| line.chars().any(char::is_alphanumeric));
         lines.next_back().map(|line| cut(&line))
     }
 }
 
-/// Without what would move a terminal's cursor, colour what follows, or turn its direction.
+/// Removes characters that move a terminal's cursor, change its colours or its text direction.
 fn plain(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
     let mut rest = line.chars();
@@ -48,14 +49,15 @@ fn plain(line: &str) -> String {
     plain.trim().to_owned()
 }
 
-/// The rest of an escape sequence (ECMA-48): `[` up to a final byte, `]` up to a bell or another escape, else one character.
+/// Skips the rest of an escape sequence (ECMA-48): `[` to a final byte, `]` to a bell or another
+/// escape, otherwise one character.
 fn skip_sequence(rest: &mut std::str::Chars<'_>) {
     let end = match rest.next() {
         Some('[') => rest.find(|next| ('@'..='~').contains(next)),
         Some(']') => rest.find(|next| matches!(next, '\u{7}' | &ESCAPE)),
         _ => None,
     };
-    // A text that an escape ends, ends with the character after it.
+    // After an escape that ends such a text, one more character belongs to it.
     if end == Some(ESCAPE) {
         rest.next();
     }
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_that_says_something_is_told() {
+    fn last_line_with_text_is_returned() {
         let traceback: [&[u8]; 2] = [
             b"Traceback (most recent call last):\n  File \"x.py\"\nModuleNot",
             b"FoundError: No module named 'muster'\n\n-----\n",
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn it_holds_nothing_that_a_terminal_would_obey() {
+    fn last_line_contains_no_control_sequences() {
         let coloured = told(&[
             b"\x1b[1;31mError:\x1b[0m \x1b]0;title\x07out of\tluck\x08\x7f \xe2\x80\xaereversed\n",
         ]);
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_no_longer_than_a_sentence() {
+    fn last_line_has_bounded_length() {
         let long = "é".repeat(KEPT_BYTES);
         let said = told(&[b"before\n", long.as_bytes(), b"end\n"]).expect("a line");
         assert_eq!(said.chars().count(), TOLD + 1);

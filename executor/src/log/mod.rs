@@ -1,7 +1,9 @@
-//! A task's log on disk: `log` grows, full parts lie beside it as `log.<offset of their first byte>`, the oldest go.
+//! A task's log on disk. `log` grows. Full parts are named `log.<offset of their first byte>`, and
+//! the oldest are removed.
 //!
-//! Offsets count the bytes of the task's whole life. They are in the names of the parts, so that they can be told from the folder alone at
-//! any instant: the part in `log` begins where the newest full part ends. The shim writes, the daemon reads.
+//! Offsets count all bytes of the task's output. The names of the parts contain them, so the folder
+//! alone determines them at any moment: `log` begins at the end of the newest full part. The shim
+//! writes the log, the daemon reads it.
 
 mod last_line;
 mod rotate;
@@ -15,12 +17,13 @@ use crate::opener::Folder;
 use std::ffi::{OsStr, OsString};
 use std::io;
 
-/// The part that grows.
+/// File name of the growing part.
 pub(crate) const CURRENT: &str = "log";
-/// Offsets beyond are none of a log's, whoever has made such a name: the scheduler keeps them with a sign.
+/// Maximum offset: the scheduler stores offsets as signed integers. Files with larger ones are
+/// ignored.
 const MOST_BYTES: u64 = i64::MAX as u64;
 
-/// A full part; it never changes again.
+/// A full part; it does not change any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Part {
     offset: u64,
@@ -34,7 +37,7 @@ impl Part {
     }
 }
 
-/// Zeros in front make the order of names that of offsets.
+/// Returns the name of a full part. Leading zeros sort names by offset.
 fn full(offset: u64) -> OsString {
     format!("log.{offset:020}").into()
 }
@@ -43,7 +46,7 @@ fn offset_of(name: &OsStr) -> Option<u64> {
     name.to_str()?.strip_prefix("log.")?.parse().ok()
 }
 
-/// The full parts, oldest first. What is no regular file is no part.
+/// Returns the full parts, oldest first. Only regular files count.
 fn parts(folder: &Folder) -> io::Result<Vec<Part>> {
     let mut parts = Vec::new();
     for name in folder.names()? {
@@ -69,7 +72,7 @@ fn parts(folder: &Folder) -> io::Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// Where the part that grows begins.
+/// Returns the offset at which the growing part begins.
 fn current_offset(parts: &[Part]) -> u64 {
     parts.last().map_or(0, Part::end)
 }
@@ -95,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_keeps_up_sees_every_byte_once_over_rotations() {
+    fn timely_reader_receives_every_byte_once_across_rotations() {
         let folder = tempfile::tempdir().expect("folder");
         let rotation = Rotation {
             part_bytes: 16,
@@ -121,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_too_late_goes_on_at_the_oldest_part_with_its_true_offset() {
+    fn late_reader_continues_at_the_oldest_part_and_its_offset() {
         let folder = tempfile::tempdir().expect("folder");
         let rotation = Rotation {
             part_bytes: 10,
@@ -139,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_opened_again_goes_on_where_it_was() {
+    fn reopened_log_continues_at_its_end() {
         let folder = tempfile::tempdir().expect("folder");
         let rotation = Rotation {
             part_bytes: 8,
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_place_of_the_log_or_of_a_part_is_not_read() {
+    fn link_in_place_of_the_log_or_a_part_is_not_read() {
         let folder = tempfile::tempdir().expect("folder");
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("secret"), "only ours").expect("written");

@@ -1,4 +1,4 @@
-//! Writing a task's log in parts of bounded size and number.
+//! Writer of a task's log, in parts of limited size and number.
 
 use super::{CURRENT, current_offset, full, parts};
 use crate::opener::Folder;
@@ -11,26 +11,26 @@ use std::path::Path;
 pub struct Rotation {
     /// Size at which a part is full; a single write may exceed it.
     pub part_bytes: u64,
-    /// The growing one included.
+    /// Number of parts, including the growing one.
     pub parts: u32,
 }
 
-/// The writing end; there is one at a time, as there is one shim.
+/// Writer of a log. Only one exists per task, in its shim.
 #[derive(Debug)]
 pub struct RotatingLog {
     folder: Folder,
     rotation: Rotation,
     file: File,
-    /// Of the growing part.
+    /// Offset at which the growing part begins.
     offset: u64,
     bytes: u64,
 }
 
 impl RotatingLog {
-    /// Opens the log of a task folder, at its end if there is one.
+    /// Opens the log of a task folder, at its end if it exists.
     ///
     /// # Errors
-    /// If the folder cannot be read or the file not be made.
+    /// If the folder cannot be read or the file cannot be created.
     pub fn open(folder: &Path, rotation: Rotation) -> io::Result<Self> {
         let folder = Folder::itself(folder)?;
         let offset = current_offset(&parts(&folder)?);
@@ -45,10 +45,10 @@ impl RotatingLog {
         })
     }
 
-    /// Appends, and makes room before that if the part is full.
+    /// Appends a piece of output. If the part is full, a new part is started before.
     ///
     /// # Errors
-    /// If the disk is full or gone. What was written of the piece counts; the rest is lost, and offsets stay true.
+    /// If the disk is full or fails. The rest of the piece is lost; the offsets remain correct.
     pub fn write(&mut self, mut piece: &[u8]) -> io::Result<()> {
         if self.bytes >= self.rotation.part_bytes {
             self.rotate()?;
@@ -69,7 +69,7 @@ impl RotatingLog {
     fn rotate(&mut self) -> io::Result<()> {
         let current = OsStr::new(CURRENT);
         match self.folder.rename(current, &full(self.offset)) {
-            // Done by a try that found no space for the next part.
+            // An earlier attempt has renamed it and found no space for the next part.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             done => done?,
         }
@@ -77,7 +77,7 @@ impl RotatingLog {
         self.offset += self.bytes;
         self.bytes = 0;
         let parts = parts(&self.folder)?;
-        // One full part always stays: its name and size say where the growing one begins.
+        // At least one full part stays: its name and size determine where the growing part begins.
         let kept = usize::try_from(self.rotation.parts)
             .unwrap_or(usize::MAX)
             .saturating_sub(1)

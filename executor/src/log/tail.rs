@@ -1,4 +1,4 @@
-//! Reading a task's log from an offset while it grows and rotates.
+//! Reader of a task's log from an offset, while the log grows and rotates.
 
 use super::{CURRENT, Part, current_offset, parts};
 use crate::opener::Folder;
@@ -8,18 +8,20 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-/// Looks for a part while parts come and go. A shim makes a new one at most a few times a second.
+/// Attempts to find a part while parts change. A shim starts new parts a few times a second at
+/// most.
 const TRIES: u32 = 16;
 
-/// Bytes of the log and where they begin.
+/// Bytes of the log and their offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
-    /// Later than asked for if what lay before was dropped by rotation.
+    /// Larger than the requested offset if rotation has removed the bytes before.
     pub offset: u64,
     pub bytes: Vec<u8>,
 }
 
-/// The reading end. It keeps the part it reads open, so that a rotation does not take it away, and an idle log costs a few system calls.
+/// Reader of a log. It keeps the current part open, so that rotation does not remove it. An idle
+/// log costs a few system calls.
 #[derive(Debug, Default)]
 pub struct LogTail {
     open: Option<Open>,
@@ -32,7 +34,8 @@ struct Open {
 }
 
 impl LogTail {
-    /// What lies at `offset`, at most `max_bytes` and not beyond the end of a part; `None` if there is nothing (yet).
+    /// Returns bytes at `offset`, at most `max_bytes` and from one part; `None` if there are none
+    /// yet.
     ///
     /// # Errors
     /// If the folder or a part cannot be read.
@@ -81,14 +84,16 @@ impl LogTail {
     }
 }
 
-/// Whether this is still the file that the shim appends to.
+/// Whether this is still the file to which the shim appends.
 fn is_growing(folder: &Folder, file: &File) -> bool {
     let inode = |found: io::Result<Metadata>| found.map(|found| (found.dev(), found.ino())).ok();
     inode(file.metadata()) == inode(folder.metadata(OsStr::new(CURRENT)))
 }
 
-/// The part that holds `offset`, or the oldest after it, and the offset to read at. The folder may change while we look: the growing part
-/// is opened first and, if a listing made afterwards shows more full parts than one made before, all is done again.
+/// Returns the part that contains `offset`, or the oldest part after it, and the offset to read at.
+///
+/// The folder may change meanwhile. So the growing part is opened first. If a later listing shows
+/// more full parts than an earlier one, everything is repeated.
 fn find(folder: &Folder, offset: u64) -> io::Result<Option<(Open, u64)>> {
     for _ in 0..TRIES {
         let before = parts(folder)?;
@@ -97,7 +102,8 @@ fn find(folder: &Folder, offset: u64) -> io::Result<Option<(Open, u64)>> {
         let name = part.map_or(OsStr::new(CURRENT), |part: &Part| part.name.as_os_str());
         let file = match folder.open(name) {
             Ok(file) => file,
-            // Dropped since the listing, or the log does not exist yet, or is between two parts.
+            // Removed since the listing; or the log does not exist yet; or a rotation is in
+            // progress.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if parts(folder)? == before {
                     return Ok(None);

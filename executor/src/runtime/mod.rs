@@ -1,5 +1,5 @@
-//! What carries a task: how its shim is started, told to stop, and known to be gone. The rest, from the task's events to its end, goes
-//! through the files of its folder, whatever carries it.
+//! Runtime of tasks: how a shim is started, asked to stop, and known to be gone. Events, log and
+//! end are files of the task's folder for every runtime.
 
 mod pod;
 mod process;
@@ -16,54 +16,63 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Debug;
 
-/// A way to run shims. Called by the node's own loop only, so nothing here may wait for another machine.
+/// Starts and observes shims. Only the node loop calls it, so no method may wait for another
+/// machine.
 pub trait Runtime: Debug + Send {
-    /// Starts the shim of a prepared task, or begins to: that it never came about is then said by [`Runtime::carrier`].
+    /// Starts the shim of a prepared task, or requests its start. A later failure appears in
+    /// [`Runtime::carrier`].
     ///
     /// # Errors
-    /// If it cannot be started at all. The task has ended with that.
+    /// If it cannot be started. The task then ends with this error.
     fn start(&mut self, entry: &mut Entry, start: Start) -> Result<(), ExecutorError>;
 
-    /// SIGTERM to the shim, which passes it on; the grace and SIGKILL are its own affair. `false` if there is nobody yet to be told.
+    /// Sends SIGTERM to the shim, which forwards it and enforces the grace. Returns `false` if
+    /// there is no shim to stop yet.
     fn stop(&mut self, entry: &Entry) -> bool;
 
-    /// The task's peers were written anew. The built-in engine looks by itself; a user's program has its shim look.
+    /// Notifies a task of new peers. The built-in engine polls them; for a user's program the shim
+    /// reads them.
     fn wake(&mut self, entry: &Entry);
 
-    /// What has become of whoever carries the task. Looked at before the files of the folder: a shim writes the end before it goes.
+    /// Returns the state of the process or pod that runs the task. Call it before reading the
+    /// folder: a shim writes the end before it exits.
     fn carrier(&mut self, entry: &Entry) -> Carrier;
 
-    /// Whether the node's loop is woken when a running task's carrier goes; else that is found by looking.
+    /// Whether the node loop is woken when the carrier of a running task exits; otherwise polls
+    /// find it.
     fn tells_of_ends(&self) -> bool;
 
-    /// After each look at all tasks: whatever is carried that nobody needs is let go.
+    /// Removes processes, pods and files that no task needs; called after each poll of all tasks.
     fn tidy(&mut self, ledger: &Ledger);
 
-    /// The address that the task listens on, as its arguments say it.
+    /// Returns the address at which tasks listen, as passed in their arguments.
     fn listen_host(&self) -> &str;
 
-    /// Whether a task has this variable of the daemon's own environment, being one of those that are passed on.
+    /// Whether tasks receive this variable of the daemon's environment, if it is configured to be
+    /// passed.
     fn passes(&self, variable: &str) -> bool;
 }
 
-/// What a shim is started with.
+/// Arguments and environment of a shim.
 #[derive(Debug)]
 pub struct Start {
-    /// Of this program, the subcommand first.
+    /// Arguments of this program, beginning with the subcommand.
     pub arguments: Vec<OsString>,
-    /// The task's whole environment. Secrets are among it.
+    /// The complete environment of the task; contains secrets.
     pub environment: BTreeMap<String, String>,
 }
 
-/// Whoever carries a task, at the moment.
+/// State of the process or pod that runs a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Carrier {
-    /// It is there, or on the way. That the task has ended is said by its folder alone.
+    /// It exists or is being started. Only the task's folder can report an end.
     Alive,
-    /// It is there and holds what the node gave it: an end that the folder tells counts when it has given that back.
+    /// It exists and holds the task's resources: an end in the folder counts only after it has
+    /// released them.
     Holding,
-    /// It is not there (any more), and neither is any process of the task: if the folder tells of no end, this was it.
+    /// It does not exist, and no process of the task is left. This outcome applies if the folder
+    /// contains no end.
     Gone(Option<Outcome>),
-    /// The same, and its shim did not come to write an end: what the folder tells of one, the task has put there.
+    /// As `Gone`, and the shim did not write an end: an end in the folder was written by the task.
     Killed(Outcome),
 }

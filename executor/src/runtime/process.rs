@@ -1,4 +1,5 @@
-//! Shims as child processes of the daemon, which outlive it: a later daemon knows them by the ids in their records.
+//! Process runtime: shims as child processes that outlive the daemon. A later daemon finds them by
+//! the ids in their records.
 
 use super::shims::{Record, Shims};
 use super::sockets::{self, Sockets};
@@ -19,7 +20,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-/// Starts and stops shims, and waits for those it has started so that none stays a zombie.
+/// Starts and stops shims, and reaps those that this daemon has started.
 #[derive(Debug)]
 pub struct Processes {
     shim_binary: PathBuf,
@@ -38,18 +39,18 @@ pub struct Processes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shim {
     Alive,
-    /// It ended by itself, after every process of its task.
+    /// It has exited by itself, after all processes of its task.
     Ended,
-    /// It was killed, or ended while no daemon waited for it: processes of its task may be left.
+    /// It was killed, or exited without a daemon waiting for it. Processes of its task may be left.
     Lost {
-        /// It is known not to have written the end of its task.
+        /// It certainly did not write the end of its task.
         is_killed: bool,
     },
 }
 
 impl Processes {
     /// # Errors
-    /// If the path of this program cannot be told, or `data` cannot be written.
+    /// If the path of this program cannot be determined, or if `data` cannot be written.
     pub fn new(config: &Config, limits: Limits) -> Result<Self, ExecutorError> {
         let data = &config.data_dir;
         let shim_binary = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
@@ -65,7 +66,7 @@ impl Processes {
         })
     }
 
-    /// Corrects what the ledger has read in the folders of tasks by the records of their shims.
+    /// Corrects the ledger, which was read from the task folders, by the records of the shims.
     pub fn correct(&self, ledger: &mut Ledger) {
         for record in self.records.all() {
             let shim = record.is_of_this_boot().then_some(record.shim);
@@ -97,7 +98,7 @@ impl Processes {
         }
         let is_alive = match (self.records.get(entry), &entry.life) {
             (Some(record), _) => record.is_alive(),
-            // Started by a daemon of the release before, which kept no records.
+            // Started by a daemon of the previous release, which kept no records.
             (None, Life::Running(record)) => is_running(record),
             (None, _) => shim::is_locked(&entry.folder).unwrap_or(true),
         };
@@ -108,9 +109,12 @@ impl Processes {
         }
     }
 
-    /// The shim was killed, alone or with its whole node. The kernel has killed the task with it, but not what the task had started: that is
-    /// done here, one round a look, and only when nothing is left is the task gone. The machine is to blame, not the job: a task that dies by
-    /// itself has a shim that says how.
+    /// Kills the remaining processes of a task whose shim was killed, and returns whether none is
+    /// left.
+    ///
+    /// The kernel has killed the task's process with the shim, but not its descendants. Each poll
+    /// sends one round of SIGKILL. The job is not charged: a task that ends by itself has a shim
+    /// that records how.
     fn is_cleaned_up(&self, entry: &Entry) -> bool {
         let record = self.records.get(entry);
         let is_this_boot = record.is_none_or(Record::is_of_this_boot);
@@ -168,14 +172,14 @@ impl Runtime for Processes {
             .stderr(errors)
             .spawn()
             .map_err(failed)?;
-        // A zombie until it is reaped here, so the number is still its own.
+        // The child is a zombie at worst until it is reaped here, so the id is not reused.
         let known = i32::try_from(child.id()).ok().and_then(ProcessId::of);
         let shim = known.ok_or_else(|| ExecutorError::Shim {
             path: self.shim_binary.clone(),
             source: std::io::ErrorKind::NotFound.into(),
         })?;
         if let Err(source) = self.records.begin(launch, shim) {
-            // The next daemon would not find it. Its task dies with it.
+            // The next daemon could not find the shim. The task ends with it.
             let _ = child.kill();
             let _ = child.wait();
             return Err(ExecutorError::Write {
@@ -192,7 +196,8 @@ impl Runtime for Processes {
         let id = entry.launch.task_id;
         let shim = match (&entry.life, self.records.get(entry)) {
             (Life::Running(record), _) => record.shim,
-            // An earlier daemon's: it has begun, whatever its task has made of its record.
+            // A shim of an earlier daemon has started its task, even if the task has falsified
+            // `shim.json`.
             (Life::Starting, Some(record)) if !self.children.contains_key(&id) => record.shim,
             _ => return false,
         };
@@ -202,12 +207,13 @@ impl Runtime for Processes {
 
     fn wake(&mut self, entry: &Entry) {
         if let (Life::Running(record), Some(_)) = (&entry.life, &entry.launch.spec.command) {
-            // By a signal that every shim looks up at, an older executor's too, and that would kill none.
+            // SIGCHLD wakes every shim, also one of an older release, and kills none.
             let _ = record.shim.signal(Signal::CHILD);
         }
     }
 
-    /// While the shim lives, the task's folder tells of no end: the task may have written it.
+    /// While the shim lives, an end in the task's folder has no effect: the task may have written
+    /// it.
     fn carrier(&mut self, entry: &Entry) -> Carrier {
         let is_running = match &entry.life {
             Life::Prepared | Life::Ended(_) => return Carrier::Alive,
@@ -228,7 +234,7 @@ impl Runtime for Processes {
         false
     }
 
-    /// A process is its own: nothing is carried that the folders do not tell of, but for where tasks met.
+    /// Records and socket folders are the only data of this runtime outside the task folders.
     fn tidy(&mut self, ledger: &Ledger) {
         self.sockets.tidy(ledger);
         let is_needed = |task: TaskId| {

@@ -1,5 +1,5 @@
-//! Records of started shims, kept beside the tasks' folders. The folder of a task is the task's own to write: what it says of its shim, its GPUs and
-//! its end is no evidence while the shim lives.
+//! Records of started shims, stored outside the task folders. A task can write its own folder. So
+//! the folder's content about shim, GPUs and end is no evidence while the shim lives.
 
 use crate::ledger::Entry;
 use crate::process::ProcessId;
@@ -14,17 +14,17 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Below the data folder.
+/// Name below the data folder.
 const FOLDER: &str = "shims";
 
-/// Shims of this data folder, those that earlier daemons started included.
+/// Shims of this data folder, including those of earlier daemons.
 #[derive(Debug, Default)]
 pub struct Shims {
     folder: PathBuf,
     known: BTreeMap<TaskId, Record>,
 }
 
-/// One started shim. The record is removed once the task's end is known.
+/// A started shim. The record is removed once the task's end is known.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
     pub launch: TaskLaunch,
@@ -43,10 +43,10 @@ impl Record {
 }
 
 impl Shims {
-    /// Reads the records; an unreadable one is logged and left out.
+    /// Reads the records. An unreadable one is logged and left out.
     ///
     /// # Errors
-    /// If the folder can neither be read nor made.
+    /// If the folder can neither be read nor created.
     pub fn open(data: &Path) -> io::Result<Self> {
         let folder = data.join(FOLDER);
         fs::create_dir_all(&folder)?;
@@ -71,10 +71,10 @@ impl Shims {
         Ok(shims)
     }
 
-    /// Keeps the record of a shim that has just been started.
+    /// Stores the record of a shim that has just started.
     ///
     /// # Errors
-    /// If it cannot be written: the next daemon would not find the shim.
+    /// If it cannot be written: the next daemon could not find the shim.
     pub fn begin(&mut self, launch: &TaskLaunch, shim: ProcessId) -> io::Result<()> {
         let record = Record {
             launch: launch.clone(),
@@ -94,7 +94,7 @@ impl Shims {
         self.known.values()
     }
 
-    /// Removes the records of tasks that are not `needed`.
+    /// Removes the records of tasks that are not needed.
     pub fn keep(&mut self, is_needed: impl Fn(TaskId) -> bool) {
         let unneeded: Vec<TaskId> = self
             .known
@@ -103,7 +103,7 @@ impl Shims {
             .filter(|task| !is_needed(*task))
             .collect();
         for task in unneeded {
-            // The next daemon looks at it once more.
+            // The next daemon tries again.
             if let Err(error) = self.file(task).remove() {
                 tracing::warn!(task.id = %task, %error, "cannot remove the record of a shim");
             }

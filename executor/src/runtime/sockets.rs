@@ -1,5 +1,5 @@
-//! A folder for each job in which its tasks of this node listen for each other, to share memory. Each job's pods have their own job's mounted, so
-//! they find each other and nobody else; processes are told of it.
+//! A folder for each job in which its tasks of this node create sockets, to share memory. Only the
+//! job's own folder is mounted into its pods; processes receive the path.
 
 use crate::ledger::Ledger;
 use crate::removal::remove_folder;
@@ -10,10 +10,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// By which a task of the built-in engine knows where it meets the others of its job.
+/// Variable with the folder, for tasks of the built-in engine.
 pub const VARIABLE: &str = "MUSTER_SOCKETS";
 
-/// Below the data folder.
+/// Name below the data folder.
 const FOLDER: &str = "sockets";
 
 #[derive(Debug, Default)]
@@ -22,23 +22,24 @@ pub struct Sockets {
     jobs: BTreeSet<JobId>,
 }
 
-/// Below the data folder.
+/// Returns the folder of a job, relative to the data folder.
 #[must_use]
 pub fn within(job: JobId) -> PathBuf {
     Path::new(FOLDER).join(job.to_string())
 }
 
-/// The built-in engine shares memory with those of its node; a program of the user's own finds its others by itself.
+/// Whether the task uses the folder. Tasks of the built-in engine share memory on a node; users'
+/// programs do not use it.
 #[must_use]
 pub fn meets_others(launch: &TaskLaunch) -> bool {
     launch.spec.command.is_none()
 }
 
 impl Sockets {
-    /// With those that an earlier daemon has made.
+    /// Reads the folders of earlier daemons.
     ///
     /// # Errors
-    /// If the folder of all of them can neither be read nor made.
+    /// If the common folder can neither be read nor created.
     pub fn open(data: &Path) -> io::Result<Self> {
         let folder = data.join(FOLDER);
         fs::create_dir_all(&folder)?;
@@ -54,10 +55,10 @@ impl Sockets {
         Ok(Self { folder, jobs })
     }
 
-    /// Where they are to meet.
+    /// Creates the folder of a job and returns its path.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn make(&mut self, job: JobId) -> io::Result<PathBuf> {
         let path = self.folder.join(job.to_string());
         fs::create_dir_all(&path)?;
@@ -65,7 +66,7 @@ impl Sockets {
         Ok(path)
     }
 
-    /// Removes those of jobs that have no task here any more.
+    /// Removes the folders of jobs without tasks on this node.
     pub fn tidy(&mut self, ledger: &Ledger) {
         self.keep(|job| {
             let mut entries = ledger.entries.values();
@@ -88,7 +89,7 @@ impl Sockets {
                 }
                 _ => {}
             }
-            // Whatever is left is the next daemon's to remove.
+            // A remaining folder is removed by the next daemon.
             self.jobs.remove(&job);
         }
     }
@@ -101,7 +102,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn a_jobs_place_is_there_until_nobody_needs_it_whichever_daemon_made_it() {
+    fn socket_folder_of_a_job_is_removed_with_its_last_task() {
         let data = tempfile::tempdir().expect("a folder");
         let [kept, gone] = [1, 2].map(|number| JobId(Uuid::from_u128(number)));
         let mut sockets = Sockets::open(data.path()).expect("our own folder");

@@ -1,4 +1,4 @@
-//! The scheduler's assignment as the model's types.
+//! Conversion of the scheduler's assignment to the types of the model.
 
 use crate::node::{Assigned, AssignedTask};
 use muster_model::assignment::{Peers, TaskLaunch};
@@ -35,12 +35,13 @@ pub enum Unreadable {
     },
 }
 
-/// Parts of an assignment, until the last has arrived.
+/// Received parts of an assignment that is still incomplete.
 #[derive(Debug, Default)]
 pub struct Parts(Assignment);
 
 impl Parts {
-    /// The whole assignment, once this is its last part. Parts of another generation before it are dropped: the scheduler began anew.
+    /// Adds a part; returns the whole assignment if it is the last. Parts of another generation are
+    /// dropped, because the scheduler has started again.
     pub fn add(&mut self, part: Assignment) -> Option<Assignment> {
         if part.generation != self.0.generation {
             self.0 = Assignment::default();
@@ -53,16 +54,17 @@ impl Parts {
     }
 }
 
-/// What the tasks of a job share.
+/// Data that the tasks of a job share.
 struct Shared {
     spec: Value,
     peers: Peers,
 }
 
-/// Reads all of it or none: a task left out would be stopped.
+/// Converts the whole assignment. A task that were left out would be stopped, so any error rejects
+/// it.
 ///
 /// # Errors
-/// The first part that is not what this version knows.
+/// The first part that this version cannot read.
 pub fn assignment(message: &Assignment) -> Result<Assigned, Unreadable> {
     let generation = message.generation;
     let jobs = message.jobs.iter();
@@ -105,7 +107,7 @@ fn task(
         }
     };
     let stop = sent.stop;
-    // A scheduler of the release before sends each task whole.
+    // A scheduler of the previous release sends complete tasks.
     if !sent.peers_json.is_empty() {
         return Ok(AssignedTask {
             launch: serde_json::from_str(&sent.launch_json).map_err(unreadable("launch"))?,
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_read_as_the_whole_does() {
+    fn parts_decode_to_the_same_assignment_as_the_whole() {
         let whole = |task| {
             let mut launch = launch(task);
             launch["spec"] = spec();

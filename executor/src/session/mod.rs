@@ -1,6 +1,8 @@
-//! The session with the scheduler: dial, Hello, heartbeats, assignments in, reports out; dial again when it ends, for ever.
+//! The session with the scheduler: dial, `Hello`, heartbeats, incoming assignments, outgoing
+//! reports. When a session ends, the executor dials again, without limit.
 //!
-//! It knows nothing of tasks: assignments go to the node's loop, reports come from it. It extends the lease by each acknowledged heartbeat.
+//! The session does not know tasks: it passes assignments to the node loop and reports from it.
+//! Each acknowledged heartbeat extends the lease.
 
 mod decode;
 
@@ -35,20 +37,20 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 
-/// The pause after the first failure; it doubles.
+/// First pause after a failure; it doubles.
 const FIRST_PAUSE_MS: u64 = 100;
-/// Well below any sensible lease, so that a scheduler that restarts finds its nodes back in time.
+/// Longest pause. Far below a usual lease, so that nodes return in time to a restarted scheduler.
 const LONGEST_PAUSE_MS: u64 = 2_000;
-/// The longest after a scheduler that answers and cannot serve, as it does not lead. Another does, or soon will; which of them is reached is chance, and a few
-/// wrong ones in a row must not use up a lease.
+/// Longest pause after an answer of a scheduler that does not lead. Another one leads or soon will.
+/// The dialled process is random, so several wrong ones in a row must not consume a lease.
 const LONGEST_SEARCH_MS: u64 = 400;
-/// For the connection, and for the Welcome.
+/// Time limit of the connection, of the `Welcome` and of one send.
 const PATIENCE: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// Reports and assignments must not wait for window updates.
+/// Large enough that reports and assignments do not wait for window updates.
 const WINDOW_BYTES: u32 = 8 << 20;
 
-/// Why a session ended or did not begin.
+/// Reason why a session ended or did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     #[error("cannot use the scheduler's address {url:?}")]
@@ -79,7 +81,7 @@ pub enum SessionError {
     Silent,
 }
 
-/// Whatever is the same for all sessions of this daemon.
+/// State that all sessions of this daemon share.
 pub struct Dialer {
     config: Config,
     capacity_json: String,
@@ -88,14 +90,14 @@ pub struct Dialer {
     known: Known,
 }
 
-/// What the rest of the daemon lets the session tell.
+/// Data of the other parts of the daemon that the session sends.
 #[derive(Debug, Clone)]
 pub struct Known {
-    /// The newest generation taken on.
+    /// Newest accepted generation.
     pub generation: Arc<AtomicU64>,
-    /// Of the data folder.
+    /// Identity of the data folder.
     pub identity: String,
-    /// Of the data folder; a secret.
+    /// Secret of the data folder that authenticates the node.
     pub credential: String,
     pub health: Health,
     pub meter: Meter,
@@ -103,15 +105,15 @@ pub struct Known {
     pub space: Space,
 }
 
-/// Heartbeats sent and not acknowledged, and what the Welcome laid down.
+/// Unacknowledged heartbeats, and the settings of the `Welcome`.
 struct Pulse {
     lease_ms: u64,
     heartbeat_ms: u64,
     number: u64,
     sent: VecDeque<(u64, u64)>,
-    /// Sending time of the newest acknowledged one.
+    /// Sending time of the newest acknowledged heartbeat.
     acknowledged_ms: u64,
-    /// When the scheduler was heard last: by its Welcome, or an acknowledgement.
+    /// Time of the last `Welcome` or acknowledgement.
     heard_ms: u64,
 }
 
@@ -129,7 +131,7 @@ impl Dialer {
         }
     }
 
-    /// Holds one session after the other, for ever; to be dropped on leaving.
+    /// Runs one session after the other. Ends only when it is dropped.
     pub async fn run(self) {
         let mut pause_ms = FIRST_PAUSE_MS;
         loop {
@@ -151,7 +153,7 @@ impl Dialer {
         let mut client = NodeSessionsClient::new(self.dial().await?)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        // Two reports and some heartbeats fit; more is never under way.
+        // Two reports and some heartbeats fit; more are never unacknowledged.
         let (outgoing, messages) = mpsc::channel(16);
         let hello_ms = clock::boottime_ms();
         send(&outgoing, from_node::Message::Hello(self.hello())).await?;
@@ -173,7 +175,7 @@ impl Dialer {
             lease_ms = welcome.lease_ms,
             "in session"
         );
-        // The Hello counts as a heartbeat, so there is a lease before the first task.
+        // The `Hello` counts as a heartbeat, so there is a lease before the first task.
         let pulse = Pulse::new(&welcome, hello_ms, clock::boottime_ms());
         self.known.metrics.connected();
         self.known.health.restart();
@@ -212,7 +214,7 @@ impl Dialer {
                     }
                     send(outgoing, self.beat(&mut pulse)).await?;
                 }
-                // Before the tasks that it refuses are placed there again.
+                // Sent at once, before the scheduler places the refused tasks on this node again.
                 Ok(()) = unfit.changed() => send(outgoing, self.beat(&mut pulse)).await?,
                 Some(report) = reports.recv() => send(outgoing, from_node::Message::Report(report)).await?,
             }
@@ -357,7 +359,7 @@ impl Pulse {
         }
     }
 
-    /// Whether it was one that is waited for.
+    /// Records an acknowledgement; returns whether that heartbeat was outstanding.
     fn acknowledge(&mut self, number: u64, now_ms: u64) -> bool {
         let mut is_newer = false;
         while let Some((sent, sent_ms)) = self
@@ -376,15 +378,16 @@ impl Pulse {
         is_newer
     }
 
-    /// A session without answers for half of the lease is given up, so that a new one can save the rest. It counts from when an answer came, not
-    /// from when it was asked for as the lease does: one that answers late is as late in a new session, and busier with every one.
+    /// Whether the session had no answer for half of the lease. It is then closed, so that a new
+    /// session can use the other half. The time counts from the last answer and not, as the lease,
+    /// from its request. A slow scheduler is as slow in a new session, and has more work.
     fn is_silent(&self, now_ms: u64) -> bool {
         let patience_ms = (self.lease_ms / 2).max(self.heartbeat_ms * 2);
         now_ms.saturating_sub(self.heard_ms) > patience_ms
     }
 }
 
-/// Of the pauses after such an end.
+/// Returns the longest pause after an error.
 fn longest_pause_ms(error: &SessionError) -> u64 {
     match error {
         SessionError::Stream(status) if status.code() == tonic::Code::Unavailable => {
@@ -401,7 +404,7 @@ async fn welcome(incoming: &mut Streaming<ToNode>) -> Result<Welcome, SessionErr
     }
 }
 
-/// The next message that this version knows.
+/// Returns the next message of a known type.
 async fn next(incoming: &mut Streaming<ToNode>) -> Result<to_node::Message, SessionError> {
     loop {
         match incoming.message().await {
@@ -415,7 +418,8 @@ async fn next(incoming: &mut Streaming<ToNode>) -> Result<to_node::Message, Sess
     }
 }
 
-/// Waits while the scheduler does not read, but not for ever: heartbeats go the same way.
+/// Sends a message. Fails if the scheduler does not read within a time limit, because heartbeats
+/// use the same stream.
 async fn send(
     outgoing: &mpsc::Sender<FromNode>,
     message: from_node::Message,
@@ -439,7 +443,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lease_counts_from_the_sending_of_the_newest_acknowledged_heartbeat() {
+    fn lease_counts_from_sending_of_newest_acknowledged_heartbeat() {
         let welcome = Welcome {
             node_id: String::new(),
             lease_ms: 1_000,
@@ -468,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_that_answers_late_keeps_its_session_as_long_as_it_answers() {
+    fn session_with_late_answers_is_kept() {
         let welcome = Welcome {
             node_id: String::new(),
             lease_ms: 1_000,
@@ -476,7 +480,7 @@ mod tests {
             usage_ms: 0,
             report_all: false,
         };
-        // Nearly half of the lease has gone by with the Hello.
+        // Nearly half of the lease has passed with the `Hello`.
         let mut pulse = Pulse::new(&welcome, 0, 450);
         pulse.beat(450);
         pulse.beat(550);
@@ -486,9 +490,9 @@ mod tests {
         assert!(!pulse.is_silent(1_400));
         assert!(pulse.is_silent(1_431));
     }
-    /// Of two or three schedulers one leads, and chance says which is reached.
+    /// One of two or three schedulers leads, and the dialled one is random.
     #[test]
-    fn a_lease_is_long_enough_to_find_the_leader_among_others() {
+    fn lease_suffices_to_find_the_leader() {
         let tries_in = |lease_ms: u64, error: &SessionError| {
             let pauses = std::iter::successors(Some(FIRST_PAUSE_MS), |pause_ms| {
                 Some((pause_ms * 2).min(longest_pause_ms(error)))

@@ -1,4 +1,5 @@
-//! A process that speaks to the GPUs' driver for the shim, which must not wait: one for each order, killed when it takes too long.
+//! Driver helper (`Aide`): a process that calls the GPU driver for the shim, which must not block.
+//! One process per order; it is killed when it exceeds its time.
 
 use super::child::bind_to_us;
 use crate::clock;
@@ -11,7 +12,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// For the aide itself to come up and to write, beside the time that the driver has.
+/// Time for the start and the answer of the helper, in addition to the driver's time.
 const BESIDE_MS: u64 = 2_000;
 
 pub(super) struct Aide {
@@ -20,17 +21,19 @@ pub(super) struct Aide {
     until_ms: u64,
 }
 
-/// What became of an order.
+/// Result of an order.
 pub(super) enum End {
     Answered(Answer),
-    /// It was killed, by us for being late or by somebody else, and nobody knows how far it came.
+    /// The helper was killed, by the shim for being late or by another process. Its progress is
+    /// unknown.
     Vanished {
         why: String,
     },
 }
 
 impl Aide {
-    /// On the main thread, like every start of a process here. The caller has removed the answer to an earlier order.
+    /// Starts a helper; call it on the main thread. The caller has removed the answer to an earlier
+    /// order.
     pub fn send(
         folder: &TaskFolder,
         promises: &Path,
@@ -45,7 +48,7 @@ impl Aide {
             Order::BringBackToEnd => "bring-back-to-end",
             Order::Mend => "mend",
         };
-        // Not by its path: an upgrade may have put another program there, or none.
+        // Not by path: an upgrade may have replaced or removed the program.
         let mut command = Command::new("/proc/self/exe");
         command
             .args(["driver", "--order", order, "--folder"])
@@ -64,7 +67,8 @@ impl Aide {
         })
     }
 
-    /// `None` while it is at work. One that is too late is killed; if it lies in a call to the kernel it goes with that.
+    /// Returns the result; `None` while the helper works. Kills a late helper. A helper inside a
+    /// system call ends when the call returns.
     pub fn look(&self) -> Option<End> {
         if process::stat(self.id.pid).is_some_and(|stat| stat.id == self.id && !stat.is_dead()) {
             if clock::boottime_ms() < self.until_ms {
@@ -85,10 +89,11 @@ impl Aide {
     }
 }
 
-/// One that cannot be told from others cannot be followed, and must not go on unseen: whoever asked goes on as if it had never been.
+/// Returns the id of the started helper. A helper without a known start time cannot be followed, so
+/// it is killed and the caller continues as if it had not started.
 fn known(mut aide: Child, look: impl FnOnce(i32) -> Option<ProcessId>) -> io::Result<ProcessId> {
     let pid = i32::try_from(aide.id()).expect("process ids are small");
-    // Until it is reaped, which the shim's loop does, the number is its own.
+    // The id stays reserved until the shim's loop reaps the process.
     if let Some(id) = look(pid) {
         return Ok(id);
     }
@@ -104,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_cannot_be_followed_does_not_go_on() {
+    fn helper_without_a_known_id_is_killed() {
         let start = || {
             let mut command = Command::new("sleep");
             command.arg("60").spawn().expect("started")

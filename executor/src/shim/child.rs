@@ -1,4 +1,5 @@
-//! Starting the task's process so that it cannot outlive its shim and nothing that it starts can escape.
+//! Start of the task's process. The process cannot outlive its shim, and none of its descendants
+//! can escape it.
 
 use super::ShimArguments;
 use crate::error::ExecutorError;
@@ -30,7 +31,8 @@ const NO_CORE: Rlimit = Rlimit {
 #[derive(Debug)]
 pub(super) struct Task {
     pub id: ProcessId,
-    /// Ends when every process that holds the task's output is gone, with the last line of it.
+    /// Thread that ends when all processes holding the task's output have exited; returns the last
+    /// line.
     pub log: JoinHandle<Option<String>>,
 }
 
@@ -42,7 +44,8 @@ pub(super) fn own_id() -> ProcessId {
     })
 }
 
-/// Must be called on the main thread: the kernel delivers the death signal when the THREAD that forked ends.
+/// Starts the task. Call it on the main thread: the kernel sends the death signal when the THREAD
+/// that forked ends.
 pub(super) fn spawn(
     arguments: &ShimArguments,
     folder: &TaskFolder,
@@ -54,7 +57,7 @@ pub(super) fn spawn(
         path: program.clone(),
         source,
     };
-    // Orphans of the task become our children, so that they are found and reaped.
+    // Orphans of the task become children of the shim, so that they are found and reaped.
     set_child_subreaper(Some(getpid())).map_err(|error| failed(error.into()))?;
     let (reader, writer) = io::pipe().map_err(failed)?;
     let mut command = command(&program, subcommand, arguments, folder);
@@ -64,30 +67,33 @@ pub(super) fn spawn(
         .stdout(writer.try_clone().map_err(failed)?)
         .stderr(writer);
     if let Some(user) = arguments.task_user {
-        // Without supplementary groups. Before what is prepared below: a change of the user unbinds a process from its parent.
+        // Without supplementary groups. Set before the steps below, because a change of the user
+        // clears the parent death signal.
         command.uid(user.uid).gid(user.gid);
     }
     let cgroup = open_cgroup(arguments);
     bind_to_us(&mut command);
     let prepare = move || {
         setsid()?;
-        // What it starts gains no rights by a program's owner or capabilities, and leaves no memory on the disk when it crashes.
+        // The task's descendants gain no rights through setuid or capabilities, and leave no core
+        // dumps.
         set_no_new_privs(true)?;
         setrlimit(Resource::Core, NO_CORE)?;
         if let Some(cgroup) = &cgroup {
-            // Never fails a task: it then runs without limits.
+            // A failure does not fail the task: it runs without limits.
             let _ = rustix::io::write(cgroup, b"0");
         }
         Ok(())
     };
-    // SAFETY: between fork and exec only async-signal-safe calls are allowed. `prepare` makes plain system calls, without allocation or
-    // locks, on values made before the fork; its errors are plain codes.
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed. `prepare` makes plain
+    // system calls, without allocation or locks, on values made before the fork; its errors are
+    // plain codes.
     unsafe { command.pre_exec(prepare) };
     let child = command.spawn().map_err(failed)?;
-    // The command holds our copies of the writing end; the pipe must end with the task.
+    // The command holds copies of the writing end; the pipe must end with the task.
     drop(command);
     let pid = i32::try_from(child.id()).expect("process ids are small");
-    // A zombie until we wait, so the number is still its own.
+    // The child is a zombie at worst until the shim waits for it, so the id is not reused.
     let id = ProcessId::of(pid).unwrap_or(ProcessId {
         pid,
         start_ticks: 0,
@@ -103,23 +109,25 @@ pub(super) fn spawn(
     })
 }
 
-/// What is started so dies with the shim.
+/// Makes the started process end with the shim.
 pub(super) fn bind_to_us(command: &mut Command) {
     let shim = getpid();
     let prepare = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The shim may have died before the line above: then nobody will ever send the signal.
+        // If the shim has exited before the call above, the signal never comes.
         if getppid() != Some(shim) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         Ok(())
     };
-    // SAFETY: between fork and exec only async-signal-safe calls are allowed. `prepare` makes plain system calls, without allocation or
-    // locks, on values made before the fork; its errors are plain codes.
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed. `prepare` makes plain
+    // system calls, without allocation or locks, on values made before the fork; its errors are
+    // plain codes.
     unsafe { command.pre_exec(prepare) };
 }
 
-/// The built-in engine is a program beside this one; a user's own is what this one becomes.
+/// Returns the program to start. The built-in engine is a separate program. For a user's program it
+/// is this binary, which replaces itself by the program.
 fn program(
     arguments: &ShimArguments,
     launch: &TaskLaunch,
@@ -152,7 +160,7 @@ fn command(
     command
 }
 
-/// There are secrets in it, so it is gone when it was read.
+/// Reads the environment file and removes it, because it contains secrets.
 fn environment(arguments: &ShimArguments) -> Result<BTreeMap<String, String>, ExecutorError> {
     let Some(path) = &arguments.environment else {
         return Ok(BTreeMap::new());
@@ -171,8 +179,8 @@ fn open_cgroup(arguments: &ShimArguments) -> Option<File> {
     OpenOptions::new().write(true).open(path).ok()
 }
 
-/// Copies output to the log. A log that cannot be written is said once in the shim's own errors, and the output is still drained: a full
-/// disk must not block the training.
+/// Copies the output to the log and returns its last line. A failed write is noted once in the
+/// shim's own errors. The output is read further: a full disk must not block the training.
 fn capture(
     mut output: PipeReader,
     mut log: RotatingLog,

@@ -1,8 +1,9 @@
-//! Turns of a user's program, which knows nothing of them: the kernel stops all of its processes (SIGSTOP) and lets them go on (SIGCONT).
-//! On GPUs the driver moves their device memory to the host before, and back afterwards, where it can (`driver`); where not, it stays.
+//! Suspension of a user's program, which needs no support by the program. The kernel stops all its
+//! processes (SIGSTOP) and resumes them (SIGCONT). If the GPU driver can, it moves the program's
+//! device memory to the host before and back afterwards (`driver`); otherwise the memory stays.
 //!
-//! What is wanted lies in `peers.json`, what is so in `standing` and in the task's events, so that it does not matter whether a daemon is
-//! there at the moment.
+//! The request is in `peers.json`, the result in `standing` and in the task's events. So no daemon
+//! needs to run at that moment.
 
 use super::aide::{Aide, End};
 use super::child::own_id;
@@ -21,65 +22,69 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// Looks for processes that were started while the others were being stopped.
+/// Maximum number of passes that stop processes started during the previous pass.
 const ROUNDS: u32 = 8;
 
 pub(super) struct Hold {
     folder: TaskFolder,
     writer: Writer,
     job: JobId,
-    /// The driver's affairs on this node.
+    /// Folder of the driver's records on this node.
     driver: PathBuf,
-    /// What the driver may take for each order; `None`: it is not asked.
+    /// Time limit of the driver per order; `None` if the driver is not used.
     patience_ms: Option<u64>,
-    /// By which a new `peers.json` is known, which replaces the older one by a rename.
+    /// Identity of the `peers.json` that was read last. A rename replaces it, which changes the
+    /// identity.
     read: Option<(u64, i64, i64)>,
-    /// The newest turn, and whether the program is to stand still in it.
+    /// The newest slice, and whether it requests suspension.
     turn: u64,
     is_wanted: bool,
     stand: Stand,
-    /// What was said of the driver last: it is said once.
+    /// The last note about the driver, so that it is reported once.
     said: Option<String>,
-    /// That it waits for room was said since it was last told to go on.
+    /// The wait for room was reported since the last resume.
     has_said_it_waits: bool,
-    /// The task was told to stop, and has so long.
+    /// The task was asked to stop and has this many milliseconds.
     ends: Option<u64>,
 }
 
 enum Stand {
     Goes,
-    /// The driver takes it off its GPUs.
+    /// The driver moves its memory to the host.
     Leaves {
         turn: u64,
         aide: Aide,
     },
-    /// Nobody knows how far the driver came, so all of it is undone. Then it stands still in this turn, or goes on.
+    /// The result of a move is unknown, so a helper undoes all of it. Then the program is suspended
+    /// for this slice, or resumes.
     Mended {
         turn: Option<u64>,
         aide: Aide,
     },
-    /// `moved` was on its GPUs and is on the host.
+    /// Suspended. `moved` is the size of its memory per GPU, which is now on the host.
     Stands {
         turn: u64,
         moved: Option<BTreeMap<u32, u64>>,
     },
-    /// The driver brings it back, which needs so much room; or this is the last try, as the task is to end.
+    /// The driver moves the memory back, which needs `needed` bytes per GPU. `is_last`: the task is
+    /// to end, so there is no further attempt.
     Returns {
         needed: BTreeMap<u32, u64>,
         is_last: bool,
         aide: Aide,
     },
-    /// Nothing does; the driver's fault for this reason, or else its GPUs had no room in time.
+    /// The program cannot be resumed. The driver is at fault for this reason, or without one its
+    /// GPUs had no room in time.
     Lost {
         driver: Option<String>,
     },
 }
 
-/// What is left to do with the program.
+/// Remaining treatment of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Lives,
-    /// The driver has it and does not give it back: only its end frees it.
+    /// The driver does not restore the program: only its end releases it.
     Lost,
 }
 
@@ -107,7 +112,7 @@ impl Hold {
         }
     }
 
-    /// Does what the newest turn asks for, as far as that goes at once.
+    /// Continues with what the newest slice requests, without waiting.
     pub fn follow(&mut self) -> Fate {
         if self.ends.is_none() {
             self.read_turn();
@@ -159,14 +164,16 @@ impl Hold {
         }
     }
 
-    /// The task is told to end, within this time: the program goes on, if it stands still, and is followed until it does.
+    /// The task is to end within this time. Resumes a suspended program; later calls of `follow`
+    /// complete the resume.
     pub fn end(&mut self, within_ms: u64) -> Fate {
         self.ends = Some(within_ms);
         self.is_wanted = false;
         self.follow()
     }
 
-    /// For how long at most the driver may keep a program that was told to end; `None`: it does not have it.
+    /// Longest time for which the driver may hold a program that was asked to stop; `None` if the
+    /// driver does not hold it.
     pub fn keeps_for_ms(&self) -> Option<u64> {
         match self.stand {
             Stand::Leaves { .. } | Stand::Mended { .. } | Stand::Returns { .. } => self.patience_ms,
@@ -224,7 +231,8 @@ impl Hold {
         }
     }
 
-    /// The kernel stops it, which frees the GPUs as far as it computes there; their memory only where the driver has moved it before.
+    /// Stops the processes by SIGSTOP, which ends their computation on the GPUs. Their memory
+    /// leaves the GPUs only if the driver has moved it before.
     fn stand_still(&mut self, turn: u64, moved: Option<BTreeMap<u32, u64>>) -> Fate {
         if self.ends.is_some() {
             return self.go_on(moved);
@@ -237,8 +245,8 @@ impl Hold {
     fn go_on(&mut self, moved: Option<BTreeMap<u32, u64>>) -> Fate {
         let standing = self.folder.standing();
         self.writer.write(move || drop(standing.remove()));
-        // Whatever state it is in: one that was in the kernel's hands when it was told to stop does so when it comes back, unless this
-        // comes before.
+        // Sent regardless of the process state: a process inside a system call stops when the call
+        // returns, unless SIGCONT arrives before.
         signal_all(Signal::CONT, |_| true);
         let Some(needed) = moved else {
             return self.has_returned();
@@ -261,7 +269,8 @@ impl Hold {
         }
     }
 
-    /// Nothing was done to it, and all that it had is safe on the host. So it waits until there is room, or until its turn is over.
+    /// The program is unchanged, and its memory is safe on the host. It waits until there is room
+    /// or until its slice has ended.
     fn has_no_room(&mut self, needed: BTreeMap<u32, u64>, why: &str) -> Fate {
         if !std::mem::replace(&mut self.has_said_it_waits, true) {
             let message = format!("it waits for room on its GPUs: {why}");
@@ -341,7 +350,7 @@ impl Hold {
             }
         };
         let driver = is_drivers_fault.then(|| why.clone());
-        // What the driver has done is the task's end, which says so.
+        // For a fault of the driver the task's outcome contains the reason.
         if driver.is_none() {
             let message = format!(
                 "ended, as its GPUs have no room for it: {why}; it goes on from its own checkpoint"
@@ -352,7 +361,7 @@ impl Hold {
         Fate::Lost
     }
 
-    /// Why the driver has not given the program back, if that is what became of it.
+    /// Returns the reason why the driver did not restore the program, if that happened.
     pub fn lost_by_driver(&self) -> Option<&str> {
         match &self.stand {
             Stand::Lost { driver } => driver.as_deref(),
@@ -360,7 +369,8 @@ impl Hold {
         }
     }
 
-    /// That its memory stays where it is, and why; once, not in each turn.
+    /// Reports that the program's memory stays on the GPUs, and why; once per reason, not in each
+    /// slice.
     fn say(&mut self, why: &str) {
         if self.said.as_deref() != Some(why) {
             self.said = Some(why.to_owned());
@@ -369,7 +379,8 @@ impl Hold {
         }
     }
 
-    /// First for this node, which lets others have the GPU, then for the scheduler, which gives it to them.
+    /// Announces the suspension: first to this node, which may then start another task on the GPU,
+    /// then to the scheduler, which assigns the GPU.
     fn tell(&self, turn: u64) {
         let standing = self.folder.standing();
         self.writer.write(move || {
@@ -390,7 +401,8 @@ impl Hold {
     }
 }
 
-/// Whoever is stopped starts nobody: a look that finds nobody running is the last.
+/// Stops all processes of the task. A stopped process starts no others, so a pass that finds none
+/// running is the last.
 fn stop() {
     for _ in 0..ROUNDS {
         if !signal_all(Signal::STOP, |stat| stat.state != 'T') {
@@ -400,7 +412,8 @@ fn stop() {
     }
 }
 
-/// Signals those of the task's processes that `wanted` picks; whether there were any.
+/// Sends a signal to the processes of the task that `wanted` selects; returns whether there were
+/// any.
 fn signal_all(signal: Signal, wanted: impl Fn(&Stat) -> bool) -> bool {
     let all = process::descendants(own_id().pid);
     let mut picked = all.iter().filter(|stat| wanted(stat)).peekable();

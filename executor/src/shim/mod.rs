@@ -1,7 +1,9 @@
-//! The shim: the parent of one task's process, a small process of its own that outlives a killed daemon.
+//! The shim: the parent process of one task. It outlives a killed daemon.
 //!
-//! It captures the task's output, enforces the node's lease, passes a stop on, and writes how the task ended once no process of the task
-//! is left. It must never talk to the network, and needs nothing from the daemon but two files: `task.json` and the lease.
+//! The shim captures the task's output, enforces the node's lease and forwards a stop. It writes
+//! the task's outcome once no process of the task is left. Architecture invariant: it never uses
+//! the network. It communicates with the daemon by files: it requires `task.json` and the lease,
+//! and reads `peers.json`, `pod.json` and the environment file where they exist.
 
 mod aide;
 mod child;
@@ -27,17 +29,17 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-/// Arguments of the hidden subcommand; the daemon gives all of them.
+/// Arguments of the hidden subcommand `shim`; the daemon passes them.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ShimArguments {
     #[arg(long)]
     pub folder: PathBuf,
-    /// The daemon's data folder, where the lease lies.
+    /// The daemon's data folder, which contains the lease
     #[arg(long)]
     pub data_dir: PathBuf,
     #[arg(long)]
     pub task_binary: PathBuf,
-    /// As the task is told: a folder or a bucket.
+    /// Checkpoint root as passed to the task: a folder or a bucket
     #[arg(long)]
     pub checkpoint_root: String,
     #[arg(long)]
@@ -48,58 +50,64 @@ pub struct ShimArguments {
     pub log_part_bytes: u64,
     #[arg(long)]
     pub log_parts: u32,
-    /// The task's variables, over those of the shim: read once and removed [default: the shim's own are the task's]
+    /// File of the task's variables, which override those of the shim; read once and removed
+    /// [default: the shim's own variables]
     #[arg(long)]
     pub environment: Option<PathBuf>,
-    /// The task joins it before it runs.
+    /// Cgroup that the task joins before it runs
     #[arg(long)]
     pub cgroup: Option<PathBuf>,
     /// Unix user of the task [default: the shim's own]
     #[arg(long)]
     pub task_user: Option<TaskUser>,
-    /// The GPUs' driver is asked to take a user's program off them while it stands still, and has so long for each order.
+    /// Milliseconds that the GPU driver may take for each order. With it, the driver moves a
+    /// suspended program's GPU memory to the host
     #[arg(long)]
     pub driver_patience_ms: Option<u64>,
 }
 
-/// `shim.json`: who runs the task.
+/// `shim.json`: the processes of the task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShimRecord {
-    /// Process ids of an earlier boot mean nothing.
+    /// Boot id of the machine. Process ids of an earlier boot are meaningless.
     pub boot_id: String,
     pub shim: ProcessId,
-    /// Leads a session of its own.
+    /// Leader of a session of its own.
     pub task: ProcessId,
 }
 
-/// `stopping.json`: a command was told to stop. Its process may be one that cannot catch signals, so others may ask for this.
+/// `stopping.json`: a command was asked to stop. A program that cannot catch signals can poll this
+/// instead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopNotice {
-    /// When SIGKILL follows.
+    /// Time of SIGKILL.
     pub until_unix_ms: i64,
     pub grace_ms: u64,
 }
 
-/// `pod.json`: the shim's pod was asked for.
+/// `pod.json`: the shim's pod was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodRecord {
-    /// The executor has asked for its end too. A pod that ends without that is taken away by somebody else.
+    /// The executor has requested the pod's end too. Without that, a pod that ends was deleted by
+    /// another party.
     pub told_to_stop: bool,
 }
 
-/// Space for the end of a task, held from before its start: a last line and a reason fit.
+/// Space reserved for the task's outcome before its start. The last output line and a reason fit.
 const EXIT_BYTES: usize = 4_096;
 
-/// Tries for the lock while a daemon may be probing it.
+/// Attempts to lock the folder while a daemon may be testing the lock.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(25);
 
-/// Runs the task to its end. Returns at once if the folder has a shim already or the task was started before.
+/// Runs the task until it ends. Returns at once if the folder has a shim already or if the task was
+/// started before.
 ///
 /// # Errors
-/// If the folder cannot be used; that the task's process cannot be started is an outcome, not an error.
+/// If the folder cannot be used. A failure to start the task's process is an outcome, not an error.
 pub fn run(arguments: &ShimArguments) -> Result<(), ExecutorError> {
-    // Ctrl-C in the daemon's terminal is not for us. It fails if we lead a group already, which is as good.
+    // Ctrl-C in the daemon's terminal must not reach the shim. The call fails for the leader of a
+    // group, which is separated from the terminal's group already.
     let _ = rustix::process::setsid();
     keep_to_ourselves();
     let folder = TaskFolder::at(&arguments.folder);
@@ -125,13 +133,14 @@ pub fn run(arguments: &ShimArguments) -> Result<(), ExecutorError> {
         .map_err(ExecutorError::write(exit))
 }
 
-/// Keeps other processes of the same user from tracing this one and from reading its memory and its environment. Daemons have secrets there; a
-/// traced shim would write what the task wants of its end. A program that this process becomes is as any other again.
+/// Prevents other processes of the same user from tracing this process and from reading its memory
+/// and environment. Daemons have secrets there, and a traced shim could write a forged outcome.
+/// `exec` resets this property.
 pub fn keep_to_ourselves() {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
-/// Newly made for each boot of the machine.
+/// Returns the boot id of the machine, which is new after each boot.
 #[must_use]
 pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
@@ -167,7 +176,7 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
         task: task.id,
     };
     if let Err(source) = folder.shim().write_durably(&record) {
-        // Without the record no daemon could stop the task: end it here.
+        // Without the record no daemon could stop the task, so it ends here.
         supervise::kill_all(&task);
         return Err(ExecutorError::Write {
             path: folder.shim().into(),
@@ -194,12 +203,14 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
     ))
 }
 
-/// Whether a shim holds this folder. What a task has put in the lock's place holds nothing, as if it had removed it.
+/// Whether a shim holds the lock of this folder. A link or another file in place of the lock counts
+/// as a missing lock.
 ///
 /// # Errors
 /// If the lock file cannot be opened.
 pub fn is_locked(folder: &TaskFolder) -> Result<bool, ExecutorError> {
-    // Not for writing: the end of that is how the end of a shim is heard of.
+    // Opened for reading: the close of a file opened for writing is the notification of a shim's
+    // exit.
     match folder.lock().open() {
         Ok(file) => Ok(file.try_lock().is_err()),
         Err(error) if error.kind() == io::ErrorKind::NotFound || is_refusal(&error) => Ok(false),
@@ -207,14 +218,15 @@ pub fn is_locked(folder: &TaskFolder) -> Result<bool, ExecutorError> {
     }
 }
 
-/// Writes the end of a task that never began, under the folder's lock, so that no shim begins it any more. `false`, and nothing is
-/// written, if a shim has the folder or has had it, or if there is an end. Whoever asks at each look wakes the node's loop but once.
+/// Writes the outcome of a task that never started, under the folder's lock, so that no shim starts
+/// it afterwards. Returns `false` and writes nothing if a shim holds or has held the folder, or if
+/// there is an outcome. Repeated calls cause at most one notification of the node loop.
 ///
 /// # Errors
 /// If the folder cannot be written.
 pub fn forestall(folder: &TaskFolder, outcome: &Outcome) -> Result<bool, ExecutorError> {
     let (lock, exit) = (folder.lock(), folder.exit());
-    // Not for writing, as above.
+    // Without write access, as in `is_locked`.
     let file = lock
         .hold(false)
         .map_err(ExecutorError::write(lock.path()))?;
@@ -238,7 +250,7 @@ fn lock(folder: &TaskFolder) -> Result<Option<File>, ExecutorError> {
     Ok(None)
 }
 
-/// An error with its causes, on one line.
+/// Returns an error with its causes on one line.
 pub(crate) fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -258,7 +270,7 @@ mod tests {
     use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
 
     #[test]
-    fn a_task_is_given_up_only_where_no_shim_is_or_was() {
+    fn task_is_given_up_only_without_a_present_or_past_shim() {
         let place = tempfile::tempdir().expect("a folder");
         let folder = TaskFolder::at(place.path());
         let end = Outcome::LaunchFailed {
@@ -277,11 +289,11 @@ mod tests {
     }
 
     #[test]
-    fn a_shim_may_not_be_traced() {
+    fn shim_cannot_be_traced() {
         let before = dumpable_behavior().expect("the kernel says");
         keep_to_ourselves();
         let after = dumpable_behavior().expect("the kernel says");
-        // Where all tests are one process, the others are none of this one's business.
+        // With `cargo test` all tests share this process: restore the state.
         set_dumpable_behavior(before).expect("as it was");
         assert_eq!(after, DumpableBehavior::NotDumpable);
     }

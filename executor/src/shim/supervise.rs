@@ -1,4 +1,4 @@
-//! Watching over a started task until no process of it is left.
+//! Supervision of a started task until none of its processes is left.
 
 use super::child::{Task, own_id};
 use super::hold::{Fate, Hold};
@@ -22,34 +22,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How late the end of the grace may be noticed, or that of what the driver does.
+/// Poll interval while the task stops, or while the driver moves its memory.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// While the task just runs, until the lease ends: whatever else there is to see rings.
+/// Longest poll interval while the task runs; at most the rest of the lease. Signals end the wait
+/// earlier.
 const CALM_EVERY: Duration = Duration::from_secs(1);
-/// Between two rounds of SIGKILL.
+/// Interval of repeated SIGKILL.
 const KILL_EVERY: Duration = Duration::from_millis(10);
-/// For a process outside the task that holds its output open; everything of the task is dead by then.
+/// Rounds of waiting for the end of the output, at `KILL_EVERY`. Only a process outside the task
+/// can hold the output open for longer.
 const LOG_WAIT_ROUNDS: u32 = 100;
 
-/// A stop that was asked for, and a bell that rings for it, for ended children and for a new turn.
+/// Flag of a requested stop, and a socket that wakes the shim for a stop, an ended child or a new
+/// slice.
 pub(super) struct Signals {
     stop: Arc<AtomicBool>,
     bell: UnixStream,
 }
 
-/// How the task is stopped.
+/// Settings for the stop of the task.
 pub(super) struct Orders {
-    /// From SIGTERM to SIGKILL.
+    /// Time from SIGTERM to SIGKILL.
     pub grace_ms: u64,
-    /// Of a command: where a stop is written down, for whoever asks.
+    /// Of a command: file that announces the stop.
     pub notice: Option<TaskFile>,
-    /// Of a shim in a pod: where the executor says that it has asked for its end.
+    /// Of a shim in a pod: record of whether the executor requested the pod's end.
     pub pod: TaskFile,
     pub writer: Writer,
 }
 
 impl Orders {
-    /// Whether somebody else than our executor tells us to stop.
+    /// Whether the stop was requested by another party than the executor.
     fn is_foreign(&self) -> bool {
         let record = self.pod.read::<PodRecord>().ok().flatten();
         record.is_some_and(|record| !record.told_to_stop)
@@ -63,7 +66,7 @@ impl Orders {
             grace_ms: self.grace_ms,
         };
         let file = file.clone();
-        // Without it the signal still says so.
+        // A failure does not matter: the signal announces the stop too.
         self.writer.write(move || {
             if let Err(error) = file.write_atomically(&notice) {
                 eprintln!("cannot write that the task was told to stop: {error}");
@@ -85,8 +88,11 @@ enum Phase {
 }
 
 impl Phase {
-    /// The grace is for the program to write its checkpoint, and begins once the driver lets it; but not later than the driver may keep
-    /// it. With the lease the node's time is over too, whoever has the program: a grace after it others are given the GPUs.
+    /// Returns the phase with an updated time of SIGKILL.
+    ///
+    /// The grace lets the program write its checkpoint. It begins when the driver has restored the
+    /// program, at the latest `keeps_for_ms` after the stop. After the lease has expired, the
+    /// program has at most one grace, because the GPUs are then assigned to other jobs.
     fn put_off(
         self,
         now_ms: u64,
@@ -128,7 +134,7 @@ impl Signals {
         for signal in [SIGTERM, SIGINT] {
             flag::register(signal, Arc::clone(&stop)).map_err(ExecutorError::Signals)?;
         }
-        // An executor rings by SIGCHLD, one before that by SIGUSR1.
+        // Executors wake the shim by SIGCHLD, those of an earlier release by SIGUSR1.
         for signal in [SIGTERM, SIGINT, SIGCHLD, SIGUSR1] {
             let ringer = ringer.try_clone().map_err(ExecutorError::Signals)?;
             pipe::register(signal, ringer).map_err(ExecutorError::Signals)?;
@@ -137,15 +143,15 @@ impl Signals {
     }
 
     fn wait(&self, longest: Duration) {
-        // Refused only if it were nothing.
+        // A time-out of zero is invalid.
         let longest = longest.max(Duration::from_millis(1));
         let _ = self.bell.set_read_timeout(Some(longest));
-        // Whether it rang or time is up, the caller looks at everything.
+        // The caller polls everything, whether the socket was written or the time has passed.
         let _ = (&self.bell).read(&mut [0; 64]);
     }
 }
 
-/// Returns how the task ended. By then its process and all that it ever started are gone and reaped.
+/// Returns the outcome of the task. All of its processes have ended and are reaped by then.
 pub(super) fn to_the_end(
     task: Task,
     signals: &Signals,
@@ -171,7 +177,7 @@ pub(super) fn to_the_end(
             is_foreign = orders.is_foreign();
         }
         if let (true, Some(hold)) = (is_told_now, hold.as_mut()) {
-            // Who is stopped by the kernel hears no signal before it goes on.
+            // A process stopped by SIGSTOP handles no signal until it is resumed.
             fate = hold.end(orders.grace_ms);
         }
         if fate == Fate::Lost {
@@ -200,16 +206,18 @@ pub(super) fn to_the_end(
         }
         (_, Some(why)) => Outcome::lost_by_driver(why.to_owned()),
         (Phase::Stopping { .. } | Phase::Killed { .. }, _) if is_foreign => Outcome::pod_deleted(),
-        // How a program ends that was told to is its own affair: few of them know our codes, and most die of the signal.
+        // A program that was asked to stop may end in any way: few programs use Muster's exit
+        // codes, and most end by the signal.
         (Phase::Stopping { .. }, _) if orders.notice.is_some() => Outcome::stopped(),
         (Phase::Killed { .. }, _) if orders.notice.is_some() => Outcome::killed_late(),
         (Phase::Running, _) if orders.notice.is_some() => outcome(status).saying(last_line(task)),
-        // The built-in engine says itself why it failed.
+        // The built-in engine reports the cause of its failure itself.
         (Phase::Running | Phase::Stopping { .. } | Phase::Killed { .. }, _) => outcome(status),
     }
 }
 
-/// `None` too while another process, which is none of the task's, holds its output open.
+/// Returns the last output line; `None` also while a process outside the task holds the output
+/// open.
 fn last_line(task: Task) -> Option<String> {
     let ended = task.log.is_finished().then(|| task.log.join());
     ended?.ok().flatten()
@@ -224,7 +232,8 @@ pub(super) fn kill_all(task: &Task) {
     kill_rest(task);
 }
 
-/// An order and the end of the lease stop the task in the same way: SIGTERM to its program, then, after the grace, SIGKILL to all of it.
+/// Moves to the next phase. A requested stop and the end of the lease have the same effect: SIGTERM
+/// to the program and, after the grace, SIGKILL to all processes of the task.
 fn advance(
     phase: Phase,
     task: &Task,
@@ -263,7 +272,8 @@ fn advance(
     }
 }
 
-/// Waits for whatever has ended, adopted orphans too; the status of the task's process if it is among them.
+/// Reaps all ended children, including adopted orphans. Returns the status of the task's process if
+/// it is among them.
 fn reap(task: i32) -> Option<WaitStatus> {
     let mut found = None;
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
@@ -274,13 +284,14 @@ fn reap(task: i32) -> Option<WaitStatus> {
     found
 }
 
-/// Kills what the task has left behind until there is none, however it hid: all of them are our descendants.
+/// Kills all remaining descendants until none is left. Every process of the task is a descendant of
+/// the subreaper.
 fn kill_rest(task: &Task) {
     let own = own_id().pid;
     loop {
         let left = process::descendants(own);
         for stat in &left {
-            // Whatever is our descendant stays so until we reap it, so the number cannot have come to mean another.
+            // A descendant keeps its process id until the shim reaps it, so the id is not reused.
             if let Some(pid) = Pid::from_raw(stat.id.pid) {
                 let _ = kill_process(pid, Signal::KILL);
             }
@@ -293,14 +304,16 @@ fn kill_rest(task: &Task) {
     }
 }
 
-/// SIGTERM to the task's process and, where that is a shell, which does not pass it on, to what the shell has started. Other processes of a
-/// program are the program's to tell: the workers of PyTorch's data loader, say, die of it, and take with them what would have
-/// written the checkpoint.
+/// Sends SIGTERM to the task's process. If that is a shell, which does not forward signals, its
+/// children receive SIGTERM too.
+///
+/// Other processes of the program receive none. PyTorch's data loader workers, for example, would
+/// exit and bring down the process that writes the checkpoint.
 fn tell_to_stop(task: &Task) {
     let all = process::descendants(own_id().pid);
     let mut told = vec![task.id];
     while let Some(id) = told.pop() {
-        // Looked at before it is told, as it may be gone afterwards.
+        // Tested before the signal, because the process may be gone afterwards.
         if process::is_shell(id.pid) {
             let children = all.iter().filter(|stat| stat.parent == id.pid);
             told.extend(children.map(|stat| stat.id));
@@ -309,7 +322,8 @@ fn tell_to_stop(task: &Task) {
     }
 }
 
-/// The task leads its group, and its number is not free before we have reaped it.
+/// Kills the task's process group. Its leader is the task, whose id stays reserved until it is
+/// reaped.
 fn kill_group(task: &Task) {
     if let Some(group) = Pid::from_raw(task.id.pid) {
         let _ = kill_process_group(group, Signal::KILL);
@@ -330,9 +344,9 @@ fn outcome(status: WaitStatus) -> Outcome {
 mod tests {
     use super::Phase;
 
-    /// Told to stop at 1,000, with a grace of 5,000; the driver may keep it for 60,000.
+    /// The stop is at 1,000 with a grace of 5,000; the driver may take 60,000.
     #[test]
-    fn a_stopped_program_is_killed_within_a_grace_of_the_lease_whatever_the_driver_does() {
+    fn kill_follows_the_lease_within_a_grace_despite_the_driver() {
         const GRACE_MS: u64 = 5_000;
         let kept = Some(60_000);
         for (now_ms, keeps_for_ms, expired_at_ms, kill_at_ms) in [

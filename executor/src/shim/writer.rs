@@ -1,5 +1,5 @@
-//! Writes files of the task's folder on a thread of its own: a disk that hangs must not keep the shim from ending a task whose lease
-//! has expired.
+//! Writes files of the task's folder on a separate thread. A disk that hangs must not prevent the
+//! shim from ending a task whose lease has expired.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ type Work = Box<dyn FnOnce() + Send>;
 #[derive(Clone)]
 pub(super) struct Writer {
     queue: mpsc::Sender<Work>,
-    /// Works that have not ended.
+    /// Number of unfinished works.
     pending: Arc<AtomicUsize>,
     limit: Duration,
 }
@@ -41,13 +41,14 @@ impl Writer {
         })
     }
 
-    /// Runs `work` after all earlier work, and returns when it is done or the limit has passed. Late work is done nevertheless.
-    /// Behind late work there is no wait, so that several writes take no longer than one.
+    /// Runs `work` after all earlier work and returns when it has ended or the limit has passed.
+    /// Late work is still done. Behind late work there is no wait, so several writes take no longer
+    /// than one.
     pub fn write(&self, work: impl FnOnce() + Send + 'static) {
         let _ = self.answer(work);
     }
 
-    /// The result of `work`.
+    /// Returns the result of `work`.
     ///
     /// # Errors
     /// [`io::ErrorKind::TimedOut`] if `work` has not ended within the limit.
@@ -83,7 +84,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
-    fn hanging_write_is_not_waited_for_and_done_later() -> io::Result<()> {
+    fn hanging_write_times_out_and_is_done_later() -> io::Result<()> {
         let writer = Writer::waiting(Duration::from_millis(20))?;
         let (release, hangs) = mpsc::channel::<()>();
         let (ended, end) = mpsc::channel();

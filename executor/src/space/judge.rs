@@ -1,4 +1,4 @@
-//! What follows from the measurements. Pure.
+//! Decisions from measurements of the disk. Pure.
 
 use super::measure::Disk;
 use muster_model::id::TaskId;
@@ -6,24 +6,24 @@ use muster_model::task::Outcome;
 use std::collections::BTreeMap;
 use std::io;
 
-/// The settings.
+/// Settings for the disk.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
-    /// Bytes of the disk that are kept free; 0: nothing is done about the disk.
+    /// Bytes of the disk to keep free; 0 disables all rules about the disk.
     pub reserve_bytes: u64,
-    /// Bytes that the folder of one task may take.
+    /// Maximum size of one task's folder in bytes.
     pub task_bytes: Option<u64>,
 }
 
-/// Whether the node takes tasks.
+/// Whether the node accepts tasks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Fitness {
-    /// Why it takes none. The words stay the same until it takes them again.
+    /// Reason why it accepts none. The text is unchanged until it accepts tasks again.
     pub unfit: Option<String>,
 }
 
 impl Fitness {
-    /// After a measurement.
+    /// Returns the state after a measurement.
     pub fn after(self, measured: &io::Result<Disk>, rules: &Rules) -> Self {
         if rules.reserve_bytes == 0 {
             return Self::default();
@@ -43,12 +43,12 @@ impl Fitness {
 }
 
 impl Rules {
-    /// Whether a task has to end so that the others live.
+    /// Whether a task must end so that the others can continue.
     pub fn is_emergency(&self, disk: Disk) -> bool {
         disk.free_bytes < self.reserve_bytes / 4
     }
 
-    /// Tasks whose folders take more than the limit, each with its end.
+    /// Returns the tasks whose folders exceed the limit, each with its outcome.
     pub fn over_limit(&self, sizes: &BTreeMap<TaskId, u64>) -> Vec<(TaskId, Outcome)> {
         let Some(limit) = self.task_bytes else {
             return Vec::new();
@@ -62,8 +62,9 @@ impl Rules {
         ends.collect()
     }
 
-    /// The task with the largest folder, with its end. `None` if it holds less than its share of what is missing: the disk is then full of
-    /// something else, which its end would not change.
+    /// Returns the task with the largest folder and its outcome. `None` if the folder is smaller
+    /// than its share of the missing space. Other data then fills the disk, and an end of the task
+    /// would not help.
     pub fn largest(&self, sizes: &BTreeMap<TaskId, u64>, disk: Disk) -> Option<(TaskId, Outcome)> {
         let (task, held) = sizes.iter().max_by_key(|(_, held)| **held)?;
         let missing = self.reserve_bytes.min(disk.total_bytes);
@@ -91,7 +92,7 @@ fn too_little(disk: Disk, rules: &Rules) -> String {
     )
 }
 
-/// In words, such as `12 MiB`.
+/// Formats a size, such as `12 MiB`.
 fn bytes(count: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let unit = UNITS.iter().find(|(size, _)| count >= *size);
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn largest_folder_ends_first_unless_the_disk_is_full_of_other_things() {
+    fn largest_folder_ends_unless_other_data_fills_the_disk() {
         assert!(RULES.is_emergency(disk(63 * MIB)) && !RULES.is_emergency(disk(64 * MIB)));
         let sizes = BTreeMap::from([(id(1), MIB), (id(2), 900 * MIB), (id(3), 200 * MIB)]);
         let (task, words) = message(RULES.largest(&sizes, disk(10 * MIB)).as_ref());
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_told_in_the_largest_unit() {
+    fn bytes_are_formatted_in_the_largest_unit() {
         let told = [0, 1_023, 1_536, 12 * MIB + 5, 3 * MIB, 12 << 30].map(bytes);
         let words = [
             "0 bytes",

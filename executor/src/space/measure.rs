@@ -1,4 +1,4 @@
-//! Measuring a disk and the folders of tasks.
+//! Measurement of a disk and of task folders.
 
 use crate::clock;
 use crate::opener::Folder;
@@ -7,31 +7,32 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Names in one task's folder that are counted. A folder with more holds at least what these take.
+/// Maximum number of counted names in a task's folder. The result is then a lower bound.
 const MOST_NAMES: usize = 100_000;
-/// Folders within folders that are counted.
+/// Maximum depth of counted folders.
 const MOST_LEVELS: usize = 32;
-/// Free inodes below which no file can be made reliably.
+/// Number of free inodes below which no file can be created reliably.
 const FEW_INODES: u64 = 64;
-/// Written to see whether the disk takes anything: a quota or a read-only mount is not in its figures.
+/// Size of a test file: a quota or a read-only mount does not appear in the figures of the file
+/// system.
 const PROBE_BYTES: usize = 4_096;
 
-/// Space of a file system, as a process without privileges has it.
+/// Space of a file system for a process without privileges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Disk {
     pub free_bytes: u64,
     pub total_bytes: u64,
 }
 
-/// Space of the disk that holds `data`; none is free where no file can be made.
+/// Returns the space of the disk that contains `data`; no free space if no file can be created.
 ///
 /// # Errors
-/// If the disk cannot be measured, or written although it has space.
+/// If the disk cannot be measured, or if a write fails although there is space.
 pub(super) fn disk(data: &Path) -> io::Result<Disk> {
     let found = rustix::fs::statvfs(data)?;
     let total_bytes = found.f_blocks.saturating_mul(found.f_frsize);
     let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
-    // Some file systems count no inodes.
+    // Some file systems report 0 inodes.
     let has_inodes = found.f_files == 0 || found.f_favail >= FEW_INODES;
     if !has_inodes || free_bytes < PROBE_BYTES as u64 {
         let free_bytes = free_bytes.min(PROBE_BYTES as u64 - 1);
@@ -57,7 +58,8 @@ fn probe(data: &Path) -> io::Result<()> {
     written
 }
 
-/// Bytes of the disk that a folder takes with all that is in it; links are not followed. What cannot be read counts nothing.
+/// Returns the disk space of a folder with its content, in bytes. Links are not followed, and
+/// unreadable parts count as 0.
 pub(crate) fn bytes_within(folder: &Path) -> u64 {
     let mut names_left = MOST_NAMES;
     Folder::itself(folder).map_or(0, |folder| walk(&folder, MOST_LEVELS, &mut names_left))

@@ -1,5 +1,5 @@
-//! A rank's signs of life: what it logs with a step, told at most every two seconds. Of every rank, while only rank 0's metrics become the
-//! job's series.
+//! Signs of life of a rank: the steps that it logs, reported at most every two seconds. Every rank
+//! has them, while only metrics of rank 0 become the job's series.
 
 use super::message::Metric;
 use super::metric::{Meaning, meaning};
@@ -7,14 +7,14 @@ use muster_model::assignment::TaskReport;
 use muster_model::pace::{Doing, PaceReport};
 
 const EVERY_MS: u64 = 2_000;
-/// MLflow's own measurements of the machine come from a thread that lives on when the program hangs.
+/// Prefix of MLflow's own metrics of the machine. Their thread continues while the program hangs.
 const OF_THE_MACHINE: &str = "system/";
 
-/// Of one rank.
+/// State of one rank.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Beat {
     step: u64,
-    /// Own milliseconds of steps since the last report, and of how many.
+    /// Sum of own milliseconds of steps since the last report, and their number.
     own: (f64, u32),
     is_pending: bool,
     told_ms: Option<u64>,
@@ -28,7 +28,7 @@ impl Beat {
         let Some(newest) = of_steps.clone().map(|metric| metric.step).max() else {
             return;
         };
-        // A program that gives no steps counts by what it logs.
+        // Without steps, each logged batch counts as one.
         self.step = match newest {
             0 => self.step + 1,
             newest => newest,
@@ -42,7 +42,7 @@ impl Beat {
         self.is_pending = true;
     }
 
-    /// What is to be told, once its time has come.
+    /// Returns the report that is due, if any.
     pub(super) fn flush(&mut self, now_ms: u64) -> Option<TaskReport> {
         let is_due = self.told_ms.is_none_or(|at| now_ms >= at + EVERY_MS);
         if !self.is_pending || !is_due {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_tells_its_step_and_its_own_time_at_most_every_two_seconds() {
+    fn rank_reports_step_and_own_time_every_two_seconds() {
         let mut beat = Beat::default();
         assert_eq!(told(&mut beat, 0), None, "nothing was logged");
         beat.take(&[metric("loss", 1.0, 3), metric("compute_ms", 40.0, 3)]);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn measurements_of_the_machine_are_no_sign_of_life() {
+    fn system_metrics_are_no_sign_of_life() {
         let mut beat = Beat::default();
         beat.take(&[metric("system/cpu_utilization_percentage", 50.0, 7)]);
         assert_eq!(told(&mut beat, 0), None);

@@ -1,8 +1,9 @@
-//! The last resort of a program that can reach no server: lines of its output that begin with `muster:`, such as
-//! `muster: step=10 loss=0.31`. What they say goes the way of what is logged by HTTP, and is thinned out as that is.
+//! Progress lines of a program that cannot reach the server: lines of its output that begin with
+//! `muster:`, such as `muster: step=10 loss=0.31`. They are treated and limited as values logged by
+//! HTTP.
 //!
-//! The task's shim sees every byte of the output once and in order, before it writes down the end: so nothing is read twice after a
-//! restart of the daemon, and nothing of the last lines is lost.
+//! The task's shim reads each byte of the output once and in order, before it writes the end. So a
+//! restart of the daemon repeats no line, and the last lines are not lost.
 
 use super::message::{Batch, Malformed, Metric};
 use super::run::Run;
@@ -15,25 +16,25 @@ use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::task::Role;
 
 const PREFIX: &[u8] = b"muster:";
-/// A longer line is none of ours.
+/// Maximum length of a line in bytes; longer ones are rejected.
 const LONGEST: usize = 1 << 10;
-/// Of one line.
+/// Maximum number of values in a line.
 const MOST_VALUES: usize = 32;
 
-/// The reader of one task's output.
+/// Reader of one task's output.
 #[derive(Debug)]
 pub(crate) struct Lines {
     events: TaskFile,
     run: Run,
     line: Vec<u8>,
-    /// More of the line than is kept.
+    /// The line is longer than the kept part.
     is_longer: bool,
-    /// Lines that were meant for us and could not be read.
+    /// Number of lines with the prefix that could not be read.
     wrong: u64,
     has_failed: bool,
 }
 
-/// Why a line was not taken.
+/// Reason why a line was rejected.
 #[derive(Debug, thiserror::Error)]
 enum Wrong {
     #[error("it is longer than {LONGEST} bytes")]
@@ -53,7 +54,7 @@ enum Wrong {
 }
 
 impl Lines {
-    /// Of a command that has just been started.
+    /// Returns the reader of a command that has just started.
     pub(crate) fn new(launch: &TaskLaunch, folder: &TaskFolder) -> Self {
         let is_first = launch.role == (Role::Worker { rank: 0 });
         let (workers, ps_shards) = (launch.workers, launch.ps_shards);
@@ -69,7 +70,7 @@ impl Lines {
         }
     }
 
-    /// The next piece of the output.
+    /// Adds a piece of the output.
     pub(crate) fn feed(&mut self, mut output: &[u8]) {
         while let Some(end) = output.iter().position(|&byte| byte == b'\n') {
             self.keep(&output[..end]);
@@ -79,7 +80,7 @@ impl Lines {
         self.keep(output);
     }
 
-    /// There is no more.
+    /// Handles the end of the output.
     pub(crate) fn end(mut self) {
         self.end_line();
         let mut told: Vec<TaskReport> = Vec::new();
@@ -113,9 +114,10 @@ impl Lines {
         if !line.trim_ascii_start().starts_with(PREFIX) {
             return;
         }
-        let taken = match is_longer {
-            true => Err(Wrong::Long),
-            false => self.take(&line),
+        let taken = if is_longer {
+            Err(Wrong::Long)
+        } else {
+            self.take(&line)
         };
         match taken {
             Ok(()) => {}
@@ -136,7 +138,7 @@ impl Lines {
         })
     }
 
-    /// Once, so that a program's mistake does not fill its job's history.
+    /// Reports a rejected line once, so that a program's mistake does not fill its job's history.
     fn tell(&mut self, line: &[u8], wrong: &Wrong) {
         self.wrong += 1;
         if self.wrong > 1 {
@@ -158,7 +160,7 @@ impl Lines {
     }
 }
 
-/// The values of a line: a step, and what was measured at it.
+/// Returns the values of a line, with their step.
 fn metrics(line: &[u8], timestamp_ms: i64) -> Result<Vec<Metric>, Wrong> {
     let text = std::str::from_utf8(&line.trim_ascii()[PREFIX.len()..]);
     let text = text.map_err(|_| Wrong::NoText)?;
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_taken_in_whatever_pieces_it_comes() {
+    fn line_in_pieces_is_read() {
         let (samples, notes) = told(&[b"hello\nmus", b"ter: step=1", b"0 loss=0.5\nbye"]);
         assert_eq!((samples, notes), (vec![(10, 0.5)], Vec::new()));
         let (samples, _) = told(&[b"  muster: step=3 loss=1e-2 accuracy=0.9"]);
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_come_fast_are_averaged() {
+    fn frequent_lines_are_averaged() {
         let (samples, _) =
             told(&[b"muster: step=1 loss=4\nmuster: step=2 loss=1\nmuster: step=3 loss=3\n"]);
         assert_eq!(samples.first(), Some(&(1, 4.0)));
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_lines_are_told_once_and_counted() {
+    fn malformed_lines_are_noted_once_and_counted() {
         let long = [b"muster: ".as_slice(), &[b'x'; 2_000], b"\n"].concat();
         let (samples, notes) = told(&[
             b"muster: loss=1\nmuster: step=x\nmuster: step=1 loss\nmuster: \xff\n",

@@ -1,5 +1,5 @@
-//! MLflow's messages, as far as its client sends and reads them. Numbers of 64 bits may come as text, and values that JSON has no number
-//! for do.
+//! MLflow's messages, as far as its client sends and reads them. Integers of 64 bits, and values
+//! such as NaN that JSON cannot represent, may be strings.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ pub(super) struct Metric {
     pub step: u64,
 }
 
-/// Everything of a `log-batch`.
+/// Content of a `log-batch` request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Batch {
     pub metrics: Vec<Metric>,
@@ -21,7 +21,7 @@ pub(super) struct Batch {
     pub tags: Vec<(String, String)>,
 }
 
-/// What a client is told that sent something else; `field` is to blame.
+/// Error for an invalid field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is missing or is not what it should be: {expected}")]
 pub(super) struct Malformed {
@@ -32,7 +32,7 @@ pub(super) struct Malformed {
 /// MLflow's own limits, in characters.
 const LONGEST_KEY: usize = 250;
 const LONGEST_VALUE: usize = 8_000;
-/// Of one batch, of each kind.
+/// Maximum number of entries of each kind in a batch.
 const MOST_ENTRIES: usize = 1_000;
 
 /// # Errors
@@ -69,7 +69,7 @@ pub(super) fn metric(body: &Value) -> Result<Metric, Malformed> {
             .and_then(number)
             .ok_or(wrong("value", "a number"))?,
         timestamp_ms: at.ok_or(wrong("timestamp", "milliseconds since 1970"))?,
-        // Steps before the first are counted as it.
+        // Negative steps count as 0.
         step: u64::try_from(step.ok_or(wrong("step", "a whole number"))?).unwrap_or(0),
     })
 }
@@ -105,7 +105,7 @@ fn text(
         .ok_or(Malformed { field, expected })
 }
 
-/// A whole number, which may come as text.
+/// Reads an integer, which may be a string.
 pub(super) fn integer(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.parse().ok())
 }
@@ -120,7 +120,7 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// A run as clients read it.
+/// Returns a run in the format of MLflow's clients.
 pub(super) fn run(
     info: &Value,
     metrics: &BTreeMap<String, Metric>,
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_may_come_as_text() {
+    fn numbers_may_be_strings() {
         let body = json!({ "metrics": [{ "key": "loss", "value": "NaN", "timestamp": "5", "step": "7" }] });
         let read = batch(&body).expect("a batch").metrics.remove(0);
         assert_eq!((read.timestamp_ms, read.step), (5, 7));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn error_names_the_invalid_field() {
         let wrong = batch(&json!({ "metrics": [{ "key": "loss", "value": true }] }));
         assert_eq!(wrong.expect_err("no number").field, "value");
         let wrong = metric(&json!({ "key": "k".repeat(251), "value": 1 }));

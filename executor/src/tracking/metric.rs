@@ -1,8 +1,8 @@
-//! Which of the names that scripts give their metrics mean what Muster shows and estimates by.
+//! Mapping of metric names to the quantities that Muster displays and uses in estimates.
 
 use muster_model::progress::Split;
 
-/// What a metric measures.
+/// Quantity of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     TrainLoss,
@@ -11,9 +11,9 @@ pub(super) enum Meaning {
     EvaluationAccuracy(Split),
     Epoch,
     ExamplesPerSecond,
-    /// Milliseconds of its own that a rank takes for a step, waiting for others not counted.
+    /// Own time of a rank per step in milliseconds, without waiting for other ranks.
     OwnTime,
-    /// Kept for whoever reads the run, and no more.
+    /// Stored in the run and not used otherwise.
     Other,
 }
 
@@ -29,7 +29,8 @@ const THROUGHPUTS: [&str; 4] = [
 
 const OWN_TIME: &str = "compute_ms";
 
-/// By the words of its name: `train/loss`, `loss_train`, `Train Loss` and `loss` are the same.
+/// Returns the meaning by the words of a name: `train/loss`, `loss_train`, `Train Loss` and `loss`
+/// mean the same.
 pub(super) fn meaning(key: &str) -> Meaning {
     let name = key.to_ascii_lowercase();
     let words: Vec<&str> = name
@@ -49,7 +50,8 @@ pub(super) fn meaning(key: &str) -> Meaning {
     let (tests, validations, trains) = (of(&[TEST]), of(&VALIDATIONS), of(&TRAINS));
     let splits = tests + validations + trains;
     let measures = words.iter().filter(is_loss).count() + words.iter().filter(is_accuracy).count();
-    // One measure of one split and not a word besides: `regularisation_loss` is another thing.
+    // Exactly one quantity, at most one split and no other word: `regularisation_loss` is another
+    // metric.
     if measures == 1 && splits <= 1 && words.len() == 1 + splits {
         let split = match (tests, validations) {
             (1, _) => Some(Split::Test),

@@ -1,8 +1,10 @@
-//! Where users' programs report: a part of MLflow's tracking REST interface on this node's loopback, and the warning before a stop.
+//! Tracking server for users' programs: a part of MLflow's tracking REST interface, and the warning
+//! before a stop. It listens on the loopback for process tasks and on the node's address for pods.
 //!
-//! A program proves by a token which task it is of. What it logs becomes lines of that task's `events.jsonl`, so it goes the way of every
-//! report: it waits on disk while the control plane is away, and is shipped, acknowledged and fenced like the engine's own. The server
-//! knows nothing of the node's loop; the tasks' folders are all that they share.
+//! A token identifies the task of a program. Logged values become lines of that task's
+//! `events.jsonl` and take the way of every report. They wait on the disk while the control plane
+//! is unreachable, and are shipped, acknowledged and fenced like those of the engine. The server
+//! shares only the task folders with the node loop.
 
 mod beat;
 mod lines;

@@ -1,7 +1,7 @@
-//! One task's run: what its program has logged and may read again, and what is to be reported of it.
+//! The run of one task: values that its program has logged and can read again, and reports of them.
 //!
-//! Only rank 0's metrics become the job's series, as the chief's do in the built-in engine: ranks that all log the same would each be a
-//! line of their own.
+//! Only metrics of rank 0 become the job's series, as in the built-in engine. Otherwise ranks that
+//! log the same metric would each produce a series.
 
 use super::beat::Beat;
 use super::message::{Batch, Malformed, Metric};
@@ -10,13 +10,13 @@ use super::series::Series;
 use muster_model::assignment::TaskReport;
 use std::collections::BTreeMap;
 
-/// Different keys that a run keeps, of each kind.
+/// Maximum number of different keys of a run, per kind.
 const MOST_KEYS: usize = 1_000;
 
-/// One task's run.
+/// The run of one task.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// Of rank 0 only.
+    /// Only for rank 0.
     series: Option<Series>,
     beat: Beat,
     pub metrics: BTreeMap<String, Metric>,
@@ -41,10 +41,11 @@ impl Run {
         }
     }
 
-    /// Keeps what was logged once `write` has taken what is to be reported of it. When it cannot, nothing was logged.
+    /// Stores logged values after `write` has accepted the resulting reports. If `write` fails,
+    /// nothing is stored.
     ///
     /// # Errors
-    /// [`Malformed`] beyond the keys that a run may have; what `write` says.
+    /// [`Malformed`] above the maximum number of keys; the error of `write`.
     pub(super) fn log<E: From<Malformed>>(
         &mut self,
         batch: Batch,
@@ -65,7 +66,8 @@ impl Run {
             for (key, value) in &batch.params {
                 next.parameter(key, value);
             }
-            // What describes a point comes before the point itself, in whatever order it was written: the epoch is of both.
+            // In a batch of any order, the epoch and other descriptions of a point precede the
+            // point.
             let mut ordered: Vec<&Metric> = batch.metrics.iter().collect();
             ordered.sort_by_key(|metric| match meaning(&metric.key) {
                 Meaning::Epoch => 0,
@@ -88,10 +90,10 @@ impl Run {
         Ok(())
     }
 
-    /// Has what is held back written; `at_once`, before its time.
+    /// Writes buffered reports that are due; with `at_once` all of them.
     ///
     /// # Errors
-    /// What `write` says; it is then held back still.
+    /// The error of `write`; the reports then stay buffered.
     pub(super) fn flush<E>(
         &mut self,
         now_ms: u64,
@@ -155,7 +157,7 @@ mod tests {
         reports.iter().filter(is_pace).cloned()
     }
 
-    /// What is written of a batch, but for signs of life.
+    /// Returns the reports that a batch causes, except signs of life.
     fn logged(run: &mut Run, batch: Batch, now_ms: u64) -> Vec<TaskReport> {
         let mut written = Vec::new();
         let done: Result<(), Malformed> = run.log(batch, now_ms, |reports| {
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_begins_where_the_script_went_on() {
+    fn series_begins_at_the_resumed_step() {
         let mut run = chief(false);
         let first = logged(&mut run, of(vec![metric("loss", 2.0, 10, 41)]), 0);
         assert_eq!(first[0], TaskReport::Ready { from_step: 40 });
@@ -204,13 +206,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_start_goes_on_from_nothing_however_late_it_first_reports() {
+    fn first_start_begins_at_step_zero() {
         let first = logged(&mut chief(true), of(vec![metric("loss", 2.0, 10, 5)]), 0);
         assert_eq!(starts(&first), [0]);
     }
 
     #[test]
-    fn a_task_that_outlived_the_daemon_does_not_begin_again() {
+    fn task_that_outlived_the_daemon_reports_no_second_start() {
         let mut told = Told::default();
         let reports = logged(&mut chief(true), of(vec![metric("loss", 2.0, 10, 5)]), 0);
         reports.iter().for_each(|report| told.hear(report));
@@ -221,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn points_that_come_fast_are_averaged_and_none_is_lost() {
+    fn frequent_points_are_averaged_without_loss() {
         let mut run = chief(false);
         logged(&mut run, of(vec![metric("loss", 9.0, 0, 1)]), 0);
         for step in 2..=4 {
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_written_was_not_logged() {
+    fn failed_write_logs_nothing() {
         let mut run = chief(true);
         let full: Result<(), Malformed> = run.log(of(vec![metric("loss", 2.0, 10, 5)]), 0, |_| {
             Err(Malformed {
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_of_evaluations_is_thinned_out_and_its_last_is_told() {
+    fn evaluations_above_the_rate_are_dropped_except_the_last() {
         let mut run = chief(false);
         let mut told = 0;
         for step in 1..=3_000 {
@@ -414,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_told_together() {
+    fn parameters_are_reported_together() {
         let mut run = chief(false);
         let pairs = |key: &str| Batch {
             params: vec![(key.to_owned(), "1".to_owned())],
@@ -432,14 +434,14 @@ mod tests {
     }
 
     #[test]
-    fn other_ranks_keep_their_metrics_to_themselves() {
+    fn metrics_of_other_ranks_are_not_reported() {
         let mut run = Run::new(None);
         assert_eq!(logged(&mut run, of(vec![metric("loss", 2.0, 0, 1)]), 0), []);
         assert_eq!(run.metrics["loss"].value, 2.0);
     }
 
     #[test]
-    fn a_run_keeps_so_many_keys_and_no_more() {
+    fn keys_of_a_run_are_bounded() {
         let mut run = Run::new(None);
         let all = |from: usize| {
             of((from..from + 1_000)
@@ -454,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_told_once_and_not_shown() {
+    fn non_finite_value_is_noted_once_and_not_reported() {
         let mut run = chief(false);
         let told = logged(
             &mut run,

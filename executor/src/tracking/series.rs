@@ -1,8 +1,8 @@
-//! What becomes a job's series of all that its program logs. Pure: time is in what it is given.
+//! The job's series among the values that its program logs. Pure: times are inputs.
 //!
-//! Points that come faster than the store wants them are averaged, evaluations that come faster than a burst allows are left out but
-//! for the newest, and parameters wait to be told together. A call that could not be written leaves the series as it was: it is cloned,
-//! so it holds nothing that grows.
+//! Points that arrive faster than the store accepts are averaged. Evaluations above a burst are
+//! dropped except the newest, and parameters are collected into one report. A failed write must
+//! leave the series unchanged. So callers work on a clone, and the series has a bounded size.
 
 use super::message::Metric;
 use super::metric::{Meaning, meaning};
@@ -11,40 +11,40 @@ use muster_model::progress::{Evaluation, Sample, Split};
 use muster_model::report::LARGEST_NUMBER;
 use std::time::Duration;
 
-/// At most ten samples a second.
+/// Minimum interval of samples: ten per second.
 const EVERY_MS: u64 = 100;
-/// Evaluations that may come at once, as those of a finished training do, and how many more each second.
+/// Maximum burst of evaluations, as at the end of a training, and the rate after it.
 const MOST_EVALUATIONS: f64 = 1_000.0;
 const EVALUATIONS_PER_S: f64 = 10.0;
-/// Time in which the other number of an evaluation may come; later it makes the evaluation complete in a second report.
+/// Time in which the other number of an evaluation may arrive. A later one causes a second report.
 const HALF_WAITS_MS: u64 = 500;
-/// Characters of parameters in one entry of the history.
+/// Maximum length of the parameters in one entry of the history, in characters.
 const MOST_CHARACTERS: usize = 2_000;
 
-/// Of a job's rank 0.
+/// The series of a job, from its rank 0.
 #[derive(Debug, Clone)]
 pub(super) struct Series {
-    /// The job has not been started before.
+    /// Whether this is the first start of the job.
     is_first: bool,
     workers: u32,
     ps_shards: u32,
     is_ready: bool,
     pending: Option<Pending>,
-    /// Step and time of the newest sample's newest point.
+    /// Step and time of the newest point in the last sample.
     last: Option<(u64, i64)>,
     told_ms: Option<u64>,
     /// The newest evaluation.
     newest: Option<Newest>,
     evaluations: Allowance,
-    /// The newest evaluation beyond the allowance.
+    /// The newest evaluation above the allowance.
     held: Option<Evaluation>,
-    /// Parameters that are still to be told.
+    /// Parameters that are not reported yet.
     parameters: String,
     accuracy: Option<f64>,
     epoch: f64,
     examples_per_s: Option<f64>,
     has_warned: bool,
-    /// The step of the next point of the loss, as long as none of them had one: a program that gives none counts by its points.
+    /// Step of the next loss point while no point had a step: such points are numbered.
     without_step: Option<u64>,
 }
 
@@ -56,39 +56,39 @@ struct Pending {
     points: u32,
 }
 
-/// An evaluation whose loss and accuracy may come one after the other.
+/// An evaluation whose loss and accuracy may arrive one after the other.
 #[derive(Debug, Clone)]
 struct Newest {
     evaluation: Evaluation,
     since_ms: u64,
-    /// Has a number that is not reported yet.
+    /// It contains a number that is not reported yet.
     is_new: bool,
 }
 
-/// Either number of an evaluation.
+/// One number of an evaluation.
 #[derive(Debug, Clone, Copy)]
 enum Half {
     Loss(f64),
     Accuracy(f64),
 }
 
-/// A bucket of tokens.
+/// Token bucket.
 #[derive(Debug, Clone, Copy)]
 struct Allowance {
     left: f64,
     at_ms: u64,
 }
 
-/// What matters of all that a task has reported before, where an earlier daemon took it.
+/// Summary of the task's earlier reports, which another daemon may have stored.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Told {
     is_ready: bool,
-    /// Of its samples.
+    /// Newest step of its samples.
     newest_step: Option<u64>,
 }
 
 impl Told {
-    /// Takes in one report more.
+    /// Adds one report.
     pub(super) fn hear(&mut self, report: &TaskReport) {
         match report {
             TaskReport::Progress { sample } => {
@@ -125,7 +125,7 @@ impl Series {
         }
     }
 
-    /// To be told with the next flush.
+    /// Adds a parameter, which the next flush reports.
     pub(super) fn parameter(&mut self, key: &str, value: &str) {
         if self.parameters.chars().count() >= MOST_CHARACTERS {
             return;
@@ -136,7 +136,7 @@ impl Series {
         self.parameters.extend(text.chars().take(room));
     }
 
-    /// Takes a point in, and adds what is to be reported of it at once.
+    /// Adds a point, and appends reports that are due at once.
     pub(super) fn take(&mut self, metric: &Metric, now_ms: u64, reports: &mut Vec<TaskReport>) {
         let value = metric.value;
         let means = meaning(&metric.key);
@@ -167,7 +167,8 @@ impl Series {
         }
     }
 
-    /// Reports an evaluation as soon as both numbers are there, or another evaluation begins. A flush reports one that stays incomplete.
+    /// Adds a number to an evaluation. The evaluation is reported when both numbers are known or
+    /// another one begins; a flush reports one that stays incomplete.
     fn half(
         &mut self,
         (step, split): (u64, Split),
@@ -206,7 +207,7 @@ impl Series {
         }
     }
 
-    /// Reports the newest evaluation, unless it is reported already or there are too many.
+    /// Reports the newest evaluation, unless it is reported or the allowance is exhausted.
     fn evaluated(&mut self, now_ms: u64, reports: &mut Vec<TaskReport>) {
         let Some(newest) = self.newest.as_mut().filter(|newest| newest.is_new) else {
             return;
@@ -222,7 +223,8 @@ impl Series {
         }
     }
 
-    /// Reports the start ahead of the first number: what an earlier revision reported of later steps never happened to this model.
+    /// Reports the start before the first number. Later steps of an earlier revision are thereby
+    /// discarded.
     fn ready(&mut self, first_step: u64, reports: &mut Vec<TaskReport>) {
         if !std::mem::replace(&mut self.is_ready, true) {
             let before = first_step.saturating_sub(1);
@@ -231,7 +233,7 @@ impl Series {
         }
     }
 
-    /// What is held back, once its time has come or `at_once`.
+    /// Returns the buffered reports that are due; with `at_once` all of them.
     pub(super) fn flush(&mut self, now_ms: u64, at_once: bool) -> Vec<TaskReport> {
         let is_due = self.told_ms.is_none_or(|at| now_ms >= at + EVERY_MS);
         let mut reports = Vec::new();

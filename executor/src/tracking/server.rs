@@ -1,4 +1,4 @@
-//! The server: routes, who may ask, and where what is logged goes.
+//! The HTTP server: routes, authentication, and the destination of logged values.
 
 use super::message::{self, Batch, Malformed};
 use super::run::Run;
@@ -28,16 +28,16 @@ use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
-/// How late a point that came fast after another is reported.
+/// Interval of flushes of buffered points.
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
-/// How late a stop is seen by whoever waits for one.
+/// Poll interval of the stop notice for waiting requests.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Below the time after which proxies and clients give a connection up.
+/// Longest wait of a request, below the time-outs of proxies and clients.
 const LONGEST_WAIT_S: u64 = 60;
-/// Every program has one experiment, whatever it calls it: that of its job.
+/// Id of the only experiment of a program, that of its job. Every name leads to it.
 const EXPERIMENT: &str = "0";
 
-/// The server's socket, and what it needs to answer.
+/// The listening socket and the state of the server.
 #[derive(Debug)]
 pub struct Tracking {
     listener: TcpListener,
@@ -48,11 +48,11 @@ pub struct Tracking {
 struct App {
     tasks: PathBuf,
     runs: Mutex<BTreeMap<TaskId, Open>>,
-    /// Rings for a task that has asked for the first time.
+    /// Notified when a task makes its first request.
     opened: Notify,
 }
 
-/// A task that has asked for something.
+/// A task that has made a request.
 #[derive(Debug)]
 struct Open {
     folder: TaskFolder,
@@ -61,7 +61,7 @@ struct Open {
     said: Said,
 }
 
-/// Why a request is not answered, as MLflow's clients read it.
+/// Error answer in the format of MLflow's clients.
 #[derive(Debug)]
 struct Refusal {
     status: StatusCode,
@@ -72,10 +72,11 @@ struct Refusal {
 type Answer = Result<Json<Value>, Refusal>;
 
 impl Tracking {
-    /// Listens on the port of the last time, so that programs which outlived a daemon find the next one; on another if that is taken.
+    /// Listens on the port of the previous daemon, so that programs which outlived it find this
+    /// one; on another port if that one is taken.
     ///
     /// # Errors
-    /// If there is no port to listen on, or it cannot be kept.
+    /// If no port is available, or if it cannot be stored.
     pub fn open(data: &Path, host: IpAddr) -> Result<Self, ExecutorError> {
         let path = data.join("tracking-port");
         let before: Option<u16> = disk::read(&path).ok().flatten();
@@ -108,7 +109,7 @@ impl Tracking {
         self.listener.local_addr().map_err(ExecutorError::Tracking)
     }
 
-    /// Answers until the daemon ends.
+    /// Answers requests until the daemon ends.
     ///
     /// # Errors
     /// If the socket cannot be used.
@@ -258,7 +259,7 @@ async fn get_experiment(
     })
 }
 
-/// Answers as soon as the task was told to stop, or after `wait_s` seconds that it was not.
+/// Answers as soon as the task is asked to stop, or after `wait_s` seconds without a stop.
 async fn stopping(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
@@ -302,7 +303,7 @@ async fn flush_for_ever(app: Arc<App>) {
                 tracing::error!(task.id = %open.launch.task_id, error = refusal.message, "a sample waits");
             }
         }
-        // A task that has ended says nothing more.
+        // A task that has ended reports nothing more.
         runs.retain(|_, open| !open.folder.exit().is_there());
     }
 }
@@ -319,11 +320,11 @@ impl App {
     ) -> Answer {
         let id = self.open(headers)?;
         let mut runs = self.lock();
-        // It may have ended since.
+        // The task may have ended meanwhile.
         answer(runs.get_mut(&id).ok_or_else(denied)?).map(Json)
     }
 
-    /// The task whose token this is; from here on it is known.
+    /// Returns the task to which the token belongs, and records it.
     fn open(&self, headers: &HeaderMap) -> Result<TaskId, Refusal> {
         let given = headers
             .get(AUTHORIZATION)
@@ -346,7 +347,8 @@ impl App {
             return Ok(id);
         }
         let launch: TaskLaunch = folder.task().read().ok().flatten().ok_or_else(denied)?;
-        // Without the lock: after weeks there is much to read, and other tasks do not wait for it.
+        // Without the lock: the events of a long task take time to read, and other tasks must not
+        // wait.
         let run = Run::new(aside(|| series(&launch, &folder))?);
         self.lock().entry(id).or_insert(Open {
             folder,
@@ -388,13 +390,13 @@ impl Open {
         })
     }
 
-    /// Artifacts are files in a folder of the task, which goes when the task's folder does.
+    /// Returns the folder of artifacts. It is part of the task's folder and removed with it.
     fn artifacts(&self) -> String {
         format!("file://{}", self.folder.path().join("artifacts").display())
     }
 }
 
-/// Work that takes a while; the runtime's other tasks go on, where it has threads for them.
+/// Runs blocking work; a runtime with several threads continues with its other tasks meanwhile.
 fn aside<T>(work: impl FnOnce() -> T) -> T {
     match Handle::current().runtime_flavor() {
         RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
@@ -410,7 +412,7 @@ fn denied() -> Refusal {
     )
 }
 
-/// Of rank 0, going on from what an earlier daemon took of this task.
+/// Returns the series of rank 0, continued from the events that an earlier daemon stored.
 fn series(launch: &TaskLaunch, folder: &TaskFolder) -> Result<Option<Series>, Refusal> {
     if launch.role != (Role::Worker { rank: 0 }) {
         return Ok(None);
@@ -425,7 +427,10 @@ fn series(launch: &TaskLaunch, folder: &TaskFolder) -> Result<Option<Series>, Re
     )))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "what map_err hands over")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "signature that map_err requires"
+)]
 fn not_kept(error: std::io::Error) -> Refusal {
     Refusal::new(
         StatusCode::SERVICE_UNAVAILABLE,
@@ -466,7 +471,7 @@ fn text(body: &Value, field: &str) -> Option<String> {
     found.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// Takes as long for a token that begins rightly as for any other.
+/// Compares in constant time for equal lengths, so that the time does not reveal a matching prefix.
 fn is_same(given: &str, right: &str) -> bool {
     let differing = given
         .bytes()

@@ -1,4 +1,5 @@
-//! Users' own programs as tasks: they start together, know who they are, and are stopped like any other.
+//! Users' own programs as tasks: they start together, receive their rank and peers, and are stopped
+//! as any task.
 
 use crate::scheduler::Wanted;
 use crate::site::Site;
@@ -9,7 +10,7 @@ use serde_json::json;
 use std::fs;
 use uuid::Uuid;
 
-/// What a task has told, oldest first.
+/// Returns the reports of a task, oldest first.
 pub fn told(site: &Site, task: &Wanted) -> Vec<TaskReport> {
     let heard = site.scheduler.heard();
     let lines = heard.events.get(&task.id()).into_iter().flatten();
@@ -27,7 +28,7 @@ pub fn address(site: &Site, task: &Wanted) -> Option<String> {
         })
 }
 
-/// Tells every task where the others are, as the scheduler does, and returns their addresses.
+/// Sends every task the addresses of the others, as the scheduler does, and returns them.
 pub fn introduce(site: &Site, tasks: &mut [Wanted]) -> Vec<String> {
     let known = tasks.to_vec();
     site.until_it("all have a port", || {
@@ -56,7 +57,7 @@ pub fn introduce(site: &Site, tasks: &mut [Wanted]) -> Vec<String> {
 }
 
 #[test]
-fn the_processes_of_a_job_start_together_and_know_each_other() {
+fn processes_of_a_job_start_together_and_know_their_peers() {
     let site = Site::started(10_000, &[]);
     let command = json!({
         "argv": ["sh", "-c", "./hello.sh; echo rank=$RANK of $WORLD_SIZE master=$MASTER_ADDR:$MASTER_PORT; cat $MUSTER_HOSTFILE; env"],
@@ -88,7 +89,7 @@ fn the_processes_of_a_job_start_together_and_know_each_other() {
 }
 
 #[test]
-fn nobody_starts_before_the_last_has_an_address() {
+fn no_process_starts_before_all_have_an_address() {
     let site = Site::started(10_000, &[]);
     let mut task = site.command(0, json!({ "argv": ["echo", "started"] }));
     let missing = Peer {
@@ -115,7 +116,7 @@ fn nobody_starts_before_the_last_has_an_address() {
             .is_ok_and(|peers| peers.contains("\"revision\":7"))
     });
     assert_eq!(site.scheduler.heard().log(task.id()), "");
-    // A stop ends the waiting, too.
+    // A stop ends the wait too.
     site.scheduler.assign(3, &[task.stopped()]);
     assert_eq!(site.until_gone(&task), Outcome::stopped());
     assert_eq!(site.scheduler.heard().log(task.id()), "");
@@ -123,7 +124,7 @@ fn nobody_starts_before_the_last_has_an_address() {
 }
 
 #[test]
-fn a_stop_is_a_stop_however_the_program_ends() {
+fn stopped_program_counts_as_stopped_with_any_exit() {
     let site = Site::started(10_000, &[]);
     let shell = |script: &str| json!({ "argv": ["sh", "-c", script] });
     let mut tasks = [
@@ -162,7 +163,8 @@ fn a_stop_is_a_stop_however_the_program_ends() {
     site.finish();
 }
 
-/// A program with a process of its own that does not outlive SIGTERM, as a data loader's; told to stop, it looks whether that still lives.
+/// A program with a helper process that SIGTERM would end, as that of a data loader. When the
+/// program is asked to stop, it checks that the helper lives.
 const WITH_A_HELPER: &str = r#"
 import signal, subprocess, sys, time
 helper = subprocess.Popen(["sleep", "600"])
@@ -177,7 +179,7 @@ while True:
 "#;
 
 #[test]
-fn a_stop_is_told_to_the_program_and_not_to_its_helpers() {
+fn stop_signals_the_program_and_not_its_helpers() {
     let site = Site::started(10_000, &[]);
     let program = json!({ "argv": ["python3", "-c", WITH_A_HELPER] });
     let mut tasks = [site.command(0, program)];
@@ -192,7 +194,7 @@ fn a_stop_is_told_to_the_program_and_not_to_its_helpers() {
 }
 
 #[test]
-fn what_cannot_be_started_says_which_field_is_to_blame() {
+fn failed_start_names_the_field_of_the_document() {
     let site = Site::started(10_000, &[]);
     let missing = json!({ "argv": ["no-such-program"] });
     let unchecked = json!({ "argv": ["true"], "check": ["sh", "-c", "echo no torch; exit 3"] });
@@ -202,7 +204,7 @@ fn what_cannot_be_started_says_which_field_is_to_blame() {
         .zip(0..)
         .map(|(command, rank)| site.command(rank, command))
         .collect();
-    // Before it has a port.
+    // It fails before it reserves a port.
     site.scheduler.assign(1, &tasks);
     site.until_blamed(&tasks[2], "command.working_dir");
     tasks.pop();
@@ -223,7 +225,7 @@ fn what_cannot_be_started_says_which_field_is_to_blame() {
 }
 
 #[test]
-fn muster_s_own_python_package_is_where_every_program_looks() {
+fn python_package_can_be_imported_by_every_program() {
     let site = Site::started(10_000, &[]);
     let script = "cat \"${PYTHONPATH##*:}/muster/__init__.py\" && ls \"${PYTHONPATH##*:}/muster\"";
     let mut tasks = vec![site.command(0, json!({ "argv": ["sh", "-c", script] }))];
@@ -237,7 +239,7 @@ fn muster_s_own_python_package_is_where_every_program_looks() {
 }
 
 #[test]
-fn a_program_that_fails_is_quoted() {
+fn failure_quotes_the_programs_last_line() {
     let site = Site::started(10_000, &[]);
     let script = "echo begins; echo 'ValueError: no such thing'; echo; exit 7";
     let failing = json!({ "argv": ["sh", "-c", script] });
@@ -256,7 +258,8 @@ fn a_program_that_fails_is_quoted() {
 }
 
 impl Site {
-    /// The task has failed, names this field, and says what its node lacks.
+    /// Waits until the task has failed with a message that names this field and what the node
+    /// lacks.
     fn until_blamed(&self, task: &Wanted, blamed: &str) {
         let is_blamed = |report: &TaskReport| match report {
             TaskReport::Failed {

@@ -1,4 +1,4 @@
-//! SIGKILL for each of the processes, and what is known afterwards.
+//! SIGKILL for each of the processes, and the state that is known afterwards.
 
 use crate::site::Site;
 use muster_model::assignment::Observed;
@@ -6,7 +6,7 @@ use muster_model::task::Outcome;
 use rustix::process::Signal;
 use std::fs;
 
-/// Writes numbered events and log lines, and takes a while for it.
+/// Writes numbered events and log lines slowly.
 const COUNTING: &str = r#"
 i=0
 while [ $i -lt 120 ]; do
@@ -19,7 +19,7 @@ exit 4
 "#;
 
 #[test]
-fn a_killed_daemon_is_followed_by_one_that_adopts_its_tasks() {
+fn next_daemon_adopts_the_tasks_of_a_killed_one() {
     let mut site = Site::started(60_000, &[]);
     let (counting, brief) = (
         site.task(0, COUNTING),
@@ -30,7 +30,7 @@ fn a_killed_daemon_is_followed_by_one_that_adopts_its_tasks() {
     site.until_running(&brief);
     let before = site.record(&counting);
     site.kill();
-    // One ends while there is no daemon.
+    // One task ends while there is no daemon.
     fs::write(site.task_folder(&brief).join("go"), "").expect("written");
     let exit = site.task_folder(&brief).join("exit.json");
     site.until_it("it has ended", || exit.exists());
@@ -63,7 +63,7 @@ fn a_killed_daemon_is_followed_by_one_that_adopts_its_tasks() {
 }
 
 #[test]
-fn a_killed_task_is_reported_with_its_signal() {
+fn killed_task_is_reported_with_its_signal() {
     let site = Site::started(10_000, &[]);
     let task = site.task(0, "while :; do sleep 0.02; done");
     site.scheduler.assign(1, std::slice::from_ref(&task));
@@ -74,7 +74,7 @@ fn a_killed_task_is_reported_with_its_signal() {
 }
 
 #[test]
-fn a_killed_shim_takes_its_task_and_all_it_started_along() {
+fn killed_shim_ends_its_task_and_its_descendants() {
     let site = Site::started(10_000, &[]);
     let task = site.task(
         0,
@@ -93,7 +93,7 @@ fn a_killed_shim_takes_its_task_and_all_it_started_along() {
 }
 
 #[test]
-fn a_shim_killed_while_there_is_no_daemon_is_noticed_by_the_next() {
+fn shim_killed_without_a_daemon_is_noticed_by_the_next_one() {
     let mut site = Site::started(60_000, &[]);
     let task = site.task(
         0,
@@ -115,7 +115,7 @@ fn a_shim_killed_while_there_is_no_daemon_is_noticed_by_the_next() {
 }
 
 #[test]
-fn an_orderly_stop_leaves_tasks_to_the_next_daemon() {
+fn stopped_daemon_leaves_its_tasks_to_the_next_one() {
     let mut site = Site::started(60_000, &[]);
     let task = site.task(0, "until [ -e go ]; do sleep 0.02; done");
     site.scheduler.assign(1, std::slice::from_ref(&task));
@@ -137,7 +137,7 @@ fn an_orderly_stop_leaves_tasks_to_the_next_daemon() {
 }
 
 #[test]
-fn told_so_it_stops_its_tasks_before_it_ends() {
+fn daemon_stops_its_tasks_on_exit_if_configured() {
     let mut site = Site::started(60_000, &["--stop-tasks-on-exit"]);
     let orderly = site.task(
         0,

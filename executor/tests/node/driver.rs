@@ -1,4 +1,5 @@
-//! Programs off their GPUs while they stand still, by a stand-in of the driver's library (`stand_in.c`): real processes, real signals, no GPU.
+//! Suspension of programs whose GPU memory the driver moves, with a stand-in of the driver's
+//! library (`stand_in.c`): real processes and signals, no GPU.
 
 use crate::command::{introduce, told};
 use crate::scheduler::Wanted;
@@ -13,7 +14,8 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-/// Two processes with something on the GPU and one without, each of which counts; told to stop, the first says that it keeps its work.
+/// Two processes with GPU memory and one without, each of which counts. When asked to stop, the
+/// first one prints that it keeps its work.
 const PROGRAM: &str = r#"
 mb=1048576
 count() { n=0; while :; do n=$((n + 1)); echo $n > $STAND_IN/count.$1; sleep 0.01; done; }
@@ -25,12 +27,12 @@ echo up
 count first
 "#;
 
-/// The driver is left alone unless it is asked for.
+/// Flags that enable the driver.
 pub const ASKED: &[&str] = &["--driver-patience-ms", "20000"];
 
-/// A program at work on the GPU.
+/// Starts a program that uses the GPU.
 pub fn at_work(site: &Site) -> Wanted {
-    // Nothing here waits for its end.
+    // No test waits for the end of this grace.
     at_work_with_grace(site, 60_000)
 }
 
@@ -54,7 +56,7 @@ fn counted(site: &Site, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// How both processes with something on the GPU stand with the driver.
+/// Returns the driver's states of both processes with GPU memory.
 pub fn states(site: &Site) -> Vec<String> {
     let users = users(site);
     assert_eq!(users.len(), 2);
@@ -65,7 +67,7 @@ pub fn states(site: &Site) -> Vec<String> {
     users.iter().map(state).collect()
 }
 
-/// Processes that have ever had something on the GPU.
+/// Returns the processes that have ever had GPU memory.
 pub fn users(site: &Site) -> Vec<String> {
     let entries = fs::read_dir(site.stand_in()).expect("there");
     let names = entries.map(|entry| {
@@ -90,7 +92,7 @@ pub fn tell(site: &Site, name: &str, text: &str) {
     fs::write(site.stand_in().join(name), text).expect("written");
 }
 
-/// The next turn, in which it is to stand still or to go on.
+/// Assigns a slice, which suspends or resumes the task.
 pub fn turn(site: &Site, task: &mut Wanted, number: u64) {
     task.peers.turn = number;
     site.scheduler
@@ -104,7 +106,7 @@ fn until_told(site: &Site, task: &Wanted, wanted: &TaskReport) {
 pub fn until_suspended(site: &Site, task: &Wanted, turn: u64) {
     until_told(site, task, &TaskReport::Suspended { turn, step: None });
     let mut all = of_task(site, task);
-    // One that waits in the kernel for a child that stands still (a fork on its way) does so too.
+    // A parent that waits in the kernel for a stopped child (a fork in progress) is suspended too.
     all.retain(|stat| !matches!(stat.state, 'T' | 'D') && !is_aide(stat.id.pid));
     assert!(all.is_empty(), "they do not stand still: {all:?}");
 }
@@ -118,7 +120,7 @@ pub fn until_continued(site: &Site, task: &Wanted, turn: u64) {
     }
 }
 
-/// The program's processes.
+/// Returns the program's processes.
 pub fn of_task(site: &Site, task: &Wanted) -> Vec<process::Stat> {
     process::descendants(site.record(task).shim.pid)
 }
@@ -144,7 +146,7 @@ fn end(site: Site, task: &Wanted) {
 }
 
 #[test]
-fn a_program_leaves_the_gpu_when_it_is_suspended_and_comes_back_to_it() {
+fn suspended_program_leaves_the_gpu_and_returns() {
     let site = Site::with_gpu(ASKED);
     site.until("it is heard", |heard| !heard.hellos.is_empty());
     let capacity: Capacity =
@@ -167,8 +169,8 @@ fn a_program_leaves_the_gpu_when_it_is_suspended_and_comes_back_to_it() {
 }
 
 #[test]
-fn the_driver_is_asked_as_a_task_would_find_it() {
-    // The daemon finds its library, and what it starts does not.
+fn driver_probe_uses_the_environment_of_a_task() {
+    // The daemon finds its library, and its child processes do not.
     let site = Site::with_gpu_and_environment("PATH,HOME,STAND_IN", ASKED);
     site.until("it is heard", |heard| !heard.hellos.is_empty());
     let capacity: Capacity =
@@ -182,7 +184,7 @@ fn the_driver_is_asked_as_a_task_would_find_it() {
 }
 
 #[test]
-fn what_the_driver_refuses_is_undone_and_the_memory_stays() {
+fn refused_move_is_undone_and_the_memory_stays() {
     let site = Site::with_gpu(ASKED);
     let mut task = at_work(&site);
     tell(&site, "fail.checkpoint", "");
@@ -202,12 +204,12 @@ fn what_the_driver_refuses_is_undone_and_the_memory_stays() {
         "{notes:?}"
     );
     assert!(!calls(&site).contains(&"restore".to_owned()));
-    // Told to stop while it stands still, it goes on and keeps its work.
+    // A suspended task that is asked to stop resumes and keeps its work.
     end(site, &task);
 }
 
 #[test]
-fn a_driver_that_hangs_is_given_up_and_whatever_it_did_is_undone() {
+fn hanging_driver_call_is_given_up_and_undone() {
     for (call, text) in [
         ("lock", ""),
         ("lock", "done"),
@@ -227,7 +229,7 @@ fn a_driver_that_hangs_is_given_up_and_whatever_it_did_is_undone() {
     }
 }
 
-/// The one that speaks to the driver, once it does.
+/// Returns the driver helper once it has made this call.
 fn aide_in(site: &Site, task: &Wanted, call: &str) -> ProcessId {
     site.until_it("the driver is asked", || {
         calls(site).contains(&call.to_owned())
@@ -238,7 +240,7 @@ fn aide_in(site: &Site, task: &Wanted, call: &str) -> ProcessId {
 }
 
 #[test]
-fn who_speaks_to_the_driver_may_be_killed_in_the_middle() {
+fn killed_driver_helper_is_undone() {
     for (call, text) in [("lock", "done"), ("checkpoint", ""), ("checkpoint", "done")] {
         let site = Site::with_gpu(ASKED);
         let mut task = at_work(&site);
@@ -251,7 +253,7 @@ fn who_speaks_to_the_driver_may_be_killed_in_the_middle() {
         fs::remove_file(site.stand_in().join(hang)).expect("there");
         turn(&site, &mut task, 2);
         until_continued(&site, &task, 2);
-        // On the way back too.
+        // The same on the way back.
         turn(&site, &mut task, 3);
         until_suspended(&site, &task, 3);
         assert_eq!(states(&site), ["2", "2"]);
@@ -259,7 +261,7 @@ fn who_speaks_to_the_driver_may_be_killed_in_the_middle() {
         tell(&site, "calls", "");
         turn(&site, &mut task, 4);
         let aide = aide_in(&site, &task, "unlock");
-        // Whoever mends does not hang.
+        // The helper that undoes the move must not hang.
         fs::remove_file(site.stand_in().join("hang.unlock")).expect("there");
         assert!(aide.signal(Signal::KILL));
         until_continued(&site, &task, 4);
@@ -268,7 +270,7 @@ fn who_speaks_to_the_driver_may_be_killed_in_the_middle() {
 }
 
 #[test]
-fn an_executor_that_is_killed_in_the_middle_changes_nothing() {
+fn killed_executor_does_not_disturb_a_move() {
     let mut site = Site::with_gpu(&["--driver-patience-ms", "1500"]);
     let mut task = at_work(&site);
     tell(&site, "hang.checkpoint", "done");
@@ -288,7 +290,7 @@ fn an_executor_that_is_killed_in_the_middle_changes_nothing() {
 }
 
 #[test]
-fn with_its_shim_everything_goes_whatever_the_driver_was_doing() {
+fn killed_shim_ends_all_processes_during_a_driver_call() {
     for (name, text) in [
         ("hang.checkpoint", "done"),
         ("hang.lock", "done"),
@@ -313,7 +315,7 @@ fn with_its_shim_everything_goes_whatever_the_driver_was_doing() {
 }
 
 #[test]
-fn a_program_that_does_not_come_back_is_ended_and_says_why() {
+fn program_that_is_not_restored_ends_with_the_reason() {
     let site = Site::with_gpu(ASKED);
     let mut task = at_work(&site);
     turn(&site, &mut task, 1);
@@ -334,7 +336,7 @@ fn a_program_that_does_not_come_back_is_ended_and_says_why() {
 }
 
 #[test]
-fn the_grace_begins_once_the_driver_has_given_a_program_back() {
+fn grace_begins_after_the_driver_has_restored_the_program() {
     for call in ["checkpoint", "restore"] {
         let site = Site::with_gpu(ASKED);
         let mut task = at_work_with_grace(&site, 1_000);
@@ -350,7 +352,7 @@ fn the_grace_begins_once_the_driver_has_given_a_program_back() {
         }
         site.scheduler.assign(99, &[task.stopped()]);
         aide_in(&site, &task, call);
-        // More than its grace.
+        // Longer than its grace.
         thread::sleep(Duration::from_millis(1_500));
         fs::remove_file(site.stand_in().join(slow)).expect("there");
         let outcome = site.until_gone(&task);

@@ -1,4 +1,5 @@
-//! Programs that come back to their GPUs where others have memory too, by the stand-in of the driver's library.
+//! Programs that return to GPUs on which other programs have memory, with the stand-in of the
+//! driver's library.
 
 use crate::command::address;
 use crate::driver::{
@@ -15,18 +16,18 @@ use std::thread;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// What the stand-in's GPU has.
+/// Memory of the stand-in's GPU.
 const WHOLE: u64 = 16 << 30;
 
 #[test]
-fn who_is_to_end_comes_back_only_where_there_is_room() {
+fn stopped_program_returns_only_if_there_is_room() {
     for (other_gb, killed) in [(4_u64, false), (15, true)] {
         let site = Site::with_gpu(&["--driver-patience-ms", "1500"]);
         let mut task = at_work(&site);
         turn(&site, &mut task, 1);
         until_suspended(&site, &task, 1);
         assert_eq!(states(&site), ["2", "2"]);
-        // Another job has its turn.
+        // Another job has its slice.
         tell(&site, "other", &(other_gb << 30).to_string());
         site.scheduler.assign(99, &[task.stopped()]);
         assert_eq!(
@@ -47,16 +48,16 @@ fn who_is_to_end_comes_back_only_where_there_is_room() {
 }
 
 #[test]
-fn who_finds_no_room_on_its_gpus_waits_for_it() {
+fn program_without_room_on_its_gpus_waits() {
     let site = Site::with_gpu(&["--driver-patience-ms", "1500"]);
     let mut task = at_work(&site);
     turn(&site, &mut task, 1);
     until_suspended(&site, &task, 1);
-    // Another job's memory stays where it is when that is suspended.
+    // Another job's memory stays on the GPU when that job is suspended.
     tell(&site, "other", &WHOLE.to_string());
     turn(&site, &mut task, 2);
     site.until_it("it says that it waits", || !notes(&site, &task).is_empty());
-    // The turn may pass before there is room.
+    // The slice may pass before there is room.
     turn(&site, &mut task, 3);
     until_suspended(&site, &task, 3);
     assert_eq!(states(&site), ["2", "2"]);
@@ -66,7 +67,7 @@ fn who_finds_no_room_on_its_gpus_waits_for_it() {
     let said = notes(&site, &task);
     assert!(said[0].contains("waits for room on its GPUs"), "{said:?}");
     assert_eq!(said.len(), 1, "once for each turn at most: {said:?}");
-    // Told to stop while it waits, it has no more than its grace.
+    // A task that is asked to stop while it waits has no more than its grace.
     turn(&site, &mut task, 5);
     until_suspended(&site, &task, 5);
     tell(&site, "other", &WHOLE.to_string());
@@ -77,7 +78,8 @@ fn who_finds_no_room_on_its_gpus_waits_for_it() {
     site.finish();
 }
 
-/// One process with two gigabytes on the GPU, which says when it was told to stop that it keeps its work.
+/// One process with two gigabytes on the GPU, which prints that it keeps its work when asked to
+/// stop.
 const BIG: &str = r#"
 trap 'until [ "$(cat $STAND_IN/state.$$ 2>/dev/null || echo 0)" = 0 ]; do sleep 0.01; done; echo saved; exit 3' TERM
 echo 2147483648 > $STAND_IN/uses.$$
@@ -85,7 +87,7 @@ echo up
 while :; do sleep 0.01; done
 "#;
 
-/// Two that have the GPU one after the other.
+/// Returns two tasks that use the GPU alternately.
 fn two_big(site: &Site) -> [Wanted; 2] {
     [(); 2].map(|()| {
         let mut task = site.command(0, json!({ "argv": ["sh", "-c", BIG] }));
@@ -94,7 +96,7 @@ fn two_big(site: &Site) -> [Wanted; 2] {
     })
 }
 
-/// Tells the last of these tasks that it is the only one of its job, and waits until it is on the GPU.
+/// Sends the last of these tasks a task set with itself only, and waits until it uses the GPU.
 fn until_up(site: &Site, tasks: &mut [Wanted], generation: u64) {
     site.scheduler.assign(generation, tasks);
     let number = tasks.len();
@@ -116,7 +118,7 @@ fn until_up(site: &Site, tasks: &mut [Wanted], generation: u64) {
 }
 
 #[test]
-fn two_that_come_back_at_once_do_not_take_the_same_room() {
+fn simultaneous_returns_do_not_use_the_same_room() {
     let site = Site::with_gpu(ASKED);
     let mut tasks = two_big(&site);
     for number in 1..=2 {
@@ -127,7 +129,7 @@ fn two_that_come_back_at_once_do_not_take_the_same_room() {
         until_suspended(&site, &tasks[number - 1], 1);
         assert_eq!(notes(&site, &tasks[number - 1]), Vec::<String>::new());
     }
-    // There is room for one of them and what is spared beside it.
+    // There is room for one of them and the part that must stay free.
     tell(&site, "other", &(WHOLE - (38 << 30) / 10).to_string());
     tell(&site, "slow.restore", "");
     let stopped = tasks.each_ref().map(Wanted::stopped);
@@ -135,7 +137,7 @@ fn two_that_come_back_at_once_do_not_take_the_same_room() {
     site.until_it("one comes back", || {
         calls(&site).contains(&"restore".to_owned())
     });
-    // Time for the other to make the mistake.
+    // Time in which the other task could wrongly return too.
     thread::sleep(Duration::from_millis(700));
     fs::remove_file(site.stand_in().join("slow.restore")).expect("there");
     for task in &tasks {
@@ -148,7 +150,7 @@ fn two_that_come_back_at_once_do_not_take_the_same_room() {
 }
 
 #[test]
-fn the_driver_is_left_alone_where_it_has_lost_a_program_of_the_job() {
+fn driver_is_not_used_again_for_a_job_that_it_lost() {
     let site = Site::with_gpu(ASKED);
     let mut tasks = two_big(&site);
     until_up(&site, &mut tasks[..1], 1);

@@ -1,4 +1,5 @@
-//! A disk that one task fills: the others live, the node says so, and takes tasks again once there is space.
+//! A disk that one task fills: the other tasks continue, the node reports it, and accepts tasks
+//! again once there is space.
 
 use crate::site::Site;
 use muster_model::assignment::Observed;
@@ -8,10 +9,10 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 const PATIENT: &str = "echo up; until [ -e go-on ]; do sleep 0.02; done; exit 3";
-/// Heartbeats of more than two leases: there are five in each.
+/// Number of heartbeats of more than two leases; a lease has five.
 const TWO_LEASES: u64 = 12;
 
-/// Fills the disk of the data folder to its last byte.
+/// Fills the disk of the data folder completely.
 fn fill(site: &Site) -> PathBuf {
     let path = site.data().join("filler");
     let mut file = fs::File::create(&path).expect("made");
@@ -22,7 +23,7 @@ fn fill(site: &Site) -> PathBuf {
 }
 
 #[test]
-fn lease_generation_and_ends_are_kept_on_a_full_disk() {
+fn lease_generation_and_ends_are_written_on_a_full_disk() {
     let flags = ["--disk-reserve-bytes", "0"];
     let mut site = Site::on_a_disk(4_096, 1_500, &flags);
     let task = site.task(0, PATIENT);
@@ -87,7 +88,7 @@ fn node_without_space_refuses_tasks_and_recovers_by_itself() {
 }
 
 #[test]
-fn task_that_fills_the_disk_ends_and_its_neighbour_lives() {
+fn task_that_fills_the_disk_ends_and_others_continue() {
     let flags = ["--disk-reserve-bytes", "2097152"];
     let site = Site::on_a_disk(8_192, 2_000, &flags);
     let neighbour = site.task(0, PATIENT);
@@ -114,7 +115,7 @@ fn task_that_fills_the_disk_ends_and_its_neighbour_lives() {
 }
 
 #[test]
-fn task_with_a_folder_over_the_limit_ends_by_name() {
+fn task_over_its_disk_limit_ends_with_the_reason() {
     let site = Site::started(60_000, &["--task-disk-bytes", "1048576"]);
     let (small, large) = (
         site.task(0, PATIENT),
@@ -134,9 +135,9 @@ fn task_with_a_folder_over_the_limit_ends_by_name() {
     site.finish();
 }
 
-/// For any user: no disk is full, and the generation cannot be kept all the same.
+/// Runs as any user: the disk is not full, but the generation cannot be stored.
 #[test]
-fn assignment_waits_until_its_generation_can_be_kept() {
+fn assignment_waits_until_its_generation_is_stored() {
     let site = Site::started(60_000, &[]);
     site.until("it is in session", |heard| {
         heard.heartbeats > 0 || !heard.hellos.is_empty()

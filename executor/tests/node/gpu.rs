@@ -1,8 +1,11 @@
-//! Programs off a real GPU while they stand still: PyTorch, NVIDIA's driver and NVML. `cargo test -p muster-executor --test node -- --ignored
-//! gpu:: --test-threads 1 --nocapture` runs it, with `MUSTER_TORCH_PYTHON` (`python3`) as Python, and prints what it saw and how long that
-//! took; it fails, and does not skip, where there is no GPU. See docs/gpu.md.
+//! Suspension of programs on a real GPU, with PyTorch, NVIDIA's driver and NVML.
+//!
+//! Run it with
+//! `cargo test -p muster-executor --test node -- --ignored gpu:: --test-threads 1 --nocapture`.
+//! `MUSTER_TORCH_PYTHON` names Python (`python3`). It prints observations and durations. Without a
+//! GPU it fails instead of being skipped. See docs/gpu.md.
 
-#![expect(clippy::disallowed_methods, reason = "prints how long turns take")]
+#![expect(clippy::disallowed_methods, reason = "prints durations")]
 
 use crate::command::{introduce, told};
 use crate::driver::{ASKED, is_aide, notes, of_task, turn};
@@ -27,24 +30,24 @@ const TRAIN: &str = include_str!("gpu/train.py");
 const ROOM: &str = include_str!("gpu/room.py");
 
 const GIB: u64 = 1 << 30;
-/// What NVML may count more at the end than at the beginning: less than a program's context takes.
+/// Tolerated growth of the memory in use over a test: less than the context of a program.
 const SLACK: u64 = GIB / 4;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Into a move of 20 GiB, which takes longer.
+/// Time until the middle of a move of 20 GiB, which takes longer.
 const MIDDLE: Duration = Duration::from_millis(900);
-/// For somebody who could go on to be seen doing so.
+/// Time in which a program that is not suspended would visibly make progress.
 const WHILE: Duration = Duration::from_millis(700);
-/// For a run beside, and for what the driver does after a process is gone.
+/// Time limit of a reference run, and of the driver's work after the end of a process.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn python() -> String {
     std::env::var("MUSTER_TORCH_PYTHON").unwrap_or_else(|_| "python3".to_owned())
 }
 
-/// GPU 0 as NVML sees it.
+/// GPU 0 according to NVML.
 struct Gpu {
     nvml: Nvml,
-    /// In use before the test.
+    /// Bytes in use before the test.
     before: u64,
 }
 
@@ -65,7 +68,7 @@ impl Gpu {
             .unwrap_or_else(|error| panic!("these tests need a GPU: {error}"))
     }
 
-    /// Beside what was in use before the test.
+    /// Returns the bytes in use beyond those before the test.
     fn used(&self) -> u64 {
         self.memory().used.saturating_sub(self.before)
     }
@@ -85,7 +88,7 @@ impl Gpu {
         )
     }
 
-    /// The end of every test.
+    /// Ends every test: waits until the memory is released.
     fn finish(self) {
         let since = Instant::now();
         while self.used() > SLACK {
@@ -112,7 +115,7 @@ fn gb(bytes: u64) -> f64 {
 struct Training {
     task: Wanted,
     lines: PathBuf,
-    /// Its checkpoint.
+    /// Path of its checkpoint.
     kept: PathBuf,
     gib: u32,
     kind: &'static str,
@@ -123,7 +126,8 @@ impl Training {
     fn start(site: &Site, gib: u32, kind: &'static str) -> Self {
         let (lines, kept) = (site.path().join("lines"), site.path().join("kept.pt"));
         let mut environment = json!({ "LINES": lines, "GIB": gib.to_string(), "KIND": kind });
-        // Ranks would write over each other's; that a loader's processes do not get in the way of a stop is shown in `command.rs`.
+        // Ranks would overwrite each other's checkpoint. `command.rs` covers stops with a loader's
+        // processes.
         if kind == "alone" {
             environment["KEPT"] = json!(kept);
         }
@@ -149,7 +153,7 @@ impl Training {
         training
     }
 
-    /// Whole lines of its processes, in the order of their ranks.
+    /// Returns the complete lines of its processes, ordered by rank.
     fn lines(&self) -> Vec<Vec<String>> {
         match self.kind {
             "ranks" => [0, 1]
@@ -167,7 +171,7 @@ impl Training {
         self.until(site, &format!("{steps} steps"), || self.steps() >= steps);
     }
 
-    /// Looks more often than the site does, and says all that is known if it is in vain.
+    /// Waits with a shorter interval than the site, and prints the known state when it fails.
     fn until(&self, site: &Site, what: &str, is_so: impl Fn() -> bool) {
         let since = Instant::now();
         while !is_so() {
@@ -183,7 +187,7 @@ impl Training {
         matches!(heard.last(self.task.id()), Some(Observed::Gone { .. }))
     }
 
-    /// For whoever reads of a failure.
+    /// Returns the known state for the message of a failure.
     fn known(&self, site: &Site) -> String {
         let folder = site.task_folder(&self.task);
         let mut text = format!(
@@ -219,7 +223,7 @@ impl Training {
         number
     }
 
-    /// Waits until it stands still; what the driver said came of it.
+    /// Waits until the task is suspended; returns the driver's answer.
     fn until_suspended(&self, site: &Site) -> String {
         let wanted = TaskReport::Suspended {
             turn: self.turn,
@@ -238,7 +242,7 @@ impl Training {
         })
     }
 
-    /// Off the GPU, and nothing of it moves; how much it had there.
+    /// Suspends the task and checks that it makes no progress; returns its former GPU memory.
     fn suspend(&mut self, site: &Site, gpu: &Gpu) -> u64 {
         let (had, order) = (gpu.used(), Instant::now());
         self.next_turn(site);
@@ -278,7 +282,7 @@ impl Training {
         assert_eq!(self.lines(), before, "it goes on");
     }
 
-    /// On the GPU again, and counting.
+    /// Resumes the task and waits for its next step.
     fn resume(&mut self, site: &Site, had: u64) {
         let (before, order) = (self.steps(), Instant::now());
         self.next_turn(site);
@@ -294,7 +298,7 @@ impl Training {
         self.until_steps(site, before + 15);
     }
 
-    /// It is told to stop, and keeps its work; how many steps it has done.
+    /// Stops the task, which keeps its work; returns its number of steps.
     fn stop(&self, site: &Site) -> usize {
         let order = Instant::now();
         site.scheduler.assign(99, &[self.task.stopped()]);
@@ -309,7 +313,7 @@ impl Training {
         steps
     }
 
-    /// To the bit what the same program does that nobody disturbs.
+    /// Checks that the results equal those of an undisturbed run bit by bit.
     fn assert_undisturbed(&self, folder: &Path) {
         let ours = self.lines().concat();
         let (script, lines) = (folder.join("beside.py"), folder.join("beside"));
@@ -359,11 +363,12 @@ fn threads(pid: i32) -> Vec<String> {
         .collect()
 }
 
-/// A process beside the executor's.
+/// A process outside the executor.
 struct Beside(Child);
 
 impl Beside {
-    /// Takes what is free on the GPU but for so much; and how much that is.
+    /// Starts a process that takes all free GPU memory except `but` bytes; returns the bytes it
+    /// takes.
     fn with_room(folder: &Path, but: u64) -> (Self, u64) {
         let script = folder.join("room.py");
         fs::write(&script, ROOM).expect("written");
@@ -391,7 +396,7 @@ impl Drop for Beside {
     }
 }
 
-/// The one that speaks to the driver, some way into its work.
+/// Returns the driver helper in the middle of a move.
 fn aide_at_work(site: &Site, training: &Training) -> ProcessId {
     let aide = || {
         let all = of_task(site, &training.task).into_iter();
@@ -412,7 +417,7 @@ fn aide_at_work(site: &Site, training: &Training) -> ProcessId {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn a_node_tells_what_its_gpus_are_and_that_the_driver_can_do_it() {
+fn node_reports_its_gpus_and_driver_checkpoints() {
     let gpu = Gpu::open();
     let began = Instant::now();
     let site = Site::on_gpus(ASKED);
@@ -433,7 +438,7 @@ fn a_node_tells_what_its_gpus_are_and_that_the_driver_can_do_it() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn a_program_leaves_its_gpu_to_others_and_goes_on_to_the_bit() {
+fn suspended_program_leaves_its_gpu_and_resumes_bit_exactly() {
     let gpu = Gpu::open();
     let site = Site::on_gpus(ASKED);
     let mut training = Training::start(&site, 4, "alone");
@@ -465,7 +470,7 @@ fn a_program_leaves_its_gpu_to_others_and_goes_on_to_the_bit() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn two_processes_that_wait_for_each_other_leave_it_and_come_back() {
+fn interdependent_processes_leave_the_gpu_and_return() {
     let gpu = Gpu::open();
     let site = Site::on_gpus(ASKED);
     let mut training = Training::start(&site, 1, "ranks");
@@ -486,7 +491,7 @@ fn two_processes_that_wait_for_each_other_leave_it_and_come_back() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn processes_that_were_forked_from_one_on_the_gpu_are_no_obstacle() {
+fn forked_children_of_a_gpu_process_do_not_prevent_a_move() {
     let gpu = Gpu::open();
     let site = Site::on_gpus(ASKED);
     let mut training = Training::start(&site, 1, "loader");
@@ -506,7 +511,7 @@ fn processes_that_were_forked_from_one_on_the_gpu_are_no_obstacle() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn an_executor_that_is_killed_while_the_driver_moves_memory_changes_nothing() {
+fn killed_executor_does_not_disturb_a_move_of_gpu_memory() {
     let gpu = Gpu::open();
     let mut site = Site::on_gpus(ASKED);
     let mut training = Training::start(&site, 20, "alone");
@@ -523,7 +528,7 @@ fn an_executor_that_is_killed_while_the_driver_moves_memory_changes_nothing() {
     assert_eq!(notes(&site, &training.task), Vec::<String>::new());
     training.assert_still(&site);
     training.resume(&site, had);
-    // And once more in order, for how long so much takes.
+    // Once more without a failure, to print the duration.
     training.suspend(&site, &gpu);
     training.resume(&site, had);
     training.stop(&site);
@@ -533,7 +538,7 @@ fn an_executor_that_is_killed_while_the_driver_moves_memory_changes_nothing() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn who_speaks_to_the_driver_may_be_killed_while_it_moves_memory() {
+fn helper_killed_during_a_move_is_undone() {
     let gpu = Gpu::open();
     let site = Site::on_gpus(ASKED);
     let mut training = Training::start(&site, 20, "alone");
@@ -554,7 +559,7 @@ fn who_speaks_to_the_driver_may_be_killed_while_it_moves_memory() {
     );
     training.assert_still(&site);
     training.resume(&site, had);
-    // On the way back too.
+    // The same on the way back.
     training.next_turn(&site);
     println!(
         "stands still: {}; {}",
@@ -582,7 +587,7 @@ fn who_speaks_to_the_driver_may_be_killed_while_it_moves_memory() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn with_its_shim_everything_goes_and_the_memory_comes_back() {
+fn killed_shim_ends_all_processes_and_frees_the_gpu() {
     let gpu = Gpu::open();
     let site = Site::on_gpus(ASKED);
     let mut training = Training::start(&site, 20, "alone");
@@ -599,7 +604,7 @@ fn with_its_shim_everything_goes_and_the_memory_comes_back() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn who_is_told_to_stop_while_it_stands_still_keeps_its_work() {
+fn suspended_program_that_is_stopped_keeps_its_work() {
     let gpu = Gpu::open();
     let site = Site::on_gpus(ASKED);
     let mut training = Training::start(&site, 4, "alone");
@@ -618,7 +623,7 @@ fn who_is_told_to_stop_while_it_stands_still_keeps_its_work() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn who_finds_the_gpu_taken_waits_for_room() {
+fn return_waits_while_another_program_uses_the_gpu() {
     let gpu = Gpu::open();
     let site = Site::on_gpus(&["--driver-patience-ms", "5000"]);
     let mut training = Training::start(&site, 4, "alone");
@@ -635,7 +640,7 @@ fn who_finds_the_gpu_taken_waits_for_room() {
     assert!(said[0].contains("waits for room on its GPUs"), "{said:?}");
     thread::sleep(WHILE);
     assert!(!training.has_continued(&site));
-    // The line of a step that the GPU had done before.
+    // The GPU may have finished one more step before the suspension.
     assert!(training.steps() <= before + 1);
     let free = Instant::now();
     other.leave();

@@ -1,5 +1,6 @@
-//! A program may write its task's folder as the executor's own user. Whatever it puts there in a file's place, the executor reads nothing
-//! else for it, writes nowhere else, and goes on with the other tasks of the node.
+//! A program can write its task's folder as the executor's user. Whichever files it replaces there,
+//! the executor reads and writes no other file because of them, and continues with the node's other
+//! tasks.
 
 use crate::command::{introduce, told};
 use crate::scheduler::Wanted;
@@ -11,9 +12,9 @@ use std::fs;
 use std::path::PathBuf;
 
 const SECRET: &str = "what only the executor may read, such as its service account's token\n";
-/// All that executor or shim open in a task's folder.
+/// All files that the executor or a shim opens in a task's folder.
 const FILES: &str = "log log.00000000000000000000 events.jsonl exit.json shim.json shim.lock shim.err standing peers.json shipped.json driver.json stopping.json token environment.json pod.json task.json";
-/// What a task does once it has done its worst.
+/// End of a hostile task's script.
 const WAIT: &str = "\ntouch done\nuntil [ -e go-on ]; do sleep 0.02; done\nexit 4\n";
 
 fn secret(site: &Site) -> PathBuf {
@@ -22,7 +23,8 @@ fn secret(site: &Site) -> PathBuf {
     path
 }
 
-/// Runs a task that does this, and another beside it from its beginning to its end; the first one's end is told as well.
+/// Runs a task with this script, and another task beside it from its start to its end. Waits for
+/// the end of the first one too.
 fn beside_a_neighbour(site: &Site, script: &str) -> Wanted {
     let begin = "echo up\nuntil [ -e begin ]; do sleep 0.02; done\n";
     let hostile = site.task(0, &format!("{begin}{script}{WAIT}"));
@@ -48,7 +50,7 @@ fn is_noted(site: &Site, task: &Wanted, what: &str) -> bool {
 }
 
 #[test]
-fn a_link_in_place_of_a_tasks_log_ships_nothing_of_what_it_points_to() {
+fn link_in_place_of_the_log_is_not_shipped() {
     let site = Site::started(60_000, &[]);
     let path = secret(&site);
     let script = format!("rm log; ln -s '{}' log", path.display());
@@ -65,7 +67,7 @@ fn a_link_in_place_of_a_tasks_log_ships_nothing_of_what_it_points_to() {
 }
 
 #[test]
-fn links_in_place_of_all_files_lead_the_executor_nowhere() {
+fn links_in_place_of_all_files_are_not_followed() {
     let mut site = Site::started(60_000, &[]);
     let path = secret(&site);
     let script = format!(
@@ -97,10 +99,10 @@ done"#,
 }
 
 #[test]
-fn forged_end_is_not_believed_while_the_task_runs() {
+fn forged_end_is_ignored_while_the_task_runs() {
     let site = Site::started(60_000, &[]);
     let forge = r#"echo '{"kind":"exited","code":0}' > exit.json; rm -f shim.lock"#;
-    // Its last state is what it really ends with, and it is told of once.
+    // The last reported state is the real end, and it is reported once.
     let hostile = beside_a_neighbour(&site, forge);
     let heard = site.scheduler.heard();
     let ends = heard
@@ -113,14 +115,14 @@ fn forged_end_is_not_believed_while_the_task_runs() {
 }
 
 #[test]
-fn forged_records_are_not_believed_by_the_next_daemon() {
+fn forged_records_are_ignored_by_the_next_daemon() {
     let mut site = Site::started(60_000, &[]);
     let bystander = site.task(
         1,
         "echo up; until [ -e go-on ]; do sleep 0.02; done; exit 5",
     );
     let begin = "echo up; until [ -e begin ]; do sleep 0.02; done\n";
-    // The file of its shim names the bystander's processes.
+    // The forged `shim.json` names the bystander's processes.
     let script = r#"
 echo '{"kind":"exited","code":0}' > exit.json
 rm -f shim.lock
@@ -148,7 +150,7 @@ exit 4"#;
         site.scheduler.heard().last(hostile.id()),
         Some(&Observed::Running)
     );
-    // Told to stop, it is its own processes that stop.
+    // A stop reaches the task's own processes.
     site.scheduler
         .assign(2, &[hostile.stopped(), bystander.clone()]);
     site.until_gone(&hostile);
@@ -158,7 +160,7 @@ exit 4"#;
     site.finish();
 }
 
-/// What a task of the daemon's own user can read of it. As root every process can read every other.
+/// Reads of the daemon by a task of the same user. As root, every process could read every other.
 #[test]
 fn task_of_the_daemons_user_reads_none_of_its_secrets() {
     let site = Site::of_a_plain_user(60_000, &[]);
@@ -178,13 +180,13 @@ exit 4"#;
     assert_eq!(fs::read_to_string(folder.join("stolen")).expect("made"), "");
     let refused = fs::read_to_string(folder.join("refused")).expect("made");
     assert_eq!(refused.matches("Permission denied").count(), 2, "{refused}");
-    // It gains no rights, and leaves no core.
+    // It gains no privileges and leaves no core dump.
     site.until_log_has(&task, "0\n");
     site.finish();
 }
 
 #[test]
-fn pipes_in_place_of_files_hold_up_nobody() {
+fn pipes_in_place_of_files_do_not_block_the_executor() {
     let mut site = Site::started(60_000, &[]);
     let script = format!("for file in {FILES}; do rm -f \"$file\"; mkfifo \"$file\"; done");
     let hostile = beside_a_neighbour(&site, &script);
@@ -207,9 +209,10 @@ fn folders_in_place_of_files_hide_no_end() {
     site.finish();
 }
 
-/// Sparse, so that it takes no room: read whole, or to the end of its first line, it would take memory and minutes.
+/// Sparse files, which take no space. A read of the whole file or of its first line would take
+/// memory and minutes.
 #[test]
-fn files_without_end_hold_up_nobody_and_hide_no_end() {
+fn endless_files_do_not_block_and_hide_no_end() {
     let site = Site::started(60_000, &[]);
     let script = "for file in events.jsonl standing stopping.json shipped.json token; do truncate -s 4T \"$file\"; done
 truncate -s 4T false-end; mv false-end exit.json
@@ -222,9 +225,10 @@ echo '{\"kind\":\"note\",\"message\":\"x\"}' >> events.jsonl";
     site.finish();
 }
 
-/// The shim looks there for turns: one that waited would neither stop the program nor keep its lease.
+/// The shim reads slices from this file: a blocked shim would neither stop the program nor enforce
+/// the lease.
 #[test]
-fn a_pipe_in_place_of_a_programs_peers_keeps_nobody_from_stopping_it() {
+fn pipe_in_place_of_the_peers_does_not_prevent_a_stop() {
     let site = Site::started(60_000, &[]);
     let script = "rm ../peers.json; mkfifo ../peers.json; echo ready; exec sleep 600";
     let program = site.command(0, json!({ "argv": ["sh", "-c", script] }));

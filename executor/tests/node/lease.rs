@@ -8,7 +8,7 @@ const ORDERLY: &str = "trap 'echo saved; exit 0' TERM; echo up; while :; do slee
 const STUBBORN: &str = "trap '' TERM; echo up; while :; do sleep 0.02; done";
 
 #[test]
-fn a_task_outlives_a_cut_that_is_shorter_than_the_lease() {
+fn task_survives_a_disconnection_shorter_than_the_lease() {
     let site = Site::started(60_000, &[]);
     let task = site.task(0, ORDERLY);
     site.scheduler.assign(1, std::slice::from_ref(&task));
@@ -26,7 +26,7 @@ fn a_task_outlives_a_cut_that_is_shorter_than_the_lease() {
 }
 
 #[test]
-fn without_a_session_tasks_are_stopped_when_the_lease_is_over() {
+fn tasks_stop_when_the_lease_expires_without_a_session() {
     let site = Site::started(1_500, &[]);
     let (orderly, stubborn) = (site.task(0, ORDERLY), site.task(1, STUBBORN));
     site.scheduler
@@ -43,7 +43,7 @@ fn without_a_session_tasks_are_stopped_when_the_lease_is_over() {
 }
 
 #[test]
-fn the_lease_holds_while_the_daemon_is_dead() {
+fn lease_is_enforced_while_the_daemon_is_dead() {
     let mut site = Site::started(1_500, &[]);
     let (orderly, stubborn) = (site.task(0, ORDERLY), site.task(1, STUBBORN));
     site.scheduler

@@ -1,4 +1,4 @@
-//! A task from its launch to its end, with nothing going wrong but the task itself.
+//! Tasks from launch to end, without failures of the node.
 
 use crate::scheduler::Wanted;
 use crate::site::Site;
@@ -40,7 +40,7 @@ fn tasks_run_in_their_folder_and_their_exit_codes_are_reported() {
 }
 
 #[test]
-fn a_task_gets_a_clean_environment() {
+fn task_has_a_clean_environment() {
     let site = Site::started(10_000, &[]);
     let task = site.task(2, "env; echo done");
     site.scheduler.assign(1, std::slice::from_ref(&task));
@@ -64,9 +64,9 @@ fn a_task_gets_a_clean_environment() {
     site.finish();
 }
 
-/// The engine's tasks of one node share memory with those that they find there.
+/// The engine's tasks of a job share memory on a node.
 #[test]
-fn tasks_of_a_job_meet_in_a_folder_that_goes_with_the_last_of_them() {
+fn socket_folder_of_a_job_ends_with_its_last_task() {
     let site = Site::started(10_000, &[]);
     let task = site.task(2, "test -d $MUSTER_SOCKETS && echo in $MUSTER_SOCKETS.");
     let folder = site.task_folder(&task);
@@ -80,7 +80,7 @@ fn tasks_of_a_job_meet_in_a_folder_that_goes_with_the_last_of_them() {
 }
 
 #[test]
-fn what_cannot_be_launched_and_what_never_shall_be_is_reported() {
+fn failed_and_withdrawn_launches_are_reported() {
     let site = Site::started(10_000, &[]);
     let withdrawn = site.task(1, "echo never").stopped();
     site.scheduler.assign(1, std::slice::from_ref(&withdrawn));
@@ -96,7 +96,7 @@ fn what_cannot_be_launched_and_what_never_shall_be_is_reported() {
 }
 
 #[test]
-fn a_stop_lets_a_task_end_in_order() {
+fn stopped_task_ends_within_its_grace() {
     let site = Site::started(10_000, &[]);
     let task = site.task(
         0,
@@ -110,9 +110,9 @@ fn a_stop_lets_a_task_end_in_order() {
     site.finish();
 }
 
-/// Its children ignore the signal too, and one of them has left for a session of its own.
+/// Its children ignore the signal too, and one of them has a session of its own.
 #[test]
-fn a_task_that_ignores_the_stop_is_killed_with_all_it_started() {
+fn task_that_ignores_the_stop_is_killed_with_its_descendants() {
     let site = Site::started(10_000, &[]);
     let script = "trap '' TERM; sleep 1000 & setsid sleep 1001 & (sleep 1002 &) ; echo up; while :; do sleep 0.02; done";
     let task = site.task(0, script);
@@ -122,7 +122,7 @@ fn a_task_that_ignores_the_stop_is_killed_with_all_it_started() {
         site.processes().len() >= 6,
         "daemon, shim, shell and three sleeping"
     );
-    // Missing from the assignment stops it as well.
+    // A task that is missing from the assignment stops too.
     site.scheduler.assign(2, &[]);
     assert_eq!(site.until_gone(&task), Outcome::signalled(9));
     assert_eq!(site.processes().len(), 1, "the daemon alone");
@@ -130,7 +130,7 @@ fn a_task_that_ignores_the_stop_is_killed_with_all_it_started() {
 }
 
 #[test]
-fn what_a_task_leaves_behind_ends_with_it() {
+fn remaining_processes_of_a_task_end_with_it() {
     let site = Site::started(10_000, &[]);
     let task = site.task(0, "setsid sleep 1000 & sleep 1001 & exit 3");
     site.scheduler.assign(1, std::slice::from_ref(&task));
@@ -169,7 +169,7 @@ fn peers_reach_a_running_task() {
 }
 
 #[test]
-fn a_gpu_is_not_shared_even_if_the_assignment_says_so() {
+fn gpu_is_not_shared_despite_a_wrong_assignment() {
     let site = Site::started(10_000, &[]);
     let first = site.task(0, "trap '' TERM; while :; do sleep 0.02; done");
     let second = site.task(4, "ps -e -o args= > ps; exit 0");

@@ -1,5 +1,6 @@
-//! The executor as it is used: the real daemon and its shims as processes, shell scripts as tasks, and a scheduler that speaks the
-//! real contract. No test looks at how long anything takes (`gpu` prints it), and each ends by counting what is left behind.
+//! Tests of the executor as a whole. Daemon and shims are real processes, tasks are shell scripts,
+//! and the scheduler uses the real gRPC contract. No test asserts a duration (`gpu` prints them).
+//! Each test ends with a check that no process is left.
 
 mod command;
 mod crash;

@@ -1,4 +1,4 @@
-//! What a daemon tells whoever watches it.
+//! Metrics of a daemon.
 
 use crate::site::Site;
 use muster_model::task::Outcome;
@@ -8,13 +8,13 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 const WAITING: &str = "trap 'exit 0' TERM; while :; do sleep 0.02; done";
 
-/// Where nobody listens at the moment.
+/// Returns an address on which nothing listens at present.
 pub fn free_port() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("bound")
 }
 
-/// Every series with its value.
+/// Returns every series with its value.
 pub fn scraped(at: SocketAddr) -> BTreeMap<String, f64> {
     let mut connection = TcpStream::connect(at).expect("it listens");
     let request = "GET /metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n";
@@ -33,7 +33,7 @@ pub fn scraped(at: SocketAddr) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn it_shows_its_tasks_their_ends_its_gpus_and_its_session() {
+fn metrics_show_tasks_ends_gpus_and_session() {
     let at = free_port();
     let listen = at.to_string();
     let mut site = Site::started(10_000, &["--metrics-listen", &listen]);
@@ -88,7 +88,7 @@ fn it_shows_its_tasks_their_ends_its_gpus_and_its_session() {
     is("muster_executor_connected", 1.0);
     is("muster_executor_sessions_total", 2.0);
 
-    // Who comes after it knows the ends of before and does not count them again.
+    // The next daemon knows the earlier ends and does not count them again.
     let started = scraped(at)["muster_executor_started_timestamp_seconds"];
     site.kill();
     site.start();
@@ -116,7 +116,7 @@ fn it_shows_its_tasks_their_ends_its_gpus_and_its_session() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_told_by_its_setting() {
+fn used_metrics_address_is_reported_with_its_setting() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let listen = taken.local_addr().expect("bound").to_string();
     let site = Site::new(10_000, &["--metrics-listen", &listen]);

@@ -1,4 +1,5 @@
-//! What the daemon costs a node whose GPUs train: it sleeps until something happens. That it is woken then is held by `watcher`.
+//! Cost of an idle daemon beside running training: it sleeps until something happens. A test of
+//! `watcher` covers that it is woken then.
 
 use crate::scheduler::Wanted;
 use crate::site::Site;
@@ -7,12 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 const WATCHED_FOR: Duration = Duration::from_secs(5);
-/// In that time, of what looks each second: as many again for a busy machine.
+/// Maximum wake-ups of one thread in that time. It polls each second; the rest is a margin.
 const MOST_WAKES: u64 = 10;
-/// Of the whole daemon, which sends a heartbeat each two seconds.
+/// Maximum wake-ups of the whole daemon, which sends a heartbeat every two seconds.
 const MOST_WAKES_OF_ALL: u64 = 80;
 
-/// How often the threads of this name have slept since the process began; of all threads where there is no name.
+/// Returns how often the threads of this name have slept since the process started; without a name,
+/// all threads.
 fn sleeps(pid: i32, name: Option<&str>) -> u64 {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
     let counts = threads.flatten().filter_map(|thread| {
@@ -30,7 +32,7 @@ fn sleeps(pid: i32, name: Option<&str>) -> u64 {
 }
 
 fn sleeps_for_a_while(pid: i32) {
-    // What was just done has its sequel.
+    // Recent actions cause some further polls.
     thread::sleep(Duration::from_secs(2));
     let before = (sleeps(pid, Some("node")), sleeps(pid, None));
     thread::sleep(WATCHED_FOR);
@@ -41,7 +43,7 @@ fn sleeps_for_a_while(pid: i32) {
 }
 
 #[test]
-fn it_sleeps_while_nothing_happens_whether_tasks_run_or_not() {
+fn idle_daemon_sleeps_with_and_without_tasks() {
     let site = Site::started(10_000, &[]);
     let daemon = site.daemon_pid();
     sleeps_for_a_while(daemon);

@@ -1,4 +1,5 @@
-//! A scheduler for tests: the real gRPC contract, in this process, holding what it was told. It can be cut off and come back.
+//! Scheduler for tests: the real gRPC contract within this process. It records what it receives,
+//! and its connection can be cut and restored.
 
 use muster_model::assignment::{Observed, Peers, TaskLaunch};
 use muster_model::id::TaskId;
@@ -18,7 +19,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 pub const JOIN_TOKEN: &str = "a-token-for-tests";
 
-/// What the node has told so far.
+/// Everything received from the node so far.
 #[derive(Debug, Default)]
 pub struct Heard {
     pub hellos: Vec<Hello>,
@@ -26,11 +27,11 @@ pub struct Heard {
     pub statuses: Vec<(TaskId, Observed)>,
     pub events: BTreeMap<TaskId, BTreeMap<u64, String>>,
     pub logs: BTreeMap<TaskId, Vec<u8>>,
-    /// What must not happen, in words.
+    /// Descriptions of violations of the contract.
     pub faults: Vec<String>,
     pub largest_report_bytes: usize,
     pub heartbeats: u64,
-    /// Why the node takes no new tasks, each time that it says something else; empty: it takes them.
+    /// Changes of the reason why the node accepts no tasks; empty while it accepts them.
     pub unfit: Vec<String>,
     pub erased: Vec<Erased>,
 }
@@ -131,7 +132,7 @@ impl Scheduler {
         self.is_reachable.send_replace(true);
     }
 
-    /// Forgets what it has heard, and says so in the next Welcome.
+    /// Discards everything received, and says so in the next `Welcome`.
     pub fn lose(&self) {
         let mut heard = self.heard();
         let hellos = std::mem::take(&mut heard.hellos);
@@ -148,7 +149,7 @@ impl Scheduler {
 }
 
 impl Heard {
-    /// The newest state told of a task.
+    /// Returns the newest reported state of a task.
     pub fn last(&self, task: TaskId) -> Option<&Observed> {
         self.statuses
             .iter()

@@ -1,4 +1,4 @@
-//! What passes between node and scheduler besides tasks.
+//! Messages between node and scheduler that do not concern single tasks.
 
 use crate::site::Site;
 use muster_model::assignment::Observed;
@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 const WAITING: &str = "trap 'exit 0' TERM; while :; do sleep 0.02; done";
 
 #[test]
-fn the_hello_says_who_and_what_the_node_is() {
+fn hello_contains_identity_and_capacity() {
     let site = Site::started(10_000, &[]);
     site.until("it is in session", |heard| !heard.hellos.is_empty());
     let hello = site.scheduler.heard().hellos[0].clone();
@@ -34,7 +34,7 @@ fn the_hello_says_who_and_what_the_node_is() {
 }
 
 #[test]
-fn an_executor_keeps_its_credential_to_itself_over_restarts() {
+fn credential_is_private_and_survives_restarts() {
     let mut site = Site::started(10_000, &[]);
     site.until("it is in session", |heard| !heard.hellos.is_empty());
     let file = site.path().join("data/credential");
@@ -50,7 +50,7 @@ fn an_executor_keeps_its_credential_to_itself_over_restarts() {
 }
 
 #[test]
-fn an_older_generation_changes_nothing_not_even_after_a_restart() {
+fn older_generation_is_refused_also_after_a_restart() {
     let mut site = Site::started(60_000, &[]);
     let (kept, never, later) = (
         site.task(0, WAITING),
@@ -79,7 +79,7 @@ fn an_older_generation_changes_nothing_not_even_after_a_restart() {
 }
 
 #[test]
-fn a_task_is_forgotten_when_all_of_it_is_known_and_its_folder_goes_by_policy() {
+fn acknowledged_task_is_forgotten_and_its_folder_pruned() {
     let site = Site::started(10_000, &["--keep-ended-tasks", "1"]);
     let (first, second) = (site.task(0, "echo a"), site.task(1, "echo b"));
     site.scheduler.assign(1, &[first.clone(), second.clone()]);
@@ -116,7 +116,7 @@ fn a_task_is_forgotten_when_all_of_it_is_known_and_its_folder_goes_by_policy() {
 }
 
 #[test]
-fn reports_repeat_after_the_scheduler_lost_them() {
+fn reports_are_repeated_after_the_scheduler_lost_them() {
     let site = Site::started(60_000, &[]);
     let script = r#"echo '{"kind":"finished","step":9,"reason":"steps","model_path":"m"}' >> events.jsonl; echo said"#;
     let (forgotten, ended, running) = (
@@ -161,7 +161,7 @@ fn reports_repeat_after_the_scheduler_lost_them() {
 }
 
 #[test]
-fn a_data_folder_has_one_executor() {
+fn data_folder_has_one_executor() {
     let site = Site::started(10_000, &[]);
     site.until("it is in session", |heard| !heard.hellos.is_empty());
     let mut second = site.spawn();
@@ -175,7 +175,7 @@ fn a_data_folder_has_one_executor() {
 }
 
 #[test]
-fn a_node_erases_the_files_of_one_job_as_it_is_told() {
+fn node_erases_the_files_of_one_job_on_request() {
     const TENANT: &str = "00000000-0000-0000-0000-000000000001";
     const JOB: &str = "00000000-0000-0000-0000-000000000002";
     const OTHER: &str = "00000000-0000-0000-0000-000000000003";

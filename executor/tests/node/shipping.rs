@@ -6,9 +6,9 @@ use muster_model::task::Outcome;
 use std::fs;
 
 #[test]
-fn a_rotated_log_arrives_whole_and_in_order() {
+fn rotated_log_arrives_complete_and_in_order() {
     let site = Site::started(60_000, &["--log-part-bytes", "5000", "--log-parts", "3"]);
-    // Slow enough for the daemon to keep up: what rotates away unread is lost by design.
+    // Slow enough for the daemon to keep up: parts that rotate away unread are lost by design.
     let script =
         "i=0; while [ $i -lt 100 ]; do printf '%0499d\\n' $i; i=$((i + 1)); sleep 0.02; done";
     let task = site.task(0, script);
@@ -35,7 +35,7 @@ fn a_rotated_log_arrives_whole_and_in_order() {
 }
 
 #[test]
-fn a_flood_of_output_comes_in_bounded_messages_and_holds_up_no_state() {
+fn flood_of_output_is_bounded_and_delays_no_state() {
     let site = Site::started(60_000, &[]);
     let flood = site.task(
         0,
@@ -53,9 +53,9 @@ fn a_flood_of_output_comes_in_bounded_messages_and_holds_up_no_state() {
     site.finish();
 }
 
-/// Otherwise the scheduler would take a task that finished for one that went away.
+/// Otherwise the scheduler would take a finished task for one that vanished.
 #[test]
-fn an_end_is_told_after_the_last_of_many_events() {
+fn end_is_reported_after_the_last_event() {
     let site = Site::started(60_000, &[]);
     let script = r#"
 awk 'BEGIN { for (i = 0; i < 40000; i++) printf "{\"kind\":\"note\",\"message\":\"%0200d\"}\n", i }' >> events.jsonl

@@ -18,19 +18,19 @@ use std::thread;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Until a test gives up; nothing is measured by it.
+/// Rounds until a test fails; no test measures time by it.
 const PATIENCE_ROUNDS: u32 = 1_500;
-/// The same where programs load PyTorch and the driver moves gigabytes.
+/// The same for tests in which programs load PyTorch and the driver moves gigabytes.
 const GPU_PATIENCE_ROUNDS: u32 = 3_000;
 const ROUND: Duration = Duration::from_millis(20);
 
-/// What the daemon finds.
+/// Devices that the daemon detects.
 #[derive(Clone, Copy, PartialEq)]
 enum Devices {
     CpuSlots,
-    /// A GPU that the stand-in's libraries tell of.
+    /// A GPU that the stand-in libraries report.
     StandIn,
-    /// Whatever the machine has.
+    /// The devices of this machine.
     Own,
 }
 
@@ -40,13 +40,13 @@ pub struct Site {
     daemon: Option<Child>,
     flags: Vec<String>,
     devices: Devices,
-    /// Whom the daemon runs as, if not as this process.
+    /// User of the daemon, if not that of this process.
     user: Option<u32>,
-    /// A file system of the data folder's own, to be unmounted.
+    /// Mount point of a separate file system of the data folder, to be unmounted.
     mount: Option<PathBuf>,
 }
 
-/// A user without rights, as daemons have in containers.
+/// An unprivileged user, as daemons have in containers.
 const PLAIN_USER: u32 = 65_534;
 
 impl Site {
@@ -54,7 +54,7 @@ impl Site {
         let folder = tempfile::tempdir().expect("folder");
         fs::create_dir(folder.path().join("scripts")).expect("made");
         let program = folder.path().join("task");
-        // Each task runs the script of its own name; HOME is this folder.
+        // Each task runs the script named after it; `HOME` is this folder.
         fs::write(
             &program,
             "#!/bin/sh\nexec /bin/sh \"$HOME/scripts/$MUSTER_TASK_ID\" \"$@\"\n",
@@ -73,14 +73,14 @@ impl Site {
         }
     }
 
-    /// With a daemon that has no rights of root, and tasks of the same user.
+    /// Starts a daemon without root privileges, and tasks of the same user.
     pub fn of_a_plain_user(lease_ms: u64, flags: &[&str]) -> Self {
         let mut site = Self::new(lease_ms, flags);
         if rustix::process::geteuid().is_root() {
             site.user = Some(PLAIN_USER);
             let own = |path: &Path| std::os::unix::fs::chown(path, Some(PLAIN_USER), None);
             own(site.path()).expect("as root");
-            // What lies in /root it may not execute.
+            // This user cannot execute files in /root.
             let program = site.path().join("executor");
             fs::copy(env!("CARGO_BIN_EXE_muster-executor"), program).expect("copied");
         }
@@ -88,10 +88,10 @@ impl Site {
         site
     }
 
-    /// With a daemon that is root and tasks that are not.
+    /// Starts a daemon that runs as root with tasks of another user.
     ///
     /// # Panics
-    /// When this process is not root; scripts/run-tests leaves such tests out then, by name.
+    /// If this process is not root; scripts/run-tests then reports such tests as left out, by name.
     pub fn with_another_user_for_tasks(flags: &[&str]) -> Self {
         let is_root = rustix::process::geteuid().is_root();
         assert!(is_root, "only root can start tasks as another user");
@@ -110,10 +110,11 @@ impl Site {
         site
     }
 
-    /// With a disk of this size under the data folder.
+    /// Starts with a disk of this size under the data folder.
     ///
     /// # Panics
-    /// When this user may not mount one; scripts/run-tests leaves such tests out then, by name.
+    /// If this user may not mount one; scripts/run-tests then reports such tests as left out, by
+    /// name.
     pub fn on_a_disk(kib: u64, lease_ms: u64, flags: &[&str]) -> Self {
         let mut site = Self::new(lease_ms, flags);
         let data = site.data();
@@ -135,12 +136,12 @@ impl Site {
         self.folder.path().join("data")
     }
 
-    /// With one GPU, which there is none of: libraries that stand in for NVIDIA's, compiled now, tell of it.
+    /// Starts a daemon with one GPU that compiled stand-ins of NVIDIA's libraries report.
     pub fn with_gpu(flags: &[&str]) -> Self {
         Self::with_gpu_and_environment("PATH,HOME,LD_LIBRARY_PATH,STAND_IN", flags)
     }
 
-    /// The same, with these variables passed to tasks.
+    /// Does the same, with these variables passed to tasks.
     pub fn with_gpu_and_environment(passed: &str, flags: &[&str]) -> Self {
         let flags: Vec<&str> = flags
             .iter()
@@ -167,7 +168,7 @@ impl Site {
         site
     }
 
-    /// With the GPUs of this machine and its own libraries for them.
+    /// Starts a daemon with the GPUs of this machine and its own libraries.
     pub fn on_gpus(flags: &[&str]) -> Self {
         let passed = ["--pass-environment", "PATH,HOME,LD_LIBRARY_PATH"];
         let flags: Vec<&str> = flags.iter().copied().chain(passed).collect();
@@ -177,12 +178,12 @@ impl Site {
         site
     }
 
-    /// Where the stand-in keeps its state, and is told to fail.
+    /// Folder in which the stand-in keeps its state and finds requests to fail.
     pub fn stand_in(&self) -> PathBuf {
         self.folder.path().join("stand-in")
     }
 
-    /// The same, with the daemon started.
+    /// Creates a site and starts the daemon.
     pub fn started(lease_ms: u64, flags: &[&str]) -> Self {
         let mut site = Self::new(lease_ms, flags);
         site.start();
@@ -194,7 +195,7 @@ impl Site {
         self.daemon = Some(self.spawn());
     }
 
-    /// A daemon on this site's folder that the caller looks after.
+    /// Starts a daemon on this site's folder; the caller owns it.
     pub fn spawn(&self) -> Child {
         let path = self.folder.path();
         let log = fs::File::options()
@@ -253,7 +254,7 @@ impl Site {
         daemon.wait().expect("reaped");
     }
 
-    /// SIGTERM; returns whether it ended in order.
+    /// Sends SIGTERM; returns whether the daemon exits successfully.
     pub fn terminate(&mut self) -> bool {
         let mut daemon = self.daemon.take().expect("it runs");
         let pid = i32::try_from(daemon.id()).expect("small");
@@ -261,7 +262,7 @@ impl Site {
         daemon.wait().expect("reaped").success()
     }
 
-    /// A task that runs this script, on one slot.
+    /// Returns a task that runs this script on one slot.
     pub fn task(&self, slot: u32, script: &str) -> Wanted {
         let id = unique_id();
         fs::write(
@@ -290,7 +291,7 @@ impl Site {
         }
     }
 
-    /// A worker that runs a user's own program, on the slot of its rank.
+    /// Returns a worker that runs a user's program on the slot of its rank.
     pub fn command(&self, rank: u32, command: serde_json::Value) -> Wanted {
         let mut wanted = self.task(rank, "");
         wanted.launch.spec = serde_json::from_value(json!({
@@ -312,7 +313,7 @@ impl Site {
         serde_json::from_slice(&bytes).expect("a record")
     }
 
-    /// Waits until what was heard is so.
+    /// Waits until the received messages fulfil a condition.
     pub fn until(&self, what: &str, is_so: impl Fn(&Heard) -> bool) {
         self.until_it(what, || is_so(&self.scheduler.heard()));
     }
@@ -357,8 +358,8 @@ impl Site {
         });
     }
 
-    /// Processes of this site, the daemon included: all tasks have its folder in their environment, and what may not be looked into so has it in
-    /// its arguments.
+    /// Returns the processes of this site, including the daemon. All tasks have its folder in their
+    /// environment; processes with a hidden environment have it in their arguments.
     pub fn processes(&self) -> Vec<i32> {
         let path = self.folder.path().display();
         let (home, data) = (format!("HOME={path}"), format!("{path}/data"));
@@ -380,12 +381,12 @@ impl Site {
         self.folder.path()
     }
 
-    /// The end of every test: nothing went wrong on the way, and nothing is left behind.
+    /// Ends every test: checks that the contract was kept and that no process is left.
     pub fn finish(mut self) {
         if self.daemon.is_some() {
             assert!(self.terminate(), "the daemon ends in order");
         }
-        // A shim that has just told of its task's end may still be on its way out.
+        // A shim that has just reported its task's end may still be exiting.
         self.until_it("nothing is left behind", || self.processes().is_empty());
         assert_eq!(self.scheduler.heard().faults, Vec::<String>::new());
     }
@@ -404,7 +405,8 @@ impl Wanted {
     }
 }
 
-/// Of all tests that run at the same time, as task ids are: processes are told apart by them.
+/// Returns an id that is unique among tests that run at the same time. Processes are found by task
+/// ids.
 fn unique_id() -> Uuid {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     Uuid::from_u64_pair(
@@ -414,7 +416,7 @@ fn unique_id() -> Uuid {
 }
 
 impl Drop for Site {
-    /// After a failed test too.
+    /// Also runs after a failed test.
     fn drop(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             let _ = daemon.kill();

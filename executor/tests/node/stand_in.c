@@ -1,9 +1,12 @@
-/* NOT NVIDIA's library: a stand-in for libcuda and NVML for tests, which has never been near a GPU.
+/* NOT NVIDIA's library: a stand-in for libcuda and NVML for tests, without a GPU.
  *
- * "GPU" 0 has 16 GB. A process has something on it if the file `uses.PID` is in the folder STAND_IN, with the bytes in it; `state.PID`
- * holds how it stands with the driver. Every call is appended to `calls`. What is out of order is refused as by NVIDIA's driver. The file
- * `fail.CALL` makes a call fail, `hang.CALL` makes it never return; `hang.CALL` that holds "done" hangs after it has done its work.
- * `slow.CALL` makes it take until that file is gone.
+ * "GPU" 0 has 16 GB. A process uses it if the folder STAND_IN contains the file `uses.PID` with its
+ * bytes; `state.PID` contains its state in the driver. Each call is appended to `calls`. Calls in a
+ * wrong order are refused as by NVIDIA's driver.
+ *
+ * The file `fail.CALL` makes a call fail, and `hang.CALL` makes it never return. If `hang.CALL`
+ * contains "done", the call takes effect first. A call with `slow.CALL` returns after that file is
+ * removed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,7 +120,7 @@ int cuCheckpointProcessCheckpoint(int pid, void *args) { return args ? 1 : act("
 int cuCheckpointProcessRestore(int pid, void *args) { return args ? 1 : act("restore", pid, 2, 1); }
 int cuCheckpointProcessUnlock(int pid, void *args) { return args ? 1 : act("unlock", pid, 1, 0); }
 
-/* NVML, as far as it is asked */
+/* The used part of NVML */
 
 struct memory { unsigned version; unsigned long long total, reserved, free, used; };
 struct process { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; };
@@ -132,7 +135,7 @@ int nvmlDeviceGetName(void *device, char *name, unsigned length) {
     return 0;
 }
 
-/* What is on the GPU: of everybody whose memory is not on the host. */
+/* Lists the processes whose memory is on the GPU. */
 static unsigned list(struct process *processes, unsigned most, unsigned long long *sum) {
     unsigned count = 0;
     *sum = 0;

@@ -1,4 +1,4 @@
-//! Process tasks under a user of their own.
+//! Process tasks that run as a separate user.
 
 use crate::command::{introduce, told};
 use crate::site::Site;
@@ -7,7 +7,7 @@ use muster_model::task::Outcome;
 use serde_json::json;
 
 #[test]
-fn task_of_another_user_does_its_work_and_reaches_nothing_else() {
+fn task_of_another_user_cannot_access_other_files() {
     let site = Site::with_another_user_for_tasks(&[]);
     let script = r#"
 echo "user $(id -u) $(id -G) at home in $HOME"
@@ -45,7 +45,7 @@ exit 3"#;
 }
 
 #[test]
-fn user_that_cannot_reach_the_data_folder_is_refused_by_name() {
+fn user_without_access_to_the_data_folder_is_rejected() {
     let mut site = Site::with_another_user_for_tasks(&[]);
     site.until("it has begun", |heard| !heard.hellos.is_empty());
     assert!(site.terminate());

@@ -1,5 +1,6 @@
-//! What becomes of a task is looked at because the loop is told of it, and not at its next look in any case, which comes too: that would be up to
-//! a second late and no other test would notice. So looks are counted by what has woken the loop, however long each of them takes to come.
+//! A change of a task wakes the node loop. Without that, the next regular poll would find the
+//! change up to a second later, and no other test would fail. So the test counts polls by their
+//! cause and measures no durations.
 
 use crate::metrics::{free_port, scraped};
 use crate::site::Site;
@@ -7,14 +8,14 @@ use muster_model::task::Outcome;
 use std::fs;
 
 const TASKS: u32 = 6;
-/// A look that was due may come just before.
+/// Minimum number of ends that wake the loop: a regular poll may find an end first.
 const MOST_TASKS: u32 = 4;
 const WORDS: u32 = 10;
-/// Tries for them: a word may be seen by a look that was due.
+/// Number of attempts: a regular poll may find an output line first.
 const TRIES: u32 = 60;
 
 #[test]
-fn ends_and_words_of_tasks_wake_the_loop() {
+fn ends_and_output_of_tasks_wake_the_loop() {
     let at = free_port();
     let flags = [
         "--metrics-listen",

@@ -1,15 +1,16 @@
 use super::*;
 use std::cell::{Cell, RefCell};
 
-/// A driver that keeps states by itself, refuses what is out of order as NVIDIA's does, and fails where it is told to.
+/// Driver stand-in that keeps states, refuses calls in a wrong order as NVIDIA's does, and fails on
+/// request.
 struct Fake {
     states: RefCell<BTreeMap<i32, State>>,
     calls: RefCell<Vec<(&'static str, i32)>>,
-    /// This call of a process fails, each time.
+    /// This call fails for this process, each time.
     fails: Option<(&'static str, i32)>,
-    /// A lock that fails leaves the process locked all the same.
+    /// A failed call takes effect nevertheless.
     half: bool,
-    /// This call says that it was done, and nothing was.
+    /// This call reports success without an effect.
     idle: Option<&'static str>,
 }
 
@@ -89,7 +90,7 @@ impl Driver for Fake {
     }
 }
 
-/// Each process has a gigabyte on GPU 0.
+/// Each process has one gigabyte on GPU 0.
 struct Place {
     host: u64,
     gpu: Cell<u64>,
@@ -103,9 +104,10 @@ impl Room for Place {
     }
 
     fn promise_host(&self, _: &[i32], needed: u64) -> Result<Result<Promise, u64>, DriverError> {
-        Ok(match self.host < needed {
-            true => Err(self.host),
-            false => Ok(Promise::default()),
+        Ok(if self.host < needed {
+            Err(self.host)
+        } else {
+            Ok(Promise::default())
         })
     }
 
@@ -115,11 +117,12 @@ impl Room for Place {
         _: f64,
     ) -> Result<Result<Promise, (u32, u64)>, DriverError> {
         let free = self.gpu.get();
-        // Whoever leaves does so little by little.
+        // The other user of the GPU leaves gradually.
         self.gpu.set(free + GB / 4);
-        Ok(match free < needed[&0] {
-            true => Err((0, free)),
-            false => Ok(Promise::default()),
+        Ok(if free < needed[&0] {
+            Err((0, free))
+        } else {
+            Ok(Promise::default())
         })
     }
 }
@@ -142,7 +145,7 @@ fn with<T>(driver: &Fake, host: u64, gpu: u64, act: impl FnOnce(&Sequence<'_>) -
         gpu: Cell::new(gpu),
     };
     let time = Clock(Cell::new(1_000));
-    // One of them has nothing on a GPU, and the driver knows nothing of it.
+    // Process 9 uses no GPU, so the driver does not know it.
     let processes = || vec![1, 2, 3, 9];
     act(&Sequence {
         driver,
@@ -153,7 +156,7 @@ fn with<T>(driver: &Fake, host: u64, gpu: u64, act: impl FnOnce(&Sequence<'_>) -
 }
 
 #[test]
-fn all_are_locked_before_the_first_is_moved_and_all_come_back_before_the_first_is_unlocked() {
+fn locks_precede_moves_and_restores_precede_unlocks() {
     let driver = Fake::new(&[1, 2, 3]);
     let answer = with(&driver, 8 * GB, 8 * GB, |sequence| sequence.take_off());
     let gpus = Bytes::from([(0, 3 * GB)]);
@@ -176,7 +179,7 @@ fn all_are_locked_before_the_first_is_moved_and_all_come_back_before_the_first_i
 }
 
 #[test]
-fn whatever_fails_nobody_is_left_between() {
+fn failed_call_leaves_no_process_in_between() {
     for call in ["lock", "checkpoint", "restore", "unlock"] {
         for pid in 1..=3 {
             for half in [false, true] {
@@ -190,7 +193,7 @@ fn whatever_fails_nobody_is_left_between() {
                         assert!(driver.all(State::Running), "{what}");
                         continue;
                     }
-                    // Nothing of these is called on the way.
+                    // The move calls neither of these.
                     _ => assert!(driver.all(State::Moved), "{what}"),
                 }
                 let needed = Bytes::from([(0, 3 * GB)]);
@@ -199,7 +202,7 @@ fn whatever_fails_nobody_is_left_between() {
                 });
                 let what = format!("{call} of {pid}, half {half}: {answer:?}");
                 if half {
-                    // It says that it failed, but it did not.
+                    // It reports a failure but has succeeded.
                     assert_eq!(answer, Answer::Back, "{what}");
                     assert!(driver.all(State::Running), "{what}");
                 } else {
@@ -214,7 +217,7 @@ fn whatever_fails_nobody_is_left_between() {
 }
 
 #[test]
-fn what_has_no_room_on_the_host_stays_where_it_is() {
+fn memory_without_room_on_the_host_stays_on_the_gpu() {
     let driver = Fake::new(&[1, 2, 3]);
     let answer = with(&driver, 3 * GB - 1, 0, |sequence| sequence.take_off());
     assert!(
@@ -226,7 +229,7 @@ fn what_has_no_room_on_the_host_stays_where_it_is() {
 }
 
 #[test]
-fn nothing_comes_back_before_there_is_room_for_all_of_it() {
+fn restore_waits_for_room_for_all_memory() {
     let driver = Fake::new(&[1, 2, 3]);
     with(&driver, 8 * GB, 0, |sequence| sequence.take_off());
     let needed = Bytes::from([(0, 3 * GB)]);
@@ -240,7 +243,7 @@ fn nothing_comes_back_before_there_is_room_for_all_of_it() {
 }
 
 #[test]
-fn a_driver_that_will_not_answer_for_a_process_costs_it_nothing() {
+fn unknown_driver_state_leaves_processes_unchanged() {
     let driver = Fake::new(&[]);
     driver.states.borrow_mut().insert(1, State::Other(7));
     let answer = with(&driver, 8 * GB, 0, |sequence| sequence.take_off());
@@ -249,7 +252,7 @@ fn a_driver_that_will_not_answer_for_a_process_costs_it_nothing() {
 }
 
 #[test]
-fn who_mends_waits_for_what_is_on_its_way_but_not_for_ever() {
+fn mend_waits_for_transitions_within_a_limit() {
     let driver = Fake::new(&[1, 2]);
     driver.states.borrow_mut().insert(2, State::Other(4));
     let answer = with(&driver, 0, 0, |sequence| sequence.mend());
@@ -265,7 +268,7 @@ fn who_mends_waits_for_what_is_on_its_way_but_not_for_ever() {
 }
 
 #[test]
-fn a_driver_that_does_nothing_and_says_that_it_did_is_not_asked_without_end() {
+fn calls_without_effect_are_repeated_a_bounded_number_of_times() {
     for (call, state) in [("unlock", State::Locked), ("restore", State::Moved)] {
         let mut driver = Fake::new(&[1, 2]);
         driver.idle = Some(call);

@@ -1,5 +1,6 @@
-//! When what was wished for in vain is tried again: after a second, then after twice as long each time, up to eight. Counted per task, so that
-//! one pod which a quota or a webhook forbids holds up no other, and a server that is overloaded is asked ever less.
+//! Back-off of wishes that failed: one second, doubled up to eight. It is kept per task, so that a
+//! pod rejected by a quota or webhook delays no other, and an overloaded server receives fewer
+//! requests.
 
 use super::mirror::Wish;
 use muster_model::id::TaskId;
@@ -8,23 +9,23 @@ use std::mem::Discriminant;
 use std::time::Duration;
 
 const FIRST_MS: u64 = 1_000;
-/// An API server that comes back is noticed within so long.
+/// Longest pause: an API server that returns is noticed within this time.
 const LONGEST_MS: u64 = 8_000;
 
-/// Wishes that did not come true when they were last tried. Instants are of the clock since boot, in milliseconds.
+/// Failed wishes. Times are milliseconds of the clock since boot.
 #[derive(Debug, Default)]
 pub struct Again(BTreeMap<TaskId, Pause>);
 
 #[derive(Debug)]
 struct Pause {
-    /// Another kind of wish of the same task does not wait for this one.
+    /// A wish of another kind for the same task is not delayed.
     wish: Discriminant<Wish>,
     failures: u32,
     until_ms: u64,
 }
 
 impl Again {
-    /// Those for which nothing of the kind is wished any more are forgotten.
+    /// Forgets tasks without a wish of the failed kind.
     pub fn retain(&mut self, wishes: &[(TaskId, Wish)]) {
         let is_wished = |task: &TaskId, pause: &Pause| {
             let mut wishes = wishes.iter().filter(|(wished, _)| wished == task);
@@ -53,7 +54,7 @@ impl Again {
         self.0.remove(&task);
     }
 
-    /// Until the first of them is due; `None` if nothing has failed.
+    /// Returns the time until the first wish is due; `None` if none has failed.
     #[must_use]
     pub fn rest(&self, now_ms: u64) -> Option<Duration> {
         let first_ms = self.0.values().map(|pause| pause.until_ms).min()?;
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_eight_seconds_and_are_each_tasks_own() {
+    fn pauses_double_up_to_eight_seconds_per_task() {
         let mut again = Again::default();
         let mut now_ms = 5_000;
         let mut pauses = Vec::new();
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn another_wish_of_the_same_task_does_not_wait() {
+    fn other_wish_of_the_same_task_is_not_delayed() {
         let mut again = Again::default();
         let create = Wish::Create(Box::default());
         again.failed(task(1), &create, 0);

@@ -1,27 +1,27 @@
-//! One answer of the API server, or that there was none: what may be otherwise the next time, what will be the same, and what counts as that
-//! once it was so for a while.
+//! Classification of an answer of the API server, or of its absence: repeatable, final, or final
+//! once it has persisted.
 
 use super::mirror::{Known, Wish};
 use muster_model::id::TaskId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// For one answer.
+/// Time limit of an answer.
 pub const PATIENCE: Duration = Duration::from_secs(15);
-/// What a server forbids for so long it will forbid again: one that has just started does not know all its rights yet, and a quota may be
-/// raised.
+/// Time after which a forbidden request counts as refused. A server that has just started does not
+/// know all permissions yet, and a quota may be raised.
 const FORBIDDEN_FOR: Duration = Duration::from_secs(30);
-/// Answers of the 400s that mean "later".
+/// Client errors (4xx) that may succeed later.
 const LATER: [u16; 4] = [401, 408, 425, 429];
 
-/// Why a wish did not come true, in words.
+/// Reason why a wish is not fulfilled.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The server was not heard.
+    /// The server did not answer.
     Away(String),
-    /// It says so, and may say otherwise the next time.
+    /// The server refused; a repetition may succeed.
     Again(String),
-    /// The server will not let us, or not yet.
+    /// The server forbids the request, perhaps only for now.
     Forbidden(String),
 }
 
@@ -33,7 +33,7 @@ impl Failure {
         }
     }
 
-    /// What the server has said.
+    /// Returns the server's message, if it answered.
     #[must_use]
     pub fn said(self) -> Option<String> {
         match self {
@@ -49,18 +49,18 @@ impl From<String> for Failure {
     }
 }
 
-/// Since when pods are forbidden that are to be made.
+/// Time since which the creation of each pod is forbidden.
 #[derive(Debug, Default)]
 pub struct Forbidden(BTreeMap<TaskId, u64>);
 
 impl Forbidden {
-    /// Those for which nothing is wished any more are forgotten.
+    /// Forgets tasks without a wish.
     pub fn retain(&mut self, wishes: &[(TaskId, Wish)]) {
         self.0
             .retain(|task, _| wishes.iter().any(|(wished, _)| wished == task));
     }
 
-    /// What was forbidden for long enough was refused.
+    /// Converts a request that has been forbidden for long enough into a refusal.
     pub fn judge(
         &mut self,
         task: TaskId,
@@ -73,23 +73,26 @@ impl Forbidden {
             Err(Failure::Forbidden(words)) => {
                 let since_ms = *self.0.entry(task).or_insert(now_ms);
                 let is_final = u128::from(now_ms - since_ms) >= FORBIDDEN_FOR.as_millis();
-                match is_final {
-                    true => Ok(Some(Known::Refused(words))),
-                    false => Err(Failure::Forbidden(words)),
+                if is_final {
+                    Ok(Some(Known::Refused(words)))
+                } else {
+                    Err(Failure::Forbidden(words))
                 }
             }
         }
     }
 }
 
-/// An answer that the server will give again.
+/// An answer that a repetition would not change.
 pub struct Refusal {
     pub code: u16,
     pub message: String,
 }
 
+/// Awaits an answer within the time limit.
+///
 /// # Errors
-/// What may be otherwise the next time.
+/// A failure that may not recur.
 pub async fn answered<T>(
     asked: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<Result<T, Refusal>, Failure> {
@@ -114,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_forbidden_is_refused_once_it_was_so_for_a_while() {
+    fn persistently_forbidden_request_counts_as_refused() {
         let task = TaskId(uuid::Uuid::from_u128(1));
         let mut forbidden = Forbidden::default();
         let said = |forbidden: &mut Forbidden, now_ms| {

@@ -1,22 +1,23 @@
 //! Claims that wait for their first consumer.
 //!
-//! Kubernetes' scheduler names the chosen node on such a claim, and the volume's provisioner waits for that. Tasks' pods are bound to a node
-//! without that scheduler, so the executor names its own node.
+//! The Kubernetes scheduler names the chosen node on such a claim, and the volume's provisioner
+//! waits for that. Task pods are bound to a node without that scheduler, so the executor names its
+//! node.
 
 use super::answer::{Failure, answered};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
-/// The annotation that provisioners wait for.
+/// Annotation that provisioners wait for.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const MANAGER: &str = "muster-executor";
 
-/// Names the node on each claim of the job's own volumes that is not bound and has no node yet. A claim that is missing, or that the server keeps
-/// from the executor, is left to the kubelet, which reports it for the pod.
+/// Names the node on each claim of the job's own volumes that is unbound and has no node yet. If a
+/// claim is missing or access is denied, the kubelet reports that for the pod.
 ///
 /// # Errors
-/// [`Failure::Away`] when the server does not answer.
+/// [`Failure::Away`] if the server does not answer.
 pub async fn select_node(pods: &Api<Pod>, pod: &Pod, node: &str) -> Result<(), Failure> {
     let Some(namespace) = pods.namespace() else {
         return Ok(());
@@ -53,7 +54,7 @@ pub async fn select_node(pods: &Api<Pod>, pod: &Pod, node: &str) -> Result<(), F
     Ok(())
 }
 
-/// Claims of the volumes that the job brings, by name.
+/// Returns the claim names of the volumes that the job brings.
 fn own_claims(pod: &Pod) -> impl Iterator<Item = &str> {
     let spec = pod.spec.as_ref();
     let volumes = spec.and_then(|spec| spec.volumes.as_deref());
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_of_the_template_are_left_alone() {
+    fn claims_of_the_template_are_not_changed() {
         let pod = serde_json::from_value(
             json!({ "metadata": {}, "spec": { "containers": [], "volumes": [
             { "name": "checkpoints", "persistentVolumeClaim": { "claimName": "shared" } },

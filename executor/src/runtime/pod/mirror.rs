@@ -1,5 +1,5 @@
-//! What is known of our pods, and what is wanted of them, between the node's loop, which may not wait, and the tasks that speak to the
-//! API server.
+//! Shared state of the node loop, which must not wait, and the server task: the known pods, and the
+//! wishes for them.
 
 use super::status::Status;
 use k8s_openapi::api::core::v1::Pod;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// Shared. Whoever changes what is wanted rings.
+/// The shared state. A change of the wishes rings the bell.
 #[derive(Debug, Default)]
 pub struct Mirror {
     state: Mutex<State>,
@@ -18,34 +18,35 @@ pub struct Mirror {
 
 #[derive(Debug, Default)]
 pub struct State {
-    /// The server has told of all our pods since this daemon started.
+    /// The server has listed all pods since this daemon started.
     pub is_complete: bool,
     pods: BTreeMap<TaskId, Known>,
     wishes: BTreeMap<TaskId, Wish>,
-    /// Why wishes did not come true when they were last tried, in the server's words.
+    /// Messages of the server about wishes that failed.
     in_vain: BTreeMap<TaskId, String>,
 }
 
-/// What is known of the pod of one task.
+/// State of the pod of one task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Known {
     Present(Box<Status>),
-    /// The server says that there is none (any more).
+    /// The server reports that it does not exist, or not any more.
     Absent,
-    /// The server has refused it, for ever, with these words.
+    /// The server has refused it permanently, with this message.
     Refused(String),
 }
 
-/// The one thing that is wanted of the pod of one task.
+/// The requested change of one task's pod.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Wish {
     Create(Box<Making>),
     Delete,
-    /// To know whether there is one.
+    /// Find out whether it exists.
     Look,
 }
 
-/// A pod, and the folders that have to be there before. They may lie on another machine, so the node's loop does not make them.
+/// A pod, and the folders that must exist before it. They may be on a network file system, so the
+/// node loop does not create them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Making {
     pub pod: Pod,
@@ -83,7 +84,7 @@ impl State {
         wishes.map(|(task, wish)| (*task, wish.clone())).collect()
     }
 
-    /// Pods that are there.
+    /// Returns the existing pods.
     pub fn present(&self) -> impl Iterator<Item = (TaskId, &Status)> {
         self.pods.iter().filter_map(|(task, known)| match known {
             Known::Present(status) => Some((*task, status.as_ref())),
@@ -95,7 +96,7 @@ impl State {
         self.pods.insert(task, known);
     }
 
-    /// What an answer says. It may be older than what the watch has told of the pod in the meantime.
+    /// Records an answer. It may be older than the newest event of the watch, which then prevails.
     pub fn learn_answer(&mut self, task: TaskId, known: Known) {
         match (&known, self.pods.get(&task)) {
             (Known::Present(_), Some(Known::Present(_))) => {}
@@ -103,7 +104,7 @@ impl State {
         }
     }
 
-    /// The wish has come true, unless another one has come since.
+    /// Removes a fulfilled wish, unless another one has replaced it.
     pub fn fulfil(&mut self, task: TaskId, wish: &Wish) {
         if self.wishes.get(&task) == Some(wish) {
             self.wishes.remove(&task);
@@ -111,7 +112,7 @@ impl State {
         }
     }
 
-    /// The wish was tried, and did not come true; the server says why, or is not heard.
+    /// Records a failed attempt with the server's message, if it answered.
     pub fn fail(&mut self, task: TaskId, wish: &Wish, why: Option<String>) {
         if self.wishes.get(&task) == Some(wish) {
             match why {
@@ -121,7 +122,7 @@ impl State {
         }
     }
 
-    /// Why no pod can be made, if one is wished for and the server has said.
+    /// Returns the server's message why no pod can be created, if one is wished for.
     #[must_use]
     pub fn not_made(&self, task: TaskId) -> Option<&str> {
         let is_wished = matches!(self.wishes.get(&task), Some(Wish::Create(_)));
@@ -129,7 +130,8 @@ impl State {
         Some(why)
     }
 
-    /// All pods that there are. One that is missing from them may have been made while they were listed, so nothing is known of it now.
+    /// Records a list of all pods. The state of a missing pod becomes unknown: it may have been
+    /// created during the listing.
     pub fn learn_all(&mut self, all: BTreeMap<TaskId, Status>) {
         self.pods
             .retain(|task, known| !matches!(known, Known::Present(_)) || all.contains_key(task));
@@ -139,12 +141,12 @@ impl State {
         self.is_complete = true;
     }
 
-    /// Nobody will ask for it any more.
+    /// Forgets a task that no caller asks for any more.
     pub fn forget(&mut self, task: TaskId) {
         self.pods.remove(&task);
     }
 
-    /// Tasks whose pods are known not to be there.
+    /// Returns the tasks whose pods do not exist.
     #[must_use]
     pub fn gone(&self) -> Vec<TaskId> {
         let gone = self
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_comes_after_the_watchs_news_is_older_than_it() {
+    fn answer_does_not_replace_a_newer_event_of_the_watch() {
         let (mut state, task) = (State::default(), TaskId(uuid::Uuid::from_u128(1)));
         state.learn_answer(task, in_phase("Pending"));
         assert_eq!(state.known(task), Some(&in_phase("Pending")));

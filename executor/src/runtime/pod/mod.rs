@@ -1,8 +1,10 @@
-//! Shims as pods: each task is a pod that is bound to this node and runs the same shim on the same folder, which the pod mounts.
+//! Pod runtime: each task is a pod on this node that mounts the task's folder and runs the same
+//! shim.
 //!
-//! So the files of the folder mean what they always mean. What differs is who may be asked whether the shim is there (its pod, and the lock
-//! of the folder, but no process id: the pod has its own), how it is told to stop (its pod is deleted: the kubelet sends SIGTERM), and
-//! that a pod holds what Kubernetes counts until it is over.
+//! The files of the folder have the same meaning as for processes. There are three differences. The
+//! state of a shim comes from its pod and the lock of the folder, because the pod has its own
+//! process ids. A stop deletes the pod, and the kubelet sends SIGTERM. A pod holds the resources
+//! that Kubernetes counts until it has ended.
 
 mod again;
 mod answer;
@@ -44,33 +46,35 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-/// Between two looks for pods that nobody needs.
+/// Interval of searches for pods that no task needs.
 const TIDY_EVERY_MS: u64 = 500;
-/// Between two complaints that the API server tells nothing of our pods.
+/// Interval of warnings about an API server that has not listed the pods.
 const COMPLAIN_EVERY_MS: u64 = 30_000;
-/// A refusal of the node's is told so long after it was seen: longer than the operator takes to see the pods of others.
+/// Delay of the report of a placement rejection by the node. It exceeds the time in which the
+/// operator observes the pods of other workloads.
 const REFUSED_FOR_MS: u64 = 10_000;
-/// Variables that are the image's affair.
+/// Variables that the image sets.
 const OF_THE_IMAGE: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 
 #[derive(Debug)]
 pub struct Pods {
     template: Template,
     mirror: Arc<Mirror>,
-    /// How long a pod may stay without a shim for a reason that is not soon mended, and for any.
+    /// Time limits of a pod without a shim: for a cause that waiting does not remove, and for any
+    /// cause.
     stuck_ms: u64,
     start_ms: u64,
     waiting: BTreeMap<TaskId, Waiting>,
-    /// Since when no pod can be made for a task.
+    /// Time since which no pod can be created for a task.
     unmade: BTreeMap<TaskId, u64>,
-    /// When its node was seen to refuse a task's pod.
+    /// Time at which the node was first seen to reject a task's pod.
     refused: BTreeMap<TaskId, u64>,
     records: Records,
     sockets: Sockets,
-    /// Those whose shims had vanished before they were to be told to stop.
+    /// Tasks whose shims had vanished before their stop was requested.
     vanished: BTreeSet<TaskId>,
     tidied_at_ms: u64,
-    /// When the API server's silence is complained of (again).
+    /// Time of the next warning about a silent API server.
     complains_at_ms: u64,
 }
 
@@ -78,17 +82,18 @@ pub struct Pods {
 #[derive(Debug)]
 struct Waiting {
     since_ms: u64,
-    /// For a reason that is not soon mended.
+    /// Time since which the cause is one that waiting does not remove.
     in_vain_since_ms: Option<u64>,
     why: String,
 }
 
 impl Pods {
-    /// Begins to watch this executor's pods, and wakes the node's loop by `orders` for what it learns; needs a tokio runtime. The API server may be away: what runs goes on meanwhile, and what is
-    /// known of it is in the tasks' folders.
+    /// Begins to watch this executor's pods and wakes the node loop by `orders`; requires a tokio
+    /// runtime. The API server may be unreachable: running tasks continue, and their state is in
+    /// their folders.
     ///
     /// # Errors
-    /// If the template is wrong, or nothing says how the API server is reached.
+    /// If the template is invalid, or if no configuration names an API server.
     pub async fn start(
         config: &Config,
         has_gpus: bool,
@@ -154,12 +159,13 @@ impl Pods {
         })
     }
 
-    /// What a ledger has read in the tasks' folders is corrected by what only the executor writes.
+    /// Corrects the ledger, which was read from the task folders, by the executor's own records.
     pub fn correct(&self, ledger: &mut Ledger) {
         self.records.correct(ledger);
     }
 
-    /// A pod that is there and not over. One that its node cannot start is given up after a while.
+    /// Returns the state of a pod that has not ended. A pod that does not start within its time
+    /// limit is given up.
     fn waiting(&mut self, entry: &Entry, status: &Status) -> Carrier {
         let id = entry.launch.task_id;
         let told_to_stop = self.records.told_to_stop(entry);
@@ -180,7 +186,8 @@ impl Pods {
             waiting.why.clone_from(why);
         }
         waiting.in_vain_since_ms = in_vain.then(|| waiting.in_vain_since_ms.unwrap_or(now_ms));
-        // What has not begun has written nothing: an end in its folder is that of an earlier daemon, which has given it up.
+        // A task that has not started has written nothing: an end in its folder was written by an
+        // earlier daemon that gave it up.
         let is_stuck = entry.folder.exit().is_there()
             || waiting
                 .in_vain_since_ms
@@ -207,8 +214,10 @@ impl Pods {
         Carrier::Holding
     }
 
-    /// A task whose pod is not there yet. One that cannot be made, as when a webhook is away, is given up after a while, and its job is charged
-    /// nothing: it did not do that. Where the server is not heard at all, the task may as well wait here as elsewhere.
+    /// Returns the state of a task whose pod does not exist yet. If the pod cannot be created, for
+    /// instance because a webhook is unreachable, the task is given up after the time limit without
+    /// a charge. If the server does not answer at all, the task keeps waiting: another node could
+    /// not start it either.
     fn unmade(&mut self, entry: &Entry) -> Carrier {
         let id = entry.launch.task_id;
         let why = self.mirror.lock().not_made(id).map(str::to_owned);
@@ -224,13 +233,13 @@ impl Pods {
                 reason: NOT_MADE.to_owned(),
                 message: format!("no pod could be made for it within {within_s} s: {why}"),
             };
-            // It may have been made all the same, and the answer was lost: its shim then finds the end.
+            // The pod may exist nevertheless if its answer was lost: its shim then finds the end.
             match shim::forestall(&entry.folder, &outcome) {
                 Ok(done) if done || entry.folder.exit().is_there() => {
                     self.mirror.wish(id, Wish::Delete);
                     self.unmade.remove(&id);
                 }
-                // A shim has the folder, so there is a pod, which is heard of sooner or later.
+                // A shim holds the folder, so a pod exists and the watch will report it.
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(task.id = %id, error = shim::describe(&error), "a task without a pod cannot be given up");
@@ -240,10 +249,11 @@ impl Pods {
         Carrier::Holding
     }
 
-    /// The task holds its GPUs until its pod is gone, since Kubernetes gives them to no other before; its end is in its folder already.
+    /// Writes the end of a task whose pod does not start, and deletes the pod. The task holds its
+    /// GPUs until the pod is gone, because Kubernetes does not release them before.
     fn give_up(&self, entry: &Entry, status: &Status, outcome: &Outcome) {
         let (id, folder) = (entry.launch.task_id, &entry.folder);
-        // Its shim may be about to begin; whoever finds the task's end in its folder does not.
+        // The shim may be starting; it does not start a task with an end in its folder.
         match shim::forestall(folder, outcome) {
             Ok(done) => {
                 let has_end = done || folder.exit().is_there();
@@ -257,7 +267,8 @@ impl Pods {
         }
     }
 
-    /// An executor without the API server is there and can neither start nor end a task; whoever looks at its log learns why.
+    /// Logs that the API server does not answer: this executor can then neither start nor stop a
+    /// task.
     fn complain(&mut self, now_ms: u64, ledger: &Ledger) {
         if self.mirror.lock().is_complete || now_ms < self.complains_at_ms {
             return;
@@ -271,8 +282,9 @@ impl Pods {
         );
     }
 
-    /// Whether the task's node has refused its pod a moment ago. It costs the job nothing, so it would be tried again at once, and in vain until
-    /// whoever looks at this node has seen what is in the way.
+    /// Whether the node has rejected the pod within `REFUSED_FOR_MS`. A rejection costs the job
+    /// nothing. Without the delay the job would be placed here again before the operator has seen
+    /// the other pods.
     fn is_just_refused(&mut self, entry: &Entry, status: &Status) -> bool {
         let has_run = matches!(entry.life, Life::Running(_));
         if !status.is_refused(has_run) || self.records.told_to_stop(entry) {
@@ -283,17 +295,18 @@ impl Pods {
         now_ms < since_ms + REFUSED_FOR_MS
     }
 
-    /// A pod that is over, or not there.
+    /// Returns the state of a pod that has ended or does not exist.
     fn over(&self, entry: &Entry, status: Option<&Status>) -> Carrier {
         let outcome = self.outcome(entry, status);
-        // A shim that has written how its task ended, when nothing else was left in the pod, ends with 0.
+        // A shim exits with 0 only after it has written the outcome and all other processes have
+        // ended.
         match status.and_then(|status| status.ended.as_ref()) {
             Some(ended) if ended.code != 0 => Carrier::Killed(outcome),
             _ => Carrier::Gone(Some(outcome)),
         }
     }
 
-    /// How the task ended if its shim did not say.
+    /// Returns the outcome of the task if its shim did not write one.
     fn outcome(&self, entry: &Entry, status: Option<&Status>) -> Outcome {
         let has_run = matches!(entry.life, Life::Running(_));
         if self.records.told_to_stop(entry) {
@@ -303,7 +316,7 @@ impl Pods {
                 (true, None) => Outcome::signalled(Signal::KILL.as_raw()),
             };
         }
-        // The pod was deleted by us, when nothing of the task was left in it.
+        // The executor deleted this pod only after the task's processes had vanished.
         let has_vanished = self.vanished.contains(&entry.launch.task_id);
         match status {
             None if has_vanished => Outcome::NodeLost,
@@ -322,7 +335,7 @@ impl Runtime for Pods {
     fn start(&mut self, entry: &mut Entry, mut start: Start) -> Result<(), ExecutorError> {
         let (id, folder) = (entry.launch.task_id, &entry.folder);
         if start.environment.contains_key("CUDA_VISIBLE_DEVICES") {
-            // In the pod there are no others, and they are counted from nought.
+            // The pod sees only its own GPUs, numbered from 0.
             let numbers: Vec<String> = (0..entry.launch.gpus.len())
                 .map(|number| number.to_string())
                 .collect();
@@ -338,7 +351,7 @@ impl Runtime for Pods {
                 .environment
                 .insert(sockets::VARIABLE.to_owned(), place);
         }
-        // Not in the pod itself: there are secrets in it, and many may read pods.
+        // Not in the pod's spec: it contains secrets, and many users may read pods.
         let text = serde_json::to_string(&start.environment).expect("text is JSON");
         let file = folder.environment();
         file.write_private(&text)
@@ -364,19 +377,21 @@ impl Runtime for Pods {
     fn stop(&mut self, entry: &Entry) -> bool {
         let id = entry.launch.task_id;
         let has_run = matches!(entry.life, Life::Running(_));
-        // The others may have told of a loss before its pod is known to be over, and all are stopped for that. Who died before did not die of
-        // the stop: taken for one that did not heed it, the job would be charged for its node.
+        // Peers may report a loss before its pod is known to have ended, and all tasks are stopped
+        // for it. A task that vanished before the stop did not die of it. Otherwise the job would
+        // be charged for a task that exceeded its grace.
         if has_run && !self.records.told_to_stop(entry) && !is_held(entry) {
             self.vanished.insert(id);
         } else if let Err(error) = self.records.stop(entry) {
-            // A later daemon would take it for somebody else's doing; no more.
+            // The next daemon would only attribute the stop to another party.
             tracing::warn!(task.id = %id, %error, "cannot keep that a task was told to stop");
         }
         self.mirror.wish(id, Wish::Delete);
         true
     }
 
-    /// What stands there a shim reads by itself each second; turns, for which it would be too late, pods do not take.
+    /// Does nothing: the shim reads the peers every second. Suspensions would need a faster signal,
+    /// but pods have no time slices.
     fn wake(&mut self, _: &Entry) {}
 
     fn carrier(&mut self, entry: &Entry) -> Carrier {
@@ -393,7 +408,7 @@ impl Runtime for Pods {
             Some(Known::Refused(words)) => Carrier::Gone(Some(Outcome::LaunchFailed {
                 message: format!("its pod was refused: {words}"),
             })),
-            // Others than the node's kubelet may call a pod over whose processes are there.
+            // Other parties than the kubelet may mark a pod as ended while its processes run.
             Some(Known::Present(status)) if status.is_over && is_held(entry) => Carrier::Holding,
             Some(Known::Present(status))
                 if status.is_over && self.is_just_refused(entry, &status) =>
@@ -402,7 +417,7 @@ impl Runtime for Pods {
             }
             Some(Known::Present(status)) if status.is_over => self.over(entry, Some(&status)),
             Some(Known::Present(status)) => self.waiting(entry, &status),
-            // Who deletes by force takes the name away, not the processes.
+            // A forced deletion removes the pod object, not its processes.
             Some(Known::Absent) if is_held(entry) => Carrier::Holding,
             Some(Known::Absent) => self.over(entry, None),
             None => {
@@ -466,7 +481,7 @@ impl Runtime for Pods {
     }
 }
 
-/// Whether there is a shim, whatever the API server says.
+/// Whether a shim holds the folder; independent of the API server.
 fn is_held(entry: &Entry) -> bool {
     shim::is_locked(&entry.folder).unwrap_or(true)
 }
@@ -499,7 +514,7 @@ mod tests {
         }
     }
 
-    /// A task that has begun to start, and whose pod was asked for in vain.
+    /// Prepares a task that is starting and whose pod could not be created.
     fn refused(pods: &Pods, ledger: &mut Ledger) -> TaskId {
         let launch = launch();
         let peers = Peers::default();
@@ -520,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_for_which_no_pod_can_be_made_is_given_up_after_a_while() {
+    fn task_without_a_pod_is_given_up_after_the_time_limit() {
         let place = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
         let mut patient = pods(60_000);
@@ -554,7 +569,7 @@ mod tests {
         assert!(outcome.is_node_fault(), "no retry of the job's is charged");
     }
 
-    /// A task that runs, as far as the ledger knows.
+    /// Prepares a task that runs according to the ledger.
     fn running(ledger: &mut Ledger) -> &Entry {
         let launch = launch();
         ledger
@@ -589,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_had_vanished_when_it_was_told_to_stop_was_not_killed_for_that() {
+    fn task_that_vanished_before_its_stop_is_not_killed_late() {
         for (known, expected) in [
             (over("Error"), Carrier::Killed(Outcome::NodeLost)),
             (over("OOMKilled"), Carrier::Killed(Outcome::OutOfMemory)),
@@ -608,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_told_to_stop_and_has_to_be_killed_was_killed_for_that() {
+    fn task_that_exceeds_its_grace_after_a_stop_is_killed_late() {
         let place = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
         let entry = running(&mut ledger);
@@ -617,7 +632,7 @@ mod tests {
         shim.try_lock().expect("it is free");
         assert!(pods.stop(entry));
         drop(shim);
-        // Asked for again, as its pod is still there.
+        // Requested again, because the pod still exists.
         assert!(pods.stop(entry));
         let id = entry.launch.task_id;
         pods.mirror.lock().learn(id, over("Error"));
@@ -625,9 +640,10 @@ mod tests {
         assert_eq!(pods.carrier(entry), Carrier::Killed(killed));
     }
 
-    /// Its shim was killed, say for the memory that the task took, after the task had written an end of its own making.
+    /// The shim was killed, for instance for the task's memory use, after the task had written an
+    /// end.
     #[test]
-    fn an_end_that_the_shim_did_not_come_to_write_is_not_believed() {
+    fn end_in_the_folder_of_a_killed_shim_is_ignored() {
         let written = Outcome::NodeLost;
         for (code, expected) in [(137, Outcome::pod_deleted()), (0, written.clone())] {
             let place = tempfile::tempdir().expect("a folder");
@@ -644,9 +660,9 @@ mod tests {
         }
     }
 
-    /// It writes its own folder, and so what a daemon that starts finds in it.
+    /// A task can write its folder, and so everything that a new daemon reads there.
     #[test]
-    fn a_task_that_says_it_has_ended_or_is_another_has_not_while_its_pod_is_there() {
+    fn forged_end_or_launch_is_ignored_while_the_pod_exists() {
         let place = tempfile::tempdir().expect("a folder");
         let id = {
             let mut ledger = Ledger::open(place.path()).expect("our own folder");
@@ -689,7 +705,7 @@ mod tests {
         assert_eq!(entry.life, ended, "its shim has ended well and wrote that");
         pods.records.follow(&ledger);
 
-        // From then on nobody has to be asked, whatever the folder says.
+        // From here on the record decides, and not the folder.
         let folder = ledger.entries[&id].folder.clone();
         folder.exit().remove().expect("removed");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
@@ -705,9 +721,9 @@ mod tests {
         assert_eq!(left.count(), 0);
     }
 
-    /// A folder that its task has spoilt is no reason to take the task for gone.
+    /// A folder that the task has damaged does not prove that the task has ended.
     #[test]
-    fn a_task_without_its_folder_is_known_while_its_pod_may_be_there() {
+    fn task_without_its_folder_is_known_while_its_pod_may_exist() {
         let place = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
         let entry = running(&mut ledger);
@@ -733,13 +749,13 @@ mod tests {
     }
 
     #[test]
-    fn a_task_whose_pod_is_there_after_all_keeps_it() {
+    fn task_keeps_a_pod_whose_creation_was_not_answered() {
         let place = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
         let mut hasty = pods(0);
         let id = refused(&hasty, &mut ledger);
         let entry = &ledger.entries[&id];
-        // The pod was made and the answer was lost: its shim has the folder.
+        // The pod was created and the answer was lost: its shim holds the folder.
         let shim = entry.folder.lock().hold(true).expect("our own folder");
         shim.try_lock().expect("it is free");
         assert_eq!(hasty.carrier(entry), Carrier::Holding);
@@ -751,9 +767,10 @@ mod tests {
         );
     }
 
-    /// Its pod was deleted by somebody and is still there: what is done at each look must not be heard as something to look at.
+    /// The pod was deleted by another party and still exists: the actions of each poll must cause
+    /// no notification.
     #[test]
-    fn a_deleted_pod_that_stays_wakes_nobody() {
+    fn deleted_pod_that_remains_causes_no_notification() {
         let place = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
         let mut pods = pods(0);
@@ -783,7 +800,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_whose_shim_has_the_folder_wakes_nobody() {
+    fn pod_whose_shim_holds_the_folder_causes_no_notification() {
         let place = tempfile::tempdir().expect("a folder");
         let mut ledger = Ledger::open(place.path()).expect("our own folder");
         let mut hasty = pods(0);

@@ -1,6 +1,7 @@
-//! What a job's document says of its pods, put over what all pods of tasks have: the user's image, volumes, and variables from secrets.
+//! Additions of a job's document to the pod template: the user's image, volumes, and variables from
+//! secrets.
 //!
-//! Whether the job may have these was asked when it was submitted; here only what cannot go together with the template is refused.
+//! Permissions were checked at submission. Here only conflicts with the template are rejected.
 
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, EnvVarSource,
@@ -10,18 +11,18 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use muster_model::spec::{Pod, SecretKey, Volume as Wanted};
 
-/// Every task has a volume there. A job may bring one of another size instead.
+/// Mount path of shared memory. The template has a volume there, which a job may replace.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Begins the names of the volumes that jobs bring.
+/// Name prefix of volumes that jobs bring.
 const OWN_PREFIX: &str = "own-";
 
-/// Whether a volume of this name is one that the job brings.
+/// Whether the job brings the volume of this name.
 pub fn is_own(volume: &str) -> bool {
     volume.starts_with(OWN_PREFIX)
 }
 
-/// A path that the job wants and every task has already.
+/// A path of the job that conflicts with a path of the template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "pod.volumes[{index}].path is {path:?}; expected a path apart from {taken:?}, which every task has"
@@ -32,12 +33,16 @@ pub struct PathTaken {
     taken: String,
 }
 
+/// Adds the job's image, secrets and volumes to the pod.
+///
 /// # Errors
-/// [`PathTaken`]: what would be mounted there, above it or within it would hide what the task needs.
+/// [`PathTaken`] if a volume is mounted at, above or below a path of the template: it would hide
+/// files that the task needs.
 pub fn over(spec: &mut PodSpec, container: &mut Container, own: &Pod) -> Result<(), PathTaken> {
     if let Some(image) = &own.image {
         container.image = Some(image.clone());
-        // The template's is meant for its own image; without one a tag that moves is looked up each time, and another is not.
+        // The template's policy applies to its own image. By default a changing tag is pulled each
+        // time, and another tag is not.
         container.image_pull_policy = None;
     }
     let secrets = own
@@ -78,7 +83,7 @@ pub fn over(spec: &mut PodSpec, container: &mut Container, own: &Pod) -> Result<
     Ok(())
 }
 
-/// Removes the template's mount at this path, and its volume if nothing else mounts it.
+/// Removes the template's mount at this path, and its volume if no other mount uses it.
 fn take_out(spec: &mut PodSpec, container: &mut Container, path: &str) {
     let mounts = container.volume_mounts.get_or_insert_default();
     let is_there = |mount: &VolumeMount| mount.mount_path.trim_end_matches('/') == path;
@@ -92,7 +97,7 @@ fn take_out(spec: &mut PodSpec, container: &mut Container, path: &str) {
     }
 }
 
-/// Whether the two are one folder, or one lies within the other. The template's may end with a slash.
+/// Whether the paths are equal or one contains the other. The template's path may end with a slash.
 fn overlap(path: &str, taken: &str) -> bool {
     let taken = taken.trim_end_matches('/');
     let is_within = |inner: &str, outer: &str| {
@@ -210,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_job_says_comes_beside_what_every_task_has() {
+    fn job_additions_extend_the_template() {
         let own = "
 image: r.io/trainer:3
 pull_secrets: [theirs]
@@ -262,7 +267,7 @@ volumes:
     }
 
     #[test]
-    fn jobs_own_shared_memory_replaces_the_templates() {
+    fn shared_memory_of_the_job_replaces_that_of_the_template() {
         let own: Pod =
             serde_norway::from_str("volumes: [{ kind: memory, path: /dev/shm, bytes: 1Gi }]")
                 .expect("pods");
@@ -291,7 +296,7 @@ volumes:
     }
 
     #[test]
-    fn what_every_task_has_cannot_be_hidden() {
+    fn volume_over_a_template_path_is_rejected() {
         for path in [
             "/var/lib/muster",
             "/var/lib",
@@ -310,7 +315,7 @@ volumes:
             assert!(over_template(&own).is_ok(), "{path}");
         }
         assert!(overlap("/srv/extra/mine", "/srv/extra/"));
-        // One of the job's own within another of its own is its own affair.
+        // Volumes of the job itself may be nested.
         let nested = "volumes: [{ kind: scratch, path: /a/b, bytes: 1 }, { kind: scratch, path: /a, bytes: 1 }]";
         assert!(over_template(nested).is_ok());
     }

@@ -1,5 +1,5 @@
-//! The shim's program where every pod of a task has it: in the data folder, which is mounted at the same path in all of them. A user's image
-//! has no `muster-executor` in it.
+//! Copy of the shim's program in the data folder, which is mounted at the same path in all task
+//! pods. A user's image does not contain `muster-executor`.
 
 use crate::error::ExecutorError;
 use crate::opener::Folder;
@@ -11,18 +11,19 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Of earlier executors: a pod that was made for one of them may not have started yet.
+/// Number of copies of earlier executors to keep: their pods may not have started yet.
 const KEPT: usize = 3;
 
-/// Copies `program` into `data`, unless it lies there already, and says where. Whoever finds it finds all of it. That its name is there does not
-/// say that it is the program: tasks of earlier releases could write there.
+/// Copies `program` into `data`, unless it is there, and returns its path. The copy appears
+/// atomically. An existing file is compared by content, because tasks of earlier releases could
+/// write there.
 ///
 /// # Errors
-/// If it cannot be read or written.
+/// If the program cannot be read or written.
 pub fn shared(program: &Path, data: &Path) -> Result<PathBuf, ExecutorError> {
     let folder = data.join("programs");
     let content = fs::read(program).map_err(ExecutorError::read(program))?;
-    // Times and lengths are the same of different builds where images are made to be reproducible.
+    // Times and lengths of different reproducible builds may be equal.
     let mut sum = DefaultHasher::new();
     sum.write(&content);
     let name = format!("muster-executor-{:016x}", sum.finish());
@@ -36,7 +37,7 @@ pub fn shared(program: &Path, data: &Path) -> Result<PathBuf, ExecutorError> {
     Ok(path)
 }
 
-/// Neither a link, nor another's file, nor one that cannot be run.
+/// Whether the file is the program: executable, no link, and of the same content.
 fn is_there(content: &[u8], folder: &Path, name: &OsStr) -> bool {
     let Ok(folder) = Folder::itself(folder) else {
         return false;
@@ -57,12 +58,12 @@ fn put(content: &[u8], folder: &Path, name: &OsStr) -> io::Result<()> {
     copy.write_all(content)?;
     copy.set_permissions(fs::Permissions::from_mode(0o755))?;
     copy.sync_all()?;
-    // Whoever executes a file that somebody has open for writing is refused.
+    // A file that is open for writing cannot be executed.
     drop(copy);
     folder.rename(&half, name)
 }
 
-/// Leaves this one and the newest of the others. Who runs one that is removed goes on.
+/// Removes all copies but this one and the newest others. A running program survives the removal.
 fn tidy(folder: &Path, own: &Path) -> io::Result<()> {
     let mut others: Vec<(SystemTime, PathBuf)> = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -85,7 +86,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn a_copy_runs_and_is_made_once_for_each_program() {
+    fn program_is_copied_once_and_runs() {
         let data = tempfile::tempdir().expect("a folder");
         let copy = shared(Path::new("/bin/true"), data.path()).expect("it is readable");
         let ran = Command::new(&copy).status().expect("it runs");
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_has_put_there_is_not_run_and_stops_nobody() {
+    fn foreign_file_of_the_same_name_is_replaced() {
         let data = tempfile::tempdir().expect("a folder");
         let copy = shared(Path::new("/bin/true"), data.path()).expect("it is readable");
         fs::write(&copy, "#!/bin/sh\nexit 7\n").expect("our own folder");
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_do_not_pile_up() {
+    fn old_copies_are_removed() {
         let data = tempfile::tempdir().expect("a folder");
         let program = data.path().join("program");
         let mut copies = Vec::new();
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_through_a_link_that_lies_ready() {
+    fn prepared_link_is_not_followed_by_a_write() {
         let data = tempfile::tempdir().expect("a folder");
         let copy = shared(Path::new("/bin/true"), data.path()).expect("it is readable");
         fs::remove_file(&copy).expect("our own folder");

@@ -1,5 +1,5 @@
-//! What the executor knows of the pods that it has asked for, kept where no task can write. A task's folder is the task's own to write: it could
-//! say there that it has ended, or has never begun, and a daemon that starts would give out its GPUs while it runs.
+//! The executor's records of pods, stored where no task can write. A task can write its own folder
+//! and could fake its end there, so that a new daemon would release its GPUs while it runs.
 
 use crate::folder::TaskFolder;
 use crate::ledger::{Entry, Ledger, Life};
@@ -14,7 +14,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Below the data folder.
+/// Name below the data folder.
 const FOLDER: &str = "pods";
 
 #[derive(Debug, Default)]
@@ -23,19 +23,21 @@ pub struct Records {
     known: BTreeMap<TaskId, Record>,
 }
 
-/// Its presence means that the task's pod was asked for, which happens once.
+/// Record of a task's pod. Its presence means that the pod was requested, which happens once.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Record {
     launch: TaskLaunch,
     told_to_stop: bool,
-    /// How the task has ended, once its pod was over or not there.
+    /// Outcome of the task, recorded once its pod has ended or does not exist.
     ended: Option<Outcome>,
 }
 
 impl Records {
-    /// # Errors
-    /// If the folder can neither be read nor made. What cannot be read in it is left out and said so: its task's folder is then all that is
+    /// Reads the records. An unreadable one is logged and left out; then only the task's folder is
     /// known.
+    ///
+    /// # Errors
+    /// If the folder can neither be read nor created.
     pub fn open(data: &Path) -> io::Result<Self> {
         let folder = data.join(FOLDER);
         fs::create_dir_all(&folder)?;
@@ -58,10 +60,10 @@ impl Records {
         Ok(records)
     }
 
-    /// A pod is about to be asked for.
+    /// Records that a pod will be requested.
     ///
     /// # Errors
-    /// If it cannot be kept.
+    /// If the record cannot be written.
     pub fn begin(&mut self, launch: &TaskLaunch, folder: &TaskFolder) -> io::Result<()> {
         let record = Record {
             launch: launch.clone(),
@@ -76,7 +78,7 @@ impl Records {
     pub fn told_to_stop(&self, entry: &Entry) -> bool {
         match self.known.get(&entry.launch.task_id) {
             Some(record) => record.told_to_stop,
-            // One of the release before.
+            // A task of the previous release has no record.
             None => {
                 let told: Option<PodRecord> = entry.folder.pod().read().ok().flatten();
                 told.is_some_and(|told| told.told_to_stop)
@@ -84,10 +86,10 @@ impl Records {
         }
     }
 
-    /// The executor has asked for the task's end.
+    /// Records that the executor requests the task's end.
     ///
     /// # Errors
-    /// If it cannot be kept.
+    /// If the record cannot be written.
     pub fn stop(&mut self, entry: &Entry) -> io::Result<()> {
         if let Some(record) = self.known.get(&entry.launch.task_id).cloned() {
             let told = Record {
@@ -99,7 +101,7 @@ impl Records {
         tell(&entry.folder, true)
     }
 
-    /// Keeps how tasks have ended, and forgets those whose folders are gone.
+    /// Records outcomes, and removes the records of tasks that the ledger has forgotten.
     pub fn follow(&mut self, ledger: &Ledger) {
         let mut changed = Vec::new();
         for (task, record) in &self.known {
@@ -123,15 +125,15 @@ impl Records {
                     self.file(task).remove()
                 }
             };
-            // A later daemon asks the API server once more, that is all.
+            // The next daemon would only ask the API server again.
             if let Err(error) = kept {
                 tracing::warn!(task.id = %task, %error, "that a task has ended is not kept");
             }
         }
     }
 
-    /// What a ledger has read in the tasks' folders is corrected by what is known here. Of a task that is not known to have ended, its pod says
-    /// whether it has.
+    /// Corrects the ledger, which was read from the task folders. For a task without a recorded
+    /// outcome the state of its pod decides.
     pub fn correct(&self, ledger: &mut Ledger) {
         for record in self.known.values() {
             ledger.adopt(&record.launch, record.ended.as_ref());
@@ -149,7 +151,7 @@ impl Records {
     }
 }
 
-/// The shim, which asks nobody else.
+/// Writes `pod.json`, the only information of the shim about the request.
 fn tell(folder: &TaskFolder, told_to_stop: bool) -> io::Result<()> {
     folder.pod().write_durably(&PodRecord { told_to_stop })
 }

@@ -1,4 +1,5 @@
-//! Speaks to the API server: watches our pods, and makes and deletes what is wanted, again and again until it is so.
+//! Client of the API server: watches this executor's pods, and repeats requests until each wish is
+//! fulfilled.
 
 use super::again::Again;
 use super::answer::{Failure, Forbidden, PATIENCE, answered};
@@ -26,29 +27,32 @@ const FORBIDDEN: u16 = 403;
 const CONFLICT: u16 = 409;
 const NOT_FOUND: u16 = 404;
 
-/// A client that sends each request once. The library's own would send what a busy server refuses (429, 503, 504) 15 times more, with pauses that
-/// double up to minutes or last as long as the server says: no answer would come in time, and what the server says would be lost. Here a
-/// wish is asked for again ([`Again`]), and so is the watch, by its own stream: after 0.8 s, then twice as long, up to half a minute.
+/// Returns a client that sends each request once.
+///
+/// The library's default repeats a request that a busy server refuses (429, 503, 504) 15 times. Its
+/// pauses double to minutes, or last as long as the server asks. Then no answer arrives in time,
+/// and the server's message is lost. Here [`Again`] repeats wishes. The watch has a back-off of its
+/// own, from 0.8 s to 30 s.
 ///
 /// # Errors
-/// When the configuration is none that can be used.
+/// If the configuration is invalid.
 pub fn client(mut config: kube::Config) -> kube::Result<kube::Client> {
     config.default_retry = false;
     kube::Client::try_from(config)
 }
 
-/// What speaks to the API server.
+/// Task that talks to the API server.
 #[derive(Debug)]
 pub struct Server {
     pub api: Api<Pod>,
-    /// Of this executor's pods.
+    /// Label selector of this executor's pods.
     pub selector: String,
-    /// The node that they are bound to, by its name in Kubernetes.
+    /// Name of the pods' node in Kubernetes.
     pub node: String,
-    /// The executor's own pod, with whose owner tasks' pods go away.
+    /// Name of the executor's own pod, whose owner also becomes the owner of the task pods.
     pub own: Option<String>,
     pub mirror: Arc<Mirror>,
-    /// Wakes the node's loop for what was learned.
+    /// Wakes the node loop after each change.
     pub orders: Sender<Order>,
 }
 
@@ -92,7 +96,7 @@ impl Server {
     }
 
     fn wake(&self) {
-        // It is gone only when the daemon goes.
+        // The receiver ends only with the daemon.
         let _ = self.orders.send(Order::Look);
     }
 
@@ -108,15 +112,16 @@ impl Server {
                 if !again.is_due(task, clock::boottime_ms()) {
                     continue;
                 }
-                match self.attempt(task, &wish, &mut owner, &mut forbidden).await {
-                    true => again.succeeded(task),
-                    false => again.failed(task, &wish, clock::boottime_ms()),
+                if self.attempt(task, &wish, &mut owner, &mut forbidden).await {
+                    again.succeeded(task);
+                } else {
+                    again.failed(task, &wish, clock::boottime_ms());
                 }
                 self.wake();
             }
             let rung = self.mirror.bell.notified();
             match again.rest(clock::boottime_ms()) {
-                // Whoever wishes for something meanwhile does not wait for what has failed.
+                // A new wish ends the pause early.
                 Some(rest) => {
                     let _ = tokio::time::timeout(rest, rung).await;
                 }
@@ -125,7 +130,7 @@ impl Server {
         }
     }
 
-    /// Whether the wish has come true.
+    /// Tries to fulfil a wish; returns whether it is fulfilled.
     async fn attempt(
         &self,
         task: TaskId,
@@ -152,7 +157,8 @@ impl Server {
         }
     }
 
-    /// What is known then; nothing after a pod was told to go, because it is still there.
+    /// Executes a wish and returns the state of the pod; `None` after a deletion request, because
+    /// the pod still exists.
     async fn carry_out(
         &self,
         task: TaskId,
@@ -184,16 +190,19 @@ impl Server {
     }
 }
 
-/// Labels would do. But the server knows of a pod's node alone without looking at every watch there is whom to tell: by labels, each change of a
-/// pod is held against the watches of all executors.
+/// Returns the selection of the watch. Labels alone would suffice. But the server indexes pods by
+/// node only. For a watch by labels alone it compares each change of a pod with the watches of all
+/// executors.
 fn watched(selector: &str, node: &str) -> watcher::Config {
     watcher::Config::default()
         .labels(selector)
         .fields(&format!("spec.nodeName={node}"))
 }
 
+/// Creates the checkpoint folders.
+///
 /// # Errors
-/// Which one cannot be made and why, or that whoever keeps it does not answer.
+/// Names the folder and the reason, which may be a storage that does not answer.
 async fn make_folders(folders: &[PathBuf]) -> Result<(), Failure> {
     for folder in folders {
         let said = |why: &str| Failure::Again(format!("cannot make {}: {why}", folder.display()));
@@ -210,7 +219,8 @@ async fn make_folders(folders: &[PathBuf]) -> Result<(), Failure> {
 
 async fn create(api: &Api<Pod>, name: &str, pod: &Pod) -> Result<Known, Failure> {
     let made = match answered(api.create(&PostParams::default(), pod)).await {
-        // The server may be away, or whom it asks before it makes one: it is asked for what it knows by itself.
+        // The server may be unreachable, or a webhook that it calls. Ask it for its own state
+        // instead.
         Err(Failure::Away(words)) => {
             return match look(api, name).await? {
                 Known::Absent => Err(Failure::Again(words)),
@@ -221,7 +231,8 @@ async fn create(api: &Api<Pod>, name: &str, pod: &Pod) -> Result<Known, Failure>
     };
     match made {
         Ok(pod) => Ok(present(&pod)),
-        // An earlier daemon has made it, and died before it knew; or many were made at once, and a quota could not be counted.
+        // An earlier daemon created the pod and ended before it received the answer. Or many pods
+        // were created at once, and the quota could not be counted.
         Err(refusal) if refusal.code == CONFLICT => match look(api, name).await? {
             Known::Absent => Err(refusal.message.into()),
             known => Ok(known),
@@ -231,8 +242,11 @@ async fn create(api: &Api<Pod>, name: &str, pod: &Pod) -> Result<Known, Failure>
     }
 }
 
+/// Returns the owner of the task pods.
+///
 /// # Errors
-/// Why it cannot be told, in words. A pod that nobody owns would outlive the release, so none is made until it can.
+/// If the executor's pod cannot be read. Pods without an owner would outlive the release, so none
+/// is created before.
 async fn owner_of(api: &Api<Pod>, own: &str) -> Result<OwnerReference, Failure> {
     match answered(api.get(own)).await? {
         Ok(pod) => Ok(owner(&pod)),
@@ -243,8 +257,8 @@ async fn owner_of(api: &Api<Pod>, own: &str) -> Result<OwnerReference, Failure> 
     }
 }
 
-/// Whoever keeps executors here, a DaemonSet: pods of tasks go with it. They do not go with the executor's own pod, since the next one
-/// adopts them.
+/// Returns the controller of the executor's pod, a DaemonSet, as the owner. Task pods are deleted
+/// with it and not with the executor's own pod, because the next executor adopts them.
 fn owner(pod: &Pod) -> OwnerReference {
     let owners = pod.metadata.owner_references.iter().flatten();
     let mut owners = owners.filter(|owner| owner.controller == Some(true));
@@ -256,7 +270,7 @@ fn owner(pod: &Pod) -> OwnerReference {
         ..OwnerReference::default()
     });
     OwnerReference {
-        // A DaemonSet would count what it controls as its own executors.
+        // A DaemonSet would count pods that it controls as executors.
         controller: None,
         block_owner_deletion: None,
         ..owner
@@ -287,11 +301,11 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
-    /// Says that it cannot now, in words of its own, and that one is to come back in an hour.
+    /// Answer of a busy server that asks to retry in an hour.
     const BUSY: &str = "HTTP/1.1 429 no\r\nretry-after: 3600\r\n\r\ntoo many requests";
 
-    /// What speaks to a server that gives these answers one after the other, and the last of them from then on; where there are none nobody
-    /// listens. The number is of the requests that came.
+    /// Returns a client of a server that gives these answers in order, and then the last one
+    /// repeatedly; without answers nothing listens. The counter is the number of requests.
     async fn speaking_to(answers: &'static [&'static str]) -> (Server, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("bound").port();
@@ -330,7 +344,7 @@ mod tests {
         TaskId(uuid::Uuid::from_u128(1))
     }
 
-    /// What counts as said when a pod is asked for.
+    /// Returns the message that a creation request leaves behind.
     async fn said(server: &Server) -> Option<String> {
         let wish = Wish::Create(Box::default());
         server.mirror.wish(task(), wish.clone());
@@ -340,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_is_away_says_nothing_of_a_pod() {
+    async fn unreachable_server_leaves_no_message_for_a_pod() {
         let (server, _) = speaking_to(&[
             "HTTP/1.1 500 no\r\ncontent-type: application/json\r\n\r\n{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"message\":\"a webhook is away\",\"code\":500}",
         ])
@@ -357,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_busy_server_says_is_heard_and_nothing_is_sent_again_behind_our_back() {
+    async fn busy_servers_message_is_kept_and_request_is_sent_once() {
         for answer in [
             &[BUSY],
             &["HTTP/1.1 503 no\r\n\r\ntoo many requests"],
@@ -370,9 +384,9 @@ mod tests {
         }
     }
 
-    /// Pauses of one second and of two lie between.
+    /// The pauses are one and two seconds.
     #[tokio::test]
-    async fn a_wish_comes_true_soon_after_the_server_takes_requests_again() {
+    async fn wish_is_fulfilled_after_the_server_recovers() {
         let (server, asked) = speaking_to(&[BUSY, BUSY, "HTTP/1.1 404 no\r\n\r\nnone"]).await;
         server.mirror.wish(task(), Wish::Delete);
         let mirror = Arc::clone(&server.mirror);
@@ -388,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_pods_are_known_soon_after_the_server_takes_requests_again() {
+    async fn pods_are_listed_after_the_server_recovers() {
         let list = "HTTP/1.1 200 yes\r\ncontent-type: application/json\r\n\r\n{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}";
         let (server, _) = speaking_to(Box::leak(Box::new([BUSY, BUSY, list]))).await;
         let mirror = Arc::clone(&server.mirror);
@@ -399,7 +413,7 @@ mod tests {
     }
 
     /// # Panics
-    /// When it has not come about after ten seconds.
+    /// If the condition does not hold within ten seconds.
     async fn until(right: impl Fn() -> bool) {
         for _ in 0..1_000 {
             if right() {

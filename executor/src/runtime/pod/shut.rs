@@ -1,35 +1,35 @@
-//! What a task's pod sees of a folder that it shares with all tasks of its node and with the executor: some parts of it, each mounted by itself,
-//! and nothing else. All tenants' programs run as the same user, so what lies beside those would be theirs to read, to lock and, where it
-//! is mounted so, to write.
+//! Allow-list of mounts. The executor and all tasks of a node share a folder. A task's pod sees
+//! only parts of it, each mounted separately. Programs of all tenants run as the same user. They
+//! could read, lock and perhaps write everything else in the folder.
 //!
-//! Over the whole folder an empty one is mounted, since a template may mount more than the folder. Where each part comes from the kubelet finds out on the
-//! node, outside of the pod, hence no mount in it stands in the way of another.
+//! An empty volume covers the whole folder, because a template may mount a parent of it. The
+//! kubelet resolves the source of each part on the node, so no mount of the pod affects another.
 
 use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, PodSpec, Volume, VolumeMount};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::path::{Path, PathBuf};
 
-/// Of an empty folder, which holds nothing but the places of mounts.
+/// Size of the empty volume, which contains only mount points.
 const EMPTY_BYTES: u32 = 1 << 20;
 
-/// A folder, by its path on the node's executor and in each pod alike.
+/// A folder at the same path in the executor and in each pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shut<'a> {
     pub folder: &'a Path,
-    /// What the volume of the empty folder is called.
+    /// Name of the empty volume.
     pub name: &'static str,
     pub seen: Vec<Seen>,
 }
 
-/// A folder within it that is there in the pod. It must be there on the node when the pod starts.
+/// A visible subfolder. It must exist on the node when the pod starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Relative.
+    /// Relative to the folder.
     pub path: PathBuf,
     pub read_only: bool,
 }
 
-/// Where the template mounts nothing of the folder, nothing is done.
+/// Replaces the template's mount of the folder. Without such a mount nothing changes.
 pub fn shut(spec: &mut PodSpec, container: &mut Container, shut: &Shut<'_>) {
     let mounts = container.volume_mounts.get_or_insert_default();
     let over = mounts
@@ -78,7 +78,8 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// What is mounted where, and the volumes, where the template has this mount besides another and `a` and `b/c` are seen of a folder.
+    /// Returns mounts and volumes for a template with this mount and another one, if `a` and `b/c`
+    /// of a folder are visible.
     fn mounted(mount: &Value) -> (Value, Value) {
         let container = json!({ "name": "task", "volumeMounts": [mount, { "name": "tmp", "mountPath": "/tmp" }] });
         let mut container: Container = serde_json::from_value(container).expect("a container");
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_folder_only_what_is_to_be_seen_is_there() {
+    fn only_visible_parts_of_a_folder_are_mounted() {
         let tmp = json!({ "name": "tmp", "mountPath": "/tmp" });
         let (mounts, volumes) = mounted(&json!({ "name": "data", "mountPath": "/var/lib/muster" }));
         assert_eq!(
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_template_mounts_above_the_folder_stays() {
+    fn mounts_above_the_folder_are_kept() {
         let above = json!({ "name": "data", "mountPath": "/var/lib/", "subPath": "lib" });
         let (mounts, _) = mounted(&above);
         assert_eq!(
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_without_the_folder_is_left_alone() {
+    fn template_without_the_folder_is_not_changed() {
         let other = json!({ "name": "data", "mountPath": "/var/lib/muster-2" });
         let (mounts, volumes) = mounted(&other);
         assert_eq!(

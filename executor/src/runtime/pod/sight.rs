@@ -1,4 +1,5 @@
-//! What a task's pod sees of the folders that it shares with others: of the data folder its own task's, of the checkpoints its own job's.
+//! Visible parts of the shared folders in a task's pod: its own task's part of the data folder, and
+//! its own job's checkpoints.
 
 use super::shut::{Seen, Shut};
 use crate::config;
@@ -6,9 +7,11 @@ use crate::runtime::sockets;
 use muster_model::assignment::TaskLaunch;
 use std::path::{Path, PathBuf};
 
-/// The lease, its own folder, and, each only where it needs it, the place where it meets other tasks of its job, and the shims' programs.
+/// Returns the visible parts of the data folder: the lease and the task's folder. The job's socket
+/// folder and the shim programs are visible only if the task needs them.
 ///
-/// Nothing else: not other tasks' folders with their secrets and locks, nor what the executor keeps for itself.
+/// Folders of other tasks contain secrets and locks and stay hidden, as do the executor's own
+/// files.
 #[must_use]
 pub fn of_data<'a>(data: &'a Path, launch: &TaskLaunch) -> Shut<'a> {
     let seen = |path: PathBuf, read_only| Seen { path, read_only };
@@ -27,7 +30,7 @@ pub fn of_data<'a>(data: &'a Path, launch: &TaskLaunch) -> Shut<'a> {
     }
 }
 
-/// What its own job writes, and, of the job that it begins from, what that has written.
+/// Returns the visible checkpoints: those of the job, and for reading those of the job in `from`.
 #[must_use]
 pub fn of_checkpoints<'a>(root: &'a Path, launch: &TaskLaunch) -> Shut<'a> {
     let of_tenant = PathBuf::from(launch.tenant_id.to_string());

@@ -1,10 +1,10 @@
-//! What the status of a pod says of the task in it. Pure.
+//! Conversion of a pod's status to the state of its task. Pure.
 
 use super::template::is_of_task;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
 use muster_model::task::Outcome;
 
-/// Reasons for which a container waits that no waiting will mend, or not soon.
+/// Waiting reasons of a container that waiting does not remove, or not soon.
 const STUCK: [&str; 8] = [
     "CreateContainerConfigError",
     "CreateContainerError",
@@ -15,7 +15,7 @@ const STUCK: [&str; 8] = [
     "InvalidImageName",
     "RunContainerError",
 ];
-/// Of a pod that ran, and was ended by its node for the node's own sake.
+/// Reasons of a pod that ran and was ended by its node.
 const EVICTED: [&str; 6] = [
     "Evicted",
     "NodeLost",
@@ -25,36 +25,36 @@ const EVICTED: [&str; 6] = [
     "Terminated",
 ];
 
-/// What kubelets say of a pod that they evict because it, and not the node, has used more of the disk than it may.
+/// Kubelet messages of an eviction because the pod itself, and not the node, exceeds a disk limit.
 const OVER_LIMIT: [&str; 3] = [
     "Usage of EmptyDir volume",
     "ephemeral local storage usage exceeds",
     "exceeded its local ephemeral storage limit",
 ];
 
-/// What we look at, of one pod.
+/// The relevant parts of one pod's status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Status {
-    /// Its container has ended, and with it every process in it.
+    /// Its container has ended, and with it every process of the pod.
     pub is_over: bool,
-    /// Somebody has asked for its end.
+    /// Its deletion was requested.
     pub is_deleted: bool,
-    /// Why its container has not started.
+    /// Reason why its container has not started.
     pub waits: Option<Waits>,
-    /// Why it ended, of the pod: set by its node, not by what ran in it.
+    /// Reason of the pod's end, set by its node and not by its containers.
     pub reason: Option<String>,
     pub message: String,
-    /// How its container ended.
+    /// End of its container.
     pub ended: Option<Ended>,
-    /// How a container ended that had to succeed before it, and did not: its name too.
+    /// Name and end of a failed init container.
     pub prelude: Option<(String, Ended)>,
 }
 
-/// What a container that has not started waits for, in words.
+/// Reason why a container has not started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waits {
     pub why: String,
-    /// That is not soon mended.
+    /// Waiting does not remove the cause soon.
     pub in_vain: bool,
 }
 
@@ -87,20 +87,21 @@ impl Status {
         }
     }
 
-    /// How the task ended that left no word of it, its pod being over. `has_run`: the task was seen to run.
+    /// Returns the outcome of a task without a recorded one, whose pod has ended. `has_run`: the
+    /// task was seen running.
     #[must_use]
     pub fn outcome(&self, has_run: bool) -> Outcome {
         self.taken_away(has_run)
             .unwrap_or_else(|| self.own_end(has_run))
     }
 
-    /// Whether it is over because its node would not begin with it.
+    /// Whether the node rejected the pod.
     #[must_use]
     pub fn is_refused(&self, has_run: bool) -> bool {
         self.outcome(has_run).is_refusal()
     }
 
-    /// Its node, or somebody by way of the API server, has ended it, and not what ran in it.
+    /// Returns the outcome if the node or a deletion ended the pod, and not its containers.
     fn taken_away(&self, has_run: bool) -> Option<Outcome> {
         if let Some(reason) = &self.reason
             && (has_run || EVICTED.contains(&reason.as_str()))
@@ -137,7 +138,8 @@ impl Status {
                     ),
                 }
             }
-            // Somebody else's pod came first, or the node has less than it was taken for: the job did not do that.
+            // Another pod came first, or the node has less capacity than assumed. The job is not
+            // the cause.
             None => {
                 let reason = self.reason.as_deref().unwrap_or("no reason was given");
                 Outcome::refused(sentence(reason, &self.message))
@@ -146,7 +148,7 @@ impl Status {
     }
 }
 
-/// Of the container that runs the task: others may have been put beside it.
+/// Returns the state of the container that runs the task: a pod may have further containers.
 fn state<'a>(pod: &Pod, status: &'a PodStatus) -> Option<&'a ContainerState> {
     let spec = pod.spec.as_ref();
     let own = spec.and_then(|spec| spec.containers.iter().find(|one| is_of_task(one)));
@@ -172,7 +174,7 @@ fn failed(status: &ContainerStatus) -> Option<(String, Ended)> {
     (ended.code != 0).then(|| (status.name.clone(), ended))
 }
 
-/// What the task's container waits for, or one that is to end before it starts.
+/// Returns the reason for which the task's container or an init container waits.
 fn waits(state: Option<&ContainerState>, status: &PodStatus) -> Waits {
     let before = status.init_container_statuses.iter().flatten();
     let states = before.filter_map(|status| status.state.as_ref());
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_says_becomes_an_outcome_that_names_it() {
+    fn reason_of_the_node_becomes_the_outcome() {
         let killed = json!({ "terminated": { "exitCode": 137, "reason": "OOMKilled" } });
         let killed = status(&json!({ "phase": "Failed", "containerStatuses": container(&killed) }));
         assert!(killed.is_over);
@@ -238,7 +240,7 @@ mod tests {
         let refused = status(
             &json!({ "phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu" }),
         );
-        // It never ran, and did nothing for that: somebody else's pod may have been there first.
+        // It never ran and did not cause this: another pod may have been placed there first.
         assert!(refused.outcome(false).is_node_fault());
         assert!(
             refused.is_refused(false) && !refused.is_refused(true) && !evicted.is_refused(false)
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fills_more_of_the_disk_than_it_was_given_did_that_itself() {
+    fn pod_over_its_own_disk_limit_is_charged() {
         for message in [
             "Usage of EmptyDir volume \"own-0\" exceeds the limit \"1Gi\". ",
             "Pod ephemeral local storage usage exceeds the total limit of containers 2Gi. ",
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_cannot_be_had_is_waited_for_in_vain() {
+    fn missing_image_counts_as_stuck() {
         let waiting = |reason: &str| {
             let state = json!({ "waiting": { "reason": reason, "message": "Back-off pulling image \"a\"" } });
             let waits =
@@ -297,9 +299,9 @@ mod tests {
         );
         assert_eq!(missing.outcome(true), Outcome::NodeLost);
     }
-    /// Meshes put containers beside the task's, templates put some before it.
+    /// Service meshes add containers, and templates may contain init containers.
     #[test]
-    fn only_the_tasks_own_container_speaks_for_it_and_those_before_it_may_fail_it() {
+    fn status_is_of_the_task_container_or_a_failed_init_container() {
         let of = |name: &str, state: &Value| json!({ "name": name, "image": "a", "imageID": "", "ready": false, "restartCount": 0, "state": state });
         let pod = |status: Value| {
             let own = json!({ "name": "task", "env": [{ "name": "MUSTER_TASK_HOST" }] });

@@ -1,4 +1,5 @@
-//! The pod of a task: what the administrator gives (image, volumes, service account, security) and what is ours (where, what, for whom).
+//! The pod of a task: the administrator's template (image, volumes, service account, security), and
+//! the fields that the executor sets (node, command, labels, resources).
 
 use super::own::{self, PathTaken};
 use super::shut::shut;
@@ -16,44 +17,46 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// By which our pods are known.
+/// Labels by which the executor finds its pods.
 pub const GROUP_LABEL: &str = "muster.dev/group";
 pub const NODE_LABEL: &str = "muster.dev/executor";
 pub const TASK_LABEL: &str = "muster.dev/task";
-/// `engine` or `program`. Network policies let only the engine's tasks reach the bucket.
+/// Label with the value `engine` or `program`. Network policies admit only the engine's tasks to
+/// the bucket.
 const RUNS_LABEL: &str = "muster.dev/runs";
-/// Every namespace has it. Without a token it has no rights.
+/// Service account that each namespace has. Without a token it has no rights.
 const DEFAULT_ACCOUNT: &str = "default";
-/// The variable that holds the pod's own address, on which the task listens.
+/// Variable with the pod's address, at which the task listens.
 const HOST_VARIABLE: &str = "MUSTER_TASK_HOST";
-/// As the kubelet fills it in.
+/// Reference to that variable, which the kubelet expands.
 pub const LISTEN_HOST: &str = "$(MUSTER_TASK_HOST)";
-/// For the shim, from the end of the task's grace to having written how it ended.
+/// Time for the shim to write the outcome after the task's grace, in seconds.
 const SHIM_GRACE_S: u64 = 5;
 
-/// What all pods of this executor have in common.
+/// The parts that all pods of this executor have in common.
 #[derive(Debug, Clone)]
 pub struct Template {
     given: Pod,
     pub namespace: String,
-    /// The node in Kubernetes that pods are bound to.
+    /// Kubernetes node of the pods.
     pub node: String,
-    /// Our name, and the group of executors that we are of.
+    /// Name and group of this executor.
     pub executor: String,
     pub group: String,
-    /// Service account of the built-in engine's tasks. Users' programs never get it.
+    /// Service account of the built-in engine's tasks. Users' programs never receive it.
     pub engine_account: Option<String>,
-    /// What the device plugin calls GPUs, if Kubernetes is to count them.
+    /// Extended resource of GPUs, if Kubernetes counts them.
     pub gpu_resource: Option<String>,
-    /// Has `nvidia.com`'s runtime to show GPUs by number, instead of CPU slots that are no devices.
+    /// Whether NVIDIA's runtime makes GPUs visible by index; not for CPU slots.
     pub has_gpus: bool,
-    /// The shim's program, in the template's image.
+    /// Path of the shim's program in the template's image.
     pub program: String,
-    /// The same where it lies in any image: in the data folder. Empty until a job brings an image.
+    /// Path of the shim's program in the data folder, for other images. Empty until a job brings an
+    /// image.
     pub shared_program: String,
-    /// The executor's, at the same path in each pod.
+    /// Data folder of the executor, at the same path in each pod.
     pub data: PathBuf,
-    /// Of all jobs, likewise, unless they are kept in a bucket.
+    /// Checkpoint root at the same path in each pod; `None` for a bucket.
     pub checkpoints: Option<PathBuf>,
 }
 
@@ -61,7 +64,7 @@ impl Template {
     /// Reads a pod in YAML with one container, which names the image.
     ///
     /// # Errors
-    /// If it is no pod, has a field that pods do not have, or sets what is ours to set.
+    /// If it is not a pod, contains an unknown field, or sets a field that the executor sets.
     pub fn parse(text: &str) -> Result<Pod, TemplateError> {
         let written: Value = serde_norway::from_str(text).map_err(TemplateError::Yaml)?;
         let pod: Pod = serde_json::from_value(written.clone()).map_err(TemplateError::Pod)?;
@@ -99,7 +102,7 @@ impl Template {
     }
 
     /// # Errors
-    /// If the file cannot be read, or is no template.
+    /// If the file cannot be read or is not a valid template.
     pub fn read(path: &Path) -> Result<Pod, ExecutorError> {
         let text = std::fs::read_to_string(path).map_err(ExecutorError::read(path))?;
         Self::parse(&text).map_err(|source| ExecutorError::PodTemplate {
@@ -126,7 +129,7 @@ impl Template {
         }
     }
 
-    /// The labels that all pods of this executor bear.
+    /// Returns the label selector of this executor's pods.
     #[must_use]
     pub fn selector(&self) -> String {
         format!(
@@ -135,10 +138,10 @@ impl Template {
         )
     }
 
-    /// The pod that runs the shim of this task.
+    /// Returns the pod that runs the shim of this task.
     ///
     /// # Errors
-    /// [`PathTaken`] by the job's document.
+    /// [`PathTaken`] for a volume of the job's document.
     pub fn pod(&self, launch: &TaskLaunch, arguments: &[OsString]) -> Result<Pod, PathTaken> {
         let mut pod = self.given.clone();
         pod.metadata = self.metadata(launch, pod.metadata);
@@ -161,7 +164,8 @@ impl Template {
         Ok(pod)
     }
 
-    /// Those that have to be there before the task's pod is: the kubelet would make them its own.
+    /// Returns the folders that must exist before the pod starts. The kubelet would create them for
+    /// another user.
     #[must_use]
     pub fn checkpoint_folders(&self, launch: &TaskLaunch) -> Vec<PathBuf> {
         let Some(root) = &self.checkpoints else {
@@ -171,8 +175,8 @@ impl Template {
         seen.map(|seen| root.join(seen.path)).collect()
     }
 
-    /// Sets the pod's service account. The engine's account may carry the right to all tenants' checkpoints, so no user's code runs as it.
-    /// The template's account is for users' programs.
+    /// Sets the pod's service account. The engine's account may have access to the checkpoints of
+    /// all tenants, so no user code runs with it. The template's account is for users' programs.
     fn identify(&self, launch: &TaskLaunch, spec: &mut PodSpec) {
         let engine = self
             .engine_account
@@ -246,10 +250,12 @@ impl Template {
             }),
         }];
         variables.extend(container.env.take().unwrap_or_default());
-        // Where the device plugin chooses, it says which, but only to who has any; images of CUDA's say "all".
+        // If Kubernetes counts GPUs, the device plugin makes them visible, but only to pods with
+        // GPUs. CUDA images request all GPUs by default.
         let is_counted = self.gpu_resource.is_some() && !self.has_gpus;
         if self.has_gpus || (is_counted && launch.gpus.is_empty()) {
-            // The last one of a name counts, also against the device plugin's: it counts, the plan chooses.
+            // The last variable of a name takes effect, also against that of the device plugin: the
+            // plan chooses the GPUs.
             variables.push(EnvVar {
                 name: "NVIDIA_VISIBLE_DEVICES".to_owned(),
                 value: Some(visible(&launch.gpus)),
@@ -261,7 +267,8 @@ impl Template {
         container
     }
 
-    /// What the task was given, over what the template says of it: as requests all of it, as limits memory and GPUs.
+    /// Returns the template's resources with those of the task: CPU and memory as requests, memory
+    /// and GPUs as limits.
     fn resources(
         &self,
         launch: &TaskLaunch,
@@ -287,7 +294,7 @@ impl Template {
     }
 }
 
-/// Of a task's pod: there is at most one, whoever asks for it.
+/// Returns the name of a task's pod. It is unique, so a task has at most one pod.
 #[must_use]
 pub fn name(task: TaskId) -> String {
     format!("muster-{task}")
@@ -298,33 +305,33 @@ fn runs_program(launch: &TaskLaunch) -> bool {
     launch.spec.command.is_some()
 }
 
-/// Whether it is the one that runs the shim.
+/// Whether this container runs the shim.
 #[must_use]
 pub fn is_of_task(container: &Container) -> bool {
     let mut variables = container.env.iter().flatten();
     variables.any(|variable| variable.name == HOST_VARIABLE)
 }
 
-/// From SIGTERM to SIGKILL of the pod, in whole seconds: longer than the task's own, which is the shim's affair.
+/// Returns the pod's grace in whole seconds. It exceeds the task's grace, which the shim enforces.
 fn grace_s(grace_ms: u64) -> i64 {
     i64::try_from(grace_ms.div_ceil(1_000) + SHIM_GRACE_S).unwrap_or(i64::MAX)
 }
 
 fn visible(gpus: &[u32]) -> String {
     if gpus.is_empty() {
-        // NVIDIA's runtime takes the empty text for "all".
+        // NVIDIA's runtime treats an empty value as "all".
         return "void".to_owned();
     }
     let numbers: Vec<String> = gpus.iter().map(u32::to_string).collect();
     numbers.join(",")
 }
 
-/// As text in which the kubelet finds no variable.
+/// Escapes a text in which the kubelet would expand variables.
 fn escaped(text: &str) -> String {
     text.replace('$', "$$")
 }
 
-/// The path of a field that was written and not understood.
+/// Returns the path of a field that the conversion to a pod has dropped.
 fn unknown(written: &Value, understood: &Value, path: &str) -> Option<String> {
     match (written, understood) {
         (Value::Object(written), Value::Object(understood)) => {
@@ -332,7 +339,7 @@ fn unknown(written: &Value, understood: &Value, path: &str) -> Option<String> {
                 let path = format!("{path}.{name}");
                 match understood.get(name) {
                     Some(other) => unknown(value, other, &path),
-                    // What is null or empty may be left out on the way.
+                    // Null fields may be dropped.
                     None if value.is_null() => None,
                     None => Some(path.trim_start_matches('.').to_owned()),
                 }
@@ -404,7 +411,7 @@ spec:
 ";
 
     #[test]
-    fn a_pod_is_pinned_to_its_node_and_its_gpus_and_names_whose_it_is() {
+    fn pod_has_its_node_gpus_and_labels() {
         let arguments = [
             "shim",
             "--listen-host",
@@ -474,7 +481,7 @@ spec:
     }
 
     #[test]
-    fn a_pod_of_the_users_own_image_runs_the_shim_from_the_data_folder() {
+    fn pod_of_a_user_image_runs_the_shim_from_the_data_folder() {
         let mut launch = launch(&[]);
         launch.spec.pod.image = Some("r.io/trainer:3".to_owned());
         launch.service_account = Some("trainers".to_owned());
@@ -524,7 +531,7 @@ spec:
             account(&template, &trains),
             expected("engine", true, "engine")
         );
-        // A tenant's own account replaces the program's, not the engine's.
+        // A tenant's own account replaces that of programs, not that of the engine.
         (program.service_account, trains.service_account) =
             (Some("own".to_owned()), Some("own".to_owned()));
         assert_eq!(
@@ -547,7 +554,7 @@ spec:
         );
     }
 
-    /// As the chart has it.
+    /// The mounts of the chart.
     const MOUNTED: &str = "
 spec:
   containers:
@@ -589,7 +596,7 @@ spec:
     }
 
     #[test]
-    fn a_pod_sees_of_what_tasks_share_its_own_and_the_data_sets() {
+    fn pod_mounts_its_own_folders_and_the_data_sets() {
         let id = "00000000-0000-7000-8000-000000000001";
         let other = "00000000-0000-7000-8000-000000000002";
         let data = |path: &str| json!({ "name": "data", "mountPath": format!("/var/lib/muster/{path}"), "subPath": path });
@@ -633,7 +640,7 @@ spec:
     }
 
     #[test]
-    fn folders_of_checkpoints_are_there_before_the_pod_is() {
+    fn checkpoint_folders_precede_the_pod() {
         let of_folder = Template {
             checkpoints: Some("/srv/checkpoints".into()),
             ..template(MOUNTED)
@@ -647,9 +654,9 @@ spec:
         assert!(in_bucket.checkpoint_folders(&launch(&[])).is_empty());
     }
 
-    /// An image of CUDA's says that it wants all of them.
+    /// CUDA images request all GPUs by default.
     #[test]
-    fn a_task_without_gpus_sees_none_where_the_device_plugin_chooses_either() {
+    fn task_without_gpus_sees_none_with_a_device_plugin() {
         let counted = Template {
             has_gpus: false,
             ..template(PLAIN)
@@ -667,7 +674,7 @@ spec:
     }
 
     #[test]
-    fn a_wrong_template_is_refused_by_its_field() {
+    fn invalid_template_is_rejected_by_field() {
         let wrong = [
             (
                 "spec: { containers: [{ name: a, image: b, imagePolicy: c }] }",

@@ -1,4 +1,4 @@
-"""Another program, which takes what is free on the GPU but for so many bytes, and has it until its input ends."""
+"""Allocates all free GPU memory except the given bytes, and keeps it until its input ends."""
 
 import sys
 

@@ -1,5 +1,8 @@
-"""A program that knows nothing of Muster. It trains on the GPU, writes a line for each step with the loss and a sum over every bit of its
-weights, and keeps a checkpoint when it is told to stop. All of it is the same in every run."""
+"""A training program without any support for Muster.
+
+It trains on the GPU and writes a line for each step with the loss and a sum over every bit of its
+weights. On SIGTERM it writes a checkpoint. Each run gives the same result.
+"""
 
 import os
 import signal
@@ -13,9 +16,9 @@ from torch.utils.data import DataLoader, Dataset
 
 SIDE, BATCH = 4096, 256
 LINES, KEPT = os.environ["LINES"], os.environ.get("KEPT", "")
-# Weights, momentum and gradients together.
+# Size of weights, momentum and gradients together.
 GIB = float(os.environ.get("GIB", "4"))
-# 0 is for ever.
+# Number of steps; 0 means no limit.
 STEPS = int(os.environ.get("STEPS", "0"))
 
 told = False
@@ -41,7 +44,7 @@ def from_gpu(rank):
 
 
 def from_loader():
-    """By processes that are forked from this one after it has begun to use the GPU."""
+    """Batches from processes that are forked after this process has started to use the GPU."""
     loader = DataLoader(
         Noise(), batch_size=BATCH, shuffle=False, num_workers=2, pin_memory=True, multiprocessing_context="fork"
     )
