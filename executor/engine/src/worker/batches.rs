@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-/// Smallest number of values in a batch for which a prefetch thread pays: filling them takes about
+/// Smallest number of values in a batch for which a prefetch thread pays. Filling them takes about
 /// as long as handing a batch to the thread and back.
 const FILLED_AT_ONCE: usize = 1 << 17;
 

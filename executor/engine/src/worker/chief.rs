@@ -3,7 +3,7 @@
 //!
 //! Under BSP a snapshot at a step boundary is exact: no PS shard can apply the next step before the
 //! coordinator has pushed it. Under SSP and ASP the other workers continue meanwhile. A
-//! checkpoint's step is then the coordinator's clock, and its parameters contain the other workers'
+//! checkpoint's step is then the coordinator's clock. Its parameters contain the other workers'
 //! pushes up to the moment at which each shard was read. After a resume every worker begins at that
 //! clock. The work that is lost or repeated is at most the distance between the workers.
 

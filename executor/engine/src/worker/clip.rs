@@ -10,9 +10,9 @@ pub enum OwnClip {
     /// Where a step has no mean over workers, limits the norm of the worker's own mean.
     Mean { limit: f64 },
     /// With Deep Gradient Compression, limits a worker's contribution to the mean over the step's
-    /// targets. Its norm is at most `limit` over the square root of the number of workers, because
-    /// the norm of a sum of independent gradients grows with that root (Lin et al., ICLR 2018,
-    /// section 3.2). Clipping the decoded sum would be too late: it contains gradients of many
+    /// targets. Its norm is at most `limit` over the square root of the number of workers (Lin et
+    /// al., ICLR 2018, section 3.2). The reason: the norm of a sum of independent gradients grows
+    /// with that root. Clipping the decoded sum would be too late: it contains gradients of many
     /// steps, and what is scaled down there is lost.
     Part { limit: f64, targets: u32 },
 }

@@ -1,5 +1,5 @@
-//! The gradient noise scale, from norms that a step computes anyway (McCandlish, Kaplan, Amodei and
-//! the Dota team, "An Empirical Model of Large-Batch Training", 2018, appendix A.1).
+//! The gradient noise scale, from norms that a step computes anyway. Source: McCandlish, Kaplan,
+//! Amodei and the Dota team, "An Empirical Model of Large-Batch Training", 2018, appendix A.1.
 //!
 //! The mean gradient of b examples has the expected squared norm |G|² + tr(Σ)/b. A worker's part of
 //! a batch and the whole batch are two such means, which determine both unknowns. An exponential

@@ -22,9 +22,9 @@ use muster_model::assignment::TaskLaunch;
 use muster_model::spec::{Algorithm, BatchRule};
 use std::time::{Duration, Instant};
 
-/// Returns the priority exchange of this job. `None` where a step must be summed as a whole,
-/// because an update needs other values or the result of the whole step, or where the network is
-/// small. All workers come to the same result.
+/// Returns the priority exchange of this job. `None` where the network is small, or where a step
+/// must be summed as a whole: an update then needs other values or the result of the whole step.
+/// All workers come to the same result.
 pub(super) fn by_need(launch: &TaskLaunch, network: &Network) -> Option<ByNeed> {
     let (engine, exchange) = (launch.spec.engine(), &launch.spec.exchange);
     let looks_at_whole_tensors = matches!(document::optimizer(engine).rule, Rule::Lars { .. });

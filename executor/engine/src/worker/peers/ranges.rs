@@ -2,7 +2,7 @@
 //! which range is summed next.
 //!
 //! The backward pass completes the gradients of the last layers first; the next forward pass needs
-//! the parameters of the first layers first. So the first of the ready ranges is summed next, and a
+//! the parameters of the first layers first. So the first of the ready ranges is summed next. A
 //! range that becomes ready later overtakes all that wait (TicTac, Hashemi et al., MLSys 2019;
 //! ByteScheduler, Peng et al., SOSP 2019). A range is the unit of preemption.
 //!

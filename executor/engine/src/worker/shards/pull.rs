@@ -1,7 +1,7 @@
 //! How a worker enters a view: it asks all shards for parameters and waits for them.
 //!
 //! A worker without a view waits at the shards of its task set. They may differ from those of the
-//! present view: the worker may be late, while the coordinator waits for it and checks no newer
+//! present view. The worker may be late, while the coordinator waits for it and checks no newer
 //! task set.
 
 use super::super::link::{Begun, Patience, Reply, Told};

@@ -4,10 +4,10 @@
 //! keeps the loss of the codec as its residual. It sends each owner the chunks of that owner's
 //! part; the owner adds them in order of rank. On the second leg the owner encodes the sum, keeps
 //! the loss for its next sums and sends the bytes to all. All workers decode the same bytes, the
-//! owner too, so all have the same bits. The loss of either leg is thus sent later (the double pass
-//! of DoubleSqueeze, Tang et al., ICML 2019, by reduce-scatter and all-gather as in 1-bit Adam,
-//! Tang et al., ICML 2021). Sums of sparse gradients are sent without loss, in sparse encoding
-//! (SparCML's split and all-gather, Renggli et al., SC 2019).
+//! owner too, so all have the same bits. The loss of either leg is thus sent later. This is the
+//! double pass of DoubleSqueeze (Tang et al., ICML 2019), by reduce-scatter and all-gather as in
+//! 1-bit Adam (Tang et al., ICML 2021). Sums of sparse gradients are sent without loss, in sparse
+//! encoding (SparCML's split and all-gather, Renggli et al., SC 2019).
 //!
 //! Gradients are encoded once per step. A death during the sum repeats it from the same bytes, with
 //! the chunks divided again. An owner adds the residual of a chunk that now belongs to another
