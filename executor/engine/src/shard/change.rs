@@ -85,9 +85,10 @@ impl Exchange {
             (_, true) => from == state.version || from == state.version + 1,
             (_, false) => from == state.next_step(self.consistency),
         };
-        match follows {
-            true => Ok(()),
-            false => Err(Refusal::Change("it begins at another step")),
+        if follows {
+            Ok(())
+        } else {
+            Err(Refusal::Change("it begins at another step"))
         }
     }
 
@@ -191,12 +192,13 @@ impl Exchange {
             self.recipe.tensors(pieces, self.answers_encoded()),
         ));
         let old = std::mem::replace(&mut state.tensors, Arc::clone(&new));
-        state.phase = match view.has_shard(self.me) {
-            true => Phase::Moving {
+        state.phase = if view.has_shard(self.me) {
+            Phase::Moving {
                 missing,
                 copying: true,
-            },
-            false => Phase::Retired,
+            }
+        } else {
+            Phase::Retired
         };
         state.handed_over = false;
         state.moving = Some(Move {

@@ -65,9 +65,10 @@ impl Exchange {
         if !state.is_chief(seat.task) {
             return Err(Refusal::NotChief);
         }
-        let sum = match state.version == clock {
-            true => state.sum.take(),
-            false => None,
+        let sum = if state.version == clock {
+            state.sum.take()
+        } else {
+            None
         };
         let mut sum = sum.ok_or(Refusal::NothingToClip(clock))?;
         let factors = Factors {

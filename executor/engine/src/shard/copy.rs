@@ -164,9 +164,10 @@ impl Copies {
 
 impl Shelf {
     fn admit(&self, owner: TaskId) -> Result<(), Refusal> {
-        match self.adopted.contains(&owner) {
-            true => Err(Refusal::Adopted(owner)),
-            false => Ok(()),
+        if self.adopted.contains(&owner) {
+            Err(Refusal::Adopted(owner))
+        } else {
+            Ok(())
         }
     }
 }

@@ -170,9 +170,10 @@ impl Exchange {
         if let Some(member) = state.member(seat.task)
             && member.standing != Standing::Dropped
         {
-            member.standing = match in_order {
-                true => Standing::Left,
-                false => Standing::Lost,
+            member.standing = if in_order {
+                Standing::Left
+            } else {
+                Standing::Lost
             };
         }
         if state.is_chief(seat.task) {
@@ -301,9 +302,10 @@ impl Exchange {
             return Err(Refusal::NotInitialised.into());
         }
         let state = self.hear_all(state, within);
-        let version = match state.parted.as_ref().is_some_and(Parted::is_half_done) {
-            true => HALF_DONE,
-            false => state.next_step(self.consistency),
+        let version = if state.parted.as_ref().is_some_and(Parted::is_half_done) {
+            HALF_DONE
+        } else {
+            state.next_step(self.consistency)
         };
         let updates = state.updates;
         // The tensors stay locked without the state lock. Updates wait for the reader, but workers

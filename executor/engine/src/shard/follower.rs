@@ -139,9 +139,10 @@ impl Follower {
              its newest checkpoint"
         );
         // The log has every attempt.
-        match is_news {
-            true => self.note(message),
-            false => log::line(message),
+        if is_news {
+            self.note(message)
+        } else {
+            log::line(message)
         }
     }
 

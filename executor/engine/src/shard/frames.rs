@@ -239,10 +239,10 @@ pub(super) fn reply(
             if let Some(view) = view {
                 send_json(connection, Kind::View, clock, &*view)?;
             }
-            match keeps {
-                true if deltas.is_some() => connection.send(Kind::Keep, clock, &[], &[])?,
-                true => connection.send(Kind::Fetch, 0, &[], &[])?,
-                false => {}
+            if keeps && deltas.is_some() {
+                connection.send(Kind::Keep, clock, &[], &[])?
+            } else if keeps {
+                connection.send(Kind::Fetch, 0, &[], &[])?
             }
             let meta = AnswerHead {
                 stats,

@@ -61,9 +61,12 @@ impl Exchange {
         if view.layout != copy.layout || view.pieces(self.me) != copy.pieces {
             return Err(Refusal::Change("the copy is of another layout"));
         }
-        let clock = |task: TaskId| match self.is_bsp() {
-            true => copy.version,
-            false => copy.clocks.get(&task).copied().unwrap_or(copy.version),
+        let clock = |task: TaskId| {
+            if self.is_bsp() {
+                copy.version
+            } else {
+                copy.clocks.get(&task).copied().unwrap_or(copy.version)
+            }
         };
         if clock(seat.task) < least {
             return Err(Refusal::Change("the copy lacks steps that were answered"));
@@ -71,16 +74,14 @@ impl Exchange {
         // Under SSP and ASP all workers start a view at the coordinator's next step; the replica
         // has no update of this view yet.
         let begins = !self.is_bsp() && copy.view < view.number;
-        let clock = |task: TaskId| match begins {
-            true => least,
-            false => clock(task),
-        };
+        let clock = |task: TaskId| if begins { least } else { clock(task) };
         let next = clock(seat.task);
         let member = |&task: &TaskId| Member {
             task,
-            standing: match state.connected.contains_key(&task) {
-                true => Standing::Joined,
-                false => Standing::Awaited,
+            standing: if state.connected.contains_key(&task) {
+                Standing::Joined
+            } else {
+                Standing::Awaited
             },
             clock: clock(task),
             push: None,

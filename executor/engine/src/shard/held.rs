@@ -107,9 +107,10 @@ impl Exchange {
         if seat.task != of && !state.is_chief(seat.task) {
             return Err(Refusal::NotChief);
         }
-        match seat.task == of {
-            true => state.held.by_worker.insert(of, values),
-            false => state.held.dealt.insert(of, values),
+        if seat.task == of {
+            state.held.by_worker.insert(of, values)
+        } else {
+            state.held.dealt.insert(of, values)
         };
         self.notify();
         Ok(())

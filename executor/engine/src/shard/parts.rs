@@ -155,13 +155,14 @@ impl Exchange {
         let member = state
             .member(seat.task)
             .ok_or(Refusal::Stranger(seat.task))?;
-        match member.clock == clock {
-            true => Ok(Some(state)),
-            false => Err(Refusal::StalePush {
+        if member.clock == clock {
+            Ok(Some(state))
+        } else {
+            Err(Refusal::StalePush {
                 task: seat.task,
                 pushed: clock,
                 expected: member.clock,
-            }),
+            })
         }
     }
 
@@ -262,9 +263,10 @@ impl State {
         let tensors = self.tensors.read().expect("no update has panicked");
         let count = parts::count(tensors.parameters().len());
         drop(tensors);
-        let measured = match self.version.is_multiple_of(NoisePart::EVERY) {
-            true => count,
-            false => 0,
+        let measured = if self.version.is_multiple_of(NoisePart::EVERY) {
+            count
+        } else {
+            0
         };
         self.parted.get_or_insert_with(|| Parted {
             applied: vec![false; count],

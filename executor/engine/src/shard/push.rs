@@ -111,9 +111,10 @@ impl Exchange {
             .ok_or(Refusal::Stranger(seat.task))?;
         if self.is_heir() && member.clock == clock + 1 {
             // The lost shard had applied this push, and its replica contains it.
-            return Ok(match self.is_bsp() {
-                true => self.answer_bsp(state, seat, Some(number), clock),
-                false => self.answer_stale(state, seat, push.gradients),
+            return Ok(if self.is_bsp() {
+                self.answer_bsp(state, seat, Some(number), clock)
+            } else {
+                self.answer_stale(state, seat, push.gradients)
             });
         }
         let skips = self.backup() > 0 && clock > member.clock;
@@ -177,9 +178,10 @@ impl Exchange {
     ) -> Answer {
         let has_them = self.is_bsp() && self.backup() == 0 && state.version > clock;
         let is_covered = state.is_covered(seat.task, clock);
-        match (self.is_heir() && has_them) || is_covered {
-            true => self.answer_bsp(state, seat, None, clock),
-            false => moved(&state, buffer),
+        if (self.is_heir() && has_them) || is_covered {
+            self.answer_bsp(state, seat, None, clock)
+        } else {
+            moved(&state, buffer)
         }
     }
 

@@ -92,9 +92,10 @@ impl Recipe {
             self.threads,
         );
         debug_assert_eq!(tensors.parameters().len(), load(pieces));
-        match answers_encoded && self.codecs.is_some() {
-            true => tensors.with_known(),
-            false => tensors,
+        if answers_encoded && self.codecs.is_some() {
+            tensors.with_known()
+        } else {
+            tensors
         }
     }
 }

@@ -114,11 +114,12 @@ impl Room {
         }
         let hello: Hello =
             serde_json::from_slice(&meta).map_err(|_| WireError::Malformed("greeting"))?;
-        let memory = match same_secret(&hello.secret, &self.identity.secret) {
+        let memory = if same_secret(&hello.secret, &self.identity.secret) {
             // Before the peer gets a seat. It would find the seat taken if it then used TCP
             // instead.
-            true => connection.take_memory()?,
-            false => None,
+            connection.take_memory()?
+        } else {
+            None
         };
         let greeted = match self.judge(&hello) {
             Ok(greeted) => greeted,
@@ -214,10 +215,12 @@ impl Room {
             let members = heir.membership(Duration::ZERO);
             // A connection takes the exchange from the locked list and holds it until its end.
             let is_alone = Arc::strong_count(heir) == 1;
-            match members.retired && members.joined == 0 {
-                true => Some("it has handed over all it held"),
-                false if is_alone && heir.is_empty() => Some("the chief did not make it one"),
-                false => None,
+            if members.retired && members.joined == 0 {
+                Some("it has handed over all it held")
+            } else if is_alone && heir.is_empty() {
+                Some("the chief did not make it one")
+            } else {
+                None
             }
         };
         let mut heirs = self.heirs.lock().expect("nobody panics with it");

@@ -349,9 +349,10 @@ impl State {
                 Some(at) => before.swap_remove(at),
                 None => Member {
                     task,
-                    standing: match self.connected.contains_key(&task) {
-                        true => Standing::Joined,
-                        false => Standing::Awaited,
+                    standing: if self.connected.contains_key(&task) {
+                        Standing::Joined
+                    } else {
+                        Standing::Awaited
                     },
                     clock: from,
                     push: None,

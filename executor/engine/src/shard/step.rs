@@ -108,10 +108,11 @@ impl Exchange {
     /// Coordinator: returns the workers that it must decide on before its answer, for which it has
     /// waited since `began`.
     fn to_decide_on(&self, state: &State, began: Instant) -> Vec<Departed> {
-        let mut out = match self.is_bsp() && self.backup() == 0 {
+        let mut out = if self.is_bsp() && self.backup() == 0 && !state.cannot_complete() {
             // A departed worker that has pushed the step still takes part in it.
-            true if !state.cannot_complete() => Vec::new(),
-            _ => state.departed(),
+            Vec::new()
+        } else {
+            state.departed()
         };
         if out.is_empty() && began.elapsed() >= AWAITED_AFTER {
             out.extend(state.awaited());
@@ -194,7 +195,7 @@ impl Exchange {
         }
         let scale = match self.backup() {
             0 => self.grad_scale,
-            // The mean is over the counted targets.
+            // The mean covers the counted targets.
             _ => 1.0 / targets.max(1) as f32,
         };
         if measures {
@@ -331,9 +332,10 @@ impl Exchange {
             buffer.extend_from_slice(tensors.read().expect("no update has panicked").parameters());
         }
         let (version, updates) = (state.version, state.updates);
-        let slowest = match self.is_bsp() {
-            true => version,
-            false => state.slowest(),
+        let slowest = if self.is_bsp() {
+            version
+        } else {
+            state.slowest()
         };
         let keeps = match deltas {
             Some(_) => state.held.is_due(version),
@@ -379,17 +381,19 @@ impl State {
 
     /// Returns the noise measurement to the coordinator.
     fn take_noise(&mut self, task: TaskId) -> NoisePart {
-        match self.is_chief(task) {
-            true => std::mem::take(&mut self.noise),
-            false => NoisePart::default(),
+        if self.is_chief(task) {
+            std::mem::take(&mut self.noise)
+        } else {
+            NoisePart::default()
         }
     }
 
     /// Returns the counts to the coordinator, and the slice number to every worker.
     fn take_stats(&mut self, task: TaskId) -> StepStats {
-        let stats = match self.is_chief(task) {
-            true => self.stats.take(),
-            false => StepStats::default(),
+        let stats = if self.is_chief(task) {
+            self.stats.take()
+        } else {
+            StepStats::default()
         };
         StepStats {
             hold: self.hold,

@@ -157,16 +157,14 @@ mod tests {
         };
         assert_eq!(clipped(1e9, 4), ones, "short enough");
         let gradients = clipped(3.0, 4);
-        let squares = gradients
-            .iter()
-            .enumerate()
-            .map(|(at, value)| match is_statistic(at) {
-                true => {
-                    assert_eq!(*value, 1.0);
-                    0.0
-                }
-                false => (f64::from(*value) / 4.0).powi(2),
-            });
+        let squares = gradients.iter().enumerate().map(|(at, value)| {
+            if is_statistic(at) {
+                assert_eq!(*value, 1.0);
+                0.0
+            } else {
+                (f64::from(*value) / 4.0).powi(2)
+            }
+        });
         let norm = squares.sum::<f64>().sqrt();
         assert!((norm - 1.5).abs() < 1e-4, "{norm}");
     }

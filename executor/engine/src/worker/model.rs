@@ -132,10 +132,11 @@ fn skew(spec: &JobSpec) -> Option<f64> {
 /// mean over its positions, several answers with the mean over all of them.
 pub(super) fn by_example(network: &Network, loss: StepLoss) -> (f64, f64) {
     let targets = network.targets() as f64;
-    let loss_sum = match network.wants_classes() {
-        true => loss.loss_sum / targets,
+    let loss_sum = if network.wants_classes() {
+        loss.loss_sum / targets
+    } else {
         // The loss of an example is already the mean over its values.
-        false => loss.loss_sum,
+        loss.loss_sum
     };
     (loss_sum, loss.correct as f64 / targets)
 }
@@ -245,9 +246,10 @@ impl Model {
         self.pacer.doing(Doing::Working);
         let began = clock::now();
         let is_begun = self.begun.take() == Some(place);
-        let batch = match is_begun {
-            true => self.batches.loaded(place),
-            false => self.batches.load(&self.data.train, place),
+        let batch = if is_begun {
+            self.batches.loaded(place)
+        } else {
+            self.batches.load(&self.data.train, place)
         };
         let loaded = clock::now();
         let loss = self.network.loss_and_grad_after(

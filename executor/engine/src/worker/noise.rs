@@ -74,9 +74,10 @@ impl Noise {
         let variance = self.trace.max(0.0) / batch;
         let square = self.square.max(0.0);
         let gain = (variance + square) / (variance / times + square);
-        match gain.is_finite() {
-            true => gain.clamp(1.0, times),
-            false => 1.0,
+        if gain.is_finite() {
+            gain.clamp(1.0, times)
+        } else {
+            1.0
         }
     }
 

@@ -93,11 +93,12 @@ fn taken_over(
 /// Returns the curve to continue. With epochs of another length no step of the present epoch is
 /// done, so nothing of it is counted.
 fn curve(manifest: &Manifest, same_epochs: bool) -> Curve {
-    match same_epochs {
-        true => manifest.curve.clone(),
-        false => Curve {
+    if same_epochs {
+        manifest.curve.clone()
+    } else {
+        Curve {
             epoch_losses: manifest.curve.epoch_losses.clone(),
             ..Curve::default()
-        },
+        }
     }
 }

@@ -137,9 +137,10 @@ impl<'a> Turns<'a> {
                 self.wanted = peers.held_turn().unwrap_or(0);
             }
         }
-        match self.wanted > self.newest {
-            true => self.wanted,
-            false => 0,
+        if self.wanted > self.newest {
+            self.wanted
+        } else {
+            0
         }
     }
 

@@ -127,9 +127,10 @@ impl Tensors {
     /// not encoded.
     #[must_use]
     pub fn known(&self) -> &[f32] {
-        match self.known.is_empty() {
-            true => &self.parameters,
-            false => &self.known,
+        if self.known.is_empty() {
+            &self.parameters
+        } else {
+            &self.known
         }
     }
 
@@ -194,12 +195,11 @@ impl Tensors {
         );
         let scale = factors.scale * factors.clip;
         let slowed;
-        let optimizer = match factors.rate == 1.0 {
-            true => &self.optimizer,
-            false => {
-                slowed = self.optimizer.slowed(factors.rate);
-                &slowed
-            }
+        let optimizer = if factors.rate == 1.0 {
+            &self.optimizer
+        } else {
+            slowed = self.optimizer.slowed(factors.rate);
+            &slowed
         };
         let planes = optimizer.state_len_per_param();
         let threads = self.threads;

@@ -135,9 +135,10 @@ impl Job {
                 reporter: &told,
                 stop,
                 peers: Arc::new(move || {
-                    let known = match has_company.load(Ordering::Relaxed) {
-                        true => &company,
-                        false => &peers,
+                    let known = if has_company.load(Ordering::Relaxed) {
+                        &company
+                    } else {
+                        &peers
                     };
                     Some(Peers {
                         turn: turn.load(Ordering::Relaxed),

@@ -23,7 +23,7 @@ use muster_model::spec::{Algorithm, BatchRule};
 use std::time::{Duration, Instant};
 
 /// Returns the priority exchange of this job. `None` where the network is small, or where a step
-/// must be summed as a whole: an update then needs other values or the result of the whole step.
+/// must be summed as a whole. An update then needs other values or the result of the whole step.
 /// All workers come to the same result.
 pub(super) fn by_need(launch: &TaskLaunch, network: &Network) -> Option<ByNeed> {
     let (engine, exchange) = (launch.spec.engine(), &launch.spec.exchange);

@@ -115,7 +115,7 @@ impl Averaging {
         (partner != rank).then_some(partner)
     }
 
-    /// Applies the end of a round to this worker's parameters `x`. `sum` is over all workers;
+    /// Applies the end of a round to this worker's parameters `x`. `sum` covers all workers;
     /// `factor` times `sum` is the mean.
     pub fn apply(&mut self, x: &mut [f32], sum: &[f32], factor: f32, workers: usize) {
         use spec::Averaging::{Bmuf, Easgd, Fedavg, Gossip, LocalSgd, Sma};

@@ -76,7 +76,7 @@ impl Cut {
 
     /// Returns the factor from a sum to the mean over the examples whose gradients it contains. It
     /// is that of the whole batch unless a worker has died in the middle of the step. Sums that
-    /// were completed later lack the examples of that worker, and the mean is over the others.
+    /// were completed later lack the examples of that worker, and the mean covers the others.
     pub fn scale(&self, group: &Group, reduced: Reduced) -> f32 {
         let targets = self.targets.max(1) as usize;
         if reduced.contributions == self.workers.len() {

@@ -245,9 +245,10 @@ impl Summing<'_> {
     fn wait_for(&mut self, at: usize) -> bool {
         loop {
             let is_there = self.ready <= at && (at > 0 || self.own.is_some());
-            let arrival = match is_there {
-                false => self.arrivals.recv().map_err(|_| TryRecvError::Disconnected),
-                true => self.arrivals.try_recv(),
+            let arrival = if is_there {
+                self.arrivals.try_recv()
+            } else {
+                self.arrivals.recv().map_err(|_| TryRecvError::Disconnected)
             };
             match arrival {
                 Ok(arrival) => self.take_in(arrival),

@@ -93,9 +93,10 @@ impl Coordinator for Chair {
     fn next_view(&self, report: Report) -> Result<View, String> {
         self.office.next_view(report, || {
             self.refresh();
-            match self.stop.is_set() {
-                true => Err("this task was told to stop".to_owned()),
-                false => Ok(()),
+            if self.stop.is_set() {
+                Err("this task was told to stop".to_owned())
+            } else {
+                Ok(())
             }
         })
     }

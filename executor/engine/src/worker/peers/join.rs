@@ -60,9 +60,10 @@ impl<'a> AllReduce<'a> {
         let len = network.parameter_count();
         let averaging = launch.spec.exchange.averaging;
         let optimizer = document::optimizer(launch.spec.engine());
-        let arenas = match averaging.is_some_and(Averaging::averages_state) {
-            true => 1 + optimizer.state_len_per_param(),
-            false => 1,
+        let arenas = if averaging.is_some_and(Averaging::averages_state) {
+            1 + optimizer.state_len_per_param()
+        } else {
+            1
         };
         let options = Options {
             silence,
@@ -100,9 +101,10 @@ impl<'a> AllReduce<'a> {
         let codecs = launch.spec.exchange.compression.codecs();
         let seed = launch.spec.engine().seed;
         let coded = codecs.map(|codecs| Coded::new(codecs, network.blocks(), seed));
-        let spare = match buckets.len() > 1 || by_need.is_some() || averaging.is_some() {
-            true => len,
-            false => 0,
+        let spare = if buckets.len() > 1 || by_need.is_some() || averaging.is_some() {
+            len
+        } else {
+            0
         };
         Ok(Ok(Self {
             around,

@@ -38,16 +38,14 @@ impl AllReduce<'_> {
         self.step = count_from_floats([a, b, c, d]);
         self.replica.updates = count_from_floats([e, f, g, h]);
         self.held = count_from_floats([i, j, k, l]);
-        match deals > 0.0 {
-            true if all_there => self.deal(),
-            true => {
-                log::line(
-                    "a worker died before a checkpoint's residuals were dealt: they are lost",
-                );
-                self.dealt = None;
-                Ok(())
-            }
-            false => Ok(()),
+        if deals > 0.0 && all_there {
+            self.deal()
+        } else if deals > 0.0 {
+            log::line("a worker died before a checkpoint's residuals were dealt: they are lost");
+            self.dealt = None;
+            Ok(())
+        } else {
+            Ok(())
         }
     }
 

@@ -179,9 +179,10 @@ impl AllReduce<'_> {
 
     /// Acts on the decisions of the sum between the update and the next step.
     fn after_step(&mut self, model: &mut Model, head: Head) -> Result<Answer, Trouble> {
-        let kept = match head.keep && self.group.is_unbroken() {
-            true => self.gather(),
-            false => Ok(()),
+        let kept = if head.keep && self.group.is_unbroken() {
+            self.gather()
+        } else {
+            Ok(())
         };
         if let (true, Some(gpus)) = (head.regroup, &mut self.gpus) {
             gpus.reopen();

@@ -46,9 +46,10 @@ impl Seat {
                 Some(Farewell::ChiefLost) | None => around.stop.is_set(),
             },
         };
-        match in_order {
-            true => Ending::Interrupted,
-            false => Ending::PeerLost,
+        if in_order {
+            Ending::Interrupted
+        } else {
+            Ending::PeerLost
         }
     }
 }

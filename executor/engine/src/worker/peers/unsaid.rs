@@ -26,9 +26,10 @@ impl AllReduce<'_> {
         let mut is_whole = true;
         for from in 1..size {
             is_whole = is_whole && self.group.carry((from, 0), &mut theirs)?;
-            match is_whole {
-                true => kept.add(from, &theirs),
-                false => kept.add_nothing(from),
+            if is_whole {
+                kept.add(from, &theirs)
+            } else {
+                kept.add_nothing(from)
             }
         }
         self.unsaid = kept.into_extras();

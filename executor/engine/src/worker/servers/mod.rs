@@ -125,9 +125,10 @@ impl<'a> Servers<'a> {
         let parameters = network.parameter_count();
         // Before any shard knows this worker: workers that learn of it there may look for its
         // endpoint here.
-        let neighbours = match launch.spec.exchange.local_aggregation {
-            true => Neighbours::open(launch, parameters, around),
-            false => None,
+        let neighbours = if launch.spec.exchange.local_aggregation {
+            Neighbours::open(launch, parameters, around)
+        } else {
+            None
         };
         let (shards, peers) = match connect(&me, 0, network, copied, around) {
             Ok(Ok(joined)) => joined,
@@ -317,9 +318,10 @@ impl Exchange for Servers<'_> {
         model.recut(0, self.peers.workers.len())?;
         model
             .parameters
-            .copy_from_slice(match self.keeps_held_back && self.all_count {
-                true => known(contents),
-                false => &contents.parameters,
+            .copy_from_slice(if self.keeps_held_back && self.all_count {
+                known(contents)
+            } else {
+                &contents.parameters
             });
         Ok(())
     }

@@ -64,9 +64,10 @@ impl Servers<'_> {
         stats.hold = self.hold;
         let said = Head {
             stats,
-            parts: match step.is_multiple_of(NoisePart::EVERY) {
-                true => measured(model, gradients, stats),
-                false => Parts::default(),
+            parts: if step.is_multiple_of(NoisePart::EVERY) {
+                measured(model, gradients, stats)
+            } else {
+                Parts::default()
             },
             ..Head::default()
         };

@@ -55,9 +55,10 @@ impl Eager {
     /// Returns the gradients that were pushed last.
     #[must_use]
     pub fn pushed(&self) -> &[f32] {
-        match self.has_turned {
-            true => &self.next,
-            false => &self.gradients,
+        if self.has_turned {
+            &self.next
+        } else {
+            &self.gradients
         }
     }
 

@@ -81,9 +81,10 @@ impl Shards {
             move || {
                 steadily(link, rescue, &|| true, |link| {
                     // For a replica that was promoted meanwhile, to its host as well.
-                    match link.open_side(hello) {
-                        true => link.lend(within).map(Some),
-                        false => Ok(None),
+                    if link.open_side(hello) {
+                        link.lend(within).map(Some)
+                    } else {
+                        Ok(None)
                     }
                 })
             }

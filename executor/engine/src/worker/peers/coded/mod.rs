@@ -217,9 +217,10 @@ impl Coded {
         }
         let part = span(units, dealt[rank].clone());
         for (contributor, words) in received.iter().enumerate() {
-            let words = match contributor == rank {
-                true => of(&dealt[rank]),
-                false => words,
+            let words = if contributor == rank {
+                of(&dealt[rank])
+            } else {
+                words
             };
             let mode = match contributor {
                 0 => Mode::Overwrite,

@@ -91,9 +91,10 @@ impl AllReduce<'_> {
         }
         model.part()?;
         // After a death the remaining workers exchange offers again.
-        match self.are_as_before(reduced) {
-            true => self.stay_on_host(model, "not all workers could form a communicator"),
-            false => Ok(()),
+        if self.are_as_before(reduced) {
+            self.stay_on_host(model, "not all workers could form a communicator")
+        } else {
+            Ok(())
         }
     }
 

@@ -134,10 +134,7 @@ impl AllReduce<'_> {
         let Some(gpus) = &mut self.gpus else {
             return Ok(());
         };
-        gpus.failures = match as_before {
-            true => gpus.failures + 1,
-            false => 0,
-        };
+        gpus.failures = if as_before { gpus.failures + 1 } else { 0 };
         if gpus.failures < FAILURES {
             return Ok(());
         }
