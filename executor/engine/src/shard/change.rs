@@ -29,7 +29,8 @@ impl Exchange {
     /// Coordinator: announces that `change` follows at step `from`. Returns whether pieces will
     /// move to or from this shard.
     ///
-    /// # Errors [`Refusal::NotChief`]; [`Refusal::Change`] when the change cannot follow.
+    /// # Errors
+    /// [`Refusal::NotChief`]; [`Refusal::Change`] when the change cannot follow.
     pub fn change(&self, seat: Seat, from: u64, change: Change) -> Result<bool, Refusal> {
         let mut state = self.lock();
         if !state.is_chief(seat.task) {
@@ -252,7 +253,8 @@ impl Exchange {
     /// Receives pieces of another shard: waits until there is memory for them and lets `fill` write
     /// them.
     ///
-    /// # Errors [`Refusal::NotExpected`], or the error of `fill`.
+    /// # Errors
+    /// [`Refusal::NotExpected`], or the error of `fill`.
     pub(super) fn receive<E: From<Refusal>>(
         &self,
         sender: TaskId,
@@ -314,7 +316,8 @@ impl Exchange {
 
     /// Coordinator: waits for the end of the move to the present layout and returns its checksums.
     ///
-    /// # Errors [`Refusal::NotChief`].
+    /// # Errors
+    /// [`Refusal::NotChief`].
     pub(super) fn tally(&self, seat: Seat) -> Result<Tally, Refusal> {
         let mut state = self.lock();
         if !state.is_chief(seat.task) {

@@ -59,7 +59,8 @@ impl Exchange {
 
     /// Coordinator: applies step `clock` with the clip factor `factor`.
     ///
-    /// # Errors [`Refusal::NotChief`]; [`Refusal::NothingToClip`] when no such step waits for it.
+    /// # Errors
+    /// [`Refusal::NotChief`]; [`Refusal::NothingToClip`] when no such step waits for it.
     pub(super) fn clip(&self, seat: Seat, clock: u64, factor: f32) -> Result<(), Refusal> {
         let mut state = self.lock();
         if !state.is_chief(seat.task) {

@@ -47,7 +47,7 @@ pub struct Exchange {
     pub(super) grad_scale: f32,
     /// Whether a step waits for the coordinator's clip factor.
     pub(super) clips: bool,
-    /// Whether it has a replica.
+    /// Whether this shard has a replica.
     pub(super) is_replicated: bool,
     /// Order in which partitions of parameters are sent.
     pub(super) order: Order,
@@ -133,7 +133,8 @@ impl Exchange {
 
     /// Admits a worker to its place in the view, or to the waiting workers.
     ///
-    /// # Errors [`Refusal::Taken`]; [`Refusal::NotChief`] when there is another one.
+    /// # Errors
+    /// [`Refusal::Taken`]; [`Refusal::NotChief`] when there is another one.
     pub fn join(&self, task: TaskId, as_chief: bool) -> Result<Seat, Refusal> {
         let mut state = self.lock();
         if as_chief && *state.chief.get_or_insert(task) != task {
@@ -186,7 +187,8 @@ impl Exchange {
     /// Coordinator: initialises the shard. `fill` receives the parts to fill: the parameters, then
     /// plane by plane the optimizer's state.
     ///
-    /// # Errors A [`Refusal`], or the error of `fill`.
+    /// # Errors
+    /// A [`Refusal`], or the error of `fill`.
     pub fn init<E: From<Refusal>>(
         &self,
         seat: Seat,
@@ -228,8 +230,9 @@ impl Exchange {
     /// Waits for parameters under a view of at least `number`; with 0, under the first view that
     /// contains the worker.
     ///
-    /// # Errors [`Refusal::Stranger`] when the view does not contain this worker;
-    /// [`Refusal::Replaced`]; [`Refusal::NotAdopted`].
+    /// # Errors
+    /// [`Refusal::Stranger`] when the view does not contain this worker; [`Refusal::Replaced`];
+    /// [`Refusal::NotAdopted`].
     pub fn pull(&self, seat: Seat, number: u64) -> Result<Answer, Refusal> {
         let mut state = self.adopted()?;
         if !state.is_seated(seat) {
@@ -284,7 +287,8 @@ impl Exchange {
     /// Calls `read` with the version, the number of updates and the tensors, all at one version.
     /// Where workers send residuals by themselves, waits for them, at most `within`.
     ///
-    /// # Errors A [`Refusal`], or the error of `read`.
+    /// # Errors
+    /// A [`Refusal`], or the error of `read`.
     pub fn snapshot<E: From<Refusal>>(
         &self,
         seat: Seat,
@@ -318,7 +322,8 @@ impl Exchange {
 
     /// Coordinator: ends training for all waiting workers.
     ///
-    /// # Errors [`Refusal::NotChief`].
+    /// # Errors
+    /// [`Refusal::NotChief`].
     pub fn finish(&self, seat: Seat) -> Result<(), Refusal> {
         let mut state = self.lock();
         if !state.is_chief(seat.task) {
@@ -331,7 +336,8 @@ impl Exchange {
 
     /// Coordinator: returns the workers that have loaded their data and wait for admission.
     ///
-    /// # Errors [`Refusal::NotChief`].
+    /// # Errors
+    /// [`Refusal::NotChief`].
     pub fn guests(&self, seat: Seat) -> Result<Vec<TaskId>, Refusal> {
         let state = self.lock();
         if !state.is_chief(seat.task) {

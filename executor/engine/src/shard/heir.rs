@@ -21,7 +21,8 @@ const ADOPTED_WITHIN: Duration = Duration::from_secs(60);
 impl Exchange {
     /// At a promoted replica, waits until the coordinator has ordered the promotion.
     ///
-    /// # Errors [`Refusal::NotAdopted`]: the coordinator may not have lost the shard.
+    /// # Errors
+    /// [`Refusal::NotAdopted`]: the coordinator may not have lost the shard.
     pub(super) fn adopted(&self) -> Result<MutexGuard<'_, State>, Refusal> {
         let began = clock::now();
         let mut state = self.lock();
@@ -42,8 +43,9 @@ impl Exchange {
     /// Coordinator: promotes the replica to the lost shard. Returns the next step, which is `least`
     /// or later.
     ///
-    /// # Errors [`Refusal::NotChief`]; [`Refusal::AlreadyInitialised`]; [`Refusal::Change`] when
-    /// the replica has another layout than the view, or lacks acknowledged steps.
+    /// # Errors
+    /// [`Refusal::NotChief`]; [`Refusal::AlreadyInitialised`]; [`Refusal::Change`] when the replica
+    /// has another layout than the view, or lacks acknowledged steps.
     pub(super) fn adopt(
         &self,
         seat: Seat,

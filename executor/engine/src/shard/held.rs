@@ -66,7 +66,8 @@ impl Held {
 impl Exchange {
     /// Coordinator: makes every worker send its residual before step `clock`.
     ///
-    /// # Errors [`Refusal::NotChief`].
+    /// # Errors
+    /// [`Refusal::NotChief`].
     pub(super) fn keep(&self, seat: Seat, clock: u64) -> Result<(), Refusal> {
         let mut state = self.lock();
         if !state.is_chief(seat.task) {
@@ -101,7 +102,8 @@ impl Exchange {
 
     /// Stores the residual of worker `of`: its own, or one that the coordinator sends for it.
     ///
-    /// # Errors [`Refusal::NotChief`] when another worker sends it.
+    /// # Errors
+    /// [`Refusal::NotChief`] when another worker sends it.
     pub(super) fn hold(&self, seat: Seat, of: TaskId, values: Vec<f32>) -> Result<(), Refusal> {
         let mut state = self.lock();
         if seat.task != of && !state.is_chief(seat.task) {
@@ -120,7 +122,8 @@ impl Exchange {
     /// coordinator gets the one that the worker sends, and waits for it; it is empty if the worker
     /// will send none. The coordinator asks only for workers that must send theirs.
     ///
-    /// # Errors [`Refusal::NotChief`] when another worker asks.
+    /// # Errors
+    /// [`Refusal::NotChief`] when another worker asks.
     pub(super) fn fetch(&self, seat: Seat, of: TaskId) -> Result<Vec<f32>, Refusal> {
         let began = clock::now();
         let mut state = self.lock();

@@ -78,7 +78,8 @@ impl Exchange {
     /// Copies the state at one version into the snapshot buffer. Returns the version, and the
     /// header for the coordinator. `within` as in [`Self::snapshot`].
     ///
-    /// # Errors A [`Refusal`].
+    /// # Errors
+    /// A [`Refusal`].
     pub(super) fn lend(&self, seat: Seat, within: Duration) -> Result<(u64, LentHead), Refusal> {
         let mut lent = None;
         self.snapshot(seat, within, |version, updates, tensors| {

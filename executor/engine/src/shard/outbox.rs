@@ -57,7 +57,8 @@ impl Outbox {
     /// Creates the outbox of a connection and starts its thread, which runs until the outbox is
     /// closed.
     ///
-    /// # Errors [`WireError::Io`] when the system has no descriptor or thread left.
+    /// # Errors
+    /// [`WireError::Io`] when the system has no descriptor or thread left.
     pub(super) fn of(
         connection: &Connection,
         order: Order,

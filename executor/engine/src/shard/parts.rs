@@ -63,7 +63,8 @@ impl Exchange {
 
     /// Receives a partition of a worker's gradients. Does not wait; answers go to `outbox`.
     ///
-    /// # Errors As [`Self::push`]; [`Refusal::Part`] for one that has arrived already.
+    /// # Errors
+    /// As [`Self::push`]; [`Refusal::Part`] for one that has arrived already.
     pub(super) fn push_part(
         &self,
         seat: Seat,
@@ -89,7 +90,8 @@ impl Exchange {
 
     /// Handles the end of the worker's gradients of `clock`: waits until the worker may continue.
     ///
-    /// # Errors As [`Self::push`].
+    /// # Errors
+    /// As [`Self::push`].
     pub(super) fn push_rest(
         &self,
         seat: Seat,

@@ -18,8 +18,9 @@ impl Exchange {
     /// worker has pushed its gradients in a sum. It is also the case at a promoted replica, if the
     /// answer with the view was lost with the shard.
     ///
-    /// # Errors [`Refusal::StaleView`] when a newer view holds: a worker that does not know it is
-    /// not in it; [`Refusal::NotAdopted`].
+    /// # Errors
+    /// [`Refusal::StaleView`] when a newer view holds: a worker that does not know it is not in it;
+    /// [`Refusal::NotAdopted`].
     pub fn await_view(
         &self,
         seat: Seat,
@@ -50,7 +51,8 @@ impl Exchange {
     /// Receives the gradients of `clock` from a worker that knows view `number`, and waits until it
     /// may continue.
     ///
-    /// # Errors [`Refusal::StalePush`] for a step that is complete, pushed twice or not due yet;
+    /// # Errors
+    /// [`Refusal::StalePush`] for a step that is complete, pushed twice or not due yet;
     /// [`Refusal::StaleView`]; [`Refusal::NotInitialised`].
     pub fn push(&self, seat: Seat, number: u64, clock: u64, push: Push) -> Result<Answer, Refusal> {
         let mut state = self.lock();

@@ -50,7 +50,8 @@ impl Recipe {
 
     /// Returns the codecs of a shard with these pieces.
     ///
-    /// # Panics When a codec's settings are outside their range: the job document was validated.
+    /// # Panics
+    /// When a codec's settings are outside their range: the job document was validated.
     #[must_use]
     pub fn squeeze(&self, pieces: &[Piece]) -> Option<Squeeze> {
         let codecs = self.codecs.as_ref()?;
@@ -58,7 +59,7 @@ impl Recipe {
         Some(squeeze.expect("the document's codecs are validated"))
     }
 
-    /// As [`has_plain_statistics`] for this job.
+    /// Like [`has_plain_statistics`] for this job.
     #[must_use]
     pub fn has_plain_statistics(&self) -> bool {
         has_plain_statistics(self.codecs.as_ref(), &self.blocks)

@@ -79,7 +79,8 @@ pub struct Shard {
 impl Shard {
     /// Listens on a free port of `host`. No connection is accepted before [`Self::serve`].
     ///
-    /// # Errors [`ShardError::Listen`].
+    /// # Errors
+    /// [`ShardError::Listen`].
     pub fn bind(host: &str, identity: Identity, exchange: Exchange) -> Result<Self, ShardError> {
         let listen = || -> io::Result<(TcpListener, SocketAddr)> {
             let listener = TcpListener::bind((host, 0))?;
@@ -131,7 +132,8 @@ impl Shard {
     /// is set, it serves until the workers have left, because the coordinator still needs its
     /// snapshot. It ends shortly before the end of the grace period at the latest.
     ///
-    /// # Errors [`ShardError::Thread`].
+    /// # Errors
+    /// [`ShardError::Thread`].
     pub fn serve(self, stop: &StopFlag, tell: Tell<'_>) -> Result<End, ShardError> {
         self.serve_while(stop, &|| true, tell)
     }
@@ -140,7 +142,8 @@ impl Shard {
     /// worker is connected. The coordinator moves its content, if it has any, and stays connected
     /// until then.
     ///
-    /// # Errors [`ShardError::Thread`].
+    /// # Errors
+    /// [`ShardError::Thread`].
     pub fn serve_while(
         self,
         stop: &StopFlag,

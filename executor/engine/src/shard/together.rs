@@ -38,7 +38,8 @@ impl Exchange {
     /// Waits until a worker may continue whose gradients of `clock` another worker may have pushed.
     /// Returns [`Answer::Absent`] if they have not arrived: the worker must push them.
     ///
-    /// # Errors [`Refusal::StalePush`] for another step than its newest.
+    /// # Errors
+    /// [`Refusal::StalePush`] for another step than its newest.
     pub fn await_answer(&self, seat: Seat, clock: u64) -> Result<Answer, Refusal> {
         let mut state = self.lock();
         if state.finished {

@@ -367,7 +367,8 @@ impl Drop for Ahead {
 
 /// Returns the batches of a run over `examples` training examples.
 ///
-/// # Errors When `examples` is less than one whole batch.
+/// # Errors
+/// When `examples` is less than one whole batch.
 pub fn global(seed: u64, examples: usize, batch: usize) -> Result<GlobalBatches, OrderError> {
     GlobalBatches::new(seed, examples, batch)
 }

@@ -19,31 +19,36 @@ use crate::wire::hello::StepStats;
 pub(super) trait Exchange {
     /// Coordinator: initialises the exchange with `start` and copies its parameters into the model.
     ///
-    /// # Errors [`Trouble`].
+    /// # Errors
+    /// [`Trouble`].
     fn begin(&mut self, model: &mut Model, start: &Start) -> Result<(), Trouble>;
 
     /// Other workers: waits for the present parameters. Returns the next step.
     ///
-    /// # Errors [`Trouble`].
+    /// # Errors
+    /// [`Trouble`].
     fn receive(&mut self, model: &mut Model) -> Result<Answer, Trouble>;
 
     /// Computes this worker's gradients of `step` and waits for the next parameters. The exchange
     /// starts the computation, because it can send gradients while the others are computed.
     ///
-    /// # Errors [`Trouble`].
+    /// # Errors
+    /// [`Trouble`].
     fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble>;
 
     /// Coordinator: copies the state between two steps for a checkpoint. Reuses the memory of
     /// `into` where it is large enough.
     ///
-    /// # Errors [`Trouble`].
+    /// # Errors
+    /// [`Trouble`].
     fn snapshot(&mut self, model: &mut Model, into: Contents) -> Result<Snapshot, Trouble>;
 
     /// Coordinator: like [`Self::snapshot`], for a checkpoint that is written while training
     /// continues. If it returns a source, the source fills the contents later, with the state of
     /// this moment.
     ///
-    /// # Errors [`Trouble`].
+    /// # Errors
+    /// [`Trouble`].
     fn snapshot_from(
         &mut self,
         model: &mut Model,
@@ -55,7 +60,8 @@ pub(super) trait Exchange {
     /// Coordinator: ends training. No other worker takes part afterwards, and the model holds the
     /// final parameters.
     ///
-    /// # Errors [`Trouble`].
+    /// # Errors
+    /// [`Trouble`].
     fn conclude(&mut self, _: &mut Model) -> Result<(), Trouble> {
         Ok(())
     }
@@ -144,7 +150,8 @@ impl Trouble {
     /// Converts the error to the end of the task. A refusal by a shard is an error of this task; a
     /// broken connection is a lost peer.
     ///
-    /// # Errors The task's own error.
+    /// # Errors
+    /// The task's own error.
     pub fn ending(self) -> Result<Ending, WorkerError> {
         match self {
             Self::Own(error) => Err(error),

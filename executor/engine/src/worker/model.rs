@@ -155,7 +155,8 @@ fn counts(network: &Network, loss: StepLoss, examples: usize) -> StepStats {
 impl Model {
     /// Reads the data set and allocates the memory of worker `rank` of the launch.
     ///
-    /// # Errors When the document's data set cannot be loaded or its network cannot be built.
+    /// # Errors
+    /// When the document's data set cannot be loaded or its network cannot be built.
     pub fn load(
         launch: &TaskLaunch,
         rank: u32,
@@ -206,7 +207,8 @@ impl Model {
 
     /// Makes this worker `rank` of `workers` from the next step on.
     ///
-    /// # Errors When the device has no room for a larger part.
+    /// # Errors
+    /// When the device has no room for a larger part.
     pub fn recut(&mut self, rank: usize, workers: usize) -> Result<(), WorkerError> {
         self.begun = None;
         let (network, data) = (&self.network, &self.data);
@@ -308,7 +310,8 @@ impl Model {
 
     /// Releases the device's memory. Between two steps it holds nothing of a step.
     ///
-    /// # Errors Errors of the device.
+    /// # Errors
+    /// Errors of the device.
     pub fn give_memory(&mut self) -> Result<(), WorkerError> {
         let done = match &mut self.room {
             Room::Passes(workspace) => workspace.give_memory(),
@@ -319,7 +322,8 @@ impl Model {
 
     /// Allocates the device's memory again.
     ///
-    /// # Errors When the device has no room.
+    /// # Errors
+    /// When the device has no room.
     pub fn take_memory(&mut self) -> Result<(), WorkerError> {
         let done = match &mut self.room {
             Room::Passes(workspace) => workspace.take_memory(),
@@ -335,7 +339,8 @@ impl Model {
 
     /// Evaluates the present parameters on the test split. Returns the mean loss and the accuracy.
     ///
-    /// # Errors Errors of the device, where all of training stays on it.
+    /// # Errors
+    /// Errors of the device, where all of training stays on it.
     pub fn evaluate(&mut self) -> Result<(f64, f64), WorkerError> {
         self.begun = None;
         let part = self.room.max_batch();

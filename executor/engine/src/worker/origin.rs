@@ -17,8 +17,8 @@ use muster_model::spec::same_place;
 
 /// Returns the state at the document's `from`, as this job's start.
 ///
-/// # Errors When the checkpoint does not exist here or belongs to another network. A restart does
-/// not help.
+/// # Errors
+/// When the checkpoint does not exist here or belongs to another network. A restart does not help.
 pub fn start(
     launch: &TaskLaunch,
     origin: &Depot,

@@ -28,8 +28,9 @@ pub struct Start {
 /// moved aside with a note and the one before it is used; the steps between are repeated. The
 /// second depot belongs to the job from which this job starts, if any.
 ///
-/// # Errors [`WorkerError::NothingToResume`] when the store knows of a checkpoint and none is
-/// valid. A start from fresh parameters would silently discard the job's work.
+/// # Errors
+/// [`WorkerError::NothingToResume`] when the store knows of a checkpoint and none is valid. A start
+/// from fresh parameters would silently discard the job's work.
 pub fn start(
     launch: &TaskLaunch,
     (depot, origin): (&Depot, Option<Depot>),

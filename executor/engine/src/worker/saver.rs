@@ -51,7 +51,8 @@ pub(super) struct Saver<'a> {
 impl<'a> Saver<'a> {
     /// Starts the writer. `saved` is the step at which training starts, if it has a checkpoint.
     ///
-    /// # Errors When the writer cannot be started.
+    /// # Errors
+    /// When the writer cannot be started.
     pub fn start(
         depot: Depot,
         policy: CheckpointPolicy,
@@ -83,7 +84,8 @@ impl<'a> Saver<'a> {
     /// call, and `evaluation` is of this step. A checkpoint that is due while the writer is busy or
     /// the store fails is due again at the first step afterwards.
     ///
-    /// # Errors When a report cannot be stored.
+    /// # Errors
+    /// When a report cannot be stored.
     pub fn due(
         &mut self,
         (before, step): (u64, u64),
@@ -158,8 +160,9 @@ impl<'a> Saver<'a> {
 
     /// Processes the result of a write that has ended.
     ///
-    /// # Errors When training must not continue: a newer revision has started, or the parameters
-    /// are not finite.
+    /// # Errors
+    /// When training must not continue: a newer revision has started, or the parameters are not
+    /// finite.
     pub fn settle(&mut self) -> Result<(), WorkerError> {
         match self.writer.poll() {
             Some(attempt) => self.account(attempt).map(drop),
@@ -171,7 +174,8 @@ impl<'a> Saver<'a> {
     /// the deadline is shortly before the end of the grace period; otherwise it is `limit`, if set.
     /// Returns the path of a final model.
     ///
-    /// # Errors The last failure at the deadline; at once an error that a retry cannot repair.
+    /// # Errors
+    /// The last failure at the deadline; at once an error that a retry cannot repair.
     pub fn write_through(
         &mut self,
         kind: Kind,

@@ -64,7 +64,8 @@ pub enum Ending {
 
 /// Trains until training ends or cannot continue.
 ///
-/// # Errors [`WorkerError`]; [`WorkerError::is_retryable`] states whether a restart may succeed.
+/// # Errors
+/// [`WorkerError`]; [`WorkerError::is_retryable`] states whether a restart may succeed.
 pub fn run(
     launch: &TaskLaunch,
     rank: u32,

@@ -67,7 +67,8 @@ impl<'a> Turns<'a> {
     /// Suspends and resumes on the request of this node's executor until `is_in`. The worker waits
     /// for admission and has released the device's memory.
     ///
-    /// # Errors When a report cannot be stored.
+    /// # Errors
+    /// When a report cannot be stored.
     pub fn wait_outside(&mut self, is_in: &AtomicBool) -> Result<(), WorkerError> {
         let mut held: Option<(u64, Instant)> = None;
         while !is_in.load(Ordering::Acquire) && !self.around.stop.is_set() {
@@ -92,7 +93,8 @@ impl<'a> Turns<'a> {
     /// Starts with `step` after admission. All workers suspend before it in slice `hold`, if that
     /// is not 0.
     ///
-    /// # Errors As [`Self::stand_still`].
+    /// # Errors
+    /// As [`Self::stand_still`].
     pub fn come_in(&mut self, model: &mut Model, hold: u64, step: u64) -> Result<(), WorkerError> {
         if hold > 0 {
             self.stand_still(model, hold, step)?;
@@ -114,7 +116,8 @@ impl<'a> Turns<'a> {
     /// Reports the resumption with `step` once the node requests it, if the worker was admitted
     /// before.
     ///
-    /// # Errors When a report cannot be stored.
+    /// # Errors
+    /// When a report cannot be stored.
     pub fn keep_word(&mut self, step: u64) -> Result<(), WorkerError> {
         if !self.owes_word {
             return Ok(());
@@ -150,7 +153,8 @@ impl<'a> Turns<'a> {
     ///
     /// Does nothing for a slice from which this worker resumed while it waited for admission.
     ///
-    /// # Errors When the device cannot release or allocate memory, or a report cannot be stored.
+    /// # Errors
+    /// When the device cannot release or allocate memory, or a report cannot be stored.
     pub fn stand_still(
         &mut self,
         model: &mut Model,

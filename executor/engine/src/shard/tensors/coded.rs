@@ -42,8 +42,9 @@ impl Tensors {
     /// `update`, and writes the encoded difference for the workers into `out`. The bits equal those
     /// of decoding, [`Tensors::update_by`] and [`Squeeze::encode_pull`] in sequence.
     ///
-    /// # Panics When the length of a push differs from the codec's, its codecs are not fixed, or
-    /// the rule needs whole tensors.
+    /// # Panics
+    /// When the length of a push differs from the codec's, its codecs are not fixed, or the rule
+    /// needs whole tensors.
     pub fn update_encoded(
         &mut self,
         (squeeze, salt): (&Squeeze, Salt),

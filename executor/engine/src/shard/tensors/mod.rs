@@ -174,7 +174,8 @@ impl Tensors {
     /// Like [`Self::update_by`], for a part that begins with value `offset`. A step applied part by
     /// part has the bits of an undivided one.
     ///
-    /// # Panics When the part begins or ends within a chunk, or the rule needs whole tensors.
+    /// # Panics
+    /// When the part begins or ends within a chunk, or the rule needs whole tensors.
     pub fn update_from(
         &mut self,
         offset: usize,

@@ -57,7 +57,8 @@ pub(super) struct Hogwild<'a> {
 impl<'a> Hogwild<'a> {
     /// Joins as the launch's only worker; `threads` is the number in the job's document.
     ///
-    /// # Errors [`WorkerError::NotOnTheCpu`].
+    /// # Errors
+    /// [`WorkerError::NotOnTheCpu`].
     pub fn join(
         launch: &'a TaskLaunch,
         threads: u32,

@@ -26,7 +26,8 @@ impl Shared {
         }
     }
 
-    /// # Panics When the lengths differ.
+    /// # Panics
+    /// When the lengths differ.
     pub fn write(&self, values: &[f32]) {
         assert_eq!(values.len(), self.bits.len(), "one value per number");
         for (bits, value) in self.bits.iter().zip(values) {
@@ -37,7 +38,8 @@ impl Shared {
     /// Reads all values. Other threads may write meanwhile, so the values can be of different
     /// times.
     ///
-    /// # Panics When the lengths differ.
+    /// # Panics
+    /// When the lengths differ.
     pub fn read(&self, into: &mut [f32]) {
         assert_eq!(into.len(), self.bits.len(), "one value per number");
         read(&self.bits, into);
@@ -47,7 +49,8 @@ impl Shared {
     /// same part of `by`, which is as long as the range. Unchanged values are not written, so other
     /// threads' changes of them are not lost.
     ///
-    /// # Panics When the range exceeds the arena, or `by` has another length.
+    /// # Panics
+    /// When the range exceeds the arena, or `by` has another length.
     pub fn change(
         &self,
         range: Range<usize>,

@@ -150,8 +150,9 @@ impl Way<'_> {
 impl Link {
     /// Connects and performs the handshake.
     ///
-    /// # Errors [`WireError`]; [`WireError::Refused`] with the shard's reason when the handshake
-    /// does not prove the job's secret or revision.
+    /// # Errors
+    /// [`WireError`]; [`WireError::Refused`] with the shard's reason when the handshake does not
+    /// prove the job's secret or revision.
     pub(super) fn join(shard: TaskId, way: &Way<'_>, hello: &Hello) -> Result<Self, WireError> {
         let hello = Hello {
             to: Some(shard),
@@ -193,7 +194,8 @@ impl Link {
     /// Sends a pull, unless one is open, and waits until the shard's answer begins. `known` is the
     /// number of the newest known view, 0 for none.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub(super) fn begin_pull(
         &mut self,
         known: u64,
@@ -216,7 +218,8 @@ impl Link {
 
     /// Receives the parameters of the pull that has begun.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub(super) fn end_pull(&mut self, parts: &mut [&mut [f32]]) -> Result<Told, WireError> {
         let header = self.connection.receive()?;
         self.understand(header, parts)
@@ -225,7 +228,8 @@ impl Link {
     /// Pushes the gradients of step `clock`, waits for the parameters after it and writes them into
     /// `parts`.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub(super) fn push_pull(
         &mut self,
         clock: u64,
@@ -242,7 +246,8 @@ impl Link {
 
     /// Leaves in order.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub fn goodbye(mut self) -> Result<(), WireError> {
         self.connection.send(Kind::Goodbye, 0, &[], &[])
     }
@@ -251,9 +256,11 @@ impl Link {
     /// The lock on `feedback` is held only during the encoding. So the push to one shard is sent
     /// while that to the next is encoded.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     ///
-    /// # Panics Without a shard codec (`squeeze`).
+    /// # Panics
+    /// Without a shard codec (`squeeze`).
     pub(super) fn squeezed_push_pull(
         &mut self,
         clock: u64,

@@ -39,7 +39,8 @@ pub(in crate::worker) struct Outgoing<'a> {
 impl Outgoing<'_> {
     /// Sends the partitions of the queue until it is closed, then the rest.
     ///
-    /// # Errors [`WireError`]; the thread that reads the connection determines the cause.
+    /// # Errors
+    /// [`WireError`]; the thread that reads the connection determines the cause.
     pub fn send(&self, shard: usize, connection: &mut Connection) -> Result<(), WireError> {
         while let Some((part, numbers)) = self.queue.take() {
             let head = PartHead {
@@ -62,7 +63,8 @@ impl Outgoing<'_> {
 impl Link {
     /// Returns a second handle of the connection, for a thread that pushes while this one receives.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub(in crate::worker) fn speaker(&mut self) -> Result<Connection, WireError> {
         self.is_pushed_to = true;
         if let Some(speaker) = self.speaker.take() {
@@ -80,7 +82,8 @@ impl Link {
     /// Waits for the answer to a push in partitions; the shard holds `numbers` values. Calls
     /// `arrives` with each partition of the parameters.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub(in crate::worker) fn hear_parts(
         &mut self,
         numbers: usize,
@@ -141,7 +144,8 @@ impl Link {
 
     /// Returns the next header, and skips partitions of a step that was abandoned.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub(super) fn receive_past_parts(&mut self) -> Result<Header, WireError> {
         loop {
             let header = self.connection.receive()?;

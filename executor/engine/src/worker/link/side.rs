@@ -69,7 +69,8 @@ impl Link {
     /// Coordinator: makes the shard copy all that it holds into its snapshot buffer. `within` as in
     /// [`Self::snapshot`].
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub(in crate::worker) fn lend(&mut self, within: Duration) -> Result<Lent, WireError> {
         let within = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         self.connection.send(Kind::Lend, within, &[], &[])?;
@@ -89,7 +90,8 @@ impl Link {
 impl Side {
     /// Reads the snapshot into `share`, which it must fill. Closes the connection after an error.
     ///
-    /// # Errors [`WireError`]; [`WireError::Refused`] when the shard has a newer snapshot.
+    /// # Errors
+    /// [`WireError`]; [`WireError::Refused`] when the shard has a newer snapshot.
     pub(in crate::worker) fn draw(
         &self,
         lent: Lent,

@@ -8,7 +8,8 @@ impl Link {
     /// Like [`Self::push_pull`] with the sum of several workers' gradients. Pushes `own` alone if
     /// the shard already has the gradients of one of these workers.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub(in crate::worker) fn push_together(
         &mut self,
         clock: u64,
@@ -30,7 +31,8 @@ impl Link {
 
     /// Like [`Self::push_pull`], where another worker may have pushed these gradients in a sum.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub(in crate::worker) fn await_or_push(
         &mut self,
         clock: u64,

@@ -16,14 +16,16 @@ impl Link {
 
     /// Coordinator: every worker that continues with step `clock` must send its residual first.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub(in crate::worker) fn keep(&mut self, clock: u64) -> Result<(), WireError> {
         self.connection.send(Kind::Keep, clock, &[], &[])
     }
 
     /// Sends the residual of worker `of` for the shard's part.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub(in crate::worker) fn hold(
         &mut self,
         of: TaskId,
@@ -34,7 +36,8 @@ impl Link {
 
     /// Returns the residual of worker `of` for the shard's part; empty if the shard has none.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub(in crate::worker) fn fetch(
         &mut self,
         of: TaskId,
@@ -58,7 +61,8 @@ impl Link {
 
     /// Coordinator: fills the shard with parameters, then plane by plane the optimizer's state.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub fn init(&mut self, step: u64, updates: u64, content: &[&[f32]]) -> Result<(), WireError> {
         self.connection
             .send(Kind::Init, step, &updates.to_le_bytes(), content)?;
@@ -72,7 +76,8 @@ impl Link {
     /// Coordinator: announces the next view and its first step. There is no answer; the shard reads
     /// later messages after this one.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub fn change(&mut self, from: u64, change: &Change) -> Result<(), WireError> {
         let text = serde_json::to_vec(change).expect("a view is plain data");
         self.connection.send(Kind::Change, from, &text, &[])
@@ -81,7 +86,8 @@ impl Link {
     /// Coordinator: promotes the replica at this address to the lost shard, in `view`. Returns its
     /// next step, which is `least` or later.
     ///
-    /// # Errors [`WireError`]; [`WireError::Refused`] when the replica lacks an acknowledged step.
+    /// # Errors
+    /// [`WireError`]; [`WireError::Refused`] when the replica lacks an acknowledged step.
     pub(in crate::worker) fn adopt(&mut self, view: &View, least: u64) -> Result<u64, WireError> {
         let text = serde_json::to_vec(view).expect("a view is plain data");
         self.connection.send(Kind::Adopt, least, &text, &[])?;
@@ -94,14 +100,16 @@ impl Link {
 
     /// Coordinator: makes the shard wait further before it sends the pending answer.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub(in crate::worker) fn resume(&mut self) -> Result<(), WireError> {
         self.connection.send(Kind::Resume, 0, &[], &[])
     }
 
     /// Coordinator: sends the clip factor of step `clock`. Returns the answer to the push.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub(in crate::worker) fn clip(
         &mut self,
         clock: u64,
@@ -116,7 +124,8 @@ impl Link {
 
     /// Coordinator: returns the workers that wait for admission.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub fn guests(&mut self) -> Result<Vec<TaskId>, WireError> {
         self.connection.send(Kind::Ask, 0, &[], &[])?;
         let header = self.connection.receive()?;
@@ -128,14 +137,16 @@ impl Link {
 
     /// Coordinator: asks for the checksums of a move; [`Self::tally`] reads the answer.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub fn ask_tally(&mut self) -> Result<(), WireError> {
         self.connection.send(Kind::Tally, 0, &[], &[])
     }
 
     /// Coordinator: waits until the shard has received all of its pieces.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub fn tally(&mut self) -> Result<Tally, WireError> {
         let header = self.connection.receive()?;
         match header.kind {
@@ -148,7 +159,8 @@ impl Link {
     /// updates. Where workers send residuals by themselves, the shard waits for them, at most
     /// `within`.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub fn snapshot(
         &mut self,
         within: Duration,
@@ -167,7 +179,8 @@ impl Link {
 
     /// Coordinator: ends training.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub fn done(&mut self) -> Result<(), WireError> {
         self.connection.send(Kind::Done, 0, &[], &[])
     }

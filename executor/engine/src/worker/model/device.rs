@@ -15,7 +15,8 @@ impl Model {
     /// Copies parameters and `state`, plane by plane, from the device to the host, where the device
     /// holds them. The device keeps them.
     ///
-    /// # Errors Errors of the device.
+    /// # Errors
+    /// Errors of the device.
     pub fn come_down(&mut self, state: &mut [Vec<f32>]) -> Result<(), WorkerError> {
         if let Room::Whole(resident) = &mut self.room {
             resident.read(&mut self.parameters, state)?;
@@ -27,7 +28,8 @@ impl Model {
     /// `state` after `updates` updates, with gradients clipped to `clip_norm`, if set. Does nothing
     /// if training is already there.
     ///
-    /// # Errors When the device has no room; gradients then leave it, as before.
+    /// # Errors
+    /// When the device has no room; gradients then leave it, as before.
     pub fn go_up(
         &mut self,
         (optimizer, clip_norm): (&Optimizer, Option<f64>),
@@ -68,7 +70,8 @@ impl Model {
 
     /// Makes gradients leave the device from now on; continues from the host's parameters.
     ///
-    /// # Errors When the device has no room.
+    /// # Errors
+    /// When the device has no room.
     pub fn go_down(&mut self) -> Result<(), WorkerError> {
         match &self.room {
             Room::Passes(_) => Ok(()),
@@ -78,7 +81,8 @@ impl Model {
 
     /// Leaves the group of the other workers' GPUs.
     ///
-    /// # Errors When the device does not end the work in progress.
+    /// # Errors
+    /// When the device does not end the work in progress.
     pub fn part(&mut self) -> Result<(), WorkerError> {
         match self.resident() {
             Some(resident) => Ok(resident.part()?),
@@ -97,7 +101,8 @@ impl Model {
     /// Does `step` on the device. Meanwhile loads the examples of the following step and copies
     /// them there. `scale` turns sums of gradients into means.
     ///
-    /// # Errors Errors of the device.
+    /// # Errors
+    /// Errors of the device.
     pub fn train(&mut self, step: u64, scale: f32) -> Result<(StepStats, StepTimes), WorkerError> {
         self.on_device(step, |resident| resident.begin(scale))
     }
@@ -105,7 +110,8 @@ impl Model {
     /// Computes this worker's gradients of `step` on the device and sums them there with those of
     /// the other workers. The last value of the result is the outcome of the sums.
     ///
-    /// # Errors Errors of the device.
+    /// # Errors
+    /// Errors of the device.
     pub fn sum(
         &mut self,
         step: u64,

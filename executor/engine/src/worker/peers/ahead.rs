@@ -1,5 +1,5 @@
-//! Steps in priority order among workers: the next step begins while the last sums travel. Also
-//! decides which jobs use them.
+//! Steps in priority order among workers: the next step begins while the last sums travel. The
+//! module also decides which jobs use them.
 
 use super::AllReduce;
 use super::buckets::{Cut, Step};

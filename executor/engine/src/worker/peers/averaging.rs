@@ -7,12 +7,12 @@
 //! * local SGD (Stich, ICLR 2019): x ← m;
 //! * FedAvg (McMahan et al., AISTATS 2017): of each round's sampled workers, weighted by their
 //!   examples, x ← m;
-//! * BMUF (Chen and Huo, ICASSP 2016, with a block learning rate of 1): v ← μ·v + (m − z); z ← z +
-//!   v; x ← z;
-//! * EASGD (Zhang, Choromanska and LeCun, NIPS 2015, with α = β = ρ): x ← x − ρ·(x − z); z ← z +
-//!   ρ·(m − z);
-//! * SMA (CROSSBOW, Koliousis et al., VLDB 2019, with α = 1/n): x ← x − (x − z)/n; z' ← m + μ·v; v
-//!   ← z' − z;
+//! * BMUF (Chen and Huo, ICASSP 2016, with a block learning rate of 1): v ← μ·v + (m − z);
+//!   z ← z + v; x ← z;
+//! * EASGD (Zhang, Choromanska and LeCun, NIPS 2015, with α = β = ρ): x ← x − ρ·(x − z);
+//!   z ← z + ρ·(m − z);
+//! * SMA (CROSSBOW, Koliousis et al., VLDB 2019, with α = 1/n): x ← x − (x − z)/n; z' ← m + μ·v;
+//!   v ← z' − z;
 //! * gossip (Jin et al., 2016): x ← (x + x of a partner)/2, with another partner in each round.
 //!
 //! Where all workers take the mean, they also take the mean of the optimizer state. So after a

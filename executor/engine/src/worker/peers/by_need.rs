@@ -150,7 +150,8 @@ impl ByNeed {
 
     /// Coordinator: announces the end of training through the head of a step without gradients.
     ///
-    /// # Errors As [`Group::all_reduce`].
+    /// # Errors
+    /// As [`Group::all_reduce`].
     pub fn finish(&self, group: &mut Group) -> Result<(), FabricError> {
         let head = Head {
             finish: true,

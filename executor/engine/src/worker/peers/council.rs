@@ -72,7 +72,7 @@ impl Chair {
         }
     }
 
-    /// As [`Office::take_dead`].
+    /// Like [`Office::take_dead`].
     #[must_use]
     pub fn take_dead(&self) -> Vec<TaskId> {
         self.office.take_dead()
@@ -120,7 +120,8 @@ pub struct Remote {
 impl Remote {
     /// Connects and performs the handshake.
     ///
-    /// # Errors [`WireError`].
+    /// # Errors
+    /// [`WireError`].
     pub fn connect(
         address: &str,
         chief: TaskId,

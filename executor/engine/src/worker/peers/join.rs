@@ -28,7 +28,8 @@ impl<'a> AllReduce<'a> {
     /// Waits for the other workers. Returns the ending if the task must stop first, or the
     /// coordinator is lost.
     ///
-    /// # Errors When the task cannot listen or is refused.
+    /// # Errors
+    /// When the task cannot listen or is refused.
     pub fn join(
         launch: &TaskLaunch,
         rank: u32,

@@ -96,7 +96,8 @@ struct State {
 impl Office {
     /// Opens a server on a free port of `host`; the first view consists of `roster`.
     ///
-    /// # Errors When it cannot listen there.
+    /// # Errors
+    /// When it cannot listen there.
     pub fn open(host: &str, credentials: Credentials, roster: Vec<TaskId>) -> io::Result<Self> {
         let listener = TcpListener::bind((host, 0))?;
         let address = listener.local_addr()?;
@@ -146,7 +147,8 @@ impl Office {
     /// Reports the coordinator itself and waits for the next view. `tick` is called at intervals
     /// during the wait; an error from it ends the wait.
     ///
-    /// # Errors The reason.
+    /// # Errors
+    /// The reason.
     pub fn next_view(
         &self,
         report: Report,

@@ -54,7 +54,8 @@ impl Ranges {
 
     /// Divides `parameters` parameters into ranges of `len`; the last may be shorter.
     ///
-    /// # Panics When these are more than [`MOST`].
+    /// # Panics
+    /// When these are more than [`MOST`].
     #[must_use]
     pub fn of(parameters: usize, len: usize) -> Self {
         let starts = (0..parameters).step_by(len);

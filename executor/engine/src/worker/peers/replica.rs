@@ -96,7 +96,7 @@ impl Replica {
         }
     }
 
-    /// As [`Norms::square`].
+    /// Like [`Norms::square`].
     #[must_use]
     pub fn square_norm(&self, sums: &[f32], parts: &[Summed]) -> f64 {
         self.norms().square(sums, parts)
@@ -166,8 +166,8 @@ impl Replica {
     /// end within blocks. [`Self::end_update`] must follow after all ranges. The bits equal those
     /// of [`Self::update`].
     ///
-    /// # Panics Where an update needs more than a value and its state: with clipping, and with
-    /// LARS.
+    /// # Panics
+    /// Where an update needs more than a value and its state: with clipping, and with LARS.
     pub fn update_ranges(&mut self, parameters: &mut [f32], sums: &[Sum]) {
         let by_tensor = matches!(self.optimizer.rule, Rule::Lars { .. });
         assert!(

@@ -95,7 +95,8 @@ impl<'a> Servers<'a> {
     /// Waits for the shards' addresses and joins all shards. Returns the ending if the task must
     /// stop first, or a shard is lost.
     ///
-    /// # Errors When a shard refuses this worker.
+    /// # Errors
+    /// When a shard refuses this worker.
     pub fn join(
         launch: &TaskLaunch,
         rank: u32,

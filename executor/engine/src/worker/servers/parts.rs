@@ -1,5 +1,5 @@
 //! How a step's gradients go to the shards: as a whole after the computation, or in partitions
-//! during it. Also decides which jobs use partitions.
+//! during it. The module also decides which jobs use partitions.
 
 use super::super::exchange::Trouble;
 use super::super::link::{Patience, Reply};

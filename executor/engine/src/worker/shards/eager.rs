@@ -75,7 +75,8 @@ impl Eager {
 
     /// Pushes the waiting gradients and waits for the answer; `None` if there are none.
     ///
-    /// # Errors As [`Shards::join`].
+    /// # Errors
+    /// As [`Shards::join`].
     pub fn flush(
         &mut self,
         shards: &mut Shards,
@@ -93,7 +94,8 @@ impl Eager {
     /// Like [`Self::flush`], while `compute` fills the gradients of `step`, which wait from then
     /// on.
     ///
-    /// # Errors As [`Shards::join`].
+    /// # Errors
+    /// As [`Shards::join`].
     pub fn overlap<T>(
         &mut self,
         shards: &mut Shards,

@@ -21,7 +21,8 @@ impl Shards {
     /// precede the push of the previous step. Under SSP and ASP the next snapshot waits until all
     /// have arrived.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn keep(&mut self, clock: u64) -> Result<(), ShardFailure> {
         // Also to the shards of the next view, whose first step this may be.
         let links = self.links.iter_mut().chain(&mut self.prospects);
@@ -43,7 +44,8 @@ impl Shards {
 
     /// Sends this worker's residual to the shards.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn hand_over(&mut self) -> Result<(), ShardFailure> {
         let me = self.hello.task_id;
         let Some(compression) = &self.compression else {
@@ -89,7 +91,8 @@ impl Shards {
 
     /// Starts with this worker's residual from a checkpoint, if it has one.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn fetch_own(&mut self) -> Result<(), ShardFailure> {
         let Some(compression) = &self.compression else {
             return Ok(());
@@ -105,7 +108,8 @@ impl Shards {
     /// Coordinator: returns the residuals of all workers for a checkpoint, after its snapshot.
     /// Workers that have left have none. A log line names a worker whose residual a shard lacks.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn held_back(&mut self) -> Result<Vec<(String, Vec<f32>)>, ShardFailure> {
         let (Some(compression), Some(view)) = (&self.compression, &self.view) else {
             return Ok(Vec::new());
@@ -138,7 +142,8 @@ impl Shards {
     /// Coordinator: sends the residuals of a checkpoint to the workers of the first view, to each
     /// its own. If there are fewer workers now, the remaining residuals are added to theirs.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub(super) fn deal_held_back(&mut self, saved: &[Feedback]) -> Result<(), ShardFailure> {
         let Some(view) = &self.view else {
             return Ok(());

@@ -43,7 +43,8 @@ impl Shards {
     /// Coordinator: starts the first view, with its workers and all joined shards, and fills the
     /// shards.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn begin(
         &mut self,
         view: View,
@@ -88,7 +89,8 @@ impl Shards {
 
     /// Coordinator: joins shards of the next view, and leaves others that were joined for it.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn approach(&mut self, addresses: &[Address]) -> Result<(), ShardFailure> {
         for link in std::mem::take(&mut self.prospects) {
             if addresses.iter().any(|(shard, _)| *shard == link.shard) {
@@ -114,7 +116,8 @@ impl Shards {
 
     /// Coordinator: whether all of `workers` wait for admission at each of `shards`.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn are_waiting(
         &mut self,
         workers: &[TaskId],
@@ -153,9 +156,11 @@ impl Shards {
     /// begins with step `from`. The previous step is completed without `gone`. Pieces move only if
     /// the shards change.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     ///
-    /// # Panics Before there is a first view.
+    /// # Panics
+    /// Before there is a first view.
     pub fn change(
         &mut self,
         revision: u64,
@@ -197,7 +202,8 @@ impl Shards {
     /// `None` if it was checked before, or if a shard with a replica is lost, whose checksums are
     /// lost too.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn audit(&mut self) -> Result<Option<Moved>, ShardFailure> {
         let layout = self.view.as_ref().map_or(0, |view| view.layout);
         if layout == self.audited {

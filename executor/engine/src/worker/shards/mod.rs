@@ -1,5 +1,5 @@
 //! All PS shards as one. Each step goes to every shard in parallel, over its own connection, for
-//! its own part of the arena. Also the worker's side of a view change.
+//! its own part of the arena. The module also contains the worker's side of a view change.
 //!
 //! - [`pull`]: entering a view.
 //! - [`step`]: a step's gradients and the answers; [`together`]: the summed step of a node's
@@ -117,7 +117,7 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Joins every shard; `parameters` is the number of the whole network's.
+    /// Joins every shard; `parameters` is the number of parameters of the whole network.
     ///
     /// # Errors The index of the shard that could not be joined, and the cause.
     pub fn join(
@@ -131,7 +131,8 @@ impl Shards {
     /// Like [`Self::join`]. Shares memory with the shards that listen in the folder `sockets`, if
     /// set.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn join_near(
         addresses: &[Address],
         parameters: usize,
@@ -192,7 +193,8 @@ impl Shards {
 
     /// Encodes pushes from now on, and under BSP also the answers.
     ///
-    /// # Errors When a codec's settings are outside their range.
+    /// # Errors
+    /// When a codec's settings are outside their range.
     pub fn compress(
         &mut self,
         codecs: Codecs,
@@ -279,7 +281,8 @@ impl Shards {
     /// Enters the newest known view. `None` if there is no new one; otherwise whether it contains
     /// this worker. If it does not, this worker has left all shards in order.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn follow(&mut self) -> Result<Option<bool>, ShardFailure> {
         let Some(view) = self.next.take() else {
             return Ok(None);

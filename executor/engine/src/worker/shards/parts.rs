@@ -128,9 +128,11 @@ impl Shards {
 
     /// Computes step `clock`, sends the gradients meanwhile and receives the parameters after it.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     ///
-    /// # Panics Before there is a view.
+    /// # Panics
+    /// Before there is a view.
     pub fn exchange(
         &mut self,
         clock: u64,

@@ -21,7 +21,8 @@ impl Shards {
     /// [`Reply::Moved`] if a view is named and not all of its shards have answered, because the
     /// worker did not wait there long enough. It must then enter that view and pull again.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn pull(
         &mut self,
         parameters: &mut [f32],

@@ -50,7 +50,8 @@ impl Snapshot {
 impl Shards {
     /// Coordinator: reads the whole content of the shards into the memory of `contents`.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn snapshot(&mut self, contents: Contents) -> Result<Snapshot, ShardFailure> {
         let (mut contents, assignment) = self.laid_out(contents);
         let parts = shares(&mut contents, &assignment);
@@ -72,7 +73,8 @@ impl Shards {
     /// the contents later, independently of the following steps. If a shard of an older release
     /// accepts no second connection, the contents are read at once and there is no [`Draw`].
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn lend(&mut self, contents: Contents) -> Result<(Snapshot, Option<Draw>), ShardFailure> {
         let (view, announced) = (self.view.as_ref(), self.announced.as_ref());
         let rescue = Rescue::of(self.copied, &self.hello, view, self.next_step, announced);

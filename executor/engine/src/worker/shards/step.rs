@@ -13,7 +13,8 @@ use std::sync::Mutex;
 impl Shards {
     /// Pushes the gradients of step `clock` and receives the parameters after it.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn push_pull(
         &mut self,
         clock: u64,
@@ -95,7 +96,8 @@ impl Shards {
     /// Coordinator: receives the pending answers after its decision on departed workers.
     /// `gradients` are those of the push.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn resume(
         &mut self,
         gradients: &[f32],
@@ -107,7 +109,8 @@ impl Shards {
 
     /// Coordinator: continues to wait for the pending answers, because nothing changes.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn wait_on(
         &mut self,
         gradients: &[f32],

@@ -60,7 +60,8 @@ impl Shards {
     /// Like [`Shards::push_pull`] with `sums`, the gradients of this worker and of the others in
     /// `sum`. Its own gradients alone go to shards that already have those of one of the others.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn push_together(
         &mut self,
         clock: u64,
@@ -80,7 +81,8 @@ impl Shards {
     /// Like [`Shards::push_pull`], where another worker of the node may have pushed these gradients
     /// in a sum.
     ///
-    /// # Errors As [`Self::join`].
+    /// # Errors
+    /// As [`Self::join`].
     pub fn await_or_push(
         &mut self,
         clock: u64,

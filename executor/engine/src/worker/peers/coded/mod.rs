@@ -72,7 +72,8 @@ struct Pending {
 impl Coded {
     /// Creates an all-reduce without residuals.
     ///
-    /// # Errors When a codec's settings are outside their range.
+    /// # Errors
+    /// When a codec's settings are outside their range.
     pub fn new(codecs: &Codecs, blocks: &[Block], seed: u64) -> Result<Self, PlanError> {
         let named = blocks
             .iter()
@@ -96,8 +97,8 @@ impl Coded {
         })
     }
 
-    /// As [`Group::all_reduce`] of the gradients in `arena`, which are whole blocks. The sums are
-    /// the decoded ones. The head is summed without a codec, if `arena` begins with it.
+    /// Like [`Group::all_reduce`], for the gradients in `arena`, which are whole blocks. The sums
+    /// are the decoded ones. The head is summed without a codec, if `arena` begins with it.
     ///
     /// # Errors [`FabricError`].
     pub fn all_reduce(

@@ -17,7 +17,8 @@ impl AllReduce<'_> {
     /// Agrees on the place of the sums; all workers call it before the same step. Cuts batches
     /// among the members that agreed.
     ///
-    /// # Errors [`WorkerError::Drifted`] on all workers if they hold different parameters;
+    /// # Errors
+    /// [`WorkerError::Drifted`] on all workers if they hold different parameters;
     /// [`WorkerError::Peers`].
     pub(super) fn meet(&mut self, model: &mut Model) -> Result<(), WorkerError> {
         while self.meeting() == Meeting::Open {

@@ -27,7 +27,8 @@ enum Tried {
 impl AllReduce<'_> {
     /// Does a step with sums on GPUs; `None` where gradients are summed on the host.
     ///
-    /// # Errors [`Trouble`].
+    /// # Errors
+    /// [`Trouble`].
     pub(in crate::worker::peers) fn step_on_gpus(
         &mut self,
         model: &mut Model,
@@ -146,7 +147,8 @@ impl AllReduce<'_> {
     /// Coordinator: announces the end of training. Returns `false` where gradients are summed on
     /// the host.
     ///
-    /// # Errors [`WorkerError`].
+    /// # Errors
+    /// [`WorkerError`].
     pub(in crate::worker::peers) fn conclude_on_gpus(
         &mut self,
         model: &mut Model,
