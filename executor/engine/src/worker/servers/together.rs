@@ -2,9 +2,9 @@
 //! and whose answer they share.
 //!
 //! The worker with the lowest rank pushes the sum, and writes the answer to memory that the others
-//! read. In any other case each worker continues alone: after a departure, at a view change, or if
-//! a shard refuses the sum. It asks every shard for its answer, and pushes its own gradients where
-//! they are missing. So no worker needs to know the result of the sum; the shards know it.
+//! read. After a departure or at a view change each worker continues alone. It asks every shard for
+//! its answer, and pushes its own gradients where they are missing. So no worker needs to know the
+//! result of the sum; the shards know it.
 
 use super::super::exchange::Trouble;
 use super::super::link::{Patience, Reply};
