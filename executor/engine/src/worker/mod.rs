@@ -53,6 +53,7 @@ use std::io;
 pub trait Reporter: Send + Sync {
     /// Stores one report for the scheduler.
     ///
-    /// # Errors When the report cannot be stored.
+    /// # Errors
+    /// When the report cannot be stored.
     fn report(&self, report: &TaskReport) -> io::Result<()>;
 }

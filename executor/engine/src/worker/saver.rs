@@ -138,7 +138,7 @@ impl<'a> Saver<'a> {
         self.writer.spare()
     }
 
-    /// Returns the memory of a copy that is not written.
+    /// Takes back the memory of a copy that is not written.
     pub fn take_back(&mut self, contents: Contents) {
         self.writer.take_back(contents);
     }

@@ -150,8 +150,8 @@ impl Way<'_> {
 impl Link {
     /// Connects and performs the handshake.
     ///
-    /// # Errors [`WireError`]; [`WireError::Refused`] with the shard's reason when it rejects the
-    /// handshake.
+    /// # Errors
+    /// [`WireError`]; [`WireError::Refused`] with the shard's reason when it rejects the handshake.
     pub(super) fn join(shard: TaskId, way: &Way<'_>, hello: &Hello) -> Result<Self, WireError> {
         let hello = Hello {
             to: Some(shard),

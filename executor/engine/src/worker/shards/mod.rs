@@ -119,7 +119,8 @@ pub struct Shards {
 impl Shards {
     /// Joins every shard; `parameters` is the number of parameters of the whole network.
     ///
-    /// # Errors The index of the shard that could not be joined, and the cause.
+    /// # Errors
+    /// The index of the shard that could not be joined, and the cause.
     pub fn join(
         addresses: &[Address],
         parameters: usize,

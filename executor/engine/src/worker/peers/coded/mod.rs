@@ -100,7 +100,8 @@ impl Coded {
     /// Like [`Group::all_reduce`], for the gradients in `arena`, which are whole blocks. The sums
     /// are the decoded ones. The head is summed without a codec, if `arena` begins with it.
     ///
-    /// # Errors [`FabricError`].
+    /// # Errors
+    /// [`FabricError`].
     pub fn all_reduce(
         &mut self,
         group: &mut Group,
