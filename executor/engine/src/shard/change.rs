@@ -1,14 +1,18 @@
-//! From one view to the next, and the pieces that move.
+//! View changes, and the pieces that move in them.
 //!
-//! The chief announces the next view and its first step to every shard of both views before anyone can be past that step: under BSP
-//! with its push of the step before still to come, so that every shard completes that step for the old view's workers, answers it with the
-//! new view, and only then belongs to it. A shard that tells the chief who has gone completes the step no sooner than it has the chief's word
-//! on them: what is missing may come after all, by another worker's sum or late. Under SSP and ASP the shards answer every push with the
-//! new view from the announcement on, and it holds once each of the old view's workers has asked for parameters under it, has left or is
-//! lost.
+//! The coordinator announces the next view and its first step to every shard of both views, before
+//! any worker can be past that step. Under BSP it does so before its own push of the previous step.
+//! So every shard completes that step for the workers of the old view and answers it with the new
+//! view. Only then it enters the new view. A shard that has reported departed workers completes the
+//! step only after the coordinator's decision. The missing gradients may still arrive late, or in
+//! another worker's sum.
 //!
-//! Pieces then go from shard to shard while the workers compute already: they have the parameters of the last step of the old view. What
-//! they push is read, and applied once everything is in its place.
+//! Under SSP and ASP the shards answer every push with the new view from the announcement on. The
+//! view holds once each worker of the old view has pulled under it, has left or is lost.
+//!
+//! Pieces then move from shard to shard while the workers already compute, with the parameters of
+//! the last step of the old view. Their pushes are read, and applied after the last piece has
+//! arrived.
 
 use super::exchange::Exchange;
 use super::state::{Move, Phase, Standing, State};
@@ -22,10 +26,11 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, RwLock};
 
 impl Exchange {
-    /// The chief's word that `change` follows at step `from`. Whether pieces will move to or from this shard.
+    /// Coordinator: announces that `change` follows at step `from`. Returns whether pieces will
+    /// move to or from this shard.
     ///
     /// # Errors
-    /// [`Refusal::NotChief`]; [`Refusal::Change`] when it cannot follow.
+    /// [`Refusal::NotChief`]; [`Refusal::Change`] when the change cannot follow.
     pub fn change(&self, seat: Seat, from: u64, change: Change) -> Result<bool, Refusal> {
         let mut state = self.lock();
         if !state.is_chief(seat.task) {
@@ -37,12 +42,13 @@ impl Exchange {
             state.forget_owed(|_, task| task == *gone);
             if let Some(member) = state.member(*gone).filter(|_| is_open) {
                 member.standing = Standing::Dropped;
-                // What it pushed for others as well counts: theirs cannot be told from its own any more.
+                // A push for several workers counts: their gradients cannot be separated from its
+                // own.
                 member.push.take_if(|push| push.together.is_none());
                 member.parts.clear();
             }
         }
-        // Whoever has not come yet and is not in the next view never comes.
+        // A worker that has not connected and is not in the next view is not waited for any more.
         for member in &mut state.members {
             if member.standing == Standing::Awaited && change.view.rank(member.task).is_none() {
                 member.standing = Standing::Dropped;
@@ -80,9 +86,10 @@ impl Exchange {
             (_, true) => from == state.version || from == state.version + 1,
             (_, false) => from == state.next_step(self.consistency),
         };
-        match follows {
-            true => Ok(()),
-            false => Err(Refusal::Change("it begins at another step")),
+        if follows {
+            Ok(())
+        } else {
+            Err(Refusal::Change("it begins at another step"))
         }
     }
 
@@ -90,22 +97,23 @@ impl Exchange {
         self.consistency.is_bulk_synchronous()
     }
 
-    /// So many workers' gradients of a step are not waited for.
+    /// Returns the number of workers whose gradients a step does not wait for.
     pub(super) fn backup(&self) -> u32 {
         self.consistency.backup()
     }
 
-    /// Whether answers tell only what changed: everyone who is answered then has the parameters of the step before.
+    /// Whether answers contain only differences: every answered worker then has the parameters of
+    /// the previous step.
     pub(super) fn answers_encoded(&self) -> bool {
         self.is_bsp() && self.backup() == 0
     }
 
-    /// Whether it keeps what workers know of its parameters.
+    /// Whether the shard stores the parameters as the workers know them.
     pub(super) fn keeps_known(&self) -> bool {
         self.answers_encoded() && self.recipe.codecs.is_some()
     }
 
-    /// Whether pieces come to this shard or go from it when `view` follows.
+    /// Whether pieces move to or from this shard when `view` follows.
     fn moves(&self, state: &State, view: &View) -> bool {
         let layout = state.view.as_ref().map_or(0, |view| view.layout);
         view.layout != layout
@@ -113,7 +121,7 @@ impl Exchange {
             && view.pieces(self.me) != view.pieces_before(self.me)
     }
 
-    /// Completes what can be completed: the step, then the change that waits for it.
+    /// Completes the step if possible, then the pending change.
     pub(super) fn follow(&self, state: &mut State) {
         if self.is_bsp() {
             self.apply_if_complete(state);
@@ -137,7 +145,7 @@ impl Exchange {
         let moves = self.moves(state, view);
         let new_layout = state.view.as_ref().map_or(0, |view| view.layout) != view.layout;
         let was_empty = state.phase == Phase::Empty;
-        // Who comes to an heir, and with what, it cannot know.
+        // At a promoted replica it is not known which workers will connect, and with which pushes.
         state.install(from, change, self.is_bsp() && !was_empty, self.is_heir());
         if new_layout && self.is_heard_singly() {
             state.forget_said();
@@ -154,7 +162,7 @@ impl Exchange {
         }
         if new_layout {
             state.squeeze = self.recipe.squeeze(pieces).map(Arc::new);
-            // As long as codes of the pieces before were.
+            // Their capacity is that of codes for the previous pieces.
             state.spare_codes = Vec::new();
         }
         if new_layout && view.before.is_empty() {
@@ -166,7 +174,7 @@ impl Exchange {
         } else if !view.has_shard(self.me) {
             state.phase = Phase::Retired;
         } else if was_empty && !view.before.is_empty() {
-            // A new shard for which nothing is left.
+            // A new shard for which no pieces are left.
             state.phase = Phase::Ready;
         }
     }
@@ -185,12 +193,13 @@ impl Exchange {
             self.recipe.tensors(pieces, self.answers_encoded()),
         ));
         let old = std::mem::replace(&mut state.tensors, Arc::clone(&new));
-        state.phase = match view.has_shard(self.me) {
-            true => Phase::Moving {
+        state.phase = if view.has_shard(self.me) {
+            Phase::Moving {
                 missing,
                 copying: true,
-            },
-            false => Phase::Retired,
+            }
+        } else {
+            Phase::Retired
         };
         state.handed_over = false;
         state.moving = Some(Move {
@@ -202,7 +211,7 @@ impl Exchange {
         });
     }
 
-    /// Waits until the move to a layout after `done` begins; `None` when it never will.
+    /// Waits until the move to `layout` begins; `None` if it never will.
     pub(super) fn await_move(&self, layout: u64) -> Option<Move> {
         let mut state = self.lock();
         loop {
@@ -218,7 +227,7 @@ impl Exchange {
         }
     }
 
-    /// What this shard keeps is in its place.
+    /// Records that the pieces which stay here have been copied.
     pub(super) fn kept(&self, of: &Move, before: u64) {
         let mut state = self.lock();
         state.tally.before = before;
@@ -229,22 +238,23 @@ impl Exchange {
         self.settle(of);
     }
 
-    /// Everything that goes elsewhere is there, or cannot be brought there.
+    /// Records that all pieces for other shards have arrived there, or that a transfer failed.
     pub(super) fn handed_over(&self, well: bool) {
         let mut state = self.lock();
         state.handed_over = true;
         state.broken |= !well;
         if state.phase == Phase::Retired {
-            // Nobody asks for what was held here any more.
+            // No worker needs the old tensors any more.
             state.moving = None;
         }
         self.notify();
     }
 
-    /// Another shard hands over pieces: waits until there is room for them, and lets `fill` write them.
+    /// Receives pieces of another shard: waits until there is memory for them and lets `fill` write
+    /// them.
     ///
     /// # Errors
-    /// [`Refusal::NotExpected`], or what `fill` failed with.
+    /// [`Refusal::NotExpected`], or the error of `fill`.
     pub(super) fn receive<E: From<Refusal>>(
         &self,
         sender: TaskId,
@@ -276,7 +286,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Goes on once the last piece is in its place.
+    /// Ends the move after the last piece has arrived.
     fn settle(&self, of: &Move) {
         let state = self.lock();
         match &state.phase {
@@ -287,7 +297,7 @@ impl Exchange {
             }
         }
         drop(state);
-        // Nobody changes the tensors before the phase is another.
+        // The tensors do not change before the phase does.
         let after = of
             .new
             .read()
@@ -304,7 +314,7 @@ impl Exchange {
         self.notify();
     }
 
-    /// Chief: how the move to the present layout went, once it is over.
+    /// Coordinator: waits for the end of the move to the present layout and returns its checksums.
     ///
     /// # Errors
     /// [`Refusal::NotChief`].
@@ -316,7 +326,7 @@ impl Exchange {
         if let Some((_, change)) = state.pending.clone()
             && let Some(chief) = state.member(seat.task)
         {
-            // A shard that is not in that view has no other word of the chief's entering it.
+            // A shard outside that view has no other message that the coordinator has entered it.
             chief.entered = change.view.number;
             self.follow(&mut state);
             self.notify();
@@ -333,7 +343,7 @@ impl Exchange {
 }
 
 impl Move {
-    /// Carries over what stays here; the checksum of what was held before.
+    /// Copies the pieces that stay here. Returns the checksum of the previous content.
     pub fn keep(&self, me: TaskId) -> u64 {
         let old = self.old.read().expect("no update has panicked");
         let (pieces, before) = (self.view.pieces(me), self.view.pieces_before(me));
@@ -344,7 +354,7 @@ impl Move {
         old.checksum(before)
     }
 
-    /// Lets `send` have what goes to `receiver`; nothing goes where it returns `None`.
+    /// Calls `send` with the values for `receiver`; `None` if there are none.
     pub fn give<R>(
         &self,
         me: TaskId,

@@ -1,9 +1,11 @@
-//! Clipping by the norm of the whole gradient, of which each shard sees a part (Pascanu, Mikolov and Bengio, ICML 2013).
+//! Clipping by the norm of the whole gradient, of which each shard has a part (Pascanu, Mikolov and
+//! Bengio, ICML 2013).
 //!
-//! Under BSP a shard adds up its part of a step and tells the chief the square of its norm; the chief, which has heard all shards, says
-//! what is left of the step, and only then it is applied. The word goes by the chief's own connections, on which it waits in any case:
-//! shards that told each other would need connections among themselves, and somebody to make them anew when a shard lives on elsewhere.
-//! Under SSP and ASP there is no mean of a step to clip, and each worker clips what it pushes.
+//! Under BSP a shard sums its part of a step and sends the squared norm to the coordinator. The
+//! coordinator waits for all shards and sends them the clip factor; only then the step is applied.
+//! The messages use the coordinator's connections, on which it waits in any case. Messages between
+//! shards would need connections among them, which every failover would have to replace. Under SSP
+//! and ASP a step has no mean to clip, and each worker clips its own pushes.
 
 use super::exchange::Exchange;
 use super::state::{Phase, State};
@@ -12,26 +14,26 @@ use super::words::{Refusal, Seat};
 use muster_model::id::TaskId;
 use std::sync::Arc;
 
-/// A step's sum of gradients, which waits for the chief's word.
+/// A step's sum of gradients, which waits for the clip factor.
 #[derive(Debug)]
 pub(super) struct Sum {
-    /// Whose push's buffer it lies in.
+    /// Worker whose push buffer contains the sum.
     of: TaskId,
     gradients: Vec<f32>,
     scale: f32,
-    /// Of the norm of the sum times its scale.
+    /// Squared norm of the sum times its scale.
     pub square: f64,
 }
 
 impl Exchange {
-    /// The same with gradients that the chief clips.
+    /// Sets whether the coordinator clips the gradients.
     #[must_use]
     pub fn clipped(mut self, clips: bool) -> Self {
         self.clips = clips;
         self
     }
 
-    /// BSP: adds up the step once everyone who counts has pushed it.
+    /// BSP: sums the step once all counted workers have pushed it.
     pub(super) fn sum_up_if_complete(&self, state: &mut State) {
         let waits = state.sum.is_some() || state.phase != Phase::Ready;
         if waits || !state.can_complete(self.backup()) {
@@ -55,7 +57,7 @@ impl Exchange {
         });
     }
 
-    /// The chief's word on step `clock`: `factor` is what clipping leaves of it.
+    /// Coordinator: applies step `clock` with the clip factor `factor`.
     ///
     /// # Errors
     /// [`Refusal::NotChief`]; [`Refusal::NothingToClip`] when no such step waits for it.
@@ -64,9 +66,10 @@ impl Exchange {
         if !state.is_chief(seat.task) {
             return Err(Refusal::NotChief);
         }
-        let sum = match state.version == clock {
-            true => state.sum.take(),
-            false => None,
+        let sum = if state.version == clock {
+            state.sum.take()
+        } else {
+            None
         };
         let mut sum = sum.ok_or(Refusal::NothingToClip(clock))?;
         let factors = Factors {

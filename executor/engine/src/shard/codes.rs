@@ -1,4 +1,4 @@
-//! A step whose pushes are kept as they came, and applied without ever being decoded in whole.
+//! Steps whose pushes are kept encoded, and applied without decoding them as a whole.
 
 use super::exchange::Exchange;
 use super::state::State;
@@ -11,21 +11,22 @@ use muster_model::id::TaskId;
 use std::sync::Arc;
 
 impl Exchange {
-    /// Whether pushes that are encoded so are kept as they came: nobody looks at gradients as a whole, as clipping, LARS and a copy
-    /// elsewhere do.
+    /// Whether pushes with this codec are kept encoded. Clipping, LARS and a replica need the whole
+    /// gradients.
     pub(super) fn keeps_codes(&self, squeeze: &Squeeze) -> bool {
         let whole = self.clips || self.is_replicated;
         let whole = whole || matches!(self.recipe.optimizer.rule, Rule::Lars { .. });
         self.answers_encoded() && !whole && squeeze.is_fixed()
     }
 
-    /// Memory for codes that are kept.
+    /// Returns memory for codes that are kept.
     pub(super) fn spare_codes(&self) -> Vec<u8> {
         self.lock().spare_codes.pop().unwrap_or_default()
     }
 
-    /// Whether the step that is complete can be applied from codes: all have sent some, of the present layout. Not where the gradients' noise
-    /// is measured, which needs to look at each worker's.
+    /// Whether the complete step can be applied from codes: all workers have pushed codes of the
+    /// present layout. Not in steps that measure the gradient noise, which needs each worker's
+    /// gradients.
     pub(super) fn can_apply_codes(&self, state: &State) -> bool {
         let Some(squeeze) = &state.squeeze else {
             return false;
@@ -38,7 +39,7 @@ impl Exchange {
             })
     }
 
-    /// BSP: applies such a step, and makes the answer.
+    /// BSP: applies such a step and creates the answer.
     pub(super) fn apply_codes(&self, state: &mut State) {
         let (pushes, scale) = self.take_as_they_are(state);
         let factors = Factors {

@@ -1,8 +1,8 @@
-//! The copies that a shard keeps of others, from which it goes on as them when they are lost.
+//! Replicas of other shards in this process, from which lost shards are promoted.
 //!
-//! A copy is what its owner sent whole once in a layout, and after that every sum of gradients that the owner applied: the same
-//! numbers through the same arithmetic come to the same bits. An update is acknowledged as soon as it is read, for then it is safe;
-//! whoever adopts the copy waits until it is applied.
+//! The owner sends the whole replica once per layout, and then every sum of gradients that it
+//! applies. The same arithmetic on the same values gives the same bits. An update is acknowledged
+//! as soon as it is read, because it cannot be lost then. A promotion waits until it is applied.
 
 use super::recipe::Recipe;
 use super::room::Broken;
@@ -16,31 +16,32 @@ use muster_model::id::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
-/// Of one shard.
+/// Replica of one shard.
 #[derive(Debug)]
 pub(super) struct Copy {
-    /// Number of the view in which it was brought up to date last.
+    /// Number of the view of the last update.
     pub view: u64,
     pub layout: u64,
     pub pieces: Vec<Piece>,
     pub tensors: Tensors,
     pub version: u64,
     pub updates: u64,
-    /// The next step of every worker.
+    /// Next step of every worker.
     pub clocks: BTreeMap<TaskId, u64>,
-    /// The turn in which all stand still after the last step; 0: none.
+    /// Slice number in which all workers suspend after the last step; 0 for none.
     pub hold: u64,
 }
 
-/// Of all shards whose follower this one is.
+/// Replicas of all shards whose replica holder this process is.
 #[derive(Debug, Default)]
 pub(super) struct Copies(Mutex<Shelf>);
 
 #[derive(Debug, Default)]
 struct Shelf {
-    /// By their owners.
+    /// Replicas by owner.
     copies: BTreeMap<TaskId, Copy>,
-    /// Owners that are others now. They may live on without the chief, and must learn it before they answer anybody.
+    /// Owners that were replaced. They may still run, without the coordinator, and must learn it
+    /// before they answer a worker.
     adopted: BTreeSet<TaskId>,
 }
 
@@ -49,7 +50,7 @@ impl Copies {
         self.lock().copies.contains_key(&owner)
     }
 
-    /// To go on from it as the owner; nothing is taken from the owner itself from now on.
+    /// Removes the replica for its promotion; the owner's later updates are refused.
     pub fn take(&self, owner: TaskId) -> Option<Copy> {
         let mut shelf = self.lock();
         let copy = shelf.copies.remove(&owner)?;
@@ -57,7 +58,8 @@ impl Copies {
         Some(copy)
     }
 
-    /// Keeps the copy up to date until its owner leaves. One whose owner is gone without a word stays.
+    /// Keeps the replica up to date until its owner leaves in order. After another end of the
+    /// connection the replica stays.
     pub fn keep(
         &self,
         owner: TaskId,
@@ -76,8 +78,9 @@ impl Copies {
             match header.kind {
                 Kind::Copy => self.begin(owner, connection, header, shipped, recipe)?,
                 Kind::Applied => {
-                    // Read before anything is refused: an owner in the middle of a long sum would find the line dead, and take
-                    // itself for one without a copy where it is to learn that it is another.
+                    // Read before any refusal. Otherwise an owner in the middle of a long sum would
+                    // find a broken connection. It would then continue without a replica, although
+                    // it has been replaced.
                     let most = recipe.parameters();
                     let numbers = header.payload_bytes as usize / size_of::<f32>();
                     pages::resize(&mut sum, most.min(numbers));
@@ -114,7 +117,7 @@ impl Copies {
         };
         let mut shelf = self.lock();
         shelf.admit(owner)?;
-        // Whoever was followed in an older layout is followed elsewhere now, or is no more.
+        // Replicas of an older layout have another holder now, or their owner has left.
         shelf.copies.retain(|_, other| other.layout >= copy.layout);
         shelf.copies.insert(owner, copy);
         Ok(connection.send(Kind::Ready, 0, &[], &[])?)
@@ -140,7 +143,8 @@ impl Copies {
             .get_mut(&owner)
             .filter(follows_on)
             .ok_or(NO_COPY)?;
-        // Safe from here on: nobody adopts the copy before it is applied. The owner may be gone already, which changes nothing.
+        // A promotion cannot take the replica before the update is applied. An owner that is gone
+        // does not matter.
         let told = connection.send(Kind::Ready, 0, &[], &[]);
         let [scale, clip, rate] = shipped.factors.map(f32::from_bits);
         let factors = Factors { scale, clip, rate };
@@ -160,9 +164,10 @@ impl Copies {
 
 impl Shelf {
     fn admit(&self, owner: TaskId) -> Result<(), Refusal> {
-        match self.adopted.contains(&owner) {
-            true => Err(Refusal::Adopted(owner)),
-            false => Ok(()),
+        if self.adopted.contains(&owner) {
+            Err(Refusal::Adopted(owner))
+        } else {
+            Ok(())
         }
     }
 }

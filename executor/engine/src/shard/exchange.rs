@@ -1,15 +1,19 @@
-//! Who waits for whom. One lock and one condition variable; every worker's connection thread calls in here and is blocked until
-//! its answer is known.
+//! Synchronisation of the workers. There is one lock and one condition variable. Each worker's
+//! connection thread calls in here and blocks until its answer is known.
 //!
-//! BSP: the step's gradients are summed in the order of ranks once all are in, whatever order they came in, so the result has
-//! the same bits each time. SSP with staleness s (Ho et al., NIPS 2013): a push is applied at once, and answered once the worker
-//! is at most s steps ahead of the slowest. ASP (Dean et al., NIPS 2012): applied and answered at once.
+//! - BSP: the step's gradients are summed in the order of ranks once all have arrived, so the
+//!   result has the same bits each time.
+//! - SSP with staleness s (Ho et al., NIPS 2013): a push is applied at once. It is answered when
+//!   the worker is at most s steps ahead of the slowest.
+//! - ASP (Dean et al., NIPS 2012): a push is applied and answered at once.
 //!
-//! Each gradient is a sum over examples and is scaled by 1 over the *global* batch in every mode: under SSP and ASP the pushes of
-//! one step together move plain SGD as far as one BSP step does, however many workers there are.
+//! In every mode a gradient is a sum over examples, scaled by 1 over the *global* batch. So the
+//! pushes of one step under SSP and ASP together move plain SGD as far as one BSP step, for any
+//! number of workers.
 //!
-//! Who takes part is the view's to say, and the chief's to change ([`super::change`]). When a worker departs, only the chief is
-//! told, as soon as its own answer depends on it; it goes on without that worker or ends the job. When the chief departs, all others are
+//! The view states the members, and the coordinator changes it ([`super::change`]). Only the
+//! coordinator is notified of a departed worker, as soon as its own answer depends on that worker.
+//! It continues without the worker or ends the job. If the coordinator departs, all others are
 //! interrupted.
 
 use super::follower::Follower;
@@ -28,35 +32,36 @@ use muster_model::spec::Consistency;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How often a worker that waits looks at the time.
+/// Interval at which a waiting worker checks the time.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The shard's shared state.
+/// Shared state of a shard.
 #[derive(Debug)]
 pub struct Exchange {
     /// This shard.
     pub(super) me: TaskId,
-    /// In whose process it lives: its own, or that of the shard that kept its copy.
+    /// Task whose process hosts it: its own, or the replica holder.
     pub(super) host: TaskId,
     pub(super) consistency: Consistency,
     pub(super) recipe: Recipe,
     pub(super) grad_scale: f32,
-    /// Whether a step waits for the chief's word on what clipping leaves of it.
+    /// Whether a step waits for the coordinator's clip factor.
     pub(super) clips: bool,
-    /// Whether it is to have a copy elsewhere.
+    /// Whether this shard has a replica.
     pub(super) is_replicated: bool,
-    /// In which parts of parameters go out that wait for the wire.
+    /// Order in which partitions of parameters are sent.
     pub(super) order: Order,
-    /// Memory of parts that nobody needs at the moment.
+    /// Free buffers for partitions.
     pub(super) spares: Arc<Spares>,
-    /// What a checkpoint draws.
+    /// Snapshot buffer for checkpoints.
     pub(super) lent: Lent,
     state: Mutex<State>,
     pub(super) changed: Condvar,
 }
 
 impl Exchange {
-    /// Of shard `me`, which holds nothing until the chief says so. `global_batch` in examples per step over all workers.
+    /// Creates the empty exchange of shard `me`. `global_batch` is the number of examples per step
+    /// over all workers.
     #[must_use]
     pub fn new(me: TaskId, recipe: Recipe, consistency: Consistency, global_batch: u32) -> Self {
         Self {
@@ -78,7 +83,7 @@ impl Exchange {
         }
     }
 
-    /// The same with a copy elsewhere. `identity` is this shard's.
+    /// Adds replication. `identity` is this shard's.
     #[must_use]
     pub fn with_follower(mut self, identity: Identity) -> Self {
         self.lock().follower = Some(Follower::of(identity));
@@ -86,14 +91,14 @@ impl Exchange {
         self
     }
 
-    /// The same with parts that go out in another order.
+    /// Sets the order in which partitions are sent.
     #[must_use]
     pub fn sending(mut self, order: Order) -> Self {
         self.order = order;
         self
     }
 
-    /// Another shard of the same job, which is lost and lives in this one's process from now on.
+    /// Creates the empty exchange of a lost shard, hosted by this process.
     pub(super) fn heir_of(&self, lost: TaskId, identity: &Identity) -> Self {
         let identity = Identity {
             task_id: lost,
@@ -121,12 +126,12 @@ impl Exchange {
         self.me != self.host
     }
 
-    /// Whether `task` is the chief.
+    /// Whether `task` is the coordinator.
     pub(super) fn is_led_by(&self, task: TaskId) -> bool {
         self.lock().is_chief(task)
     }
 
-    /// A worker comes in: to its place in the view, or to wait for one.
+    /// Admits a worker to its place in the view, or to the waiting workers.
     ///
     /// # Errors
     /// [`Refusal::Taken`]; [`Refusal::NotChief`] when there is another one.
@@ -143,14 +148,14 @@ impl Exchange {
         }
         state.connections += 1;
         let connection = state.connections;
-        // A guest that comes again has given up its other connection, and what it waited for there.
+        // A waiting worker that connects again has abandoned its previous connection and request.
         state.connected.insert(task, connection);
         state.waiting.remove(&task);
         self.changed.notify_all();
         Ok(Seat { task, connection })
     }
 
-    /// A worker departs, in order or not.
+    /// Records that a worker has departed, in order or not.
     pub fn depart(&self, seat: Seat, in_order: bool) {
         let mut state = self.lock();
         if !state.is_seated(seat) {
@@ -166,9 +171,10 @@ impl Exchange {
         if let Some(member) = state.member(seat.task)
             && member.standing != Standing::Dropped
         {
-            member.standing = match in_order {
-                true => Standing::Left,
-                false => Standing::Lost,
+            member.standing = if in_order {
+                Standing::Left
+            } else {
+                Standing::Lost
             };
         }
         if state.is_chief(seat.task) {
@@ -178,11 +184,11 @@ impl Exchange {
         self.changed.notify_all();
     }
 
-    /// The chief gives the shard its content. `fill` receives the parts to fill: the parameters, then plane by plane the optimizer's
-    /// state.
+    /// Coordinator: initialises the shard. `fill` receives the parts to fill: the parameters, then
+    /// plane by plane the optimizer's state.
     ///
     /// # Errors
-    /// A [`Refusal`], or what `fill` failed with.
+    /// A [`Refusal`], or the error of `fill`.
     pub fn init<E: From<Refusal>>(
         &self,
         seat: Seat,
@@ -203,7 +209,8 @@ impl Exchange {
             }
             Arc::clone(&state.tensors)
         };
-        // The chief's one connection thread is the only one that comes here, so the state lock need not be held meanwhile.
+        // Only the coordinator's connection thread calls this, so the state lock is not needed
+        // meanwhile.
         tensors
             .write()
             .expect("no update has panicked")
@@ -220,10 +227,12 @@ impl Exchange {
         Ok(())
     }
 
-    /// Waits until there are parameters to go on with under a view of at least `number`; a guest's is the first that it is in.
+    /// Waits for parameters under a view of at least `number`; with 0, under the first view that
+    /// contains the worker.
     ///
     /// # Errors
-    /// [`Refusal::Stranger`] when the view has no place for this worker any more; [`Refusal::Replaced`]; [`Refusal::NotAdopted`].
+    /// [`Refusal::Stranger`] when the view does not contain this worker; [`Refusal::Replaced`];
+    /// [`Refusal::NotAdopted`].
     pub fn pull(&self, seat: Seat, number: u64) -> Result<Answer, Refusal> {
         let mut state = self.adopted()?;
         if !state.is_seated(seat) {
@@ -231,7 +240,7 @@ impl Exchange {
         }
         let pending = state.pending.as_ref();
         let next = pending.map_or(0, |(_, change)| change.view.number);
-        // Whoever knows no view yet comes in under the next one at once.
+        // A worker without a view enters the next one at once.
         let wanted = match number {
             0 => next,
             known => known,
@@ -275,11 +284,11 @@ impl Exchange {
         }
     }
 
-    /// Reads everything at one version: the clock, the updates applied, and the tensors by `read`. Where workers say on their own what they
-    /// hold back, it waits `within` that time to hear them all.
+    /// Calls `read` with the version, the number of updates and the tensors, all at one version.
+    /// Where workers send residuals by themselves, waits for them, at most `within`.
     ///
     /// # Errors
-    /// A [`Refusal`], or what `read` failed with.
+    /// A [`Refusal`], or the error of `read`.
     pub fn snapshot<E: From<Refusal>>(
         &self,
         seat: Seat,
@@ -297,19 +306,21 @@ impl Exchange {
             return Err(Refusal::NotInitialised.into());
         }
         let state = self.hear_all(state, within);
-        let version = match state.parted.as_ref().is_some_and(Parted::is_half_done) {
-            true => HALF_DONE,
-            false => state.next_step(self.consistency),
+        let version = if state.parted.as_ref().is_some_and(Parted::is_half_done) {
+            HALF_DONE
+        } else {
+            state.next_step(self.consistency)
         };
         let updates = state.updates;
-        // Held while the state lock is let go: updates wait for the reader, others may still join, push and depart.
+        // The tensors stay locked without the state lock. Updates wait for the reader, but workers
+        // can join, push and depart.
         let tensors = Arc::clone(&state.tensors);
         let tensors = tensors.read().expect("no update has panicked");
         drop(state);
         read(version, updates, &tensors)
     }
 
-    /// The chief ends training: whoever waits is told so.
+    /// Coordinator: ends training for all waiting workers.
     ///
     /// # Errors
     /// [`Refusal::NotChief`].
@@ -323,7 +334,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Chief: who has loaded everything and waits to be taken in.
+    /// Coordinator: returns the workers that have loaded their data and wait for admission.
     ///
     /// # Errors
     /// [`Refusal::NotChief`].
@@ -335,7 +346,7 @@ impl Exchange {
         Ok(state.waiting.iter().copied().collect())
     }
 
-    /// Waits up to `limit` for a change of membership or state, then tells how all stand.
+    /// Waits up to `limit` for a change of membership or state, then returns the membership.
     #[must_use]
     pub fn membership(&self, limit: Duration) -> Membership {
         let state = self.lock();
@@ -371,7 +382,7 @@ impl Exchange {
         self.changed.notify_all();
     }
 
-    /// The same with a look at the time now and then.
+    /// Like [`Self::wait`], but returns after [`LOOK_EVERY`] at the latest.
     pub(super) fn wait_a_while<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let waited = self.changed.wait_timeout(state, LOOK_EVERY);
         waited.expect("no connection has panicked with the lock").0

@@ -1,7 +1,9 @@
-//! A shard's line to the one that keeps its copy: whatever is applied goes there before any worker is answered.
+//! Replication: the connection of a shard to its replica holder (`follower`). Every applied update
+//! is sent there before any worker is answered.
 //!
-//! Nobody is answered and nothing else is done here meanwhile, so a follower has little time for a word. One that is silent for longer, or gone,
-//! costs nobody anything but the copy: the shard goes on without one, says so in the job's history, and tries again now and then.
+//! The shard answers no worker while it waits for the acknowledgement, so the holder has little
+//! time. A holder that is silent for longer, or gone, is dropped. The shard then continues without
+//! a replica, records that in the job's history, and tries again at intervals.
 
 use super::exchange::Exchange;
 use super::serve::Identity;
@@ -16,34 +18,35 @@ use muster_model::id::TaskId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// So many usual steps, and at least and at most so long, a follower may neither take nor say anything while it is expected to.
+/// Number of usual steps in which a replica holder must make progress, with a minimum and a
+/// maximum.
 const STEPS_OF_SILENCE: u32 = 4;
 const LEAST_SILENCE: Duration = Duration::from_secs(1);
 const MOST_SILENCE: Duration = Duration::from_secs(10);
 
-/// One that was given up is asked again after this time, or under another view.
+/// Time after which a dropped replica holder is tried again; a new view also permits it.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// A shard's line to its follower.
+/// Replication state of a shard.
 #[derive(Debug)]
 pub(super) struct Follower {
-    /// The shard's own.
+    /// Identity of the shard.
     identity: Identity,
     line: Option<Line>,
-    /// Of one that was given up: who it is, under which view, and when.
+    /// Dropped replica holder, with the view and the time of the drop.
     lost: Option<(TaskId, u64, Instant)>,
     again: Duration,
-    /// When something was last to be sent, and how long that usually is apart.
+    /// Time of the last update, and the usual interval between updates.
     wanted: Option<Instant>,
     usual: Option<Duration>,
-    /// For the job's history, until somebody takes them.
+    /// Messages for the job's history that are not taken yet.
     notes: Vec<String>,
 }
 
 #[derive(Debug)]
 struct Line {
     to: TaskId,
-    /// In which the follower has the whole copy.
+    /// Layout of the replica at the holder.
     layout: u64,
     connection: Connection,
 }
@@ -61,11 +64,11 @@ impl Follower {
         }
     }
 
-    /// How long the follower may be silent now, when something is to be sent to it.
+    /// Returns how long the replica holder may be silent during the present update.
     fn patience(&mut self) -> Duration {
         let now = clock::now();
         if let Some(before) = self.wanted.replace(now) {
-            // A job that stood still for hours has no steps of hours.
+            // A suspension of hours is not the duration of a step.
             let apart = (now - before).min(MOST_SILENCE);
             self.usual = Some(self.usual.map_or(apart, |usual| (usual * 7 + apart) / 8));
         }
@@ -74,8 +77,9 @@ impl Follower {
         })
     }
 
-    /// Sends the sum, or everything where the follower is new; returns once it is safe there, or there is no follower. Whether this
-    /// still is the shard that the copy is of.
+    /// Sends the sum, or the whole state to a new replica holder. Returns after the
+    /// acknowledgement, or at once without a holder. Returns `false` if this shard has been
+    /// replaced.
     fn ship(
         &mut self,
         view: &View,
@@ -97,7 +101,7 @@ impl Follower {
             }
             other => {
                 if let Some(mut line) = other {
-                    // It may be gone already.
+                    // The previous holder may be gone already.
                     let _ = line.connection.send(Kind::Goodbye, 0, &[], &[]);
                 }
                 self.begin(view, to, of, tensors, patience)
@@ -135,13 +139,14 @@ impl Follower {
              its newest checkpoint"
         );
         // The log has every attempt.
-        match is_news {
-            true => self.note(message),
-            false => log::line(message),
+        if is_news {
+            self.note(message)
+        } else {
+            log::line(message)
         }
     }
 
-    /// This shard and another one by their places in the view.
+    /// Returns the names of this shard and another one by their indices in the view.
     fn places(&self, view: &View, other: TaskId) -> (String, String) {
         let name = |task: TaskId| {
             let place = view.shards.iter().position(|held| held.task_id == task);
@@ -199,7 +204,8 @@ fn send(
     payload: &[&[f32]],
     patience: Duration,
 ) -> Result<(), WireError> {
-    // Of the time that a large copy takes nothing is said: it is on its way as long as some of it is taken.
+    // The transfer of a large state takes long without an answer. It is alive as long as the holder
+    // takes bytes.
     connection.give_up_sending(patience)?;
     let word = serde_json::to_vec(shipped).expect("plain data");
     connection.send(kind, 0, &word, payload)?;
@@ -214,19 +220,19 @@ fn send(
 }
 
 impl Exchange {
-    /// Whether another process is this shard by now, so that nobody must be answered any more.
+    /// Whether another process has replaced this shard, so that it must not answer workers.
     pub(super) fn is_superseded(&self) -> bool {
         self.lock().superseded
     }
 
-    /// What is to be told of copies since it was last asked for.
+    /// Returns messages on replicas since the last call.
     pub(super) fn take_notes(&self) -> Vec<String> {
         let mut state = self.lock();
         let follower = state.follower.as_mut();
         follower.map_or_else(Vec::new, |follower| std::mem::take(&mut follower.notes))
     }
 
-    /// What was just applied goes to whoever keeps the copy, if somebody does.
+    /// Sends the update that was just applied to the replica holder, if there is one.
     pub(super) fn ship(&self, state: &mut State, sum: &[f32], factors: Factors) {
         let (Some(mut follower), Some(view)) = (state.follower.take(), state.view.clone()) else {
             return;
@@ -272,7 +278,8 @@ mod tests {
 
     const LEN: usize = 1000;
 
-    /// Takes copies, each on the next connection, and answers so much of what comes on each; then it is silent and keeps the line.
+    /// Starts a replica holder that accepts one connection after the other. On each it answers the
+    /// given number of messages, then stays silent with the connection open.
     fn follower(answers: &'static [usize]) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -301,9 +308,10 @@ mod tests {
         address
     }
 
-    /// A follower that lives and says nothing, as one that is stopped, is given up soon, and the job hears of it; and it is asked again.
+    /// A holder that runs but sends nothing, such as a stopped one, is dropped soon. The job's
+    /// history records it, and the holder is tried again.
     #[test]
-    fn a_silent_follower_is_given_up_told_of_and_asked_again() {
+    fn silent_replica_holder_is_dropped_and_tried_again() {
         let task = |number: u128| TaskId(Uuid::from_u128(number));
         let holder = |number, address: &str, pieces| Holder {
             task_id: task(number),

@@ -1,4 +1,5 @@
-//! The frames of a shard's connections that carry more than a word: what is read of them, and how answers are sent.
+//! Frames of a shard's connections with larger content: how they are read, and how answers are
+//! sent.
 
 use super::exchange::Exchange;
 use super::outbox::Outbox;
@@ -13,7 +14,8 @@ use crate::wire::{Connection, Header, Kind, WireError};
 use muster_model::id::TaskId;
 use std::sync::Arc;
 
-/// `None` when it is of a view that is over; what it brought is read and thrown away.
+/// Receives a push. `None` if it belongs to a view that has ended; its content is read and
+/// discarded.
 pub(super) fn receive_push(
     connection: &mut Connection,
     exchange: &Exchange,
@@ -30,7 +32,7 @@ pub(super) fn receive_push(
         _ => (PushHead::decode(&meta)?, None),
     };
     let Some((parameters, squeeze)) = exchange.await_view(seat, head.view, header.clock)? else {
-        // How it was cut is not known any more.
+        // Its length is not known any more.
         let limit = 8 * exchange.recipe.parameters();
         connection.receive_bytes(header, limit, codes)?;
         return Ok(None);
@@ -68,7 +70,7 @@ pub(super) fn receive_push(
     Ok(Some((head.view, push)))
 }
 
-/// Takes a part of a push; nobody waits for its answer here.
+/// Receives a partition of a push; does not wait for an answer.
 pub(super) fn receive_part(
     connection: &mut Connection,
     exchange: &Exchange,
@@ -94,7 +96,7 @@ pub(super) fn receive_part(
     Ok(exchange.push_part(seat, outbox, pushed)?)
 }
 
-/// The end of a push in parts; what the worker is told.
+/// Receives the end of a push in partitions. Returns the answer to the worker.
 pub(super) fn receive_rest(
     connection: &mut Connection,
     exchange: &Exchange,
@@ -103,7 +105,7 @@ pub(super) fn receive_rest(
     outbox: &Arc<Outbox>,
 ) -> Result<Answer, Broken> {
     let head = PushHead::decode(&connection.receive_meta(header)?)?;
-    // A shard that holds nothing has no parts to wait with.
+    // An empty shard has no partitions to wait with.
     exchange.await_view(seat, head.view, header.clock)?;
     Ok(exchange.push_rest(seat, outbox, header.clock, head)?)
 }
@@ -123,7 +125,7 @@ pub(super) fn receive_init(
     Ok(connection.send(Kind::Ready, header.clock, &[], &[])?)
 }
 
-/// Takes what a worker holds back; with a clock, after its push of the step before that.
+/// Receives a worker's residual; with a clock, the one after its push of the previous step.
 pub(super) fn receive_held(
     connection: &mut Connection,
     exchange: &Exchange,
@@ -132,7 +134,8 @@ pub(super) fn receive_held(
 ) -> Result<(), Broken> {
     let of = decode_task(&connection.receive_meta(header)?)?;
     let numbers = header.payload_bytes as usize / size_of::<f32>();
-    // With a push it may be of pieces that were here before; then it is read and thrown away, as the push is.
+    // A residual with a push may belong to previous pieces. It is then read and discarded, like the
+    // push.
     let fits = exchange.may_hold(numbers);
     if !fits && (header.clock == 0 || numbers > exchange.most_held()) {
         return Err(WireError::Malformed("what a worker holds back").into());
@@ -148,7 +151,7 @@ pub(super) fn receive_held(
     Ok(exchange.hold(seat, of, values)?)
 }
 
-/// Takes what another shard hands over.
+/// Receives pieces of another shard.
 pub(super) fn receive_pieces(
     connection: &mut Connection,
     exchange: &Exchange,
@@ -178,7 +181,8 @@ pub(super) fn send_json(
     connection.send(kind, clock, &text, &[])
 }
 
-/// The same to a worker that has been sent the parameters in parts, once they are all on the wire.
+/// Like [`reply`], to a worker that was sent the parameters in partitions, after all of them were
+/// sent.
 pub(super) fn reply_after_parts(
     connection: &mut Connection,
     exchange: &Exchange,
@@ -210,7 +214,7 @@ pub(super) fn reply_after_parts(
     Ok(buffer)
 }
 
-/// Sends the answer, unless the shard is another by now; the buffer comes back for the next push.
+/// Sends the answer, unless this shard has been replaced. Returns the buffer for the next push.
 pub(super) fn reply(
     connection: &mut Connection,
     exchange: &Exchange,
@@ -235,10 +239,10 @@ pub(super) fn reply(
             if let Some(view) = view {
                 send_json(connection, Kind::View, clock, &*view)?;
             }
-            match keeps {
-                true if deltas.is_some() => connection.send(Kind::Keep, clock, &[], &[])?,
-                true => connection.send(Kind::Fetch, 0, &[], &[])?,
-                false => {}
+            if keeps && deltas.is_some() {
+                connection.send(Kind::Keep, clock, &[], &[])?
+            } else if keeps {
+                connection.send(Kind::Fetch, 0, &[], &[])?
             }
             let meta = AnswerHead {
                 stats,

@@ -1,4 +1,5 @@
-//! A shard's own part of a move: it keeps what stays, and brings what goes to the shards that hold it from now on.
+//! A shard's part of a move: it copies the pieces that stay and sends the others to their new
+//! holders.
 
 use super::exchange::Exchange;
 use super::room::Room;
@@ -11,7 +12,7 @@ use muster_model::id::TaskId;
 use std::thread;
 use std::time::Duration;
 
-/// For the other shard to say welcome.
+/// Time limit for the handshake with the other shard.
 const WELCOME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Waits for the move to `layout` to begin and carries it out.
@@ -20,7 +21,7 @@ pub(super) fn carry_out(room: &Room, exchange: &Exchange, layout: u64) {
     let Some(of) = exchange.await_move(layout) else {
         return;
     };
-    // What goes is sent while what stays is copied.
+    // Sends and copies in parallel.
     let well = thread::scope(|scope| {
         let sending = of
             .view

@@ -1,7 +1,9 @@
-//! A shard that is lost, and goes on from its copy in the process of the one that kept it.
+//! Failover: a lost shard is replaced by its replica, in the process of the replica holder. In the
+//! code the promoted replica is the `heir`.
 //!
-//! Its exchange stands beside that shard's own under the lost one's name, in the view that the chief works by: nothing moves and no step is
-//! done again. Workers push once more what they have no answer to; what the copy has already is answered and not applied again.
+//! Its exchange runs beside that of the holder's own shard, under the lost shard's id and in the
+//! coordinator's view. So no pieces move and no step is repeated. Workers repeat the pushes that
+//! have no answer; a push that the replica contains is answered and not applied again.
 
 use super::copy::Copy;
 use super::exchange::Exchange;
@@ -13,14 +15,14 @@ use muster_model::id::TaskId;
 use std::sync::{Arc, MutexGuard, RwLock};
 use std::time::Duration;
 
-/// How long the others wait for the chief's word; it may be evaluating the model.
+/// Time for which workers wait for the promotion; the coordinator may be evaluating.
 const ADOPTED_WITHIN: Duration = Duration::from_secs(60);
 
 impl Exchange {
-    /// Waits until the chief has said that this is the lost shard from now on, where it is to be one.
+    /// At a promoted replica, waits until the coordinator has ordered the promotion.
     ///
     /// # Errors
-    /// [`Refusal::NotAdopted`]: the chief may not have lost it at all.
+    /// [`Refusal::NotAdopted`]: the coordinator may not have lost the shard.
     pub(super) fn adopted(&self) -> Result<MutexGuard<'_, State>, Refusal> {
         let began = clock::now();
         let mut state = self.lock();
@@ -33,16 +35,17 @@ impl Exchange {
         Ok(state)
     }
 
-    /// Whether it holds nothing yet.
+    /// Whether the exchange is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().phase == Phase::Empty
     }
 
-    /// Chief: this is the lost shard from now on. The step that comes next, which is `least` or later.
+    /// Coordinator: promotes the replica to the lost shard. Returns the next step, which is `least`
+    /// or later.
     ///
     /// # Errors
-    /// [`Refusal::NotChief`]; [`Refusal::AlreadyInitialised`]; [`Refusal::Change`] when the copy is not of this view's layout, or
-    /// lacks steps that were answered.
+    /// [`Refusal::NotChief`]; [`Refusal::AlreadyInitialised`]; [`Refusal::Change`] when the replica
+    /// has another layout than the view, or lacks acknowledged steps.
     pub(super) fn adopt(
         &self,
         seat: Seat,
@@ -60,25 +63,27 @@ impl Exchange {
         if view.layout != copy.layout || view.pieces(self.me) != copy.pieces {
             return Err(Refusal::Change("the copy is of another layout"));
         }
-        let clock = |task: TaskId| match self.is_bsp() {
-            true => copy.version,
-            false => copy.clocks.get(&task).copied().unwrap_or(copy.version),
+        let clock = |task: TaskId| {
+            if self.is_bsp() {
+                copy.version
+            } else {
+                copy.clocks.get(&task).copied().unwrap_or(copy.version)
+            }
         };
         if clock(seat.task) < least {
             return Err(Refusal::Change("the copy lacks steps that were answered"));
         }
-        // Under SSP and ASP all begin a view with the chief's next step, and nothing has come of it here yet.
+        // Under SSP and ASP all workers start a view at the coordinator's next step; the replica
+        // has no update of this view yet.
         let begins = !self.is_bsp() && copy.view < view.number;
-        let clock = |task: TaskId| match begins {
-            true => least,
-            false => clock(task),
-        };
+        let clock = |task: TaskId| if begins { least } else { clock(task) };
         let next = clock(seat.task);
         let member = |&task: &TaskId| Member {
             task,
-            standing: match state.connected.contains_key(&task) {
-                true => Standing::Joined,
-                false => Standing::Awaited,
+            standing: if state.connected.contains_key(&task) {
+                Standing::Joined
+            } else {
+                Standing::Awaited
             },
             clock: clock(task),
             push: None,

@@ -1,9 +1,10 @@
-//! What workers hold back of their gradients, on its way into a checkpoint and out of it again: a shard carries it between the chief and
-//! the others, who have no connection of their own.
+//! Residuals of the workers' gradients, on their way into a checkpoint and back. A shard passes
+//! them between the coordinator and the workers, which have no connection to each other.
 //!
-//! The chief says one step ahead which step's beginning a checkpoint is of, as nobody can tell afterwards what was held back then. Where every
-//! worker's push is waited for, all hand over at that step. Under SSP and ASP a checkpoint is of no one step of all, and [`at_once`] is how
-//! each shard finds a moment of which it knows everybody's part.
+//! The coordinator announces one step ahead at which step a checkpoint begins, because residuals
+//! cannot be determined afterwards. Under BSP without backup workers all workers send theirs at
+//! that step. Under SSP and ASP no step is common to all workers; [`at_once`] describes how each
+//! shard finds a consistent moment.
 
 mod at_once;
 
@@ -17,34 +18,37 @@ use muster_model::id::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A shard that is new in a view waits so long for a worker that was told to hand over: it comes right after the answer of its step.
+/// Time for which a shard that is new in a view waits for a worker that must send its residual. The
+/// worker connects right after the answer to its step.
 const COMES_WITHIN: Duration = Duration::from_secs(10);
 
-/// Planes that codecs carry.
+/// Maximum number of planes of a codec.
 const MOST_PLANES: usize = 2;
 
-/// What of all workers lies at a shard.
+/// Residuals of all workers at a shard.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// At the beginning of this step everybody hands over.
+    /// Step at whose beginning all workers send their residuals.
     at: Option<u64>,
-    /// What was handed over, for the chief to fetch.
+    /// Residuals that have arrived, for the coordinator.
     by_worker: BTreeMap<TaskId, Vec<f32>>,
-    /// What holds once a push counts that does not yet.
+    /// Residuals that hold once the push before them is applied.
     coming: BTreeMap<TaskId, Coming>,
-    /// Who was asked for this checkpoint; nobody is twice.
+    /// Workers that were asked for this checkpoint; each is asked once.
     asked: BTreeSet<TaskId>,
-    /// What the chief has dealt from a checkpoint, for each worker to fetch before its first push.
+    /// Residuals of a checkpoint from the coordinator, which each worker fetches before its first
+    /// push.
     dealt: BTreeMap<TaskId, Vec<f32>>,
 }
 
 impl Held {
-    /// Whether whoever goes on with step `clock` hands over first.
+    /// Whether a worker must send its residual before step `clock`.
     pub fn is_due(&self, clock: u64) -> bool {
         self.at == Some(clock)
     }
 
-    /// Steps before `version` are done. What was dealt stays until it is fetched: where not every push is waited for, its worker may yet come.
+    /// Forgets residuals of steps before `version`. Those of a checkpoint stay until they are
+    /// fetched: under SSP and ASP their worker may still connect.
     pub fn forget_before(&mut self, version: u64) {
         if self.at.is_none_or(|at| at < version) {
             self.at = None;
@@ -60,7 +64,7 @@ impl Held {
 }
 
 impl Exchange {
-    /// Chief: whoever goes on with step `clock` hands over first what it holds back.
+    /// Coordinator: makes every worker send its residual before step `clock`.
     ///
     /// # Errors
     /// [`Refusal::NotChief`].
@@ -71,13 +75,13 @@ impl Exchange {
         }
         state.held.at = Some(clock);
         state.held.forget_said();
-        // Who waits for an answer is asked while it does.
+        // Under SSP and ASP workers that wait for an answer are asked during the wait.
         self.notify();
         Ok(())
     }
 
-    /// Whether so many numbers may be what one worker holds back of this shard's part. A worker may have heard of the first view from
-    /// another shard before this one has from the chief.
+    /// Whether `numbers` values can be a worker's residual for this shard's part. Waits for the
+    /// first view, which a worker may know from another shard earlier.
     pub(super) fn may_hold(&self, numbers: usize) -> bool {
         let mut state = self.lock();
         while state.view.is_none() && !state.finished && state.chief_lost.is_none() {
@@ -91,33 +95,35 @@ impl Exchange {
             || pieces > 0 && numbers.is_multiple_of(pieces) && numbers / pieces <= MOST_PLANES
     }
 
-    /// So many numbers a worker holds back at most, whatever pieces are here.
+    /// Returns the maximum number of values of a residual, for any pieces.
     pub(super) fn most_held(&self) -> usize {
         MOST_PLANES * self.recipe.parameters()
     }
 
-    /// What `of` holds back, as it says itself or, to be fetched by it, the chief.
+    /// Stores the residual of worker `of`: its own, or one that the coordinator sends for it.
     ///
     /// # Errors
-    /// [`Refusal::NotChief`] when another says so.
+    /// [`Refusal::NotChief`] when another worker sends it.
     pub(super) fn hold(&self, seat: Seat, of: TaskId, values: Vec<f32>) -> Result<(), Refusal> {
         let mut state = self.lock();
         if seat.task != of && !state.is_chief(seat.task) {
             return Err(Refusal::NotChief);
         }
-        match seat.task == of {
-            true => state.held.by_worker.insert(of, values),
-            false => state.held.dealt.insert(of, values),
+        if seat.task == of {
+            state.held.by_worker.insert(of, values)
+        } else {
+            state.held.dealt.insert(of, values)
         };
         self.notify();
         Ok(())
     }
 
-    /// What `of` holds back: for itself what was dealt to it, for the chief what it hands over, once it has; nothing when it will not. The
-    /// chief asks only of those who were told to.
+    /// Returns the residual of worker `of`. The worker itself gets the one from the checkpoint. The
+    /// coordinator gets the one that the worker sends, and waits for it; it is empty if the worker
+    /// will send none. The coordinator asks only for workers that must send theirs.
     ///
     /// # Errors
-    /// [`Refusal::NotChief`] when another asks.
+    /// [`Refusal::NotChief`] when another worker asks.
     pub(super) fn fetch(&self, seat: Seat, of: TaskId) -> Result<Vec<f32>, Refusal> {
         let began = clock::now();
         let mut state = self.lock();
@@ -144,7 +150,8 @@ impl Exchange {
 }
 
 impl State {
-    /// Whether `worker`, who was told to, still may; one that has not come to this shard yet may until it `is_late`.
+    /// Whether `worker`, which must send its residual, still can. A worker that has not connected
+    /// can until it `is_late`.
     fn hands_over(&mut self, worker: TaskId, is_late: bool) -> bool {
         let is_due = self.held.at.is_some();
         let standing = self.member(worker).map(|member| member.standing);

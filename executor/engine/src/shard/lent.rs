@@ -1,7 +1,8 @@
-//! The copy of all it holds that a shard makes between two steps for a checkpoint, and gives away while training goes on.
+//! The snapshot buffer (`lent`): a copy of the shard's state between two steps, which a checkpoint
+//! reads while training continues.
 //!
-//! There is one at a time, and its memory stays for the next. Each stretch of it is asked for by the copy's name, so that whoever still
-//! draws one that was replaced is refused, and never gets numbers of both. Nobody waits for whoever draws.
+//! There is one buffer, and its memory is reused. Each read names the snapshot, so a reader of a
+//! replaced snapshot is refused and never gets values of both. Nothing waits for the reader.
 
 use super::exchange::Exchange;
 use super::room::Broken;
@@ -13,27 +14,27 @@ use crate::wire::{Connection, Kind, WireError};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// What there is to be drawn.
+/// Snapshot buffer of a shard.
 #[derive(Debug, Default)]
 pub(super) struct Lent(Mutex<Copy>);
 
 #[derive(Debug, Default)]
 struct Copy {
     version: u64,
-    /// Of copies so far; the first is 1.
+    /// Number of snapshots so far; the first is 1.
     count: u64,
-    /// As [`Tensors::parts`], one after the other.
+    /// Values as in [`Tensors::parts`], concatenated.
     numbers: Vec<f32>,
 }
 
 impl Lent {
-    /// Copies everything over what was copied before; how many copies that makes.
+    /// Replaces the content of the buffer. Returns the number of snapshots so far.
     fn copy(&self, version: u64, tensors: &Tensors) -> u64 {
         let parts = tensors.parts();
         let len = parts.iter().map(|part| part.len()).sum();
         let mut copy = self.lock();
         if copy.numbers.capacity() > 2 * len {
-            // Of pieces that are elsewhere by now.
+            // Sized for pieces that have moved since.
             copy.numbers = Vec::new();
         }
         pages::resize(&mut copy.numbers, len);
@@ -48,7 +49,7 @@ impl Lent {
         copy.count
     }
 
-    /// Reads a stretch of the copy of that version and count into `out`.
+    /// Reads a range of the snapshot with this version and count into `out`.
     fn read(&self, version: u64, head: DrawHead, out: &mut Vec<f32>) -> Result<(), Refusal> {
         let copy = self.lock();
         let (asked, newest) = ((version, head.count), (copy.version, copy.count));
@@ -74,8 +75,8 @@ impl Lent {
 }
 
 impl Exchange {
-    /// Copies everything at one version to be drawn later; the version, and what else the chief is told of it. `within` as of
-    /// [`Self::snapshot`].
+    /// Copies the state at one version into the snapshot buffer. Returns the version, and the
+    /// header for the coordinator. `within` as in [`Self::snapshot`].
     ///
     /// # Errors
     /// A [`Refusal`].
@@ -90,7 +91,7 @@ impl Exchange {
     }
 }
 
-/// Gives whoever writes the chief's checkpoint what it asks for, until it hangs up.
+/// Serves reads of the coordinator's checkpoint writer until it closes the connection.
 pub(super) fn give(connection: &mut Connection, exchange: &Exchange) -> Result<(), Broken> {
     let mut numbers = Vec::new();
     loop {
@@ -104,7 +105,7 @@ pub(super) fn give(connection: &mut Connection, exchange: &Exchange) -> Result<(
         }
         let head = DrawHead::decode(&connection.receive_meta(header)?)?;
         exchange.lent.read(header.clock, head, &mut numbers)?;
-        // Sent from a buffer: the chief's next copy waits for no wire.
+        // Sent from a buffer, so that the next snapshot does not wait for the network.
         connection.send(Kind::Drawn, header.clock, &[], &[&numbers])?;
     }
 }

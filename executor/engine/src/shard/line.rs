@@ -1,4 +1,4 @@
-//! A worker's connection: what each of its frames asks of the exchange, and what is answered.
+//! A worker's connection: dispatches its frames to the exchange and sends the answers.
 
 use super::exchange::Exchange;
 use super::frames::{
@@ -13,17 +13,17 @@ use crate::wire::{Connection, Header, Kind, WireError};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// How one worker's connection stands.
+/// State of a worker's connection.
 #[derive(Default)]
 struct Line {
-    /// Of a push at once, until the next one.
+    /// Receive buffer of a push that is not in partitions; reused for the next one.
     buffer: Vec<f32>,
     codes: Vec<u8>,
-    /// The chief's push whose answer waits for its decision.
+    /// The coordinator's push whose answer waits for its decision.
     owed: Option<u64>,
-    /// Once a part has come.
+    /// Set after the first partition.
     outbox: Option<Arc<Outbox>>,
-    /// Whether the newest push came in parts, and so its answer goes in parts.
+    /// Whether the newest push was in partitions, and its answer is too.
     in_parts: bool,
 }
 
@@ -40,12 +40,12 @@ impl Line {
         Ok(Arc::clone(self.outbox.insert(outbox)))
     }
 
-    /// Nobody else sends while the guard lives.
+    /// Waits for the right to send; no other thread sends while the guard lives.
     fn floor(&self) -> Option<MutexGuard<'_, ()>> {
         self.outbox.as_deref().map(Outbox::floor)
     }
 
-    /// What the push of `clock` comes to.
+    /// Sends the answer to the push of `clock`.
     fn answer(
         &mut self,
         connection: &mut Connection,
@@ -65,7 +65,7 @@ impl Line {
 }
 
 impl Room {
-    /// Serves one worker until it says goodbye.
+    /// Serves one worker until it leaves in order.
     pub(super) fn attend(
         self: &Arc<Self>,
         connection: &mut Connection,
@@ -77,7 +77,7 @@ impl Room {
         if let Some(outbox) = &line.outbox {
             outbox.close();
             if matches!(attended, Err(Broken::Refused(_))) {
-                // The reason is not to be said in the middle of a frame.
+                // The reason must not be sent within a frame.
                 drop(outbox.floor());
             }
         }
@@ -143,7 +143,7 @@ impl Room {
                 }
                 Kind::Change => {
                     self.receive_change(connection, exchange, header, seat)?;
-                    // Otherwise the chief asks under the new view.
+                    // Otherwise the coordinator pulls under the new view.
                     if let Some(clock) = line.owed.take().filter(|_| exchange.is_bsp()) {
                         let answer = exchange.resume(seat, clock);
                         line.answer(connection, exchange, answer, clock)?;
@@ -164,7 +164,7 @@ impl Room {
         }
     }
 
-    /// What a worker, most often the chief, says or asks beside steps.
+    /// Handles the other requests of a worker; most come from the coordinator.
     fn hear_word(
         self: &Arc<Self>,
         connection: &mut Connection,
@@ -211,7 +211,7 @@ impl Room {
     }
 }
 
-/// The answer to a push; before it the worker may be asked what it holds back.
+/// Returns the answer to a push; first asks the worker for its residual if necessary.
 fn heard(
     connection: &mut Connection,
     exchange: &Exchange,

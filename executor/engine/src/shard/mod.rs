@@ -1,20 +1,29 @@
-//! A PS shard: holds its pieces of the parameters and their optimizer state, takes gradients, gives new parameters.
+//! A PS shard: holds its pieces of the parameters and their optimizer state, receives gradients and
+//! returns new parameters.
 //!
-//! [`exchange`] is the algorithm: who waits for whom under BSP, SSP and ASP, and what a departure means. [`push`] is how gradients come
-//! in, [`step`] is a step's end, [`clip`] what a norm makes of it, [`codes`] how encoded gradients are applied, [`together`] gradients of several workers in one push; [`words`] is what the exchange is given and answers, [`state`] is what
-//! it knows. [`change`] goes from one view of the task set to the next, and [`handover`] carries pieces to other shards. [`serve`] is the
-//! shard's life, [`room`] who comes in, [`line`] a worker's connection, one thread each, [`frames`] what they carry. [`tensors`] is the arithmetic.
+//! Exchange:
 //!
-//! [`parts`] is a step that comes and goes in parts, which [`outbox`] sends while the connection reads.
+//! - [`exchange`]: synchronisation under BSP, SSP and ASP, and departures; [`state`]: its state;
+//!   [`words`]: its inputs and answers.
+//! - [`push`]: incoming gradients; [`step`]: the end of a step; [`clip`]: clipping.
+//! - [`codes`]: steps from encoded gradients; [`together`]: the summed push of several workers.
+//! - [`parts`]: steps in partitions, which [`outbox`] sends while the connection receives.
 //!
-//! [`lent`] is the copy of its state that a checkpoint draws while training goes on.
+//! Views and connections:
 //!
-//! [`held`] is what workers hold back of encoded gradients, on its way in and out of checkpoints.
+//! - [`change`]: view changes; [`handover`]: transfer of pieces to other shards.
+//! - [`serve`]: life of the shard; [`room`]: handshakes; [`line`]: a worker's connection, with one
+//!   thread each; [`frames`]: their larger frames.
 //!
-//! Where shards have followers, [`follower`] is a shard's line to its own, [`copy`] what it keeps of another, and [`heir`] a lost
-//! shard that goes on from its copy.
+//! State:
 //!
-//! A shard must never know of data sets, losses' meaning, checkpoints on disk, or who is on which node.
+//! - [`tensors`]: the arithmetic; [`recipe`]: its settings.
+//! - [`lent`]: the snapshot buffer, which a checkpoint reads while training continues.
+//! - [`held`]: residuals of encoded gradients, to and from checkpoints.
+//! - [`follower`]: replication to the replica holder; [`copy`]: replicas of other shards; [`heir`]:
+//!   a promoted replica.
+//!
+//! Invariant: a shard knows no data sets, meaning of losses, checkpoint files or nodes.
 
 mod change;
 mod clip;

@@ -1,5 +1,5 @@
-//! Parts of parameters on their way to one worker: a thread of its own sends them, the most urgent first, while the connection's other
-//! thread reads what the worker pushes.
+//! Partitions of parameters for one worker. A separate thread sends them, the most urgent first,
+//! while the connection's other thread receives the worker's push.
 
 use crate::parts::{Order, Queue};
 use crate::wire::hello::PartHead;
@@ -8,18 +8,19 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
-/// What waits for the wire in the system at most: a part that is more urgent has to wait for no more than this.
+/// Maximum number of unsent bytes in the system. A more urgent partition waits for no more than
+/// these.
 const UNSENT: u32 = 128 << 10;
 
-/// Part buffers that are kept for the next step: a few of each worker's.
+/// Maximum number of free buffers, a few for each worker.
 const KEPT: usize = 256;
 
-/// Memory of parts that nobody needs at the moment.
+/// Free buffers for partitions.
 #[derive(Debug, Default)]
 pub struct Spares(Mutex<Vec<Vec<f32>>>);
 
 impl Spares {
-    /// For a part of so many numbers.
+    /// Returns a buffer for `numbers` values.
     pub(super) fn take(&self, numbers: usize) -> Vec<f32> {
         let spare = self.0.lock().expect("nobody panics with it").pop();
         let mut spare = spare.unwrap_or_default();
@@ -35,25 +36,26 @@ impl Spares {
     }
 }
 
-/// A part of the parameters after a step.
+/// A partition of the parameters after a step.
 #[derive(Debug, Clone)]
 pub struct Sent {
-    /// The step that comes next.
+    /// Next step.
     pub clock: u64,
     pub numbers: Arc<Vec<f32>>,
 }
 
-/// One worker's.
+/// Outgoing partitions of one worker.
 #[derive(Debug)]
 pub struct Outbox {
     queue: Queue<Sent>,
-    /// Who has it may send a frame on the connection.
+    /// Right to send a frame on the connection.
     floor: Mutex<()>,
     spares: Arc<Spares>,
 }
 
 impl Outbox {
-    /// Of this connection. Lives until it is closed.
+    /// Creates the outbox of a connection and starts its thread, which runs until the outbox is
+    /// closed.
     ///
     /// # Errors
     /// [`WireError::Io`] when the system has no descriptor or thread left.
@@ -84,12 +86,12 @@ impl Outbox {
         self.queue.add(part, what);
     }
 
-    /// Nothing more is sent.
+    /// Stops sending.
     pub(super) fn close(&self) {
         self.queue.give_up();
     }
 
-    /// Waits until all parts are sent; nobody else sends while the guard lives.
+    /// Waits until all partitions are sent; no other thread sends while the guard lives.
     pub(super) fn floor(&self) -> MutexGuard<'_, ()> {
         self.queue.wait_until_idle();
         self.floor.lock().expect("nobody panics with it")
@@ -105,11 +107,11 @@ impl Outbox {
             let sent = connection.send(Kind::Part, what.clock, &head.encode(), &[&what.numbers]);
             drop(floor);
             if sent.is_err() {
-                // Whoever reads this connection notices too, and says so.
+                // The thread that reads this connection reports the error.
                 self.queue.give_up();
                 return;
             }
-            // The last who has sent it.
+            // Only the last worker's outbox has the sole reference.
             if let Ok(spare) = Arc::try_unwrap(what.numbers) {
                 self.spares.give(spare);
             }

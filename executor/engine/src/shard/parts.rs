@@ -1,11 +1,13 @@
-//! A step under BSP that comes in parts and is applied part by part: as soon as all who count have pushed a part, it is summed in the order
-//! of ranks, applied, and sent back to all of them, while other parts are still being computed. The bits are those of a step that is
-//! pushed at once, as no number's update looks at another's.
+//! BSP steps in partitions. When all counted workers have pushed a partition, it is summed in the
+//! order of ranks, applied and sent to all of them. Other partitions are still being computed
+//! meanwhile. The bits equal those of an undivided step, because the update of a value depends on
+//! no other value.
 //!
-//! Where one does, a step has to come whole: clipping and LARS need norms, a copy elsewhere and backup workers need to know whether a step
-//! counts as a whole. So does a codec, whose bytes are cut differently.
+//! Some settings need undivided steps. Clipping and LARS need norms; a replica and backup workers
+//! need to know whether a step counts as a whole. The bytes of a codec are divided differently.
 //!
-//! A worker that is lost in the middle of its push leaves those of its parts in the step that were applied: at most its part of one step.
+//! If a worker is lost during its push, the step keeps those of its partitions that were applied:
+//! at most its part of one step.
 
 use super::exchange::Exchange;
 use super::outbox::{Outbox, Sent};
@@ -17,32 +19,32 @@ use crate::parts;
 use crate::wire::hello::{NoisePart, PushHead};
 use std::sync::{Arc, MutexGuard};
 
-/// The present step.
+/// State of the present step.
 #[derive(Debug, Default)]
 pub(super) struct Parted {
-    /// Which parts are.
+    /// Whether each partition is applied.
     applied: Vec<bool>,
-    /// Of each, where the noise is measured.
+    /// Norms of each partition, where the noise is measured.
     noise: Vec<Norms>,
 }
 
-/// Square norms of a part of a step.
+/// Squared norms of a partition of a step.
 #[derive(Debug, Default, Clone)]
 struct Norms {
-    /// Of the sums that workers pushed, in the order of ranks.
+    /// Norms of the workers' sums, in the order of ranks.
     pushes: Vec<f64>,
-    /// Of the mean of all.
+    /// Norm of the mean of all.
     whole: f64,
 }
 
 impl Parted {
-    /// Whether parameters are those of the step before here and of the step there.
+    /// Whether some parameters are those after the present step and others are not.
     pub fn is_half_done(&self) -> bool {
         self.applied.contains(&true)
     }
 }
 
-/// A part of a worker's gradients.
+/// A partition of a worker's gradients.
 pub(super) struct Pushed {
     pub view: u64,
     pub clock: u64,
@@ -51,7 +53,7 @@ pub(super) struct Pushed {
 }
 
 impl Exchange {
-    /// Whether steps may come in parts.
+    /// Whether steps may be in partitions.
     #[must_use]
     pub fn takes_parts(&self) -> bool {
         let each_for_itself = !matches!(self.recipe.optimizer.rule, Rule::Lars { .. });
@@ -59,10 +61,10 @@ impl Exchange {
         self.is_bsp() && self.backup() == 0 && is_plain && !self.is_replicated
     }
 
-    /// Takes a part of a worker's gradients. Nobody waits here; answers go to `outbox`.
+    /// Receives a partition of a worker's gradients. Does not wait; answers go to `outbox`.
     ///
     /// # Errors
-    /// As [`Self::push`]; [`Refusal::Part`] for one that is in already.
+    /// As [`Self::push`]; [`Refusal::Part`] for one that has arrived already.
     pub(super) fn push_part(
         &self,
         seat: Seat,
@@ -70,7 +72,7 @@ impl Exchange {
         piece: Pushed,
     ) -> Result<(), Refusal> {
         let Some(mut state) = self.parted(seat, piece.view, piece.clock)? else {
-            // What comes after all parts says why.
+            // The answer after all partitions states the reason.
             return Ok(());
         };
         let count = state.begin_parted();
@@ -86,7 +88,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// All parts of the worker's gradients of `clock` are in; waits until it may go on.
+    /// Handles the end of the worker's gradients of `clock`: waits until the worker may continue.
     ///
     /// # Errors
     /// As [`Self::push`].
@@ -121,7 +123,8 @@ impl Exchange {
         Ok(self.answer_bsp(state, seat, Some(head.view), clock))
     }
 
-    /// The state, when this worker may push `clock` in parts under view `number`; `None` when training is over or interrupted.
+    /// Returns the state, if this worker may push `clock` in partitions under view `number`; `None`
+    /// when training has ended or is interrupted.
     fn parted(
         &self,
         seat: Seat,
@@ -154,17 +157,18 @@ impl Exchange {
         let member = state
             .member(seat.task)
             .ok_or(Refusal::Stranger(seat.task))?;
-        match member.clock == clock {
-            true => Ok(Some(state)),
-            false => Err(Refusal::StalePush {
+        if member.clock == clock {
+            Ok(Some(state))
+        } else {
+            Err(Refusal::StalePush {
                 task: seat.task,
                 pushed: clock,
                 expected: member.clock,
-            }),
+            })
         }
     }
 
-    /// Applies a part once everyone who counts has pushed it.
+    /// Applies a partition once all counted workers have pushed it.
     fn apply_part(&self, state: &mut State, part: usize) {
         let Some(parted) = state.parted.as_ref().filter(|p| !p.applied[part]) else {
             return;
@@ -219,7 +223,8 @@ impl Exchange {
         }
     }
 
-    /// BSP: applies all parts that everyone who counts has pushed, and completes the step once that was the last of it.
+    /// BSP: applies all partitions that all counted workers have pushed. Completes the step after
+    /// the last one.
     pub(super) fn apply_parts_if_complete(&self, state: &mut State) {
         if state.phase != Phase::Ready {
             return;
@@ -255,14 +260,15 @@ impl Exchange {
 }
 
 impl State {
-    /// The present step comes in parts; how many there are.
+    /// Begins a step in partitions. Returns their number.
     fn begin_parted(&mut self) -> usize {
         let tensors = self.tensors.read().expect("no update has panicked");
         let count = parts::count(tensors.parameters().len());
         drop(tensors);
-        let measured = match self.version.is_multiple_of(NoisePart::EVERY) {
-            true => count,
-            false => 0,
+        let measured = if self.version.is_multiple_of(NoisePart::EVERY) {
+            count
+        } else {
+            0
         };
         self.parted.get_or_insert_with(|| Parted {
             applied: vec![false; count],
@@ -271,7 +277,8 @@ impl State {
         count
     }
 
-    /// The noise of a step whose pushes are over so many targets, where it was measured in all parts of all of them.
+    /// Sets the noise measurement of a step whose pushes have these targets, if all partitions of
+    /// all pushes were measured.
     fn measure(&mut self, targets: &[u64], parted: &Parted) {
         let is_whole = |norms: &Norms| norms.pushes.len() == targets.len();
         if parted.noise.is_empty() || !parted.noise.iter().all(is_whole) {

@@ -1,4 +1,4 @@
-//! A worker's gradients come in: whether they are of this view and this step, and where they go.
+//! Incoming gradients of a worker: the check of view and step, and their processing.
 
 use super::exchange::{Exchange, moved};
 use super::state::{Phase, State};
@@ -8,16 +8,19 @@ use crate::squeeze::Squeeze;
 use muster_model::spec::Consistency;
 use std::sync::{Arc, MutexGuard};
 
-/// Numbers of a push, and how it is encoded, if it is.
+/// Number of values of a push, and its codec, if it is encoded.
 pub type Expected = (usize, Option<Arc<Squeeze>>);
 
 impl Exchange {
-    /// Waits until a view of at least `number` holds for a worker's push of `clock`; the parameters that the shard has in it, and how pushes are
-    /// encoded. `None` where a newer one holds and the worker may push all the same: steps do not wait for everyone, others have brought its
-    /// gradients, or what it was told went down with the shard that this one goes on as.
+    /// Waits until view `number` holds, for a worker's push of `clock`. Returns the number of
+    /// parameters that the shard has in it, and the codec of pushes. `None` if a newer view holds
+    /// and the worker may push all the same. This is the case with backup workers, and if another
+    /// worker has pushed its gradients in a sum. It is also the case at a promoted replica, if the
+    /// answer with the view was lost with the shard.
     ///
     /// # Errors
-    /// [`Refusal::StaleView`] when a newer one holds already: whoever does not know it is not of it; [`Refusal::NotAdopted`].
+    /// [`Refusal::StaleView`] when a newer view holds: a worker that does not know it is not in it;
+    /// [`Refusal::NotAdopted`].
     pub fn await_view(
         &self,
         seat: Seat,
@@ -45,11 +48,12 @@ impl Exchange {
         }
     }
 
-    /// Takes the gradients of `clock` from a worker that knows view `number`, and waits until it may go on.
+    /// Receives the gradients of `clock` from a worker that knows view `number`, and waits until it
+    /// may continue.
     ///
     /// # Errors
-    /// [`Refusal::StalePush`] for a step done already, done twice or not yet due; [`Refusal::StaleView`];
-    /// [`Refusal::NotInitialised`].
+    /// [`Refusal::StalePush`] for a step that is complete, pushed twice or not due yet;
+    /// [`Refusal::StaleView`]; [`Refusal::NotInitialised`].
     pub fn push(&self, seat: Seat, number: u64, clock: u64, push: Push) -> Result<Answer, Refusal> {
         let mut state = self.lock();
         loop {
@@ -73,7 +77,7 @@ impl Exchange {
             }
             let present = state.number();
             if number < present && self.may_have_missed() {
-                // The next view has come while the gradients did.
+                // The next view began during the transfer of the gradients.
                 return Ok(self.too_late(state, seat, clock, push.gradients));
             }
             if number != present {
@@ -82,7 +86,8 @@ impl Exchange {
                     present,
                 });
             }
-            // Another shard, where the steps before are complete, has told this worker so: they soon are here.
+            // With backup workers, another shard that has completed the previous steps may have
+            // answered this worker. They will soon be complete here.
             if self.backup() == 0 || clock <= state.version {
                 break;
             }
@@ -95,11 +100,11 @@ impl Exchange {
         if state.parted.is_some() {
             return Err(Refusal::Mixed(clock));
         }
-        // Whoever pushes has had the answer of the step before.
+        // A worker that pushes has received the answer to its previous step.
         state.forget_owed(|former, task| former.clock <= clock && task == seat.task);
         let is_summed = self.backup() > 0 && state.sum.is_some();
         if is_summed && clock == state.version && state.member(seat.task).is_some() {
-            // Too late by no more than the chief's word takes.
+            // The step is summed already and waits only for the clip factor.
             state.stats.dropped += 1;
             return Ok(self.answer_bsp(state, seat, Some(number), clock));
         }
@@ -107,10 +112,11 @@ impl Exchange {
             .member(seat.task)
             .ok_or(Refusal::Stranger(seat.task))?;
         if self.is_heir() && member.clock == clock + 1 {
-            // The shard that was lost had applied it, and its copy has it.
-            return Ok(match self.is_bsp() {
-                true => self.answer_bsp(state, seat, Some(number), clock),
-                false => self.answer_stale(state, seat, push.gradients),
+            // The lost shard had applied this push, and its replica contains it.
+            return Ok(if self.is_bsp() {
+                self.answer_bsp(state, seat, Some(number), clock)
+            } else {
+                self.answer_stale(state, seat, push.gradients)
             });
         }
         let skips = self.backup() > 0 && clock > member.clock;
@@ -142,26 +148,29 @@ impl Exchange {
         }
     }
 
-    /// What a worker is told that was asked, after its push, what it holds back.
+    /// Returns the answer for a worker that was asked for its residual after its push.
     #[must_use]
     pub(super) fn go_on(&self, seat: Seat, buffer: Vec<f32>) -> Answer {
         self.answer_stale(self.lock(), seat, buffer)
     }
 
-    /// What a worker is told whose gradients of `clock` were computed under a view that is over.
+    /// Returns the answer for a worker whose gradients of `clock` were computed under an ended
+    /// view.
     #[must_use]
     pub fn missed(&self, seat: Seat, clock: u64) -> Answer {
         self.too_late(self.lock(), seat, clock, Vec::new())
     }
 
-    /// Whether a worker may push under a view that is over and be right to: steps do not wait for everyone, or what it was told of the
-    /// next view went down with the shard that this one goes on as.
+    /// Whether a worker may correctly push under an ended view. This is the case with backup
+    /// workers, and at a promoted replica, if the answer with the next view was lost with the
+    /// shard.
     fn may_have_missed(&self) -> bool {
         self.backup() > 0 || self.is_heir()
     }
 
-    /// An heir has had such gradients where every step waits for all, or the view would not be over; they have no answer yet. Nor has who
-    /// brings what others have brought as well.
+    /// Answers gradients of an ended view. Under BSP without backup workers a promoted replica
+    /// contains them, because the view could not have ended otherwise; only their answer is
+    /// missing. The same holds for gradients that another worker has pushed as well.
     fn too_late(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -171,13 +180,15 @@ impl Exchange {
     ) -> Answer {
         let has_them = self.is_bsp() && self.backup() == 0 && state.version > clock;
         let is_covered = state.is_covered(seat.task, clock);
-        match (self.is_heir() && has_them) || is_covered {
-            true => self.answer_bsp(state, seat, None, clock),
-            false => moved(&state, buffer),
+        if (self.is_heir() && has_them) || is_covered {
+            self.answer_bsp(state, seat, None, clock)
+        } else {
+            moved(&state, buffer)
         }
     }
 
-    /// The answer that the chief's push of `clock` still waits for, once it has decided on who went away.
+    /// Returns the pending answer to the coordinator's push of `clock`, after its decision on
+    /// departed workers.
     #[must_use]
     pub fn resume(&self, seat: Seat, clock: u64) -> Answer {
         let mut state = self.lock();

@@ -1,4 +1,4 @@
-//! What a shard makes its tensors from, whatever pieces it is given.
+//! Settings from which a shard creates its tensors, for any pieces.
 
 use super::tensors::{Segment, Tensors};
 use crate::assign::{Piece, load};
@@ -7,22 +7,22 @@ use crate::model::{Block, Fill, Role};
 use crate::optimizer::Optimizer;
 use crate::squeeze::{Squeeze, has_plain_statistics};
 
-/// Of a job: the same for every shard.
+/// Settings of a job, the same for every shard.
 #[derive(Debug, Clone)]
 pub struct Recipe {
     pub optimizer: Optimizer,
-    /// The network's.
+    /// Blocks of the network.
     pub blocks: Vec<Block>,
-    /// For updates.
+    /// Number of threads for updates.
     pub threads: usize,
-    /// What pushes are encoded with, and under BSP the answers.
+    /// Codecs of pushes, and under BSP of answers.
     pub codecs: Option<Codecs>,
-    /// Of the randomness of answers.
+    /// Seed of the answers' random numbers.
     pub seed: u64,
 }
 
 impl Recipe {
-    /// Of `parameters` weights of no network in particular.
+    /// Creates the settings for `parameters` weights without a network.
     #[must_use]
     pub fn weights(optimizer: Optimizer, parameters: usize, threads: usize) -> Self {
         let block = Block {
@@ -42,16 +42,16 @@ impl Recipe {
         }
     }
 
-    /// The same with encoded pushes.
+    /// Sets the codecs of pushes.
     #[must_use]
     pub fn with_codecs(self, codecs: Option<Codecs>) -> Self {
         Self { codecs, ..self }
     }
 
-    /// How this shard's bytes are encoded.
+    /// Returns the codecs of a shard with these pieces.
     ///
     /// # Panics
-    /// When a codec's settings lie outside their range: the job document was validated.
+    /// When a codec's settings are outside their range: the job document was validated.
     #[must_use]
     pub fn squeeze(&self, pieces: &[Piece]) -> Option<Squeeze> {
         let codecs = self.codecs.as_ref()?;
@@ -59,19 +59,19 @@ impl Recipe {
         Some(squeeze.expect("the document's codecs are validated"))
     }
 
-    /// As [`has_plain_statistics`] of this job.
+    /// Like [`has_plain_statistics`] for this job.
     #[must_use]
     pub fn has_plain_statistics(&self) -> bool {
         has_plain_statistics(self.codecs.as_ref(), &self.blocks)
     }
 
-    /// Parameters of the whole network.
+    /// Returns the number of parameters of the whole network.
     #[must_use]
     pub fn parameters(&self) -> usize {
         self.blocks.last().map_or(0, |block| block.range().end)
     }
 
-    /// Whether such pieces can be held at all: ascending, apart from each other, inside the network.
+    /// Whether a shard can hold these pieces: ascending, disjoint, within the network.
     #[must_use]
     pub fn allows(&self, pieces: &[Piece]) -> bool {
         let mut end = 0;
@@ -84,7 +84,7 @@ impl Recipe {
         in_order && end <= self.parameters()
     }
 
-    /// Zeros for these pieces; with what the workers know, if `answers_encoded`.
+    /// Creates zero tensors for these pieces; with known parameters, if `answers_encoded`.
     #[must_use]
     pub fn tensors(&self, pieces: &[Piece], answers_encoded: bool) -> Tensors {
         let tensors = Tensors::new(
@@ -93,9 +93,10 @@ impl Recipe {
             self.threads,
         );
         debug_assert_eq!(tensors.parameters().len(), load(pieces));
-        match answers_encoded && self.codecs.is_some() {
-            true => tensors.with_known(),
-            false => tensors,
+        if answers_encoded && self.codecs.is_some() {
+            tensors.with_known()
+        } else {
+            tensors
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Who comes in to a shard, whom they mean, and what the chief changes; [`super::line`] is what a worker's frames ask of the exchange.
+//! Connections to a shard: handshake, the exchange that they address, and the coordinator's
+//! changes. [`super::line`] serves the frames of a worker.
 
 use super::copy::Copies;
 use super::exchange::Exchange;
@@ -18,35 +19,36 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// From the connection being accepted to its greeting being read.
+/// Time limit from the acceptance of a connection to the end of its handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
-/// What every connection thread sees.
+/// State that all connection threads share.
 #[derive(Debug)]
 pub(super) struct Room {
     pub identity: Identity,
-    /// This shard's.
+    /// Exchange of this shard.
     pub exchange: Arc<Exchange>,
-    /// What it keeps of others, and those who are lost and live here now.
+    /// Replicas of other shards, and promoted replicas (`heirs`).
     pub copies: Copies,
     pub heirs: Mutex<Vec<Arc<Exchange>>>,
     pub state_per_parameter: u32,
     pub strangers: AtomicUsize,
 }
 
-/// Why a connection of a greeted peer ended before its time.
+/// Why a connection ended after its handshake.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
     #[error(transparent)]
     Wire(#[from] WireError),
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Its workers are to look there: an answer from here would tell them of what is no part of the model.
+    /// The workers must use the promoted replica; an answer from here would contain updates that
+    /// are not part of the model.
     #[error("this shard lives on elsewhere by the chief's word")]
     Superseded,
 }
 
-/// A greeted peer.
+/// A peer after the handshake.
 enum Greeted {
     Worker(Arc<Exchange>, Seat),
     Shard(Arc<Exchange>, TaskId),
@@ -94,7 +96,7 @@ impl Room {
         if let Err(broken) = attended {
             log::line(format_args!("lost {name}: {}", log::chain(&broken)));
             if let Broken::Refused(Refusal::Adopted(_)) = &broken {
-                // Its own word, as it means more than a copy less.
+                // In a frame of its own, because the peer must learn that it has been replaced.
                 let _ = connection.send(Kind::Adopted, 0, &[], &[]);
             }
             if let Broken::Refused(refusal) = &broken {
@@ -103,7 +105,7 @@ impl Room {
         }
     }
 
-    /// Takes the greeting, and lets the peer in when everything agrees.
+    /// Performs the handshake and admits the peer if all checks pass.
     fn greet(&self, mut connection: Connection) -> Result<(Connection, Greeted), WireError> {
         let (header, meta) =
             connection.receive_greeting(clock::now() + HANDSHAKE_LIMIT, MAX_HELLO_BYTES)?;
@@ -112,10 +114,12 @@ impl Room {
         }
         let hello: Hello =
             serde_json::from_slice(&meta).map_err(|_| WireError::Malformed("greeting"))?;
-        let memory = match same_secret(&hello.secret, &self.identity.secret) {
-            // Before it has a seat, which it would find taken when it comes by TCP instead.
-            true => connection.take_memory()?,
-            false => None,
+        let memory = if same_secret(&hello.secret, &self.identity.secret) {
+            // Before the peer gets a seat. It would find the seat taken if it then used TCP
+            // instead.
+            connection.take_memory()?
+        } else {
+            None
         };
         let greeted = match self.judge(&hello) {
             Ok(greeted) => greeted,
@@ -142,7 +146,8 @@ impl Room {
     }
 
     fn judge(&self, hello: &Hello) -> Result<Greeted, String> {
-        // First, and without a word more: who does not know the secret learns nothing about the job.
+        // First and without further information: a peer without the secret learns nothing about the
+        // job.
         if !same_secret(&hello.secret, &self.identity.secret) {
             return Err("the secret is wrong".to_owned());
         }
@@ -177,8 +182,9 @@ impl Room {
         }
     }
 
-    /// Whom the peer means: this shard, or a lost one that lives here. It does from the moment that the first who lost it asks for it;
-    /// everyone but the chief then waits for the chief.
+    /// Returns the exchange that the peer addresses: this shard's, or that of a lost shard with a
+    /// replica here. The first worker that asks for a lost shard creates its exchange. All workers
+    /// but the coordinator then wait for the promotion.
     fn addressed(&self, hello: &Hello) -> Result<Arc<Exchange>, String> {
         let me = self.identity.task_id;
         let to = hello.to.unwrap_or(me);
@@ -201,17 +207,20 @@ impl Room {
         Ok(heir)
     }
 
-    /// Lets go of lost ones that hold nothing any more, and whom nobody is connected to; and of those that a worker asked for who is gone
-    /// again, while the chief, that may not have lost them at all, never did.
+    /// Removes promoted replicas that hold nothing and have no connected worker. Also removes
+    /// exchanges of lost shards whose workers have left before the coordinator ordered the
+    /// promotion.
     pub fn dismiss_heirs(&self) {
         let why_over = |heir: &Arc<Exchange>| {
             let members = heir.membership(Duration::ZERO);
-            // Whoever comes in has it from the list, which is locked, and holds it until it has gone.
+            // A connection takes the exchange from the locked list and holds it until its end.
             let is_alone = Arc::strong_count(heir) == 1;
-            match members.retired && members.joined == 0 {
-                true => Some("it has handed over all it held"),
-                false if is_alone && heir.is_empty() => Some("the chief did not make it one"),
-                false => None,
+            if members.retired && members.joined == 0 {
+                Some("it has handed over all it held")
+            } else if is_alone && heir.is_empty() {
+                Some("the chief did not make it one")
+            } else {
+                None
             }
         };
         let mut heirs = self.heirs.lock().expect("nobody panics with it");
@@ -227,7 +236,7 @@ impl Room {
         });
     }
 
-    /// This shard's exchange and those of the lost ones that live here.
+    /// Returns the exchanges of this shard and of the promoted replicas.
     pub fn exchanges(&self) -> Vec<Arc<Exchange>> {
         let heirs = self.heirs.lock().expect("nobody panics with it");
         let own = std::iter::once(&self.exchange);

@@ -1,4 +1,5 @@
-//! A shard's life: it listens, has a thread for each connection, and ends when nobody needs it any more.
+//! Life of a shard: it listens, has a thread for each connection, and ends when it is not needed
+//! any more.
 
 use super::copy::Copies;
 use super::exchange::Exchange;
@@ -19,19 +20,21 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Connections that have not greeted yet; further ones are closed at once, so that strangers cannot use up threads.
+/// Maximum number of connections without a completed handshake. Further ones are closed at once, so
+/// that strangers cannot use up the threads.
 const STRANGERS_AT_ONCE: usize = 64;
 
-/// How long the shard stays for workers to read the end of training.
+/// Time for which the shard stays after the end of training, so that workers can read it.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// How long a shard that all joined workers have left waits for those still to come: they learn from it that it is over.
+/// Time for which a shard that all joined workers have left waits for workers that have not
+/// connected. They learn from it that the job has ended.
 const LATECOMERS: Duration = Duration::from_secs(5);
 
-/// Who keeps a line for the job's history.
+/// Receives a message for the job's history.
 pub type Tell<'a> = &'a dyn Fn(String);
 
-/// Who the shard is, and whom it takes as its peer.
+/// Identity of the shard, and of the job whose tasks are its peers.
 #[derive(Debug, Clone)]
 pub struct Identity {
     pub job_id: JobId,
@@ -39,19 +42,19 @@ pub struct Identity {
     pub secret: String,
 }
 
-/// How a shard's life ended.
+/// End of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The chief said that training is over.
+    /// The coordinator has ended training.
     Finished,
-    /// All workers left in order, the shard was told to stop, or it is not in the view any more and has handed over all it held, if it ever
-    /// held anything.
+    /// All workers left in order, or the shard was asked to stop. Or the shard has left the view
+    /// and handed over all that it held.
     Stopped,
-    /// A worker or another shard went away without a word.
+    /// A worker or another shard left without a goodbye.
     PeerLost,
 }
 
-/// Why a shard could not be brought up.
+/// Why a shard could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ShardError {
     #[error("could not listen on {host}")]
@@ -74,7 +77,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Listens on a free port of `host`. Nothing is accepted before [`Self::serve`].
+    /// Listens on a free port of `host`. No connection is accepted before [`Self::serve`].
     ///
     /// # Errors
     /// [`ShardError::Listen`].
@@ -104,8 +107,8 @@ impl Shard {
         })
     }
 
-    /// Listens in the folder `sockets` too, where workers of the same node find it and share memory with it. Where that cannot be, all come by
-    /// TCP.
+    /// Listens in the folder `sockets` as well, where workers of the same node find it and share
+    /// memory with it. If that fails, all workers use TCP.
     #[must_use]
     pub fn near(mut self, sockets: &Path) -> Self {
         let opened = Door::open(sockets, self.room.identity.task_id, self.address.port());
@@ -119,14 +122,15 @@ impl Shard {
         self
     }
 
-    /// Where workers reach it.
+    /// Returns the address for workers.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until training ends, and tells what is for the job's history. Once `stop` is set it goes on until the workers have left (the chief still needs its
-    /// snapshot), at most until the grace is nearly over.
+    /// Serves until training ends. Calls `tell` with messages for the job's history. After `stop`
+    /// is set, it serves until the workers have left, because the coordinator still needs its
+    /// snapshot. It ends shortly before the end of the grace period at the latest.
     ///
     /// # Errors
     /// [`ShardError::Thread`].
@@ -134,8 +138,9 @@ impl Shard {
         self.serve_while(stop, &|| true, tell)
     }
 
-    /// The same while it `is_wanted`: one that is in the job's task set no more leaves when nobody is connected. Of what it holds, if that is
-    /// anything, the chief disposes, and stays as long.
+    /// Like [`Self::serve`], while it `is_wanted`: a shard that has left the task set ends when no
+    /// worker is connected. The coordinator moves its content, if it has any, and stays connected
+    /// until then.
     ///
     /// # Errors
     /// [`ShardError::Thread`].
@@ -172,7 +177,7 @@ impl Shard {
     }
 }
 
-/// How the workers stand to all that live here.
+/// Returns the membership over this shard and its promoted replicas.
 fn membership(room: &Room, limit: Duration) -> Membership {
     let mut all = room.exchanges().into_iter();
     let own = all.next().expect("the shard itself").membership(limit);
@@ -190,7 +195,7 @@ fn membership(room: &Room, limit: Duration) -> Membership {
     })
 }
 
-/// Passes on what the exchanges have to tell.
+/// Passes on the messages of the exchanges.
 fn told(room: &Room, tell: Tell<'_>) {
     let exchanges = room.exchanges().into_iter();
     exchanges
@@ -220,7 +225,8 @@ fn watch(room: &Room, stop: &StopFlag, is_wanted: &dyn Fn() -> bool, tell: Tell<
             alone_since.get_or_insert_with(clock::now);
         }
         if members.finished {
-            // Measured from the same moment for all: those who wait were told just now.
+            // Measured from the same moment for all workers; the waiting ones have just been
+            // notified.
             finished_at.get_or_insert_with(clock::now);
             if (members.joined == 0 && members.awaited == 0) || passed(finished_at, FAREWELL) {
                 return End::Finished;
@@ -241,7 +247,7 @@ fn watch(room: &Room, stop: &StopFlag, is_wanted: &dyn Fn() -> bool, tell: Tell<
     }
 }
 
-/// Lets in whom `next` gives, in a thread of its own.
+/// Accepts the connections from `next`, in a separate thread.
 fn start_accepting(
     room: &Arc<Room>,
     next: impl Fn() -> io::Result<Result<Connection, WireError>> + Send + 'static,
@@ -256,7 +262,8 @@ fn start_accepting(
 
 fn accept(next: &dyn Fn() -> io::Result<Result<Connection, WireError>>, room: &Arc<Room>) {
     loop {
-        // Out of descriptors, or a peer that gave up before it was accepted: neither ends the shard.
+        // No descriptor left, or a peer that closed the connection before it was accepted: the
+        // shard continues.
         let Ok(come) = next() else {
             thread::sleep(Duration::from_millis(20));
             continue;

@@ -1,4 +1,4 @@
-//! What a shard knows of its workers and of the view, and the rules that need no waiting.
+//! State of a shard's workers and view, and the rules that need no waiting.
 
 use super::clip::Sum;
 use super::follower::Follower;
@@ -16,14 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
-/// How a worker of the view stands to the shard.
+/// State of a worker of the view at the shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     Awaited,
     Joined,
     Left,
     Lost,
-    /// The chief has decided that the view goes on without it.
+    /// The coordinator has removed it; the view continues without it.
     Dropped,
 }
 
@@ -32,59 +32,60 @@ pub(super) enum Standing {
 pub(super) struct Member {
     pub task: TaskId,
     pub standing: Standing,
-    /// Its next step.
+    /// Next step of the worker.
     pub clock: u64,
-    /// Its gradients of the present step; empty again as soon as they are applied.
+    /// Its gradients of the present step; `None` after they are applied.
     pub push: Option<Push>,
-    /// The newest step of which its gradients came together with those of another worker of its node.
+    /// Newest step whose gradients another worker of its node pushed in a sum.
     pub covered: Option<u64>,
-    /// The buffer of an applied push, until its connection takes it back.
+    /// Buffer of an applied push, until its connection takes it back.
     pub spare: Vec<f32>,
-    /// The newest view under which it has asked for parameters.
+    /// Newest view under which it has pulled.
     pub entered: u64,
-    /// The newest step that it was told to go on with.
+    /// Newest step that an answer has named to it.
     pub answered: u64,
-    /// Updates that the parameters had which it was given last.
+    /// Number of updates in the parameters that it received last.
     pub read_at: u64,
-    /// Of its gradients of the present step, the parts that are in and wait for the others'.
+    /// Partitions of its gradients of the present step that wait for those of the other workers.
     pub parts: Vec<Option<Vec<f32>>>,
-    /// Where parts of parameters go.
+    /// Receives partitions of parameters.
     pub outbox: Option<Arc<Outbox>>,
 }
 
 impl Member {
-    /// BSP: whether its gradients of the present step, which is `version`, are here, alone or with others'.
+    /// BSP: whether its gradients of the present step `version` have arrived, alone or in a sum.
     pub fn has_pushed(&self, version: u64) -> bool {
         self.push.is_some() || self.covered == Some(version)
     }
 }
 
-/// What the tensors are worth.
+/// State of the tensors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nothing yet.
+    /// No content yet.
     Empty,
     Ready,
-    /// Pieces are on their way: from these shards, and from the tensors of the layout before while `copying`.
+    /// Pieces are missing: from these shards, and from the tensors of the previous layout while
+    /// `copying`.
     Moving {
         missing: BTreeSet<TaskId>,
         copying: bool,
     },
-    /// This shard is not in the view: it holds nothing from now on.
+    /// This shard is not in the view and holds nothing from now on.
     Retired,
 }
 
-/// Where the last step of an earlier view is still answered from.
+/// Source of answers to the last step of an earlier view.
 #[derive(Debug)]
 pub(super) struct Former {
-    /// The step that followed it.
+    /// The step after it.
     pub clock: u64,
     pub tensors: Arc<RwLock<Tensors>>,
     pub deltas: Option<Arc<Vec<u8>>>,
     pub owed: Vec<(TaskId, Vec<f32>)>,
 }
 
-/// From one layout to the next, as this shard must carry it out.
+/// Move of pieces from one layout to the next, for this shard.
 #[derive(Debug, Clone)]
 pub(super) struct Move {
     pub view: Arc<View>,
@@ -97,19 +98,20 @@ pub(super) struct Move {
 #[derive(Debug)]
 pub(super) struct State {
     pub chief: Option<TaskId>,
-    /// Set when the chief has gone; whether without a word.
+    /// Set when the coordinator has gone; `true` if it left without a goodbye.
     pub chief_lost: Option<bool>,
     pub view: Option<Arc<View>>,
-    /// BSP: the chief was told who has departed in the present step, and has not said yet how it goes on. Until then nobody is past the step: a
-    /// view may follow that everyone who is answered has to hear of.
+    /// BSP: the coordinator was notified of workers lost in the present step and has not decided
+    /// yet. Until then the step is not acknowledged to any worker, because the decision may begin a
+    /// new view.
     pub awaits_decision: bool,
-    /// Follows once the step before its first is complete.
+    /// Change that follows when the step before its first is complete.
     pub pending: Option<(u64, Arc<Change>)>,
     pub phase: Phase,
     pub finished: bool,
-    /// A peer shard went away in the middle of a move.
+    /// Another shard left in the middle of a move.
     pub broken: bool,
-    /// The chief has made another process this shard, as it lost the way here.
+    /// The coordinator lost its connection here and promoted the replica in another process.
     pub superseded: bool,
     /// Steps applied under BSP.
     pub version: u64,
@@ -117,36 +119,37 @@ pub(super) struct State {
     pub updates: u64,
     /// In the order of ranks.
     pub members: Vec<Member>,
-    /// Every greeted worker, with the number of its newest connection.
+    /// Workers after their handshake, with the number of their newest connection.
     pub connected: BTreeMap<TaskId, u64>,
-    /// Those of them who are not of the view and wait to be.
+    /// Connected workers that are not in the view and wait for admission.
     pub waiting: BTreeSet<TaskId>,
     pub connections: u64,
     pub former: Vec<Former>,
     pub tensors: Arc<RwLock<Tensors>>,
-    /// How pushes and answers are encoded in the present layout, if they are.
+    /// Codecs of pushes and answers in the present layout, if they are encoded.
     pub squeeze: Option<Arc<Squeeze>>,
-    /// The answer of the step that was completed last, where answers are encoded.
+    /// Encoded answer to the step that was completed last.
     pub deltas: Option<Arc<Vec<u8>>>,
-    /// Memory of codes that are applied.
+    /// Memory of codes that were applied.
     pub spare_codes: Vec<Vec<u8>>,
-    /// Of completed steps under BSP, of applied pushes otherwise; the chief takes it with each answer.
+    /// Counts of completed steps under BSP, of applied pushes otherwise. Each answer to the
+    /// coordinator takes them.
     pub stats: StepStats,
-    /// The turn in which all stand still after the step that was completed last.
+    /// Slice number in which all workers suspend after the step that was completed last.
     pub hold: u64,
     pub moving: Option<Move>,
-    /// Whether its own pieces have been handed over.
+    /// Whether this shard has sent its pieces away.
     pub handed_over: bool,
     pub tally: Tally,
-    /// Of the newest step in which it was measured, until the chief has it.
+    /// Newest noise measurement, until the coordinator has received it.
     pub noise: NoisePart,
-    /// Of the present step, where it is complete and waits for the chief's word.
+    /// Sum of the present step, if it is complete and waits for the clip factor.
     pub sum: Option<Sum>,
-    /// What workers hold back, where it is in a checkpoint or comes from one.
+    /// Residuals of workers, to or from a checkpoint.
     pub held: Held,
-    /// Where this shard is to have a copy elsewhere.
+    /// Set where this shard has a replica.
     pub follower: Option<Follower>,
-    /// The present step, where it comes in parts.
+    /// The present step, if it is in partitions.
     pub parted: Option<Parted>,
 }
 
@@ -192,7 +195,7 @@ impl State {
         }
     }
 
-    /// Of the view that holds, 0 before the first.
+    /// Returns the number of the present view, 0 before the first.
     pub fn number(&self) -> u64 {
         self.view.as_ref().map_or(0, |view| view.number)
     }
@@ -205,18 +208,18 @@ impl State {
         self.chief == Some(task)
     }
 
-    /// Whether a worker still comes by this connection, and not by a newer one.
+    /// Whether this is the newest connection of its worker.
     pub fn is_seated(&self, seat: Seat) -> bool {
         self.connected.get(&seat.task) == Some(&seat.connection)
     }
 
-    /// Who is connected and does not wait to be taken in.
+    /// Returns the connected workers that do not wait for admission.
     pub fn inside(&self) -> impl Iterator<Item = &TaskId> {
         let connected = self.connected.keys();
         connected.filter(|task| !self.waiting.contains(task))
     }
 
-    /// Who went away and has not been decided on.
+    /// Returns departed workers that the coordinator has not decided on.
     pub fn departed(&self) -> Vec<Departed> {
         self.members
             .iter()
@@ -229,7 +232,7 @@ impl State {
             .collect()
     }
 
-    /// Who has not come yet and counts.
+    /// Returns counted workers that have not connected yet.
     pub fn awaited(&self) -> impl Iterator<Item = Departed> {
         self.members
             .iter()
@@ -241,13 +244,13 @@ impl State {
             })
     }
 
-    /// Memory for an answer: that of the one before, where nobody is sent it any more.
+    /// Returns memory for an answer: that of the previous one, if no worker is still sent it.
     pub fn take_deltas(&mut self) -> Vec<u8> {
         let before = self.deltas.take();
         before.and_then(Arc::into_inner).unwrap_or_default()
     }
 
-    /// BSP: some worker has departed without having pushed the present step.
+    /// BSP: whether a worker has departed without pushing the present step.
     pub fn cannot_complete(&self) -> bool {
         let is_open = self.sum.is_none();
         is_open
@@ -257,8 +260,9 @@ impl State {
             })
     }
 
-    /// BSP: every worker that counts has pushed but for the slowest `backup`. The chief, who is first, is always waited for: snapshots
-    /// and changes of the view hang on its steps. So is its word, where it was asked for one.
+    /// BSP: whether all counted workers but the slowest `backup` have pushed. The coordinator,
+    /// which is first, is always waited for, because snapshots and view changes depend on its
+    /// steps. Its decision is waited for as well, if it was asked for one.
     pub fn can_complete(&self, backup: u32) -> bool {
         let counted = || {
             self.members
@@ -272,14 +276,15 @@ impl State {
         all_pushed && !self.awaits_decision
     }
 
-    /// SSP and ASP: nobody of the present view pushes under it any more. Whoever has not come yet comes in under the next one.
+    /// SSP and ASP: whether no worker of the present view pushes under it any more. A worker that
+    /// has not connected enters the next view.
     pub fn all_entered(&self, number: u64) -> bool {
         self.members
             .iter()
             .all(|member| member.entered >= number || member.standing != Standing::Joined)
     }
 
-    /// The step of the slowest that still counts.
+    /// Returns the step of the slowest worker that still counts.
     pub fn slowest(&self) -> u64 {
         self.members
             .iter()
@@ -289,7 +294,8 @@ impl State {
             .unwrap_or(u64::MAX)
     }
 
-    /// The step that training continues from: BSP, the version; otherwise the chief's clock.
+    /// Returns the step at which training continues: under BSP the version, otherwise the
+    /// coordinator's clock.
     pub fn next_step(&self, consistency: Consistency) -> u64 {
         match consistency {
             Consistency::Bsp { .. } => self.version,
@@ -300,7 +306,7 @@ impl State {
         }
     }
 
-    /// Nobody owes these the answer of a former view's last step any more.
+    /// Forgets pending answers to the last step of earlier views for which `is_settled` is true.
     pub fn forget_owed(&mut self, is_settled: impl Fn(&Former, TaskId) -> bool) {
         for former in &mut self.former {
             let mut owed = std::mem::take(&mut former.owed);
@@ -310,9 +316,9 @@ impl State {
         self.former.retain(|former| !former.owed.is_empty());
     }
 
-    /// Makes `change` the view that holds from step `from` on. Answers of the step before are owed to those who have pushed it and wait,
-    /// and with `also_awaited` to those who may yet come with it. The members who stay keep their clocks' order; whoever is new was a
-    /// guest.
+    /// Makes `change` the present view from step `from` on. Workers that have pushed the previous
+    /// step and wait are still owed its answer; with `also_awaited` also those that have not
+    /// connected yet. A worker that is new in the view was waiting for admission.
     pub fn install(&mut self, from: u64, change: &Change, owes_answers: bool, also_awaited: bool) {
         let mut before = std::mem::take(&mut self.members);
         if owes_answers {
@@ -343,9 +349,10 @@ impl State {
                 Some(at) => before.swap_remove(at),
                 None => Member {
                     task,
-                    standing: match self.connected.contains_key(&task) {
-                        true => Standing::Joined,
-                        false => Standing::Awaited,
+                    standing: if self.connected.contains_key(&task) {
+                        Standing::Joined
+                    } else {
+                        Standing::Awaited
                     },
                     clock: from,
                     push: None,

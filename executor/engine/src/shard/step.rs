@@ -1,4 +1,4 @@
-//! A step's end: when the gradients are applied, and what a worker is told that waits for it.
+//! The end of a step: when gradients are applied, and the answers to waiting workers.
 
 use super::exchange::{Exchange, moved};
 use super::state::{Phase, State};
@@ -13,11 +13,12 @@ use muster_model::spec::{Consistency, Rate};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// A worker that has not come holds up the others for so long before the chief is asked whether it ever will.
+/// Time after which the coordinator is asked about a worker of the view that has not connected.
 const AWAITED_AFTER: Duration = Duration::from_millis(300);
 
 impl Exchange {
-    /// Waits for the end of step `clock`, pushed under view `pushed`; `None` for what was pushed under the view of that step for sure.
+    /// Waits for the end of step `clock`, pushed under view `pushed`; `None` if it was certainly
+    /// the view of that step.
     pub(super) fn answer_bsp(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -27,7 +28,7 @@ impl Exchange {
     ) -> Answer {
         let began = clock::now();
         loop {
-            // The last step of a view that is over: from the tensors as they were then.
+            // The last step of an ended view: from the tensors at that time.
             let former = state
                 .former
                 .iter_mut()
@@ -55,11 +56,12 @@ impl Exchange {
                     copied: false,
                 };
             }
-            // Steps that do not wait for everyone do not wait for this thread either.
+            // With backup workers a step, and a new view, does not wait for this thread.
             if state.version > clock && pushed.is_some_and(|pushed| pushed != state.number()) {
                 return moved(&state, Vec::new());
             }
-            // Its step may be complete without them, so nothing else would ever tell the chief.
+            // With backup workers the step may be complete without the departed workers, so no
+            // later check would report them.
             if self.backup() > 0 && state.is_chief(seat.task) {
                 let departed = self.to_decide_on(&state, began);
                 if !departed.is_empty() {
@@ -69,12 +71,12 @@ impl Exchange {
             }
             if state.version > clock {
                 let Some(member) = state.member(seat.task) else {
-                    // The chief took it for lost, and it is not.
+                    // The coordinator has removed this worker as lost, although it is not.
                     return moved(&state, Vec::new());
                 };
                 let buffer = std::mem::take(&mut member.spare);
                 let deltas = state.deltas.clone();
-                // Who comes to an heir may not have heard of the view.
+                // A worker at a promoted replica may not know the view.
                 let view = state
                     .view
                     .clone()
@@ -103,12 +105,14 @@ impl Exchange {
         }
     }
 
-    /// Chief: whom it must decide on before its answer, which it has waited for since `began`.
+    /// Coordinator: returns the workers that it must decide on before its answer, for which it has
+    /// waited since `began`.
     fn to_decide_on(&self, state: &State, began: Instant) -> Vec<Departed> {
-        let mut out = match self.is_bsp() && self.backup() == 0 {
-            // Whoever has pushed the step takes part in it yet.
-            true if !state.cannot_complete() => Vec::new(),
-            _ => state.departed(),
+        let mut out = if self.is_bsp() && self.backup() == 0 && !state.cannot_complete() {
+            // A departed worker that has pushed the step still takes part in it.
+            Vec::new()
+        } else {
+            state.departed()
         };
         if out.is_empty() && began.elapsed() >= AWAITED_AFTER {
             out.extend(state.awaited());
@@ -116,7 +120,7 @@ impl Exchange {
         out
     }
 
-    /// BSP: applies the step once everyone who counts has pushed it.
+    /// BSP: applies the step once all counted workers have pushed it.
     pub(super) fn apply_if_complete(&self, state: &mut State) {
         if self.clips {
             return self.sum_up_if_complete(state);
@@ -149,7 +153,7 @@ impl Exchange {
         self.complete(state, sum, factors);
     }
 
-    /// The pushes of a complete step in the order of ranks, and what their sum is multiplied by.
+    /// Returns the pushes of a complete step in the order of ranks, and the factor for their sum.
     pub(super) fn take_pushes(&self, state: &mut State) -> (Vec<(TaskId, Push)>, f32) {
         let parameters = {
             let tensors = state.tensors.read().expect("no update has panicked");
@@ -163,7 +167,7 @@ impl Exchange {
         self.take_as_they_are(state)
     }
 
-    /// The same without decoding any.
+    /// Like [`Self::take_pushes`], without decoding.
     pub(super) fn take_as_they_are(&self, state: &mut State) -> (Vec<(TaskId, Push)>, f32) {
         let mut pushes = Vec::with_capacity(state.members.len());
         let mut targets = 0;
@@ -191,7 +195,7 @@ impl Exchange {
         }
         let scale = match self.backup() {
             0 => self.grad_scale,
-            // The mean is over what counted.
+            // The mean covers the counted targets.
             _ => 1.0 / targets.max(1) as f32,
         };
         if measures {
@@ -200,7 +204,7 @@ impl Exchange {
         (pushes, scale)
     }
 
-    /// The buffers of pushes go back to whose they are, but for the first, into which all were added up.
+    /// Returns the buffers of pushes to their workers, except the first, which contains the sum.
     pub(super) fn give_back(
         &self,
         state: &mut State,
@@ -216,7 +220,7 @@ impl Exchange {
         first
     }
 
-    /// BSP: the step's sum is applied; makes the answer, and lets the copy have it too.
+    /// BSP: creates the answer after the step's sum was applied, and replicates it.
     pub(super) fn complete(&self, state: &mut State, sum: (TaskId, Vec<f32>), factors: Factors) {
         if state.version.is_multiple_of(NoisePart::EVERY) {
             let tensors = state.tensors.read().expect("no update has panicked");
@@ -272,7 +276,7 @@ impl Exchange {
         self.answer_stale(state, seat, push.gradients)
     }
 
-    /// SSP and ASP: waits until the worker may go on.
+    /// SSP and ASP: waits until the worker may continue.
     pub(super) fn answer_stale(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -323,18 +327,19 @@ impl Exchange {
         let tensors = Arc::clone(&state.tensors);
         let copied = !self.is_bsp() || self.backup() > 0;
         if copied {
-            // A copy, lest a worker that reads slowly holds up everyone else's updates.
+            // A copy, so that a worker that reads slowly does not delay the updates of the others.
             buffer.clear();
             buffer.extend_from_slice(tensors.read().expect("no update has panicked").parameters());
         }
         let (version, updates) = (state.version, state.updates);
-        let slowest = match self.is_bsp() {
-            true => version,
-            false => state.slowest(),
+        let slowest = if self.is_bsp() {
+            version
+        } else {
+            state.slowest()
         };
         let keeps = match deltas {
             Some(_) => state.held.is_due(version),
-            // A pull, which brings a view, is of no push.
+            // A pull, which has a view, belongs to no push.
             None => view.is_none() && self.is_to_say(state, seat.task),
         };
         let member = state.member(seat.task).expect("a member is answered");
@@ -367,26 +372,28 @@ impl Exchange {
 }
 
 impl State {
-    /// A step is applied.
+    /// Counts an applied step.
     pub(super) fn completed(&mut self) {
         self.updates += 1;
         self.version += 1;
         self.held.forget_before(self.version);
     }
 
-    /// The parts of the noise go to the chief.
+    /// Returns the noise measurement to the coordinator.
     fn take_noise(&mut self, task: TaskId) -> NoisePart {
-        match self.is_chief(task) {
-            true => std::mem::take(&mut self.noise),
-            false => NoisePart::default(),
+        if self.is_chief(task) {
+            std::mem::take(&mut self.noise)
+        } else {
+            NoisePart::default()
         }
     }
 
-    /// The counts go to the chief, the turn to everybody.
+    /// Returns the counts to the coordinator, and the slice number to every worker.
     fn take_stats(&mut self, task: TaskId) -> StepStats {
-        let stats = match self.is_chief(task) {
-            true => self.stats.take(),
-            false => StepStats::default(),
+        let stats = if self.is_chief(task) {
+            self.stats.take()
+        } else {
+            StepStats::default()
         };
         StepStats {
             hold: self.hold,

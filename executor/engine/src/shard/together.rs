@@ -1,8 +1,10 @@
-//! Gradients that workers of one node have added up and one of them pushes for all, under BSP.
+//! Gradients that workers of one node have summed and one of them pushes for all (local
+//! aggregation), under BSP.
 //!
-//! The sum counts as a push of each of them, in this shard or not at all: it is refused where one of them has pushed alone, as those do who do
-//! not know what became of the sum because somebody among them has gone. So each worker's gradients are in a step once, whoever
-//! brings them, and a step is complete exactly when it would be if each had come alone.
+//! A shard counts the sum as a push of each of these workers, or refuses it. It refuses it if one
+//! of them has pushed alone. Workers do so if they do not know the result of the sum, because one
+//! of them has gone. So each worker's gradients are in a step once, and a step is complete exactly
+//! when it would be with separate pushes.
 
 use super::exchange::{Exchange, moved};
 use super::state::State;
@@ -27,14 +29,14 @@ impl From<SumHead> for Together {
 }
 
 impl Exchange {
-    /// Whether such sums may come: everyone is waited for, and gradients come as they are.
+    /// Whether such sums are possible: all workers are waited for, and gradients are not encoded.
     #[must_use]
     pub fn takes_sums(&self) -> bool {
         self.is_bsp() && self.backup() == 0 && self.recipe.codecs.is_none()
     }
 
-    /// A worker whose gradients of `clock` others may have brought waits until it may go on. [`Answer::Absent`] where they are not here: it
-    /// is to push them.
+    /// Waits until a worker may continue whose gradients of `clock` another worker may have pushed.
+    /// Returns [`Answer::Absent`] if they have not arrived: the worker must push them.
     ///
     /// # Errors
     /// [`Refusal::StalePush`] for another step than its newest.
@@ -70,20 +72,21 @@ impl Exchange {
 }
 
 impl State {
-    /// Whether others have brought this worker's gradients of `clock`.
+    /// Whether another worker has pushed this worker's gradients of `clock`.
     pub fn is_covered(&mut self, task: TaskId, clock: u64) -> bool {
         self.member(task)
             .is_some_and(|member| member.covered == Some(clock))
     }
 
-    /// Whether this worker has still to be told of the last step of a view that is over, after which step `next` comes.
+    /// Whether this worker is owed the answer to the last step of an ended view; the next step is
+    /// `next`.
     fn owes(&self, task: TaskId, next: u64) -> bool {
         let mut former = self.former.iter().filter(|former| former.clock == next);
         former.any(|former| former.owed.iter().any(|(owed, _)| *owed == task))
     }
 
-    /// From here on the step `clock` has the gradients of these workers; `false`, and nothing is changed, where it has some of them already, or
-    /// somebody is not of the view.
+    /// Records that the step `clock` contains the gradients of these workers. Returns `false`
+    /// without a change if it contains some of them already, or one of them is not in the view.
     pub fn cover(&mut self, others: &[TaskId], clock: u64) -> bool {
         let is_open = |state: &mut Self, task| {
             let member = state.member(task);

@@ -1,4 +1,4 @@
-//! What the exchange is given and what it answers.
+//! Inputs and answers of the exchange.
 
 use super::tensors::Tensors;
 use crate::pages;
@@ -8,20 +8,21 @@ use crate::wire::view::{Departed, View};
 use muster_model::id::TaskId;
 use std::sync::{Arc, RwLock};
 
-/// A gradient as one worker pushed it, in the shard's local order.
+/// Gradients as one worker pushed them, in the shard's local order.
 #[derive(Debug)]
 pub struct Push {
-    /// Not looked at where there are codes; memory for others then.
+    /// Unused memory where there are codes.
     pub gradients: Vec<f32>,
     pub codes: Option<Codes>,
-    /// That they are the sum over.
+    /// Number of targets of the sum.
     pub targets: u64,
     pub stats: StepStats,
-    /// Of a sum over several workers of one node.
+    /// Set for a sum over several workers of one node.
     pub together: Option<Together>,
 }
 
-/// Whose gradients are in a push besides the sender's, and what tells of their noise, as in [`crate::wire::hello::SumHead`].
+/// Other workers whose gradients a push contains, and their noise measurement, as in
+/// [`crate::wire::hello::SumHead`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Together {
     pub others: Vec<TaskId>,
@@ -29,7 +30,7 @@ pub struct Together {
     pub inverses: f64,
 }
 
-/// Gradients as they came, of which the length is right, so that they can be decoded whenever they are needed.
+/// Encoded gradients of valid length, which can be decoded when they are needed.
 #[derive(Debug)]
 pub struct Codes {
     pub squeeze: Arc<Squeeze>,
@@ -37,7 +38,7 @@ pub struct Codes {
 }
 
 impl Push {
-    /// Decodes what has come encoded.
+    /// Decodes an encoded push.
     pub fn decode(&mut self, parameters: usize) {
         if let Some(Codes { squeeze, bytes }) = self.codes.take() {
             pages::resize(&mut self.gradients, parameters);
@@ -47,48 +48,53 @@ impl Push {
     }
 }
 
-/// What a waiting worker is told. The buffer of its push comes back, to be used again.
+/// Answer to a waiting worker. It returns the buffer of the push for reuse.
 #[derive(Debug)]
 pub enum Answer {
-    /// Go on with step `clock`. Where every worker's push is waited for the parameters are read from `tensors`: nothing can change
-    /// them before this worker pushes again. Otherwise `buffer` holds a copy of them.
+    /// The worker continues with step `clock`. Under BSP without backup workers the parameters are
+    /// read from `tensors`, which cannot change before this worker pushes again. Otherwise `buffer`
+    /// contains a copy.
     Parameters {
-        /// Sent before, where the worker does not know it yet.
+        /// Sent first, if the worker may not know it.
         view: Option<Arc<View>>,
         clock: u64,
         stats: StepStats,
-        /// Pushes of all workers for steps before this one are in the parameters.
+        /// The parameters contain the pushes of all workers for steps before this one.
         slowest: u64,
-        /// Chief: as it was measured.
+        /// Coordinator: the noise measurement.
         noise: NoisePart,
         tensors: Arc<RwLock<Tensors>>,
-        /// What a worker that has the parameters of the step before lacks of these, encoded.
+        /// Encoded difference to the parameters of the previous step, which the worker has.
         deltas: Option<Arc<Vec<u8>>>,
-        /// The worker hands over what it holds back: before its next push where answers are encoded, otherwise with it.
+        /// The worker must send its residual: before its next push where answers are encoded,
+        /// otherwise with it.
         keeps: bool,
         buffer: Vec<f32>,
         copied: bool,
     },
-    /// Before it is answered, a worker says what it holds back after its push of the step before `clock`.
+    /// Asks a worker for its residual after its push of the step before `clock`; the answer
+    /// follows.
     HandOver {
         clock: u64,
         buffer: Vec<f32>,
     },
-    /// What was asked for or pushed together with others' is to be pushed alone.
+    /// The worker must push alone: its gradients are not in another worker's sum.
     Absent {
         buffer: Vec<f32>,
     },
-    /// This view begins: pull under it, or leave.
+    /// This view begins: the worker must pull under it, or leave.
     Moved {
         view: Arc<View>,
         buffer: Vec<f32>,
     },
-    /// Chief: these went away, or have not come. Its push still waits for its answer.
+    /// Coordinator: these workers have left, or have not connected. The answer to its push is still
+    /// pending.
     Gone {
         departed: Vec<Departed>,
         buffer: Vec<f32>,
     },
-    /// Chief: of this shard's part of the step the square norm; what clipping leaves of all decides how it goes on.
+    /// Coordinator: squared norm of this shard's part of the step; the shard waits for the clip
+    /// factor.
     Norm {
         clock: u64,
         square: f64,
@@ -101,7 +107,8 @@ pub enum Answer {
     Finished,
 }
 
-/// A request that the protocol does not allow now; the connection is closed and nothing was changed.
+/// Refusal of a request that the protocol does not allow now. The connection is closed; nothing has
+/// changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("worker {task} pushed step {pushed}, but its next step is {expected}")]
@@ -143,7 +150,7 @@ pub enum Refusal {
         asked.1, asked.0, newest.1, newest.0
     )]
     OtherCopy {
-        /// Version and count, as those below.
+        /// Version and count; the same for `newest`.
         asked: (u64, u64),
         newest: (u64, u64),
     },
@@ -151,7 +158,7 @@ pub enum Refusal {
     NotCopied { from: u64, numbers: u64, len: usize },
 }
 
-/// How all workers together stand, for the shard's own end.
+/// Membership of all workers, from which the shard decides on its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Membership {
     pub joined: usize,
@@ -159,12 +166,12 @@ pub struct Membership {
     pub lost: usize,
     pub awaited: usize,
     pub finished: bool,
-    /// Not in the view, and everything is handed over.
+    /// The shard is not in the view and has handed over all pieces.
     pub retired: bool,
     pub broken: bool,
 }
 
-/// A worker's seat at the shard: one connection of it.
+/// One connection of a worker to the shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seat {
     pub task: TaskId,

@@ -8,15 +8,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-/// Numbers of a batch that are filled in about as long as it takes to hand a batch to a thread and back.
+/// Smallest number of values in a batch for which a prefetch thread pays. Filling them takes about
+/// as long as handing a batch to the thread and back.
 const FILLED_AT_ONCE: usize = 1 << 17;
 
-/// Memory for some examples and what the network should say of them.
+/// Memory for some examples and their targets.
 #[derive(Debug, Clone)]
 pub struct Buffers {
     inputs: Vec<f32>,
     answers: Answers,
-    /// Numbers per example.
+    /// Values per example.
     input_len: usize,
     target_len: usize,
 }
@@ -25,12 +26,12 @@ pub struct Buffers {
 enum Answers {
     Classes(Vec<u32>),
     Values(Vec<f32>),
-    /// The inputs themselves: the network is an autoencoder.
+    /// The inputs themselves, because the network is an autoencoder.
     Inputs,
 }
 
 impl Buffers {
-    /// For up to `examples` examples of `data`, as `network` reads them.
+    /// Creates buffers for up to `examples` examples of `data`, in the form that `network` reads.
     #[must_use]
     pub fn new(network: &Network, data: &Dataset, examples: usize) -> Self {
         let (input_len, target_len) = (data.input.len(), network.targets());
@@ -47,7 +48,7 @@ impl Buffers {
         }
     }
 
-    /// The examples at `indices`, for the network.
+    /// Loads the examples at `indices` for the network.
     pub fn load(&mut self, examples: &Examples, indices: &[u32], draw: Draw) -> Batch<'_> {
         self.fill(examples, indices, draw);
         self.batch(indices.len(), draw)
@@ -67,7 +68,7 @@ impl Buffers {
         examples.augment(inputs, draw);
     }
 
-    /// The first `count` examples that it was filled with.
+    /// Returns the first `count` examples of the last fill.
     fn batch(&self, count: usize, draw: Draw) -> Batch<'_> {
         let inputs = &self.inputs[..count * self.input_len];
         let len = count * self.target_len;
@@ -84,20 +85,21 @@ impl Buffers {
     }
 }
 
-/// Which examples a worker has of each update, and what is drawn for them.
+/// A worker's examples of each update, and their random draws.
 #[derive(Debug, Clone)]
 struct Share {
     global: GlobalBatches,
     rank: usize,
     workers: usize,
-    /// Workers whose update has one batch, where it grows with their number.
+    /// Number of workers whose joint update has the size of one batch, where updates grow with the
+    /// workers.
     base: Option<usize>,
     seed: u64,
-    /// Where workers train on shards of their own in place of parts of one batch.
+    /// Set where each worker trains on a data shard of its own instead of a part of one batch.
     skew: Option<Skew>,
 }
 
-/// Shards by class, and this worker's own.
+/// Data shards skewed by class, and this worker's shard.
 #[derive(Debug, Clone)]
 struct Skew {
     labels: Arc<[u32]>,
@@ -106,19 +108,19 @@ struct Skew {
 }
 
 impl Share {
-    /// Examples of an update over all workers.
+    /// Returns the number of examples of an update over all workers.
     fn update(&self) -> usize {
         let batch = self.global.batch();
         let base = self.base.map(|base| base.max(1));
         base.map_or(batch, |base| batch * self.workers.max(base) / base)
     }
 
-    /// This worker's of them.
+    /// Returns this worker's range of an update's examples.
     fn part(&self) -> Range<usize> {
         slice(self.update(), self.rank, self.workers)
     }
 
-    /// The place after that of an update.
+    /// Returns the place that follows `place`.
     fn after(&self, place: u64) -> u64 {
         place + self.base.map_or(1, |_| self.update() as u64)
     }
@@ -149,10 +151,11 @@ impl Share {
     }
 }
 
-/// One worker's part of each update's examples. The next one's are filled in by a thread while this one's are computed with, where that
-/// takes longer than handing them over; the bits are the same.
+/// One worker's part of each update's examples. A thread fills the next part while the present one
+/// is in use, where filling takes longer than the handover. The bits do not depend on the thread.
 ///
-/// An update's place in the data is its step; where updates grow with the workers, it is the number of examples before it.
+/// The place of an update in the data is its step. Where updates grow with the workers, the place
+/// is the number of examples before the update.
 #[derive(Debug)]
 pub struct Batches {
     share: Share,
@@ -161,7 +164,7 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// For worker `rank` of `workers`.
+    /// Creates the batches of worker `rank` of `workers`.
     #[must_use]
     pub fn new(
         global: GlobalBatches,
@@ -185,7 +188,7 @@ impl Batches {
         }
     }
 
-    /// Updates grow with the workers: those of `base` of them have one batch.
+    /// Makes updates grow with the number of workers: `base` workers have one batch.
     #[must_use]
     pub fn growing(mut self, base: usize, buffers: impl FnOnce(usize) -> Buffers) -> Self {
         self.share.base = Some(base);
@@ -193,8 +196,8 @@ impl Batches {
         self
     }
 
-    /// Workers train on shards of their own, whose classes are skewed by this concentration: `labels` are all examples', and this
-    /// is worker `rank` of `workers`.
+    /// Gives each worker a data shard of its own, with classes skewed by the concentration `alpha`.
+    /// `labels` are those of all examples; this is worker `rank` of `workers`.
     #[must_use]
     pub fn skewed(mut self, labels: &[u32], alpha: f64, rank: usize, workers: usize) -> Self {
         let share = &mut self.share;
@@ -208,7 +211,7 @@ impl Batches {
         self
     }
 
-    /// The same batches, as worker `rank` of another number of workers.
+    /// Continues the same batches as worker `rank` of another number of workers.
     pub fn recut(&mut self, rank: usize, workers: usize, buffers: impl FnOnce(usize) -> Buffers) {
         let share = &mut self.share;
         let before = share.part().len();
@@ -221,23 +224,23 @@ impl Batches {
             let place = (rank, workers);
             skew.own = Shard::new(&skew.labels, skew.alpha, share.seed, place, part);
         }
-        // What it fills is the old part; the next step begins another.
+        // The thread fills the old part; the next step starts a new one.
         self.ahead = None;
     }
 
-    /// This worker's examples of each update.
+    /// Returns the number of this worker's examples per update.
     #[must_use]
     pub fn examples(&self) -> usize {
         self.share.part().len()
     }
 
-    /// All workers' examples of each update.
+    /// Returns the number of all workers' examples per update.
     #[must_use]
     pub fn update(&self) -> usize {
         self.share.update()
     }
 
-    /// The part of the update at `place`. All calls are about the same examples.
+    /// Loads this worker's part of the update at `place`. All calls must pass the same examples.
     pub fn load(&mut self, examples: &Examples, place: u64) -> Batch<'_> {
         let loaded = match &mut self.ahead {
             Some(ahead) => ahead.take(place, &mut self.buffers),
@@ -255,7 +258,8 @@ impl Batches {
         self.buffers.batch(self.examples(), self.share.draw(place))
     }
 
-    /// The same batches for another thread, which takes updates in an order of its own: see [`Self::load_now`].
+    /// Copies the batches for another thread, which takes updates in its own order: see
+    /// [`Self::load_now`].
     #[must_use]
     pub fn twin(&self) -> Self {
         Self {
@@ -265,19 +269,20 @@ impl Batches {
         }
     }
 
-    /// The part of the update at `place`; which one comes next is not known, so nobody fills it beforehand.
+    /// Loads this worker's part of the update at `place` without prefetching the next one, whose
+    /// place is not known.
     pub fn load_now(&mut self, examples: &Examples, place: u64) -> Batch<'_> {
         self.share.fill(&mut self.buffers, examples, place);
         self.loaded(place)
     }
 
-    /// The part of `step` once more, which was loaded last.
+    /// Returns the part of `step`, which must be the last one loaded, once more.
     #[must_use]
     pub fn loaded(&self, step: u64) -> Batch<'_> {
         self.buffers.batch(self.examples(), self.share.draw(step))
     }
 
-    /// Whole batches in an epoch.
+    /// Returns the number of whole batches in an epoch.
     #[must_use]
     pub fn steps_per_epoch(&self) -> u64 {
         self.share.global.steps_per_epoch()
@@ -291,16 +296,16 @@ impl Batches {
 /// A thread that fills the next batch.
 #[derive(Debug)]
 struct Ahead {
-    /// `None` only while it ends.
+    /// `None` only while the thread ends.
     places: Option<SyncSender<(u64, Buffers)>>,
     filled: Receiver<(u64, Buffers)>,
-    /// Where the next batch goes; `None` while the thread has it.
+    /// Memory for the next batch; `None` while the thread has it.
     spare: Option<Buffers>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Ahead {
-    /// `None` when there can be no thread, which is no reason not to train.
+    /// Returns `None` if no thread can be started. Training works without it.
     fn start(share: &Share, buffers: &Buffers, examples: &Examples) -> Option<Self> {
         let (places, asked) = sync_channel::<(u64, Buffers)>(1);
         let (done, filled) = sync_channel(1);
@@ -325,17 +330,18 @@ impl Ahead {
         })
     }
 
-    /// Asks for the update's at `place`.
+    /// Asks the thread to fill the batch of the update at `place`.
     fn begin(&mut self, place: u64) {
         if let (Some(places), Some(buffers)) = (&self.places, self.spare.take()) {
-            // It ends only when this does.
+            // The thread ends only when this value is dropped.
             places
                 .send((place, buffers))
                 .expect("the prefetching thread");
         }
     }
 
-    /// Puts the update's at `place` into `buffers`, if that is what was asked for.
+    /// Moves the batch of the update at `place` into `buffers`. Returns `false` if the thread was
+    /// asked for another one.
     fn take(&mut self, place: u64, buffers: &mut Buffers) -> bool {
         if self.spare.is_some() {
             return false;
@@ -353,16 +359,16 @@ impl Drop for Ahead {
     fn drop(&mut self) {
         self.places = None;
         if let Some(thread) = self.thread.take() {
-            // It has panicked already if it fails, and said so.
+            // A thread that fails has already reported its panic.
             drop(thread.join());
         }
     }
 }
 
-/// The batches of a run over `examples` training examples.
+/// Returns the batches of a run over `examples` training examples.
 ///
 /// # Errors
-/// When not even one whole batch fits.
+/// When `examples` is less than one whole batch.
 pub fn global(seed: u64, examples: usize, batch: usize) -> Result<GlobalBatches, OrderError> {
     GlobalBatches::new(seed, examples, batch)
 }
@@ -387,7 +393,7 @@ mod tests {
         }
     }
 
-    /// First number of each example, its class, and what is drawn.
+    /// Returns the first value of each example, its class, and the draw.
     fn seen(batch: &Batch<'_>) -> (Vec<f32>, Vec<u32>, Draw) {
         let Targets::Classes(classes) = batch.targets else {
             panic!("classes");
@@ -397,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_was_filled_ahead_is_the_one_that_would_have_been_filled() {
+    fn prefetched_batch_equals_batch_filled_on_demand() {
         let data = dataset();
         let network = zoo::mlp(data.input, &[], 3).unwrap();
         let new = |rank, workers| {
@@ -410,7 +416,7 @@ mod tests {
             seen(&batches.load(&data.train, step))
         };
         let mut batches = new(0, 1);
-        // Over the end of an epoch, back after a resume, forward, and as another worker of another number.
+        // Across the end of an epoch, backwards after a resume, forwards, and as another worker.
         for step in [0, 1, 2, 3, 4, 1, 2, 9] {
             let batch = seen(&batches.load(&data.train, step));
             assert_eq!(batch, fresh(step, 0, 1), "step {step}");
@@ -424,9 +430,10 @@ mod tests {
         assert_eq!(seen(&batches.load(&data.train, 12)), fresh(12, 0, 1));
     }
 
-    /// Over a resize and the ends of epochs: the workers' parts follow one another, and with the base's workers they are the batches.
+    /// Across a resize and the ends of epochs. The parts of the workers are consecutive; with the
+    /// base number of workers they are the batches.
     #[test]
-    fn updates_that_grow_with_the_workers_take_every_example_in_turn() {
+    fn growing_updates_use_every_example_in_order() {
         let data = dataset();
         let network = zoo::mlp(data.input, &[], 3).unwrap();
         let room = |examples| Buffers::new(&network, &data, examples);
@@ -449,7 +456,7 @@ mod tests {
             assert_eq!(taken.len(), place + update);
         }
         assert_eq!(taken, expected[..taken.len()]);
-        // What is drawn is what a single batch's examples would have drawn.
+        // Each example has the random draw that it has in a single batch.
         let (mut grown, mut plain) = (new(1, 2).growing(2, room), new(1, 2));
         for step in [0, 4, 5] {
             let batch = seen(&grown.load(&data.train, 6 * step));

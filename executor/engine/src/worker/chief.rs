@@ -1,9 +1,11 @@
-//! The chief's duties at step boundaries: progress, evaluation, checkpoints, the end of training.
+//! The coordinator's duties at step boundaries: progress, evaluation, checkpoints, the end of
+//! training.
 //!
-//! Under BSP a snapshot at a step boundary is exact: no PS shard can apply the next step before the chief itself has pushed it. Under
-//! SSP and ASP other workers go on meanwhile; then a checkpoint's step is the chief's clock, its parameters hold the others'
-//! pushes up to the moment each shard was read, and resuming means that every worker begins anew at that clock. Work is neither
-//! lost nor repeated by more than the workers are apart.
+//! Under BSP a snapshot at a step boundary is exact: no PS shard can apply the next step before the
+//! coordinator has pushed it. Under SSP and ASP the other workers continue meanwhile. A
+//! checkpoint's step is then the coordinator's clock. Its parameters contain the other workers'
+//! pushes up to the moment at which each shard was read. After a resume every worker begins at that
+//! clock. The work that is lost or repeated is at most the distance between the workers.
 
 use super::error::WorkerError;
 use super::exchange::{Exchange, Trouble};
@@ -28,10 +30,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often the log has a line on progress.
+/// Interval between log lines on progress.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// What only rank 0 does.
+/// Duties of rank 0.
 pub(super) struct Chief<'a> {
     launch: &'a TaskLaunch,
     around: &'a Surroundings<'a>,
@@ -43,16 +45,16 @@ pub(super) struct Chief<'a> {
     meter: Meter,
     began: Instant,
     logged_at: Instant,
-    /// Step after which the counts stand.
+    /// Number of completed steps, to which the counts refer.
     step: u64,
-    /// Who took part in that step.
+    /// Workers and shards of the last completed step.
     layout: Layout,
     evaluation: Option<Evaluation>,
-    /// As the exchange has measured it.
+    /// Gradient noise scale in examples, as the exchange measured it.
     noise_scale: Option<f64>,
-    /// The step at whose beginning a snapshot was announced.
+    /// Step at whose beginning an announced snapshot is due.
     noticed: Option<u64>,
-    /// The state that was measured last, where training is over with it.
+    /// State of the last evaluation, if training ends with it.
     measured: Option<Snapshot>,
 }
 
@@ -100,7 +102,7 @@ impl<'a> Chief<'a> {
         })
     }
 
-    /// Tells that the job trains from here.
+    /// Reports that training begins at `step`.
     pub fn ready(&mut self, step: u64, layout: Layout) -> Result<(), WorkerError> {
         self.layout = layout;
         log::line(format_args!(
@@ -112,14 +114,15 @@ impl<'a> Chief<'a> {
         self.report(&TaskReport::Ready { from_step: step })
     }
 
-    /// Of a job that begins from another's checkpoint: measures what it has taken over, so that its curve begins where it does.
+    /// Evaluates the checkpoint of another job from which this job starts, so that its curve begins
+    /// there.
     pub fn measure_origin(&mut self, model: &mut Model) -> Result<(), WorkerError> {
         self.evaluate(model)?;
         self.meter = Meter::start();
         Ok(())
     }
 
-    /// Why training is over at `step`, if it is.
+    /// Returns the reason why training ends at `step`, if a stop rule is met.
     pub fn over(&self, step: u64) -> Option<String> {
         let standing = Standing {
             step,
@@ -131,7 +134,7 @@ impl<'a> Chief<'a> {
         reached(&self.launch.spec.stop, standing)
     }
 
-    /// Everything that is due once `step` steps are done. The reason when training is over.
+    /// Does what is due after `step` steps. Returns the reason if training ends.
     pub fn after_step(
         &mut self,
         model: &mut Model,
@@ -140,7 +143,7 @@ impl<'a> Chief<'a> {
         stats: StepStats,
         times: StepTimes,
     ) -> Result<Option<String>, Trouble> {
-        // One step, or with a batch that grows with the workers several.
+        // One step, or several where the batch grows with the workers.
         let before = std::mem::replace(&mut self.step, step);
         self.noise_scale = exchange.noise_scale();
         self.curve.add(stats);
@@ -148,11 +151,11 @@ impl<'a> Chief<'a> {
         for _ in 0..self.epochs_between(before, step) {
             self.curve.end_epoch();
         }
-        // Told to stop, it leaves with what was announced.
+        // A coordinator that must stop uses the announced snapshot when it leaves.
         let is_noticed = self.noticed == Some(step) && !self.around.stop.is_set();
         let mut snapshot = None;
         if self.evaluates(before, step) {
-            // Before the evaluation, lest its time count as training.
+            // Before the evaluation, because its time is not training time.
             self.sample(true)?;
             snapshot = self.measure(model, exchange, is_noticed)?;
             self.meter = Meter::start();
@@ -167,7 +170,8 @@ impl<'a> Chief<'a> {
             return Ok(over);
         }
         let may = is_noticed || !exchange.needs_notice();
-        // The measures of what cannot be copied now are no reason to copy what comes after it.
+        // If no copy can be made now, the evaluation of this step does not make a later checkpoint
+        // due.
         let evaluation = self.evaluation_now().filter(|_| may).cloned();
         let is_due = self.saver.due((before, step), evaluation.as_ref())?;
         if is_due && may {
@@ -188,12 +192,14 @@ impl<'a> Chief<'a> {
         Ok(None)
     }
 
-    /// Where a checkpoint needs notice: gives it, if after the step that follows `step` one will be due, or is already.
+    /// Announces a checkpoint one step ahead, where the exchange needs notice. A checkpoint is due
+    /// after the step that follows `step`, or is overdue (`is_owed`).
     pub fn foresee(&mut self, exchange: &mut (dyn Exchange + '_), step: u64, is_owed: bool) {
         let next = step + 1;
         let is_one = || {
             let measured = self.saver.keeps_best() && self.evaluates(step, next);
-            // The end's is written however long the one before takes.
+            // The checkpoint of the last step is written even if the one before is still being
+            // written.
             let may_begin = || self.saver.may_begin() || self.over(next).is_some();
             is_owed || self.saver.will_be_due(next) || measured && may_begin()
         };
@@ -206,13 +212,14 @@ impl<'a> Chief<'a> {
         (step / self.steps_per_epoch).saturating_sub(before / self.steps_per_epoch)
     }
 
-    /// Whether to evaluate at `step`, the first that training stands at after `before`.
+    /// Whether to evaluate at `step`; `before` is the step of the previous call.
     fn evaluates(&self, before: u64, step: u64) -> bool {
         self.epochs_between(before, step) > 0 || self.launch.spec.evaluate.due(before, step)
     }
 
-    /// Evaluates. Where the best are kept and a snapshot of this step was announced, it is of the parameters of the snapshot: what workers
-    /// have may lack what an encoded answer has lost, or be older.
+    /// Evaluates. If the best checkpoints are kept and a snapshot of this step was announced,
+    /// evaluates the parameters of the snapshot. Those of the workers may be older, or lack the
+    /// loss of an encoded answer.
     fn measure(
         &mut self,
         model: &mut Model,
@@ -231,7 +238,7 @@ impl<'a> Chief<'a> {
         Ok(Some(snapshot))
     }
 
-    /// The state as it is now.
+    /// Copies the present state.
     fn copy(
         &mut self,
         model: &mut Model,
@@ -241,14 +248,15 @@ impl<'a> Chief<'a> {
         Ok(self.copied(snapshot)?)
     }
 
-    /// What was announced for a snapshot others have said once: whoever leaves at this step announces another one.
+    /// Clears the announcement, because the other workers send their residuals once per
+    /// announcement. A coordinator that leaves at this step announces another snapshot.
     fn copied(&mut self, snapshot: Snapshot) -> Result<Snapshot, WorkerError> {
         self.noticed = None;
         self.count(snapshot.counted)?;
         Ok(snapshot)
     }
 
-    /// What a snapshot has counted belongs to the curve that it is kept with.
+    /// Adds the counts of a snapshot to the curve that is stored with it.
     fn count(&mut self, stats: StepStats) -> Result<(), WorkerError> {
         if !stats.loss_sum.is_finite() {
             return Err(WorkerError::Diverged { step: self.step });
@@ -262,7 +270,8 @@ impl<'a> Chief<'a> {
         exchange.notice(step);
     }
 
-    /// Told to stop before `step`: whether one step more is done, whose end is announced first.
+    /// Whether a coordinator that must stop before `step` does one more step. If so, announces the
+    /// snapshot after it.
     pub fn gives_notice(&mut self, exchange: &mut (dyn Exchange + '_), step: u64) -> bool {
         let is_late = self.noticed == Some(step) || self.around.stop.must_hurry();
         if is_late || !exchange.needs_notice() {
@@ -272,18 +281,18 @@ impl<'a> Chief<'a> {
         true
     }
 
-    /// All stand still now: what was counted is told before.
+    /// Reports the counts so far before all workers suspend.
     pub fn stand_still(&mut self) -> Result<(), WorkerError> {
         self.sample(true)
     }
 
-    /// They went on after so long, which is no time of training.
+    /// Excludes the suspension, of length `stood`, from the training time.
     pub fn go_on(&mut self, stood: Duration) {
         self.began += stood;
         self.meter = Meter::start();
     }
 
-    /// Training is over: evaluates, writes the last checkpoint and the model, and tells everyone.
+    /// Ends training: evaluates, writes the last checkpoint and the model, and ends the exchange.
     pub fn finish(
         mut self,
         model: &mut Model,
@@ -296,7 +305,8 @@ impl<'a> Chief<'a> {
             Some(measured) => (measured, true),
             None => (self.copy(model, exchange.as_mut())?, false),
         };
-        // Where nobody foresaw that this step would be the last: what workers have lacks what an encoded answer has lost.
+        // If the last step was not announced, the workers' parameters lack the loss of an encoded
+        // answer.
         let kept = &snapshot.contents.parameters;
         let is_another = !is_measured && exchange.needs_notice() && model.parameters != *kept;
         model.parameters.copy_from_slice(kept);
@@ -305,7 +315,7 @@ impl<'a> Chief<'a> {
         }
         let manifest = self.manifest(self.step, &snapshot);
         let mut contents = snapshot.contents;
-        // Training is done: however long the store fails, there is nothing better to do than to try again.
+        // Training has ended, so the write is retried for as long as the store fails.
         let stop = &self.around.stop;
         if self.saver.saved() != Some(self.step) {
             let kind = Kind::Checkpoint;
@@ -331,7 +341,8 @@ impl<'a> Chief<'a> {
         Ok(Ending::Finished)
     }
 
-    /// Stops before the end, told so or because a worker has left: keeps the work in a checkpoint if all of it is of one version.
+    /// Stops before the end of training, on request or because a worker has left. Writes a
+    /// checkpoint if the whole state has one version.
     pub fn leave(
         mut self,
         model: &mut Model,
@@ -346,7 +357,8 @@ impl<'a> Chief<'a> {
         self.sample(true)?;
         let snapshot = self.copy(model, exchange.as_mut())?;
         let Some(step) = snapshot.version() else {
-            // A worker was lost between two shards; whatever is on the disk is the newest whole state.
+            // A worker was lost after only some shards had its push. The newest stored checkpoint
+            // is the newest complete state.
             log::line(format_args!(
                 "the PS shards stand at different steps {:?}; the older checkpoint stays the newest",
                 snapshot.versions
@@ -370,7 +382,7 @@ impl<'a> Chief<'a> {
         Ok(ending)
     }
 
-    /// Of this very step.
+    /// Returns the evaluation of the present step, if there is one.
     fn evaluation_now(&self) -> Option<&Evaluation> {
         self.evaluation
             .as_ref()
@@ -431,7 +443,7 @@ impl<'a> Chief<'a> {
         Ok(())
     }
 
-    /// Reports a progress sample if one is due, or at once.
+    /// Reports a progress sample if one is due, or if `at_once` is set.
     fn sample(&mut self, at_once: bool) -> Result<(), WorkerError> {
         if !at_once && !self.meter.is_due() {
             return Ok(());
@@ -448,7 +460,7 @@ impl<'a> Chief<'a> {
         self.report(&TaskReport::Progress { sample })
     }
 
-    /// What the exchange has measured of gradients, and whether updates are worth what it says.
+    /// Returns the exchange's noise scale, and whether updates gain from it (AdaScale).
     fn noise(&self) -> Noise {
         Noise {
             scale: self.noise_scale,

@@ -1,4 +1,4 @@
-//! Where it is not a step's sum that is clipped, a worker clips what it gives.
+//! Gradient clipping by each worker, where the sum of a step is not clipped.
 
 use crate::model::{Block, Network, Role};
 use crate::optimizer::{clip_factor, square_norm};
@@ -7,16 +7,18 @@ use muster_model::spec::{JobSpec, Topology};
 /// How a worker clips its own gradients.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum OwnClip {
-    /// Where a step has no mean, its own mean is no longer than this.
+    /// Where a step has no mean over workers, limits the norm of the worker's own mean.
     Mean { limit: f64 },
-    /// With Deep Gradient Compression, what it adds to the mean over a step's targets is no longer than the limit over the square root of
-    /// the workers, as the norm of a sum of independent gradients grows with that (Lin et al., ICLR 2018, section 3.2). Of the sum that comes
-    /// out it would be too late: that has gradients of many steps, and what is scaled down there is lost.
+    /// With Deep Gradient Compression, limits a worker's contribution to the mean over the step's
+    /// targets. Its norm is at most `limit` over the square root of the number of workers (Lin et
+    /// al., ICLR 2018, section 3.2). The reason: the norm of a sum of independent gradients grows
+    /// with that root. Clipping the decoded sum would be too late: it contains gradients of many
+    /// steps, and what is scaled down there is lost.
     Part { limit: f64, targets: u32 },
 }
 
 impl OwnClip {
-    /// What the document asks for; `None` where nothing is clipped, or the sum is.
+    /// Returns the rule of the job document; `None` where nothing is clipped, or where the sum is.
     #[must_use]
     pub fn of(spec: &JobSpec) -> Option<Self> {
         let (engine, exchange) = (spec.engine(), &spec.exchange);
@@ -31,14 +33,15 @@ impl OwnClip {
         has_no_mean.then_some(Self::Mean { limit })
     }
 
-    /// To what the mean of a step is clipped, if it is.
+    /// Returns the limit for the norm of a step's mean, if the sum is clipped.
     #[must_use]
     pub fn of_sum(spec: &JobSpec) -> Option<f64> {
         let limit = spec.engine().clip_norm;
         limit.filter(|_| Self::of(spec).is_none())
     }
 
-    /// Clips `gradients`, a worker's sum over `targets` of its own, in a step of so many workers. Running statistics are no gradients.
+    /// Clips `gradients`, this worker's sum over its `targets` targets, in a step of `workers`
+    /// workers. Running statistics are not gradients and stay unchanged.
     pub fn apply(self, network: &Network, gradients: &mut [f32], targets: u64, workers: usize) {
         let (limit, targets) = match self {
             Self::Mean { limit } => (limit, targets),
@@ -57,7 +60,8 @@ impl OwnClip {
     }
 }
 
-/// The square norm of the mean that a sum of gradients over so many targets comes to. Running statistics are no gradients.
+/// Returns the squared norm of the mean of `gradients`, a sum over `targets` targets. Running
+/// statistics are left out.
 #[must_use]
 pub fn mean_square(network: &Network, gradients: &[f32], targets: u64) -> f64 {
     let scale = 1.0 / targets.max(1) as f32;
@@ -67,7 +71,7 @@ pub fn mean_square(network: &Network, gradients: &[f32], targets: u64) -> f64 {
     square_norm(&parts, 1)
 }
 
-/// What gradients move.
+/// Returns the blocks that gradients update.
 fn moving(network: &Network) -> impl Iterator<Item = &Block> {
     let blocks = network.blocks().iter();
     blocks.filter(|block| block.role != Role::Statistic)
@@ -101,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_clipped_is_said_once_for_all_who_ask() {
+    fn clipping_follows_topology_consistency_and_codec() {
         let dgc = || json!({ "codec": { "kind": "dgc", "density": 0.1, "momentum": 0.9 } });
         let named = json!({
             "codec": { "kind": "one_bit" },
@@ -134,9 +138,9 @@ mod tests {
         }
     }
 
-    /// Lin et al.: the norm of each of N workers' parts is at most the limit over √N.
+    /// Lin et al.: with N workers, the norm of each part is at most the limit over √N.
     #[test]
-    fn a_part_is_clipped_by_the_root_of_the_workers_and_statistics_are_left_alone() {
+    fn part_is_clipped_by_root_of_workers_without_statistics() {
         let spec = spec("all_reduce", "bsp", json!("none"));
         let network = document::network(spec.engine()).unwrap();
         let ones = vec![1.0; network.parameter_count()];
@@ -153,16 +157,14 @@ mod tests {
         };
         assert_eq!(clipped(1e9, 4), ones, "short enough");
         let gradients = clipped(3.0, 4);
-        let squares = gradients
-            .iter()
-            .enumerate()
-            .map(|(at, value)| match is_statistic(at) {
-                true => {
-                    assert_eq!(*value, 1.0);
-                    0.0
-                }
-                false => (f64::from(*value) / 4.0).powi(2),
-            });
+        let squares = gradients.iter().enumerate().map(|(at, value)| {
+            if is_statistic(at) {
+                assert_eq!(*value, 1.0);
+                0.0
+            } else {
+                (f64::from(*value) / 4.0).powi(2)
+            }
+        });
         let norm = squares.sum::<f64>().sqrt();
         assert!((norm - 1.5).abs() < 1e-4, "{norm}");
     }

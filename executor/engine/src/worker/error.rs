@@ -1,4 +1,4 @@
-//! Why a worker cannot go on.
+//! Errors of a worker.
 
 use crate::checkpoint::CheckpointError;
 use crate::compress::PlanError;
@@ -10,7 +10,7 @@ use crate::wire::WireError;
 use muster_model::id::JobId;
 use std::io;
 
-/// Why a worker cannot go on.
+/// Errors that end a worker.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     #[error("could not load the data set")]
@@ -56,7 +56,7 @@ pub enum WorkerError {
 }
 
 impl WorkerError {
-    /// Whether a restart may help.
+    /// Whether a restart may succeed.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {

@@ -1,6 +1,7 @@
-//! What the training loop asks of the exchange: how everybody's gradients become everybody's new parameters.
+//! Interface between the training loop and the exchange of gradients and parameters.
 //!
-//! The loop must not know whether PS shards or the workers themselves hold the parameters, nor who comes and goes between two steps.
+//! Invariant: the loop does not know whether PS shards or workers hold the parameters, nor which
+//! members join or leave between two steps.
 
 use super::error::WorkerError;
 use super::link::Reply;
@@ -14,35 +15,37 @@ use crate::log;
 use crate::wire::WireError;
 use crate::wire::hello::StepStats;
 
-/// How this worker takes part in training, once it has joined.
+/// A worker's side of the exchange, after it has joined.
 pub(super) trait Exchange {
-    /// Chief: `start` is what everybody trains from. Copies its parameters into the model.
+    /// Coordinator: initialises the exchange with `start` and copies its parameters into the model.
     ///
     /// # Errors
     /// [`Trouble`].
     fn begin(&mut self, model: &mut Model, start: &Start) -> Result<(), Trouble>;
 
-    /// Every other worker: waits for the parameters that the others train from, and the step that comes next.
+    /// Other workers: waits for the present parameters. Returns the next step.
     ///
     /// # Errors
     /// [`Trouble`].
     fn receive(&mut self, model: &mut Model) -> Result<Answer, Trouble>;
 
-    /// Computes this worker's gradients of `step` and waits for the parameters to go on with. Computing is the exchange's to call,
-    /// as it may send what is ready while the rest is computed.
+    /// Computes this worker's gradients of `step` and waits for the next parameters. The exchange
+    /// starts the computation, because it can send gradients while the others are computed.
     ///
     /// # Errors
     /// [`Trouble`].
     fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble>;
 
-    /// Chief: the state that a checkpoint keeps, between two steps, copied into memory that is there already where it is large enough.
+    /// Coordinator: copies the state between two steps for a checkpoint. Reuses the memory of
+    /// `into` where it is large enough.
     ///
     /// # Errors
     /// [`Trouble`].
     fn snapshot(&mut self, model: &mut Model, into: Contents) -> Result<Snapshot, Trouble>;
 
-    /// Chief: the same for a checkpoint that is written while training goes on. Where a source comes with it, the contents are filled by
-    /// that, with the state of this moment whatever follows.
+    /// Coordinator: like [`Self::snapshot`], for a checkpoint that is written while training
+    /// continues. If it returns a source, the source fills the contents later, with the state of
+    /// this moment.
     ///
     /// # Errors
     /// [`Trouble`].
@@ -54,7 +57,8 @@ pub(super) trait Exchange {
         Ok((self.snapshot(model, into)?, None))
     }
 
-    /// Chief: training is over. Nobody else takes part any more, and the model holds everybody's final parameters.
+    /// Coordinator: ends training. No other worker takes part afterwards, and the model holds the
+    /// final parameters.
     ///
     /// # Errors
     /// [`Trouble`].
@@ -62,46 +66,48 @@ pub(super) trait Exchange {
         Ok(())
     }
 
-    /// Whether a snapshot has to be announced a step ahead, lest it lack what others hold back.
+    /// Whether a snapshot must be announced one step ahead, so that it contains the workers'
+    /// residuals.
     fn needs_notice(&self) -> bool {
         false
     }
 
-    /// Chief: the state at the beginning of `step`, which comes after the next one, is to be kept.
+    /// Coordinator: announces a snapshot at the beginning of `step`, one step after the next.
     fn notice(&mut self, _step: u64) {}
 
-    /// Chief: all are to stand still in this turn after the next step that they can all be told in; 0: nobody is.
+    /// Coordinator: suspends all workers in the time slice `turn`, after the first step in which
+    /// all of them learn of it. 0 suspends none.
     fn hold(&mut self, turn: u64);
 
-    /// All stood still before the next step, which took no time of training.
+    /// Excludes a suspension before the next step from the training time.
     fn went_on(&mut self) {}
 
-    /// The gradient noise scale in examples, where the exchange measures it.
+    /// Returns the gradient noise scale in examples, where the exchange measures it.
     fn noise_scale(&self) -> Option<f64> {
         None
     }
 
-    /// How many take part now.
+    /// Returns the present numbers of workers and PS shards.
     fn layout(&self) -> Layout;
 
-    /// Chief: the work is safe; tells everyone that training is over, and leaves.
+    /// Coordinator: ends training for all workers and leaves. The model must be stored.
     fn done(self: Box<Self>);
 
-    /// Leaves in order, told so; the others may go on.
+    /// Leaves in order on request; the other workers can continue.
     fn goodbye(self: Box<Self>);
 }
 
-/// What a worker is to do next.
+/// Next action of a worker.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Answer {
-    /// The parameters are in place; go on with `step`. `stats` are of everybody's step before, and say whether all
-    /// stand still now.
+    /// The parameters are in place; the worker continues with `step`. `stats` are those of all
+    /// workers in the previous step, and state whether all suspend now.
     Parameters { step: u64, stats: StepStats },
-    /// The step cannot be completed as somebody has left; `lost` when not in order.
+    /// The step cannot be completed because a worker has left; `lost` if it left without a goodbye.
     Interrupted { lost: bool },
-    /// The chief has ended training.
+    /// The coordinator has ended training.
     Finished,
-    /// Nobody answered in the time there was.
+    /// No answer arrived within the time limit.
     GaveUp,
 }
 
@@ -110,7 +116,7 @@ impl From<Reply> for Answer {
         match reply {
             Reply::Parameters { clock, stats } => Self::Parameters { step: clock, stats },
             Reply::Interrupted { lost, .. } => Self::Interrupted { lost },
-            // Not in the view any more, or not to be without those who left in order.
+            // This worker is no longer in the view, or the step lacks a worker that left in order.
             Reply::Moved | Reply::Gone | Reply::Norm { .. } | Reply::Absent => {
                 Self::Interrupted { lost: false }
             }
@@ -120,10 +126,10 @@ impl From<Reply> for Answer {
     }
 }
 
-/// Why a worker's part in the exchange, or the chief's duties, cannot go on.
+/// Error of a worker's exchange or of the coordinator's duties.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// With the PS shard of this index.
+    /// On the connection to the PS shard of this index.
     Shard(usize, WireError),
     Own(WorkerError),
 }
@@ -141,7 +147,8 @@ impl From<(usize, WireError)> for Trouble {
 }
 
 impl Trouble {
-    /// How the task ends: a shard that refuses is an error of this task; one that is gone is a lost peer.
+    /// Converts the error to the end of the task. A refusal by a shard is an error of this task; a
+    /// broken connection is a lost peer.
     ///
     /// # Errors
     /// The task's own error.

@@ -1,29 +1,29 @@
-//! The few floats before the gradients in the arena: what a step's sum tells beside the gradients.
+//! Step metadata: floats before the gradients in the arena, summed together with them.
 //!
-//! They are summed with the gradients, so everyone reads the same of the same step: that is how all agree on the step after which
-//! the members change, or training ends, without a message more.
+//! All workers read the same sum of a step. So they agree, without another message, on the step
+//! after which the members change or training ends.
 
 use crate::wire::hello::StepStats;
 use crate::worker::noise::Parts;
 
-/// Floats, a cache line of them.
+/// Number of floats; they fill one cache line.
 pub const HEAD: usize = 16;
 
-/// What one worker says of its step, and the sum of that over all.
+/// Metadata of one worker's step, or its sum over all workers.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Head {
     pub stats: StepStats,
-    /// The chief: after this step the members change.
+    /// Coordinator: the members change after this step.
     pub regroup: bool,
-    /// The chief: this is no step, training is over.
+    /// Coordinator: training has ended; this is not a step.
     pub finish: bool,
-    /// The chief: the next step begins with a checkpoint.
+    /// Coordinator: the next step begins with a checkpoint.
     pub keep: bool,
-    /// What this worker's parameters count for, where parameters are averaged.
+    /// Weight of this worker's parameters, where parameters are averaged.
     pub weight: f32,
-    /// 1 of a worker that has all of the step's sums on its GPU, where gradients meet there.
+    /// 1 if this worker has all sums of the step on its GPU, where gradients are summed on GPUs.
     pub summed: f32,
-    /// In steps in which the noise of gradients is measured.
+    /// Set in steps that measure the gradient noise.
     pub parts: Parts,
 }
 
@@ -45,12 +45,12 @@ impl Head {
         out[8] = self.parts.inverses;
         out[9] = self.parts.workers;
         out[10] = f32::from(u8::from(self.keep));
-        // Exact up to 2^24 turns; the chief alone names one.
+        // Exact up to slice number 2^24; only the coordinator sets it.
         out[11] = self.stats.hold as f32;
         out[12] = self.summed;
     }
 
-    /// Of the sum over so many workers: whether all of them have all sums.
+    /// Whether all workers have all sums. `self` must be the sum over `workers` workers.
     #[must_use]
     pub fn is_unanimous(&self, workers: usize) -> bool {
         self.summed == workers as f32
@@ -80,11 +80,11 @@ impl Head {
     }
 }
 
-/// Bits of a count in its low half: the sum of so many of 4,096 workers is exact in a float, as is that of what is above them, up to
-/// 2^36 in all.
+/// Number of bits in a count's low half. The sum of the low halves of 4,096 workers is exact in a
+/// float. The sum of the high halves is exact for totals up to 2^36.
 const LOW: u32 = 12;
 
-/// A count as two floats whose sums over workers are those of the counts.
+/// Splits a count into two floats. Their sums over workers give the sum of the counts.
 fn halves(count: u64) -> [f32; 2] {
     [(count & ((1 << LOW) - 1)) as f32, (count >> LOW) as f32]
 }
@@ -93,7 +93,7 @@ fn whole([low, high]: [f32; 2]) -> u64 {
     low as u64 + ((high as u64) << LOW)
 }
 
-/// A count as floats that go over the wire unchanged: sixteen bits each.
+/// Converts a count to floats of 16 bits each, which a transfer leaves unchanged.
 #[must_use]
 pub fn count_to_floats(count: u64) -> [f32; 4] {
     std::array::from_fn(|i| f32::from((count >> (16 * i)) as u16))
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_is_what_it_was() {
+    fn head_round_trips() {
         let head = Head {
             stats: StepStats {
                 loss_sum: 1_234.567_890_123,
@@ -149,7 +149,7 @@ mod tests {
         assert!(!Head::read(&floats).stats.loss_sum.is_finite());
     }
 
-    /// A round of averaging has the examples of many steps.
+    /// A round of averaging counts the examples of many steps.
     #[test]
     fn counts_of_all_workers_add_up_exactly() {
         let counts = |rank: u64| StepStats {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_survive() {
+    fn count_round_trips_through_floats() {
         for count in [0, 1, 65_535, 65_536, u64::MAX, 0x0123_4567_89ab_cdef] {
             assert_eq!(count_from_floats(count_to_floats(count)), count);
         }

@@ -1,11 +1,16 @@
-//! A worker: computes gradients of its part of each batch and exchanges them for new parameters. Rank 0 is the chief as well: it
-//! fills the shards, reports progress, evaluates, writes checkpoints and decides when training is over.
+//! A worker computes gradients of its part of each batch and exchanges them for new parameters. The
+//! worker of rank 0 is the coordinator (`chief`) as well. It initialises the shards, reports
+//! progress, evaluates, writes checkpoints and decides when training ends.
 //!
-//! The loop is in [`train`]; the chief's duties are in [`chief`]; the loop knows of the others only what [`exchange`] says, and
-//! [`servers`] is that exchange by PS shards, to which [`shards`] speaks as to one; [`peers`] is it without them, [`hogwild`] among the
-//! threads of one worker, and [`alone`] that of one that has nobody to exchange with and leaves everything on its GPU.
+//! The training loop is in [`train`], the coordinator's duties are in [`chief`]. The loop uses the
+//! other workers only through [`exchange`], which has four implementations:
 //!
-//! A worker must never know of nodes, plans or tenants' quotas.
+//! - [`servers`]: PS shards; [`shards`] treats all shards of a job as one.
+//! - [`peers`]: workers without shards (all-reduce and averaging).
+//! - [`hogwild`]: the threads of one worker.
+//! - [`alone`]: a single worker whose state stays on its GPU.
+//!
+//! Invariant: a worker knows no nodes, plans or quotas.
 
 mod alone;
 mod batches;
@@ -44,11 +49,11 @@ pub use train::{Ending, RosterSource, Surroundings, run};
 use muster_model::assignment::TaskReport;
 use std::io;
 
-/// Where a task's reports go.
+/// Receives a task's reports.
 pub trait Reporter: Send + Sync {
-    /// Keeps one report for the scheduler.
+    /// Stores one report for the scheduler.
     ///
     /// # Errors
-    /// When it cannot be kept.
+    /// When the report cannot be stored.
     fn report(&self, report: &TaskReport) -> io::Result<()>;
 }

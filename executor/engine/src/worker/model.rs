@@ -1,4 +1,5 @@
-//! The computing part of a worker: its network, its examples, and one pass over its part of a step.
+//! The computing part of a worker: its network, its examples, and the passes over its part of a
+//! step.
 
 mod device;
 
@@ -23,10 +24,11 @@ use muster_model::spec::{Algorithm, Averaging, BatchRule, JobSpec};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Examples that go through the network at once; more run in parts, so that memory does not grow with the batch.
+/// Maximum number of examples in one pass. A larger part runs in several passes, so that memory
+/// does not grow with the batch.
 const MAX_PASS: usize = 256;
 
-/// What a worker computes with.
+/// Network, examples and memory of a worker.
 pub(super) struct Model {
     pub network: Network,
     pub data: Dataset,
@@ -34,21 +36,21 @@ pub(super) struct Model {
     room: Room,
     device: Device,
     threads: usize,
-    /// In so many at least a worker's part of a batch is computed.
+    /// Minimum number of passes for a worker's part of a batch.
     passes: usize,
-    /// The step whose pass has gone forward already, in the workspace and on the batch that are there.
+    /// Step whose forward pass is done already, in the present workspace and on the present batch.
     begun: Option<u64>,
-    /// The step whose examples were loaded last, while the device was at the one before.
+    /// Step whose examples were loaded last, while the device computed the previous step.
     loaded: Option<u64>,
-    /// Those to compute with, but where training stays on the device: then its own are newer.
+    /// Parameters for the next pass. Where training stays on the device, the device has newer ones.
     pub parameters: Vec<f32>,
-    /// Is told when its part of a step begins and ends.
+    /// Records when this worker computes and when it waits.
     pub pacer: Pacer,
 }
 
-/// What a worker's passes go through.
+/// Memory that a worker's passes use.
 enum Room {
-    /// Gradients come out of it, and parameters are sent to it.
+    /// Gradients leave it, and parameters are sent to it.
     Passes(Workspace),
     /// All of training stays on the device.
     Whole(Box<Resident>),
@@ -65,7 +67,7 @@ impl Room {
             let why_not = alone::why_not(launch);
             match why_not {
                 None => log::line("all of a step stays on the GPU"),
-                // What becomes of them the workers agree on.
+                // With NCCL the workers decide together whether gradients leave the GPU.
                 Some(_) if launch.spec.exchange.algorithm == Algorithm::Nccl => {}
                 Some(why) => log::line(format_args!(
                     "gradients leave the GPU in every step, because {why}"
@@ -76,7 +78,7 @@ impl Room {
             {
                 let engine = launch.spec.engine();
                 let optimizer = document::optimizer(engine);
-                // What training starts from is not known yet.
+                // The initial parameters are not known yet.
                 let parameters = pages::zeros(network.parameter_count());
                 let room = (largest_pass, examples);
                 let resident = Resident::on(queue, network, optimizer, room, &parameters)?;
@@ -102,7 +104,8 @@ impl Room {
         }
     }
 
-    /// Whether a step of so many examples can be laid out: of those that leave the device the parts are, one after another.
+    /// Whether there is room for a step of `examples` examples. If gradients leave the device, its
+    /// passes run one after another and always have room.
     fn holds(&self, examples: usize) -> bool {
         match self {
             Self::Passes(_) => true,
@@ -111,12 +114,13 @@ impl Room {
     }
 }
 
-/// Examples that go through the network at once, when so many are to be computed in at least so many passes.
+/// Returns the number of examples of the largest pass, for `examples` examples in at least `passes`
+/// passes.
 fn largest_pass(examples: usize, passes: usize) -> usize {
     examples.div_ceil(passes).clamp(1, MAX_PASS)
 }
 
-/// The concentration of the classes of workers' own shards.
+/// Returns the class concentration of the workers' data shards, where workers have their own.
 fn skew(spec: &JobSpec) -> Option<f64> {
     match spec.exchange.averaging? {
         Averaging::Fedavg { alpha, .. } => alpha,
@@ -124,18 +128,20 @@ fn skew(spec: &JobSpec) -> Option<f64> {
     }
 }
 
-/// Loss, and how much of the examples was right: a text's is the mean over its positions, several answers' over all of them.
+/// Returns the loss and the number of correct answers in units of examples. A text counts with the
+/// mean over its positions, several answers with the mean over all of them.
 pub(super) fn by_example(network: &Network, loss: StepLoss) -> (f64, f64) {
     let targets = network.targets() as f64;
-    let loss_sum = match network.wants_classes() {
-        true => loss.loss_sum / targets,
-        // The mean of an example's numbers is its loss already.
-        false => loss.loss_sum,
+    let loss_sum = if network.wants_classes() {
+        loss.loss_sum / targets
+    } else {
+        // The loss of an example is already the mean over its values.
+        loss.loss_sum
     };
     (loss_sum, loss.correct as f64 / targets)
 }
 
-/// What others are told of so many examples' pass.
+/// Returns the counts of a pass over `examples` examples, as other workers receive them.
 fn counts(network: &Network, loss: StepLoss, examples: usize) -> StepStats {
     let (loss_sum, correct) = by_example(network, loss);
     StepStats {
@@ -147,10 +153,10 @@ fn counts(network: &Network, loss: StepLoss, examples: usize) -> StepStats {
 }
 
 impl Model {
-    /// Reads the data set and makes room, as worker `rank` of the launch's.
+    /// Reads the data set and allocates the memory of worker `rank` of the launch.
     ///
     /// # Errors
-    /// When the data set or the network of the job's document cannot be had.
+    /// When the document's data set cannot be loaded or its network cannot be built.
     pub fn load(
         launch: &TaskLaunch,
         rank: u32,
@@ -162,8 +168,8 @@ impl Model {
         let batch = engine.batch as usize;
         let global = batches::global(engine.seed, data.train.len(), batch)?;
         let workers = launch.workers as usize;
-        // Who replaces another that has not left yet has a rank beyond the number of workers: until it is let in and told which part is
-        // its own ([`Self::recut`]) it has the last.
+        // A worker that replaces one still present has a rank beyond the number of workers. It uses
+        // the last part until it joins and learns its own ([`Self::recut`]).
         let rank = (rank as usize).min(workers.saturating_sub(1));
         let mut batches = Batches::new(global, engine.seed, rank, workers, |examples| {
             Buffers::new(&network, &data, examples)
@@ -199,7 +205,7 @@ impl Model {
         })
     }
 
-    /// From the next step on this is worker `rank` of `workers`.
+    /// Makes this worker `rank` of `workers` from the next step on.
     ///
     /// # Errors
     /// When the device has no room for a larger part.
@@ -219,9 +225,9 @@ impl Model {
         Ok(())
     }
 
-    /// Room for passes of so many examples in place of what there is.
+    /// Replaces the memory by a workspace for passes of `largest_pass` examples.
     fn clear_room(&mut self, largest_pass: usize) -> Result<(), WorkerError> {
-        // The old one goes first: a device may not hold both.
+        // The old memory is released first, because a device may not hold both.
         self.room = Room::Passes(self.network.workspace(1, 1));
         let workspace = self
             .network
@@ -230,8 +236,9 @@ impl Model {
         Ok(())
     }
 
-    /// Computes the gradients of this worker's part of the update at `place` in the data (see [`Batches`]), summed over its examples,
-    /// into `gradients`; `ready` is told which of them are final while the backward pass goes on.
+    /// Computes the gradients of this worker's part of the update at `place` (see [`Batches`]) and
+    /// writes their sum over its examples into `gradients`. Calls `ready` with each range that is
+    /// final while the backward pass continues.
     pub fn gradient(
         &mut self,
         place: u64,
@@ -241,9 +248,10 @@ impl Model {
         self.pacer.doing(Doing::Working);
         let began = clock::now();
         let is_begun = self.begun.take() == Some(place);
-        let batch = match is_begun {
-            true => self.batches.loaded(place),
-            false => self.batches.load(&self.data.train, place),
+        let batch = if is_begun {
+            self.batches.loaded(place)
+        } else {
+            self.batches.load(&self.data.train, place)
         };
         let loaded = clock::now();
         let loss = self.network.loss_and_grad_after(
@@ -264,8 +272,9 @@ impl Model {
         (stats, times)
     }
 
-    /// Goes forward through `step` as its parameters arrive: `fetch` waits for a range of them and puts it in place, or says that this
-    /// step is not to be computed like this. The gradients of the same step go on from there, if nothing comes between. How long it took,
+    /// Runs the forward pass of `step` while its parameters arrive. `fetch` waits for a range of
+    /// them and writes it; it returns `false` if the pass must not continue. If no other call comes
+    /// between, [`Self::gradient`] of the same step continues from this pass. Returns the time
     /// without waiting.
     pub fn begin(
         &mut self,
@@ -274,7 +283,7 @@ impl Model {
     ) -> Duration {
         self.begun = None;
         if !self.device.is_cpu() {
-            // It needs all of them at once.
+            // A device needs all parameters at once.
             return Duration::ZERO;
         }
         let (began, mut waited) = (clock::now(), Duration::ZERO);
@@ -282,7 +291,7 @@ impl Model {
         pacer.doing(Doing::Working);
         let batch = self.batches.load(&self.data.train, step);
         let (workspace, parameters) = (self.room.workspace(), &mut self.parameters);
-        // Who waits for parameters holds nobody up.
+        // A worker that waits for parameters does not delay the others.
         let mut wait = |range: Range<usize>, parameters: &mut [f32]| {
             pacer.doing(Doing::Waiting);
             let asked = clock::now();
@@ -299,10 +308,10 @@ impl Model {
         began.elapsed().saturating_sub(waited)
     }
 
-    /// Gives the device's memory back; nothing of a step is there between two.
+    /// Releases the device's memory. Between two steps it holds nothing of a step.
     ///
     /// # Errors
-    /// What the device complained of.
+    /// Errors of the device.
     pub fn give_memory(&mut self) -> Result<(), WorkerError> {
         let done = match &mut self.room {
             Room::Passes(workspace) => workspace.give_memory(),
@@ -311,7 +320,7 @@ impl Model {
         Ok(done?)
     }
 
-    /// Takes it again.
+    /// Allocates the device's memory again.
     ///
     /// # Errors
     /// When the device has no room.
@@ -323,15 +332,15 @@ impl Model {
         Ok(done?)
     }
 
-    /// Examples that go through the network at once.
+    /// Returns the maximum number of examples in one pass.
     pub fn largest_pass(&self) -> usize {
         self.room.max_batch()
     }
 
-    /// One pass over the test split with the present parameters: mean loss and share classified rightly.
+    /// Evaluates the present parameters on the test split. Returns the mean loss and the accuracy.
     ///
     /// # Errors
-    /// What the device complained of, where all of training stays on it.
+    /// Errors of the device, where all of training stays on it.
     pub fn evaluate(&mut self) -> Result<(f64, f64), WorkerError> {
         self.begun = None;
         let part = self.room.max_batch();

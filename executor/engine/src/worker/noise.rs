@@ -1,44 +1,49 @@
-//! The gradient noise scale, from norms that a step has anyway (McCandlish, Kaplan, Amodei and the Dota team, "An Empirical Model of
-//! Large-Batch Training", 2018, appendix A.1).
+//! The gradient noise scale, from norms that a step computes anyway. Source: McCandlish, Kaplan,
+//! Amodei and the Dota team, "An Empirical Model of Large-Batch Training", 2018, appendix A.1.
 //!
-//! The mean gradient of b examples has the expected square norm |G|² + tr(Σ)/b. A worker's part of a batch and the whole batch are two
-//! such means, which give both unknowns; each is followed by an exponential average, as their ratio alone is far too noisy. That ratio,
-//! tr(Σ)/|G|², is in examples: batches well below it gain from more workers as much as from more steps, batches well above gain nothing.
+//! The mean gradient of b examples has the expected squared norm |G|² + tr(Σ)/b. A worker's part of
+//! a batch and the whole batch are two such means, which determine both unknowns. An exponential
+//! average follows each of them, because the ratio of single measurements is too noisy. The ratio
+//! tr(Σ)/|G|² is in examples. Batches well below it gain from more workers as much as from more
+//! steps. Batches well above it gain nothing.
 
 use crate::wire::hello::NoisePart;
 
-/// Steps from one measurement to the next: each reads all gradients twice.
+/// Number of steps between measurements. A measurement reads all gradients twice.
 pub const EVERY: u64 = NoisePart::EVERY;
 
-/// What one measurement leaves of the average before it.
+/// Weight of the previous average in a measurement.
 const KEEPS: f64 = 0.95;
 
-/// What is known of workers' own parts of a step, summed over them.
+/// Measurements of the workers' own parts of a step, summed over the workers.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Parts {
-    /// The square norms of their mean gradients.
+    /// Squared norms of the workers' mean gradients.
     pub squares: f32,
-    /// One over their examples.
+    /// Inverse numbers of examples.
     pub inverses: f32,
-    /// How many have measured.
+    /// Number of workers that measured.
     pub workers: f32,
 }
 
-/// The averages so far.
+/// Averages so far.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Noise {
-    /// Of |G|², and of tr(Σ) of one example. Both begin at 0 with the same weights, which their ratio is free of.
+    /// Average of |G|²; `trace` is that of tr(Σ) for one example. Both begin at 0 with the same
+    /// weights, which cancel in the ratio.
     square: f64,
     trace: f64,
 }
 
 impl Noise {
-    /// One step's: `whole` is the square norm of the mean gradient of `batch` examples.
+    /// Adds the measurement of one step. `whole` is the squared norm of the mean gradient of
+    /// `batch` examples.
     pub fn observe(&mut self, parts: Parts, whole: f64, batch: usize) {
         self.follow(parts, whole, batch, KEEPS);
     }
 
-    /// The same where every step is measured and the averages keep so much of what they were.
+    /// Like [`Self::observe`], for measurements in every step; `keeps` is the weight of the
+    /// previous averages.
     pub fn follow(&mut self, parts: Parts, whole: f64, batch: usize, keeps: f64) {
         let workers = f64::from(parts.workers);
         if workers < 2.0 || batch == 0 {
@@ -58,9 +63,10 @@ impl Noise {
         follow(&mut self.trace, trace);
     }
 
-    /// What an update of `examples` examples is worth in updates of `batch` of them: AdaScale's gain (Johnson, Agrawal, Gu and Guestrin,
-    /// ICML 2020, equation 4), (σ² + μ²) / (σ² / s + μ²), with s how often `batch` goes into `examples` and σ² the variance of one
-    /// batch's gradient. Between 1 and s, and 1 where nothing was measured.
+    /// Returns the value of one update of `examples` examples, in updates of `batch` examples. This
+    /// is AdaScale's gain (Johnson, Agrawal, Gu and Guestrin, ICML 2020, equation 4): (σ² + μ²) /
+    /// (σ² / s + μ²). Here s is `examples` over `batch`, and σ² is the variance of one batch's
+    /// gradient. The result is between 1 and s, and 1 without a measurement.
     #[must_use]
     pub fn gain(&self, examples: u64, batch: usize) -> f64 {
         let batch = batch.max(1) as f64;
@@ -68,26 +74,27 @@ impl Noise {
         let variance = self.trace.max(0.0) / batch;
         let square = self.square.max(0.0);
         let gain = (variance + square) / (variance / times + square);
-        match gain.is_finite() {
-            true => gain.clamp(1.0, times),
-            false => 1.0,
+        if gain.is_finite() {
+            gain.clamp(1.0, times)
+        } else {
+            1.0
         }
     }
 
-    /// To be carried on to newcomers and in checkpoints.
+    /// Encodes the averages for joining workers and checkpoints.
     #[must_use]
     pub fn bits(&self) -> [u64; 2] {
         [self.square, self.trace].map(f64::to_bits)
     }
 
-    /// What [`Self::bits`] gave.
+    /// Decodes the result of [`Self::bits`].
     #[must_use]
     pub fn from_bits(bits: [u64; 2]) -> Self {
         let [square, trace] = bits.map(f64::from_bits);
         Self { square, trace }
     }
 
-    /// In examples; `None` before there is a sound estimate.
+    /// Returns the noise scale in examples; `None` while there is no valid estimate.
     #[must_use]
     pub fn scale(&self) -> Option<f64> {
         (self.square > 0.0 && self.trace > 0.0).then(|| self.trace / self.square)
@@ -98,7 +105,7 @@ impl Noise {
 mod tests {
     use super::*;
 
-    /// Gradients of a known mean and variance, from four workers of unequal parts.
+    /// Gradients of known mean and variance, from four workers with unequal parts.
     #[test]
     fn a_known_noise_scale_is_found() {
         let (dimensions, mean, deviation) = (400, 0.1f64, 1.0f64);
@@ -143,7 +150,7 @@ mod tests {
     #[test]
     fn a_gain_lies_between_one_and_the_batches() {
         let noise = |square: f64, trace: f64| Noise { square, trace };
-        // All noise: four batches are worth four steps. No noise: they are worth one.
+        // Noise only: four batches are worth four steps. No noise: they are worth one.
         assert_eq!(noise(0.0, 8.0).gain(8, 2), 4.0);
         assert_eq!(noise(-1.0, 8.0).gain(8, 2), 4.0);
         assert_eq!(noise(3.0, 0.0).gain(8, 2), 1.0);
@@ -151,7 +158,7 @@ mod tests {
         // σ² = 4, μ² = 1: (4 + 1) / (1 + 1), and with half a batch more (4 + 1) / (4 / 1.5 + 1).
         assert_eq!(noise(1.0, 8.0).gain(8, 2), 2.5);
         assert!((noise(1.0, 8.0).gain(3, 2) - 15.0 / 11.0).abs() < 1e-12);
-        // One batch is a step to the bit, whatever the noise, and so is less than one.
+        // One batch or less is exactly one step, with any noise.
         for (square, trace) in [(0.3, 0.7), (1e-30, 1e30), (0.0, 0.0), (-1.0, -1.0)] {
             assert_eq!(noise(square, trace).gain(2, 2), 1.0);
             assert_eq!(noise(square, trace).gain(1, 2), 1.0);
@@ -168,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn one_worker_alone_says_nothing() {
+    fn single_worker_measures_no_noise_scale() {
         let mut noise = Noise::default();
         let parts = Parts {
             squares: 2.0,

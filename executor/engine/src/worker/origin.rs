@@ -1,7 +1,9 @@
-//! Beginning from another job's checkpoint: parameters, optimizer state and counts are taken over, and trained on by this job's document.
+//! Start from a checkpoint of another job. Parameters, optimizer state and counts are copied;
+//! training continues with this job's document.
 //!
-//! What may differ is everything that a state does not depend on: rates, schedule, seed, dropout, the batch, the exchange. The
-//! optimizer's values are taken by name, so that one with momentum may begin from one without.
+//! Everything that the state does not depend on may differ: rates, schedule, seed, dropout, the
+//! batch, the exchange. The optimizer's planes are matched by name, so an optimizer with momentum
+//! can start from one without.
 
 use super::error::WorkerError;
 use super::model::Model;
@@ -13,10 +15,10 @@ use crate::worker::Reporter;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::spec::same_place;
 
-/// The state at the document's `from`, as this job begins with it.
+/// Returns the state at the document's `from`, as this job's start.
 ///
 /// # Errors
-/// When there is no such checkpoint here, or it is of another network: no restart repairs that.
+/// When the checkpoint does not exist here or belongs to another network. A restart does not help.
 pub fn start(
     launch: &TaskLaunch,
     origin: &Depot,
@@ -67,7 +69,8 @@ pub fn start(
     })
 }
 
-/// Another rule's values mean something else, even where they are called the same: such an optimizer begins anew.
+/// Copies the planes of the optimizer that have the same name. Planes of another update rule have
+/// another meaning, even with the same name; such an optimizer starts with zeros.
 fn taken_over(
     launch: &TaskLaunch,
     manifest: &Manifest,
@@ -87,13 +90,15 @@ fn taken_over(
     Contents { state, ..contents }
 }
 
-/// Of an epoch of another length, of which no step is done yet, nothing is counted yet either.
+/// Returns the curve to continue. With epochs of another length no step of the present epoch is
+/// done, so nothing of it is counted.
 fn curve(manifest: &Manifest, same_epochs: bool) -> Curve {
-    match same_epochs {
-        true => manifest.curve.clone(),
-        false => Curve {
+    if same_epochs {
+        manifest.curve.clone()
+    } else {
+        Curve {
             epoch_losses: manifest.curve.epoch_losses.clone(),
             ..Curve::default()
-        },
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! What this rank is doing and how long its own part of a step takes, told every few seconds by a thread of its own: so that a rank that
-//! is stuck, or whose process stands still, can be told from one that waits for it.
+//! Pace reports of a rank: its activity and the duration of its own part of a step. A separate
+//! thread reports them every few seconds. They distinguish a rank that hangs from one that waits
+//! for it.
 
 use super::Reporter;
 use super::progress::StepTimes;
@@ -10,17 +11,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How often it is told.
+/// Interval between pace reports.
 const TELL_EVERY: Duration = Duration::from_secs(2);
 
-/// What is counted, shared by the thread that trains and the one that tells.
+/// Counters that the training thread and the reporting thread share.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pacer(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     counts: Mutex<Counts>,
-    /// It is over, or what was on its way is told.
+    /// Signals the end, or the end of a report in progress.
     changed: Condvar,
 }
 
@@ -28,10 +29,10 @@ struct Shared {
 struct Counts {
     doing: Doing,
     step: u64,
-    /// Since the report before.
+    /// Steps and their duration since the last report.
     steps: u32,
     own: Duration,
-    /// A report is on its way.
+    /// A report is in progress.
     is_telling: bool,
     is_over: bool,
 }
@@ -39,7 +40,7 @@ struct Counts {
 impl Default for Counts {
     fn default() -> Self {
         Self {
-            // Loading, which the others rightly wait for.
+            // Loading: the other workers wait for this rank legitimately.
             doing: Doing::Busy,
             step: 0,
             steps: 0,
@@ -51,23 +52,24 @@ impl Default for Counts {
 }
 
 impl Pacer {
-    /// From now on it does this.
+    /// Sets the present activity.
     pub fn doing(&self, doing: Doing) {
         self.counts().doing = doing;
     }
 
-    /// So many steps are done over the job's whole life, the last of them with these times.
+    /// Counts a step: `step` steps are done over the job's whole life, the last one with `times`.
     pub fn stepped(&self, step: u64, times: StepTimes) {
         let mut counts = self.counts();
         counts.step = step;
-        // Of a step that was another's, as when ranks average in turns, nothing is learnt.
+        // A step without computation of this rank, as when ranks average in turns, has no own time.
         if times.compute > Duration::ZERO {
             counts.steps += 1;
             counts.own += times.data + times.compute;
         }
     }
 
-    /// Nothing is told after this, so that how the task ends can be the last that is.
+    /// Ends reporting and waits for a report in progress. So the report of the task's end is the
+    /// last one.
     pub fn end(&self) {
         let mut counts = self.stop();
         while counts.is_telling {
@@ -76,7 +78,7 @@ impl Pacer {
         }
     }
 
-    /// Tells until [`Telling`] goes or [`Self::end`].
+    /// Starts the reporting thread; it ends when [`Telling`] is dropped or after [`Self::end`].
     pub fn tell<'scope>(
         &self,
         scope: &'scope Scope<'scope, '_>,
@@ -111,7 +113,7 @@ impl Pacer {
         }
     }
 
-    /// No further report is begun.
+    /// Prevents further reports.
     fn stop(&self) -> MutexGuard<'_, Counts> {
         let mut counts = self.counts();
         counts.is_over = true;
@@ -125,7 +127,7 @@ impl Pacer {
 }
 
 impl Counts {
-    /// What is to be told; counting begins anew.
+    /// Returns the report and resets the counters.
     fn take(&mut self) -> PaceReport {
         let steps = std::mem::take(&mut self.steps);
         let own = std::mem::take(&mut self.own);
@@ -137,7 +139,7 @@ impl Counts {
     }
 }
 
-/// The thread that tells; it ends when this goes.
+/// Guard of the reporting thread, which ends when the guard is dropped.
 #[derive(Debug)]
 pub(super) struct Telling<'scope> {
     pacer: Pacer,
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_is_no_time_of_its_own() {
+    fn waiting_does_not_count_as_own_time() {
         let pacer = Pacer::default();
         pacer.doing(Doing::Waiting);
         pacer.stepped(7, times(1, 3, 500));
@@ -178,7 +180,7 @@ mod tests {
         assert_eq!((told.step, told.own_ms), (8, None), "none since");
     }
 
-    /// Takes a while to keep a report, as a disk may.
+    /// Needs a while for each report, like a slow disk.
     #[derive(Default)]
     struct Slow {
         begun: AtomicU32,
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_after_the_end_nor_is_on_its_way() {
+    fn no_report_begins_or_runs_after_the_end() {
         let (pacer, slow) = (Pacer::default(), Slow::default());
         thread::scope(|scope| {
             scope.spawn(|| pacer.tell_on(&slow, Duration::from_millis(1)));

@@ -1,4 +1,4 @@
-//! What the chief counts between two progress samples.
+//! Counters of the coordinator between two progress samples.
 
 use crate::checkpoint::Layout;
 use crate::clock;
@@ -7,13 +7,13 @@ use crate::wire::hello::StepStats;
 use muster_model::progress::Sample;
 use std::time::{Duration, Instant};
 
-/// A sample is due after this time once so many steps are in it…
+/// Time after which a sample of at least `SAMPLE_STEPS` updates is due.
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 const SAMPLE_STEPS: u64 = 20;
-/// …and after this time with any number of steps.
+/// Time after which a sample of any number of updates is due.
 const SAMPLE_AT_LATEST: Duration = Duration::from_secs(1);
 
-/// Where the time of one step went.
+/// Duration of the phases of one step.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StepTimes {
     pub data: Duration,
@@ -21,20 +21,20 @@ pub struct StepTimes {
     pub exchange: Duration,
 }
 
-/// What is known of the noise of gradients.
+/// Measured gradient noise.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Noise {
-    /// In examples, where it was measured.
+    /// Gradient noise scale in examples, where it was measured.
     pub scale: Option<f64>,
-    /// Updates are worth what it says, and not a step each.
+    /// Whether an update counts for several steps, by AdaScale's gain.
     pub gains: bool,
 }
 
-/// Sums since the sample before.
+/// Sums since the last sample.
 #[derive(Debug)]
 pub struct Meter {
     since: Instant,
-    /// What updates were worth.
+    /// Steps that the updates count for.
     steps: u64,
     updates: u64,
     stats: StepStats,
@@ -53,7 +53,7 @@ impl Meter {
         }
     }
 
-    /// Counts an update that was worth so many steps.
+    /// Counts an update that counts for `steps` steps.
     pub fn add(&mut self, steps: u64, stats: StepStats, times: StepTimes) {
         self.steps += steps;
         self.updates += 1;
@@ -70,14 +70,14 @@ impl Meter {
         elapsed >= SAMPLE_AT_LATEST || (elapsed >= SAMPLE_EVERY && self.updates >= SAMPLE_STEPS)
     }
 
-    /// The sample since the one before, if there was any step; counting begins anew.
+    /// Returns the sample since the last one, if there was any step, and starts a new one.
     pub fn take(
         &mut self,
         (step, epoch): (u64, f64),
         Layout { workers, ps_shards }: Layout,
         noise: Noise,
     ) -> Option<Sample> {
-        // Workers that average tell of a whole round's examples at its end.
+        // Averaging workers report the examples of a whole round at its end.
         if self.updates == 0 || self.stats.examples == 0 {
             return None;
         }

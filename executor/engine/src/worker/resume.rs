@@ -1,5 +1,5 @@
-//! Where the chief's training starts: the newest sound checkpoint; when there never was one, that of the job from which this one is to
-//! begin, or fresh parameters.
+//! Start of the coordinator's training: the newest valid checkpoint. If none was ever written, the
+//! checkpoint of the job from which this job starts, or fresh parameters.
 
 use super::error::WorkerError;
 use super::model::Model;
@@ -11,25 +11,26 @@ use crate::model::Network;
 use crate::worker::Reporter;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 
-/// What the shards are filled with.
+/// State with which the exchange is initialised.
 #[derive(Debug)]
 pub struct Start {
     pub step: u64,
     pub updates: u64,
     pub contents: Contents<Plane>,
     pub curve: Curve,
-    /// A checkpoint of this very step is safe.
+    /// A checkpoint of this step is stored.
     pub on_disk: bool,
-    /// It is another job's state, of which this one has no measure yet.
+    /// The state belongs to another job, and this job has not evaluated it yet.
     pub is_copy: bool,
 }
 
-/// Claims the job's checkpoints for this revision, then finds what to start from. A damaged checkpoint is put aside with a note, and
-/// the one before it is taken: the steps between are trained again. The second depot is that of the job to begin from, if there is one.
+/// Claims the job's checkpoints for this revision and finds the start. A damaged checkpoint is
+/// moved aside with a note and the one before it is used; the steps between are repeated. The
+/// second depot belongs to the job from which this job starts, if any.
 ///
 /// # Errors
-/// [`WorkerError::NothingToResume`] when the store knows of a checkpoint and none is sound: starting from nothing would silently
-/// throw the job's work away.
+/// [`WorkerError::NothingToResume`] when the store knows of a checkpoint and none is valid. A start
+/// from fresh parameters would silently discard the job's work.
 pub fn start(
     launch: &TaskLaunch,
     (depot, origin): (&Depot, Option<Depot>),
@@ -71,7 +72,7 @@ pub fn start(
             reporter.report(&TaskReport::Note { message })?;
         }
         Some(known) if known == step => {}
-        // The report of it was lost with its writer.
+        // The report of this checkpoint was lost with its writer.
         _ => reporter.report(&TaskReport::CheckpointWritten {
             checkpoint: found.written.clone(),
         })?,
@@ -104,7 +105,8 @@ fn fresh(launch: &TaskLaunch, network: &Network, state_planes: usize) -> Start {
     }
 }
 
-/// A checkpoint of another network or optimizer in this job's folder is a mistake that no restart repairs.
+/// Checks that the checkpoint belongs to this job's network and optimizer. A restart does not
+/// repair a mismatch.
 fn agree(
     launch: &TaskLaunch,
     network: &Network,
@@ -123,7 +125,7 @@ fn agree(
     })
 }
 
-/// Whether these are the network's own, each in its place.
+/// Whether `blocks` are those of the network, in the same order.
 pub(super) fn has_blocks(network: &Network, blocks: &[NamedBlock]) -> bool {
     network.blocks().len() == blocks.len()
         && network.blocks().iter().zip(blocks).all(|(a, b)| {

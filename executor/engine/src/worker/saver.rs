@@ -1,5 +1,5 @@
-//! When the chief's checkpoints are due, and what becomes of those that fail: the writer is a thread of its own, so that neither a
-//! slow nor a failing store stops training.
+//! Times of the coordinator's checkpoints, and retries of failed writes. A separate thread writes,
+//! so neither a slow nor a failing store stops training.
 
 use super::Reporter;
 use super::error::WorkerError;
@@ -16,31 +16,32 @@ use muster_model::spec::CheckpointPolicy;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// After one failed attempt; twice as long after each further one.
+/// Back-off after the first failed write; it doubles with each further one.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(60);
 
-/// A write that takes longer is told of once.
+/// Duration after which a write in progress is reported once as slow.
 const SLOW: Duration = Duration::from_secs(30);
 
-/// How long the chief of a job that has lost a peer tries to save its work; somebody else could use its GPUs.
+/// Time for which the coordinator of a job that has lost a peer tries to save its state. It is
+/// limited because other jobs could use the GPUs.
 const LAST_STAND: Duration = Duration::from_secs(60);
 
-/// How often those who wait for a write look whether they still may.
+/// Poll interval of waits for a write, for the deadline.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The chief's checkpoints.
+/// The coordinator's checkpoints.
 pub(super) struct Saver<'a> {
     reporter: &'a dyn Reporter,
     policy: CheckpointPolicy,
     writer: Writer,
-    /// Step of the newest checkpoint that is safe.
+    /// Step of the newest stored checkpoint.
     saved: Option<u64>,
-    /// Step of the one that is being written, and since when.
+    /// Step of the checkpoint that is being written, and its start.
     begun: Option<(u64, Instant)>,
-    /// When the newest state that was begun was copied.
+    /// Time of the newest copy of the state.
     copied_at: Instant,
-    /// One is due that could not be begun yet.
+    /// A checkpoint is due that could not begin yet.
     owed: bool,
     failures: u32,
     retry_at: Option<Instant>,
@@ -48,7 +49,7 @@ pub(super) struct Saver<'a> {
 }
 
 impl<'a> Saver<'a> {
-    /// `saved` is the step that training starts from, if there is a checkpoint of it.
+    /// Starts the writer. `saved` is the step at which training starts, if it has a checkpoint.
     ///
     /// # Errors
     /// When the writer cannot be started.
@@ -74,16 +75,17 @@ impl<'a> Saver<'a> {
         })
     }
 
-    /// Step of the newest checkpoint that is safe.
+    /// Returns the step of the newest stored checkpoint.
     pub fn saved(&self) -> Option<u64> {
         self.saved
     }
 
-    /// Whether to copy the state now, between two steps, at `step` and the first time since `before`. `evaluation` is of this step. One
-    /// that is due while the writer is busy or the store fails is due at the first step after.
+    /// Whether to copy the state now, after `step` steps; `before` is the step of the previous
+    /// call, and `evaluation` is of this step. A checkpoint that is due while the writer is busy or
+    /// the store fails is due again at the first step afterwards.
     ///
     /// # Errors
-    /// When a report cannot be kept.
+    /// When a report cannot be stored.
     pub fn due(
         &mut self,
         (before, step): (u64, u64),
@@ -103,17 +105,18 @@ impl<'a> Saver<'a> {
         Ok(self.owed && self.may_begin())
     }
 
-    /// Whether one may be begun at `step`, the next one, and the number of steps says so.
+    /// Whether a checkpoint is due by the number of steps at `step`, the next step, and may begin
+    /// now.
     pub fn will_be_due(&self, step: u64) -> bool {
         self.policy.due_by_steps(step.saturating_sub(1), step) && self.may_begin()
     }
 
-    /// Whether nothing is being written, and the store did not fail just now.
+    /// Whether no write is in progress and no back-off after a failure is running.
     pub fn may_begin(&self) -> bool {
         !self.writer.is_busy() && self.retry_at.is_none_or(|at| clock::now() >= at)
     }
 
-    /// Whether the best by an evaluation stay.
+    /// Whether the best checkpoints by evaluation are kept.
     pub fn keeps_best(&self) -> bool {
         self.policy.keep_best.is_some()
     }
@@ -130,17 +133,18 @@ impl<'a> Saver<'a> {
         })
     }
 
-    /// Memory for a copy of the state.
+    /// Returns memory for a copy of the state.
     pub fn spare(&mut self) -> Contents {
         self.writer.spare()
     }
 
-    /// Memory of a copy that is not to be written.
+    /// Takes back the memory of a copy that is not written.
     pub fn take_back(&mut self, contents: Contents) {
         self.writer.take_back(contents);
     }
 
-    /// Begins to write a copy, which a source may have yet to bring; training goes on.
+    /// Starts to write a copy, whose contents a source may still have to deliver. Training
+    /// continues.
     pub fn begin(
         &mut self,
         manifest: Manifest,
@@ -154,10 +158,11 @@ impl<'a> Saver<'a> {
             .begin_from(Kind::Checkpoint, manifest, contents, source);
     }
 
-    /// Tells what came of a write that has ended by now.
+    /// Processes the result of a write that has ended.
     ///
     /// # Errors
-    /// What training must not go on after: a newer revision has started, or the parameters are no numbers any more.
+    /// When training must not continue: a newer revision has started, or the parameters are not
+    /// finite.
     pub fn settle(&mut self) -> Result<(), WorkerError> {
         match self.writer.poll() {
             Some(attempt) => self.account(attempt).map(drop),
@@ -165,11 +170,12 @@ impl<'a> Saver<'a> {
         }
     }
 
-    /// Writes and waits, again and again if the store fails, until it is done or there is no time left: until nearly the end of the
-    /// grace when told to stop, else at most `limit` if there is one. The model's path, of a model.
+    /// Writes and waits, and retries failures of the store until the deadline. After a stop request
+    /// the deadline is shortly before the end of the grace period; otherwise it is `limit`, if set.
+    /// Returns the path of a final model.
     ///
     /// # Errors
-    /// The last failure, when time is over; what cannot be better next time at once.
+    /// The last failure at the deadline; at once an error that a retry cannot repair.
     pub fn write_through(
         &mut self,
         kind: Kind,
@@ -180,7 +186,7 @@ impl<'a> Saver<'a> {
     ) -> Result<Option<String>, WorkerError> {
         let until = limit.map(|limit| clock::now() + limit);
         let over = || stop.is_over() || until.is_some_and(|until| clock::now() >= until);
-        // An orderly stop waits for what is being written: it may be all that is saved.
+        // An orderly stop waits for a write in progress: it may be all that is saved.
         self.outcome(&over, manifest.step)?;
         let mut contents = Some(contents);
         loop {
@@ -196,12 +202,12 @@ impl<'a> Saver<'a> {
         }
     }
 
-    /// Of a job that has lost a peer.
+    /// Returns the time limit of a job that has lost a peer.
     pub fn last_stand() -> Option<Duration> {
         Some(LAST_STAND)
     }
 
-    /// Waits for the end of what is being written, if anything is.
+    /// Waits for the result of a write in progress, if there is one.
     fn outcome(
         &mut self,
         over: &dyn Fn() -> bool,
@@ -285,7 +291,8 @@ impl<'a> Saver<'a> {
             wait.as_secs(),
             log::chain(error)
         );
-        // The log has every attempt; the job's events have those by which somebody could see that it lasts.
+        // The log has every attempt. The job's events have attempts 1, 2, 4, 8 and so on, which
+        // show that the failure persists.
         if self.failures.is_power_of_two() {
             return self.note(message);
         }

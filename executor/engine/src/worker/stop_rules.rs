@@ -1,22 +1,23 @@
-//! When training is over: the `stop` part of the job document as a pure function.
+//! The `stop` part of the job document as a pure function: when training ends.
 
 use muster_model::progress::Evaluation;
 use muster_model::spec::{JobSpec, Metric, Stop};
 
-/// How far training has come.
+/// Progress of training.
 #[derive(Debug, Clone, Copy)]
 pub struct Standing<'a> {
     pub step: u64,
     pub steps_per_epoch: u64,
     /// Mean training loss of every whole epoch.
     pub epoch_losses: &'a [f64],
-    /// The newest one.
+    /// Newest evaluation.
     pub evaluation: Option<&'a Evaluation>,
     /// Seconds of training over the job's whole life.
     pub trained_s: f64,
 }
 
-/// Why training is over, in words for people; `None` while it is not. Of several reasons the most telling one.
+/// Returns why training ends, as text for users; `None` while it continues. If several rules are
+/// met, returns the most informative one.
 #[must_use]
 pub fn reached(stop: &Stop, standing: Standing<'_>) -> Option<String> {
     target(stop, standing)
@@ -36,8 +37,9 @@ pub fn reached(stop: &Stop, standing: Standing<'_>) -> Option<String> {
         })
 }
 
-/// Where a worker that does several steps at a time from `step` on looks up at the latest: at the next step that training ends with, is
-/// evaluated at, or is kept of.
+/// Returns the latest step at which a worker must pause that does several steps at a time from
+/// `step` on. This is the next step at which training ends, an evaluation is due or a checkpoint is
+/// due.
 #[must_use]
 pub fn stops_before(spec: &JobSpec, steps_per_epoch: u64, step: u64) -> u64 {
     let (evaluate, checkpoint) = (&spec.evaluate, &spec.checkpoint);
@@ -70,7 +72,7 @@ fn target(stop: &Stop, standing: Standing<'_>) -> Option<String> {
     met.then(|| format!("{name} reached {value:.4}, its target is {}", target.value))
 }
 
-/// Each of the last `epochs` epochs must have an epoch before it to be compared with.
+/// Each of the last `epochs` epochs needs an epoch before it to be compared with.
 fn convergence(stop: &Stop, standing: Standing<'_>) -> Option<String> {
     let rule = stop.convergence?;
     let drops: Vec<f64> = standing
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_reached_from_its_side() {
+    fn accuracy_target_is_a_minimum_and_loss_target_a_maximum() {
         let mut evaluation = Evaluation {
             step: 10,
             epoch: 1.0,

@@ -26,46 +26,46 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Reads the job's task set as it is known at the moment; `None` while nothing is.
+/// Reads the job's present task set; `None` while none is known.
 pub type RosterSource = Arc<dyn Fn() -> Option<Peers> + Send + Sync>;
 
-/// A worker whose process runs but which takes no part for so long is held for lost: longer than an evaluation or a checkpoint ever
-/// takes. One whose process stands still is found by its missing pulse long before.
+/// Time after which a worker whose process runs without progress counts as lost. It is longer than
+/// any evaluation or checkpoint. A frozen process is detected earlier by its missing heartbeats.
 pub(super) const STALL: Duration = Duration::from_secs(900);
 
-/// What a worker works with.
+/// Context of a worker.
 pub struct Surroundings<'a> {
     pub checkpoint_root: &'a Place,
     pub dataset_root: &'a Path,
     pub reporter: &'a dyn Reporter,
     pub stop: StopFlag,
     pub peers: RosterSource,
-    /// Address that other workers reach this one at.
+    /// Address at which other workers reach this one.
     pub listen_host: &'a str,
-    /// The task's own.
+    /// Folder of this task.
     pub folder: &'a Path,
-    /// Where tasks of this job on this node meet; several of them may have the same.
+    /// Folder for the endpoints of this job's tasks on this node; several tasks may share it.
     pub sockets: &'a Path,
-    /// For the network's passes.
+    /// Number of threads for the passes of the network.
     pub threads: usize,
     pub device: &'a Device,
 }
 
-/// How a worker's life ended, when not by an error of its own.
+/// End of a worker without an error of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// Training is over.
+    /// Training has ended.
     Finished,
-    /// Stopped in order, itself or by a peer that left in order.
+    /// Stopped in order, by request or because a peer left in order.
     Interrupted,
-    /// A shard or another worker went away without a word.
+    /// A shard or another worker left without a goodbye.
     PeerLost,
 }
 
-/// Trains until it is over or cannot go on.
+/// Trains until training ends or cannot continue.
 ///
 /// # Errors
-/// [`WorkerError`]; [`WorkerError::is_retryable`] says whether a restart may help.
+/// [`WorkerError`]; [`WorkerError::is_retryable`] states whether a restart may succeed.
 pub fn run(
     launch: &TaskLaunch,
     rank: u32,
@@ -107,7 +107,7 @@ pub fn run(
     trained.or_else(Trouble::ending)
 }
 
-/// The exchange that the job's document asks for.
+/// Joins the exchange that the job's document selects.
 fn join<'a>(
     launch: &'a TaskLaunch,
     rank: u32,
@@ -130,7 +130,7 @@ fn join<'a>(
     })
 }
 
-/// Rank 0: gives everyone what to start from, then trains as chief.
+/// Rank 0: initialises the exchange, then trains as coordinator.
 fn lead(
     launch: &TaskLaunch,
     model: &mut Model,
@@ -169,7 +169,8 @@ fn lead(
                 model.pacer.doing(Doing::Busy);
                 let over = chief.after_step(model, exchange.as_mut(), step, stats, times)?;
                 model.pacer.doing(Doing::Waiting);
-                // Before the end, for which the others are needed, who stand still now.
+                // Before the end of training, which needs the other workers; they are suspended
+                // now.
                 if stats.hold > 0 {
                     chief.stand_still()?;
                     chief.go_on(turns.stand_still(model, stats.hold, step)?);
@@ -190,10 +191,10 @@ fn lead(
     }
 }
 
-/// What comes of joining the others.
+/// Result of joining: the exchange and its first answer, or the end of the worker.
 type Joined<'a> = Result<(Box<dyn Exchange + 'a>, Answer), Ending>;
 
-/// Every other rank: joins, and waits to be let in. Until then others may have the device.
+/// Other ranks: joins and waits for admission. Meanwhile other jobs may use the device.
 fn come_in<'a>(
     launch: &'a TaskLaunch,
     rank: u32,
@@ -222,7 +223,7 @@ fn come_in<'a>(
     })
 }
 
-/// Every other rank.
+/// Other ranks: joins, then trains.
 fn follow(
     launch: &TaskLaunch,
     rank: u32,
@@ -241,7 +242,7 @@ fn follow(
     })
 }
 
-/// One that was let in.
+/// Trains as an admitted worker.
 fn go_along(
     launch: &TaskLaunch,
     model: &mut Model,
@@ -258,7 +259,7 @@ fn go_along(
     };
     log::line(format_args!("training from step {step}"));
     loop {
-        // The chief's last checkpoint has what this worker holds back.
+        // The coordinator's last checkpoint contains this worker's residual.
         let awaits_chief = exchange.needs_notice() && !around.stop.must_hurry();
         let has_to_go_on = || awaits_chief || waits_to_be_let_go(launch, around);
         if around.stop.is_set() && !(has_to_go_on() && turns.may_go_on(model)) {
@@ -280,8 +281,10 @@ fn go_along(
     }
 }
 
-/// A worker without which the job goes on takes part until the chief has changed the view: its goodbye may be heard where nobody
-/// knows of that yet, and would look like the end of the whole job. There is time for it until the grace is nearly over.
+/// Whether the newest task set lacks this worker and the job continues without it. The worker takes
+/// part until the coordinator has changed the view. A peer without the new task set would take an
+/// earlier goodbye as the end of the whole job. The wait ends shortly before the end of the grace
+/// period.
 fn waits_to_be_let_go(launch: &TaskLaunch, around: &Surroundings<'_>) -> bool {
     let is_dismissed = |peers: Peers| {
         let mut workers = peers.workers.iter();

@@ -1,11 +1,13 @@
-//! Standing still between two steps, so that others may have the GPU, and going on from there.
+//! Suspension between two steps, so that other jobs can use the GPU, and resumption.
 //!
-//! The executor asks for it by the number of a turn in the job's task set. Only the chief follows that; it names the turn in its part of
-//! a step, so that all read it in the answer to the same step and stand still before the next. Each goes on by itself when its own
-//! executor says so, and then waits for the others in the step as in any. Connections stay, and their pulses go on: who stands still is
-//! not hung.
+//! The executor requests a suspension through the slice number in the job's task set. Only the
+//! coordinator reads it there and names it in its part of a step. So all workers read it in the
+//! answer to the same step and suspend before the next one. Each worker resumes when its own
+//! executor requests it, and then waits for the others in the step. Connections and heartbeats
+//! stay, so a suspended worker does not count as hung.
 //!
-//! Whoever waits to be let in stands still by its own executor's word alone: a chief that stands still lets nobody in, and tells nobody.
+//! A worker that waits for admission suspends on the request of its own executor alone. A suspended
+//! coordinator admits no worker and sends nothing.
 
 use super::error::WorkerError;
 use super::model::Model;
@@ -20,31 +22,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the chief looks whether all are to stand still.
+/// Interval at which the coordinator checks for a suspension request.
 pub(super) const WANTED_EVERY: Duration = Duration::from_millis(20);
 
-/// How often who stands still looks whether it is to go on.
+/// Interval at which a suspended worker checks for a resumption.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// How often who waits to be let in looks whether it is to stand still.
+/// Interval at which a worker that waits for admission checks for a suspension request.
 const OUTSIDE_EVERY: Duration = Duration::from_millis(50);
 
-/// So long it waits for the chief to let it in all the same: then that stands still.
+/// Time in which a worker with a suspension request still expects admission. A coordinator that
+/// admits it no sooner is suspended.
 const OUTSIDE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// So long a device may have no room for who goes on: others' memory comes back a moment after they say so.
+/// Time for which a device may lack room for a resumed worker. The memory of other jobs is free a
+/// moment after they report their suspension.
 const ROOM_PATIENCE: Duration = Duration::from_secs(30);
 
-/// One worker's turns.
+/// Suspensions of one worker.
 pub(super) struct Turns<'a> {
     around: &'a Surroundings<'a>,
     looked_at: Option<Instant>,
     wanted: u64,
-    /// In which it has stood still.
+    /// Slice number of the newest suspension.
     newest: u64,
-    /// Whether it still does, as far as its node knows.
+    /// Whether this worker is suspended, as far as its node knows.
     stands: bool,
-    /// It was let in as it stood still, and its node has not said yet that it is to go on.
+    /// This worker was admitted while suspended, and its node has not requested the resumption yet.
     owes_word: bool,
 }
 
@@ -60,11 +64,11 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// A worker that has given the device's memory back and waits to be let in: stands still and goes on as its own executor says, until
-    /// it `is_in`.
+    /// Suspends and resumes on the request of this node's executor until `is_in`. The worker waits
+    /// for admission and has released the device's memory.
     ///
     /// # Errors
-    /// When a report cannot be kept.
+    /// When a report cannot be stored.
     pub fn wait_outside(&mut self, is_in: &AtomicBool) -> Result<(), WorkerError> {
         let mut held: Option<(u64, Instant)> = None;
         while !is_in.load(Ordering::Acquire) && !self.around.stop.is_set() {
@@ -86,7 +90,8 @@ impl<'a> Turns<'a> {
         Ok(())
     }
 
-    /// The worker is let in with `step`, before which all stand still in turn `hold`, if that is not 0.
+    /// Starts with `step` after admission. All workers suspend before it in slice `hold`, if that
+    /// is not 0.
     ///
     /// # Errors
     /// As [`Self::stand_still`].
@@ -99,18 +104,20 @@ impl<'a> Turns<'a> {
         }
         self.take_memory(model)?;
         if self.stands {
-            // Either the chief goes on and this node does not know yet, or the chief does not know of the turn yet: it will name it in a
-            // step that this worker is needed for.
+            // Either the coordinator has resumed and this node does not know yet, or the
+            // coordinator does not know the slice yet. It then names the slice in a step that needs
+            // this worker.
             self.rise();
             self.owes_word = true;
         }
         self.keep_word(step)
     }
 
-    /// Tells that it goes on with `step` once its node says so, where it was let in before.
+    /// Reports the resumption with `step` once the node requests it, if the worker was admitted
+    /// before.
     ///
     /// # Errors
-    /// When a report cannot be kept.
+    /// When a report cannot be stored.
     pub fn keep_word(&mut self, step: u64) -> Result<(), WorkerError> {
         if !self.owes_word {
             return Ok(());
@@ -124,7 +131,7 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// Chief: the turn in which all are to stand still; 0 while they are to go on.
+    /// Coordinator: returns the slice number in which all must suspend; 0 if none.
     pub fn wanted(&mut self) -> u64 {
         let looked_at = self.looked_at;
         if looked_at.is_none_or(|at| at.elapsed() >= WANTED_EVERY) {
@@ -133,19 +140,21 @@ impl<'a> Turns<'a> {
                 self.wanted = peers.held_turn().unwrap_or(0);
             }
         }
-        match self.wanted > self.newest {
-            true => self.wanted,
-            false => 0,
+        if self.wanted > self.newest {
+            self.wanted
+        } else {
+            0
         }
     }
 
-    /// Gives the device's memory back and stands still until a later turn, for how long; `step` comes next. A task that is told to stop
-    /// does not take the memory again: [`Self::may_go_on`] does, where there is a step more.
+    /// Releases the device's memory and suspends until a later slice number. Returns the duration;
+    /// `step` is the next step. A task that must stop does not allocate the memory again;
+    /// [`Self::may_go_on`] does so if another step follows.
     ///
-    /// A turn that this worker has gone on from already, as it waited to be let in, is over.
+    /// Does nothing for a slice from which this worker resumed while it waited for admission.
     ///
     /// # Errors
-    /// When the device does not give or take memory, or a report cannot be kept.
+    /// When the device cannot release or allocate memory, or a report cannot be stored.
     pub fn stand_still(
         &mut self,
         model: &mut Model,
@@ -168,8 +177,9 @@ impl<'a> Turns<'a> {
             if self.around.stop.is_set() {
                 return Ok(began.elapsed());
             }
-            // Even where all are to stand still again: the others may have gone on in between, and wait for this worker in the step that
-            // names the newer turn.
+            // A later slice number resumes this worker even if it requests another suspension. The
+            // others may have resumed in between and wait for this worker in the step that names
+            // the newer number.
             match (self.around.peers)() {
                 Some(peers) if peers.turn > self.newest => break peers,
                 _ => thread::sleep(LOOK_EVERY),
@@ -191,7 +201,7 @@ impl<'a> Turns<'a> {
         Ok(stood)
     }
 
-    /// Told to stop, with one step more to do: whether the device has room for it.
+    /// Whether the device has room for another step, after a stop request.
     pub fn may_go_on(&self, model: &mut Model) -> bool {
         let taken = self.take_memory(model);
         if let Err(error) = &taken {
@@ -200,7 +210,8 @@ impl<'a> Turns<'a> {
         taken.is_ok()
     }
 
-    /// First for this node, which lets others have the GPU, then for the scheduler, which gives it to them.
+    /// Reports the suspension to this node, which lets other jobs use the GPU, then to the
+    /// scheduler, which assigns it.
     fn tell(&mut self, turn: u64, step: Option<u64>) -> Result<(), WorkerError> {
         self.newest = turn;
         self.stands = true;
@@ -216,7 +227,7 @@ impl<'a> Turns<'a> {
             .report(&TaskReport::Suspended { turn, step })?)
     }
 
-    /// For this node.
+    /// Withdraws the suspension on this node.
     fn rise(&mut self) {
         self.stands = false;
         if let Err(error) = fs::remove_file(self.around.folder.join(STANDING)) {
@@ -226,14 +237,14 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// For the scheduler, by the turn in which all were told to.
+    /// Reports the resumption to the scheduler, with the slice number that requested it.
     fn tell_of_going_on(&self, peers: &Peers, step: Option<u64>) -> Result<(), WorkerError> {
         let turn = peers.held_turn().map_or(peers.turn, |held| held - 1);
         let report = TaskReport::Continued { turn, step };
         Ok(self.around.reporter.report(&report)?)
     }
 
-    /// Waits a while for room, as long as there is time for it.
+    /// Allocates the device's memory. Waits for room while the stop deadline permits.
     fn take_memory(&self, model: &mut Model) -> Result<(), WorkerError> {
         let began = clock::now();
         loop {

@@ -1,14 +1,19 @@
-//! Where workers are not in step (SSP, ASP): a moment of which a shard knows its own numbers and what each worker held back of
-//! it then, while all go on.
+//! Consistent snapshots under SSP and ASP, while all workers continue. Each shard finds a moment at
+//! which it knows its own values and the residual of each worker.
 //!
-//! What a worker holds back of a shard's part changes with its pushes to that shard alone. So each push says what is held back after it from
-//! the chief's notice on, and both begin to count at once; a worker whose last push said nothing is asked while it waits for its answer. At any
-//! moment at which everybody has been heard, the shard's numbers and what was said belong together, and the chief's snapshot is taken at the
-//! first one. It is the marker of Chandy and Lamport's snapshot (ACM TOCS 1985), with what a channel has in it asked of its sender.
-//! The price: each push of a worker between the notice and the snapshot is dense besides. While the chief waits for the slowest, it makes no
-//! steps, so the others go as far ahead as their staleness lets them; the chief limits that wait. Each shard has a moment of its own, as its
-//! snapshot has. Not with backup workers: there no step is complete without the chief, and a wait for the slowest at each checkpoint is what
-//! they are there to avoid.
+//! A worker's residual for a shard's part changes only with its pushes to that shard. So from the
+//! coordinator's announcement on each push is followed by the residual after it, and both count at
+//! the same time. A worker whose last push had no residual is asked for it while it waits for its
+//! answer. Whenever the residuals of all workers have arrived, they are consistent with the shard's
+//! values. The coordinator's snapshot is taken at the first such moment. This is the marker
+//! algorithm of Chandy and Lamport (ACM TOCS 1985), in which the sender reports the content of a
+//! channel.
+//!
+//! The cost: each push between announcement and snapshot also sends a dense residual. While the
+//! coordinator waits for the slowest worker it makes no steps, so the others advance as far as the
+//! staleness bound permits. The coordinator limits that wait. Each shard has a moment of its own,
+//! like its snapshot. Backup workers have no such snapshots: no step is complete without the
+//! coordinator, and they exist to avoid waits for the slowest worker.
 
 use super::super::exchange::Exchange;
 use super::super::state::{Standing, State};
@@ -19,7 +24,7 @@ use muster_model::id::TaskId;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-/// What a worker holds back after a push that does not count yet.
+/// Residual after a push that is not applied yet.
 #[derive(Debug)]
 pub(in crate::shard) struct Coming {
     /// The step after that of the push.
@@ -28,31 +33,32 @@ pub(in crate::shard) struct Coming {
 }
 
 impl Exchange {
-    /// Whether pushes are encoded and not in step, so that everybody says on its own what it holds back.
+    /// Whether pushes are encoded under SSP or ASP, so that each worker sends residuals by itself.
     pub(in crate::shard) fn is_heard_singly(&self) -> bool {
         self.recipe.codecs.is_some() && !self.is_bsp()
     }
 
-    /// Whether a worker's next push is to say what is held back after it.
+    /// Whether a worker's next push must be followed by its residual.
     pub(in crate::shard) fn is_to_say(&self, state: &State, worker: TaskId) -> bool {
         self.is_heard_singly() && state.held.at.is_some() && !state.is_chief(worker)
     }
 
-    /// Whether a worker that waits for an answer is to be asked what it holds back; it then counts as asked.
+    /// Whether to ask a worker that waits for an answer for its residual; records that it was
+    /// asked.
     pub(in crate::shard) fn asks(&self, state: &mut State, worker: TaskId) -> bool {
         self.is_to_say(state, worker)
             && !state.held.by_worker.contains_key(&worker)
             && state.held.asked.insert(worker)
     }
 
-    /// What the worker of this seat says that it holds back after its push of the step before `clock`.
+    /// Stores the residual of this worker after its push of the step before `clock`.
     pub(in crate::shard) fn hear_held(&self, seat: Seat, clock: u64, values: Vec<f32>) {
         let mut state = self.lock();
         if !self.is_to_say(&state, seat.task) {
             return;
         }
         let Some(member) = state.member(seat.task) else {
-            // The chief took it for lost: what it says may be of other pieces.
+            // The coordinator has removed the worker; the residual may belong to other pieces.
             return;
         };
         if member.clock >= clock {
@@ -64,13 +70,14 @@ impl Exchange {
         self.notify();
     }
 
-    /// A push does not count and never will, as it is of a view that is over.
+    /// Forgets the residual of a push that will not be applied, because its view has ended.
     pub(in crate::shard) fn forget_coming(&self, seat: Seat) {
         self.lock().held.coming.remove(&seat.task);
     }
 
-    /// Chief: waits `within` that time for a moment at which everybody who pushes has been heard, and holds what was heard fast; after it
-    /// whoever has not been heard is left out.
+    /// Coordinator: waits, at most `within`, for a moment at which the residuals of all pushing
+    /// workers have arrived, and keeps them. Workers whose residuals are missing afterwards are
+    /// left out.
     pub(in crate::shard) fn hear_all<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -102,7 +109,8 @@ impl Exchange {
 }
 
 impl State {
-    /// The worker's push of the step before `clock` counts from now on: what it has said holds.
+    /// Makes the residual valid that belongs to the worker's push of the step before `clock`, which
+    /// is applied now.
     pub(in crate::shard) fn now_holds(&mut self, worker: TaskId, clock: u64) {
         let held = &mut self.held;
         if held.at.is_none() {
@@ -112,19 +120,19 @@ impl State {
             Some(coming) if coming.clock == clock => {
                 held.by_worker.insert(worker, coming.values);
             }
-            // What was said before is of an earlier push.
+            // An earlier residual belongs to an earlier push.
             _ => {
                 held.by_worker.remove(&worker);
             }
         }
     }
 
-    /// Other pieces are here: what was said is of those before.
+    /// Forgets the residuals, which belong to previous pieces.
     pub(in crate::shard) fn forget_said(&mut self) {
         self.held.forget_said();
     }
 
-    /// Whose part is not known, and who may yet say it.
+    /// Returns the workers whose residuals are missing and can still arrive.
     fn unheard(&self) -> Vec<TaskId> {
         let (joined, chief) = (Standing::Joined, self.chief);
         let mut all: Vec<TaskId> = self

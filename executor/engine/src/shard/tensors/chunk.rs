@@ -1,4 +1,4 @@
-//! An update's work on chunks, shared out among threads.
+//! Work of an update on chunks, divided among threads.
 
 use super::{CHUNK, CHUNKS_PER_THREAD, Factors, Segment};
 use crate::model::Role;
@@ -22,7 +22,7 @@ pub(super) fn add_up(sum: &mut [f32], others: &[&mut [f32]], threads: usize) {
     });
 }
 
-/// Does `work` on every chunk, on some threads, each with at least so many.
+/// Does `work` on every chunk, on up to `threads` threads with at least `least` chunks each.
 pub(super) fn share<T: Send>(
     chunks: &mut [T],
     threads: usize,
@@ -44,11 +44,11 @@ pub(super) fn share<T: Send>(
     });
 }
 
-/// What one pass of an update touches.
+/// Memory of one pass of an update.
 pub(super) struct Chunk<'a> {
-    /// Among the shard's numbers.
+    /// Position among the shard's values.
     pub offset: usize,
-    /// Among the gradients that are added up.
+    /// Position among the gradients in the sum.
     pub start: usize,
     pub parameters: &'a mut [f32],
     pub sum: &'a mut [f32],
@@ -73,18 +73,18 @@ impl Chunk<'_> {
     }
 }
 
-/// What a step does to every number.
+/// Settings of an update, the same for all values.
 pub(super) struct Rules<'a> {
     pub optimizer: &'a Optimizer,
     pub segments: &'a [Segment],
-    /// By segment; without them every tensor's is 1.
+    /// LARS factors by segment; without them every factor is 1.
     pub trusts: Option<&'a [f32]>,
     pub update: u64,
     pub factors: Factors,
 }
 
 impl Rules<'_> {
-    /// Updates the numbers from `offset` on; `planes` are their state, as long as they are or empty.
+    /// Updates the values from `offset` on; `planes` are their state, of the same length or empty.
     pub fn update(
         &self,
         offset: usize,

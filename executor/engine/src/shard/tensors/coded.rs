@@ -1,35 +1,36 @@
-//! A step of encoded gradients whose answer is encoded: summed, applied and answered a stretch of numbers at a time.
+//! Steps with encoded gradients and answers: summed, applied and encoded one range (`Stretch`) at a
+//! time.
 //!
-//! Decoded in whole, two workers' gradients would be written to memory and read from it again, and parameters and what workers know of
-//! them read twice: that was most of what an encoded step took. Here a number comes from memory once, and its gradients never
-//! leave the first-level cache.
+//! Decoding the gradients as a whole would write them to memory and read them again, and would read
+//! the parameters and known parameters twice. Those transfers dominate the time of an encoded step.
+//! Here a value is read from memory once, and its gradients stay in the first-level cache.
 
 use super::chunk::{Rules, share};
 use super::{CHUNK, Factors, Tensors};
 use crate::pages;
 use crate::squeeze::{Salt, Squeeze, Stretch};
 
-/// Fewer stretches than this are not worth starting a thread for.
+/// Minimum number of stretches per thread.
 const STRETCHES_PER_THREAD: usize = 4;
 
-/// What one stretch touches.
+/// Memory of one stretch.
 struct Work<'a> {
     stretch: Stretch<'a>,
     parameters: &'a mut [f32],
     known: &'a mut [f32],
-    /// The optimizer's state of the stretch, chunk after chunk of [`Tensors`].
+    /// Optimizer state of the stretch, by the chunks of [`Tensors`].
     state: Vec<State<'a>>,
     out: &'a mut [u8],
 }
 
-/// Of so many numbers.
+/// Optimizer state of `len` values.
 #[derive(Default)]
 struct State<'a> {
     len: usize,
     planes: [&'a mut [f32]; 2],
 }
 
-/// Memory of a thread.
+/// Working memory of a thread.
 #[derive(Default)]
 struct Scratch {
     sum: Vec<f32>,
@@ -37,11 +38,13 @@ struct Scratch {
 }
 
 impl Tensors {
-    /// Adds up what workers' `pushes` stand for, in their order, applies the sum as update number `update`, and puts into `out` what the
-    /// workers lack of the parameters. The bits are those of decoding, [`Tensors::update_by`] and [`Squeeze::encode_pull`] one after the other.
+    /// Sums the workers' encoded `pushes` in their order, applies the sum as update number
+    /// `update`, and writes the encoded difference for the workers into `out`. The bits equal those
+    /// of decoding, [`Tensors::update_by`] and [`Squeeze::encode_pull`] in sequence.
     ///
     /// # Panics
-    /// When a push has another length than the squeeze says, its codecs are not fixed, or the rule looks at whole tensors.
+    /// When the length of a push differs from the codec's, its codecs are not fixed, or the rule
+    /// needs whole tensors.
     pub fn update_encoded(
         &mut self,
         (squeeze, salt): (&Squeeze, Salt),
@@ -113,7 +116,7 @@ impl Work<'_> {
 }
 
 impl<'a> State<'a> {
-    /// Takes the first numbers' planes off.
+    /// Takes the planes of the first `len` values.
     fn split_off(&mut self, len: usize) -> [&'a mut [f32]; 2] {
         self.len -= len;
         self.planes.each_mut().map(|plane| {
@@ -123,11 +126,11 @@ impl<'a> State<'a> {
     }
 }
 
-/// The optimizer's state as it lies in [`Tensors`], of which stretches are cut from the front.
+/// Optimizer state in the layout of [`Tensors`], from which stretches are taken in order.
 struct Cut<'a> {
     rest: &'a mut [f32],
     planes: usize,
-    /// What is left of a chunk.
+    /// The rest of a chunk.
     open: State<'a>,
 }
 
@@ -140,7 +143,7 @@ impl<'a> Cut<'a> {
         }
     }
 
-    /// Of the next so many numbers.
+    /// Takes the state of the next `len` values.
     fn take(&mut self, len: usize) -> Vec<State<'a>> {
         if self.planes == 0 {
             return vec![State {

@@ -1,7 +1,8 @@
-//! The shard's numbers: its parameters, the optimizer's state of them, and one update.
+//! The shard's values: its parameters, their optimizer state, and the update.
 //!
-//! Both are worked on in chunks that stay in a core's cache: a chunk's gradients are summed over the workers and applied before
-//! the next chunk is touched, so each number travels from memory once per step. [`planes`] is how they are read out and filled.
+//! An update works on chunks that stay in a core's cache. A chunk's gradients are summed over the
+//! workers and applied before the next chunk. So each value is read from memory once per step.
+//! [`planes`] reads and fills the values.
 
 mod chunk;
 mod coded;
@@ -16,22 +17,22 @@ use crate::pages::zeros;
 use chunk::{Chunk, Rules, add_up, share};
 use std::ops::Range;
 
-/// Parameters in a chunk; 64 KiB each of parameters, gradients and every plane of state.
+/// Number of parameters in a chunk: 64 KiB each of parameters, gradients and every plane of state.
 const CHUNK: usize = 16 << 10;
 
-/// Fewer chunks than this are not worth starting a thread for.
+/// Minimum number of chunks per thread.
 const CHUNKS_PER_THREAD: usize = 16;
 
 /// A part of a block that this shard holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// In the shard's local order.
+    /// Range in the shard's local order.
     pub range: Range<usize>,
     pub role: Role,
 }
 
 impl Segment {
-    /// What a shard that holds `pieces` has of the network's `blocks`.
+    /// Returns the segments of the network's `blocks` that a shard with `pieces` holds.
     #[must_use]
     pub fn of(blocks: &[Block], pieces: &[Piece]) -> Vec<Self> {
         let mut out = Vec::new();
@@ -55,7 +56,7 @@ impl Segment {
         out
     }
 
-    /// Parameters of no network in particular.
+    /// Returns a segment of `len` weights without a network.
     #[must_use]
     pub fn weights(len: usize) -> Vec<Self> {
         let (range, role) = (0..len, Role::Weight);
@@ -63,14 +64,14 @@ impl Segment {
     }
 }
 
-/// What a step's sum of gradients is multiplied by.
+/// Factors of a step's sum of gradients.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Factors {
-    /// 1 over the targets that it is over.
+    /// 1 over the targets of the sum.
     pub scale: f32,
-    /// What clipping leaves; running statistics, which are no gradients, are not clipped.
+    /// Clip factor. It does not apply to running statistics, which are not gradients.
     pub clip: f32,
-    /// Of the learning rate.
+    /// Factor of the learning rate.
     pub rate: f32,
 }
 
@@ -84,21 +85,22 @@ impl Default for Factors {
     }
 }
 
-/// Of one shard, in its local order.
+/// Values of one shard, in its local order.
 #[derive(Debug)]
 pub struct Tensors {
     optimizer: Optimizer,
     threads: usize,
     segments: Vec<Segment>,
     parameters: Vec<f32>,
-    /// Chunk after chunk; within one, plane after plane, as [`Optimizer::update`] wants it.
+    /// Chunk after chunk; within a chunk, plane after plane, as [`Optimizer::update`] expects.
     state: Vec<f32>,
-    /// The parameters as the workers have them, where answers are encoded; otherwise empty. It moves with the pieces.
+    /// Known parameters: those that the workers have, where answers are encoded; otherwise empty.
+    /// They move with the pieces.
     known: Vec<f32>,
 }
 
 impl Tensors {
-    /// Zeros, until they are filled. `segments` tile the parameters in order.
+    /// Creates zeros. `segments` tile the parameters in order.
     #[must_use]
     pub fn new(optimizer: Optimizer, segments: Vec<Segment>, threads: usize) -> Self {
         let parameters = segments.last().map_or(0, |segment| segment.range.end);
@@ -113,7 +115,7 @@ impl Tensors {
         }
     }
 
-    /// Keeps what the workers know from now on; they know all of it.
+    /// Stores the known parameters from now on, with the present values.
     #[must_use]
     pub fn with_known(mut self) -> Self {
         self.known = zeros(self.parameters.len());
@@ -121,21 +123,23 @@ impl Tensors {
         self
     }
 
-    /// What the workers have: the parameters themselves, where answers are not encoded.
+    /// Returns the parameters that the workers have: the parameters themselves, where answers are
+    /// not encoded.
     #[must_use]
     pub fn known(&self) -> &[f32] {
-        match self.known.is_empty() {
-            true => &self.parameters,
-            false => &self.known,
+        if self.known.is_empty() {
+            &self.parameters
+        } else {
+            &self.known
         }
     }
 
-    /// The parameters, and what the workers know of them.
+    /// Returns the parameters and the known parameters.
     pub fn parameters_and_known(&mut self) -> (&[f32], &mut [f32]) {
         (&self.parameters, &mut self.known)
     }
 
-    /// Numbers that a move takes along for each parameter.
+    /// Returns the number of values that a move transfers for each parameter.
     #[must_use]
     pub fn numbers_per_parameter(&self) -> usize {
         1 + self.state_per_parameter() + usize::from(!self.known.is_empty())
@@ -146,14 +150,14 @@ impl Tensors {
         &self.parameters
     }
 
-    /// Numbers of optimizer state per parameter.
+    /// Returns the number of values of optimizer state per parameter.
     #[must_use]
     pub fn state_per_parameter(&self) -> usize {
         self.optimizer.state_len_per_param()
     }
 
-    /// Adds up `gradients` in their order, into the first, and applies the sum as update number `update`, counted from 0. The same
-    /// arguments give the same bits whatever the number of threads.
+    /// Sums `gradients` in their order, into the first, and applies the sum as update number
+    /// `update`, counted from 0. The bits do not depend on the number of threads.
     pub fn update(&mut self, update: u64, gradients: &mut [&mut [f32]], scale: f32) {
         let factors = Factors {
             scale,
@@ -162,16 +166,16 @@ impl Tensors {
         self.update_by(update, gradients, factors);
     }
 
-    /// The same with all its factors.
+    /// Like [`Self::update`], with all factors.
     pub fn update_by(&mut self, update: u64, gradients: &mut [&mut [f32]], factors: Factors) {
         self.update_from(0, update, gradients, factors);
     }
 
-    /// The same of a part, which begins with number `offset`: a step that is applied part by part has the bits of one that is applied at
-    /// once.
+    /// Like [`Self::update_by`], for a part that begins with value `offset`. A step applied part by
+    /// part has the bits of an undivided one.
     ///
     /// # Panics
-    /// When it begins or ends within a chunk, or the rule looks at whole tensors.
+    /// When the part begins or ends within a chunk, or the rule needs whole tensors.
     pub fn update_from(
         &mut self,
         offset: usize,
@@ -192,12 +196,11 @@ impl Tensors {
         );
         let scale = factors.scale * factors.clip;
         let slowed;
-        let optimizer = match factors.rate == 1.0 {
-            true => &self.optimizer,
-            false => {
-                slowed = self.optimizer.slowed(factors.rate);
-                &slowed
-            }
+        let optimizer = if factors.rate == 1.0 {
+            &self.optimizer
+        } else {
+            slowed = self.optimizer.slowed(factors.rate);
+            &slowed
         };
         let planes = optimizer.state_len_per_param();
         let threads = self.threads;
@@ -240,7 +243,8 @@ impl Tensors {
         });
     }
 
-    /// Adds up `gradients` in their order, into the first; the square of the norm of the sum times `scale`.
+    /// Sums `gradients` in their order, into the first. Returns the squared norm of the sum times
+    /// `scale`.
     pub fn sum_up(&self, gradients: &mut [&mut [f32]], scale: f32) -> f64 {
         let (first, others) = gradients
             .split_first_mut()
@@ -249,7 +253,7 @@ impl Tensors {
         self.square_norm(first, scale)
     }
 
-    /// The square of the norm of these gradients times `scale`. Running statistics are no gradients.
+    /// Returns the squared norm of these gradients times `scale`. Running statistics are left out.
     #[must_use]
     pub fn square_norm(&self, gradients: &[f32], scale: f32) -> f64 {
         let counted = self
@@ -262,7 +266,7 @@ impl Tensors {
         optimizer::square_norm(&parts, self.threads)
     }
 
-    /// The square of the norm of the gradients of a part, which begins with number `offset`, times `scale`.
+    /// Like [`Self::square_norm`], for a part that begins with value `offset`.
     #[must_use]
     pub fn square_norm_from(&self, offset: usize, gradients: &[f32], scale: f32) -> f64 {
         let end = offset + gradients.len();
@@ -277,13 +281,13 @@ impl Tensors {
         optimizer::square_norm(&parts, 1)
     }
 
-    /// Whether an update depends on more than each number's own gradient.
+    /// Whether an update depends on more than each value's own gradient.
     #[must_use]
     pub fn looks_at_whole_tensors(&self) -> bool {
         matches!(self.optimizer.rule, Rule::Lars { .. })
     }
 
-    /// Of each segment.
+    /// Returns the LARS factor of each segment.
     fn trusts(&self, sum: &[f32], scale: f32) -> Vec<f32> {
         let of = |segment: &Segment| match segment.role {
             Role::Weight => {
@@ -297,7 +301,7 @@ impl Tensors {
     }
 }
 
-/// Neighbours that are updated alike become one, so that most shards have one segment.
+/// Joins neighbouring segments with the same update, so that most shards have one segment.
 fn joined(segments: Vec<Segment>, optimizer: &Optimizer) -> Vec<Segment> {
     let by_tensor = matches!(optimizer.rule, Rule::Lars { .. });
     let mut out: Vec<Segment> = Vec::new();

@@ -1,11 +1,13 @@
-//! The shard's numbers plane by plane: how they are read out and filled, whole or in part, and what their checksum is.
+//! Access to the shard's values plane by plane: reading and filling, whole or in part, and the
+//! checksum.
 
 use super::{CHUNK, Tensors};
 use crate::assign::{Piece, common, local};
 use std::ops::Range;
 
 impl Tensors {
-    /// Everything in the order of the wire: the parameters, the state plane by plane, and what the workers know where it is kept.
+    /// Returns everything in the order of transfers: the parameters, the state plane by plane, and
+    /// the known parameters, if they are stored.
     #[must_use]
     pub fn parts(&self) -> Vec<&[f32]> {
         self.by_plane().into_iter().flatten().collect()
@@ -48,7 +50,7 @@ impl Tensors {
         by_plane
     }
 
-    /// Of everything, plane by plane, the parts at these ascending ranges of the local order.
+    /// Returns, plane by plane, the parts at these ascending ranges of the local order.
     #[must_use]
     pub fn select(&self, ranges: &[Range<usize>]) -> Vec<&[f32]> {
         let wanted = in_every_plane(ranges, self.parameters.len(), self.numbers_per_parameter());
@@ -69,7 +71,7 @@ impl Tensors {
         }))
     }
 
-    /// Takes over from `other` what both hold: `pieces` of this one, `others` of the other.
+    /// Copies from `other` all values that both hold: `pieces` of this one, `others` of the other.
     pub fn take_over(&mut self, pieces: &[Piece], other: &Self, others: &[Piece]) {
         let both = common(pieces, others);
         let from = other.select(&local(others, &both));
@@ -91,8 +93,9 @@ impl Tensors {
         });
     }
 
-    /// A checksum of every bit and its place in the whole arena. Those of shards that hold different pieces add up (wrapping) to
-    /// the checksum of all they hold together, however it is cut: each number is multiplied by an odd number of its own place.
+    /// Returns a checksum of every bit and its place in the whole arena. The checksums of shards
+    /// with different pieces add up (wrapping) to that of their joint content, for every division.
+    /// Each value is multiplied by an odd number that depends on its place.
     #[must_use]
     pub fn checksum(&self, pieces: &[Piece]) -> u64 {
         let mut sum = 0u64;
@@ -126,7 +129,7 @@ fn in_every_plane(ranges: &[Range<usize>], len: usize, planes: usize) -> Vec<Ran
         .collect()
 }
 
-/// The parts of a sequence of slices at ascending ranges of it.
+/// Returns the parts of a sequence of slices at these ascending ranges.
 fn carve<T: std::ops::Deref<Target = [f32]>>(
     parts: Vec<T>,
     wanted: &[Range<usize>],

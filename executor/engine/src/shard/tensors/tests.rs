@@ -1,4 +1,4 @@
-//! Updates and moves of a shard's numbers against plain arithmetic on all of them.
+//! Compares updates and moves of a shard's values with plain arithmetic.
 
 use super::*;
 
@@ -19,9 +19,9 @@ fn values(count: usize, salt: usize) -> Vec<f32> {
         .collect()
 }
 
-/// The chunked, threaded update against one call of the optimizer over everything.
+/// Compares the chunked, threaded update with one call of the optimizer.
 #[test]
-fn an_update_is_the_optimizers_own_on_the_sum_in_rank_order() {
+fn update_equals_optimizer_on_sum_in_rank_order() {
     let count = CHUNK * 40 + 123;
     for threads in [1, 3] {
         let mut tensors = Tensors::new(adam(), Segment::weights(count), threads);
@@ -50,7 +50,7 @@ fn an_update_is_the_optimizers_own_on_the_sum_in_rank_order() {
 }
 
 #[test]
-fn what_is_filled_comes_out_in_the_same_order() {
+fn filled_values_are_read_in_the_same_order() {
     let count = CHUNK * 2 + 5;
     let mut tensors = Tensors::new(adam(), Segment::weights(count), 1);
     let all = values(count * 3, 1);
@@ -66,9 +66,9 @@ fn what_is_filled_comes_out_in_the_same_order() {
     assert_eq!(tensors.parts().concat(), all);
 }
 
-/// One shard's content, dealt to two others, is there again in their parts and their checksums.
+/// One shard's content, divided among two others, has the same values and checksums.
 #[test]
-fn what_is_taken_over_is_the_same_to_the_bit() {
+fn moved_pieces_keep_their_bits() {
     let count = CHUNK * 3 + 77;
     let piece = |offset, len| Piece { offset, len };
     let whole = [piece(100, count)];
@@ -122,14 +122,14 @@ fn what_is_taken_over_is_the_same_to_the_bit() {
 }
 
 #[test]
-fn a_shard_without_parameters_is_no_special_case() {
+fn shard_without_parameters_accepts_updates() {
     let mut tensors = Tensors::new(adam(), Segment::weights(0), 1);
     tensors.update(0, &mut [&mut [], &mut []], 1.0);
     assert_eq!(tensors.parts().concat(), [0.0; 0]);
 }
 
 #[test]
-fn a_shard_knows_which_blocks_its_pieces_are_of() {
+fn segments_match_the_blocks_of_the_pieces() {
     let mut offset = 0;
     let mut block = |len: usize, role| {
         offset += len;
@@ -161,7 +161,7 @@ fn a_shard_knows_which_blocks_its_pieces_are_of() {
     );
 }
 
-/// Statistics go their own way, and LARS has a factor of each tensor, wherever chunks cut them.
+/// Statistics have an update of their own, and LARS has a factor for each tensor, across chunks.
 #[test]
 fn each_segment_is_updated_by_its_role() {
     let rule = Rule::Lars {
@@ -208,10 +208,10 @@ fn each_segment_is_updated_by_its_role() {
     assert_eq!(tensors.parameters(), expected);
 }
 
-/// Summed, applied and answered stretch by stretch, against decoding, updating and encoding one after the other; on blocks that end within
-/// chunks of either kind, with every number of planes of state.
+/// Compares an update by stretches with decoding, updating and encoding in sequence. Blocks end
+/// within chunks and stretches, and all numbers of state planes occur.
 #[test]
-fn a_step_from_codes_has_the_bits_of_its_parts_one_after_the_other() {
+fn encoded_step_has_the_bits_of_separate_operations() {
     use crate::compress::{CodecConfig, Codecs, HalfFormat, Rounding};
     use crate::squeeze::{Salt, Squeeze};
     let half = |rounding| CodecConfig::Half {

@@ -1,5 +1,6 @@
-//! A worker that is its job's only one for good, on a GPU: there is nobody to exchange with, so parameters and the optimizer's state stay on the
-//! device, as do gradients, and a step is one request to it. They come to the host to be kept, and when training ends.
+//! The only worker of a job, on a GPU. It has no peer to exchange with, so parameters, optimizer
+//! state and gradients stay on the device. A step is one request to the device. The state is copied
+//! to the host for checkpoints and when training ends.
 
 #[cfg(test)]
 pub(super) mod trial;
@@ -23,10 +24,11 @@ use muster_model::pace::Doing;
 use muster_model::spec::{BatchRule, JobSpec, Topology};
 use std::time::Duration;
 
-/// So long the device is given step after step: looking up costs little beside it, and nobody who wants the GPU waits for long.
+/// Duration of a round of steps on the device. The checks between rounds cost little in comparison,
+/// and a suspension request waits for at most one round.
 const ROUND: Duration = Duration::from_millis(20);
 
-/// What keeps a worker with a GPU from leaving everything there, if anything does.
+/// Returns why training cannot stay on the worker's GPU, if there is a reason.
 pub(super) fn why_not(launch: &TaskLaunch) -> Option<&'static str> {
     let (spec, engine) = (&launch.spec, launch.spec.engine());
     let (exchange, workers) = (&spec.exchange, spec.scale.workers);
@@ -60,23 +62,23 @@ pub(super) fn why_not(launch: &TaskLaunch) -> Option<&'static str> {
     reason.map(|(_, why)| why)
 }
 
-/// A worker without others.
+/// A worker without peers.
 pub(super) struct Alone<'a> {
     around: &'a Surroundings<'a>,
     launch: &'a TaskLaunch,
     spec: &'a JobSpec,
-    /// Of the optimizer's state.
+    /// Number of planes of the optimizer's state.
     planes: usize,
     /// 1 over the targets of a step.
     scale: f32,
-    /// That comes next.
+    /// Next step.
     step: u64,
-    /// The turn to name with the next steps; 0: none.
+    /// Slice number to name in the next steps; 0 for none.
     hold: u64,
 }
 
 impl<'a> Alone<'a> {
-    /// As the launch's only worker, with a model whose training stays on its device.
+    /// Joins as the launch's only worker; the model's training must stay on its device.
     pub fn join(launch: &'a TaskLaunch, around: &'a Surroundings<'a>) -> Self {
         let engine = launch.spec.engine();
         Self {
@@ -90,14 +92,14 @@ impl<'a> Alone<'a> {
         }
     }
 
-    /// Whether the job has been given more workers since: its owner may change its size while it runs.
+    /// Whether the job has been given more workers: its owner may resize it at run time.
     fn has_company(&self) -> bool {
         let more = |peers: Peers| peers.revision > self.launch.revision && peers.workers.len() > 1;
         (self.around.peers)().is_some_and(more)
     }
 }
 
-/// Of a model that this exchange was chosen for.
+/// Returns the model's state on the device. This exchange is only chosen if there is one.
 fn resident(model: &mut Model) -> &mut Resident {
     model.resident().expect("training stays on the device")
 }
@@ -111,13 +113,14 @@ impl Exchange for Alone<'_> {
     }
 
     fn receive(&mut self, _: &mut Model) -> Result<Answer, Trouble> {
-        // There is one worker, the chief.
+        // The only worker is the coordinator.
         Ok(Answer::Interrupted { lost: false })
     }
 
     fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble> {
         if self.has_company() {
-            // From the checkpoint that is now written all of them begin, this one with gradients that leave the GPU.
+            // All workers start from the checkpoint written now; the gradients of this worker then
+            // leave the GPU.
             log::line(
                 "the job has more workers now, who cannot join one that leaves everything on its GPU",
             );

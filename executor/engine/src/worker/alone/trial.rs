@@ -26,21 +26,21 @@ use uuid::Uuid;
 
 pub(in crate::worker) const STEPS: u64 = 14;
 
-/// What somebody outside does when a report comes.
+/// Reaction to a report.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Outside {
     Nothing,
-    /// Lets others have the GPU for a moment, after the first evaluation.
+    /// Suspends the job briefly after the first evaluation.
     Turn,
     /// Stops it after the second evaluation.
     Stop,
-    /// Stops it while others have the GPU.
+    /// Stops it while it is suspended.
     StopInTurn,
-    /// Gives the job a second worker after the second evaluation.
+    /// Adds a second worker after the second evaluation.
     Company,
 }
 
-/// Keeps reports, and acts on them.
+/// Stores reports and reacts to them.
 struct Told {
     outside: Outside,
     reports: Mutex<Vec<TaskReport>>,
@@ -54,7 +54,8 @@ impl Reporter for Told {
         match (self.outside, report) {
             (Outside::Turn | Outside::StopInTurn, TaskReport::Evaluated { .. }) => {
                 self.turn.fetch_max(1, Ordering::Relaxed);
-                // The chief looks for a turn at intervals, within which a fast machine ends the job.
+                // The coordinator polls the slice number at intervals; a fast machine ends the job
+                // within one.
                 thread::sleep(WANTED_EVERY);
             }
             (Outside::Turn, TaskReport::Suspended { .. }) => self.turn.store(2, Ordering::Relaxed),
@@ -82,14 +83,14 @@ impl Job {
         Self::with_images(96)
     }
 
-    /// With so many to train on.
+    /// Creates a job with `count` training images.
     pub(in crate::worker) fn with_images(count: u32) -> Self {
         let root = tempfile::tempdir().unwrap();
         write_images(&root.path().join("data/fashion-mnist"), count);
         Self { root }
     }
 
-    /// Runs a revision to its end; what it told.
+    /// Runs a revision to its end. Returns its reports.
     fn run(
         &self,
         mut launch: TaskLaunch,
@@ -134,9 +135,10 @@ impl Job {
                 reporter: &told,
                 stop,
                 peers: Arc::new(move || {
-                    let known = match has_company.load(Ordering::Relaxed) {
-                        true => &company,
-                        false => &peers,
+                    let known = if has_company.load(Ordering::Relaxed) {
+                        &company
+                    } else {
+                        &peers
                     };
                     Some(Peers {
                         turn: turn.load(Ordering::Relaxed),
@@ -153,7 +155,7 @@ impl Job {
         Ok((ending, told.reports.into_inner().unwrap()))
     }
 
-    /// The newest state that was kept.
+    /// Returns the newest checkpoint.
     pub(in crate::worker) fn kept(&self, launch: &TaskLaunch) -> (Manifest, Contents<Plane>) {
         let place = Place::Folder(self.root.path().join("checkpoints"));
         let depot = Depot::open(&place, launch.tenant_id, launch.job_id, 99).unwrap();
@@ -162,7 +164,7 @@ impl Job {
     }
 }
 
-/// Twelve steps an epoch; what is due at a step falls into the middle of rounds.
+/// Returns a launch with twelve steps per epoch. Evaluations and checkpoints are due within rounds.
 pub(in crate::worker) fn launch(more: &Value) -> TaskLaunch {
     let mut document = json!({
         "version": "muster/v1",
@@ -269,7 +271,7 @@ pub(in crate::worker) fn assert_same(
     }
 }
 
-/// How far the second lies from the first, over its size.
+/// Returns the relative distance of `found` from `expected`.
 pub(in crate::worker) fn apart(expected: &[f32], found: &[f32]) -> f64 {
     let norm = |of: &mut dyn Iterator<Item = f32>| {
         let squares = of.map(|x| f64::from(x).powi(2));
@@ -280,7 +282,7 @@ pub(in crate::worker) fn apart(expected: &[f32], found: &[f32]) -> f64 {
 }
 
 #[test]
-fn a_job_that_stays_on_the_device_learns_what_the_cpus_does() {
+fn device_resident_job_trains_like_cpu_job() {
     let launch = launch(&json!({}));
     let (on_cpu, on_gpu) = (Job::new(), Job::new());
     let (_, expected) = on_cpu
@@ -319,10 +321,9 @@ fn a_job_that_stays_on_the_device_learns_what_the_cpus_does() {
     }
 }
 
-/// Stopped in the middle, stopped while others have the GPU, left because others are to join, or standing still for a turn: the bits are those of
-/// never having been.
+/// Stops, stops during a suspension, new workers and a suspension leave the bits unchanged.
 #[test]
-fn stopped_and_resumed_it_comes_to_the_same_bits() {
+fn stop_resume_and_suspension_keep_the_bits() {
     let straight = Job::new();
     let launch = launch(&json!({}));
     straight
@@ -335,7 +336,7 @@ fn stopped_and_resumed_it_comes_to_the_same_bits() {
     assert_undisturbed(&launch, &expected, 96);
 }
 
-/// By a turn, and by being stopped and resumed, with so many images to train on.
+/// Compares a suspended run, and a stopped and resumed one, with `expected`.
 fn assert_undisturbed(launch: &TaskLaunch, expected: &Contents<Plane>, images: u32) {
     let turning = Job::with_images(images);
     let (_, reports) = turning
@@ -368,9 +369,9 @@ fn assert_resumes(launch: &TaskLaunch, expected: &Contents<Plane>, job: &Job, ou
     assert_same("resumed", &job.kept(launch).1, expected);
 }
 
-/// A checkpoint is anybody's to go on from: the CPU's from the GPU's, and back.
+/// A checkpoint of the CPU continues on the GPU, and the reverse.
 #[test]
-fn it_changes_places_with_the_exchange_on_the_host() {
+fn checkpoint_continues_across_cpu_and_device() {
     let launch = launch(&json!({}));
     let straight = Job::new();
     straight
@@ -398,9 +399,9 @@ fn it_changes_places_with_the_exchange_on_the_host() {
     }
 }
 
-/// By the CPU's way too, also where gradients are clipped, whose norm is no number then.
+/// Also on the CPU, and with clipping, where the norm is not finite.
 #[test]
-fn a_loss_that_is_none_names_its_step() {
+fn diverged_loss_names_its_step() {
     let ended = |more: &Value, device| {
         let mut launch = launch(more);
         let mut document = serde_json::to_value(&launch.spec).unwrap();
@@ -422,7 +423,7 @@ fn a_loss_that_is_none_names_its_step() {
 }
 
 #[test]
-fn what_needs_gradients_on_the_host_says_so() {
+fn document_that_needs_host_gradients_gives_reason() {
     assert_eq!(why_not(&launch(&json!({}))), None);
     for (more, wanted) in [
         (

@@ -1,4 +1,5 @@
-//! One thread's part: its own room for a pass, and steps one after another on what the parameters are by then.
+//! One thread of lock-free training: its memory for a pass, and steps on the parameters as they are
+//! at the time.
 
 use super::super::batches::Batches;
 use super::super::model::{Model, by_example};
@@ -8,16 +9,16 @@ use crate::model::{Block, Network, Role, Workspace};
 use crate::optimizer::{Optimizer, follow};
 use crate::wire::hello::StepStats;
 
-/// What a thread computes with.
+/// Memory of a thread.
 pub struct Lane {
     workspace: Workspace,
     batches: Batches,
-    /// As it has read them.
+    /// Parameters as the thread has read them.
     parameters: Vec<f32>,
     gradients: Vec<f32>,
 }
 
-/// What all threads have in common.
+/// Values that all threads share.
 pub struct Field<'a> {
     pub network: &'a Network,
     pub train: &'a Examples,
@@ -38,7 +39,8 @@ impl Lane {
         }
     }
 
-    /// Does `step`, the optimizer's update of this number: reads the parameters, computes their gradients, and changes them.
+    /// Does `step`, which is number `update` of the optimizer's updates: reads the parameters,
+    /// computes their gradients and changes them.
     pub fn step(&mut self, field: &Field<'_>, step: u64, update: u64) -> StepStats {
         field.shared.read(&mut self.parameters);
         let batch = self.batches.load_now(field.train, step);
@@ -69,7 +71,7 @@ fn apply(field: &Field<'_>, block: &Block, update: u64, gradients: &[f32]) {
         |parameters, gradients| match block.role {
             Role::Statistic => follow(parameters, gradients, scale),
             Role::Weight | Role::Bias => {
-                // Validated: a rule that keeps nothing of a parameter.
+                // The document's validation admits only update rules without state.
                 field
                     .optimizer
                     .update(update, parameters, gradients, &mut [], scale);

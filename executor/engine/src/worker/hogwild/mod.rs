@@ -1,8 +1,10 @@
-//! Hogwild (Recht, Ré, Wright and Niu, NIPS 2011): threads of one worker train on the same parameters without locks. Each takes the next step's
-//! number, reads what the parameters are, computes that step's gradients and changes them; nobody waits for anybody.
+//! Hogwild (Recht, Ré, Wright and Niu, NIPS 2011): threads of one worker train the same parameters
+//! without locks. Each thread takes the number of the next step, reads the parameters, computes the
+//! gradients of that step and changes the parameters. No thread waits for another.
 //!
-//! The training loop looks in now and then: then the threads finish what they have begun and stand still, so that what is evaluated and kept is
-//! the result of whole steps. With one thread it is the plain loop, to the bit.
+//! After each round all threads complete the steps that they have begun and wait. So evaluations
+//! and checkpoints see the result of whole steps. With one thread the result equals that of the
+//! plain loop, bit by bit.
 
 mod lane;
 mod shared;
@@ -31,10 +33,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// So long the threads are left alone: little beside their standing still, and soon enough for signals and samples.
+/// Duration of a round. It is long compared to the wait at its end, and short enough for signals
+/// and samples.
 const ROUND: Duration = Duration::from_millis(200);
 
-/// A worker of several threads.
+/// A worker with several lock-free threads.
 pub(super) struct Hogwild<'a> {
     around: &'a Surroundings<'a>,
     spec: &'a JobSpec,
@@ -44,15 +47,15 @@ pub(super) struct Hogwild<'a> {
     scale: f32,
     shared: Shared,
     lanes: Vec<Lane>,
-    /// That comes next, and the optimizer's updates before it.
+    /// Next step, and the number of optimizer updates before it.
     step: u64,
     updates: u64,
-    /// The turn to name with the next steps; 0: none.
+    /// Slice number to name in the next steps; 0 for none.
     hold: u64,
 }
 
 impl<'a> Hogwild<'a> {
-    /// As the launch's only worker; `threads` as the job's document has them.
+    /// Joins as the launch's only worker; `threads` is the number in the job's document.
     ///
     /// # Errors
     /// [`WorkerError::NotOnTheCpu`].
@@ -97,7 +100,7 @@ impl Exchange for Hogwild<'_> {
     }
 
     fn receive(&mut self, _: &mut Model) -> Result<Answer, Trouble> {
-        // Validated: there is one worker, the chief.
+        // The document's validation admits only one worker, the coordinator.
         Ok(Answer::Interrupted { lost: false })
     }
 
@@ -143,7 +146,7 @@ impl Exchange for Hogwild<'_> {
             }
         });
         model.pacer.doing(Doing::Waiting);
-        // Every number below it was somebody's, and is done.
+        // A thread took each smaller number and has completed its step.
         let done = next.into_inner().min(until);
         let steps = done - step;
         (self.step, self.updates) = (done, updates + steps);

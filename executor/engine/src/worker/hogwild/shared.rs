@@ -1,22 +1,24 @@
 //! Parameters that several threads read and write at the same time without locks.
 //!
-//! Each number is an atomic of 32 bits that is read and written without order, so that no reader sees half a number and nothing here is
-//! undefined; which of two writers' changes of one number stays is chance, as Hogwild has it (Recht, Ré, Wright and Niu, NIPS 2011).
+//! Each value is a 32-bit atomic with relaxed order, so no reader sees half a value and no
+//! behaviour is undefined. If two threads change one value at the same time, either change may be
+//! lost, as in Hogwild (Recht, Ré, Wright and Niu, NIPS 2011).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Numbers that are changed at once: few, so that little of what others do meanwhile is overwritten, and enough for vectors.
+/// Number of values per read and write. A small number overwrites few changes of other threads;
+/// this one suffices for vector instructions.
 const CHUNK: usize = 256;
 
-/// The numbers of one arena.
+/// Values of one arena.
 #[derive(Debug)]
 pub struct Shared {
     bits: Vec<AtomicU32>,
 }
 
 impl Shared {
-    /// Zeros.
+    /// Creates `len` zeros.
     #[must_use]
     pub fn new(len: usize) -> Self {
         Self {
@@ -33,7 +35,8 @@ impl Shared {
         }
     }
 
-    /// Others may write meanwhile: each number is one that was there.
+    /// Reads all values. Other threads may write meanwhile, so the values can be of different
+    /// times.
     ///
     /// # Panics
     /// When the lengths differ.
@@ -42,11 +45,12 @@ impl Shared {
         read(&self.bits, into);
     }
 
-    /// Changes a range a few numbers at a time: `change` is given those that are there and the same part of `by`, which is as long as the range.
-    /// What it leaves as it was is not written, so that who changes other numbers loses nothing.
+    /// Changes a range, `CHUNK` values at a time. `change` receives the present values and the
+    /// same part of `by`, which is as long as the range. Unchanged values are not written, so other
+    /// threads' changes of them are not lost.
     ///
     /// # Panics
-    /// When the range leaves the arena, or `by` has another length.
+    /// When the range exceeds the arena, or `by` has another length.
     pub fn change(
         &self,
         range: Range<usize>,
@@ -87,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_changed_and_nothing_else() {
+    fn change_affects_only_its_range() {
         let shared = Shared::new(1000);
         let values: Vec<f32> = (0..1000).map(|i| i as f32).collect();
         shared.write(&values);
@@ -100,10 +104,10 @@ mod tests {
         }
     }
 
-    /// The sparse case that Hogwild is sure of: threads whose gradients have no number in common lose nothing, though all of them go over the
-    /// whole arena.
+    /// The sparse case of Hogwild: threads whose gradients have no value in common lose no change,
+    /// although each thread covers the whole arena.
     #[test]
-    fn changes_of_different_numbers_are_all_there() {
+    fn concurrent_changes_of_different_values_are_kept() {
         let (threads, times, len) = (4, 2000, 1024);
         let shared = Shared::new(len);
         thread::scope(|scope| {

@@ -1,5 +1,6 @@
-//! A worker's connection to one PS shard; [`parts`] is a step in parts, [`together`] one that workers of a node
-//! push together, [`words`] what goes over it beside steps, [`side`] a second connection, for checkpoints.
+//! A worker's connection to one PS shard. [`parts`] sends a step in partitions, [`together`] the
+//! summed step of the workers of a node. [`words`] contains all other messages, [`side`] a second
+//! connection for checkpoints.
 
 mod parts;
 mod side;
@@ -19,48 +20,50 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// To connect and to be welcomed.
+/// Time limit for the connection and the handshake.
 const JOIN_LIMIT: Duration = Duration::from_secs(10);
 
-/// How often a waiting worker looks at whether it should wait on.
+/// Interval at which a waiting worker checks whether to wait further.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Whether to go on waiting for a shard's answer.
+/// Whether to wait further for a shard's answer.
 pub type Patience<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// A shard's answer to a pull or a push.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reply {
-    /// The parameters are in place; go on with step `clock`.
+    /// The parameters are in place; the worker continues with step `clock`.
     Parameters { clock: u64, stats: StepStats },
-    /// Another view begins, under which this worker must pull, or it is not in it.
+    /// Another view begins, under which this worker must pull, or which does not contain it.
     Moved,
-    /// Chief: workers went away, and it must decide whether training goes on without them.
+    /// Coordinator: workers have left, and it must decide whether training continues without them.
     Gone,
-    /// Chief: the square of the norm of the shard's part of the step, which waits for what clipping leaves of it.
+    /// Coordinator: the squared norm of the shard's part of the step. The shard waits for the clip
+    /// factor.
     Norm { square: f64 },
-    /// Training stops as the chief has left; `lost` when not in order.
+    /// Training stops because the coordinator has left; `lost` if it left without a goodbye.
     Interrupted { version: u64, lost: bool },
-    /// The chief has ended training.
+    /// The coordinator has ended training.
     Finished,
-    /// What was asked for, or pushed together with others', is to be pushed alone.
+    /// The worker must push alone: its gradients are not in the node's push.
     Absent,
-    /// Nobody answered in the time there was.
+    /// No answer arrived within the time limit.
     GaveUp,
 }
 
-/// A shard's answer with what came before it.
+/// A shard's answer with the messages before it.
 #[derive(Debug)]
 pub(super) struct Told {
     pub reply: Reply,
-    /// The view that holds from the answer on, where the shard thinks it is new to the worker.
+    /// The view that holds from this answer on, if the shard expects that the worker does not know
+    /// it.
     pub view: Option<View>,
     pub departed: Vec<Departed>,
-    /// Before the next push this worker hands over what it holds back.
+    /// This worker must send its residual before the next push.
     pub keeps: bool,
-    /// All workers' pushes for steps before this one are in the parameters; 0 where there are none.
+    /// The parameters contain all workers' pushes for steps before this one; 0 if there are none.
     pub slowest: u64,
-    /// Chief: what the shard has measured.
+    /// Coordinator: the shard's measurement of the gradient noise.
     pub noise: NoisePart,
 }
 
@@ -77,55 +80,55 @@ impl From<Reply> for Told {
     }
 }
 
-/// What a worker holds back of its gradients, by its own name.
+/// A worker's residual, with the task it belongs to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HeldBack<'a> {
     pub of: TaskId,
     pub feedback: &'a Mutex<&'a mut Feedback>,
 }
 
-/// What a pull begins with.
+/// First message of the answer to a pull.
 pub(super) enum Begun {
     /// The parameters of this view follow.
     View(View),
     Other(Told),
 }
 
-/// Where a shard is reached.
+/// How to reach a shard.
 #[derive(Debug, Clone)]
 pub(super) struct Way<'a> {
     pub address: &'a str,
-    /// In whose process it lives; where that is not known for sure, whoever may be.
+    /// Task whose process hosts the shard; all candidates where it is not certain.
     pub hosts: Vec<TaskId>,
-    /// Where tasks of this node meet, if they do.
+    /// Folder of the node's endpoints, if it has one.
     pub sockets: Option<&'a Path>,
 }
 
-/// One greeted connection.
+/// A connection after its handshake.
 #[derive(Debug)]
 pub struct Link {
     pub(super) shard: TaskId,
-    /// In whose process it lives.
+    /// Task whose process hosts the shard.
     pub(super) host: TaskId,
-    /// Where that is reached.
+    /// Address of that process.
     pub(super) address: String,
-    /// Where tasks of this node meet, if they do.
+    /// Folder of the node's endpoints, if it has one.
     pub(super) sockets: Option<PathBuf>,
     connection: Connection,
-    /// The same for a second thread, once there was one.
+    /// Second handle of the same connection for a sending thread, once there was one.
     speaker: Option<Connection>,
     state_per_parameter: usize,
     keeps_known: bool,
-    /// How pushes and answers are encoded, if they are.
+    /// Codecs of pushes and answers, if they are encoded.
     pub(super) squeeze: Option<Squeeze>,
     codes: Vec<u8>,
-    /// Whether a push says what is held back after it.
+    /// Whether each push is followed by the residual.
     says_held: bool,
-    /// Chief: by which checkpoints draw what the shard has copied.
+    /// Coordinator: connection over which checkpoints read the shard's snapshot buffer.
     side: Side,
-    /// Whether this shard was given gradients; one that lives on elsewhere needs them again.
+    /// Whether this shard received gradients. If it is lost, its promoted replica needs them again.
     pub(super) is_pushed_to: bool,
-    /// Whether parameters were asked for and nothing was answered yet.
+    /// Whether a pull was sent that has no answer yet.
     pub(super) is_asked: bool,
 }
 
@@ -145,10 +148,10 @@ impl Way<'_> {
 }
 
 impl Link {
-    /// Connects and greets.
+    /// Connects and performs the handshake.
     ///
     /// # Errors
-    /// [`WireError`]; [`WireError::Refused`] with the shard's reason when it takes this worker for a stranger.
+    /// [`WireError`]; [`WireError::Refused`] with the shard's reason when it rejects the handshake.
     pub(super) fn join(shard: TaskId, way: &Way<'_>, hello: &Hello) -> Result<Self, WireError> {
         let hello = Hello {
             to: Some(shard),
@@ -176,19 +179,19 @@ impl Link {
         })
     }
 
-    /// Whether it goes through memory that the shard maps too.
+    /// Whether the connection uses memory that the shard maps as well.
     pub(super) fn is_shared_memory(&self) -> bool {
         self.connection.is_shared_memory()
     }
 
-    /// Values of optimizer state that the shard keeps per parameter.
+    /// Returns the number of values of optimizer state that the shard keeps per parameter.
     #[must_use]
     pub fn state_per_parameter(&self) -> usize {
         self.state_per_parameter
     }
 
-    /// Asks for the parameters, where that has not been done yet, and waits until the shard begins its answer. `known` is the newest
-    /// view heard of, 0 for none.
+    /// Sends a pull, unless one is open, and waits until the shard's answer begins. `known` is the
+    /// number of the newest known view, 0 for none.
     ///
     /// # Errors
     /// [`WireError`].
@@ -212,7 +215,7 @@ impl Link {
         }
     }
 
-    /// The parameters of the pull that has begun.
+    /// Receives the parameters of the pull that has begun.
     ///
     /// # Errors
     /// [`WireError`].
@@ -221,7 +224,8 @@ impl Link {
         self.understand(header, parts)
     }
 
-    /// Gives the gradients of step `clock`, waits for the parameters after it and writes them into `parts`.
+    /// Pushes the gradients of step `clock`, waits for the parameters after it and writes them into
+    /// `parts`.
     ///
     /// # Errors
     /// [`WireError`].
@@ -247,14 +251,15 @@ impl Link {
         self.connection.send(Kind::Goodbye, 0, &[], &[])
     }
 
-    /// The same with encoded gradients, those of the whole network. `feedback` is taken only while they are encoded, so that what
-    /// goes to one shard is sent while what goes to the next is encoded.
+    /// Like [`Self::push_pull`] with encoded gradients; `gradients` are those of the whole network.
+    /// The lock on `feedback` is held only during the encoding. So the push to one shard is sent
+    /// while that to the next is encoded.
     ///
     /// # Errors
     /// [`WireError`].
     ///
     /// # Panics
-    /// Without a squeeze.
+    /// Without a shard codec (`squeeze`).
     pub(super) fn squeezed_push_pull(
         &mut self,
         clock: u64,
@@ -278,7 +283,7 @@ impl Link {
         self.reply(Some(held), parts, patience)
     }
 
-    /// Says what is held back of the shard's part after the push of the step before `clock`.
+    /// Sends the residual of the shard's part after the push of the step before `clock`.
     fn say_held(&mut self, clock: u64, held: HeldBack<'_>) -> Result<(), WireError> {
         let squeeze = self.squeeze.as_ref().expect("there are codecs");
         let feedback = held.feedback.lock().expect("no codec has panicked");
@@ -286,7 +291,7 @@ impl Link {
         self.connection.send(Kind::Held, clock, of, &planes)
     }
 
-    /// Waits for the answer of a push; `held` is what an encoded one has left.
+    /// Waits for the answer of a push; `held` is the residual of an encoded one.
     pub(super) fn reply(
         &mut self,
         held: Option<HeldBack<'_>>,
@@ -318,7 +323,7 @@ impl Link {
             header = self.connection.receive()?;
         }
         let told = self.understand(header, parts)?;
-        // An answer may bring a view itself.
+        // The answer itself may contain a view.
         let view = view.or(told.view);
         Ok(Told {
             view,
@@ -327,7 +332,7 @@ impl Link {
         })
     }
 
-    /// `false` when patience ran out first.
+    /// Waits for the answer. Returns `false` if `patience` ended first.
     fn wait(&mut self, patience: Patience<'_>) -> Result<bool, WireError> {
         while !self.connection.wait_readable(LOOK_EVERY)? {
             if !patience() {

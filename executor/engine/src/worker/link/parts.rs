@@ -1,4 +1,5 @@
-//! A step's gradients to one shard in parts, and the parameters back in parts, both at the same time.
+//! A step's gradients to one shard in partitions, and the parameters back in partitions, at the
+//! same time.
 
 use super::{Link, Patience, Reply, Told};
 use crate::parts::{self, Queue};
@@ -6,10 +7,11 @@ use crate::wire::hello::{AnswerHead, PartHead, PushHead};
 use crate::wire::{Connection, Header, Kind, WireError};
 use std::sync::{Mutex, OnceLock};
 
-/// What waits for the wire in the system at most: a part that is more urgent has to wait for no more than this.
+/// Maximum number of unsent bytes in the system. A more urgent partition waits for no more than
+/// these.
 const UNSENT: u32 = 128 << 10;
 
-/// Part buffers that nobody needs at the moment.
+/// Free buffers for partitions.
 #[derive(Debug, Default)]
 pub(in crate::worker) struct Spares(Mutex<Vec<Vec<f32>>>);
 
@@ -24,21 +26,21 @@ impl Spares {
     }
 }
 
-/// What goes to one shard.
+/// Outgoing partitions for one shard.
 pub(in crate::worker) struct Outgoing<'a> {
     pub clock: u64,
     pub view: u64,
     pub queue: &'a Queue<Vec<f32>>,
-    /// Known once the queue is closed.
+    /// Set before the queue is closed.
     pub rest: &'a OnceLock<PushHead>,
     pub spares: &'a Spares,
 }
 
 impl Outgoing<'_> {
-    /// Sends what the queue gives until it is closed, then the rest.
+    /// Sends the partitions of the queue until it is closed, then the rest.
     ///
     /// # Errors
-    /// [`WireError`]; whoever reads the connection finds out what it means.
+    /// [`WireError`]; the thread that reads the connection determines the cause.
     pub fn send(&self, shard: usize, connection: &mut Connection) -> Result<(), WireError> {
         while let Some((part, numbers)) = self.queue.take() {
             let head = PartHead {
@@ -59,7 +61,7 @@ impl Outgoing<'_> {
 }
 
 impl Link {
-    /// The connection once more, for a thread that pushes while this one receives.
+    /// Returns a second handle of the connection, for a thread that pushes while this one receives.
     ///
     /// # Errors
     /// [`WireError`].
@@ -72,12 +74,13 @@ impl Link {
         self.connection.twin()
     }
 
-    /// It sends no more for now.
+    /// Keeps the handle of a thread that has stopped sending.
     pub(in crate::worker) fn keep_speaker(&mut self, speaker: Connection) {
         self.speaker = Some(speaker);
     }
 
-    /// Waits for the answer of a push in parts to a shard that holds so many `numbers`; `arrives` is given each part of the parameters.
+    /// Waits for the answer to a push in partitions; the shard holds `numbers` values. Calls
+    /// `arrives` with each partition of the parameters.
     ///
     /// # Errors
     /// [`WireError`].
@@ -139,7 +142,7 @@ impl Link {
         Ok((part, got))
     }
 
-    /// The next header that is not a part of a step which comes to nothing.
+    /// Returns the next header, and skips partitions of a step that was abandoned.
     ///
     /// # Errors
     /// [`WireError`].

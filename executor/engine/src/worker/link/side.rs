@@ -1,5 +1,5 @@
-//! The chief's second connection to a shard, by which whoever writes a checkpoint draws the copy that the shard has made of its state,
-//! while steps go over the first.
+//! The coordinator's second connection to a shard. The writer of a checkpoint reads the shard's
+//! snapshot buffer over it while steps use the first connection.
 
 use super::{JOIN_LIMIT, LOOK_EVERY, Link, Way};
 use crate::clock;
@@ -10,24 +10,26 @@ use crate::wire::{Connection, Kind, WireError, greet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A shard that gives nothing of a copy for so long gives no more.
+/// Time without data after which the transfer of a snapshot fails.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The connection, once it was opened and as long as it is sound. The link has it, and whoever draws.
+/// The connection, from its start to its first error. The link and the reader of the snapshot share
+/// it.
 #[derive(Debug, Clone, Default)]
 pub(in crate::worker) struct Side(Arc<Mutex<Option<Connection>>>);
 
-/// A copy that a shard has made.
+/// Snapshot buffer of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::worker) struct Lent {
     pub version: u64,
     pub updates: u64,
-    /// Of its copies.
+    /// Number of this snapshot at the shard.
     pub count: u64,
 }
 
 impl Link {
-    /// Opens the second connection where there is none; whether there is one that nobody draws by.
+    /// Opens the second connection if there is none. Returns whether there is one that is not in
+    /// use.
     pub(in crate::worker) fn open_side(&mut self, hello: &Hello) -> bool {
         let Ok(mut side) = self.side.0.try_lock() else {
             return false;
@@ -59,12 +61,13 @@ impl Link {
         side.is_some()
     }
 
-    /// What draws by it.
+    /// Returns the handle for the reader of the snapshot.
     pub(in crate::worker) fn side(&self) -> Side {
         self.side.clone()
     }
 
-    /// Chief: has the shard copy everything it holds where it is. `within` as of [`Self::snapshot`].
+    /// Coordinator: makes the shard copy all that it holds into its snapshot buffer. `within` as in
+    /// [`Self::snapshot`].
     ///
     /// # Errors
     /// [`WireError`].
@@ -85,10 +88,10 @@ impl Link {
 }
 
 impl Side {
-    /// Draws the copy into `share`, which it must fill. A connection over which that failed is closed.
+    /// Reads the snapshot into `share`, which it must fill. Closes the connection after an error.
     ///
     /// # Errors
-    /// [`WireError`]; [`WireError::Refused`] when the copy is not the shard's newest any more.
+    /// [`WireError`]; [`WireError::Refused`] when the shard has a newer snapshot.
     pub(in crate::worker) fn draw(
         &self,
         lent: Lent,
@@ -138,7 +141,7 @@ fn draw(
     }
 }
 
-/// Takes the first numbers, at most so many, off slices whose last is the first.
+/// Takes the first values, at most `most`, from slices in reverse order.
 fn first<'a>(slices: &mut Vec<&'a mut [f32]>, most: usize) -> Vec<&'a mut [f32]> {
     let mut out = Vec::new();
     let mut left = most;
@@ -162,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_drawn_at_once_goes_over_the_ends_of_slices() {
+    fn first_values_span_several_slices() {
         let (mut a, mut b, mut c) = ([1.0, 2.0, 3.0], [], [4.0, 5.0]);
         let mut slices: Vec<&mut [f32]> = vec![&mut c, &mut b, &mut a];
         let mut taken = || {

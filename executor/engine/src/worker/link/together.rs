@@ -1,11 +1,12 @@
-//! A step whose gradients workers of one node have added up.
+//! A step whose gradients the workers of one node have summed (local aggregation).
 
 use super::{Link, Patience, Reply, Told};
 use crate::wire::hello::{PushHead, SumHead};
 use crate::wire::{Kind, WireError};
 
 impl Link {
-    /// As [`Self::push_pull`] with the sum of several workers' gradients; with `own` alone where the shard has those of one of them already.
+    /// Like [`Self::push_pull`] with the sum of several workers' gradients. Pushes `own` alone if
+    /// the shard already has the gradients of one of these workers.
     ///
     /// # Errors
     /// [`WireError`].
@@ -28,7 +29,7 @@ impl Link {
         }
     }
 
-    /// As [`Self::push_pull`] where somebody else may have pushed these gradients together with others'.
+    /// Like [`Self::push_pull`], where another worker may have pushed these gradients in a sum.
     ///
     /// # Errors
     /// [`WireError`].

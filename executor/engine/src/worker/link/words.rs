@@ -1,4 +1,5 @@
-//! What a worker says to a shard, and asks of it, beside the gradients of a step; most of it only the chief.
+//! Messages of a worker to a shard other than the gradients of a step; most come from the
+//! coordinator.
 
 use super::{Link, Patience, Told};
 use crate::wire::hello::decode_u64;
@@ -8,12 +9,12 @@ use muster_model::id::TaskId;
 use std::time::Duration;
 
 impl Link {
-    /// Whether the shard keeps what workers know of its parameters.
+    /// Whether the shard stores the parameters as the workers know them.
     pub(in crate::worker) fn keeps_known(&self) -> bool {
         self.keeps_known
     }
 
-    /// Chief: whoever goes on with step `clock` hands over first what it holds back.
+    /// Coordinator: every worker that continues with step `clock` must send its residual first.
     ///
     /// # Errors
     /// [`WireError`].
@@ -21,7 +22,7 @@ impl Link {
         self.connection.send(Kind::Keep, clock, &[], &[])
     }
 
-    /// Of the shard's part, what `of` holds back.
+    /// Sends the residual of worker `of` for the shard's part.
     ///
     /// # Errors
     /// [`WireError`].
@@ -33,7 +34,7 @@ impl Link {
         self.connection.send(Kind::Held, 0, of.0.as_bytes(), parts)
     }
 
-    /// What `of` holds back of the shard's part; nothing where nothing is known.
+    /// Returns the residual of worker `of` for the shard's part; empty if the shard has none.
     ///
     /// # Errors
     /// [`WireError`].
@@ -58,7 +59,7 @@ impl Link {
         Ok(values)
     }
 
-    /// Chief: gives the shard its content, parameters first, then plane by plane the optimizer's state.
+    /// Coordinator: fills the shard with parameters, then plane by plane the optimizer's state.
     ///
     /// # Errors
     /// [`WireError`].
@@ -72,7 +73,8 @@ impl Link {
         }
     }
 
-    /// Chief: the next view, and the step that it begins with. It is not answered: whatever is sent afterwards is read afterwards.
+    /// Coordinator: announces the next view and its first step. There is no answer; the shard reads
+    /// later messages after this one.
     ///
     /// # Errors
     /// [`WireError`].
@@ -81,10 +83,11 @@ impl Link {
         self.connection.send(Kind::Change, from, &text, &[])
     }
 
-    /// Chief: what listens here is the lost shard from now on, in `view`; the step that comes next, which is `least` or later.
+    /// Coordinator: promotes the replica at this address to the lost shard, in `view`. Returns its
+    /// next step, which is `least` or later.
     ///
     /// # Errors
-    /// [`WireError`]; [`WireError::Refused`] when its copy is not so far.
+    /// [`WireError`]; [`WireError::Refused`] when the replica lacks an acknowledged step.
     pub(in crate::worker) fn adopt(&mut self, view: &View, least: u64) -> Result<u64, WireError> {
         let text = serde_json::to_vec(view).expect("a view is plain data");
         self.connection.send(Kind::Adopt, least, &text, &[])?;
@@ -95,7 +98,7 @@ impl Link {
         }
     }
 
-    /// Chief: wait on with the answer that is owed.
+    /// Coordinator: makes the shard wait further before it sends the pending answer.
     ///
     /// # Errors
     /// [`WireError`].
@@ -103,7 +106,7 @@ impl Link {
         self.connection.send(Kind::Resume, 0, &[], &[])
     }
 
-    /// Chief: what clipping leaves of step `clock`; the answer to its push.
+    /// Coordinator: sends the clip factor of step `clock`. Returns the answer to the push.
     ///
     /// # Errors
     /// [`WireError`].
@@ -119,7 +122,7 @@ impl Link {
         self.reply(None, parts, patience)
     }
 
-    /// Chief: who waits to be taken in.
+    /// Coordinator: returns the workers that wait for admission.
     ///
     /// # Errors
     /// [`WireError`].
@@ -132,7 +135,7 @@ impl Link {
         }
     }
 
-    /// Chief: asks how a move went; [`Self::tally`] reads the answer.
+    /// Coordinator: asks for the checksums of a move; [`Self::tally`] reads the answer.
     ///
     /// # Errors
     /// [`WireError`].
@@ -140,7 +143,7 @@ impl Link {
         self.connection.send(Kind::Tally, 0, &[], &[])
     }
 
-    /// Chief: waits until the shard has everything in its place.
+    /// Coordinator: waits until the shard has received all of its pieces.
     ///
     /// # Errors
     /// [`WireError`].
@@ -152,8 +155,9 @@ impl Link {
         }
     }
 
-    /// Chief: reads everything the shard holds into `content`; its version and updates. Where workers say on their own what they hold
-    /// back, the shard waits `within` that time to hear them all.
+    /// Coordinator: reads the whole content of the shard into `content`. Returns version and
+    /// updates. Where workers send residuals by themselves, the shard waits for them, at most
+    /// `within`.
     ///
     /// # Errors
     /// [`WireError`].
@@ -173,7 +177,7 @@ impl Link {
         Ok((header.clock, updates))
     }
 
-    /// Chief: training is over.
+    /// Coordinator: ends training.
     ///
     /// # Errors
     /// [`WireError`].

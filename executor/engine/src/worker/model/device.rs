@@ -1,4 +1,4 @@
-//! Training that stays on a worker's device: how it gets there and back, and its steps.
+//! Training that stays on a worker's device: transfers to and from it, and its steps.
 
 use super::{Model, Room, counts, largest_pass};
 use crate::clock;
@@ -12,10 +12,11 @@ use std::ops::Range;
 use std::time::Duration;
 
 impl Model {
-    /// Brings parameters and `state` to the host, plane by plane, where they are on the device; they stay there too.
+    /// Copies parameters and `state`, plane by plane, from the device to the host, where the device
+    /// holds them. The device keeps them.
     ///
     /// # Errors
-    /// What the device complained of.
+    /// Errors of the device.
     pub fn come_down(&mut self, state: &mut [Vec<f32>]) -> Result<(), WorkerError> {
         if let Room::Whole(resident) = &mut self.room {
             resident.read(&mut self.parameters, state)?;
@@ -23,11 +24,12 @@ impl Model {
         Ok(())
     }
 
-    /// From now on training stays on the device, going on from the host's parameters and this state after so many updates, with gradients clipped to
-    /// this norm, if any. Nothing happens where it does already.
+    /// Keeps training on the device from now on. It continues from the host's parameters and
+    /// `state` after `updates` updates, with gradients clipped to `clip_norm`, if set. Does nothing
+    /// if training is already there.
     ///
     /// # Errors
-    /// When the device has no room; then gradients leave it, as before.
+    /// When the device has no room; gradients then leave it, as before.
     pub fn go_up(
         &mut self,
         (optimizer, clip_norm): (&Optimizer, Option<f64>),
@@ -66,7 +68,7 @@ impl Model {
         Ok(())
     }
 
-    /// From now on gradients leave the device, going on from the host's parameters.
+    /// Makes gradients leave the device from now on; continues from the host's parameters.
     ///
     /// # Errors
     /// When the device has no room.
@@ -77,10 +79,10 @@ impl Model {
         }
     }
 
-    /// Leaves the others' GPUs.
+    /// Leaves the group of the other workers' GPUs.
     ///
     /// # Errors
-    /// When the device does not end what is under way.
+    /// When the device does not end the work in progress.
     pub fn part(&mut self) -> Result<(), WorkerError> {
         match self.resident() {
             Some(resident) => Ok(resident.part()?),
@@ -88,7 +90,7 @@ impl Model {
         }
     }
 
-    /// What trains on the device, where all of training stays there.
+    /// Returns the training state on the device, where all of training stays there.
     pub fn resident(&mut self) -> Option<&mut Resident> {
         match &mut self.room {
             Room::Passes(_) => None,
@@ -96,19 +98,20 @@ impl Model {
         }
     }
 
-    /// Does `step` where all of training stays on the device; the examples of the one after are loaded and laid meanwhile. `scale` makes means of
-    /// gradients' sums.
+    /// Does `step` on the device. Meanwhile loads the examples of the following step and copies
+    /// them there. `scale` turns sums of gradients into means.
     ///
     /// # Errors
-    /// What the device complained of.
+    /// Errors of the device.
     pub fn train(&mut self, step: u64, scale: f32) -> Result<(StepStats, StepTimes), WorkerError> {
         self.on_device(step, |resident| resident.begin(scale))
     }
 
-    /// Computes this worker's gradients of `step` on the device, and sums them with the others' there; the last is what came of the sums.
+    /// Computes this worker's gradients of `step` on the device and sums them there with those of
+    /// the other workers. The last value of the result is the outcome of the sums.
     ///
     /// # Errors
-    /// What the device complained of.
+    /// Errors of the device.
     pub fn sum(
         &mut self,
         step: u64,
@@ -122,7 +125,8 @@ impl Model {
         Ok((stats, times, resident.await_sums(look)))
     }
 
-    /// What `begin` asks for of `step`, until the loss is there; the examples of the step after are loaded and laid meanwhile.
+    /// Starts `begin` for `step` and waits for the loss. Meanwhile loads the examples of the
+    /// following step and copies them to the device.
     fn on_device(
         &mut self,
         step: u64,
@@ -132,7 +136,8 @@ impl Model {
             panic!("training does not stay on a device");
         };
         let (began, train) = (clock::now(), &self.data.train);
-        // Else they were laid while the device was at the step before, unless an evaluation has come between.
+        // Usually the examples were copied during the previous step, unless an evaluation came
+        // between.
         if self.loaded.take() != Some(step) {
             resident.lay(&self.batches.load(train, step));
         } else if !resident.has_batch() {

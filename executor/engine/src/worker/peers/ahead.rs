@@ -1,4 +1,5 @@
-//! Which jobs' steps go by need, and such a step among workers: the next one begins while the last sums travel.
+//! Steps in priority order among workers: the next step begins while the last sums travel. The
+//! module also decides which jobs use them.
 
 use super::AllReduce;
 use super::buckets::{Cut, Step};
@@ -21,8 +22,9 @@ use muster_model::assignment::TaskLaunch;
 use muster_model::spec::{Algorithm, BatchRule};
 use std::time::{Duration, Instant};
 
-/// How the steps of this job go by need, where they do not have to be summed as a whole: no number's update hangs on another's, or on what
-/// is known at the end. All workers come to the same answer.
+/// Returns the priority exchange of this job. `None` where the network is small, or where a step
+/// must be summed as a whole. An update then needs other values or the result of the whole step.
+/// All workers come to the same result.
 pub(super) fn by_need(launch: &TaskLaunch, network: &Network) -> Option<ByNeed> {
     let (engine, exchange) = (launch.spec.engine(), &launch.spec.exchange);
     let looks_at_whole_tensors = matches!(document::optimizer(engine).rule, Rule::Lars { .. });
@@ -37,15 +39,15 @@ pub(super) fn by_need(launch: &TaskLaunch, network: &Network) -> Option<ByNeed> 
     (is_plain && is_worth_it).then(|| ByNeed::new(Ranges::new(parameters), Order::default()))
 }
 
-/// One step's passes.
+/// Passes of one step.
 struct Passes<'a> {
     model: &'a mut Model,
     gradients: &'a mut [f32],
     step: &'a Step<'a>,
     times: StepTimes,
-    /// When the gradients were there.
+    /// Time at which the gradients were complete.
     computed: Instant,
-    /// What the next step has taken already without waiting for parameters.
+    /// Duration of the next step's forward pass so far, without waiting for parameters.
     ahead: Duration,
 }
 
@@ -77,7 +79,7 @@ impl Scale for Cut {
 }
 
 impl AllReduce<'_> {
-    /// Whether steps of those who are there go by need: the same on all of them.
+    /// Whether the steps of the present workers use the priority order; the same on all of them.
     pub(super) fn goes_by_need(&self) -> bool {
         self.by_need.is_some() && self.cut.workers.len() > 1
     }
@@ -144,7 +146,7 @@ impl AllReduce<'_> {
         Ok((self.after_step(model, head)?, times))
     }
 
-    /// What the norms of a step's sums and of its parts say of their noise.
+    /// Adds the norms of a step's sums and of its parts to the noise estimate.
     fn observe(&mut self, head: Head, parts: &[Summed]) {
         let whole = self.cut.whole();
         if head.parts.workers > 1.0 && parts.iter().all(|part| part.scale == whole) {

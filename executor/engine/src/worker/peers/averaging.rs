@@ -1,32 +1,39 @@
-//! Workers that train on their own and average their parameters every so many steps.
+//! Workers that train alone and average their parameters after a fixed number of steps.
 //!
-//! A round ends after each step whose number is a multiple of `every`. Each method is a rule on a worker's parameters x, the mean m
-//! over those who have trained, and for some a centre z with a velocity v, which are the same bits on every worker:
+//! A round ends after each step whose number is a multiple of `every`. Each method is a rule on a
+//! worker's parameters x and the mean m over the workers that trained. Some methods also have a
+//! centre z with a velocity v, which have the same bits on every worker:
 //!
 //! * local SGD (Stich, ICLR 2019): x ← m;
-//! * FedAvg (McMahan et al., AISTATS 2017): of each round's sampled workers, weighted by their examples, x ← m;
-//! * BMUF (Chen and Huo, ICASSP 2016, with a block learning rate of 1): v ← μ·v + (m − z); z ← z + v; x ← z;
-//! * EASGD (Zhang, Choromanska and LeCun, NIPS 2015, with α = β = ρ): x ← x − ρ·(x − z); z ← z + ρ·(m − z);
-//! * SMA (CROSSBOW, Koliousis et al., VLDB 2019, with α = 1/n): x ← x − (x − z)/n; z' ← m + μ·v; v ← z' − z;
-//! * gossip (Jin et al., 2016): x ← (x + x of a partner)/2, everyone's partner being another in each round.
+//! * FedAvg (McMahan et al., AISTATS 2017): of each round's sampled workers, weighted by their
+//!   examples, x ← m;
+//! * BMUF (Chen and Huo, ICASSP 2016, with a block learning rate of 1): v ← μ·v + (m − z);
+//!   z ← z + v; x ← z;
+//! * EASGD (Zhang, Choromanska and LeCun, NIPS 2015, with α = β = ρ): x ← x − ρ·(x − z);
+//!   z ← z + ρ·(m − z);
+//! * SMA (CROSSBOW, Koliousis et al., VLDB 2019, with α = 1/n): x ← x − (x − z)/n; z' ← m + μ·v;
+//!   v ← z' − z;
+//! * gossip (Jin et al., 2016): x ← (x + x of a partner)/2, with another partner in each round.
 //!
-//! Where all take the mean they take the mean of the optimizer's state as well: after a round there is one model and one state.
+//! Where all workers take the mean, they also take the mean of the optimizer state. So after a
+//! round there is one model and one state.
 
 use crate::data::EpochOrder;
 use muster_model::spec;
 
-/// One worker's part in the averaging.
+/// Averaging state of one worker.
 #[derive(Debug)]
 pub struct Averaging {
     method: spec::Averaging,
     seed: u64,
-    /// Where the method has one; what checkpoints hold in place of this worker's own parameters.
+    /// Centre of the methods that have one. For EASGD and SMA, checkpoints contain it instead of
+    /// this worker's own parameters.
     pub centre: Vec<f32>,
     pub velocity: Vec<f32>,
 }
 
 impl Averaging {
-    /// Of a model of so many parameters.
+    /// Creates the state for a model of `parameters` parameters.
     #[must_use]
     pub fn new(method: spec::Averaging, seed: u64, parameters: usize) -> Self {
         use spec::Averaging::{Bmuf, Easgd, Sma};
@@ -39,7 +46,7 @@ impl Averaging {
         }
     }
 
-    /// Training begins from these, with no velocity.
+    /// Starts from these parameters, without velocity.
     pub fn begin(&mut self, parameters: &[f32]) {
         if !self.centre.is_empty() {
             self.centre.copy_from_slice(parameters);
@@ -47,13 +54,13 @@ impl Averaging {
         self.velocity.fill(0.0);
     }
 
-    /// Whether a round ends with the step that makes them `steps`.
+    /// Whether a round ends after `steps` steps.
     #[must_use]
     pub fn is_due(&self, steps: u64) -> bool {
         steps.is_multiple_of(u64::from(self.method.every().max(1)))
     }
 
-    /// Whether the optimizer's state is averaged too.
+    /// Whether the optimizer state is averaged too.
     #[must_use]
     pub fn averages_state(method: spec::Averaging) -> bool {
         use spec::Averaging::{Bmuf, Easgd, Fedavg, Gossip, LocalSgd, Sma};
@@ -63,21 +70,22 @@ impl Averaging {
         }
     }
 
-    /// Whether what is exchanged is a mean over all, and not each pair's own.
+    /// Whether the exchange is a mean over all workers rather than over pairs.
     #[must_use]
     pub fn is_global(&self) -> bool {
         !matches!(self.method, spec::Averaging::Gossip { .. })
     }
 
-    /// Whether checkpoints hold the centre in place of the worker's own parameters: those of BMUF are the centre after each round
-    /// and have gone on from it since.
+    /// Whether checkpoints contain the centre instead of the worker's own parameters. BMUF's
+    /// parameters equal the centre after each round, and have moved on from it since.
     #[must_use]
     pub fn keeps_centre(&self) -> bool {
         use spec::Averaging::{Easgd, Sma};
         matches!(self.method, Easgd { .. } | Sma { .. })
     }
 
-    /// Whether this worker trains in step `step`. Of FedAvg's clients only the sampled ones do, the same in all of a round.
+    /// Whether this worker trains in step `step`. With FedAvg only the sampled workers do, the same
+    /// ones in the whole round.
     #[must_use]
     pub fn trains(&self, step: u64, rank: usize, workers: usize) -> bool {
         let spec::Averaging::Fedavg { every, share, .. } = self.method else {
@@ -89,7 +97,7 @@ impl Averaging {
         order.as_slice()[..sampled].contains(&(rank as u32))
     }
 
-    /// What this worker's parameters count for, having trained on so many examples in the round.
+    /// Returns the weight of this worker's parameters after `examples` examples in the round.
     #[must_use]
     pub fn weight(&self, examples: u64) -> f32 {
         match self.method {
@@ -98,7 +106,8 @@ impl Averaging {
         }
     }
 
-    /// Gossip's partner in the round that ends with `steps`: every pair meets, and nobody is two's. A worker may sit a round out.
+    /// Returns the gossip partner in the round that ends with `steps`. Every pair meets in turn; a
+    /// worker may have no partner in a round.
     #[must_use]
     pub fn partner(&self, steps: u64, rank: usize, workers: usize) -> Option<usize> {
         let round = (steps / u64::from(self.method.every().max(1))) as usize % workers;
@@ -106,7 +115,8 @@ impl Averaging {
         (partner != rank).then_some(partner)
     }
 
-    /// Applies a round's end to this worker's parameters `x`: `sum` is over all workers, `factor` makes the mean of it.
+    /// Applies the end of a round to this worker's parameters `x`. `sum` covers all workers;
+    /// `factor` times `sum` is the mean.
     pub fn apply(&mut self, x: &mut [f32], sum: &[f32], factor: f32, workers: usize) {
         use spec::Averaging::{Bmuf, Easgd, Fedavg, Gossip, LocalSgd, Sma};
         match self.method {
@@ -142,7 +152,7 @@ impl Averaging {
     }
 }
 
-/// `x` becomes the mean.
+/// Sets `x` to the mean.
 pub fn mean(x: &mut [f32], sum: &[f32], factor: f32) {
     for (x, sum) in x.iter_mut().zip(sum) {
         *x = factor * sum;
@@ -154,7 +164,7 @@ mod tests {
     use super::*;
     use spec::Averaging::{Bmuf, Easgd, Fedavg, Gossip, LocalSgd, Sma};
 
-    /// One round of workers at `xs` with one parameter each; where they and the centre are after it.
+    /// Does one round of workers with the parameters `xs`, one each.
     fn round(all: &mut [Averaging], xs: &mut [f32]) {
         let sum: f32 = xs.iter().sum();
         let n = xs.len();
@@ -172,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_is_its_papers() {
+    fn each_rule_matches_its_paper() {
         let mut xs = [3.0, 5.0];
         round(&mut two(LocalSgd { every: 1 }), &mut xs);
         assert_eq!(xs, [4.0, 4.0]);
@@ -208,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn partners_agree_and_everyone_meets_everyone() {
+    fn partners_agree_and_every_pair_meets() {
         for workers in 1..8 {
             let gossip = Averaging::new(Gossip { every: 2 }, 1, 1);
             let mut met = vec![0; workers * workers];
@@ -227,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rounds_sample_is_of_the_asked_size_and_changes() {
+    fn sample_has_requested_size_and_changes_per_round() {
         let fedavg = Averaging::new(
             Fedavg {
                 every: 4,

@@ -1,4 +1,4 @@
-//! Which gradients travel together, and the step in which they do so while the backward pass goes on.
+//! Buckets of gradients, and the step that sums them during the backward pass.
 
 use super::coded::Coded;
 use super::replica::{Norms, Summed};
@@ -17,11 +17,12 @@ use std::ops::Range;
 use std::sync::mpsc;
 use std::thread;
 
-/// Gradients of a bucket at least, 4 MiB: a sum's fixed costs do not show any more, and the last one has not long to go.
+/// Minimum number of gradients in a bucket (4 MiB). The fixed costs of a sum are then negligible,
+/// and the last bucket is still short.
 const BUCKET: usize = 1 << 20;
 
-/// Ranges of whole blocks that tile the parameters, the last first: that is how the backward pass completes them. The same on all
-/// workers.
+/// Returns ranges of whole blocks that tile the parameters, the last first, as the backward pass
+/// completes them. The same on all workers.
 #[must_use]
 pub fn buckets(blocks: &[Block]) -> Vec<Range<usize>> {
     let mut end = blocks.last().map_or(0, |block| block.range().end);
@@ -35,7 +36,7 @@ pub fn buckets(blocks: &[Block]) -> Vec<Range<usize>> {
     buckets
 }
 
-/// How gradients are summed: as they are, or as codecs' bytes.
+/// How gradients are summed: as floats, or as encoded bytes.
 #[derive(Debug)]
 pub enum Way<'a> {
     Plain,
@@ -56,25 +57,26 @@ impl Way<'_> {
     }
 }
 
-/// Whose examples a step is cut into.
+/// Division of a step's examples among the workers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cut {
-    /// In order of rank.
+    /// Workers in order of rank.
     pub workers: Vec<TaskId>,
     pub batch: usize,
-    /// Whose gradients add up in an example's: the positions of a text.
+    /// Targets per example whose gradients are added, such as the positions of a text.
     pub targets: u32,
 }
 
 impl Cut {
-    /// What makes the mean of a sum over everyone's examples.
+    /// Returns the factor from a sum over all workers' examples to their mean.
     #[must_use]
     pub fn whole(&self) -> f32 {
         1.0 / (self.batch * self.targets.max(1) as usize) as f32
     }
 
-    /// What makes the mean over the examples whose gradients are in the sum of it. It is 1 / batch unless somebody has died in
-    /// mid-step: his examples are then in none of the sums that were complete later, and the mean is over the others'.
+    /// Returns the factor from a sum to the mean over the examples whose gradients it contains. It
+    /// is that of the whole batch unless a worker has died in the middle of the step. Sums that
+    /// were completed later lack the examples of that worker, and the mean covers the others.
     pub fn scale(&self, group: &Group, reduced: Reduced) -> f32 {
         let targets = self.targets.max(1) as usize;
         if reduced.contributions == self.workers.len() {
@@ -99,20 +101,20 @@ impl Cut {
 #[derive(Debug)]
 pub struct Step<'a> {
     pub number: u64,
-    /// Of its examples in the data.
+    /// Place of its examples in the data.
     pub place: u64,
     pub cut: &'a Cut,
     pub head: Head,
-    /// Where the noise of gradients is measured: who knows which of them are any.
+    /// Set where the gradient noise is measured; leaves statistics out of the norms.
     pub measured_by: Option<Norms>,
-    /// Where each clips its own gradients, which then are one bucket.
+    /// Set where each worker clips its own gradients, which are then one bucket.
     pub clip: Option<OwnClip>,
 }
 
 impl Step<'_> {
-    /// The head that goes with these gradients.
+    /// Returns the head for these gradients.
     pub fn head(&self, stats: StepStats, gradients: &[f32]) -> Head {
-        // The turn is the step's, the counts are the pass's.
+        // The slice number belongs to the step, the counts to the pass.
         let stats = StepStats {
             hold: self.head.stats.hold,
             ..stats
@@ -138,14 +140,15 @@ impl Step<'_> {
     }
 }
 
-/// A step's sums over all workers.
+/// Sums of a step over all workers.
 #[derive(Debug)]
 pub struct Sums {
     pub head: Head,
     pub parts: Vec<Summed>,
 }
 
-/// Computes the gradients right where they are summed, and sums them at once: for few of them, or a worker alone.
+/// Computes the gradients in the arena and sums them in one piece: for few gradients, or a single
+/// worker.
 pub fn in_one(
     (group, way): (&mut Group, &mut Way<'_>),
     model: &mut Model,
@@ -172,7 +175,8 @@ pub fn in_one(
     (sums, times)
 }
 
-/// Sums each of `buckets` on a thread of its own as soon as the backward pass has completed it, into `sums`.
+/// Sums each of `buckets` on a separate thread as soon as the backward pass has completed it, into
+/// `sums`.
 pub fn overlapped(
     (group, way): (&mut Group, &mut Way<'_>),
     model: &mut Model,
@@ -186,11 +190,12 @@ pub fn overlapped(
         let exchanger = scope.spawn(move || {
             let mut parts = Vec::with_capacity(buckets.len());
             for (range, floats) in exchange {
-                // The head lies before the gradients and goes with the last bucket, which begins with the first of them.
+                // The head precedes the gradients in the arena, and is summed with the last bucket,
+                // which begins with the first gradients.
                 let arena = HEAD + range.end - floats.len()..HEAD + range.end;
                 group.gradients_mut()[arena.clone()].copy_from_slice(&floats);
                 let reduced = way.all_reduce(group, step.number, arena)?;
-                // The next sum may come about in another view, whose memory does not have this one.
+                // The next sum may be completed in another view, whose memory lacks this one.
                 sums[range.clone()]
                     .copy_from_slice(&group.sums()[HEAD + range.start..HEAD + range.end]);
                 let scale = step.cut.scale(group, reduced);
@@ -202,7 +207,7 @@ pub fn overlapped(
         let mut waiting = early.iter().peekable();
         let (stats, times) = model.gradient(step.place, gradients, &mut |done, gradients| {
             while let Some(bucket) = waiting.next_if(|bucket| bucket.start >= done.start) {
-                // Nobody listens once the exchange has failed; its error is what counts.
+                // The receiver is gone after an error of the exchange; that error is returned.
                 let _ = ready.send((bucket.clone(), gradients[bucket.clone()].to_vec()));
             }
         });
@@ -217,7 +222,7 @@ pub fn overlapped(
     })
 }
 
-/// The chief's part in a step that is none: it tells everyone that training is over.
+/// Coordinator: announces the end of training through the head of a step without gradients.
 pub fn finish(
     (group, way): (&mut Group, &mut Way<'_>),
     step: u64,

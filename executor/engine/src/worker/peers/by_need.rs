@@ -1,18 +1,23 @@
-//! A step whose gradients are summed by need while they are computed, and whose parameters are updated while the next step begins.
+//! A step whose ranges are summed in priority order during the backward pass. Parameters are
+//! updated while the next step begins.
 //!
-//! One thread sums range after range, in the order that [`super::ranges`] decides; this one computes. Once the backward pass is over
-//! it makes the update of each range that is summed, and goes forward through the next step as far as its parameters are there. The
-//! bits are those of an update of the whole at the end, as no number's update looks at another's.
+//! One thread sums the ranges in the order that [`super::ranges`] decides; the calling thread
+//! computes. After the backward pass it updates each summed range. It runs the next forward pass as
+//! far as the parameters are new. The bits equal those of one update at the end, because the update
+//! of a value depends on no other value.
 //!
-//! The step's head goes with the first range, whose gradients are the last to be ready, and before it is known nothing is updated: the
-//! step may be none. It is known before the next step can begin as well, since that begins with the first range, so nothing is begun that
-//! would be thrown away because members change, training is over or all stand still. What is thrown away is begun before a death that
-//! cuts the next step differently, and before an evaluation: the [model](super::super::model::Model) sees to that.
+//! The step's head is summed with the first range, whose gradients are ready last. Nothing is
+//! updated before the head is known, because the step may be the end of training. The next step
+//! begins with the first range as well, so it cannot begin before the head is known. No forward
+//! pass is therefore wasted when members change, training ends or all workers suspend. A pass is
+//! discarded only after a death that cuts the next step differently, and before an evaluation. The
+//! [model](super::super::model::Model) discards it.
 //!
-//! With its head a step is decided: whoever has it makes the whole update. Should the end of all views come then, as it does to a chief that is
-//! told to stop while a member leaves, the ranges that are left are of this worker's gradients alone: it is left of the step's members, as after
-//! deaths, and what it keeps of the job is a whole step. The other ways were to keep what parameters and state were before, another copy of them
-//! in every step, or to have no checkpoint then.
+//! The head decides the step: a worker that has it makes the whole update. All views may end at
+//! that moment, for a coordinator that must stop while a member leaves. The remaining ranges then
+//! contain this worker's gradients alone. It is the last member of the step, as after deaths, and
+//! its checkpoint contains a whole step. The alternatives are a second copy of parameters and state
+//! in every step, or no checkpoint in this case.
 
 use super::ranges::{Line, Ranges, mark};
 use crate::collective::{Group, Reduced};
@@ -27,22 +32,23 @@ use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 
-/// Ranges whose update is made at once, before it is looked whether a more urgent one has come.
+/// Number of ranges updated together before the thread checks for a more urgent one.
 const AT_ONCE: usize = 8;
 
-/// What a worker computes around such an exchange.
+/// Computation of a worker around the exchange.
 pub trait Work {
-    /// The gradients of the step; `ready` is told of them from the last to the first.
+    /// Computes the gradients of the step. Calls `ready` with them, from the last to the first.
     fn compute(&mut self, ready: Ready<'_>) -> Head;
 
-    /// As much of the next step as can be before all sums are there. All parameters are in place only once the exchange is over.
+    /// Computes as much of the next step as possible before all sums are known. All parameters are
+    /// in place only after the exchange.
     fn go_ahead(&mut self, fetch: Fetch<'_>);
 
-    /// Where parameters belong.
+    /// Returns the parameters to update.
     fn parameters(&mut self) -> &mut [f32];
 }
 
-/// A range's sum over all workers' examples, and what makes its mean of it.
+/// A range's sum over all workers' examples, and the factor to their mean.
 #[derive(Debug)]
 pub struct Sum {
     pub range: Range<usize>,
@@ -50,26 +56,27 @@ pub struct Sum {
     pub floats: Vec<f32>,
 }
 
-/// Updates parameters by these sums, ascending.
+/// Updates parameters by these sums, in ascending order.
 pub type Apply<'a> = &'a mut (dyn FnMut(&mut [f32], &[Sum]) + Send);
 
-/// What makes the mean of a sum, by what is known of it, and of this worker's gradients alone.
+/// Factors to the mean, of a sum and of this worker's own gradients.
 pub trait Scale: Sync {
     fn of_sum(&self, group: &Group, reduced: Reduced) -> f32;
 
     fn of_own(&self, head: &Head) -> f32;
 }
 
-/// What became of a step.
+/// Result of a step.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Over all workers, where it came to be known. Then the whole update was made, unless training is over.
+    /// Sum of the heads over all workers, if it is known. The whole update has then been made,
+    /// unless training has ended.
     pub head: Option<Head>,
-    /// Whether all was summed.
+    /// Whether all ranges were summed.
     pub ended: Result<(), FabricError>,
 }
 
-/// How the steps of a job go by need.
+/// Priority exchange of a job's steps.
 #[derive(Debug)]
 pub struct ByNeed {
     ranges: Ranges,
@@ -87,7 +94,7 @@ impl ByNeed {
         }
     }
 
-    /// Of what a group's arena must have room for.
+    /// Returns the ranges, for the size of a group's arena.
     #[must_use]
     pub fn ranges(&self) -> &Ranges {
         &self.ranges
@@ -123,7 +130,7 @@ impl ByNeed {
                 left: count,
             };
             let head = work.compute(&mut |done, gradients| feeding.feed(done.start, gradients));
-            // Nobody listens once the sums have failed; their error is what counts.
+            // The receiver is gone after an error of the sums; that error is returned.
             let _ = ready.send(Arrival::Head(head));
             drop(ready);
             let mut incoming = Incoming {
@@ -141,7 +148,7 @@ impl ByNeed {
         })
     }
 
-    /// The chief's part in a step that is none: it tells everyone that training is over.
+    /// Coordinator: announces the end of training through the head of a step without gradients.
     ///
     /// # Errors
     /// As [`Group::all_reduce`].
@@ -150,7 +157,7 @@ impl ByNeed {
             finish: true,
             ..Head::default()
         };
-        // No mark is set: it waits for nothing.
+        // All marks are 0, so the coordinator waits for no range.
         group.gradients_mut().fill(0.0);
         head.write(group.gradients_mut());
         let mut line = Line::new(self.ranges.count(), self.order);
@@ -162,23 +169,23 @@ impl ByNeed {
     }
 }
 
-/// What the backward pass has.
+/// Results of the backward pass.
 enum Arrival {
     Range(usize, Vec<f32>),
-    /// The last: of all that it has computed.
+    /// The last message: the head of the whole pass.
     Head(Head),
 }
 
-/// Hands over the ranges whose gradients are final.
+/// Sends the ranges whose gradients are final.
 struct Feeding<'a> {
     of: &'a ByNeed,
     ready: &'a Sender<Arrival>,
-    /// Ranges before this one are still to come.
+    /// Number of ranges that are not sent yet.
     left: usize,
 }
 
 impl Feeding<'_> {
-    /// All gradients from `start` on are.
+    /// Sends the ranges within the final gradients, those from `start` on.
     fn feed(&mut self, start: usize, gradients: &[f32]) {
         while self.left > 0 && self.of.ranges.parameters(self.left - 1).start >= start {
             self.left -= 1;
@@ -190,14 +197,14 @@ impl Feeding<'_> {
     }
 }
 
-/// A range's sum, and where it was the first one's, the step's head.
+/// A range's sum, and the step's head with that of the first range.
 struct Event {
     at: usize,
     sum: Sum,
     head: Option<Head>,
 }
 
-/// The thread that sums.
+/// The summing thread.
 struct Summing<'a> {
     of: &'a ByNeed,
     group: &'a mut Group,
@@ -205,7 +212,7 @@ struct Summing<'a> {
     line: Line,
     arrivals: Receiver<Arrival>,
     events: Sender<Event>,
-    /// The gradients of all ranges from this one on are in the arena.
+    /// The arena contains the gradients of all ranges from this one on.
     ready: usize,
     /// This worker's own part of the head.
     own: Option<Head>,
@@ -234,13 +241,15 @@ impl Summing<'_> {
         Ok(())
     }
 
-    /// Takes in what has become ready, and waits for this range; `false` when nobody computes it any more.
+    /// Receives ready ranges, and waits for range `at`. Returns `false` if the backward pass has
+    /// ended without it.
     fn wait_for(&mut self, at: usize) -> bool {
         loop {
             let is_there = self.ready <= at && (at > 0 || self.own.is_some());
-            let arrival = match is_there {
-                false => self.arrivals.recv().map_err(|_| TryRecvError::Disconnected),
-                true => self.arrivals.try_recv(),
+            let arrival = if is_there {
+                self.arrivals.try_recv()
+            } else {
+                self.arrivals.recv().map_err(|_| TryRecvError::Disconnected)
             };
             match arrival {
                 Ok(arrival) => self.take_in(arrival),
@@ -270,11 +279,12 @@ impl Summing<'_> {
         let head = (at == 0).then(|| Head::read(sums));
         self.is_decided |= head.is_some();
         let scale = self.scale.of_sum(self.group, reduced);
-        // The next sum may come about in another view, whose memory does not have this one.
+        // The next sum may be completed in another view, whose memory lacks this one.
         self.send(at, scale, &sums[ranges.gradients(at)], head);
     }
 
-    /// This worker is left of the step's members: what is not summed yet is its own.
+    /// This worker is the last member of the step: the ranges that are not summed contain only its
+    /// own gradients.
     fn go_alone(&mut self, first: usize) {
         let own = self.own.as_ref().expect("it goes with the first range");
         let scale = self.scale.of_own(own);
@@ -296,25 +306,26 @@ impl Summing<'_> {
             scale,
             floats,
         };
-        // It is read until the end.
+        // The receiver reads to the end.
         let _ = self.events.send(Event { at, sum, head });
     }
 }
 
-/// What is known of the sums.
+/// Sums that have arrived.
 struct Incoming<'a> {
     of: &'a ByNeed,
     sums: Receiver<Event>,
     /// By range, whether its update is still to be made.
     missing: Vec<bool>,
-    /// Those that wait for it.
+    /// Sums whose update is still to be made, by range.
     waiting: BTreeMap<usize, Sum>,
     head: Option<Head>,
     apply: Apply<'a>,
 }
 
 impl Incoming<'_> {
-    /// Updates the first of what is summed, or waits for more; `false` once there is nothing more to do.
+    /// Updates the first summed ranges, or waits for more. Returns `false` if there is nothing left
+    /// to do.
     fn go_on(&mut self, parameters: &mut [f32]) -> bool {
         while let Ok(event) = self.sums.try_recv() {
             self.take_in(event);

@@ -1,4 +1,5 @@
-//! How a worker comes to its next view: the chief asks its own office, everyone else asks the chief's.
+//! How a worker gets its next view. The coordinator calls its own membership server ([`Office`]),
+//! every other worker asks that server over a connection ([`Remote`]).
 
 use super::office::{Call, Farewell, Office, Told};
 use crate::clock;
@@ -16,22 +17,22 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// To connect and to be welcomed.
+/// Time limit for the connection and the handshake.
 const JOIN_LIMIT: Duration = Duration::from_secs(10);
 
-/// How often a waiting worker looks at whether it was told to stop.
+/// Interval at which a waiting worker checks for a stop request.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How often the chief reads who is to take part.
+/// Interval at which the coordinator reads the task set.
 const ROSTER_EVERY: Duration = Duration::from_millis(50);
 
-/// The workers of a task set, in order of rank.
+/// Returns the workers of a task set, in order of rank.
 #[must_use]
 pub fn roster(peers: &Peers) -> Vec<TaskId> {
     peers.workers.iter().map(|worker| worker.task_id).collect()
 }
 
-/// The chief's.
+/// The coordinator's access to its own membership server.
 pub struct Chair {
     office: Office,
     peers: RosterSource,
@@ -45,7 +46,7 @@ struct Read {
 }
 
 impl Chair {
-    /// Of an office that was opened with the roster of `revision`.
+    /// Wraps a server that was opened with the roster of `revision`.
     #[must_use]
     pub fn new(office: Office, peers: RosterSource, stop: StopFlag, revision: u64) -> Self {
         let at = clock::now();
@@ -58,7 +59,7 @@ impl Chair {
         }
     }
 
-    /// Reads the task set if it was not read a moment ago, and tells the office of a new one.
+    /// Reads the task set, at most once per [`ROSTER_EVERY`], and passes a newer one to the server.
     fn refresh(&self) {
         let mut read = self.read.lock().expect("nothing panics with the lock");
         if read.at.elapsed() < ROSTER_EVERY {
@@ -71,18 +72,18 @@ impl Chair {
         }
     }
 
-    /// As [`Office::take_dead`].
+    /// Like [`Office::take_dead`].
     #[must_use]
     pub fn take_dead(&self) -> Vec<TaskId> {
         self.office.take_dead()
     }
 
-    /// From here on nobody is given a view.
+    /// Ends membership: no worker gets a view from now on.
     pub fn end(&self) {
         self.office.end();
     }
 
-    /// Tells everyone who asks that it is over, and waits a moment for them.
+    /// Reports the end to all workers that ask, and waits for them briefly.
     pub fn close(&self) {
         self.office.close();
     }
@@ -92,9 +93,10 @@ impl Coordinator for Chair {
     fn next_view(&self, report: Report) -> Result<View, String> {
         self.office.next_view(report, || {
             self.refresh();
-            match self.stop.is_set() {
-                true => Err("this task was told to stop".to_owned()),
-                false => Ok(()),
+            if self.stop.is_set() {
+                Err("this task was told to stop".to_owned())
+            } else {
+                Ok(())
             }
         })
     }
@@ -105,18 +107,18 @@ impl Coordinator for Chair {
     }
 }
 
-/// Every other worker's: its connection to the chief's office.
+/// Membership client of another worker: its connection to the coordinator's server.
 pub struct Remote {
     lines: Mutex<BufReader<Stream>>,
     chief: TaskId,
-    /// How long a chief that is held for lost may take to say that it lives.
+    /// Time within which a coordinator that counts as lost must prove that it lives.
     silence: Duration,
     stop: StopFlag,
     farewell: OnceLock<Farewell>,
 }
 
 impl Remote {
-    /// Connects and greets.
+    /// Connects and performs the handshake.
     ///
     /// # Errors
     /// [`WireError`].
@@ -150,7 +152,7 @@ impl Remote {
         }))
     }
 
-    /// Why there was no further view, once there was none.
+    /// Returns why there is no further view, once that is known.
     #[must_use]
     pub fn farewell(&self) -> Option<Farewell> {
         self.farewell.get().copied()
@@ -162,7 +164,7 @@ impl Remote {
         let _ = say(lines.get_mut(), &Call::Goodbye);
     }
 
-    /// Waits until the chief has closed its office, that is until the job's work is safe.
+    /// Waits until the coordinator closes its server, after the job's state is stored.
     pub fn wait_for_the_end(&self) {
         let mut lines = self.lines.lock().expect("nothing panics with the lock");
         while !self.stop.is_set() {
@@ -181,7 +183,7 @@ impl Remote {
         let asked = clock::now();
         let mut heard = asked;
         let chief_is_lost = report.lost.contains(&self.chief);
-        // What is there before it was asked for is the news that everything is over.
+        // A message that arrived without a request announces the end.
         if !comes(&lines, Duration::ZERO) {
             say(lines.get_mut(), &Call::Next(report)).map_err(|_| Farewell::ChiefLost)?;
         }
@@ -227,7 +229,7 @@ fn say(stream: &mut Stream, call: &Call) -> std::io::Result<()> {
     stream.write_all(&line)
 }
 
-/// Whether something has come to be read within the time, be it the end.
+/// Whether data or the end of the connection arrives within the time.
 fn comes(lines: &BufReader<Stream>, within: Duration) -> bool {
     let limit = Timespec {
         tv_sec: 0,
@@ -292,9 +294,10 @@ mod tests {
         }
     }
 
-    /// A link to a chief that evaluates breaks: it is waited for beyond the silence that would be the end of one that stands still.
+    /// A link to a coordinator that evaluates breaks. The member waits longer than the silence
+    /// after which a frozen coordinator counts as lost.
     #[test]
-    fn a_chief_that_lives_and_is_busy_is_no_lost_one() {
+    fn busy_coordinator_does_not_count_as_lost() {
         let (chief, member) = (credentials(10), credentials(11));
         let roster = vec![chief.id, member.id];
         let office = Office::open("127.0.0.1", chief.clone(), roster).unwrap();
@@ -322,7 +325,8 @@ mod tests {
         assert_eq!(remote.farewell(), None);
     }
 
-    /// All that a worker sends its chief: a greeting, a call for the next view, a goodbye.
+    /// Records all messages of a worker to its coordinator: the handshake, a request for the next
+    /// view and a goodbye.
     fn said(of: &Credentials, chief: TaskId) -> Vec<u8> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -345,9 +349,9 @@ mod tests {
         heard.join().unwrap()
     }
 
-    /// Whatever a stranger or a worker sends that is not of the job's own making, those who are members get their next view.
+    /// Members get their next view even if other connections send malformed messages.
     #[test]
-    fn an_office_outlives_whatever_is_said_to_it() {
+    fn office_survives_malformed_messages() {
         let (chief, member, guest) = (credentials(10), credentials(11), credentials(12));
         let roster = vec![chief.id, member.id];
         let office = Office::open("127.0.0.1", chief.clone(), roster).unwrap();
@@ -374,7 +378,7 @@ mod tests {
                         0 => bytes[at] = byte,
                         1 => bytes.insert(at, byte),
                         2 => drop(bytes.remove(at)),
-                        // A line that never ends.
+                        // A line without an end.
                         _ => bytes.splice(at..at, vec![b' '; 70_000]).for_each(drop),
                     }
                 }
@@ -382,7 +386,7 @@ mod tests {
                     bytes.truncate(end.index(bytes.len()));
                 }
                 let mut stream = TcpStream::connect(&address).unwrap();
-                // The office may hang up before all of it is sent.
+                // The server may close the connection before all bytes are sent.
                 let _ = stream.write_all(&bytes);
                 let _ = stream.shutdown(Shutdown::Write);
                 let before = **view.borrow();

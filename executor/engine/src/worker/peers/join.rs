@@ -1,4 +1,4 @@
-//! How a worker comes to be among workers: it listens, takes its seat, and makes room for everything that sums need.
+//! Joining the group of workers: listen, join the membership, and allocate the memory of the sums.
 
 use super::AllReduce;
 use super::ahead;
@@ -25,10 +25,11 @@ use muster_model::spec::{self, BatchRule, Engine};
 use std::time::Duration;
 
 impl<'a> AllReduce<'a> {
-    /// Waits for the other workers. The ending when it is told to stop before, or the chief is lost.
+    /// Waits for the other workers. Returns the ending if the task must stop first, or the
+    /// coordinator is lost.
     ///
     /// # Errors
-    /// When it cannot listen, or is refused.
+    /// When the task cannot listen or is refused.
     pub fn join(
         launch: &TaskLaunch,
         rank: u32,
@@ -60,9 +61,10 @@ impl<'a> AllReduce<'a> {
         let len = network.parameter_count();
         let averaging = launch.spec.exchange.averaging;
         let optimizer = document::optimizer(launch.spec.engine());
-        let arenas = match averaging.is_some_and(Averaging::averages_state) {
-            true => 1 + optimizer.state_len_per_param(),
-            false => 1,
+        let arenas = if averaging.is_some_and(Averaging::averages_state) {
+            1 + optimizer.state_len_per_param()
+        } else {
+            1
         };
         let options = Options {
             silence,
@@ -92,7 +94,7 @@ impl<'a> AllReduce<'a> {
             Err(error) => return Err(error.into()),
         };
         let clip_own = OwnClip::of(&launch.spec);
-        // The norm of all gradients is known when the last are computed.
+        // The norm of all gradients is known only when the last are computed.
         let buckets = match clip_own {
             Some(_) => std::iter::once(0..len).collect(),
             None => buckets(network.blocks()),
@@ -100,9 +102,10 @@ impl<'a> AllReduce<'a> {
         let codecs = launch.spec.exchange.compression.codecs();
         let seed = launch.spec.engine().seed;
         let coded = codecs.map(|codecs| Coded::new(codecs, network.blocks(), seed));
-        let spare = match buckets.len() > 1 || by_need.is_some() || averaging.is_some() {
-            true => len,
-            false => 0,
+        let spare = if buckets.len() > 1 || by_need.is_some() || averaging.is_some() {
+            len
+        } else {
+            0
         };
         Ok(Ok(Self {
             around,
@@ -138,7 +141,7 @@ impl<'a> AllReduce<'a> {
     }
 }
 
-/// Where the batch grows with the workers.
+/// Returns the progress state of jobs whose batch grows with the workers.
 fn pace(engine: &Engine) -> Option<Pace> {
     match engine.batch_rule {
         BatchRule::Constant => None,
@@ -146,11 +149,11 @@ fn pace(engine: &Engine) -> Option<Pace> {
     }
 }
 
-/// Within a node sums are read straight out of each other's memory whatever is chosen, so that the hierarchical one is what any
-/// choice is there; its ring between nodes is what its name then means.
+/// Within a node every algorithm reads sums directly from shared memory, like the hierarchical one.
+/// So that name only selects the ring between nodes.
 fn choice(algorithm: spec::Algorithm) -> Choice {
     Choice::Named(match algorithm {
-        // Where GPUs do not do it.
+        // Used where GPUs do not sum.
         spec::Algorithm::Auto | spec::Algorithm::Nccl => return Choice::Fastest,
         spec::Algorithm::Ring | spec::Algorithm::Hierarchical => Algorithm::Ring,
         spec::Algorithm::Tree => Algorithm::Tree,

@@ -1,4 +1,5 @@
-//! Between two steps a new task set takes effect: who has come gets everyone else's state, and batches are cut anew.
+//! Changes of the members between two steps: joining workers get the state of the others, and
+//! batches are cut again.
 
 use super::AllReduce;
 use super::seat::Seat;
@@ -12,7 +13,7 @@ use muster_model::assignment::TaskReport;
 use muster_model::id::TaskId;
 
 impl AllReduce<'_> {
-    /// Gives newcomers, this worker perhaps, everything that training goes on from.
+    /// Transfers the state of training to the joining workers, possibly to this one.
     pub(super) fn welcome(&mut self, model: &mut Model) -> Result<(), FabricError> {
         let mut counts = [0.0; 13];
         counts[..4].copy_from_slice(&count_to_floats(self.step));
@@ -37,20 +38,18 @@ impl AllReduce<'_> {
         self.step = count_from_floats([a, b, c, d]);
         self.replica.updates = count_from_floats([e, f, g, h]);
         self.held = count_from_floats([i, j, k, l]);
-        match deals > 0.0 {
-            true if all_there => self.deal(),
-            true => {
-                log::line(
-                    "a worker died before a checkpoint's residuals were dealt: they are lost",
-                );
-                self.dealt = None;
-                Ok(())
-            }
-            false => Ok(()),
+        if deals > 0.0 && all_there {
+            self.deal()
+        } else if deals > 0.0 {
+            log::line("a worker died before a checkpoint's residuals were dealt: they are lost");
+            self.dealt = None;
+            Ok(())
+        } else {
+            Ok(())
         }
     }
 
-    /// Between two steps: lets a new task set take effect if that was agreed on.
+    /// Between two steps: applies a new task set if all workers have agreed on it.
     pub(super) fn between(&mut self, model: &mut Model, regroup: bool) -> Result<(), FabricError> {
         self.note_the_dead();
         let began = clock::now();
@@ -70,7 +69,7 @@ impl AllReduce<'_> {
         Ok(())
     }
 
-    /// Cuts batches by who is there now: where all have just come to one view.
+    /// Cuts batches among the present members; all have just entered the same view.
     pub(super) fn recut(&mut self, model: &mut Model) -> Result<(), WorkerError> {
         self.group.forget_views();
         let members = &self.group.view().members;
@@ -78,8 +77,9 @@ impl AllReduce<'_> {
         self.cut_among(model, workers)
     }
 
-    /// The same after a step: by whose gradients are in its sum, unless all have come to another view since. Who is there now one worker may know
-    /// before another, and two that cut a step differently would make different means of its sum.
+    /// Like [`Self::recut`] after a step. Cuts among the workers whose gradients are in its sum,
+    /// unless all have entered another view since. One worker may know the present members before
+    /// another. Two workers with different cuts of a step would compute different means of its sum.
     pub(super) fn recut_after(
         &mut self,
         model: &mut Model,
@@ -94,7 +94,7 @@ impl AllReduce<'_> {
         self.cut_among(model, workers)
     }
 
-    /// The same by these, in order of rank, this worker among them.
+    /// Cuts batches among `workers`, in order of rank; this worker is one of them.
     pub(super) fn cut_among(
         &mut self,
         model: &mut Model,
@@ -118,7 +118,7 @@ impl AllReduce<'_> {
         Ok(())
     }
 
-    /// The chief tells of those who went without a word.
+    /// Coordinator: reports workers that left without a goodbye.
     pub(super) fn note_the_dead(&self) {
         if let Seat::Chief(chair) = &self.seat {
             for task_id in chair.take_dead() {
@@ -129,7 +129,7 @@ impl AllReduce<'_> {
         }
     }
 
-    /// Of everything that must be the same bits on every worker, for people to compare.
+    /// Returns a hash of all that must have the same bits on every worker, for comparison in logs.
     pub(super) fn fingerprint(&self, model: &Model) -> u64 {
         let pace = self.pace.map(|pace| pace.floats(&self.noise));
         let planes = std::iter::once(&model.parameters).chain(&self.replica.state);

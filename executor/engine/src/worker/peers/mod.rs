@@ -1,9 +1,11 @@
-//! The exchange without parameter servers: every worker holds parameters and optimizer state, gradients are summed over all workers,
-//! and all make the same update.
+//! The exchange without parameter servers. Every worker holds parameters and optimizer state;
+//! gradients are summed over all workers, and all make the same update.
 //!
-//! The chief keeps the list of members in its [`office`]; a step's sum carries in its [`head`](super::head) what all must agree on. Between two
-//! steps a new task set takes effect: who has come gets everyone else's state, who is not wanted any more leaves, and batches are cut
-//! anew. A worker that dies in mid-step costs the step its examples, and nothing else.
+//! The coordinator keeps the list of members in its membership server ([`office`]). The sum of a
+//! step carries the decisions that all workers must know in its [`head`](super::head). A new task
+//! set takes effect between two steps. Joining workers get the state of the others, dismissed
+//! workers leave, and batches are cut again. The death of a worker in the middle of a step costs
+//! the step only its examples.
 
 mod ahead;
 mod averaging;
@@ -51,59 +53,59 @@ use replica::Replica;
 use seat::Seat;
 use std::ops::Range;
 
-/// Of the averages' centre, in checkpoints.
+/// Name of the velocity of the averaging centre in checkpoints.
 const VELOCITY: &str = "averaging.velocity";
 
-/// A worker among workers.
+/// A worker of a job without shards.
 pub(super) struct AllReduce<'a> {
     around: &'a Surroundings<'a>,
     group: Group,
     seat: Seat,
     replica: Replica,
     buckets: Vec<Range<usize>>,
-    /// Where steps are not summed as a whole, but those of a worker alone.
+    /// Set where steps of several workers use the priority order.
     by_need: Option<ByNeed>,
-    /// Only where gradients travel in several buckets.
+    /// Empty where gradients are summed in one piece.
     gradients: Vec<f32>,
     sums: Vec<f32>,
-    /// Where gradients go as codecs' bytes.
+    /// Set where gradients are encoded.
     coded: Option<Coded>,
-    /// Where this worker clips its own before they are encoded.
+    /// Set where this worker clips its own gradients before they are encoded.
     clip_own: Option<OwnClip>,
-    /// Where gradients may meet on the workers' GPUs.
+    /// Set where gradients may be summed on the workers' GPUs.
     gpus: Option<Gpus>,
     cut: Cut,
     noise: Noise,
-    /// Where the batch grows with the workers.
+    /// Set where the batch grows with the workers.
     pace: Option<Pace>,
     me: TaskId,
-    /// That comes next.
+    /// Next step.
     step: u64,
-    /// Where parameters are averaged in place of gradients' being summed.
+    /// Set where parameters are averaged instead of gradients being summed.
     averaging: Option<Averaging>,
     /// This worker's own counts since the last average.
     round: StepStats,
-    /// Chief: the step at whose beginning a checkpoint will be asked for.
+    /// Coordinator: step at whose beginning a checkpoint is announced.
     noticed: Option<u64>,
-    /// Chief: what workers had not said at the beginning of that step, for the checkpoint.
+    /// Coordinator: residuals of the workers at the beginning of that step, for the checkpoint.
     unsaid: Vec<(String, Vec<f32>)>,
-    /// Chief: what a checkpoint has for the first workers to begin with, by rank.
+    /// Coordinator: residuals of a checkpoint for the first workers, by rank.
     dealt: Option<Vec<Vec<f32>>>,
-    /// The turn to name with the next sum; 0: none.
+    /// Slice number to name with the next sum; 0 for none.
     hold: u64,
-    /// The turn that the last sum named, for newcomers to stand still in; 0: none.
+    /// Slice number that the last sum named, in which joining workers suspend; 0 for none.
     held: u64,
 }
 
 impl AllReduce<'_> {
-    /// These reports are news for people; training does not end where one cannot be kept.
+    /// Sends a report for users. Training continues if it cannot be stored.
     fn report(&self, report: &TaskReport) {
         if let Err(error) = self.around.reporter.report(report) {
             log::line(format_args!("could not keep a report: {error}"));
         }
     }
 
-    /// What the end of all views means to this worker.
+    /// Converts the end of all views to this worker's answer.
     fn parted(&self, error: FabricError) -> Result<Answer, Trouble> {
         match error {
             FabricError::NoView(_) => Ok(Answer::Interrupted {
@@ -113,17 +115,18 @@ impl AllReduce<'_> {
         }
     }
 
-    /// Whether the noise of a step's gradients is measured.
+    /// Whether the gradient noise of a step is measured.
     fn is_measured(&self, step: u64) -> bool {
         self.pace.is_some() || step.is_multiple_of(noise::EVERY)
     }
 
-    /// The same of a step by these workers. Of what codecs make of gradients, feedback among it, the norms say nothing.
+    /// Whether the present workers measure the noise of a step. The norms of encoded gradients,
+    /// with their error feedback, do not measure it.
     fn measures(&self, step: u64) -> bool {
         self.cut.workers.len() > 1 && self.coded.is_none() && self.is_measured(step)
     }
 
-    /// What this worker says beside its gradients, but for what it has counted.
+    /// Returns this worker's head without its counts.
     fn own_head(&mut self, step: u64) -> Head {
         let regroup = match &self.seat {
             Seat::Chief(chair) => chair.someone_waits(),
@@ -174,11 +177,12 @@ impl AllReduce<'_> {
         (sums, times)
     }
 
-    /// Between the update and the next step, by what all have heard in the sum.
+    /// Acts on the decisions of the sum between the update and the next step.
     fn after_step(&mut self, model: &mut Model, head: Head) -> Result<Answer, Trouble> {
-        let kept = match head.keep && self.group.is_unbroken() {
-            true => self.gather(),
-            false => Ok(()),
+        let kept = if head.keep && self.group.is_unbroken() {
+            self.gather()
+        } else {
+            Ok(())
         };
         if let (true, Some(gpus)) = (head.regroup, &mut self.gpus) {
             gpus.reopen();
@@ -212,7 +216,7 @@ impl Exchange for AllReduce<'_> {
             *pace = Pace::at(start.step, pace.batch());
             let kept = start.contents.extra(PACE);
             pace.resume(kept.unwrap_or_default(), &mut self.noise);
-            // A checkpoint of another job, whose steps count from elsewhere.
+            // A checkpoint of another job, with another count of steps.
             if pace.step() != start.step {
                 *pace = Pace::at(start.step, pace.batch());
             }
@@ -237,7 +241,7 @@ impl Exchange for AllReduce<'_> {
         self.recut(model)?;
         Ok(Answer::Parameters {
             step: self.step,
-            // Whoever comes in before a step at which all stand still stands still too.
+            // A worker admitted before a step at which all workers suspend suspends as well.
             stats: StepStats {
                 hold: self.held,
                 ..StepStats::default()
@@ -348,9 +352,10 @@ impl Exchange for AllReduce<'_> {
 
     fn conclude(&mut self, model: &mut Model) -> Result<(), Trouble> {
         let concluded = match &self.averaging {
-            // All stand where the chief does; the others hear of the end when they next ask.
+            // A round has just ended, so all workers have the same parameters. They learn of the
+            // end with their next request.
             Some(averaging) if averaging.is_due(self.step) => return Ok(()),
-            // The round ends early for the chief, and the others' work of it counts.
+            // The coordinator ends the round early; the other workers' steps in it count.
             Some(_) => self.end_round(model, true).map(drop),
             None => {
                 match self.conclude_on_gpus(model) {
@@ -368,7 +373,7 @@ impl Exchange for AllReduce<'_> {
             }
         };
         match concluded {
-            // Told to stop: the others hear of the end by the office's closing.
+            // After a stop request the others learn of the end when the membership server closes.
             Ok(()) | Err(FabricError::NoView(_)) => Ok(()),
             Err(error) => Err(WorkerError::Peers(error).into()),
         }
@@ -382,9 +387,9 @@ impl Exchange for AllReduce<'_> {
         let Self { group, seat, .. } = *self;
         match seat {
             Seat::Chief(chair) => {
-                // They must not form a view of their own when they find the chief gone.
+                // The others must not form a view without the coordinator when its links end.
                 chair.end();
-                // Before it waits, so that those in the middle of a sum come and ask.
+                // Before the wait, so that members in the middle of a sum ask for a view.
                 drop(group);
                 chair.close();
             }

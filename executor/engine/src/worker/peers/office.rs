@@ -1,7 +1,8 @@
-//! The chief's office: where workers report, and from where everyone is told the same next view.
+//! The coordinator's membership server: workers report to it and get the same next view from it.
 //!
-//! Each worker holds one connection to it for as long as it lives: lines of JSON after a greeting that proves the secret. The end of
-//! a connection without a goodbye is a death, noticed also of a worker that nobody exchanges with at the moment.
+//! Each worker holds one connection to it for its whole life: lines of JSON after a handshake that
+//! proves the secret. The end of a connection without a goodbye is a death. The server detects it
+//! also for a worker that takes part in no exchange at the moment.
 
 use crate::clock;
 use crate::fabric::{Channel, Credentials, Gathering, PeerHello, Report, Stream, View};
@@ -17,57 +18,58 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-/// From a connection's being accepted to its greeting's being read.
+/// Time limit from the acceptance of a connection to the end of its handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
-/// How soon a waiting thread notices what nobody tells it.
+/// Poll interval of waiting threads, for events that do not wake them.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How often whoever waits for a view is told that the chief's process lives. Less than the shortest silence that a document may ask for.
+/// Interval at which workers that wait for a view learn that the coordinator's process lives. It is
+/// shorter than the smallest silence that a document may set.
 const ALIVE_EVERY: Duration = Duration::from_millis(500);
 
-/// How long the chief waits for the others to have heard that it is over.
+/// Time for which the coordinator waits until the others know of the end.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
 
-/// Connections at once, whoever they are from.
+/// Maximum number of connections at one time.
 const VISITORS: usize = 1_024;
 
-/// Longest line that is read; a report is a few hundred bytes.
+/// Maximum length of a line; a report has a few hundred bytes.
 const MAX_LINE: u64 = 64 << 10;
 
-/// What a worker says.
+/// Messages of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum Call {
     Next(Report),
-    /// It leaves in order.
+    /// The worker leaves in order.
     Goodbye,
 }
 
-/// What it is told.
+/// Messages to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum Told {
     View(View),
     Over(Farewell),
-    /// There is no view yet: the chief may be at an evaluation, or wait for somebody.
+    /// There is no view yet: the coordinator may be evaluating, or wait for other members.
     Alive,
 }
 
-/// Why there is no further view for a worker.
+/// Why a worker gets no further view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Farewell {
-    /// The chief has ended or left in order.
+    /// The coordinator has finished or left in order.
     Over,
-    /// The job goes on without this worker.
+    /// The job continues without this worker.
     Dismissed,
-    /// It was told to stop itself.
+    /// This worker was asked to stop.
     Stopped,
-    /// The chief is gone without a word.
+    /// The coordinator left without a goodbye.
     ChiefLost,
 }
 
-/// An open office.
+/// A running membership server.
 #[derive(Debug)]
 pub struct Office {
     room: Arc<Room>,
@@ -87,12 +89,12 @@ struct Room {
 struct State {
     gathering: Gathering,
     over: bool,
-    /// Members that have died since the chief last asked.
+    /// Members that have died since the coordinator last asked.
     dead: Vec<TaskId>,
 }
 
 impl Office {
-    /// Opens on a free port of `host`; the first view is of `roster`.
+    /// Opens a server on a free port of `host`; the first view consists of `roster`.
     ///
     /// # Errors
     /// When it cannot listen there.
@@ -123,26 +125,27 @@ impl Office {
         self.address
     }
 
-    /// From the next agreed step boundary on, these are to take part.
+    /// Sets the workers that take part from the next agreed step boundary on.
     pub fn want(&self, roster: Vec<TaskId>) {
         let mut state = self.room.lock();
         state.gathering.want(roster);
         self.room.form(&mut state);
     }
 
-    /// Whether the members ought to change and everyone needed for it is there.
+    /// Whether the members must change and all workers that this needs have reported.
     #[must_use]
     pub fn someone_waits(&self) -> bool {
         self.room.lock().gathering.someone_waits()
     }
 
-    /// Members that have died since this was last asked.
+    /// Returns the members that have died since the last call.
     #[must_use]
     pub fn take_dead(&self) -> Vec<TaskId> {
         std::mem::take(&mut self.room.lock().dead)
     }
 
-    /// The chief's own report; `tick` is called every now and then while it waits, and says why it should not wait on.
+    /// Reports the coordinator itself and waits for the next view. `tick` is called at intervals
+    /// during the wait; an error from it ends the wait.
     ///
     /// # Errors
     /// The reason.
@@ -166,13 +169,13 @@ impl Office {
         }
     }
 
-    /// From here on everyone who asks is told that it is over.
+    /// Ends membership: every worker that asks from now on learns of the end.
     pub fn end(&self) {
         self.room.lock().over = true;
         self.room.changed.notify_all();
     }
 
-    /// The same, and waits a moment for them to ask.
+    /// Like [`Self::end`], and waits briefly for the workers to ask.
     pub fn close(&self) {
         self.end();
         let began = clock::now();
@@ -219,7 +222,8 @@ impl Room {
             .map(|id| state.gathering.has_gone(*id))
             .collect();
         if state.gathering.next_view().is_some() {
-            // Whoever the survivors hold for dead although its connection still stands; a dismissal is none of these.
+            // Members that the survivors declared dead although their connections still exist. A
+            // dismissal is not a death.
             let view = state.gathering.view();
             let kept_all = view
                 .members
@@ -236,7 +240,7 @@ impl Room {
         }
     }
 
-    /// The greeting, then calls until the connection ends.
+    /// Performs the handshake, then answers requests until the connection ends.
     fn serve(&self, mut stream: Stream) -> Result<(), WireError> {
         let (header, meta) = stream.receive_greeting(clock::now() + HANDSHAKE_LIMIT)?;
         if header.kind != Kind::Hello {
@@ -266,10 +270,10 @@ impl Room {
         Ok(())
     }
 
-    /// Whether the worker has left in order.
+    /// Answers requests. Returns whether the worker has left in order.
     fn talk(&self, lines: &mut BufReader<Stream>, id: TaskId) -> bool {
         loop {
-            // It may be far from its next call when everything is over, and the chief gone by then.
+            // The worker's next request may be far away, and the coordinator may be gone by then.
             while lines.buffer().is_empty() && !speaks(lines.get_ref(), TICK) {
                 if self.lock().over {
                     let _ = tell(lines.get_mut(), &Told::Over(Farewell::Over));
@@ -286,7 +290,7 @@ impl Room {
                 Some(Call::Next(report)) if report.member.id == id => {
                     match self.next(report, lines.get_mut()) {
                         Some(told) => told,
-                        // It says something instead of waiting, or is gone.
+                        // The worker has sent another message instead of waiting, or is gone.
                         None => continue,
                     }
                 }
@@ -298,7 +302,7 @@ impl Room {
                 return false;
             }
             if over {
-                // It has heard, and has only to hang up.
+                // The worker knows of the end and only closes the connection.
                 let _ = lines.read_until(b'\n', &mut line);
                 return true;
             }
@@ -306,7 +310,7 @@ impl Room {
     }
 
     fn next(&self, mut report: Report, stream: &mut Stream) -> Option<Told> {
-        // Whose process is asked lives, whatever has become of a link to it.
+        // The coordinator's process lives, because it answers here, even if a link to it broke.
         report.lost.retain(|lost| *lost != self.credentials.id);
         let (id, left) = (report.member.id, report.view);
         let mut told = clock::now();
@@ -339,7 +343,7 @@ impl Room {
     }
 }
 
-/// Whether there is something to read within the time, be it the end.
+/// Whether data or the end of the connection arrives within the time.
 fn speaks(stream: &Stream, within: Duration) -> bool {
     let limit = Timespec {
         tv_sec: 0,

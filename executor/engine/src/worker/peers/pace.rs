@@ -1,30 +1,32 @@
-//! How far training has come where the batch grows with the workers (AdaScale, Johnson et al., ICML 2020).
+//! Progress of training where the batch grows with the workers (AdaScale, Johnson et al., ICML
+//! 2020).
 //!
-//! Steps there are scale-invariant iterations: an update counts for its gain, which is what its learning rate is multiplied by. So the
-//! place in the data no more follows from the step, and both are kept here. It must be the same bits on every worker.
+//! Steps are scale-invariant iterations there: an update counts for its gain, by which its learning
+//! rate is multiplied. The place in the data therefore does not follow from the step, and both are
+//! kept here. They must have the same bits on every worker.
 
 use crate::worker::head::{count_from_floats, count_to_floats};
 use crate::worker::noise::Noise;
 
-/// In checkpoints: what [`Pace::floats`] gives.
+/// Name of the result of [`Pace::floats`] in checkpoints.
 pub const PACE: &str = "batch_rule.pace";
 
-/// Words of sixteen bits in a count.
+/// Number of 16-bit words in a count.
 const WORDS: usize = 4;
 
-/// Between two updates.
+/// Progress between two updates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pace {
     /// Examples of one batch.
     batch: usize,
-    /// Gains of all updates so far; its whole part is the step.
+    /// Sum of the gains of all updates; its integer part is the step.
     progress: f64,
     /// Examples of all updates so far.
     taken: u64,
 }
 
 impl Pace {
-    /// Of a run that has stood at `step` without ever growing.
+    /// Progress of a run that reached `step` with one batch per update.
     #[must_use]
     pub fn at(step: u64, batch: usize) -> Self {
         Self {
@@ -36,32 +38,33 @@ impl Pace {
 
     #[must_use]
     pub fn step(&self) -> u64 {
-        // Not negative.
+        // The progress is never negative.
         self.progress as u64
     }
 
-    /// Examples of one batch.
+    /// Returns the examples of one batch.
     #[must_use]
     pub fn batch(&self) -> usize {
         self.batch
     }
 
-    /// Where the next update's examples begin.
+    /// Returns the place at which the next update's examples begin.
     #[must_use]
     pub fn place(&self) -> u64 {
         self.taken
     }
 
-    /// What the averages of noise keep after an update of `examples`: the more batches it has, the less, so that they look back on
-    /// about as many examples whatever their number (the paper's appendix B.3).
+    /// Returns the weight of the previous noise averages after an update of `examples` examples. It
+    /// falls with the number of batches, so that the averages cover about the same number of
+    /// examples (the paper's appendix B.3).
     #[must_use]
     pub fn keeps(&self, examples: usize) -> f64 {
         let times = examples as f64 / self.batch.max(1) as f64;
         (1.0 - times / 1000.0).max(0.0)
     }
 
-    /// An update of `examples` was cut, and `counted` of them are in its sum: less where somebody has died in the middle of it. Its
-    /// gain.
+    /// Counts an update that was cut for `examples` examples and whose sum has `counted` of them;
+    /// it has fewer after a death in the step. Returns its gain.
     pub fn advance(&mut self, noise: &Noise, examples: usize, counted: u64) -> f64 {
         let gain = noise.gain(counted, self.batch);
         self.progress += gain;
@@ -69,8 +72,8 @@ impl Pace {
         gain
     }
 
-    /// As newcomers and checkpoints are given it, with the noise that gains come from: floats that are the same bits wherever they
-    /// are carried.
+    /// Encodes progress and noise averages for joining workers and checkpoints, as floats whose
+    /// bits every transfer keeps.
     #[must_use]
     pub fn floats(&self, noise: &Noise) -> Vec<f32> {
         let [square, trace] = noise.bits();
@@ -80,7 +83,7 @@ impl Pace {
             .collect()
     }
 
-    /// Takes up what [`Self::floats`] gave; what is something else changes nothing.
+    /// Decodes the result of [`Self::floats`]; other input changes nothing.
     pub fn resume(&mut self, floats: &[f32], noise: &mut Noise) {
         let (words, rest) = floats.as_chunks::<WORDS>();
         if let ([progress, taken, square, trace], []) = (words, rest) {
@@ -118,14 +121,14 @@ mod tests {
         assert!(gain > 1.0 && gain < 4.0, "{gain}");
         assert_eq!(pace.place(), 60);
         assert_eq!(pace.step(), (11.0 + gain) as u64);
-        // Somebody's quarter is not in the sum.
+        // A quarter of the examples is missing from the sum, after a death.
         let less = pace.advance(&noise, 16, 12);
         assert!(less > 1.0 && less < gain, "{less}, {gain}");
         assert_eq!(pace.place(), 76, "his examples are not taken again");
     }
 
     #[test]
-    fn a_pace_is_handed_on_to_the_bit() {
+    fn pace_round_trips_exactly() {
         let noise = measured();
         let mut pace = Pace::at(3, 4);
         pace.advance(&noise, 1 << 40, 1 << 40);

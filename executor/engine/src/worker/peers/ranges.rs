@@ -1,50 +1,58 @@
-//! The ranges in which a step's gradients travel by need, where they lie in the arena, and which of them is summed next.
+//! Ranges in which a step's gradients travel in priority order: their places in the arena, and
+//! which range is summed next.
 //!
-//! The backward pass has the gradients of the last layers first; the next forward pass needs the parameters of the first layers
-//! first. So of the ranges that are ready the first one goes first; one that becomes ready later overtakes all that wait (TicTac,
-//! Hashemi et al., MLSys 2019; ByteScheduler, Peng et al., SOSP 2019). A range is the unit of preemption.
+//! The backward pass completes the gradients of the last layers first; the next forward pass needs
+//! the parameters of the first layers first. So the first of the ready ranges is summed next. A
+//! range that becomes ready later overtakes all that wait (TicTac, Hashemi et al., MLSys 2019;
+//! ByteScheduler, Peng et al., SOSP 2019). A range is the unit of preemption.
 //!
-//! All members must sum the same ranges in the same order, though their backward passes are not in step, and though some may die in
-//! between. So the order is a function of the sums alone. Before each range in the arena lie marks that are summed with it: of every
-//! range one float, 1 of a member that did not have it ready yet when it entered this sum. A mark whose sum is 0 is of a range that
-//! everyone has whose gradients are in the sum. Next is the first range that is known to be ready like this, and while none is, the
-//! last that is left: the backward pass completes it next, and all wait for it.
+//! All members must sum the same ranges in the same order, although their backward passes are not
+//! synchronous and members may die. So the order is a function of the sums alone. Marks precede
+//! each range in the arena and are summed with it. There is one mark (a float) for every range. A
+//! member sets it to 1 if it did not have that range ready when it entered this sum. If the sum of
+//! a mark is 0, all members whose gradients are in the sum have that range. The next range is the
+//! first one known to be ready in this way. If there is none, it is the last remaining range: the
+//! backward pass completes it next, and all members wait for it.
 //!
-//! Members cannot disagree. The first range is the last one on all. Say that all have summed the same k ranges: then whoever has the
-//! sum of the k-th has the same bits of it, its marks among them, whether it has added them up itself or was handed them after a
-//! death ([`crate::collective::Group`] promises both), so that all compute the same next one; and a sum that a death has broken off is
-//! repeated of the same range from the same floats, the marks among them. Nothing else decides: no clock, rank or view, and
-//! nobody's word, so nobody's death. What a member that has died had marked goes from the repeated sum with its gradients: those who
-//! are left wait for it no more.
+//! Proof that members agree: the first sum is the last range on all members. Assume that all
+//! members have summed the same k ranges. Every member then has the same bits of the k-th sum with
+//! its marks, whether it added them itself or received them after a death.
+//! [`crate::collective::Group`] guarantees both. So all compute the same next range. A sum that a
+//! death interrupts is repeated for the same range from the same floats and marks. No clock, rank,
+//! view or message influences the order. The marks of a dead member leave the repeated sum with its
+//! gradients, so the others no longer wait for it.
 //!
-//! The rejected ways: one member that names the next range would name what others do not have yet, and leave the wire idle
-//! until they do; a sum of marks before each range would be a round trip more for each; and an order that is fixed beforehand
-//! does not know how much the wire has carried when the backward pass ends.
+//! Rejected alternatives: a member that names the next range would name ranges that others do not
+//! have yet, and the network would be idle meanwhile. A separate sum of marks before each range
+//! needs another round trip. A fixed order cannot follow how much has been sent when the backward
+//! pass ends.
 
 use crate::parts::Order;
 use crate::worker::head::HEAD;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Floats of a range at least, 1 MiB: what holds up a more urgent one for some milliseconds on a gigabit wire, and a sum whose round
-/// trips do not show on it.
+/// Minimum number of floats in a range (1 MiB). It delays a more urgent range only by some
+/// milliseconds on a gigabit network, and the round trips of its sum are negligible.
 const LEAST: usize = 256 << 10;
 
-/// Ranges at most, each of which has a mark before every range: a sixty-fourth of the gradients is as fine as an order need be.
+/// Maximum number of ranges, which is the number of marks before each range. A 64th of the
+/// gradients is fine enough for the order.
 const MOST: usize = 64;
 
-/// Ranges that tile the parameters, ascending: in the order in which a forward pass needs them. The same on all workers.
+/// Ranges that tile the parameters in ascending order, in which a forward pass needs them. The same
+/// on all workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ranges(Vec<Range<usize>>);
 
 impl Ranges {
-    /// Of so many parameters.
+    /// Divides `parameters` parameters.
     #[must_use]
     pub fn new(parameters: usize) -> Self {
         Self::of(parameters, parameters.div_ceil(MOST).max(LEAST))
     }
 
-    /// Of so many, each of `len` but the last.
+    /// Divides `parameters` parameters into ranges of `len`; the last may be shorter.
     ///
     /// # Panics
     /// When these are more than [`MOST`].
@@ -58,39 +66,40 @@ impl Ranges {
         Self(ranges)
     }
 
-    /// How many.
+    /// Returns the number of ranges.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Of the parameters.
+    /// Returns the parameters of a range.
     #[must_use]
     pub fn parameters(&self, at: usize) -> Range<usize> {
         self.0[at].clone()
     }
 
-    /// Floats of an arena for them: the step's head, and each range behind its marks.
+    /// Returns the number of floats of the arena: the step's head, and each range after its marks.
     #[must_use]
     pub fn arena(&self) -> usize {
         HEAD + MOST * self.count() + self.0.last().map_or(0, |range| range.end)
     }
 
-    /// Of the arena, the marks that are summed with a range.
+    /// Returns the place in the arena of the marks that are summed with a range.
     #[must_use]
     pub fn marks(&self, at: usize) -> Range<usize> {
         let start = HEAD + MOST * at + self.0[at].start;
         start..start + MOST
     }
 
-    /// Of the arena, a range's gradients.
+    /// Returns the place in the arena of a range's gradients.
     #[must_use]
     pub fn gradients(&self, at: usize) -> Range<usize> {
         let start = self.marks(at).end;
         start..start + self.0[at].len()
     }
 
-    /// Of the arena, what is summed at once: a range with its marks, with the first one the step's head too.
+    /// Returns the part of the arena of one sum: a range with its marks, and the step's head with
+    /// the first.
     #[must_use]
     pub fn summed(&self, at: usize) -> Range<usize> {
         let start = match at {
@@ -100,7 +109,7 @@ impl Ranges {
         start..self.gradients(at).end
     }
 
-    /// Which of them `range` of the parameters lies in.
+    /// Returns the ranges that contain `range` of the parameters.
     #[must_use]
     pub fn covering(&self, range: &Range<usize>) -> Range<usize> {
         let first = self.0.partition_point(|own| own.end <= range.start);
@@ -115,17 +124,17 @@ pub fn mark(marks: &mut [f32], ready: usize) {
     there.fill(0.0);
 }
 
-/// A step's ranges that are not summed yet.
+/// Ranges of a step that are not summed yet.
 #[derive(Debug)]
 pub struct Line {
     order: Order,
     left: BTreeSet<usize>,
-    /// All from this one on are known to be ready everywhere.
+    /// All ranges from this one on are known to be ready on all members.
     ready: usize,
 }
 
 impl Line {
-    /// Of so many.
+    /// Creates the queue of `count` ranges.
     #[must_use]
     pub fn new(count: usize, order: Order) -> Self {
         Self {
@@ -135,7 +144,7 @@ impl Line {
         }
     }
 
-    /// The one that is summed next; `None` once all are.
+    /// Returns the range that is summed next; `None` if all are summed.
     pub fn take(&mut self) -> Option<usize> {
         let urgent = match self.order {
             Order::ByNeed => self.left.range(self.ready..).next(),
@@ -146,9 +155,9 @@ impl Line {
         Some(next)
     }
 
-    /// The sums of the marks of the one that was summed last.
+    /// Processes the summed marks of the last range.
     pub fn hear(&mut self, marks: &[f32]) {
-        // Backward passes go from the last to the first.
+        // Backward passes run from the last range to the first.
         self.ready = marks
             .iter()
             .rposition(|mark| *mark > 0.0)
@@ -181,7 +190,7 @@ mod tests {
         }
 
         #[test]
-        fn a_layer_lies_where_a_slow_look_finds_it(
+        fn covering_matches_linear_search(
             parameters in 1usize..2_000, len in 32usize..300, at in 0.0..1.0f64, wide in 1usize..900,
         ) {
             let ranges = Ranges::of(parameters, len);
@@ -194,17 +203,18 @@ mod tests {
             prop_assert!(slow.eq(ranges.covering(&layer)));
         }
 
-        /// Members whose passes come along as they like, of whom some die while they sum: whoever is left has summed the same ranges in
-        /// the same order, each once, and each time the first that all had ready whose marks are in the sum before.
+        /// Members with different pass speeds, of which some die during sums. The survivors sum the
+        /// same ranges in the same order, each once. Each sum is for the first range that all
+        /// members of the previous sum had ready.
         #[test]
-        fn members_agree_on_the_order_whoever_dies(
+        fn members_agree_on_order_despite_deaths(
             count in 1usize..MOST, members in 1usize..5,
             paces in prop::collection::vec((0usize..4, 0usize..4, 0usize..4, 0usize..4), 600),
             deaths in prop::collection::vec((1usize..5, 0usize..MOST), 0..4),
         ) {
             let mut lines: Vec<Option<Line>> =
                 (0..members).map(|_| Some(Line::new(count, Order::ByNeed))).collect();
-            // The first range that each has ready, and that all of the last sum had.
+            // First ready range of each member, and of all members of the last sum.
             let mut ready = vec![count; members];
             let (mut known, mut left) = (count, BTreeSet::from_iter(0..count));
             let mut paces = paces.into_iter();
@@ -218,10 +228,10 @@ mod tests {
                 prop_assert!(left.remove(&next));
                 let (a, b, c, d) = paces.next().unwrap_or_default();
                 for (ready, pace) in ready.iter_mut().zip([a, b, c, d]) {
-                    // Whoever enters has this one.
+                    // A member enters a sum only with this range ready.
                     *ready = ready.saturating_sub(pace).min(next);
                 }
-                // Before the sum is complete, which then is repeated without it.
+                // Deaths before the sum is complete; it is then repeated without the dead members.
                 for (member, _) in deaths.iter().filter(|(_, when)| *when == summed) {
                     if *member < members {
                         lines[*member] = None;
@@ -242,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_ready_later_overtakes_what_waits() {
+    fn range_ready_later_overtakes_waiting_ranges() {
         let mut line = Line::new(6, Order::ByNeed);
         let mut marks = [0.0; MOST];
         let mut order = Vec::new();
@@ -256,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn as_ready_is_as_the_backward_pass_has_them() {
+    fn as_ready_order_follows_the_backward_pass() {
         let mut line = Line::new(4, Order::AsReady);
         let mut order = Vec::new();
         while let Some(next) = line.take() {

@@ -1,7 +1,7 @@
-//! A worker's own copy of the optimizer's state, and the update that every worker makes alike.
+//! A worker's replica of the optimizer state, and the update that every worker makes.
 //!
-//! Sums, rates and parameters are the same bits on every worker, and an update depends on nothing else, so the copies stay equal
-//! without ever being compared.
+//! Sums, rates and parameters have the same bits on every worker, and an update depends on nothing
+//! else. So the replicas stay equal without comparison.
 
 use super::by_need::Sum;
 use crate::checkpoint::{Contents, Plane};
@@ -12,30 +12,31 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 
-/// Parameters in a chunk; 64 KiB each of parameters, sums and every plane of state.
+/// Number of parameters in a chunk: 64 KiB each of parameters, sums and every plane of state.
 const CHUNK: usize = 16 << 10;
 
-/// Fewer chunks than this are not worth starting a thread for.
+/// Minimum number of chunks per thread.
 const CHUNKS_PER_THREAD: usize = 16;
 
-/// Where tensors lie, and what they are.
+/// Ranges and roles of the tensors.
 type Blocks = Arc<[(Range<usize>, Role)]>;
 
-/// All of the optimizer's state; the parameters are the model's.
+/// The whole optimizer state; the model holds the parameters.
 #[derive(Debug)]
 pub struct Replica {
     optimizer: Optimizer,
     blocks: Blocks,
     threads: usize,
-    /// The longest that a mean gradient may be.
+    /// Limit for the norm of the mean gradient.
     clip_norm: Option<f64>,
-    /// Plane after plane, each as long as the parameters.
+    /// Planes of the state, each as long as the parameters.
     pub state: Vec<Vec<f32>>,
-    /// Made so far.
+    /// Number of updates so far.
     pub updates: u64,
 }
 
-/// A range of blocks' sums over all workers' examples, and what makes their mean of them.
+/// A range of blocks whose gradients are summed over all workers' examples, and the factor to the
+/// mean.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summed {
     pub range: Range<usize>,
@@ -61,32 +62,32 @@ impl Replica {
         }
     }
 
-    /// The rule of its updates.
+    /// Returns the update rule.
     #[must_use]
     pub fn optimizer(&self) -> &Optimizer {
         &self.optimizer
     }
 
-    /// The longest that a mean gradient may be.
+    /// Returns the limit for the norm of the mean gradient.
     #[must_use]
     pub fn clip_norm(&self) -> Option<f64> {
         self.clip_norm
     }
 
-    /// Parameters.
+    /// Returns the number of parameters.
     #[must_use]
     pub fn len(&self) -> usize {
         self.blocks.last().map_or(0, |(range, _)| range.end)
     }
 
-    /// Mean gradients that are longer than this are scaled down to it.
+    /// Scales mean gradients down to the norm `norm`, if they are longer.
     #[must_use]
     pub fn clipping(mut self, norm: Option<f64>) -> Self {
         self.clip_norm = norm;
         self
     }
 
-    /// What measures gradients of its parameters.
+    /// Returns the norms of gradients of these parameters.
     #[must_use]
     pub fn norms(&self) -> Norms {
         Norms {
@@ -95,13 +96,13 @@ impl Replica {
         }
     }
 
-    /// As [`Norms::square`].
+    /// Like [`Norms::square`].
     #[must_use]
     pub fn square_norm(&self, sums: &[f32], parts: &[Summed]) -> f64 {
         self.norms().square(sums, parts)
     }
 
-    /// Takes over what a checkpoint holds.
+    /// Restores updates and state from a checkpoint.
     pub fn fill(&mut self, updates: u64, contents: &Contents<Plane>) {
         self.updates = updates;
         for (plane, kept) in self.state.iter_mut().zip(&contents.state) {
@@ -109,7 +110,7 @@ impl Replica {
         }
     }
 
-    /// What a checkpoint is to hold, into memory that is there already where it is large enough.
+    /// Copies the content of a checkpoint into memory that is reused where it is large enough.
     pub fn copy(&self, parameters: &[f32], into: &mut Contents) {
         copy(parameters, &mut into.parameters);
         into.state.resize_with(self.state.len(), Vec::new);
@@ -119,14 +120,14 @@ impl Replica {
         into.extras.clear();
     }
 
-    /// Applies one step's sums; `parts` tile the parameters along blocks. The same arguments give the same bits whatever the number
-    /// of threads.
+    /// Applies the sums of one step; `parts` tile the parameters along blocks. The bits do not
+    /// depend on the number of threads.
     pub fn update(&mut self, parameters: &mut [f32], sums: &[f32], parts: &[Summed]) {
         let optimizer = self.optimizer.clone();
         self.update_by(&optimizer, parameters, sums, parts);
     }
 
-    /// The same at the rate of `step` in the schedule, times `gain`.
+    /// Like [`Self::update`], with the learning rate of `step` in the schedule times `gain`.
     pub fn update_worth(
         &mut self,
         (step, gain): (u64, f64),
@@ -161,11 +162,12 @@ impl Replica {
         run(jobs, self.threads, (optimizer, step));
     }
 
-    /// Applies these ranges of the sums that the next update is of, ascending and apart, wherever among the blocks they begin and end. Once
-    /// all of them are applied the update [has been made](Self::end_update), with the bits of [`Self::update`].
+    /// Applies some ranges of the next update's sums, ascending and disjoint; they may begin and
+    /// end within blocks. [`Self::end_update`] must follow after all ranges. The bits equal those
+    /// of [`Self::update`].
     ///
     /// # Panics
-    /// Where an update looks at more than a number and its state: when gradients are clipped, and by LARS.
+    /// Where an update needs more than a value and its state: with clipping, and with LARS.
     pub fn update_ranges(&mut self, parameters: &mut [f32], sums: &[Sum]) {
         let by_tensor = matches!(self.optimizer.rule, Rule::Lars { .. });
         assert!(
@@ -177,13 +179,13 @@ impl Replica {
         run(jobs, self.threads, (optimizer, step));
     }
 
-    /// All ranges of an update were applied.
+    /// Ends an update after all of its ranges.
     pub fn end_update(&mut self) {
         self.updates += 1;
     }
 }
 
-/// What measures gradients.
+/// Norms of gradients.
 #[derive(Debug, Clone)]
 pub struct Norms {
     blocks: Blocks,
@@ -191,7 +193,8 @@ pub struct Norms {
 }
 
 impl Norms {
-    /// The square of the Euclidean norm of the mean gradient that `parts` make of `sums`. What moves statistics is none of it.
+    /// Returns the squared Euclidean norm of the mean gradient of `sums`, whose factors are in
+    /// `parts`. Statistics are left out.
     #[must_use]
     pub fn square(&self, sums: &[f32], parts: &[Summed]) -> f64 {
         let gradients: Vec<(&[f32], f32)> = self
@@ -204,7 +207,7 @@ impl Norms {
     }
 }
 
-/// Does all there is to do.
+/// Runs all jobs on up to `threads` threads.
 fn run(jobs: Vec<Job<'_>>, threads: usize, (optimizer, step): (&Optimizer, u64)) {
     let threads = threads.min(jobs.len() / CHUNKS_PER_THREAD).max(1);
     let share = jobs.len().div_ceil(threads).max(1);
@@ -218,7 +221,7 @@ fn run(jobs: Vec<Job<'_>>, threads: usize, (optimizer, step): (&Optimizer, u64))
     });
 }
 
-/// What there is to do, in pieces that may be done at the same time.
+/// Divides an update into jobs that can run in parallel.
 fn jobs<'a>(
     optimizer: &Optimizer,
     blocks: &[(Range<usize>, Role)],
@@ -235,7 +238,7 @@ fn jobs<'a>(
     let mut rest = parameters;
     for (range, role) in blocks {
         let scale = match role {
-            // Clipping is for gradients; a statistic's way is no shorter for theirs being long.
+            // Clipping applies to gradients only, not to statistics.
             Role::Statistic => scale_of(range, parts),
             _ => (f64::from(scale_of(range, parts)) * clip) as f32,
         };
@@ -260,7 +263,7 @@ fn jobs<'a>(
     jobs
 }
 
-/// The same of some ranges, where nothing depends on the block but its role.
+/// Like [`jobs`], for ranges in which nothing but the role depends on the block.
 fn jobs_of_ranges<'a>(
     blocks: &[(Range<usize>, Role)],
     state: &'a mut [Vec<f32>],
@@ -279,7 +282,7 @@ fn jobs_of_ranges<'a>(
         floats,
     } in sums
     {
-        // What lies between two ranges.
+        // Skips the values between two ranges.
         for plane in [&mut rest, &mut first, &mut second] {
             take(plane, range.start - end);
         }
@@ -304,7 +307,7 @@ fn jobs_of_ranges<'a>(
     jobs
 }
 
-/// Of the part that a block lies in.
+/// Returns the factor of the part that contains a block.
 fn scale_of(block: &Range<usize>, parts: &[Summed]) -> f32 {
     let part = parts.iter().find(|part| part.range.contains(&block.start));
     part.map_or(0.0, |part| part.scale)
@@ -315,7 +318,7 @@ fn copy(from: &[f32], into: &mut Vec<f32>) {
     into.extend_from_slice(from);
 }
 
-/// The first `len` of what is left, or what there is of it.
+/// Takes the first `len` values of `rest`, or as many as it has.
 fn take<'a>(rest: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
     let whole = std::mem::take(rest);
     let (taken, left) = whole.split_at_mut(len.min(whole.len()));
@@ -323,7 +326,7 @@ fn take<'a>(rest: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
     taken
 }
 
-/// One chunk's update.
+/// Update of one chunk.
 struct Job<'a> {
     role: Role,
     parameters: &'a mut [f32],
@@ -363,9 +366,9 @@ mod tests {
         })
     }
 
-    /// The rate is the schedule's at the step that training stands at, times the gain.
+    /// The rate is that of the schedule at the present step, times the gain.
     #[test]
-    fn an_update_is_made_at_the_rate_that_it_is_worth() {
+    fn update_uses_scheduled_rate_times_gain() {
         let blocks = Block::in_a_row([(4, Role::Weight)]);
         let mut optimizer = sgd(1.0);
         optimizer.schedule.warmup_steps = 10;
@@ -384,9 +387,9 @@ mod tests {
         assert_eq!(replica.updates, 3);
     }
 
-    /// However it is cut, and whatever of it is done first: of blocks of every role.
+    /// For every division and order, with blocks of every role.
     #[test]
-    fn an_update_in_ranges_has_the_bits_of_the_whole() {
+    fn update_in_ranges_has_the_bits_of_the_whole() {
         let blocks = Block::in_a_row([
             (70_001, Role::Weight),
             (10, Role::Bias),
@@ -446,7 +449,8 @@ mod tests {
         }
     }
 
-    /// Against plain f64: two parts of their own scale, and a statistic that neither counts nor is scaled.
+    /// Compares with f64: two parts with different scales, and a statistic that is neither counted
+    /// nor scaled.
     #[test]
     fn an_update_is_clipped_by_the_norm_of_the_whole_mean() {
         let blocks = Block::in_a_row([

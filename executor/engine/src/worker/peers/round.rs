@@ -1,4 +1,5 @@
-//! A step of workers that average: each updates its own parameters by its own gradients, and at a round's end they exchange.
+//! A step of averaging workers: each updates its parameters by its own gradients, and they exchange
+//! at the end of a round.
 
 use super::averaging::mean;
 use super::replica::Summed;
@@ -12,7 +13,7 @@ use crate::worker::model::Model;
 use crate::worker::progress::StepTimes;
 
 impl AllReduce<'_> {
-    /// One step on this worker's own, and the round's end when it is due.
+    /// Does one step on this worker alone, and the end of the round when it is due.
     pub(super) fn averaged_step(
         &mut self,
         model: &mut Model,
@@ -27,7 +28,7 @@ impl AllReduce<'_> {
         self.step = step + 1;
         self.replica.updates = self.step;
         let due = self.averaging.as_ref().is_some_and(|a| a.is_due(self.step));
-        // What the others have done is known at the round's end.
+        // The counts of the other workers are known at the end of the round.
         let mut stats = StepStats::default();
         if due {
             let began = clock::now();
@@ -69,7 +70,7 @@ impl AllReduce<'_> {
         times
     }
 
-    /// Everybody's parameters meet; what the round's counts were over all.
+    /// Averages the parameters of all workers. Returns the sum of the heads of the round.
     pub(super) fn end_round(
         &mut self,
         model: &mut Model,
@@ -122,11 +123,12 @@ impl AllReduce<'_> {
         Ok(head)
     }
 
-    /// Gossip: the counts go round all workers, the parameters between two.
+    /// Gossip: the counts are summed over all workers, the parameters are exchanged in pairs.
     fn meet_partner(&mut self, model: &mut Model) -> Result<Head, FabricError> {
         let reduced = self.group.all_reduce(0..HEAD)?;
         let head = Head::read(self.group.sums());
-        // Whoever was told the counts by another after a death was not there when the pairs met.
+        // A worker that received the counts after a death has no partner: the pairs met in the
+        // earlier view.
         if head.finish || reduced.view != self.group.view().number {
             return Ok(head);
         }

@@ -1,4 +1,4 @@
-//! What a worker is among the others, and how it comes to be that.
+//! Role of a worker in the membership, and how it gets the role.
 
 use super::council::{Chair, Remote, roster};
 use super::office::{Farewell, Office};
@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// How often the task set is looked at by who waits for it.
+/// Poll interval of waits for the task set.
 const PEERS_EVERY: Duration = Duration::from_millis(20);
 
-/// How long the chief may refuse connections before it counts as lost.
+/// Time for which the coordinator may refuse connections before it counts as lost.
 const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a worker is among the others.
+/// Role of a worker in the membership.
 pub(super) enum Seat {
     Chief(Arc<Chair>),
     Member(Arc<Remote>),
@@ -33,7 +33,7 @@ impl Seat {
         }
     }
 
-    /// What it means that there is no further view.
+    /// Returns the worker's ending after the last view.
     pub(super) fn ending(&self, around: &Surroundings<'_>) -> Ending {
         let in_order = match self {
             Self::Chief(_) => around.stop.is_set(),
@@ -46,14 +46,15 @@ impl Seat {
                 Some(Farewell::ChiefLost) | None => around.stop.is_set(),
             },
         };
-        match in_order {
-            true => Ending::Interrupted,
-            false => Ending::PeerLost,
+        if in_order {
+            Ending::Interrupted
+        } else {
+            Ending::PeerLost
         }
     }
 }
 
-/// The chief: opens the office for the task set as it is known.
+/// Coordinator: opens the membership server for the known task set.
 pub(super) fn preside(
     launch: &TaskLaunch,
     me: Credentials,
@@ -72,7 +73,7 @@ pub(super) fn preside(
     Ok(Ok(Seat::Chief(Arc::new(chair))))
 }
 
-/// Everyone else: goes to the chief's office.
+/// Other workers: connects to the coordinator's membership server.
 pub(super) fn attend(
     launch: &TaskLaunch,
     me: &Credentials,
@@ -104,7 +105,7 @@ pub(super) fn attend(
     }
 }
 
-/// Waits until `pick` finds what it looks for in the task set.
+/// Waits until `pick` returns a value for the task set.
 fn wait<T>(
     launch: &TaskLaunch,
     around: &Surroundings<'_>,

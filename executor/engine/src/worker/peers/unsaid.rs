@@ -1,4 +1,5 @@
-//! What workers have not said of encoded gradients, on its way to the chief for a checkpoint, and from it when training goes on from one.
+//! Residuals of encoded gradients: transfer to the coordinator for a checkpoint, and back after a
+//! start from one.
 
 use super::AllReduce;
 use super::seat::Seat;
@@ -6,8 +7,9 @@ use crate::fabric::FabricError;
 use std::slice;
 
 impl AllReduce<'_> {
-    /// Between two steps, agreed on by all and in the view that completed the step before: everyone's goes to the chief. A death in the middle
-    /// costs the checkpoint what had not come yet.
+    /// Sends all workers' residuals to the coordinator, between two steps. All workers have agreed
+    /// on it and are in the view that completed the last step. After a death the checkpoint lacks
+    /// the residuals that had not arrived.
     pub(super) fn gather(&mut self) -> Result<(), FabricError> {
         let Some(coded) = &self.coded else {
             return Ok(());
@@ -24,17 +26,18 @@ impl AllReduce<'_> {
         let mut is_whole = true;
         for from in 1..size {
             is_whole = is_whole && self.group.carry((from, 0), &mut theirs)?;
-            match is_whole {
-                true => kept.add(from, &theirs),
-                false => kept.add_nothing(from),
+            if is_whole {
+                kept.add(from, &theirs)
+            } else {
+                kept.add_nothing(from)
             }
         }
         self.unsaid = kept.into_extras();
         Ok(())
     }
 
-    /// The first workers of a job that goes on from a checkpoint, in the view in which they were welcomed: each begins with what it has
-    /// for it.
+    /// Sends the first workers of a job that continues from a checkpoint their residuals, in the
+    /// view in which they were welcomed.
     pub(super) fn deal(&mut self) -> Result<(), FabricError> {
         let Some(coded) = &mut self.coded else {
             return Ok(());

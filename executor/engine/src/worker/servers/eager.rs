@@ -1,4 +1,4 @@
-//! Steps that begin before the answer to the last one is there.
+//! Eager steps: a step begins before the answer to the last push has arrived.
 
 use super::super::exchange::{Answer, Trouble};
 use super::super::link::Reply;
@@ -10,7 +10,8 @@ use crate::clock;
 use crate::wire::hello::StepStats;
 
 impl Servers<'_> {
-    /// Computes `step` while the gradients of the step before travel, on parameters as old as the bound allows.
+    /// Computes `step` while the gradients of the previous step are pushed, on parameters as old as
+    /// the staleness bound allows.
     pub(super) fn step_eagerly(
         &mut self,
         mut eager: Eager,
@@ -63,7 +64,7 @@ impl Servers<'_> {
         }
         let waited = began.elapsed();
         let pushed = eager.waiting();
-        // The push that goes now is of the step before.
+        // The push below is that of the previous step.
         if self.noticed == Some(step + 1) {
             self.shards.keep(step + 1)?;
         }
@@ -86,7 +87,8 @@ impl Servers<'_> {
         match self.take_in(eager, model, pushed, reply)? {
             Ok(None) => {}
             Ok(Some((from, stats))) => {
-                // A view that began meanwhile counts steps anew; what was computed under the old one is no part of it.
+                // A view that began meanwhile counts steps anew; the gradients computed under the
+                // old view are discarded.
                 if eager.waiting().is_none() {
                     next = from;
                 }
@@ -94,7 +96,7 @@ impl Servers<'_> {
             }
             Err(answer) => return Ok((answer, times)),
         }
-        // What was waited for, not what travelled meanwhile.
+        // The waiting time only, without the overlapped transfer.
         times.exchange = waited + computed.elapsed();
         if let Some(pushed) = pushed {
             self.tell(pushed)?;
@@ -106,8 +108,8 @@ impl Servers<'_> {
         Ok((answer, times))
     }
 
-    /// The answer to the push of an earlier step: its parameters become the model's. The step that comes next by it and what was counted; or
-    /// why there is none.
+    /// Processes the answer to an earlier push: its parameters become the model's. Returns the next
+    /// step with the counts, or the reason why there is none.
     fn take_in(
         &mut self,
         eager: &mut Eager,
@@ -126,7 +128,7 @@ impl Servers<'_> {
             return Ok(Ok(Some((clock, stats))));
         }
         eager.forget();
-        // Others may still owe theirs, which will be written beside these.
+        // Other shards may still owe their answers, which are written beside these.
         self.shards
             .take_answered(eager.fresh(), &mut model.parameters);
         match self.settle(model, pushed, reply, eager.pushed())? {
@@ -136,8 +138,9 @@ impl Servers<'_> {
         }
     }
 
-    /// Chief: what waits is pushed before the shards are read; what was counted until then. The answer is the next step's to take in, as
-    /// the parameters are, by whose age that step may be computed.
+    /// Coordinator: pushes the waiting gradients before the shards are read. Returns the counts
+    /// until then. The next step processes the answer and its parameters, because their age decides
+    /// whether that step may be computed.
     pub(super) fn push_what_waits(&mut self) -> Result<StepStats, Trouble> {
         let Some(mut eager) = self.eager.take() else {
             return Ok(StepStats::default());

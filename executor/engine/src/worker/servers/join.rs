@@ -1,4 +1,4 @@
-//! How a worker finds the shards of its job, and is let in.
+//! How a worker finds the shards of its job and joins them.
 
 use super::super::exchange::Trouble;
 use super::super::shards::{Address, Shards};
@@ -13,13 +13,13 @@ use muster_model::id::TaskId;
 use std::thread;
 use std::time::Duration;
 
-/// How often the addresses of the shards, and a newer task set, are looked for.
+/// Poll interval for the addresses of the shards and for a newer task set.
 pub(super) const PEERS_EVERY: Duration = Duration::from_millis(20);
 
-/// How long a shard may refuse connections before it counts as lost.
+/// Time for which a shard may refuse connections before it counts as lost.
 const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits for a task set newer than `revision` with all its shards' addresses, and joins them.
+/// Waits for a task set newer than `revision` with the addresses of all its shards, and joins them.
 pub(super) fn connect(
     me: &Hello,
     revision: u64,
@@ -66,7 +66,7 @@ pub(super) fn connect(
     }
 }
 
-/// The shards' addresses, once all are known.
+/// Returns the shards' addresses, once all are known.
 pub(super) fn addresses(peers: &Peers) -> Option<Vec<Address>> {
     let address = |peer: &Peer| Some((peer.task_id, peer.address.clone()?));
     let all: Vec<Address> = peers.ps_shards.iter().map(address).collect::<Option<_>>()?;

@@ -1,4 +1,4 @@
-//! What the chief does for the others between two steps: who comes next, who is gone, and what a change took.
+//! The coordinator's duties between two steps: new workers, lost workers, and reports of changes.
 
 use super::super::error::WorkerError;
 use super::super::exchange::{Exchange, Trouble};
@@ -15,31 +15,32 @@ use muster_model::assignment::{Peers, TaskReport};
 use muster_model::id::TaskId;
 use std::time::{Duration, Instant};
 
-/// A worker that has not said in so many usual steps what it holds back is left out of a checkpoint. Steps may be milliseconds, and a process
-/// is without a processor for longer than that now and then.
+/// Number of usual steps in which a worker must send its residual; a later one is left out of a
+/// checkpoint. The minimum is longer than many steps, because a process may lack a processor for a
+/// while.
 const STEPS_TO_HEAR: u32 = 8;
 const LEAST_HEARING: Duration = Duration::from_secs(3);
 const MOST_HEARING: Duration = Duration::from_secs(60);
 
-/// What the chief keeps of changes.
+/// Coordinator's state for view changes.
 pub(super) struct Duties {
     pub blocks: Vec<Piece>,
     looked_at: Instant,
-    /// Workers that went away; a task set that still names them is older than that.
+    /// Lost workers. A task set that still names them is older than their loss.
     lost: Vec<TaskId>,
-    /// Since when the present step runs, and how long steps take.
+    /// Start of the present step, and the usual duration of a step.
     pub began: Instant,
     usual: Option<Duration>,
-    /// The view that began at this step is new, and nothing was told of it yet.
+    /// First step of a new view that is not reported yet.
     resized: Option<u64>,
 }
 
-/// What the chief makes of departures.
+/// The coordinator's decision on departed workers.
 pub(super) enum Decision {
     Stop,
     /// There is nothing to decide yet.
     WaitOn,
-    /// Without them; another view begins with the next step.
+    /// Training continues without them; another view begins with the next step.
     GoOn,
 }
 
@@ -55,7 +56,8 @@ impl Duties {
         }
     }
 
-    /// So long a checkpoint waits for workers' words on what they hold back, where they are not in step: a few usual steps.
+    /// Returns the time for which a checkpoint waits for residuals under SSP and ASP: a few usual
+    /// steps.
     pub fn hears_within(&self) -> Duration {
         self.usual.map_or(MOST_HEARING, |usual| {
             usual
@@ -66,7 +68,7 @@ impl Duties {
 }
 
 impl Servers<'_> {
-    /// Chief: whether there is a newer task set to look at.
+    /// Coordinator: whether there is a newer task set to check.
     pub(super) fn may_look(&mut self) -> bool {
         let Some(duties) = self.chief.as_mut() else {
             return false;
@@ -82,7 +84,8 @@ impl Servers<'_> {
         newer
     }
 
-    /// Chief: announces the next view if the task set has changed and everyone who comes is there. `from` is its first step.
+    /// Coordinator: announces the next view if the task set has changed and all new workers wait at
+    /// its shards. `from` is its first step.
     pub(super) fn look(&mut self, from: u64) -> Result<bool, Trouble> {
         let Some(duties) = self.chief.as_mut() else {
             return Ok(false);
@@ -105,11 +108,11 @@ impl Servers<'_> {
             .filter(|worker| !duties.lost.contains(worker))
             .collect();
         if workers.first() != Some(&self.me.task_id) || addresses.is_empty() {
-            // Not one that can be followed in place; whoever made it so stops this task.
+            // The change cannot be made in place; the scheduler stops this task.
             return Ok(false);
         }
         match self.shards.approach(&addresses) {
-            // It listens later than it says, or is gone again before it was of any use.
+            // The shard does not listen yet, or is gone again before it was used.
             Err((_, WireError::Io { .. } | WireError::Closed)) => return Ok(false),
             other => other?,
         }
@@ -121,7 +124,7 @@ impl Servers<'_> {
             .collect();
         match self.shards.are_waiting(&new, &addresses) {
             Ok(true) => {}
-            // A shard is lost. If it is one of the view, the next push finds out what that means.
+            // A shard is lost. If it belongs to the present view, the next push handles the loss.
             Ok(false) | Err((_, WireError::Io { .. } | WireError::Closed)) => return Ok(false),
             Err(failure) => return Err(failure.into()),
         }
@@ -132,11 +135,11 @@ impl Servers<'_> {
         Ok(true)
     }
 
-    /// Chief: workers went away in step `step`, or have not come.
+    /// Coordinator: decides on workers that left in step `step` or never connected.
     pub(super) fn decide(&mut self, step: u64) -> Result<Decision, Trouble> {
         let duties = self.chief.as_mut().expect("only the chief is told");
         let newest = (self.around.peers)();
-        // Whoever has not come does not while its task set has it.
+        // A worker that never connected counts as departed only if the task set no longer names it.
         let is_told_of = |task: TaskId| {
             let newest = newest.as_ref();
             newest.is_none_or(|peers| ids(peers).contains(&task))
@@ -146,7 +149,8 @@ impl Servers<'_> {
         if departed.is_empty() {
             return Ok(Decision::WaitOn);
         }
-        // Whoever said goodbye was told to stop, as everyone is when the job stops; unless the job goes on without it.
+        // A worker that left in order was asked to stop. If the task set still names it, the whole
+        // job stops.
         let goes_on = departed
             .iter()
             .all(|departed| !departed.in_order || !is_told_of(departed.task_id));
@@ -186,7 +190,7 @@ impl Servers<'_> {
         Ok(Decision::GoOn)
     }
 
-    /// Chief: `step` is done; tells of a change that it was the first step of, and of lost shards that live on since.
+    /// Coordinator: reports a view change whose first step is `step`, and promoted replicas.
     pub(super) fn tell(&mut self, step: u64) -> Result<(), Trouble> {
         let Some(duties) = self.chief.as_mut() else {
             return Ok(());
@@ -235,12 +239,12 @@ impl Servers<'_> {
     }
 }
 
-/// What a step took in which something was done besides, beside a usual one where there was one.
+/// Compares the duration of a step with an additional task to the usual duration, if it is known.
 fn compared(took: Duration, usual: Option<Duration>) -> String {
     let took = milliseconds(took);
     match usual.map(milliseconds) {
         Some(usual) => format!("took {took:.1} ms, a usual one {usual:.1} ms"),
-        // It is the first of all, or the one before it was the first after another change.
+        // It is the first step, or the step before it was the first after another change.
         None => {
             format!("took {took:.1} ms; no step before it has shown yet how long a usual one takes")
         }
@@ -251,7 +255,8 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Says how pieces moved; bits that came out differently are an error that a restart from the checkpoint repairs.
+/// Logs a move of pieces. Different checksums are an error that a restart from the checkpoint
+/// repairs.
 fn audited(moved: Moved, step: u64) -> Result<(), WorkerError> {
     if moved.before != moved.after {
         return Err(WorkerError::MovedBadly {
@@ -269,7 +274,7 @@ fn audited(moved: Moved, step: u64) -> Result<(), WorkerError> {
     Ok(())
 }
 
-/// The network's blocks, to be assigned to shards.
+/// Returns the network's blocks for the assignment to shards.
 fn pieces(network: &Network) -> Vec<Piece> {
     let piece = |block: &Block| Piece {
         offset: block.offset,
@@ -283,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_usual_step_is_told_where_there_was_one() {
+    fn usual_step_duration_is_reported_if_known() {
         let ms = Duration::from_millis;
         assert_eq!(
             compared(ms(41), Some(ms(30))),
@@ -296,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_waits_a_few_usual_steps_for_words() {
+    fn checkpoint_waits_a_few_usual_steps_for_residuals() {
         let after = |usual: Option<u64>| {
             let mut duties = Duties {
                 blocks: Vec::new(),

@@ -1,9 +1,12 @@
-//! The exchange by parameter servers: gradients go to the PS shards, which hold parameters and optimizer state.
+//! The exchange through parameter servers: gradients go to the PS shards, which hold parameters and
+//! optimizer state.
 //!
-//! The chief looks at the task set between steps. Once a newer one has all its shards' addresses and its new workers wait at every
-//! shard, it names the step from which on it holds; nobody waits for anybody's start. When a worker goes away without a word, the chief drops
-//! it from the present step and from the view. What a lost worker had pushed to a shard that completed the step with it stays in
-//! that shard's parameters: at most its part of one step is in some shards and not in others.
+//! The coordinator checks the task set between steps. A newer one takes effect once the addresses
+//! of all its shards are known and its new workers wait at every shard. The coordinator then
+//! announces the first step of the next view, so no worker waits for the start of another. When a
+//! worker is lost, the coordinator removes it from the present step and from the view. The push of
+//! a lost worker stays in the shards that completed the step with it. So at most its part of one
+//! step is in some shards and not in others.
 
 mod eager;
 mod join;
@@ -38,56 +41,59 @@ use neighbours::Neighbours;
 use parts::Exchanged;
 use std::time::Duration;
 
-/// A worker among PS shards.
+/// A worker of a job with PS shards.
 pub(super) struct Servers<'a> {
     shards: Shards,
     me: Hello,
-    /// The task set that the worker joined, or the newest that the chief has followed.
+    /// The task set that the worker joined, or the newest one that the coordinator has applied.
     peers: Peers,
     bulk_synchronous: bool,
-    /// Whether each shard has a copy with another one.
+    /// Whether each shard has a replica.
     copied: bool,
-    /// Where this worker clips what it pushes.
+    /// Set where this worker clips its pushes.
     clip_own: Option<OwnClip>,
-    /// Whether what workers hold back of encoded gradients is in checkpoints: everywhere but among backup workers.
+    /// Whether checkpoints contain the residuals of encoded gradients: with codecs, except with
+    /// backup workers.
     keeps_held_back: bool,
-    /// Chief: the step at whose beginning it will be asked for.
+    /// Coordinator: step at whose beginning a checkpoint is announced.
     noticed: Option<u64>,
     around: &'a Surroundings<'a>,
-    /// Where workers of one node add their gradients up before they push.
+    /// Set where workers of one node sum their gradients before the push (local aggregation).
     neighbours: Option<Neighbours>,
     gradients: Vec<f32>,
     /// Examples of a step over all workers.
     batch: usize,
-    /// Whether all of them are in each step.
+    /// Whether each step contains the gradients of all workers.
     all_count: bool,
-    /// Of gradients, where there is a mean of each step.
+    /// Averages of the gradient noise, where each step has a mean.
     noise: Noise,
-    /// Where the next step begins before the answer to the last one is there.
+    /// Set where the next step begins before the answer to the last one has arrived.
     eager: Option<Eager>,
-    /// There: the answer to a push, by its step, that was made between two steps and is still to be taken in.
+    /// With eager steps: answer to a push that was made between two steps and is not processed yet,
+    /// with its step.
     unread: Option<(u64, Reply)>,
-    /// The turn to name with the next push; 0: none.
+    /// Slice number to name with the next push; 0 for none.
     hold: u64,
     chief: Option<Duties>,
 }
 
-/// How the view stands after a look at what was heard.
+/// Change of the view by the newest messages.
 enum Following {
     Same,
     Changed,
     Out,
 }
 
-/// What an answer comes to.
+/// Result of an answer.
 enum Settled {
     Reply(Reply),
-    /// This worker leaves, or everyone does.
+    /// This worker leaves, or all do.
     Over,
 }
 
 impl<'a> Servers<'a> {
-    /// Waits for the shards' addresses and joins them all. The ending when it is told to stop before, or a shard is lost.
+    /// Waits for the shards' addresses and joins all shards. Returns the ending if the task must
+    /// stop first, or a shard is lost.
     ///
     /// # Errors
     /// When a shard refuses this worker.
@@ -118,10 +124,12 @@ impl<'a> Servers<'a> {
         };
         let copied = launch.spec.exchange.shard_replicas > 0;
         let parameters = network.parameter_count();
-        // Before any shard knows of this worker: those who hear of it there may look for it here.
-        let neighbours = match launch.spec.exchange.local_aggregation {
-            true => Neighbours::open(launch, parameters, around),
-            false => None,
+        // Before any shard knows this worker: workers that learn of it there may look for its
+        // endpoint here.
+        let neighbours = if launch.spec.exchange.local_aggregation {
+            Neighbours::open(launch, parameters, around)
+        } else {
+            None
         };
         let (shards, peers) = match connect(&me, 0, network, copied, around) {
             Ok(Ok(joined)) => joined,
@@ -168,7 +176,7 @@ impl<'a> Servers<'a> {
         }))
     }
 
-    /// Works by the newest view that was heard of.
+    /// Enters the newest known view.
     fn follow(&mut self, model: &mut Model) -> Result<Following, Trouble> {
         Ok(match self.shards.follow()? {
             None => Following::Same,
@@ -187,7 +195,8 @@ impl<'a> Servers<'a> {
         })
     }
 
-    /// What an answer to the push of `gradients`, those of `step`, comes to, once whatever it says of others is dealt with.
+    /// Processes an answer to the push of `gradients` of `step`, with its messages on departures
+    /// and views.
     fn settle(
         &mut self,
         model: &mut Model,
@@ -232,13 +241,13 @@ impl<'a> Servers<'a> {
         Ok(Settled::Reply(reply))
     }
 
-    /// Waits for parameters under the view that the worker has heard of.
+    /// Waits for parameters under the newest known view.
     fn enter(&mut self, model: &mut Model) -> Result<Reply, Trouble> {
         loop {
             let (stop, around, revision) = (&self.around.stop, self.around, self.peers.revision);
             let (is_guest, copied) = (self.shards.view().is_none(), self.copied);
             let patience = || !stop.is_set();
-            // Whoever is not in yet may have to come in elsewhere.
+            // A worker that is not admitted yet may have to join other shards.
             let stays = || (around.peers)().is_none_or(|peers| peers.revision <= revision);
             let parameters = &mut model.parameters;
             let reply = self.shards.pull(parameters, &patience, &stays)?;
@@ -268,20 +277,21 @@ impl<'a> Servers<'a> {
 }
 
 impl Servers<'_> {
-    /// Brings the shards all that is counted, and says how long they may wait for others' words; what that push counted.
+    /// Pushes waiting gradients, and sets how long the shards wait for residuals. Returns the
+    /// counts of the push.
     fn prepare_snapshot(&mut self) -> Result<StepStats, Trouble> {
         let counted = self.push_what_waits()?;
         let usual = self
             .chief
             .as_ref()
             .map_or(Duration::ZERO, Duties::hears_within);
-        // What is left of the grace is for writing it.
+        // The rest of the grace period is for writing the checkpoint.
         let limit = self.around.stop.to_wait().unwrap_or(usual);
         self.shards.hear_within(limit.min(usual));
         Ok(counted)
     }
 
-    /// Adds what workers hold back, where that was announced.
+    /// Adds the workers' residuals, where they were announced.
     fn complete(
         &mut self,
         mut snapshot: Snapshot,
@@ -309,9 +319,10 @@ impl Exchange for Servers<'_> {
         model.recut(0, self.peers.workers.len())?;
         model
             .parameters
-            .copy_from_slice(match self.keeps_held_back && self.all_count {
-                true => known(contents),
-                false => &contents.parameters,
+            .copy_from_slice(if self.keeps_held_back && self.all_count {
+                known(contents)
+            } else {
+                &contents.parameters
             });
         Ok(())
     }
@@ -373,7 +384,7 @@ impl Exchange for Servers<'_> {
             let targets = model.network.targets() as f64;
             let parts = Parts {
                 squares: part.squares as f32,
-                // In examples, as the batch is.
+                // In units of examples, like the batch.
                 inverses: (part.inverses * targets) as f32,
                 workers: part.pushes as f32,
             };

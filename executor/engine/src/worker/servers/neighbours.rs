@@ -1,8 +1,11 @@
-//! The workers of a view that run on this worker's node, and how they come to share memory.
+//! Local aggregation: the workers of a view on this worker's node, and how they come to share
+//! memory.
 //!
-//! Each leaves a card in the folder where the job's tasks on a node meet, before it greets any shard: how it is reached. Under BSP all workers
-//! of a view have come once its first step is over, so in the second all that find their cards in one folder find the same
-//! ones, and meet. Whatever goes wrong leaves this worker apart until the next view: it is then one that pushes by itself, which needs nobody's consent.
+//! Before its first handshake with a shard, each worker writes an endpoint file (`card`) to the
+//! folder that the job's tasks on a node share. Under BSP all workers of a view have joined when
+//! its first step has ended. So in the second step all workers with endpoint files in one folder
+//! find the same files, and form a group. After any failure this worker pushes alone until the next
+//! view, which needs no agreement.
 
 use crate::collective::{Algorithm, Choice, Group};
 use crate::fabric::{self, Coordinator, Credentials, FabricError, Member, Options, Port, Report};
@@ -17,19 +20,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// This worker, and whom it adds gradients up with.
+/// This worker and its group on the node.
 pub(super) struct Neighbours {
     port: Arc<Port>,
     folder: PathBuf,
     parameters: usize,
     options: Options,
-    /// The newest view, and the step in which this worker began to work by it.
+    /// The newest view, and the step in which this worker entered it.
     since: Option<(u64, u64)>,
     standing: Standing,
 }
 
 enum Standing {
-    /// It is not known yet who is there.
+    /// The members of the group are not known yet.
     Unmet,
     Together(Box<Circle>),
     Apart,
@@ -37,13 +40,13 @@ enum Standing {
 
 /// Workers of one node that share memory.
 pub(super) struct Circle {
-    /// Of rank 0 here is who speaks for all; in the arena the head comes first, then the gradients.
+    /// Rank 0 of the group pushes for all. The arena contains the head, then the gradients.
     pub group: Group,
-    /// Those for whom it speaks, in the order of their ranks.
+    /// The other workers of the group, in order of rank.
     pub others: Vec<TaskId>,
 }
 
-/// There is one view of a circle; with whoever dies it is over.
+/// Gives a group its only view; a death ends the group.
 struct Once(Mutex<Option<fabric::View>>);
 
 impl Coordinator for Once {
@@ -55,7 +58,8 @@ impl Coordinator for Once {
 }
 
 impl Neighbours {
-    /// Listens, and leaves this worker's card. `None` where that cannot be: this worker then goes by itself for ever.
+    /// Listens, and writes this worker's endpoint file. `None` if that fails: this worker then
+    /// always pushes alone.
     pub fn open(launch: &TaskLaunch, parameters: usize, around: &Surroundings<'_>) -> Option<Self> {
         match Self::listen(launch, parameters, around) {
             Ok(neighbours) => Some(neighbours),
@@ -96,7 +100,8 @@ impl Neighbours {
         })
     }
 
-    /// With whom this worker adds up the gradients of `step`, by the view that it works by; `None` where it goes by itself.
+    /// Returns the group that sums the gradients of `step` in the present view; `None` if this
+    /// worker pushes alone.
     pub fn meet(&mut self, view: &View, step: u64) -> Option<&mut Circle> {
         match self.since {
             Some((number, first)) if number == view.number => {
@@ -115,7 +120,7 @@ impl Neighbours {
         self.circle()
     }
 
-    /// Those with whom it has met, until they part.
+    /// Returns the group, until this worker leaves it.
     pub fn circle(&mut self) -> Option<&mut Circle> {
         match &mut self.standing {
             Standing::Together(circle) => Some(circle),
@@ -123,7 +128,7 @@ impl Neighbours {
         }
     }
 
-    /// From here on this worker goes by itself, until the next view; whoever waits for it in the circle hears of it.
+    /// Leaves the group until the next view; members that wait for this worker notice it.
     pub fn part(&mut self) {
         self.standing = Standing::Apart;
     }
@@ -196,7 +201,8 @@ fn leave_card(folder: &Path, member: &Member) -> io::Result<()> {
     fs::rename(fresh, path)
 }
 
-/// `None` of a worker on another node. One whose card is damaged is left out, and the log says so.
+/// Returns `None` for a worker on another node. A worker with a damaged file is left out with a log
+/// line.
 fn read_card(folder: &Path, task: TaskId) -> Option<Member> {
     let path = card(folder, task);
     let text = fs::read(&path).ok()?;

@@ -1,4 +1,5 @@
-//! How a step's gradients go to the shards: at once when they are all computed, or in parts while they are; and which jobs' do which.
+//! How a step's gradients go to the shards: as a whole after the computation, or in partitions
+//! during it. The module also decides which jobs use partitions.
 
 use super::super::exchange::Trouble;
 use super::super::link::{Patience, Reply};
@@ -15,8 +16,9 @@ use crate::wire::hello::StepStats;
 use muster_model::assignment::TaskLaunch;
 use std::time::{Duration, Instant};
 
-/// In which order parts of this job's steps go, where they do not have to go at once: everyone is waited for, and no number's update
-/// hangs on another's. All workers come to the same answer.
+/// Returns the order of partitions of this job's steps; `None` where steps go as a whole.
+/// Partitions need that all workers are waited for, and that the update of a value depends on no
+/// other value. All workers come to the same result.
 pub(super) fn order(launch: &TaskLaunch, network: &Network) -> Option<Order> {
     let (engine, exchange) = (launch.spec.engine(), &launch.spec.exchange);
     let waits_for_all =
@@ -31,16 +33,16 @@ pub(super) fn order(launch: &TaskLaunch, network: &Network) -> Option<Order> {
     (waits_for_all && is_plain && is_worth_it).then(Order::default)
 }
 
-/// One step's passes.
+/// Passes of one step.
 struct Passes<'a> {
     model: &'a mut Model,
     gradients: &'a mut [f32],
     step: u64,
     hold: u64,
     times: StepTimes,
-    /// When the gradients were there.
+    /// Time at which the gradients were complete.
     computed: Instant,
-    /// What the next step has taken already without waiting for parameters.
+    /// Duration of the next step's forward pass so far, without waiting for parameters.
     ahead: Duration,
 }
 
@@ -63,18 +65,19 @@ impl Pass for Passes<'_> {
     }
 }
 
-/// What a step in parts came to.
+/// Result of a step's exchange.
 pub(super) struct Exchanged {
     pub reply: Reply,
     pub times: StepTimes,
-    /// Since when nothing of this step was computed.
+    /// Time at which the computation of this step had ended.
     pub computed: Instant,
-    /// Since then, what the next one has taken.
+    /// Duration of the next step's computation since then.
     pub ahead: Duration,
 }
 
 impl Servers<'_> {
-    /// Computes `step` while its gradients travel, and begins the next one while parameters do.
+    /// Computes `step` while its gradients are sent, and begins the next step while its parameters
+    /// arrive.
     pub(super) fn exchange(
         &mut self,
         model: &mut Model,
@@ -99,12 +102,12 @@ impl Servers<'_> {
         })
     }
 
-    /// Of the view that is worked by.
+    /// Returns the number of workers of the present view.
     pub(super) fn workers(&self) -> usize {
         self.shards.view().map_or(1, |view| view.workers.len())
     }
 
-    /// Computes `step`, then gives its gradients and waits for the answer.
+    /// Computes `step`, then pushes its gradients and waits for the answer.
     pub(super) fn exchange_at_once(
         &mut self,
         model: &mut Model,

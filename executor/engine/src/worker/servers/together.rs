@@ -1,8 +1,10 @@
-//! A step whose gradients workers of one node add up before they go to the shards (hierarchical aggregation), and whose answer they share.
+//! A step whose gradients the workers of one node sum before the push (hierarchical aggregation),
+//! and whose answer they share.
 //!
-//! The lowest rank of them speaks for all: it pushes the sum, and what comes back it leaves where the others read it. When anything is out of the
-//! ordinary (somebody has gone, another view begins, a shard will not have the sum), each goes on by itself: it asks every shard for its answer
-//! and pushes its own gradients where they are not. So nobody has to know what became of the sum; a shard does.
+//! The worker with the lowest rank pushes the sum, and writes the answer to memory that the others
+//! read. After a departure or at a view change each worker continues alone. It asks every shard for
+//! its answer, and pushes its own gradients where they are missing. So no worker needs to know the
+//! result of the sum; the shards know it.
 
 use super::super::exchange::Trouble;
 use super::super::link::{Patience, Reply};
@@ -18,7 +20,8 @@ use crate::worker::head::{HEAD, Head, count_from_floats, count_to_floats};
 use crate::worker::noise::Parts;
 use std::time::Duration;
 
-/// What the speaker leaves before the parameters: whether they are there, the step that comes next, and the turn in which all stand still.
+/// Header before the shared parameters: whether they are valid, the next step, and the slice number
+/// in which all suspend.
 struct Word {
     clock: u64,
     hold: u64,
@@ -32,7 +35,7 @@ impl Word {
         out[5..9].copy_from_slice(&count_to_floats(self.hold));
     }
 
-    /// `None` where each is to ask by itself.
+    /// Reads the header; `None` where each worker must ask the shards itself.
     fn read(floats: &[f32]) -> Option<Self> {
         let count = |at: usize| count_from_floats(std::array::from_fn(|i| floats[at + i]));
         (floats[0] == 1.0).then(|| Self {
@@ -43,8 +46,8 @@ impl Word {
 }
 
 impl Servers<'_> {
-    /// Computes `step`, adds its gradients up with those of this node's other workers, and waits for the answer; by itself where there are no
-    /// others, or they have parted.
+    /// Computes `step`, sums its gradients with those of the other workers of this node, and waits
+    /// for the answer. Pushes alone if there is no group.
     pub(super) fn exchange_together(
         &mut self,
         model: &mut Model,
@@ -61,9 +64,10 @@ impl Servers<'_> {
         stats.hold = self.hold;
         let said = Head {
             stats,
-            parts: match step.is_multiple_of(NoisePart::EVERY) {
-                true => measured(model, gradients, stats),
-                false => Parts::default(),
+            parts: if step.is_multiple_of(NoisePart::EVERY) {
+                measured(model, gradients, stats)
+            } else {
+                Parts::default()
             },
             ..Head::default()
         };
@@ -83,7 +87,7 @@ impl Servers<'_> {
         })
     }
 
-    /// Pushes the sum, and tells the others what came back.
+    /// Pushes the sum, and passes the answer to the others.
     fn speak(
         &mut self,
         model: &mut Model,
@@ -127,7 +131,7 @@ impl Servers<'_> {
         Ok(reply)
     }
 
-    /// Waits for what the speaker has to tell.
+    /// Waits for the answer from the pushing worker.
     fn listen(
         &mut self,
         model: &mut Model,
@@ -156,7 +160,7 @@ impl Servers<'_> {
         }
     }
 
-    /// By itself: waits for each shard's answer, and pushes where its gradients are not.
+    /// Continues alone: waits for each shard's answer, and pushes where its gradients are missing.
     fn ask(
         &mut self,
         model: &mut Model,
@@ -170,7 +174,8 @@ impl Servers<'_> {
             .await_or_push(step, stats, gradients, parameters, patience)?)
     }
 
-    /// Goes by itself from here on, because of `error`. That is worth a line only where training goes on: at its end all leave as well.
+    /// Leaves the group because of `error` and continues alone. Logs it only if training continues:
+    /// at its end all workers leave the group as well.
     fn part(
         &mut self,
         error: &FabricError,
@@ -190,7 +195,7 @@ impl Servers<'_> {
         Ok(reply)
     }
 
-    /// The gradients of the step stay.
+    /// Leaves the group; keeps the gradients of the step.
     fn leave_circle(&mut self) {
         let neighbours = self.neighbours.as_mut().expect("the job asks for it");
         if let Some(circle) = neighbours.circle() {
@@ -201,7 +206,7 @@ impl Servers<'_> {
     }
 }
 
-/// What this worker's gradients tell of their noise.
+/// Returns the noise measurement of this worker's gradients.
 fn measured(model: &Model, gradients: &[f32], stats: StepStats) -> Parts {
     let targets = stats.examples * model.network.targets() as u64;
     if targets == 0 {

@@ -1,10 +1,11 @@
-//! One job per shard, all at the same time.
+//! Requests to all shards in parallel.
 
 use super::ShardFailure;
 use crate::wire::WireError;
 use std::thread;
 
-/// Runs one job per shard at the same time, the first of them on this thread: a job with one shard starts no thread.
+/// Runs one closure per shard in parallel, the first on this thread. So a job with one shard starts
+/// no thread.
 pub(super) fn at_once<T, F>(jobs: impl Iterator<Item = F>) -> Result<Vec<T>, ShardFailure>
 where
     T: Send,
@@ -14,7 +15,7 @@ where
     Ok(all.into_iter().map(|(_, result)| result).collect())
 }
 
-/// The same for some of the shards, by their index.
+/// Like [`at_once`], for some of the shards, by index.
 pub(super) fn at_once_of<T, F>(
     jobs: impl Iterator<Item = (usize, F)>,
 ) -> Result<Vec<(usize, T)>, ShardFailure>

@@ -1,4 +1,5 @@
-//! Chief: clips a step by the norm of the whole gradient, of which each shard has told its part.
+//! Coordinator: clips a step by the norm of the whole gradient, of which each shard has sent its
+//! part.
 
 use super::super::link::{Patience, Reply, Told};
 use super::at_once::at_once_of;
@@ -9,14 +10,14 @@ use crate::assign::split_mut;
 use crate::optimizer::clip_factor;
 use crate::wire::WireError;
 
-/// What the chief knows of the present step's norm.
+/// Norm of the present step.
 #[derive(Debug)]
 pub(super) struct Clipping {
     limit: f64,
     clock: u64,
-    /// By shard.
+    /// Squared norms by shard.
     squares: Vec<Option<f64>>,
-    /// Which shards wait for the factor.
+    /// Whether a shard waits for the factor.
     waiting: Vec<bool>,
     factor: Option<f64>,
 }
@@ -41,7 +42,7 @@ impl Clipping {
     fn hear(&mut self, shard: usize, square: f64) {
         self.squares[shard] = Some(square);
         self.waiting[shard] = true;
-        // In the shards' order, so that the bits do not depend on who was first.
+        // In the order of shards, so that the bits do not depend on the order of arrival.
         let sum: Option<f64> = self.squares.iter().copied().sum();
         let factor = sum.map(|sum| clip_factor(self.limit, sum.sqrt()));
         self.factor = self.factor.or(factor);
@@ -49,15 +50,15 @@ impl Clipping {
 }
 
 impl Shards {
-    /// Chief: steps are clipped to this norm, if any.
+    /// Coordinator: limits the norm of steps to `limit`, if set.
     #[must_use]
     pub fn with_clip_norm(mut self, limit: Option<f64>) -> Self {
         self.clipping = limit.map(Clipping::to);
         self
     }
 
-    /// Of these answers, those that are norms are answered themselves once all are known; what was said to that stands in their
-    /// place. `push` is what a shard must be given again that lives on elsewhere without it.
+    /// Answers the norms among `told` with the clip factor, once all norms are known. The shards'
+    /// next answers replace them. `push` is repeated to a promoted replica that lacks it.
     pub(super) fn clip(
         &mut self,
         told: Vec<(usize, Told)>,

@@ -1,4 +1,4 @@
-//! Copies of their state that all shards have made, and that whoever writes a checkpoint draws into its memory.
+//! Snapshot buffers of all shards, which the writer of a checkpoint reads into its memory.
 
 use super::at_once::at_once;
 use super::snapshot::shares;
@@ -8,15 +8,15 @@ use crate::wire::WireError;
 use crate::worker::link::{Lent, Side};
 use muster_model::id::TaskId;
 
-/// What [`super::Shards::lend`] leaves to be done.
+/// Transfer that [`super::Shards::lend`] leaves to the writer.
 #[derive(Debug)]
 pub struct Draw {
     sides: Vec<(TaskId, Side, Lent)>,
-    /// As it was when they were made: pieces may move meanwhile.
+    /// Assignment at the time of the snapshots: pieces may move meanwhile.
     assignment: Vec<Vec<Piece>>,
 }
 
-/// Why copies could not be drawn. The shard may be lost or have left, or has made another copy since.
+/// Error of a transfer: the shard is lost or has left, or has made a newer snapshot.
 #[derive(Debug, thiserror::Error)]
 #[error("PS shard {shard} gave no copy of its state")]
 pub struct DrawError {
@@ -31,7 +31,7 @@ impl Draw {
     }
 }
 
-/// Fills the contents of the snapshot that it came with.
+/// Fills the contents of the snapshot that was returned with it.
 impl Source for Draw {
     fn fill(&self, contents: &mut Contents) -> Result<(), SourceError> {
         let sides = self.sides.iter();

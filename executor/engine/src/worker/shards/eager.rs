@@ -1,31 +1,33 @@
-//! Eager reads under SSP: a worker computes its next step on the parameters that it has while its last gradients travel, as long as those
-//! parameters are no older than the bound allows; the answer refreshes them when it comes (ESSP, Dai et al., AAAI 2015).
+//! Eager reads under SSP (ESSP, Dai et al., AAAI 2015). A worker computes its next step on its
+//! present parameters while its last gradients travel, if the staleness bound allows it. The answer
+//! replaces the parameters when it arrives.
 //!
-//! Every answer says how far the slowest worker was: all pushes of steps before that are in it. So whoever begins step c knows whether what it
-//! has is recent enough (c - s), and waits for the answer only if it is not. A worker's own last push is not in what it reads.
+//! Every answer names the clock of the slowest worker: it contains all pushes of earlier steps. So
+//! a worker that begins step c knows whether its parameters are recent enough (c - s). It waits for
+//! the answer only if they are not. Its own last push is not in the parameters that it reads.
 
 use super::super::link::{Patience, Reply};
 use super::{ShardFailure, Shards};
 use crate::wire::hello::StepStats;
 use std::thread;
 
-/// One worker's gradients on their way.
+/// Gradients of one worker that are not answered yet.
 #[derive(Debug)]
 pub struct Eager {
     staleness: u64,
-    /// What has not been pushed yet, if anything.
+    /// Step and counts of the gradients that are not pushed yet, if any.
     waiting: Option<(u64, StepStats)>,
     gradients: Vec<f32>,
-    /// Of the step that is computed.
+    /// Gradients of the step in computation.
     next: Vec<f32>,
-    /// Whether those that were pushed last lie in `next`, where the step to come will overwrite them.
+    /// Whether the last pushed gradients are in `next`, where the following step overwrites them.
     has_turned: bool,
-    /// The newest answer.
+    /// Parameters of the newest answer.
     fresh: Vec<f32>,
 }
 
 impl Eager {
-    /// Of `parameters` numbers, under this bound.
+    /// Creates the buffers for `parameters` values, under the bound `staleness`.
     #[must_use]
     pub fn new(staleness: u32, parameters: usize) -> Self {
         Self {
@@ -44,33 +46,34 @@ impl Eager {
         shards.slowest().saturating_add(self.staleness) >= step
     }
 
-    /// The parameters of the last answer.
+    /// Returns the parameters of the last answer.
     #[must_use]
     pub fn fresh(&self) -> &[f32] {
         &self.fresh
     }
 
-    /// The gradients that were pushed last.
+    /// Returns the gradients that were pushed last.
     #[must_use]
     pub fn pushed(&self) -> &[f32] {
-        match self.has_turned {
-            true => &self.next,
-            false => &self.gradients,
+        if self.has_turned {
+            &self.next
+        } else {
+            &self.gradients
         }
     }
 
-    /// Forgets what has not been pushed: the view that it was computed under is over.
+    /// Discards gradients that are not pushed yet, because their view has ended.
     pub fn forget(&mut self) {
         self.waiting = None;
     }
 
-    /// Of the gradients that have not been pushed yet, the step.
+    /// Returns the step of the gradients that are not pushed yet.
     #[must_use]
     pub fn waiting(&self) -> Option<u64> {
         self.waiting.map(|(step, _)| step)
     }
 
-    /// Pushes what has not been pushed yet, and waits for the answer; nothing without any.
+    /// Pushes the waiting gradients and waits for the answer; `None` if there are none.
     ///
     /// # Errors
     /// As [`Shards::join`].
@@ -88,7 +91,8 @@ impl Eager {
         Ok(Some(reply))
     }
 
-    /// The same while `compute` fills the gradients of `step`, which wait from then on.
+    /// Like [`Self::flush`], while `compute` fills the gradients of `step`, which wait from then
+    /// on.
     ///
     /// # Errors
     /// As [`Shards::join`].

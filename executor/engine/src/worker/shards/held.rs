@@ -1,4 +1,4 @@
-//! What workers hold back of their gradients, in and out of checkpoints.
+//! Residuals of workers: transfer to shards for checkpoints, and back.
 
 use super::super::link::Link;
 use super::at_once::at_once;
@@ -13,17 +13,18 @@ use muster_model::id::TaskId;
 use std::ops::Deref;
 use std::time::Duration;
 
-/// So long a snapshot waits for those words while nothing else was said.
+/// Time for which a snapshot waits for residuals unless another limit is set.
 pub(super) const HEARD_WITHIN: Duration = Duration::from_secs(60);
 
 impl Shards {
-    /// Chief: before step `clock` everybody hands over what it holds back; said before the push of the step before. Where not all are in
-    /// step, the snapshot that comes next waits until everybody has been heard.
+    /// Coordinator: announces that all workers send their residuals before step `clock`. It must
+    /// precede the push of the previous step. Under SSP and ASP the next snapshot waits until all
+    /// have arrived.
     ///
     /// # Errors
     /// As [`Self::join`].
     pub fn keep(&mut self, clock: u64) -> Result<(), ShardFailure> {
-        // The next view's shards too: that step may be its first.
+        // Also to the shards of the next view, whose first step this may be.
         let links = self.links.iter_mut().chain(&mut self.prospects);
         at_once(links.map(|link| move || link.keep(clock)))?;
         let view = self.view.as_ref().expect("the chief has begun");
@@ -31,17 +32,17 @@ impl Shards {
         Ok(())
     }
 
-    /// Chief: so long a snapshot waits for workers' words on what they hold back, where not all are in step.
+    /// Coordinator: sets how long a snapshot waits for residuals under SSP and ASP.
     pub fn hear_within(&mut self, limit: Duration) {
         self.hears_within = limit;
     }
 
-    /// Whether this worker was told to hand over since it was last asked.
+    /// Whether this worker must send its residual; resets the flag.
     pub fn take_told_to_keep(&mut self) -> bool {
         std::mem::take(&mut self.told_to_keep)
     }
 
-    /// Hands over what this worker holds back.
+    /// Sends this worker's residual to the shards.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -55,7 +56,8 @@ impl Shards {
         hold(&mut self.links, view, me, &planes)
     }
 
-    /// Asks every shard for its part of what `of` holds back, into `feedback`, where what a shard has not stays as it is. Whether all had it.
+    /// Reads the residual of worker `of` from all shards into `feedback`. Parts that a shard lacks
+    /// stay unchanged. Returns whether all shards had theirs.
     fn fetch(&mut self, of: TaskId, feedback: &mut Feedback) -> Result<bool, ShardFailure> {
         let view = self.view.as_ref().expect("there is one by now");
         let planes = feedback.planes().count();
@@ -68,7 +70,7 @@ impl Shards {
             let pieces = view.pieces(link.shard);
             let expected = planes * load(pieces);
             if values.is_empty() && expected > 0 {
-                // The others' parts fit their parameters all the same.
+                // The parts of the other shards are valid for their parameters all the same.
                 is_whole = false;
                 continue;
             }
@@ -87,7 +89,7 @@ impl Shards {
         Ok(is_whole)
     }
 
-    /// Begins with what a checkpoint has of this worker, if it has any.
+    /// Starts with this worker's residual from a checkpoint, if it has one.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -103,8 +105,8 @@ impl Shards {
         Ok(())
     }
 
-    /// Chief: what everybody holds back, for a checkpoint, after its snapshot; a worker that has gone holds back nothing. Where a shard has
-    /// not heard of one, the log says so.
+    /// Coordinator: returns the residuals of all workers for a checkpoint, after its snapshot.
+    /// Workers that have left have none. A log line names a worker whose residual a shard lacks.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -117,7 +119,7 @@ impl Shards {
         let mut all = compression.feedback.extras(0);
         for (rank, worker) in view.workers.clone().into_iter().enumerate().skip(1) {
             let mut feedback = empty.clone();
-            // Whoever is new was told nothing, and has nothing yet.
+            // A new worker did not receive the announcement and has no residual yet.
             if self.keepers.contains(&worker) && !self.fetch(worker, &mut feedback)? {
                 log::line(format_args!(
                     "the checkpoint is without all or a part of what worker {rank} holds back: a shard has not heard it"
@@ -128,7 +130,8 @@ impl Shards {
         Ok(all)
     }
 
-    /// Chief: of each worker, what [`Self::held_back`] gave for this checkpoint.
+    /// Coordinator: returns each worker's residual in a checkpoint, as [`Self::held_back`] returned
+    /// them.
     #[must_use]
     pub(super) fn saved(&self, contents: &Contents<impl Deref<Target = [f32]>>) -> Vec<Feedback> {
         let compression = self.compression.as_ref();
@@ -136,8 +139,8 @@ impl Shards {
         compression.map_or_else(Vec::new, |compression| saved(&compression.feedback))
     }
 
-    /// Chief: deals what a checkpoint has of its workers to those of the first view: each gets its own, and where they are fewer now, the
-    /// others' is added to that of those who are there.
+    /// Coordinator: sends the residuals of a checkpoint to the workers of the first view, to each
+    /// its own. If there are fewer workers now, the remaining residuals are added to theirs.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -160,7 +163,7 @@ impl Shards {
     }
 }
 
-/// Gives every shard its part of what `of` holds back.
+/// Sends every shard its part of the residual of worker `of`.
 fn hold(
     links: &mut [Link],
     view: &View,

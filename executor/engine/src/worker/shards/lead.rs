@@ -1,4 +1,4 @@
-//! What only the chief asks of the shards: their first content, who comes next.
+//! Requests of the coordinator to the shards: initial content, admission of workers, view changes.
 
 use super::at_once::at_once;
 use super::rescue::{Rescue, steadily};
@@ -13,15 +13,16 @@ use crate::worker::link::{Link, Way};
 use muster_model::id::TaskId;
 use std::ops::Deref;
 
-/// How a move of pieces went, over all shards.
+/// Result of a move of pieces, over all shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Moved {
-    /// Checksums of everything that the shards held before and hold now.
+    /// Checksums of the content of all shards before and after the move.
     pub before: u64,
     pub after: u64,
-    /// Numbers that went from one shard to another.
+    /// Number of values that moved between shards.
     pub numbers: u64,
-    /// Of the shard that took longest, from the end of the step before to the last piece in its place.
+    /// Duration on the slowest shard, from the end of the previous step to the arrival of its last
+    /// piece.
     pub took_us: u64,
 }
 
@@ -39,7 +40,8 @@ impl Moved {
 }
 
 impl Shards {
-    /// Chief: the first view, of these workers and all joined shards, and what they begin with.
+    /// Coordinator: starts the first view, with its workers and all joined shards, and fills the
+    /// shards.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -62,7 +64,7 @@ impl Shards {
         }))?;
         self.view = Some(change.view.clone());
         self.squeeze();
-        // Before anybody may go on.
+        // Before any worker may continue.
         let held_back = self.saved(contents);
         self.deal_held_back(&held_back)?;
         let links = self.links.iter_mut().zip(holders);
@@ -85,7 +87,7 @@ impl Shards {
         Ok(())
     }
 
-    /// Chief: joins shards that will be in the next view, and forgets others that were to be.
+    /// Coordinator: joins shards of the next view, and leaves others that were joined for it.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -112,7 +114,7 @@ impl Shards {
         Ok(())
     }
 
-    /// Chief: whether all of `workers` wait at each of `shards` to be taken in.
+    /// Coordinator: whether all of `workers` wait for admission at each of `shards`.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -150,8 +152,9 @@ impl Shards {
         Err((index, error))
     }
 
-    /// Chief: tells all shards of both views that a view of these workers and shards begins with step `from`, and that the step
-    /// before is completed without `gone`. Pieces move only when the shards are others.
+    /// Coordinator: announces to the shards of both views that a view with these workers and shards
+    /// begins with step `from`. The previous step is completed without `gone`. Pieces move only if
+    /// the shards change.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -166,7 +169,8 @@ impl Shards {
         from: u64,
         gone: Vec<TaskId>,
     ) -> Result<(), ShardFailure> {
-        // One that is lost is reached where it lives now, whatever the task set still says.
+        // A promoted replica is reached at its own address, even if the task set names the lost
+        // shard's.
         let links = || self.links.iter().chain(&self.prospects);
         let present = |(shard, address): &Address| {
             let link = links().find(|link| link.shard == *shard);
@@ -194,8 +198,9 @@ impl Shards {
         Ok(())
     }
 
-    /// Chief: how the move to the present layout went; `None` when it was looked at already, or when a shard is lost that has a copy:
-    /// what it would have said went with it. Waits until it is over.
+    /// Coordinator: waits for the end of the move to the present layout and returns its result.
+    /// `None` if it was checked before, or if a shard with a replica is lost, whose checksums are
+    /// lost too.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -235,7 +240,8 @@ impl Shards {
         Ok(tallies)
     }
 
-    /// Chief: tells every shard that training is over, then leaves. Failures are ignored: the model is written already.
+    /// Coordinator: ends training at every shard, then leaves. Errors are ignored, because the
+    /// model is stored already.
     pub fn done(mut self) {
         let all = self.links.iter_mut().chain(&mut self.prospects);
         for link in all.chain(&mut self.retiring) {
@@ -244,7 +250,7 @@ impl Shards {
         self.goodbye();
     }
 
-    /// Leaves every shard in order. A shard that is gone already needs no goodbye.
+    /// Leaves every shard in order. A shard that is gone needs no goodbye.
     pub fn goodbye(self) {
         let others = self.prospects.into_iter().chain(self.retiring);
         for link in self.links.into_iter().chain(others) {

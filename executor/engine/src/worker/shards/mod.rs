@@ -1,8 +1,15 @@
-//! All PS shards as one: each step goes to every shard at the same time, each over its own connection and into its own part of
-//! the arena; and the worker's side of a change of the view.
+//! All PS shards as one. Each step goes to every shard in parallel, over its own connection, for
+//! its own part of the arena. The module also contains the worker's side of a view change.
 //!
-//! [`pull`] is how a worker comes in under a view, [`step`] a step's gradients and what comes back, [`together`] the same of several workers of a node, [`parts`] in parts while it is computed, [`clip`] the chief's word in between where norms are clipped, [`held`] what workers
-//! hold back of encoded gradients, [`eager`] a step ahead of its answer under SSP, [`lead`] what only the chief asks of them, [`snapshot`] what they hold, for a checkpoint, which [`draw`] may bring later, [`succession`] which view follows which.
+//! - [`pull`]: entering a view.
+//! - [`step`]: a step's gradients and the answers; [`together`]: the summed step of a node's
+//!   workers.
+//! - [`parts`]: a step in partitions during its computation; [`eager`]: eager steps under SSP.
+//! - [`clip`]: the coordinator's clip factor.
+//! - [`held`]: residuals of encoded gradients.
+//! - [`lead`]: requests of the coordinator; [`succession`]: the next view.
+//! - [`snapshot`]: the shards' content for a checkpoint, which [`draw`] may transfer later.
+//! - [`rescue`]: failover to replicas.
 
 mod at_once;
 mod clip;
@@ -38,19 +45,19 @@ use muster_model::id::TaskId;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A shard of the job, where it is reached.
+/// Task id of a shard, and its address.
 pub type Address = (TaskId, String);
 
-/// The index of a shard, and what went wrong with it.
+/// Index of a shard, and its error.
 pub type ShardFailure = (usize, WireError);
 
-/// What a worker encodes with.
+/// Encoder state of a worker.
 #[derive(Debug)]
 struct Compression {
     codecs: Codecs,
     blocks: Vec<Block>,
     feedback: Feedback,
-    /// Of the job; each rank's randomness is its own.
+    /// Seed of the job; each rank derives its own.
     seed: u64,
 }
 
@@ -58,61 +65,62 @@ struct Compression {
 #[derive(Debug)]
 pub struct Shards {
     hello: Hello,
-    /// Where tasks of this node meet, if they do.
+    /// Folder of the node's endpoints, if it has one.
     sockets: Option<PathBuf>,
-    /// The view that is worked by; `None` before the first.
+    /// The present view; `None` before the first.
     view: Option<View>,
-    /// In the order of the view's shards, once there is one.
+    /// In the order of the view's shards, once there is a view.
     links: Vec<Link>,
-    /// Newest that was heard of and is not worked by yet.
+    /// The newest known view, if this worker has not entered it yet.
     next: Option<View>,
-    /// Which links still owe the answer of a push that somebody's departure holds up.
+    /// Whether a link still owes the answer of a push, because of a departed worker.
     owing: Vec<bool>,
-    /// The newest push: its step, and what goes with it.
+    /// Step and head of the newest push.
     pushed: Option<(u64, PushHead)>,
     departed: Vec<Departed>,
-    /// Shards that may be in the next view. The chief has approached them; another worker waits there to be taken in.
+    /// Shards that may be in the next view. The coordinator has joined them; another worker waits
+    /// there for admission.
     prospects: Vec<Link>,
-    /// Chief: shards that are not in the view any more, until all they held has been handed over.
+    /// Coordinator: shards that have left the view, until they have handed over all pieces.
     retiring: Vec<Link>,
     compression: Option<Compression>,
-    /// The newest layout whose move was looked at.
+    /// The newest layout whose move was checked.
     audited: u64,
     parameters: usize,
-    /// Of each example.
+    /// Targets per example.
     targets: u64,
-    /// Whether each shard has a copy with another one.
+    /// Whether each shard has a replica.
     copied: bool,
-    /// Chief: where steps are clipped.
+    /// Coordinator: set where steps are clipped.
     clipping: Option<Clipping>,
-    /// Before its next push this worker is to hand over what it holds back.
+    /// This worker must send its residual before its next push.
     told_to_keep: bool,
-    /// Chief: who was told to, when that was said last.
+    /// Coordinator: workers of the last announcement of residuals.
     keepers: Vec<TaskId>,
-    /// Chief: how long a snapshot waits to hear what others hold back.
+    /// Coordinator: time for which a snapshot waits for residuals.
     hears_within: Duration,
-    /// By the newest answers: pushes of all workers for steps before this one are in them.
+    /// The newest answers contain the pushes of all workers for steps before this one.
     slowest: u64,
-    /// Chief: what all shards together have measured, until it is asked for.
+    /// Coordinator: measurement of all shards together, until it is taken.
     noise: Option<NoisePart>,
-    /// The step that comes next by the newest answer.
+    /// Next step by the newest answer.
     next_step: u64,
-    /// Chief: the newest change it told, and its first step.
+    /// Coordinator: the newest announced change, and its first step.
     announced: Option<(u64, Change)>,
-    /// In which order parts of a step go, where they do not go at once.
+    /// Order of a step's partitions; `None` where a step goes as a whole.
     parts: Option<Order>,
-    /// How the layout of this number is cut into parts.
+    /// Partitions of the layout with this number.
     plan: Option<(u64, Plan)>,
     spares: Spares,
-    /// Chief: of lost shards, in whose process they live on, as far as it was said.
+    /// Coordinator: lost shards and the hosts of their promoted replicas, as far as reported.
     told_of: Vec<(TaskId, TaskId)>,
 }
 
 impl Shards {
-    /// Greets every shard; `parameters` are the whole network's.
+    /// Joins every shard; `parameters` is the number of parameters of the whole network.
     ///
     /// # Errors
-    /// The index of the shard that could not be joined, and why.
+    /// The index of the shard that could not be joined, and the cause.
     pub fn join(
         addresses: &[Address],
         parameters: usize,
@@ -121,7 +129,8 @@ impl Shards {
         Self::join_near(addresses, parameters, hello, None)
     }
 
-    /// The same; with those shards that listen in the folder `sockets`, if one is given, it shares memory.
+    /// Like [`Self::join`]. Shares memory with the shards that listen in the folder `sockets`, if
+    /// set.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -171,22 +180,22 @@ impl Shards {
         })
     }
 
-    /// Each example has so many targets, over which gradients are summed.
+    /// Sets the number of targets per example, over which gradients are summed.
     #[must_use]
     pub fn with_targets(self, targets: u64) -> Self {
         Self { targets, ..self }
     }
 
-    /// Whether each shard has a copy with another one, which goes on as it when it is lost.
+    /// Sets whether each shard has a replica, which replaces it when it is lost.
     #[must_use]
     pub fn with_copies(self, copied: bool) -> Self {
         Self { copied, ..self }
     }
 
-    /// Pushes are encoded from now on, and under BSP the answers.
+    /// Encodes pushes from now on, and under BSP also the answers.
     ///
     /// # Errors
-    /// When a codec's settings lie outside their range.
+    /// When a codec's settings are outside their range.
     pub fn compress(
         &mut self,
         codecs: Codecs,
@@ -202,13 +211,13 @@ impl Shards {
         Ok(())
     }
 
-    /// Takes over how another set of connections encoded, and whether its steps went in parts.
+    /// Takes codecs and order of partitions from another set of connections.
     pub(super) fn go_like(&mut self, before: Self) {
         self.compression = before.compression;
         self.parts = before.parts;
     }
 
-    /// What this worker has not sent yet, by the names that checkpoints know it by.
+    /// Returns this worker's residual.
     #[must_use]
     pub fn feedback(&self) -> Option<&Feedback> {
         self.compression
@@ -216,7 +225,7 @@ impl Shards {
             .map(|compression| &compression.feedback)
     }
 
-    /// Makes what links encode with, for the view.
+    /// Creates the codecs of the links for the present view.
     fn squeeze(&mut self) {
         let (Some(compression), Some(view)) = (&self.compression, &self.view) else {
             return;
@@ -228,50 +237,50 @@ impl Shards {
         }
     }
 
-    /// All workers' pushes for steps before this one are in the newest answers.
+    /// Returns the step before which the newest answers contain the pushes of all workers.
     #[must_use]
     pub fn slowest(&self) -> u64 {
         self.slowest
     }
 
-    /// Chief: what the shards have measured since it was last asked for.
+    /// Coordinator: returns the shards' noise measurement since the last call.
     pub fn take_noise(&mut self) -> Option<NoisePart> {
         self.noise.take()
     }
 
-    /// The view that is worked by.
+    /// Returns the present view.
     #[must_use]
     pub fn view(&self) -> Option<&View> {
         self.view.as_ref()
     }
 
-    /// The newest view that was heard of.
+    /// Returns the newest known view.
     #[must_use]
     pub fn newest(&self) -> Option<&View> {
         self.next.as_ref().or(self.view.as_ref())
     }
 
-    /// With how many shards it shares memory.
+    /// Returns the number of shards that share memory with this worker.
     #[must_use]
     pub fn near(&self) -> usize {
         let links = self.links.iter();
         links.filter(|link| link.is_shared_memory()).count()
     }
 
-    /// This worker's rank in the one that is worked by.
+    /// Returns this worker's rank in the present view.
     #[must_use]
     pub fn rank(&self) -> Option<usize> {
         self.view.as_ref()?.rank(self.hello.task_id)
     }
 
-    /// Chief: who went away, after [`Reply::Gone`].
+    /// Coordinator: returns the departed workers after [`Reply::Gone`].
     #[must_use]
     pub fn departed(&self) -> &[Departed] {
         &self.departed
     }
 
-    /// Works by the newest view that was heard of, if there is one. `None` when there is none; otherwise whether this worker is in
-    /// it. If not, it has said goodbye to all.
+    /// Enters the newest known view. `None` if there is no new one; otherwise whether it contains
+    /// this worker. If it does not, this worker has left all shards in order.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -307,10 +316,11 @@ impl Shards {
                 link.ask_tally().map_err(|error| (index, error))?;
                 self.retiring.push(link);
             } else if link.is_asked {
-                // A shard of a view to come, which may know by now that this worker is in: it could not come in twice.
+                // A shard of a later view, which may know by now that this worker is admitted. A
+                // second connection could not join.
                 self.prospects.push(link);
             } else {
-                // A shard that is gone already needs no goodbye.
+                // A shard that is gone needs no goodbye.
                 let _ = link.goodbye();
             }
         }
@@ -328,11 +338,11 @@ impl Shards {
         }
     }
 
-    /// What the shards' replies mean together: the worst of them.
+    /// Combines the shards' replies into the most severe one.
     fn together(&mut self, all: Vec<Told>) -> Reply {
         let rank = |reply: &Reply| match reply {
             Reply::Parameters { .. } => 0,
-            // Answered before anybody asks what it means.
+            // Answered before the replies are combined.
             Reply::Norm { .. } | Reply::Absent => 0,
             Reply::Moved => 1,
             Reply::Finished => 2,
@@ -345,13 +355,14 @@ impl Shards {
         if let Some(slowest) = all.iter().map(|told| told.slowest).min() {
             self.slowest = slowest;
         }
-        // All of one step, or nothing: shards complete the same step with the same pushes but where somebody has just gone.
+        // Only measurements of the same step count: after a departure shards may complete a step
+        // with different pushes.
         let mut noise = all.first().map_or(NoisePart::default(), |told| told.noise);
         all.iter().skip(1).for_each(|told| noise.join(told.noise));
         if noise.pushes > 1 && all.iter().all(|told| told.noise.pushes == noise.pushes) {
             self.noise = Some(noise);
         }
-        // A shard that went on from its copy may not know the turn that the others name.
+        // A promoted replica may not know the slice number that the others name.
         let named = |told: &Told| match told.reply {
             Reply::Parameters { stats, .. } => stats.hold,
             _ => 0,
@@ -368,7 +379,8 @@ impl Shards {
                     self.departed.push(departed);
                 }
             }
-            // The first of equals, so that the counts are those of shard 0; and the newest step, where some shards are further.
+            // The first of equal replies, so that the counts are those of shard 0; and the newest
+            // step, if some shards are ahead.
             match (&mut worst, told.reply) {
                 (Some(Reply::Parameters { clock, .. }), Reply::Parameters { clock: other, .. }) => {
                     *clock = other.max(*clock)

@@ -1,8 +1,10 @@
-//! A step that goes to the shards in parts while it is computed, and comes back in parts while the next one begins.
+//! A step in partitions: it goes to the shards during its computation, and the answers arrive while
+//! the next step begins.
 //!
-//! Gradients go to their shard as soon as the backward pass has them, the most urgent of those that are ready first; a shard applies and
-//! answers each part by itself ([`crate::shard`]), and the next forward pass begins with the layers whose parameters are there. What it
-//! has computed is worth nothing when an answer says that another view begins; then it is thrown away.
+//! Gradients go to their shard as soon as the backward pass has completed them, the most urgent
+//! ready partition first. A shard applies and answers each partition independently
+//! ([`crate::shard`]). The next forward pass begins with the layers whose parameters have arrived.
+//! It is discarded if an answer announces another view.
 
 use super::super::link::{Link, Outgoing, Patience, Reply, Spares, Told};
 use super::{ShardFailure, Shards};
@@ -16,31 +18,32 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-/// Told which gradients are final, and given all of them.
+/// Receives the range of final gradients, and all gradients.
 pub type Ready<'a> = &'a mut (dyn FnMut(Range<usize>, &[f32]) + Send);
 
-/// Waits until these parameters are in place; `false` when the step that needs them is not to be computed like this.
+/// Waits until these parameters are in place; `false` if the forward pass must not continue.
 pub type Fetch<'a> = &'a mut (dyn FnMut(Range<usize>, &mut [f32]) -> bool + Send);
 
-/// What a worker computes around an exchange in parts.
+/// Computation of a worker around an exchange in partitions.
 pub trait Pass {
-    /// The gradients of the step; `ready` is told of them from the last to the first.
+    /// Computes the gradients of the step. Calls `ready` with them, from the last to the first.
     fn compute(&mut self, ready: Ready<'_>) -> StepStats;
 
-    /// As much of the next step as can be before the answers are all there. All parameters are in place only once this is over.
+    /// Computes as much of the next step as possible before all answers have arrived. All
+    /// parameters are in place only after the exchange.
     fn go_ahead(&mut self, fetch: Fetch<'_>);
 
-    /// Where parameters belong.
+    /// Returns the parameters to update.
     fn parameters(&mut self) -> &mut [f32];
 }
 
-/// What came from a shard.
+/// Message from a shard.
 enum Event {
     Part(usize, usize, Vec<f32>),
     Told(usize, Result<Told, WireError>),
 }
 
-/// What is known of the answers.
+/// Answers so far.
 struct Incoming<'a> {
     plan: &'a Plan,
     events: Receiver<Event>,
@@ -48,12 +51,12 @@ struct Incoming<'a> {
     /// By place of the plan.
     missing: Vec<bool>,
     told: Vec<Option<Result<Told, WireError>>>,
-    /// Whether all that was told so far is that training goes on as it was.
+    /// Whether all answers so far only continue training in the same view.
     is_plain: bool,
 }
 
 impl Incoming<'_> {
-    /// `false` once nothing more can come.
+    /// Processes the next message; `false` if there are no more.
     fn hear(&mut self, parameters: &mut [f32]) -> bool {
         match self.events.recv() {
             Err(_) => return false,
@@ -87,7 +90,7 @@ impl Incoming<'_> {
         self.is_plain
     }
 
-    /// All answers; a shard that says it has sent everything must have.
+    /// Returns all answers. A shard that completes its answer must have sent all partitions.
     fn finish(mut self, parameters: &mut [f32]) -> Result<Vec<(usize, Told)>, ShardFailure> {
         while self.hear(parameters) {}
         let mut all = Vec::with_capacity(self.told.len());
@@ -110,19 +113,20 @@ impl Incoming<'_> {
 }
 
 impl Shards {
-    /// Steps go in parts from now on, in this order; `None`: at once. For BSP without backup workers, clipping, LARS, codecs and copies.
+    /// Sends steps in partitions from now on, in this order; `None`: as a whole. Requires BSP
+    /// without backup workers, clipping, LARS, codecs and replicas.
     #[must_use]
     pub fn in_parts(self, parts: Option<Order>) -> Self {
         Self { parts, ..self }
     }
 
-    /// Whether steps go in parts.
+    /// Whether steps go in partitions.
     #[must_use]
     pub fn goes_in_parts(&self) -> bool {
         self.parts.is_some()
     }
 
-    /// Computes step `clock`, gives the gradients while they come about and receives the parameters after it.
+    /// Computes step `clock`, sends the gradients meanwhile and receives the parameters after it.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -186,7 +190,7 @@ impl Shards {
                 let events = events.clone();
                 scope.spawn(move || {
                     let told = converse(link, shard, outgoing, view, patience, &events);
-                    // It is read until the end.
+                    // The receiver reads to the end.
                     let _ = events.send(Event::Told(shard, told));
                 });
             }
@@ -205,7 +209,7 @@ impl Shards {
         })
     }
 
-    /// Of a push in parts, an answer that is still owed.
+    /// Receives the pending answer of a push in partitions.
     pub(super) fn hear_parts(
         link: &mut Link,
         view: &View,
@@ -219,7 +223,8 @@ impl Shards {
     }
 }
 
-/// Writes into a shard's parts of the arena what begins with number `offset` of its own.
+/// Writes `numbers` into a shard's parts of the arena, from position `offset` of the shard's values
+/// on.
 fn put(parts: &mut [&mut [f32]], offset: usize, numbers: &[f32]) {
     let (mut skip, mut rest) = (offset, numbers);
     for part in parts {
@@ -231,7 +236,7 @@ fn put(parts: &mut [&mut [f32]], offset: usize, numbers: &[f32]) {
     }
 }
 
-/// Puts the parts of gradients that are final into the queues.
+/// Returns a function that puts the partitions within the final gradients into the queues.
 fn feeding<'a>(
     plan: &'a Plan,
     queues: &'a [Queue<Vec<f32>>],
@@ -247,7 +252,7 @@ fn feeding<'a>(
     }
 }
 
-/// Sends to a shard on a thread of its own while this one hears what it says.
+/// Sends to a shard on a separate thread while this one receives its answer.
 fn converse(
     link: &mut Link,
     shard: usize,
@@ -264,7 +269,7 @@ fn converse(
         let told = link.hear_parts(numbers, spares, patience, &mut |part, got| {
             let _ = events.send(Event::Part(shard, part, got));
         });
-        // Why it failed is what the other side of the connection was told.
+        // The received answer contains the cause of an error in sending.
         let _ = sending.join().expect("a link does not panic");
         told
     });

@@ -1,7 +1,8 @@
-//! How a worker comes in under a view: it asks all shards for parameters, and waits until they are there.
+//! How a worker enters a view: it asks all shards for parameters and waits for them.
 //!
-//! Whoever knows no view yet waits at the shards of its task set, which may be others than those of the view that holds: it may have come
-//! late, while the chief waits for it and looks at no newer task set.
+//! A worker without a view waits at the shards of its task set. They may differ from those of the
+//! present view. The worker may be late, while the coordinator waits for it and checks no newer
+//! task set.
 
 use super::super::link::{Begun, Patience, Reply, Told};
 use super::at_once::{at_once, at_once_of};
@@ -15,9 +16,10 @@ use muster_model::id::TaskId;
 use std::sync::OnceLock;
 
 impl Shards {
-    /// Waits for parameters under the newest view that was heard of; whoever knows none waits until it is taken in, and as long as no
-    /// shard has named one only while it `stays`. [`Reply::Moved`] when one is named then and not all of its shards have answered, as it
-    /// did not wait there or not long enough: once it follows it is to ask again.
+    /// Waits for parameters under the newest known view. A worker without a view waits for its
+    /// admission, and only while it `stays`, until a shard has named a view. Returns
+    /// [`Reply::Moved`] if a view is named and not all of its shards have answered, because the
+    /// worker did not wait there long enough. It must then enter that view and pull again.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -39,7 +41,8 @@ impl Shards {
                 Begun::Other(told) => others.push((index, told)),
             }
         }
-        // What is on its way must be read, whatever else was said; a later view of the same layout has the same pieces.
+        // Parameters in transfer must be read in any case; a later view of the same layout has the
+        // same pieces.
         let Some(view) = self.next.as_ref().or(self.view.as_ref()) else {
             return Ok(self.together(others.into_iter().map(|(_, told)| told).collect()));
         };
@@ -66,14 +69,15 @@ impl Shards {
         let reply = self.together(others.into_iter().map(|(_, told)| told).collect());
         Ok(match reply {
             Reply::Parameters { .. } if !all_were_asked => Reply::Moved,
-            // It stayed no longer at one shard, and is in by the word of another.
+            // The worker stopped waiting at one shard, and another shard has admitted it.
             Reply::GaveUp if is_guest && patience() => Reply::Moved,
             reply => reply,
         })
     }
 
-    /// Asks every shard, and waits until each has begun its answer or is not waited for any more: a guest waits only at shards of the
-    /// view that one of them has named. A shard that is lost meanwhile and that nobody waits for is no failure.
+    /// Sends a pull to every shard, and waits until each has begun its answer or is no longer
+    /// needed. A joining worker waits only at shards of the view that one of them has named. The
+    /// loss of a shard that is not needed is no failure.
     fn ask_all(
         &mut self,
         patience: Patience<'_>,
@@ -82,7 +86,8 @@ impl Shards {
         let known = self.view.as_ref().map_or(0, |view| view.number);
         let (view, announced) = (self.view.as_ref(), self.announced.as_ref());
         let rescue = Rescue::of(self.copied, &self.hello, view, self.next_step, announced);
-        // By whichever shard is first; another one's is the same, or of the same shards.
+        // The first view that a shard names; those of other shards are the same, or have the same
+        // shards.
         let named: OnceLock<View> = OnceLock::new();
         let waits_at = |shard: TaskId| match named.get() {
             _ if known > 0 => true,
@@ -114,8 +119,8 @@ impl Shards {
         }))
     }
 
-    /// Whether some shard of the view has not answered yet for what this worker waited there before it was in: nothing can be
-    /// pushed before it has [pulled](Self::pull).
+    /// Whether a shard of the view has not answered the pull that this worker sent before its
+    /// admission. The worker must [pull](Self::pull) before it can push.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         self.links.iter().any(|link| link.is_asked)

@@ -1,6 +1,7 @@
-//! A shard that is lost while another keeps its copy: the worker goes on with that one.
+//! Failover: when a shard is lost, the worker continues with its replica.
 //!
-//! The chief alone says so; the others come and wait there until it has. Whatever had no answer yet is asked again; the copy knows what it has.
+//! Only the coordinator orders the promotion. Other workers connect to the replica holder and wait
+//! there. Requests without an answer are repeated; the replica knows which pushes it contains.
 
 use super::super::link::{Link, Patience, Way};
 use super::Shards;
@@ -13,25 +14,26 @@ use muster_model::id::TaskId;
 use std::thread;
 use std::time::Duration;
 
-/// How often a worker asks again that was not let in: many may come at once, and the copy may be on its way.
+/// Interval between attempts of a worker that was not admitted. Many workers may connect at one
+/// time, and the replica may be incomplete.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
-/// How long at most.
+/// Time limit for these attempts.
 const ASK_FOR: Duration = Duration::from_secs(60);
 
-/// What is known when a link breaks.
+/// State for the failover of a link.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rescue<'a> {
     pub hello: &'a Hello,
     pub view: &'a View,
-    /// The step that comes next by what this worker was told.
+    /// Next step by this worker's newest answer.
     pub next_step: u64,
-    /// Chief: a change that the lost shard was told of, maybe in vain.
+    /// Coordinator: a change announced to the lost shard, which its replica may lack.
     pub announced: Option<&'a (u64, Change)>,
 }
 
 impl<'a> Rescue<'a> {
-    /// `None` where shards have no copies.
+    /// Returns `None` where shards have no replicas.
     pub fn of(
         copied: bool,
         hello: &'a Hello,
@@ -49,7 +51,7 @@ impl<'a> Rescue<'a> {
     }
 }
 
-/// Does `ask` of a link; once more where its shard is lost and lives on elsewhere.
+/// Makes the request `ask` over a link; repeats it with the promoted replica if the shard is lost.
 pub(super) fn steadily<T>(
     link: &mut Link,
     rescue: Option<Rescue<'_>>,
@@ -76,8 +78,9 @@ pub(super) fn steadily<T>(
 }
 
 impl Shards {
-    /// Chief: of the shards that are lost and live on since it was last asked, their places in the view, and the places of those in whose
-    /// processes they live; `None` for one that is not in the view any more.
+    /// Coordinator: returns the lost shards that were replaced since the last call, and the hosts
+    /// of their promoted replicas, as indices in the view. The host is `None` if it has left the
+    /// view.
     pub fn take_heirs(&mut self) -> Vec<(usize, Option<usize>)> {
         let Some(view) = &self.view else {
             return Vec::new();
@@ -96,7 +99,7 @@ impl Shards {
 }
 
 impl Rescue<'_> {
-    /// A link to whoever is the lost shard from now on.
+    /// Connects to the promoted replica of the lost shard.
     fn find(&self, lost: &Link, patience: Patience<'_>) -> Option<Link> {
         let holder = self.view.follower(lost.shard, lost.host)?;
         let began = clock::now();
@@ -131,7 +134,9 @@ impl Rescue<'_> {
         }
     }
 
-    /// Too many at once are shut out without a word. The chief, which comes for the copy, is refused where there is none.
+    /// Whether another attempt may be admitted. The limit on handshakes closes connections without
+    /// an answer. A refusal of the coordinator, which orders the promotion, means that there is no
+    /// replica.
     fn may_be_let_in(&self, error: &WireError) -> bool {
         match error {
             WireError::Closed => true,

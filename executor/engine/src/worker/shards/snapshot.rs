@@ -1,4 +1,5 @@
-//! What the shards hold, for a checkpoint: read at once, or copied where it is and drawn while training goes on.
+//! Content of the shards for a checkpoint: read at once, or copied into snapshot buffers that are
+//! read while training continues.
 
 use super::at_once::at_once;
 use super::draw::Draw;
@@ -10,23 +11,24 @@ use crate::wire::hello::{HALF_DONE, StepStats};
 use crate::worker::link::Lent;
 use std::ops::Deref;
 
-/// Of what workers know of parameters, where answers are encoded: the parameters' place in checkpoints.
+/// Name of the known parameters in checkpoints: those that the workers have, where answers are
+/// encoded.
 pub const KNOWN: &str = "compress.known";
 
-/// What the shards held when the chief asked.
+/// Content of the shards at the coordinator's request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
-    /// Of each shard; training can continue from here only when they are all the same.
+    /// Version of each shard. Training can continue from here only if all are equal.
     pub versions: Vec<u64>,
-    /// The fewest updates that any shard has made; all the same under BSP.
+    /// Smallest number of updates of any shard; all are equal under BSP.
     pub updates: u64,
-    /// What nobody has counted yet of steps that are in it.
+    /// Counts of steps in the snapshot that are not in the curve yet.
     pub counted: StepStats,
     pub contents: Contents,
 }
 
 impl Snapshot {
-    /// Of the version and the updates of each shard.
+    /// Creates a snapshot from version and updates of each shard.
     fn of(read: &[(u64, u64)], contents: Contents) -> Self {
         Self {
             versions: read.iter().map(|&(version, _)| version).collect(),
@@ -36,7 +38,7 @@ impl Snapshot {
         }
     }
 
-    /// The one version of all shards, if there is one.
+    /// Returns the common version of all shards, if there is one.
     #[must_use]
     pub fn version(&self) -> Option<u64> {
         let first = *self.versions.first()?;
@@ -46,7 +48,7 @@ impl Snapshot {
 }
 
 impl Shards {
-    /// Chief: reads everything that the shards hold into the memory of `contents`.
+    /// Coordinator: reads the whole content of the shards into the memory of `contents`.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -67,9 +69,9 @@ impl Shards {
         Ok(Snapshot::of(&read, contents))
     }
 
-    /// Chief: has every shard copy what it holds where it is. The contents are not filled yet, but by the [`Draw`], whatever steps follow
-    /// meanwhile. There is none, as everything was read at once, where a shard is not to be reached by a second connection: those of an
-    /// older release are not.
+    /// Coordinator: makes every shard copy its content into its snapshot buffer. The [`Draw`] fills
+    /// the contents later, independently of the following steps. If a shard of an older release
+    /// accepts no second connection, the contents are read at once and there is no [`Draw`].
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -80,10 +82,11 @@ impl Shards {
         let lent = at_once(self.links.iter_mut().map(|link| {
             move || {
                 steadily(link, rescue, &|| true, |link| {
-                    // Of one that lives on elsewhere since it was asked, there too.
-                    match link.open_side(hello) {
-                        true => link.lend(within).map(Some),
-                        false => Ok(None),
+                    // For a replica that was promoted meanwhile, to its host as well.
+                    if link.open_side(hello) {
+                        link.lend(within).map(Some)
+                    } else {
+                        Ok(None)
                     }
                 })
             }
@@ -102,7 +105,7 @@ impl Shards {
         Ok((Snapshot::of(&read, contents), Some(draw)))
     }
 
-    /// Makes room for what the shards hold, and says which of it is whose.
+    /// Allocates memory for the shards' content. Returns it with the pieces of each shard.
     fn laid_out(&self, mut contents: Contents) -> (Contents, Vec<Vec<Piece>>) {
         let view = self.view.as_ref().expect("the chief has begun");
         contents.fit(self.parameters, self.links[0].state_per_parameter());
@@ -116,7 +119,7 @@ impl Shards {
     }
 }
 
-/// Of each shard its share of the contents, in the order in which it has it.
+/// Returns each shard's share of the contents, in the order of the shard.
 pub(super) fn shares<'a>(
     contents: &'a mut Contents,
     assignment: &[Vec<Piece>],
@@ -134,7 +137,7 @@ pub(super) fn shares<'a>(
     shares
 }
 
-/// What workers know of the parameters; all, where no checkpoint says otherwise.
+/// Returns the known parameters; the parameters themselves where a checkpoint has none.
 pub fn known(contents: &Contents<impl Deref<Target = [f32]>>) -> &[f32] {
     let kept = contents.extra(KNOWN);
     kept.filter(|known| known.len() == contents.parameters.len())

@@ -1,4 +1,4 @@
-//! A step's gradients to all shards, and the parameters after it back.
+//! A step's gradients to all shards, and the parameters back.
 
 use super::super::link::{HeldBack, Patience, Reply, Told};
 use super::at_once::{at_once, at_once_of};
@@ -11,7 +11,7 @@ use crate::wire::hello::{PushHead, StepStats};
 use std::sync::Mutex;
 
 impl Shards {
-    /// Gives the gradients of step `clock` and receives the parameters after it.
+    /// Pushes the gradients of step `clock` and receives the parameters after it.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -27,7 +27,7 @@ impl Shards {
         self.give(clock, given, parameters, patience)
     }
 
-    /// What goes with gradients that count so much.
+    /// Returns the head of a push with these counts.
     pub(super) fn head(&self, stats: StepStats) -> PushHead {
         let view = self.view.as_ref().expect("a worker pushes under a view");
         PushHead {
@@ -93,7 +93,8 @@ impl Shards {
         self.settle(told, Some(given), parameters, patience)
     }
 
-    /// Chief: the answers that are still owed once it has decided on who went away. `gradients` are those of the push.
+    /// Coordinator: receives the pending answers after its decision on departed workers.
+    /// `gradients` are those of the push.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -106,7 +107,7 @@ impl Shards {
         self.hear_on(false, gradients, parameters, patience)
     }
 
-    /// Chief: nothing changes; waits on for the answers that are still owed.
+    /// Coordinator: continues to wait for the pending answers, because nothing changes.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -141,7 +142,7 @@ impl Shards {
                 let again = move || {
                     steadily(link, rescue, patience, |link| {
                         if !link.is_pushed_to {
-                            // It lives elsewhere since it said who went away.
+                            // Its replica was promoted after it had reported the departures.
                             let to = (link, index);
                             return given.give(to, clock, pieces, &mut part, patience);
                         }
@@ -160,7 +161,7 @@ impl Shards {
         self.settle(told, Some(given), parameters, patience)
     }
 
-    /// Of parameters that a push was answered with, those whose shards owe no answer any more.
+    /// Copies the parameters of the shards that owe no answer.
     pub fn take_answered(&self, answered: &[f32], parameters: &mut [f32]) {
         let Some(view) = &self.view else { return };
         for (link, _) in self
@@ -175,7 +176,7 @@ impl Shards {
         }
     }
 
-    /// What these answers mean together, once norms among them are answered.
+    /// Combines these answers, after norms among them are answered.
     pub(super) fn settle(
         &mut self,
         told: Vec<(usize, Told)>,

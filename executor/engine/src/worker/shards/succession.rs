@@ -1,11 +1,11 @@
-//! Which view follows which.
+//! Sequence of views.
 
 use super::Address;
 use crate::assign::{Piece, assign, reassign};
 use crate::wire::view::{Holder, View};
 use muster_model::id::TaskId;
 
-/// The first view of a job's task set.
+/// Returns the first view of a job's task set.
 #[must_use]
 pub fn first_view(
     revision: u64,
@@ -24,8 +24,9 @@ pub fn first_view(
     }
 }
 
-/// The view after `newest`. As long as the shards are the same, nothing moves; the layout before is then still the one that the
-/// present one was made from, for shards that have not come that far. A shard that lives on elsewhere is reached there.
+/// Returns the view after `newest`. If the shards stay the same, no piece moves. The layout before
+/// is then still the predecessor of the present one, for shards that have not completed that move.
+/// A promoted replica keeps its own address.
 pub(super) fn succeeding(
     newest: &View,
     revision: u64,

@@ -1,4 +1,4 @@
-//! What a worker gives of a step: its own gradients, or what workers of its node have added up.
+//! The gradients of a worker's push: its own, or the sum of several workers of its node.
 
 use super::super::link::{Link, Patience, Reply, Told};
 use super::{ShardFailure, Shards};
@@ -6,15 +6,15 @@ use crate::assign::Piece;
 use crate::wire::WireError;
 use crate::wire::hello::{PushHead, StepStats, SumHead};
 
-/// How one step's gradients come to the shards; each of the slices is as long as the parameters.
+/// Gradients of one step for the shards; each slice is as long as the parameters.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Given<'a> {
     pub head: PushHead,
-    /// This worker's own.
+    /// This worker's own gradients.
     pub gradients: &'a [f32],
-    /// In place of them, what it has added up with others.
+    /// Sum with other workers' gradients, pushed instead of its own.
     pub sum: Option<(&'a SumHead, &'a [f32])>,
-    /// Somebody else may have given them together with others'.
+    /// Whether another worker may have pushed them in a sum.
     pub asks: bool,
 }
 
@@ -28,7 +28,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Gives the shard of that index its pieces, and waits for its answer.
+    /// Pushes its pieces to the shard with this index, and waits for the answer.
     pub fn give(
         &self,
         (link, index): (&mut Link, usize),
@@ -50,15 +50,15 @@ impl<'a> Given<'a> {
     }
 }
 
-/// A shard's part.
+/// Returns the parts of a shard.
 fn cut<'a>(gradients: &'a [f32], pieces: &[Piece]) -> Vec<&'a [f32]> {
     let part = |piece: &Piece| &gradients[piece.range()];
     pieces.iter().map(part).collect()
 }
 
 impl Shards {
-    /// As [`Shards::push_pull`] of `sums`, those of this worker and of the others of `sum`; its own gradients alone go to shards that have
-    /// those of one of the others already.
+    /// Like [`Shards::push_pull`] with `sums`, the gradients of this worker and of the others in
+    /// `sum`. Its own gradients alone go to shards that already have those of one of the others.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -78,7 +78,8 @@ impl Shards {
         self.give(clock, given, parameters, patience)
     }
 
-    /// As [`Shards::push_pull`] where another worker of the node may have pushed these gradients together with its own.
+    /// Like [`Shards::push_pull`], where another worker of the node may have pushed these gradients
+    /// in a sum.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -97,14 +98,15 @@ impl Shards {
         self.give(clock, given, parameters, patience)
     }
 
-    /// Whether the newest answers have told nothing but parameters, so that whoever this worker has spoken for need not ask for its own. A sum that
-    /// some shard has refused is no news: its workers' gradients are all in the step, or there would be no answer.
+    /// Whether the newest answers contain only parameters, so that the other workers of the node
+    /// need no answers of their own. The refusal of a sum by a shard does not matter: an answer
+    /// proves that the step contains all their gradients.
     #[must_use]
     pub fn has_no_news(&self) -> bool {
         self.next.is_none() && !self.told_to_keep
     }
 
-    /// Another worker of the node has been answered for this one as well: step `clock` comes next.
+    /// Records an answer that another worker of the node has received: the next step is `clock`.
     pub fn answered_by(&mut self, clock: u64) {
         (self.next_step, self.slowest) = (clock, clock);
     }

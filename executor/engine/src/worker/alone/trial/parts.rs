@@ -1,4 +1,4 @@
-//! Steps in several passes, and clipped ones.
+//! Steps in several passes, and steps with clipping.
 
 use super::{Job, Outside, apart, assert_same, assert_undisturbed, evaluations, launch};
 use crate::checkpoint::{Contents, Manifest, Plane};
@@ -7,10 +7,11 @@ use crate::worker::train::Ending;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use serde_json::{Value, json};
 
-/// To which gradients are clipped in every step.
+/// Limit for the norm of a step's gradients.
 const LIMIT: f64 = 0.3;
 
-/// A convolution whose batch's statistics are its part's own, numbers that are drawn, and an update rule that the length of gradients matters to.
+/// Returns a job with batch statistics per pass, random draws, and an update rule that depends on
+/// the norm of the gradients.
 fn document(engine: &Value) -> TaskLaunch {
     let layers = json!([
         { "kind": "conv", "channels": 3, "stride": 4, "bias": false },
@@ -34,12 +35,12 @@ fn document(engine: &Value) -> TaskLaunch {
     launch
 }
 
-/// So many that an epoch ends.
+/// Returns enough images for the end of an epoch.
 fn images(launch: &TaskLaunch) -> u32 {
     launch.spec.engine().batch.max(90) + 7
 }
 
-/// What is kept after the last step, and what was told.
+/// Returns the state after the last step and the reports.
 fn trained(launch: &TaskLaunch, device: &Device) -> ((Manifest, Contents<Plane>), Vec<TaskReport>) {
     let job = Job::with_images(images(launch));
     let ran = job.run(launch.clone(), 1, device, Outside::Nothing);
@@ -48,7 +49,8 @@ fn trained(launch: &TaskLaunch, device: &Device) -> ((Manifest, Contents<Plane>)
     (job.kept(launch), reports)
 }
 
-/// Holds a job that stays on the device to the CPU's way, and to itself: again, in turns, stopped and resumed.
+/// Compares a device-resident job with the CPU, and with itself: repeated, suspended, stopped and
+/// resumed.
 fn check(what: &str, engine: &Value) {
     let launch = document(engine);
     let ((plain, expected), on_cpu) = trained(&launch, &Device::Cpu);
@@ -78,15 +80,15 @@ fn check(what: &str, engine: &Value) {
     assert_undisturbed(&launch, &found, images(&launch));
 }
 
-/// Of three, three and two examples.
+/// Passes of three, three and two examples.
 #[test]
-fn passes_that_add_up_stay_on_the_device() {
+fn accumulated_passes_stay_on_the_device() {
     check("accumulate", &json!({ "accumulate": 3 }));
 }
 
-/// Of 256 and 44 examples.
+/// Passes of 256 and 44 examples.
 #[test]
-fn a_batch_that_does_not_go_through_at_once_stays_on_the_device() {
+fn batch_of_several_passes_stays_on_the_device() {
     check("a large batch", &json!({ "batch": 300 }));
 }
 
@@ -96,14 +98,14 @@ fn clipping_stays_on_the_device() {
 }
 
 #[test]
-fn all_of_it_at_once_stays_on_the_device() {
+fn passes_with_clipping_stay_on_the_device() {
     let engine = json!({ "batch": 300, "accumulate": 7, "clip_norm": LIMIT });
     check("clipped, in passes", &engine);
 }
 
-/// What the tests above say of clipping says something only if it makes a difference, and so with parts, whose statistics are their own.
+/// Proves that clipping and passes change the result; otherwise the tests above would show nothing.
 #[test]
-fn clipping_and_parts_are_seen_in_the_parameters() {
+fn clipping_and_passes_change_the_parameters() {
     let after = |engine| {
         trained(&document(&engine), &Device::Emulated)
             .0

@@ -10,10 +10,10 @@ use uuid::Uuid;
 const PARAMETERS: usize = 1_000;
 /// Ten ranges.
 const RANGE: usize = 100;
-/// What an update adds to each parameter, as often as it is made; sums and means lie far below.
+/// Added to each parameter by an update; sums and means are far smaller.
 const MADE: f32 = 1_000.0;
 
-/// Lets the members of a first view meet; whether there are others after it is said beforehand.
+/// Forms a first view of the members; `goes_on` states whether there are further ones.
 struct Office {
     gathering: Mutex<Gathering>,
     formed: Condvar,
@@ -76,13 +76,13 @@ fn gradient(number: usize, step: usize, at: usize) -> f32 {
     ((at * 7_919 + number * 104_729 + step * 31) % 1_003) as f32 / 997.0
 }
 
-/// Layers of 130 parameters, one of which shares the first ones' as the last of a network may.
+/// Layers of 130 parameters; the last one also contains the first parameters, as in some networks.
 fn layers() -> Vec<Range<usize>> {
     let starts = (0..PARAMETERS).step_by(130);
     starts.map(|at| at..(at + 130).min(PARAMETERS)).collect()
 }
 
-/// A worker whose layers take as long as is said, in milliseconds, forth and back.
+/// A worker whose layers take the given milliseconds in each pass.
 struct Layers {
     number: usize,
     step: usize,
@@ -90,7 +90,7 @@ struct Layers {
     head: Head,
     parameters: Vec<f32>,
     gradients: Vec<f32>,
-    /// What the next step has seen of each layer's parameters.
+    /// Parameters of each layer as the next step has read them.
     seen: Vec<Vec<f32>>,
 }
 
@@ -142,7 +142,7 @@ impl Work for Layers {
     }
 }
 
-/// By the examples of two for each contribution.
+/// Mean over two examples for each contribution.
 struct Mean;
 
 impl Scale for Mean {
@@ -164,7 +164,8 @@ fn apply(parameters: &mut [f32], sums: &[Sum]) {
     }
 }
 
-/// What a member comes to in some steps, and whether each time it has seen all parameters of the step that comes.
+/// Runs some steps. Returns a member's parameters, and checks that each next step has read all of
+/// them.
 fn run(group: &mut Group, mut work: Layers, order: Order, seed: u64) -> Vec<f32> {
     let by_need = by_need(order);
     let mut random = seed;
@@ -188,9 +189,9 @@ fn run(group: &mut Group, mut work: Layers, order: Order, seed: u64) -> Vec<f32>
     work.parameters
 }
 
-/// However the passes of the members lie, by whatever links: the bits are those of an update of the whole.
+/// For any pace of the members and any links, the bits equal those of an update of the whole.
 #[test]
-fn members_out_of_step_come_to_the_same_bits() {
+fn members_with_different_paces_get_the_same_bits() {
     for (members, shares) in [
         (1, false),
         (2, false),
@@ -209,7 +210,7 @@ fn members_out_of_step_come_to_the_same_bits() {
                     let office = &office;
                     scope.spawn(move || {
                         let mut group = join(office, number, folder);
-                        // The sum's order is that of ranks, which come as they come.
+                        // The sum is in order of ranks, which depend on the order of joining.
                         let work = Layers::new(group.rank());
                         run(&mut group, work, order, seed + 10 * number as u64)
                     })
@@ -230,7 +231,7 @@ fn members_out_of_step_come_to_the_same_bits() {
     }
 }
 
-/// How often the update of each range was made, and whether it was of both members' gradients.
+/// Returns for each range how often it was updated, and whether with both members' gradients.
 fn updates(parameters: &[f32]) -> Vec<(u32, bool)> {
     let range = |start: usize| {
         let range = start..start + RANGE;
@@ -249,7 +250,7 @@ fn updates(parameters: &[f32]) -> Vec<(u32, bool)> {
     (0..PARAMETERS).step_by(RANGE).map(range).collect()
 }
 
-/// The other member takes part in so many sums and leaves; there is no other view.
+/// The other member takes part in `sums` sums and leaves; there is no other view.
 fn left_after(sums: usize) -> (Outcome, Layers) {
     let office = Office::of(2, false);
     thread::scope(|scope| {
@@ -279,9 +280,9 @@ fn left_after(sums: usize) -> (Outcome, Layers) {
     })
 }
 
-/// A step is made as a whole or not at all, wherever in it the others have left for good.
+/// A step is applied as a whole or not at all, wherever the other member left.
 #[test]
-fn a_step_whose_head_is_known_is_made_whole() {
+fn step_with_known_head_is_applied_whole() {
     let mut decided = Vec::new();
     for sums in 0..10 {
         let (outcome, work) = left_after(sums);
@@ -310,9 +311,9 @@ fn a_step_whose_head_is_known_is_made_whole() {
     assert!(!decided[0] && !decided[1] && decided[9], "{decided:?}");
 }
 
-/// Where a head says that the next step is not to begin like this, none does; a step that is none changes nothing.
+/// No pass begins if the head forbids it, and the end of training changes nothing.
 #[test]
-fn nothing_is_begun_where_members_change_or_stand_still_or_training_is_over() {
+fn no_pass_begins_before_change_suspension_or_end() {
     let plain = Layers::new(0).head;
     let stands_still = StepStats {
         hold: 3,
@@ -368,9 +369,9 @@ fn nothing_is_begun_where_members_change_or_stand_still_or_training_is_over() {
     }
 }
 
-/// The others are in the midst of a step when the chief says that there is none.
+/// The coordinator ends training while the others are in the middle of a step.
 #[test]
-fn all_hear_that_training_is_over() {
+fn finish_ends_training_for_all_members() {
     let office = Office::of(3, true);
     thread::scope(|scope| {
         let office = &office;

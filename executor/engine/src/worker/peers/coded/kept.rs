@@ -1,4 +1,4 @@
-//! What a worker has not said yet, in and out of checkpoints: what it holds back of its own gradients, and of the sums that it owns.
+//! Residuals of a worker in checkpoints: those of its own gradients and of the sums that it owns.
 
 use super::Coded;
 use super::units::{deal, span, units};
@@ -6,11 +6,11 @@ use crate::checkpoint::{Contents, Plane};
 use crate::compress::Feedback;
 use std::ops::Range;
 
-/// Of all owners' sums, in checkpoints: each holds back of its own part alone.
+/// Name of the residuals of sums in checkpoints; each owner has a residual only for its own part.
 const HELD: &str = "compress.held";
 
 impl Coded {
-    /// All of it: the planes of the gradients' feedback, then what is held of sums.
+    /// Returns all residuals: the planes of the gradients' feedback, then the residual of sums.
     #[must_use]
     pub fn unsaid(&self) -> Vec<f32> {
         let planes = self.feedback.planes().map(|(_, plane)| plane);
@@ -18,7 +18,7 @@ impl Coded {
         all.concat()
     }
 
-    /// Begins what a checkpoint keeps of all workers.
+    /// Returns an empty collection of all workers' residuals for a checkpoint.
     #[must_use]
     pub fn keeps(&self) -> Kept {
         let planes = self.feedback.planes();
@@ -29,7 +29,8 @@ impl Coded {
         }
     }
 
-    /// What each of so many workers begins with, likewise, of what a checkpoint has; none where it has nothing.
+    /// Divides a checkpoint's residuals among `workers` workers, each in the form of
+    /// [`Self::unsaid`]. `None` if the checkpoint has none.
     #[must_use]
     pub fn dealt(&self, contents: &Contents<Plane>, workers: usize) -> Option<Vec<Vec<f32>>> {
         let held = contents.extra(HELD)?;
@@ -51,7 +52,7 @@ impl Coded {
         Some(dealt.into_iter().map(unsaid).collect())
     }
 
-    /// Begins with what was dealt to this worker; of what is held of sums, with the part that it owns.
+    /// Starts with the residuals for this worker; of those of sums, with the part that it owns.
     pub fn begin_with(
         &mut self,
         dealt: &[f32],
@@ -71,7 +72,8 @@ impl Coded {
     }
 }
 
-/// What a checkpoint keeps, as one worker's after the other comes in: in memory once, as it is the largest thing of a large job.
+/// Residuals of all workers for a checkpoint, added worker by worker. They are in memory once,
+/// because they are the largest data of a large job.
 #[derive(Debug)]
 pub struct Kept {
     planes: Vec<(&'static str, usize)>,
@@ -80,7 +82,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Of worker `rank`, what its [`Coded::unsaid`] gave.
+    /// Adds the result of [`Coded::unsaid`] of worker `rank`.
     pub fn add(&mut self, rank: usize, unsaid: &[f32]) {
         let mut rest = unsaid;
         for (name, len) in &self.planes {
@@ -94,7 +96,7 @@ impl Kept {
         }
     }
 
-    /// Of worker `rank`, which is gone: nothing.
+    /// Adds zeros for worker `rank`, which is gone.
     pub fn add_nothing(&mut self, rank: usize) {
         for (name, len) in &self.planes {
             let nothing = (Feedback::extra(name, rank), vec![0.0; *len]);
@@ -102,7 +104,7 @@ impl Kept {
         }
     }
 
-    /// All of it, by the names that checkpoints know it by.
+    /// Returns all residuals with their names in checkpoints.
     #[must_use]
     pub fn into_extras(mut self) -> Vec<(String, Vec<f32>)> {
         self.extras.push((HELD.to_owned(), self.held));
@@ -110,7 +112,7 @@ impl Kept {
     }
 }
 
-/// Takes apart what [`Coded::unsaid`] gave; what is held is added to what others hold.
+/// Splits the result of [`Coded::unsaid`]; the residual of sums is added to `held`.
 fn fill(feedback: &mut Feedback, held: &mut [f32], unsaid: &[f32]) {
     let mut rest = unsaid;
     for plane in feedback.planes_mut() {

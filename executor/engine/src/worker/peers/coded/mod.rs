@@ -1,14 +1,18 @@
-//! Gradients that go round all workers as codecs' bytes: an all-reduce in two legs, without a server.
+//! All-reduce of encoded gradients in two legs, without a server.
 //!
-//! Each worker owns a part of the chunks. On the first leg everyone encodes its gradients, keeps what the codec loses (its feedback), and
-//! sends each owner the chunks of its part; the owner adds them up in order of rank. On the second leg the owner encodes the sum,
-//! keeps what that loses for its next sums, and sends it to all; everyone decodes the same bytes, the owner among them, so all have
-//! the same bits. What is lost on either leg so comes later (the double pass of DoubleSqueeze, Tang et al., ICML 2019, by
-//! reduce-scatter and all-gather as in 1-bit Adam, Tang et al., ICML 2021). Where gradients are sparse the sum goes on as it is, in sparse
-//! bytes (SparCML's split and all-gather, Renggli et al., SC 2019).
+//! Each worker owns a part of the chunks. On the first leg every worker encodes its gradients and
+//! keeps the loss of the codec as its residual. It sends each owner the chunks of that owner's
+//! part; the owner adds them in order of rank. On the second leg the owner encodes the sum, keeps
+//! the loss for its next sums and sends the bytes to all. All workers decode the same bytes, the
+//! owner too, so all have the same bits. The loss of either leg is thus sent later. This is the
+//! double pass of DoubleSqueeze (Tang et al., ICML 2019), by reduce-scatter and all-gather as in
+//! 1-bit Adam (Tang et al., ICML 2021). Sums of sparse gradients are sent without loss, in sparse
+//! encoding (SparCML's split and all-gather, Renggli et al., SC 2019).
 //!
-//! Bytes are encoded once a step. A death in mid-sum repeats the sum from them, with the chunks dealt anew; what an owner has kept of a
-//! chunk that is another's now goes into its own next gradients, so that nothing is lost with a change of members but what the dead had.
+//! Gradients are encoded once per step. A death during the sum repeats it from the same bytes, with
+//! the chunks divided again. An owner adds the residual of a chunk that now belongs to another
+//! worker to its own next gradients. So a change of members loses only the residuals of dead
+//! members.
 
 mod kept;
 #[cfg(test)]
@@ -28,36 +32,36 @@ use std::ops::Range;
 use std::sync::Arc;
 use units::{Unit, deal, decode, own_units, span, trade, units};
 
-/// Apart from all ranks': the owners' randomness on the second leg.
+/// Number of the second leg's random stream; it differs from all ranks.
 const SECOND_LEG: u64 = 0x6261_636b;
 
-/// One worker's part in it.
+/// Encoded all-reduce of one worker.
 #[derive(Debug)]
 pub struct Coded {
     plan: Plan,
-    /// Of the second leg, by block.
+    /// Codecs of the second leg, by block.
     back: Vec<Arc<dyn Codec>>,
     seed: u64,
     feedback: Feedback,
-    /// What this worker has not said of the sums that it owned; as long as the parameters.
+    /// Residual of the sums that this worker owned; as long as the parameters.
     held: Vec<f32>,
-    /// Where that may be other than 0.
+    /// Ranges in which `held` may differ from 0.
     holds: Vec<Range<usize>>,
     sent: Encoded,
     pending: Pending,
 }
 
-/// This step's gradients in bytes: unit after unit, each from a whole word on.
+/// Encoded gradients of this step, unit after unit, each aligned to a word.
 #[derive(Debug, Default)]
 struct Encoded {
     step: u64,
     units: Vec<Unit>,
     words: Vec<u32>,
-    /// Where each unit's words end.
+    /// End of each unit's words.
     ends: Vec<usize>,
 }
 
-/// What this worker will hold if the sum of that view comes about.
+/// Residual that this worker has if the sum of `view` is completed.
 #[derive(Debug, Default)]
 struct Pending {
     view: u64,
@@ -66,10 +70,10 @@ struct Pending {
 }
 
 impl Coded {
-    /// Nothing held back yet.
+    /// Creates an all-reduce without residuals.
     ///
     /// # Errors
-    /// When a codec's settings lie outside their range.
+    /// When a codec's settings are outside their range.
     pub fn new(codecs: &Codecs, blocks: &[Block], seed: u64) -> Result<Self, PlanError> {
         let named = blocks
             .iter()
@@ -93,8 +97,8 @@ impl Coded {
         })
     }
 
-    /// As [`Group::all_reduce`] of the gradients of `arena`, whole blocks of them; it leaves in the sums what codecs make of them. The
-    /// head is summed as it is, where `arena` begins with it.
+    /// Like [`Group::all_reduce`], for the gradients in `arena`, which are whole blocks. The sums
+    /// are the decoded ones. The head is summed without a codec, if `arena` begins with it.
     ///
     /// # Errors
     /// [`FabricError`].
@@ -113,7 +117,8 @@ impl Coded {
         let gradients = &mut group.gradients_mut()[HEAD..];
         self.encode(step, bucket, gradients, (rank, size));
         let reduced = group.all_reduce_by(arena.clone(), |mesh, view, output| {
-            // Whoever has the heads' sum knows that everyone is here, and needs the sums of before no more.
+            // The sum of the heads proves that all members are present and no longer need the
+            // previous sums.
             let mut heads = [0.0; HEAD];
             all_reduce(mesh, Algorithm::Tree, &[], &head, &mut heads)?;
             if arena.start == 0 {
@@ -125,7 +130,8 @@ impl Coded {
         Ok(reduced)
     }
 
-    /// Encodes the gradients of `bucket`, to which it adds what this worker holds of chunks that are others' now.
+    /// Encodes the gradients of `bucket`. First adds this worker's residuals of sums in chunks that
+    /// other workers own now.
     fn encode(
         &mut self,
         step: u64,
@@ -184,7 +190,8 @@ impl Coded {
         }
     }
 
-    /// Both legs of one attempt. `output` is as long as the parameters; the bucket's part of it becomes the sum.
+    /// Does both legs of one attempt. `output` is as long as the parameters; its part for the
+    /// bucket becomes the sum.
     fn exchange(
         &mut self,
         mesh: &mut Mesh,
@@ -212,9 +219,10 @@ impl Coded {
         }
         let part = span(units, dealt[rank].clone());
         for (contributor, words) in received.iter().enumerate() {
-            let words = match contributor == rank {
-                true => of(&dealt[rank]),
-                false => words,
+            let words = if contributor == rank {
+                of(&dealt[rank])
+            } else {
+                words
             };
             let mode = match contributor {
                 0 => Mode::Overwrite,
@@ -252,7 +260,8 @@ impl Coded {
         Ok(())
     }
 
-    /// Nobody else hears the sums of a worker alone: it takes them as they are, with all that it still held of earlier ones.
+    /// Completes the sums of a single worker. They need no codec and include the whole residual of
+    /// earlier sums.
     fn keep_whole(&mut self, part: Range<usize>, output: &mut [f32]) {
         for (sum, held) in output[part.clone()]
             .iter_mut()
@@ -264,7 +273,7 @@ impl Coded {
         self.pending.held.resize(part.len(), 0.0);
     }
 
-    /// The bytes of the sums that this worker owns and finds in `output`; what they lose is pending.
+    /// Encodes the sums in `output` that this worker owns. The loss becomes the pending residual.
     fn encode_sum(&mut self, step: u64, own: Range<usize>, output: &[f32]) -> Vec<u32> {
         let units = &self.sent.units[own.clone()];
         let whole = span(&self.sent.units, own);
@@ -285,7 +294,7 @@ impl Coded {
             let key = Key {
                 seed: mixed(self.seed, SECOND_LEG),
                 step,
-                // Places are what differs between any two units of a step.
+                // The place distinguishes the units of a step.
                 block: unit.range.start as u32,
             };
             let sum = &output[unit.range.clone()];
@@ -324,7 +333,7 @@ impl Coded {
         words
     }
 
-    /// Of either leg.
+    /// Returns the maximum number of words of a unit on either leg.
     fn most_words(&self, unit: &Unit) -> usize {
         let len = unit.range.len();
         let forth = self.plan.blocks()[unit.block].codec().max_chunk_bytes(len);
@@ -332,7 +341,8 @@ impl Coded {
         forth.max(back).div_ceil(4)
     }
 
-    /// The sum that everyone has is that of `view`. What this worker encoded of another's counts for nothing.
+    /// Applies the pending residual if the completed sum is that of `view`. The residual of an
+    /// interrupted attempt is discarded.
     fn settle(&mut self, view: u64) {
         let Pending { range, .. } = &self.pending;
         if self.pending.view == view && !range.is_empty() {
@@ -344,25 +354,25 @@ impl Coded {
     }
 }
 
-/// A seed of its own for whoever has that number.
+/// Returns a separate seed for each number.
 fn mixed(seed: u64, number: u64) -> u64 {
     seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
 }
 
-/// The codec of sums, where gradients go by `config`.
+/// Returns the codec of sums for gradients encoded with `config`.
 fn back(config: CodecConfig) -> CodecConfig {
     match config {
         CodecConfig::None {} | CodecConfig::Half { .. } => config,
         CodecConfig::Qsgd { bits, bucket, .. } => by_largest(bits, bucket),
-        // A sign on this leg too goes astray at smaller rates.
+        // One-bit codes on both legs diverge at smaller learning rates already.
         CodecConfig::OneBit {} => by_largest(4, 512),
-        // Three levels are further off than what they stand for, which no feedback makes up for.
+        // The error of three levels exceeds the sum itself; feedback cannot correct it.
         CodecConfig::TernGrad { .. } => CodecConfig::Half {
             format: HalfFormat::Bf16,
             rounding: Rounding::Nearest,
             feedback: true,
         },
-        // Every number that is not 0.
+        // Sends all values other than 0.
         CodecConfig::TopK { .. } | CodecConfig::Threshold { .. } | CodecConfig::Dgc { .. } => {
             CodecConfig::Threshold {
                 magnitude: f32::from_bits(1),

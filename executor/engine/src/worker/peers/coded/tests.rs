@@ -1,4 +1,4 @@
-//! Both legs between real tasks: what was said and what is held back is all that there was.
+//! Both legs between real tasks: the sent values plus the residuals equal the gradients.
 
 use super::*;
 use crate::compress::Norm;
@@ -15,7 +15,7 @@ fn workers(codec: CodecConfig, count: usize) -> Vec<Coded> {
     workers_of(codec, count, Role::Weight)
 }
 
-/// Of a network whose last two blocks have that role.
+/// Creates workers of a network whose last two blocks have the role `last`.
 fn workers_of(codec: CodecConfig, count: usize, last: Role) -> Vec<Coded> {
     let [first, small, large] = LENS;
     let blocks = Block::in_a_row([(first, Role::Weight), (small, last), (large, last)]);
@@ -30,7 +30,7 @@ fn gradients(rank: usize, step: u64) -> Vec<f32> {
         .collect()
 }
 
-/// Runs `task` for each of the workers in a view of them all.
+/// Runs `task` for each of the workers in a view of all of them.
 fn in_view(
     number: u64,
     workers: &mut [Coded],
@@ -69,7 +69,7 @@ fn in_view(
     outputs.into_iter().next().unwrap()
 }
 
-/// One step of these workers; what everyone has of it.
+/// Does one step of these workers. Returns the sum, which is the same on all.
 fn step(view: u64, number: u64, workers: &mut [Coded]) -> Vec<f32> {
     in_view(view, workers, |mesh, coded| {
         let (rank, size) = (mesh.rank(), mesh.size());
@@ -88,7 +88,7 @@ fn add(to: &mut [f64], values: &[f32], sign: f64) {
     }
 }
 
-/// What a worker has not said, as a contributor and as an owner.
+/// Adds both residuals of a worker, that of its gradients and that of its sums.
 fn unsaid(coded: &Coded, to: &mut [f64]) {
     add(to, &coded.held, 1.0);
     coded
@@ -118,7 +118,7 @@ fn with_feedback() -> [CodecConfig; 5] {
     ]
 }
 
-/// Three workers, of whom one leaves: what was said and what they have not said yet is all that there was.
+/// One of three workers leaves; the sent values plus the residuals still equal the gradients.
 #[test]
 fn feedback_on_both_legs_conserves_the_sum_while_members_change() {
     for codec in with_feedback() {
@@ -140,9 +140,10 @@ fn feedback_on_both_legs_conserves_the_sum_while_members_change() {
     }
 }
 
-/// Whoever is left alone says at once what it still held of sums, and then loses on its own leg only.
+/// A single remaining worker applies its residual of sums at once, and then has only that of its
+/// own leg.
 #[test]
-fn a_worker_alone_holds_back_nothing_of_its_sums() {
+fn single_worker_keeps_no_residual_of_its_sums() {
     for codec in with_feedback() {
         let mut crew = workers(codec, 2);
         let mut balance = vec![0.0; LEN];
@@ -162,7 +163,8 @@ fn a_worker_alone_holds_back_nothing_of_its_sums() {
     }
 }
 
-/// A sum that two of three have to begin again is the sum of the two, and the first attempt leaves nothing.
+/// Two of three workers repeat a sum. It is the sum of the two, and the first attempt has no
+/// effect.
 #[test]
 fn a_broken_sum_is_repeated_from_the_same_bytes() {
     for codec in with_feedback() {
@@ -192,7 +194,7 @@ fn a_broken_sum_is_repeated_from_the_same_bytes() {
     }
 }
 
-/// On neither leg is anything made of statistics, with momentum or without.
+/// Neither leg changes statistics, with or without momentum.
 #[test]
 fn statistics_are_summed_as_they_are() {
     let dgc = CodecConfig::Dgc {
@@ -214,7 +216,7 @@ fn statistics_are_summed_as_they_are() {
     }
 }
 
-/// Codecs without feedback of their own come near the sum, and what the second leg loses comes later.
+/// Codecs without feedback approximate the sum; the loss of the second leg is sent later.
 #[test]
 fn unbiased_codecs_come_near_the_sum() {
     let qsgd = CodecConfig::Qsgd {
@@ -240,14 +242,14 @@ fn unbiased_codecs_come_near_the_sum() {
                 add(&mut total, &gradients(rank, number), -1.0);
             }
         }
-        // Root mean square of what four steps' sums are off.
+        // Root mean square error of the sums of four steps.
         let off = (total.iter().map(|off| off * off).sum::<f64>() / LEN as f64).sqrt() / 2.0;
         assert!(off < most, "{codec:?}: {off}");
     }
 }
 
 #[test]
-fn units_are_dealt_whole_evenly_and_all() {
+fn units_are_divided_whole_evenly_and_completely() {
     let coded = &workers(CodecConfig::None {}, 1)[0];
     let units = units(&coded.plan, &(0..LEN));
     // Three chunks, a small block, and two chunks.
@@ -265,7 +267,7 @@ fn units_are_dealt_whole_evenly_and_all() {
 }
 
 #[test]
-fn words_that_are_no_chunk_are_refused() {
+fn invalid_chunk_words_are_rejected() {
     let coded = &workers(
         CodecConfig::TopK {
             density: 0.1,

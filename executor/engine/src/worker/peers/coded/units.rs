@@ -1,18 +1,18 @@
-//! What gradients are cut into, whose sums are whose, and how their words go from one to another.
+//! Division of gradients into units, owners of the units, and transfer of their words.
 
 use crate::compress::{CHUNK, Codec, Mode, Plan};
 use crate::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
 use std::ops::Range;
 
-/// A part of a block that is encoded by itself.
+/// A part of a block that is encoded independently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unit {
     pub block: usize,
-    /// In the parameters.
+    /// Range in the parameters.
     pub range: Range<usize>,
 }
 
-/// What blocks of `bucket` are encoded in.
+/// Returns the units of the blocks of `bucket`.
 pub(super) fn units(plan: &Plan, bucket: &Range<usize>) -> Vec<Unit> {
     let mut units = Vec::new();
     for (block, planned) in plan.blocks().iter().enumerate() {
@@ -28,7 +28,7 @@ pub(super) fn units(plan: &Plan, bucket: &Range<usize>) -> Vec<Unit> {
     units
 }
 
-/// Whose units are whose: a range for each rank, about equally many numbers.
+/// Divides the units among the ranks: a range for each, with about the same number of values.
 pub(super) fn deal(units: &[Unit], size: usize) -> Vec<Range<usize>> {
     let total: usize = units.iter().map(|unit| unit.range.len()).sum();
     let mut dealt = Vec::with_capacity(size);
@@ -37,7 +37,7 @@ pub(super) fn deal(units: &[Unit], size: usize) -> Vec<Range<usize>> {
         let start = next;
         let until = total * (rank + 1) / size;
         while let Some(unit) = units.get(next) {
-            // By its middle: whole units are dealt to the nearer side.
+            // Whole units go to the nearer side, by their middle.
             if rank + 1 < size && done + unit.range.len() / 2 >= until {
                 break;
             }
@@ -53,7 +53,7 @@ pub(super) fn own_units<'a>(units: &'a [Unit], dealt: &[Range<usize>], rank: usi
     &units[dealt[rank].clone()]
 }
 
-/// The parameters that a range of units covers.
+/// Returns the parameters that a range of units covers.
 pub(super) fn span(units: &[Unit], range: Range<usize>) -> Range<usize> {
     match &units[range] {
         [] => 0..0,
@@ -62,7 +62,7 @@ pub(super) fn span(units: &[Unit], range: Range<usize>) -> Range<usize> {
     }
 }
 
-/// Decodes the units' words into their places; `None` when they are no such words.
+/// Decodes the units' words into their places; `None` if they are not valid.
 pub(super) fn decode<'a>(
     units: &[Unit],
     codec: impl Fn(&Unit) -> &'a dyn Codec,
@@ -80,7 +80,8 @@ pub(super) fn decode<'a>(
     (read == bytes.len()).then_some(())
 }
 
-/// Gives words to one rank and takes those of one, of which there are `most` at most. Their number goes first.
+/// Sends words to one rank and receives those of another, at most `most`. Their number is sent
+/// first.
 pub(super) fn trade(
     mesh: &mut Mesh,
     (to, words): (usize, &[u32]),
@@ -102,7 +103,7 @@ pub(super) fn trade(
             in_step: false,
             lends: false,
         };
-        // Words go as floats, whose bits nobody looks at on the way.
+        // Words travel as floats; the transfer does not interpret their bits.
         mesh.run(
             bytemuck::cast_slice(words),
             bytemuck::cast_slice_mut(taken),

@@ -1,8 +1,10 @@
-//! What keeps gradients on the host: a function of what all workers of a view say of themselves, so that all come to the same answer.
+//! Decides whether gradients are summed on the host. It is a function of the members' own data in a
+//! view, so all workers come to the same result.
 
 use crate::fabric::{Member, Summing};
 
-/// Why the gradients of these members, in order of rank, cannot meet on their GPUs, if they cannot; a step is of so many examples.
+/// Returns why the gradients of these members, in order of rank, cannot be summed on GPUs, if there
+/// is a reason. A step has `batch` examples.
 pub fn why_not(members: &[Member], batch: usize) -> Option<String> {
     let mut gpus: Vec<(&str, &str, &str)> = Vec::new();
     for (rank, member) in members.iter().enumerate() {
@@ -19,7 +21,7 @@ pub fn why_not(members: &[Member], batch: usize) -> Option<String> {
                 "worker 0 has NCCL {first} and worker {rank} has {library}"
             ));
         }
-        // The sums would be the same bits, what becomes of them need not.
+        // The sums would have the same bits, but the updates need not.
         if *kind != like {
             return Some(format!(
                 "worker 0 computes on {like} and worker {rank} on {kind}"
@@ -56,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_keeps_gradients_on_the_host_is_named() {
+    fn reason_for_sums_on_the_host_is_named() {
         let good = || vec![gpu("2.27.3", "a", "H100"), gpu("2.27.3", "b", "H100")];
         assert_eq!(why_not(&good(), 2), None);
         let with = |third: Member| why_not(&[good(), vec![third]].concat(), 512).unwrap();

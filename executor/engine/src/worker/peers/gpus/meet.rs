@@ -1,4 +1,5 @@
-//! All workers agree on where their gradients meet from the next step on, and form a communicator if that is on their GPUs.
+//! Agreement of all workers on where gradients are summed from the next step on; forms a
+//! communicator for sums on GPUs.
 
 use super::super::AllReduce;
 use super::super::seat::Seat;
@@ -13,10 +14,12 @@ use crate::worker::head::{HEAD, Head};
 use crate::worker::model::Model;
 
 impl AllReduce<'_> {
-    /// Called by all before the same step. Cuts batches by the members that agreed.
+    /// Agrees on the place of the sums; all workers call it before the same step. Cuts batches
+    /// among the members that agreed.
     ///
     /// # Errors
-    /// [`WorkerError::Drifted`] on all workers where they hold different parameters; [`WorkerError::Peers`].
+    /// [`WorkerError::Drifted`] on all workers if they hold different parameters;
+    /// [`WorkerError::Peers`].
     pub(super) fn meet(&mut self, model: &mut Model) -> Result<(), WorkerError> {
         while self.meeting() == Meeting::Open {
             model.come_down(&mut self.replica.state)?;
@@ -48,7 +51,7 @@ impl AllReduce<'_> {
         Ok(())
     }
 
-    /// The chief's.
+    /// Returns a new NCCL id on the coordinator.
     fn new_id(&self) -> Option<Id> {
         let (Seat::Chief(_), Some(gpus)) = (&self.seat, &self.gpus) else {
             return None;
@@ -88,10 +91,11 @@ impl AllReduce<'_> {
             return Ok(());
         }
         model.part()?;
-        // Somebody died meanwhile: the others offer anew.
-        match self.are_as_before(reduced) {
-            true => self.stay_on_host(model, "not all workers could form a communicator"),
-            false => Ok(()),
+        // After a death the remaining workers exchange offers again.
+        if self.are_as_before(reduced) {
+            self.stay_on_host(model, "not all workers could form a communicator")
+        } else {
+            Ok(())
         }
     }
 
@@ -114,7 +118,7 @@ impl AllReduce<'_> {
             .map_err(|error| error.to_string())
     }
 
-    /// Until the members change by agreement.
+    /// Sums gradients on the host until the next agreed change of members.
     pub(super) fn stay_on_host(&mut self, model: &mut Model, why: &str) -> Result<(), WorkerError> {
         log::line(format_args!("gradients meet on the host, because {why}"));
         model.go_down()?;
@@ -122,7 +126,7 @@ impl AllReduce<'_> {
         Ok(())
     }
 
-    /// Whether the members who have said something are those that batches are cut among: then nobody has gone.
+    /// Whether the members of a vote are those that batches are cut among, so that none has died.
     pub(super) fn are_as_before(&self, reduced: Reduced) -> bool {
         let members = self.group.members_of(reduced.view);
         let members = members.expect("a vote is of a view that this worker was in");
@@ -132,7 +136,7 @@ impl AllReduce<'_> {
             .eq(self.cut.workers.iter().copied())
     }
 
-    /// What all say, and in which view they have said it.
+    /// Sums the heads of all workers. Returns the sum with its view.
     pub(super) fn vote(&mut self, head: Head) -> Result<(Head, Reduced), FabricError> {
         head.write(self.group.gradients_mut());
         let reduced = self.group.all_reduce(0..HEAD)?;

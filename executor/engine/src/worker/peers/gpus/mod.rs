@@ -1,16 +1,20 @@
-//! Gradients that meet on the workers' GPUs, by NCCL, where a job asks for it and all of its workers can.
+//! Sums of gradients on the workers' GPUs through NCCL, if the job requests it and all of its
+//! workers can.
 //!
-//! Whether they can, and when a communicator is to be formed anew, is decided from nothing but what collectives on the host have said, which is the
-//! same on all workers: so nobody waits in a sum that another never enters. A step goes
+//! Collectives on the host alone decide whether they can, and when a communicator is formed again.
+//! Their results are the same on all workers, so no worker waits in a sum that another never
+//! enters. A step has two parts:
 //!
-//! 1. [`meet`], unless a communicator stands: an offer goes round, with the chief's id for NCCL and the fingerprint of everybody's parameters; from
-//!    the members of the view that completed it all see alike whether all can. Then they form the communicator, and vote on whether it stands;
-//! 2. [`step`]: gradients are summed where they lie, and the vote on whether all have all sums, the step's head, decides whether everyone makes the
-//!    update or nobody does.
+//! 1. [`meet`], if there is no communicator. All workers exchange an offer: the coordinator's NCCL
+//!    id and the fingerprint of the parameters. The members of the view that completed it decide
+//!    for all workers alike whether all can. The workers then form the communicator and vote on it.
+//! 2. [`step`]: gradients are summed in place. The step's head is the vote on whether all workers
+//!    have all sums. Either all workers make the update or none.
 //!
-//! What one sees alone, a death above all, only makes it vote no; where nobody has died it withdraws from the view besides, so that those who wait for
-//! its part of a sum hear that it does not come. A communicator belongs to the view that it was offered in, and ends with it. A
-//! step that was not agreed on is done again, by those who are left, on all of its examples.
+//! An observation of a single worker, such as a death, only makes it vote no. If no member has
+//! died, the worker also withdraws from the view, so that the others do not wait for its part of a
+//! sum. A communicator belongs to the view of its offer and ends with it. A rejected step is
+//! repeated by the remaining workers, on all of its examples.
 
 mod agree;
 mod meet;
@@ -29,34 +33,35 @@ use muster_model::spec::{Algorithm, Exchange};
 pub(super) use offer::OFFER;
 use std::time::Duration;
 
-/// How often whoever waits for the others' GPUs looks at whether the others live.
+/// Interval at which a worker that waits for other GPUs checks whether their workers live.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// So often in a row sums may fail though nobody has gone; then they are the host's until the members change.
+/// Number of consecutive failed sums, without a lost member, after which the host sums until the
+/// members change.
 const FAILURES: u32 = 2;
 
-/// One worker's part in it.
+/// State of one worker for sums on GPUs.
 pub(super) struct Gpus {
     means: Result<Means, String>,
     meeting: Meeting,
-    /// Steps in a row without sums though nobody had gone; the same on all workers.
+    /// Consecutive steps without sums and without a lost member; the same on all workers.
     failures: u32,
 }
 
-/// Where gradients meet.
+/// Where gradients are summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meeting {
     /// To be agreed on before the next step.
     Open,
     Host,
-    /// The communicator is of this view.
+    /// On GPUs, with a communicator of this view.
     Gpus {
         view: u64,
     },
 }
 
 impl Gpus {
-    /// Where the job asks for it.
+    /// Returns the state if the job requests sums on GPUs.
     pub fn wanted(exchange: &Exchange, device: &Device) -> Option<Self> {
         (exchange.algorithm == Algorithm::Nccl).then(|| Self {
             means: device.means(),
@@ -65,7 +70,7 @@ impl Gpus {
         })
     }
 
-    /// What the others are told.
+    /// Returns this worker's data for the agreement.
     pub fn summing(&self) -> Summing {
         match &self.means {
             Ok(means) => Summing::Gpu {
@@ -77,7 +82,7 @@ impl Gpus {
         }
     }
 
-    /// The members change, by everybody's agreement: what they can is looked at anew.
+    /// Starts a new agreement after an agreed change of members.
     pub fn reopen(&mut self) {
         self.meeting = Meeting::Open;
         self.failures = 0;
@@ -98,7 +103,7 @@ impl AllReduce<'_> {
     }
 }
 
-/// Waits for others' GPUs as long as they live and do something at all.
+/// Waits for other GPUs while their workers live, at most for [`STALL`].
 fn patience(group: &mut Group) -> impl FnMut() -> bool + Send {
     let began = clock::now();
     let mut looked = began;

@@ -1,20 +1,21 @@
-//! What goes round before a communicator is formed, as a sum of floats: the chief's id for NCCL, which the others add nothing to, and whether all
-//! hold the same parameters.
+//! Offer before a communicator is formed, as a sum of floats. It contains the coordinator's NCCL
+//! id, to which the others add zeros, and shows whether all workers hold the same parameters.
 
 use crate::cuda::{ID_BYTES, Id};
 
 /// Bits of a fingerprint.
 const BITS: usize = 64;
 
-/// Floats: whether there is an id, its bytes, and how many have each bit of the fingerprint.
+/// Number of floats: whether there is an id, its bytes, and the count of each bit of the
+/// fingerprint.
 pub const OFFER: usize = 1 + ID_BYTES + BITS;
 
-/// One worker's, and what came of all of them.
+/// Offer of one worker, or the result of all.
 #[derive(Clone, Copy)]
 pub struct Offer {
-    /// The chief's, where it can make one.
+    /// NCCL id of the coordinator, if it could make one.
     pub id: Option<Id>,
-    /// Of all that must be the same bits on every worker.
+    /// Hash of all that must have the same bits on every worker.
     pub fingerprint: u64,
 }
 
@@ -32,7 +33,8 @@ impl Offer {
         }
     }
 
-    /// Of the sum over so many; `None` where they hold different bits, which everyone sees of the same sum.
+    /// Reads the sum over `workers` workers; `None` if they hold different bits. All read the same
+    /// sum.
     pub fn read(sums: &[f32], workers: usize) -> Option<Self> {
         let mut fingerprint = 0;
         for (bit, sum) in sums[1 + ID_BYTES..OFFER].iter().enumerate() {
@@ -62,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chiefs_id_comes_to_all_and_other_parameters_are_seen_by_all() {
+    fn offer_carries_id_and_reveals_other_parameters() {
         let chief = Offer {
             id: Some(Id(std::array::from_fn(|at| at as u8 + 100))),
             fingerprint: 0xfeed_0000_1234_5678,

@@ -1,4 +1,4 @@
-//! A step whose gradients meet on the workers' GPUs.
+//! A step whose gradients are summed on the workers' GPUs.
 
 use super::super::AllReduce;
 use super::super::seat::Seat;
@@ -15,17 +15,17 @@ use crate::worker::head::Head;
 use crate::worker::model::Model;
 use crate::worker::progress::StepTimes;
 
-/// What came of an attempt at a step.
+/// Result of an attempt at a step.
 enum Tried {
     Done(Answer, StepTimes),
-    /// All are to try again.
+    /// All workers try again.
     Again,
-    /// All are to do it by the host.
+    /// All workers do the step through the host.
     OnHost,
 }
 
 impl AllReduce<'_> {
-    /// `None` where gradients meet on the host.
+    /// Does a step with sums on GPUs; `None` where gradients are summed on the host.
     ///
     /// # Errors
     /// [`Trouble`].
@@ -59,7 +59,7 @@ impl AllReduce<'_> {
         let began = clock::now();
         let (mut stats, mut times) = (StepStats::default(), StepTimes::default());
         let mut summed = Err(SumError::GivenUp);
-        // Where another view stands already, somebody has gone who would be waited for.
+        // In another view a member of the communicator is gone, and a sum would wait for it.
         if self.group.view().number == view {
             (stats, times, summed) =
                 model.sum(step, &self.buckets, &mut patience(&mut self.group))?;
@@ -97,21 +97,21 @@ impl AllReduce<'_> {
         Ok(Tried::Done(answer, times))
     }
 
-    /// The others may wait for this worker's part of sums that it has given up.
+    /// Withdraws after a failure, because the others may wait for this worker's part of the sums.
     fn tell_of_failure(&mut self, summed: &Result<(), SumError>) {
         if summed.is_err() {
             self.group.withdraw();
         }
     }
 
-    /// Between this step and the next, by what all have heard.
+    /// Acts on the decisions of the vote between this step and the next.
     fn after_sums(
         &mut self,
         model: &mut Model,
         view: u64,
         (head, reduced): (Head, Reduced),
     ) -> Result<(), WorkerError> {
-        // Who stands still gives all of the GPU back, and what NCCL has there too.
+        // A suspended worker releases the whole GPU, with NCCL's memory.
         let is_over = head.regroup || self.held > 0 || reduced.view != view;
         if let (true, Some(gpus)) = (is_over, &mut self.gpus) {
             model.part()?;
@@ -120,13 +120,13 @@ impl AllReduce<'_> {
             gpus.failures = 0;
         }
         if head.regroup {
-            // Who comes is welcomed with what the host has.
+            // Joining workers get the host's copy of the state.
             model.come_down(&mut self.replica.state)?;
         }
         Ok(self.between(model, head.regroup)?)
     }
 
-    /// Not all have all sums: nobody uses any, and the communicator is over.
+    /// Ends the communicator after a rejected step; no worker uses its sums.
     fn broken_off(&mut self, model: &mut Model, reduced: Reduced) -> Result<(), WorkerError> {
         model.part()?;
         self.note_the_dead();
@@ -135,10 +135,7 @@ impl AllReduce<'_> {
         let Some(gpus) = &mut self.gpus else {
             return Ok(());
         };
-        gpus.failures = match as_before {
-            true => gpus.failures + 1,
-            false => 0,
-        };
+        gpus.failures = if as_before { gpus.failures + 1 } else { 0 };
         if gpus.failures < FAILURES {
             return Ok(());
         }
@@ -147,7 +144,8 @@ impl AllReduce<'_> {
         self.stay_on_host(model, "sums on the GPUs failed again and again")
     }
 
-    /// The chief's part in a step that is none: training is over. `false` where gradients meet on the host.
+    /// Coordinator: announces the end of training. Returns `false` where gradients are summed on
+    /// the host.
     ///
     /// # Errors
     /// [`WorkerError`].
@@ -182,7 +180,7 @@ impl AllReduce<'_> {
     }
 }
 
-/// This worker's voice.
+/// Returns this worker's vote.
 fn say(summed: &Result<(), SumError>) -> f32 {
     if let Err(why) = summed {
         log::line(format_args!("a step without its sums: {why}"));

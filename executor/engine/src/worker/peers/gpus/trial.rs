@@ -1,5 +1,6 @@
-//! Whole jobs of several workers in this process, each on an emulated GPU of its own, whose gradients meet by a stand-in for NCCL. It proves this
-//! side of the contract; whether NCCL keeps to its own only GPUs can tell.
+//! Whole jobs of several workers in this process. Each has an emulated GPU, and a replacement for
+//! NCCL sums their gradients. This proves the engine's side of the contract; only GPUs can prove
+//! NCCL's side.
 
 mod parts;
 
@@ -23,25 +24,25 @@ use std::thread;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// What happens to the task set after the chief's second evaluation, of step 6.
+/// Change of the task set after the coordinator's second evaluation, at step 6.
 type Change = fn(&mut Peers, &StopFlag);
 
-/// How long somebody who is on the way is waited for.
+/// Maximum wait for a worker that is about to join.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What all workers of one start share.
+/// State that all workers of one start share.
 struct Office {
     peers: Mutex<Peers>,
     change: Change,
     stop: StopFlag,
-    /// How many workers listen, and so are about to ask for a seat.
+    /// Number of workers that listen and are about to join the membership.
     listening: AtomicUsize,
-    /// Whether the chief is still to let somebody in or go.
+    /// Whether the coordinator must still admit or dismiss a worker.
     is_due: AtomicBool,
 }
 
 impl Office {
-    /// Changes the task set, and waits until whoever is in it then has come to the chief's office.
+    /// Changes the task set and waits until its new workers listen.
     fn change(&self) {
         let mut peers = self.peers.lock().unwrap();
         let before = peers.workers.len();
@@ -57,7 +58,8 @@ impl Office {
         self.linger();
     }
 
-    /// Gives whoever comes the time from listening to reporting, and the chief that from one look at the task set to the next.
+    /// Gives a worker time from listening to reporting, and the coordinator from one poll to the
+    /// next.
     fn linger(&self) {
         if self.is_due.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(400));
@@ -65,7 +67,7 @@ impl Office {
     }
 }
 
-/// Keeps one worker's reports.
+/// Stores the reports of one worker.
 struct Told {
     office: Arc<Office>,
     rank: usize,
@@ -85,7 +87,7 @@ impl Reporter for Told {
             TaskReport::Evaluated { evaluation } if evaluation.step == 6 => self.office.change(),
             TaskReport::Evaluated { .. } => self.office.linger(),
             TaskReport::Resized { .. } => self.office.is_due.store(false, Ordering::SeqCst),
-            // Once all stand still they may go on.
+            // Resumes all workers once they are suspended.
             TaskReport::Suspended { .. } if self.rank == 0 => lock().turn = 2,
             _ => {}
         }
@@ -94,7 +96,7 @@ impl Reporter for Told {
     }
 }
 
-/// How a worker ended, `None` of one that has died, and what it told.
+/// Ending of a worker, `None` if it has died, and its reports.
 type Ended = (Option<Result<Ending, WorkerError>>, Vec<TaskReport>);
 
 fn task(rank: usize) -> TaskId {
@@ -109,7 +111,8 @@ fn peer(rank: usize) -> Peer {
     }
 }
 
-/// Runs a revision of the job with a worker on each device, of which the first `at_first` are in the task set from the beginning.
+/// Runs a revision of the job with a worker on each device. The first `at_first` are in the initial
+/// task set.
 fn start(
     job: &Job,
     launch: &TaskLaunch,
@@ -140,7 +143,7 @@ fn start(
     })
 }
 
-/// One worker's life.
+/// Runs one worker.
 fn one(
     job: &Job,
     launch: &TaskLaunch,
@@ -187,7 +190,7 @@ fn one(
         threads: 1,
         device,
     };
-    // A panic is the death of its process: connections end without a word.
+    // A panic acts as the death of the process: connections end without a goodbye.
     let lived = thread::scope(|scope| scope.spawn(|| run(&launch, rank as u32, &around)).join());
     (lived.ok(), told.reports.into_inner().unwrap())
 }
@@ -209,7 +212,7 @@ fn devices(gpus: &[Arc<Ranked>]) -> Vec<Device> {
     gpus.iter().cloned().map(Device::Ranked).collect()
 }
 
-/// All are at the end of training.
+/// All workers have finished.
 fn assert_finished(ended: &[Ended]) {
     for (ending, reports) in ended {
         let is_over = matches!(ending, Some(Ok(Ending::Finished)));
@@ -223,7 +226,7 @@ fn sums(gpus: &[Arc<Ranked>]) -> Vec<u64> {
 
 const NOTHING: Change = |_, _| {};
 
-/// A job whose gradients meet on the host, from the same seed: what all others must come to.
+/// Runs a job with sums on the host, from the same seed, as the reference.
 fn on_host() -> (Job, TaskLaunch) {
     on_host_of(Job::new(), &json!({}))
 }
@@ -236,7 +239,7 @@ fn on_host_of(job: Job, more: &Value) -> (Job, TaskLaunch) {
     (job, launch)
 }
 
-/// Sums in another order, by floats of 24 bits, over fourteen steps of Adam.
+/// Tolerates another order of additions with 24-bit floats, over fourteen steps of Adam.
 fn assert_near(what: &str, job: &Job, expected: &(Job, TaskLaunch)) {
     let ((manifest, found), (_, expected)) = (job.kept(&expected.1), expected.0.kept(&expected.1));
     assert_eq!(
@@ -252,21 +255,21 @@ fn assert_near(what: &str, job: &Job, expected: &(Job, TaskLaunch)) {
 }
 
 #[test]
-fn gradients_that_meet_on_gpus_train_what_the_hosts_do() {
+fn sums_on_gpus_train_like_sums_on_the_host() {
     let expected = on_host();
     let (job, gpus) = (Job::new(), gpus::<3>());
     let ended = start(&job, &asking(&json!({})), &devices(&gpus), 3, NOTHING);
     assert_finished(&ended);
-    // One bucket a step, and one for the step that is none.
+    // One bucket per step, and one for the end of training.
     assert_eq!(sums(&gpus), [STEPS + 1; 3]);
     let steps: Vec<u64> = evaluations(&ended[0].1).iter().map(|e| e.step).collect();
     assert_eq!(steps, [3, 6, 9, 12, STEPS]);
     assert_near("three workers", &job, &expected);
 }
 
-/// The network's parameters are of three buckets.
+/// The parameters of the network fill three buckets.
 #[test]
-fn buckets_meet_while_the_backward_pass_goes_on() {
+fn buckets_are_summed_during_the_backward_pass() {
     let more = json!({ "engine": { "model": { "kind": "mlp", "hidden": [1400, 800] } }, "stop": { "steps": 2 }, "evaluate": { "every_steps": 2 } });
     let (on_host, on_gpus, gpus) = (Job::new(), Job::new(), gpus::<2>());
     let launch = asking(&more);
@@ -286,9 +289,10 @@ fn buckets_meet_while_the_backward_pass_goes_on() {
     assert!(apart < 1e-4, "{apart} apart");
 }
 
-/// In the middle of a sum that the others wait in. They form another communicator and do the step again, on all of its examples.
+/// Dies in the middle of a sum. The others form another communicator and repeat the step on all of
+/// its examples.
 #[test]
-fn who_dies_in_a_sum_holds_nobody_up() {
+fn allreduce_continues_after_member_failure() {
     let expected = on_host();
     for dies_in in [1, 5] {
         let (job, mut gpus) = (Job::new(), gpus::<3>());
@@ -307,9 +311,10 @@ fn who_dies_in_a_sum_holds_nobody_up() {
     }
 }
 
-/// Whose parameters are not the others' is found when they next form a communicator; all begin again from a checkpoint.
+/// A replica with other parameters is found when the next communicator is formed; all workers
+/// restart from a checkpoint.
 #[test]
-fn who_has_gone_astray_is_found_by_all() {
+fn different_replica_is_detected_by_all_members() {
     let (job, mut gpus) = (Job::new(), gpus::<3>());
     gpus[1] = Arc::new(Ranked::new(1, StandIn::Usual).straying_in(3));
     gpus[2] = Arc::new(Ranked::new(2, StandIn::Usual).dying_in(5));
@@ -324,7 +329,7 @@ fn who_has_gone_astray_is_found_by_all() {
 }
 
 #[test]
-fn who_joins_sums_with_the_others_and_who_is_let_go_does_not() {
+fn joined_worker_sums_and_dismissed_worker_stops() {
     let expected = on_host();
     let (job, gpus) = (Job::new(), gpus::<3>());
     let ended = start(&job, &asking(&json!({})), &devices(&gpus), 2, |peers, _| {
@@ -351,9 +356,9 @@ fn who_joins_sums_with_the_others_and_who_is_let_go_does_not() {
     assert_near("with one less", &job, &expected);
 }
 
-/// Nobody waits in a sum that another never enters.
+/// No worker waits in a sum that another never enters.
 #[test]
-fn all_stay_on_the_host_where_one_cannot() {
+fn all_sum_on_the_host_if_one_worker_cannot_use_nccl() {
     let expected = on_host();
     let second = [
         ("no library", Ranked::without_library()),
@@ -380,14 +385,15 @@ fn all_stay_on_the_host_where_one_cannot() {
     assert_near("a CPU", &job, &expected);
 }
 
-/// A library that fails, in forming or in each sum, is left alone from then on; no step is lost.
+/// A library that fails to form a communicator, or in each sum, is not used any more. No step is
+/// lost.
 #[test]
-fn all_go_back_to_the_host_where_the_library_fails() {
+fn all_return_to_the_host_after_library_failures() {
     let expected = on_host();
     use StandIn::{Fails, FailsAtOthers, Refuses, Usual};
     for (first, second, tried) in [
         (Refuses, Refuses, 0),
-        // The first waits for the second to come.
+        // The first waits for the second to join.
         (Usual, Refuses, 0),
         (Fails, Fails, 2),
         (FailsAtOthers, FailsAtOthers, 2),
@@ -408,7 +414,7 @@ fn all_go_back_to_the_host_where_the_library_fails() {
 }
 
 #[test]
-fn a_newcomer_without_the_library_takes_all_back_to_the_host() {
+fn joining_worker_without_nccl_returns_all_to_the_host() {
     let expected = on_host();
     let job = Job::new();
     let [first, second] = gpus::<2>();
@@ -425,11 +431,11 @@ fn a_newcomer_without_the_library_takes_all_back_to_the_host() {
 }
 
 #[test]
-fn turns_and_stops_change_no_bit() {
+fn suspension_and_stop_change_no_bit() {
     assert_undisturbed(&asking(&json!({})));
 }
 
-/// Standing still for a turn, or stopped and resumed: the bits are those of never having been.
+/// A suspended run, and a stopped and resumed one, have the bits of an undisturbed run.
 fn assert_undisturbed(launch: &TaskLaunch) {
     let straight = Job::new();
     start(&straight, launch, &devices(&gpus::<2>()), 2, NOTHING);

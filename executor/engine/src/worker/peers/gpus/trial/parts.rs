@@ -1,8 +1,9 @@
-//! Steps in several passes, of which the last one's gradients meet, and clipped ones.
+//! Steps in several passes, of which the last one's gradients are summed, and steps with clipping.
 
 use super::*;
 
-/// An update rule that the length of gradients matters to, and a norm that all of them exceed.
+/// Returns a job with an update rule that depends on the gradients' norm, and a limit that all
+/// exceed.
 fn clipped(more: &Value) -> Value {
     let mut engine = json!({
         "optimizer": { "kind": "sgd", "learning_rate": 0.05, "momentum": 0.9 },
@@ -13,7 +14,8 @@ fn clipped(more: &Value) -> Value {
     json!({ "engine": engine })
 }
 
-/// Holds this job of so many workers to the host's way; each sum is asked for once a step, and once for the step that is none.
+/// Compares this job of `workers` workers with sums on the host. Each sum is made once per step,
+/// and once for the end of training.
 fn check(what: &str, more: &Value, images: u32, workers: usize) {
     let expected = on_host_of(Job::with_images(images), more);
     let (job, gpus) = (Job::with_images(images), gpus::<3>());
@@ -24,23 +26,23 @@ fn check(what: &str, more: &Value, images: u32, workers: usize) {
     assert_near(what, &job, &expected);
 }
 
-/// Two and one examples of two workers, one and one of the third.
+/// Passes of two and one examples on two workers, one and one on the third.
 #[test]
-fn passes_add_up_before_their_gradients_meet() {
+fn passes_are_added_before_the_sum() {
     let more = json!({ "engine": { "accumulate": 2 } });
     check("accumulate", &more, 96, 3);
 }
 
-/// One worker has 257 examples, which are two passes; the other 256, which are one.
+/// One worker has 257 examples in two passes, the other 256 in one.
 #[test]
-fn a_part_that_does_not_go_through_at_once_meets_one_that_does() {
+fn part_of_two_passes_is_summed_with_part_of_one() {
     let more = json!({ "engine": { "batch": 513, "model": { "hidden": [2] } } });
     check("a large batch", &more, 520, 2);
 }
 
-/// Also that it is seen in the parameters.
+/// Also checks that clipping changes the parameters.
 #[test]
-fn gradients_are_clipped_when_they_have_met() {
+fn gradients_are_clipped_after_the_sum() {
     check("clipped", &clipped(&json!({})), 96, 3);
     check("both", &clipped(&json!({ "accumulate": 2 })), 96, 2);
     let after = |engine: Value| {
@@ -55,13 +57,13 @@ fn gradients_are_clipped_when_they_have_met() {
 }
 
 #[test]
-fn turns_and_stops_change_no_bit_of_what_is_clipped_in_passes() {
+fn suspension_and_stop_keep_bits_of_clipped_passes() {
     assert_undisturbed(&asking(&clipped(&json!({ "accumulate": 2 }))));
 }
 
-/// The others' examples of a step are more than they had pinned room for, though as many as before go through the network at once.
+/// The others' examples exceed their pinned memory, although their passes are no larger.
 #[test]
-fn who_dies_leaves_more_parts_to_the_others() {
+fn survivors_take_over_parts_of_dead_worker() {
     let more = clipped(&json!({ "batch": 771, "model": { "kind": "mlp", "hidden": [2] } }));
     let expected = on_host_of(Job::with_images(780), &more);
     let (job, mut gpus) = (Job::with_images(780), gpus::<3>());
