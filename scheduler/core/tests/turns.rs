@@ -147,6 +147,16 @@ impl Course {
         }
     }
 
+    /// Ends every running job with success.
+    fn end_running(&mut self) {
+        let running = |job: &&mut Job| job.state == JobState::Running;
+        for job in self.snapshot.jobs.iter_mut().filter(running) {
+            for task in &mut job.tasks {
+                task.state = scene::gone(Outcome::exited(0));
+            }
+        }
+    }
+
     fn worked(&self, name: &str) -> i64 {
         self.worked.get(name).copied().unwrap_or(0)
     }
@@ -577,6 +587,41 @@ fn tenant_time_does_not_depend_on_number_of_jobs() {
     course.run(whole_ms);
     let share = course.worked("one") as f64 / whole_ms as f64;
     assert!((0.4..=0.6).contains(&share), "{share}");
+}
+
+/// Returns a course of two tenants of equal weight, whose first has a queue of `jobs` one-GPU commands
+/// that are older than two quanta.
+fn beside_long_queue(jobs: u32) -> Course {
+    let mut course = beside_who_never_starts(2, 2, PolicyName::Muster, None);
+    for number in 0..jobs {
+        course.submit(&format!("many-{number}"), 1).command = Some(Ends::AllWorkers);
+    }
+    course.snapshot.now_ms += 2 * QUANTUM_MS;
+    course
+}
+
+#[test]
+fn short_job_of_other_tenant_starts_before_old_queue() {
+    let mut course = beside_long_queue(60);
+    course.submit("one", 1).tenant = tenant(1);
+    for _ in 0..3 {
+        course.run(TICK_MS);
+        if course.first.contains_key("one") {
+            return;
+        }
+        course.end_running();
+    }
+    panic!("twelve jobs of the long queue started before it");
+}
+
+#[test]
+fn newcomer_of_other_tenant_gets_next_expired_slice() {
+    // More than a round considers.
+    let mut course = beside_long_queue(100);
+    course.run(TICK_MS);
+    course.submit("one", 1).tenant = tenant(1);
+    course.run(QUANTUM_MS + 2 * TICK_MS);
+    assert!(course.worked("one") > 0);
 }
 
 #[test]
