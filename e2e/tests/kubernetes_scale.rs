@@ -87,9 +87,10 @@ fn documents(size: &Size) -> String {
     let mut text = String::new();
     for number in 0..size.jobs {
         let is_large = number % LARGE.0 == LARGE.0 - 1;
-        let (workers, gpus) = match is_large {
-            true => LARGE.1,
-            false => GANGS[number % GANGS.len()],
+        let (workers, gpus) = if is_large {
+            LARGE.1
+        } else {
+            GANGS[number % GANGS.len()]
         };
         write!(
             text,

@@ -252,20 +252,15 @@ async fn no_slot_was_held_twice(cluster: &Cluster, jobs: &[JobId]) {
     let mut holders: BTreeMap<(String, u32), TaskId> = BTreeMap::new();
     for (number, holds, task) in steps {
         for slot in slots.get(&task).into_iter().flatten() {
-            match holds {
-                true => {
-                    let before = holders.insert(slot.clone(), task);
-                    let alone = before.is_none_or(|before| before == task);
-                    assert!(
-                        alone,
-                        "{slot:?} was held by {before:?} and {task} at event {number}"
-                    );
-                }
-                false => {
-                    if holders.get(slot) == Some(&task) {
-                        holders.remove(slot);
-                    }
-                }
+            if holds {
+                let before = holders.insert(slot.clone(), task);
+                let alone = before.is_none_or(|before| before == task);
+                assert!(
+                    alone,
+                    "{slot:?} was held by {before:?} and {task} at event {number}"
+                );
+            } else if holders.get(slot) == Some(&task) {
+                holders.remove(slot);
             }
         }
     }

@@ -69,12 +69,11 @@ pub async fn once(pool: &Pool, watched: &mut Watched, now: Instant) -> Result<Ag
         .waits
         .map_or(Duration::ZERO, |(_, since)| now - since);
     let is_silent = watched.warned.is_some_and(|at| now - at < WARN_EVERY);
-    let warning = match waited > PATIENCE && !is_silent {
-        true => {
-            watched.warned = Some(now);
-            Some(horizon::holder(&mut tx).await?)
-        }
-        false => None,
+    let warning = if waited > PATIENCE && !is_silent {
+        watched.warned = Some(now);
+        Some(horizon::holder(&mut tx).await?)
+    } else {
+        None
     };
     tx.commit().await.map_err(StoreError::from)?;
     Ok(Age { waited, warning })

@@ -21,9 +21,10 @@ pub(crate) fn uses(jobs: &[LoadedJob]) -> BTreeMap<NodeId, Uses> {
         let tasks = job.tasks.iter().chain(&job.leaving);
         for task in tasks.filter(|task| !task.state.is_released()) {
             let of_node = uses.entry(task.node_id).or_default();
-            match task.state.holds_gpus() {
-                true => of_node.held.extend(&task.gpus),
-                false => of_node.kept.extend(&task.gpus),
+            if task.state.holds_gpus() {
+                of_node.held.extend(&task.gpus);
+            } else {
+                of_node.kept.extend(&task.gpus);
             }
         }
         if let JobState::Stopping {

@@ -271,20 +271,22 @@ fn decide(
             tracing::error!(round.number = snapshot.round, %broken, "a defect of the planner; what breaks a rule is not carried out");
         }
     }
-    let given = match broken.is_empty() {
-        true => Vec::new(),
-        false => muster_core::check(snapshot, &Plan::default()),
+    let given = if broken.is_empty() {
+        Vec::new()
+    } else {
+        muster_core::check(snapshot, &Plan::default())
     };
     let defects = known.defects.to_keep(&broken, &given);
     // A round of which nothing is left is kept all the same, once: it is the one to be looked into.
     let is_kept = !plan.is_empty() || defects.is_some();
-    let to_keep = match is_kept {
-        true => Some(ToKeep {
+    let to_keep = if is_kept {
+        Some(ToKeep {
             steps: translate::steps(&plan),
             record: record(snapshot, policy, &plan, &report)?,
             defects,
-        }),
-        false => None,
+        })
+    } else {
+        None
     };
     let round = Round {
         refusals: broken.len() as u64,

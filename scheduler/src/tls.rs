@@ -81,9 +81,12 @@ impl Encryption {
     /// With what stands in the files now. They are read for each session: a node begins one when it or we have started, so there are few.
     /// What is half written or wrong is left alone, as sessions are better had with the certificate of before.
     fn acceptor(&mut self) -> TlsAcceptor {
-        let renewed = Pair::read(&self.files).and_then(|pair| match pair == self.read {
-            true => Ok(None),
-            false => Ok(Some((pair.acceptor(&self.files)?, pair))),
+        let renewed = Pair::read(&self.files).and_then(|pair| {
+            if pair == self.read {
+                Ok(None)
+            } else {
+                Ok(Some((pair.acceptor(&self.files)?, pair)))
+            }
         });
         match renewed {
             Ok(None) => {}

@@ -116,9 +116,10 @@ fn horizons(cases: &[Case]) {
 fn cases(came: &BTreeMap<JobId, Come>, looks: &[Look], ends: bool) -> Vec<Case> {
     let case = |look: &Look| {
         let come = came.get(&look.job)?;
-        let (interval, came_at) = match ends {
-            true => (look.finish, come.finished_at),
-            false => (look.start, come.started_at),
+        let (interval, came_at) = if ends {
+            (look.finish, come.finished_at)
+        } else {
+            (look.start, come.started_at)
         };
         (look.at < came_at).then_some(Case {
             job: look.job,

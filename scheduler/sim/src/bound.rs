@@ -133,9 +133,10 @@ fn one_machine(pieces: &[Piece], speed: f64, key: impl Fn(f64, f64) -> f64) -> S
             .map_or(end_s, |&next| pieces[next].release_s.min(end_s));
         let done = (until_s - now_s) * speed;
         // A job without work has its mean busy time at its start.
-        sums.busy += match size > 0.0 {
-            true => f64::midpoint(now_s, until_s) * done / size,
-            false => now_s,
+        sums.busy += if size > 0.0 {
+            f64::midpoint(now_s, until_s) * done / size
+        } else {
+            now_s
         };
         now_s = until_s;
         if until_s >= end_s {

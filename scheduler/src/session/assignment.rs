@@ -82,9 +82,12 @@ impl Addressee {
 
     /// The jobs that have to be left out so that the others fit, the largest first.
     fn unsendable(&self, jobs: &BTreeMap<JobId, Job>, limit_bytes: usize) -> Vec<Unsendable> {
-        let bytes_of = |job: &Job| match self.takes_parts {
-            true => job.shared_bytes(),
-            false => job.bytes(),
+        let bytes_of = |job: &Job| {
+            if self.takes_parts {
+                job.shared_bytes()
+            } else {
+                job.bytes()
+            }
         };
         let mut sizes: Vec<(usize, JobId)> =
             jobs.iter().map(|(id, job)| (bytes_of(job), *id)).collect();

@@ -200,9 +200,10 @@ impl Sessions {
         };
         // A guess costs no query.
         let may_be_known = credential.is_some() || is_cluster;
-        let (member, is_once) = match may_be_known || join::may_be_once(&hello.join_token) {
-            true => member().await.map_err(store_status)?,
-            false => (None, false),
+        let (member, is_once) = if may_be_known || join::may_be_once(&hello.join_token) {
+            member().await.map_err(store_status)?
+        } else {
+            (None, false)
         };
         let presented = join::Presented {
             name,

@@ -88,9 +88,10 @@ impl Left {
             }
         }
         let has_jobs = loaded.document.job.is_some();
-        let expectations = match has_jobs {
-            true => study.expectations(),
-            false => Vec::new(),
+        let expectations = if has_jobs {
+            study.expectations()
+        } else {
+            Vec::new()
         };
         let seq = loaded.seq + events.len() as u64;
         let apart = EVENTS_KEPT_APART + study.trials().len() as u64 / 8;

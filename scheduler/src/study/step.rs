@@ -253,9 +253,10 @@ impl Step {
     async fn leave(&mut self, pool: &Pool, left: &Left) -> Result<(), StepError> {
         if self.writes.is_empty() && left.expectations.is_empty() {
             let mut conn = pool.acquire().await.map_err(StoreError::from)?;
-            return match save(&mut conn, self.id, &left.saved, self.now).await? {
-                true => Ok(()),
-                false => Err(StepError::Overtaken),
+            return if save(&mut conn, self.id, &left.saved, self.now).await? {
+                Ok(())
+            } else {
+                Err(StepError::Overtaken)
             };
         }
         let mut tx = begin(pool).await?;

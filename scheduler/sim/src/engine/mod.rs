@@ -182,9 +182,12 @@ impl<'s> Engine<'s> {
             && (job.in_place || job.tasks.iter().all(Task::is_up));
         let (workers, ps_shards) = job.up_size();
         let across = self.scenario.across_racks;
-        let kept = || match across < 1.0 && self.is_across_racks(job) {
-            true => across,
-            false => 1.0,
+        let kept = || {
+            if across < 1.0 && self.is_across_racks(job) {
+                across
+            } else {
+                1.0
+            }
         };
         trains.then(|| {
             let alone = self.spec(job).speed.steps_per_s(workers, ps_shards);

@@ -72,10 +72,12 @@ impl Terms {
     pub const UNTIL_S: f64 = 3.5e8;
 
     fn round_ms(&self) -> i64 {
-        match self.policy.share().promises().takes_turns {
-            _ if self.slicing.is_some() => SLICE_ROUND_MS,
-            true => TURN_MS,
-            false => ROUND_MS,
+        if self.slicing.is_some() {
+            SLICE_ROUND_MS
+        } else if self.policy.share().promises().takes_turns {
+            TURN_MS
+        } else {
+            ROUND_MS
         }
     }
 }
