@@ -62,8 +62,7 @@ async fn locked_row_of_one_node_does_not_delay_others() -> anyhow::Result<()> {
 
 /// Otherwise its session would live on and retry the row for ever.
 #[tokio::test]
-async fn session_ends_if_row_stays_locked_for_half_of_lease()
--> anyhow::Result<()> {
+async fn session_ends_if_row_stays_locked_for_half_of_lease() -> anyhow::Result<()> {
     let store = Store::new().await;
     let shell = Shell::leading(&store, 2_000).await;
     let mut node = shell.joined("held").await;
@@ -110,8 +109,7 @@ async fn heartbeat_does_not_wait_for_reports_of_others() -> anyhow::Result<()> {
 /// The node was silent for its lease, as if the scheduler could not write its heartbeats, while its
 /// session stayed open.
 #[tokio::test]
-async fn lost_node_is_notified_and_up_after_next_session()
--> anyhow::Result<()> {
+async fn lost_node_is_notified_and_up_after_next_session() -> anyhow::Result<()> {
     let store = Store::new().await;
     let shell = Shell::leading(&store, LEASE_MS).await;
     let mut node = shell.joined("node-1").await;

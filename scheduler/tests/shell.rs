@@ -602,8 +602,7 @@ async fn executor_without_data_folder_waits_until_tasks_are_lost() {
 
 /// A command at its time limit has failed; the built-in engine has finished.
 #[tokio::test]
-async fn time_limit_is_length_of_engine_jobs_and_not_of_commands()
-{
+async fn time_limit_is_length_of_engine_jobs_and_not_of_commands() {
     let store = Store::new().await;
     let document = |name: &str, what: serde_json::Value| {
         let mut document = serde_json::json!({ "version": "muster/v1", "name": name, "stop": { "wall_minutes": 10 } });
