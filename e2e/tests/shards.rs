@@ -112,8 +112,8 @@ async fn killed_worker_and_killed_shard_restart_no_other_task() {
     cluster.down();
 }
 
-/// Document of two workers and a shard. No node has room for a worker and a shard at once; each node
-/// has room for three shards.
+/// Document of two workers and a shard. No node has room for a worker and a shard at once; each has
+/// room for three shards.
 async fn apart(cluster: &Cluster, name: &str) -> String {
     let nodes = cluster.client().nodes().await.expect("nodes");
     let least = nodes.iter().map(|node| node.capacity.cpu_milli).min();

@@ -155,7 +155,7 @@ pub struct Flags {
     /// Seconds after which a lost node without tasks is removed [default: 2592000, 30 days].
     #[arg(long, env = "MUSTER_SCHEDULER_KEEP_GONE_NODES_S")]
     pub keep_gone_nodes_s: Option<u64>,
-    /// Scheduling policy [default: muster].
+    /// Name of the scheduling policy [default: muster].
     #[arg(long, env = "MUSTER_SCHEDULER_POLICY")]
     pub policy: Option<String>,
     /// Longest time slice in milliseconds while other jobs wait for the GPUs; 0 disables time

@@ -45,8 +45,8 @@ pub struct Standing {
     pub gpu_hours: f64,
     pub utilisation: f64,
     pub restarts: f64,
-    /// Means of the workloads' mean and largest finish-time ratios, and of the shares of jobs above
-    /// 1.
+    /// Means over the workloads: of the mean and the largest finish-time ratio, and of the share of
+    /// jobs with a ratio above 1.
     pub fairness_mean: f64,
     pub fairness_max: f64,
     pub unfair: f64,
