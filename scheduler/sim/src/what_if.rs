@@ -276,7 +276,7 @@ impl JobOutlook {
         Some(self.after.finish?.p50_ms - self.before.as_ref()?.finish?.p50_ms)
     }
 
-    /// Whether the changes add at least half a stop for other jobs, on average over the runs.
+    /// Whether the changes add at least 0.5 stops of this job, on average over the runs.
     #[must_use]
     pub fn is_displaced(&self) -> bool {
         let before = self.before.as_ref();

@@ -66,7 +66,7 @@ pub struct Fate {
     pub finish_ms: Option<i64>,
     /// GPU-seconds held.
     pub gpu_s: f64,
-    /// Number of stops after which the job was queued again.
+    /// Number of stops after which the job starts again.
     pub stops: u32,
 }
 

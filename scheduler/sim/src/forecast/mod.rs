@@ -46,7 +46,7 @@ pub struct Forecast {
     pub unforeseen: Option<Unforeseen>,
     /// Mean GPU-seconds from now on; 0 if no end is known.
     pub gpu_s: f64,
-    /// Mean number of stops after which the job is queued again.
+    /// Mean number of stops after which the job starts again.
     pub stops: f64,
     /// Uncalibrated result, which scores this forecast later.
     pub raw: Raw,
