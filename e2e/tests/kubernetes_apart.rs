@@ -14,8 +14,8 @@ use std::time::Duration;
 
 const NODES: Options = Options { nodes: 1, slots: 3 };
 const STEP: Duration = Duration::from_millis(100);
-/// Prints what it can see of its node's data folder, of another job and one of its tasks, and of
-/// all jobs' checkpoints, one line each.
+/// Prints what it can see, one line each: its node's data folder, another job and one of its tasks,
+/// and all jobs' checkpoints.
 const LOOKER: &str = r#"
 data=$1 job=$2 task=$3 checkpoints=$4
 echo "data:" $(ls "$data")

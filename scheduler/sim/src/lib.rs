@@ -1,10 +1,10 @@
 //! Discrete-event simulator around the scheduler's core: same planner, same job states, virtual
 //! clock.
 //!
-//! It simulates nodes that act on a decision after a delay, jobs whose true speed the planner only
-//! learns by running them, failing tasks and lost nodes. It must not contain a second scheduler or
-//! a second state machine. It reads no clock and no random source: a scenario gives the same
-//! outcome byte for byte.
+//! It simulates nodes that act on a decision after a delay, failing tasks and lost nodes. The
+//! planner learns the true speed of a job only by running it. The crate must not contain a second
+//! scheduler or a second state machine. It reads no clock and no random source: a scenario gives
+//! the same outcome byte for byte.
 
 pub mod bound;
 mod cancel;
