@@ -116,7 +116,7 @@ story-scale: ## 200 machines of Kubernetes with 1,600 GPUs that come and go unde
 	cargo nextest run --release --locked --workspace --test kubernetes_scale --run-ignored only --no-capture
 
 story-pods: ARGS ?=
-story-pods: web ## every story with its tasks as pods on a real API server, but those of processes alone (ARGS="postgres an_executor" for some)
+story-pods: web ## every story with its tasks as pods on a real API server, but those of processes alone (ARGS="job_survives_kill_of_postgres job_survives_kill_of_executor" for some)
 	@scripts/ensure-toolchain test
 	@$(TESTED_WITH) && cargo build --locked --workspace --bins && scripts/story-pods $(ARGS)
 
