@@ -1,6 +1,6 @@
 //! All-reduce of 100 MB between 2 and 4 processes of this machine. Measures the algorithm bandwidth
-//! (bytes of one rank's gradients per second) of each fabric, and of gloo and Open MPI if they are
-//! installed, alternating in the same run.
+//! (bytes of one rank's gradients per second) of each fabric. Also measures gloo and Open MPI if
+//! they are installed, alternating in the same run.
 //!
 //! `MUSTER_TORCH_PYTHON` names a Python with PyTorch for gloo; Open MPI needs `mpirun` and `mpicc`
 //! in PATH. A missing side is left out. `MUSTER_BENCH_MB`, `MUSTER_BENCH_ROUNDS` and

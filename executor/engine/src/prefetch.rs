@@ -1,6 +1,6 @@
-//! Software prefetch. Useful for random accesses, for the memory after a pass over the cache, and
-//! for loops with much computation per value, of which few iterations fit into the processor's
-//! window. Short sequential loops are left to the hardware prefetcher.
+//! Software prefetch. Useful for random accesses and for the memory that follows a pass over cached
+//! data. Also useful for loops with much computation per value, of which few iterations fit into
+//! the processor's window. Short sequential loops are left to the hardware prefetcher.
 
 /// Floats per cache line.
 pub(crate) const LINE: usize = 16;

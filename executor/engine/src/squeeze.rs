@@ -327,7 +327,7 @@ pub fn has_plain_statistics(codecs: Option<&Codecs>, blocks: &[Block]) -> bool {
 }
 
 /// QSGD for codecs with error feedback. With the Euclidean norm of a bucket, the few levels are so
-/// far apart that an error can exceed its input, and error feedback would add up errors without
+/// far apart that an error can exceed its input. Error feedback would then add up errors without
 /// limit.
 pub(crate) fn by_largest(bits: u8, bucket: usize) -> CodecConfig {
     CodecConfig::Qsgd {

@@ -1,6 +1,6 @@
 //! Training steps of workers without shards over connections with limited rates, and through shared
-//! memory. Compares buckets during the backward pass with one update at the end, ranges in priority
-//! order with the next step begun early, and the latter in the order of the backward pass.
+//! memory. Compares three ways: buckets during the backward pass with one update at the end; ranges
+//! in priority order with an early next step; the same in the order of the backward pass.
 
 use super::limited::{INPUT, Passes, RATES, Wire, relay};
 use super::{SECRET, median, sgd};

@@ -2,8 +2,8 @@
 //! parts in order of need.
 //!
 //! Loopback has no bottleneck. Each worker's connection therefore passes a relay that limits the
-//! bytes per second in each direction and buffers at most a tenth of a megabyte, like a network
-//! card.
+//! bytes per second in each direction. Like a network card, it buffers at most a tenth of a
+//! megabyte.
 
 use super::{SECRET, median, sgd, start_exchange};
 use muster_engine::assign::Piece;

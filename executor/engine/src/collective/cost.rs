@@ -1,6 +1,6 @@
 //! Cost model that chooses the fastest algorithm for a size, from three measured figures: the α-β-γ
 //! model of Thakur, Rabenseifner and Gropp (IJHPCA 2005). α is the time of a message, β the time
-//! per byte sent and received at once, γ the time per added byte, all in seconds.
+//! per byte sent and received at once, γ the time per added byte. All are in seconds.
 //!
 //! All ranks measure at the same time, as in a collective. Tasks that share cores or a network card
 //! thus measure the β of a collective and not that of an idle pair. Every rank uses the slowest

@@ -98,8 +98,8 @@ fn between_neighbours(circle: Circle<'_>) -> Flow {
 
 /// Plans the stream of all segments. Hop k of a segment sends what its hop k-1 has received.
 /// Segments are interleaved, each one hop behind the previous one. Between the receive and the send
-/// of a piece there are thus as many other transfers as there are hops, so that a neighbour that is
-/// not scheduled for a while does not stop the stream.
+/// of a piece there are thus as many other transfers as there are hops. A neighbour that is not
+/// scheduled for a while therefore does not stop the stream.
 fn plan(
     flow: &mut Flow,
     circle: Circle<'_>,

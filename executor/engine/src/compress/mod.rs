@@ -4,10 +4,10 @@
 //! A [`Codec`] encodes one block (a parameter tensor, or the piece of a tensor on a shard) in
 //! chunks of [`CHUNK`] values. Chunks are independent: a chunk can be sent while the next one is
 //! encoded, and decoded when it arrives. A codec keeps its loss as error feedback ([`State`],
-//! arenas with the layout of the gradients) and adds it to the gradients of the next step, so that
-//! nothing is lost over time (Seide et al., "1-Bit Stochastic Gradient Descent and its Application
-//! to Data-Parallel Distributed Training of Speech DNNs", Interspeech 2014; Karimireddy et al.,
-//! "Error Feedback Fixes SignSGD", ICML 2019). Unbiased codecs need no error feedback.
+//! arenas with the layout of the gradients) and adds it to the gradients of the next step. Nothing
+//! is lost over time (Seide et al., "1-Bit Stochastic Gradient Descent and its Application to
+//! Data-Parallel Distributed Training of Speech DNNs", Interspeech 2014; Karimireddy et al., "Error
+//! Feedback Fixes SignSGD", ICML 2019). Unbiased codecs need no error feedback.
 //!
 //! The same gradients, state, configuration and [`Key`] give the same bytes on every processor,
 //! independent of the order of chunks. Bytes from the network are not trusted: a decoder knows the

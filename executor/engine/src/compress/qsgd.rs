@@ -1,8 +1,8 @@
 //! QSGD: few levels per value, rounded stochastically so that the mean is the gradient (Alistarh et
 //! al., "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding", NeurIPS 2017).
 //!
-//! With `bits` bits per value and `s = 2^(bits - 1) - 1` levels of either sign, a gradient `g` of a
-//! bucket with norm `n` becomes the integer `floor(g s / n + u)` in two's complement, with `u`
+//! There are `bits` bits per value and `s = 2^(bits - 1) - 1` levels of either sign. A gradient `g`
+//! of a bucket with norm `n` becomes the integer `floor(g s / n + u)` in two's complement, with `u`
 //! uniform in [0, 1). The paper's proofs use the Euclidean norm; its experiments use the largest
 //! magnitude, which has the smaller error at these numbers of bits. Bits are packed without Elias
 //! codes, which gain little from four bits on and take much time.

@@ -3,9 +3,9 @@
 //! Learning", NeurIPS 2017).
 //!
 //! The scale is the largest magnitude after clipping at `clip` standard deviations (2.5 in the
-//! paper), either of each group of [`GROUP`] values or of the whole block as in the paper. The
-//! latter costs one more pass over memory and lets workers share one scale, the largest of theirs
-//! (the paper's scaler sharing), so that sums of codes are sums of gradients.
+//! paper). There is one scale per group of [`GROUP`] values, or one per block as in the paper. A
+//! scale per block costs one more pass over memory. It lets workers share the largest of their
+//! scales (the paper's scaler sharing), so that sums of codes are sums of gradients.
 //!
 //! Bytes of a group: scale (f32), then for each eight values one byte of bits for non-zero values
 //! and one byte of sign bits, lowest first.

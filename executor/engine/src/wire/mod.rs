@@ -2,7 +2,7 @@
 //! TCP, or through shared memory within a node.
 //!
 //! Reasons against gRPC: over loopback, blocking sockets with vectored writes move more bytes per
-//! CPU second, and the payload is sent from the arena and received into the arena without a copy.
+//! CPU second. The payload is sent from the arena and received into the arena without a copy.
 //!
 //! A connection begins with one [`hello::Hello`], which proves the job's secret and names the task.
 //! Before it is accepted, a peer can make a shard read at most [`hello::MAX_HELLO_BYTES`] and wait

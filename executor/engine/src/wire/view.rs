@@ -44,8 +44,8 @@ pub struct Holder {
 #[serde(deny_unknown_fields)]
 pub struct Change {
     pub view: View,
-    /// Lost workers. The step before the view is completed without their gradients where they have
-    /// not counted yet.
+    /// Lost workers. Shards that have not completed the step before the view complete it without
+    /// the gradients of these workers.
     pub gone: Vec<TaskId>,
 }
 

@@ -194,9 +194,9 @@ impl Group {
     }
 
     /// Like [`Self::all_reduce`], with a sum computed by `attempt`. Its arguments are the links,
-    /// the number of the view, and a plane of sums with the length of the arena, in which it writes
-    /// the sum to `range`. It must not write before all members have begun, nor return before its
-    /// sum is complete. It is called again in another view after a loss.
+    /// the number of the view, and a plane of sums with the length of the arena. It writes the sum
+    /// to `range` of this plane. It must not write before all members have begun, nor return before
+    /// its sum is complete. It is called again in another view after a loss.
     ///
     /// # Errors
     /// As [`Self::all_reduce`].
