@@ -51,7 +51,7 @@ bench-exchange: ## time, examples and bytes to an accuracy, of every consistency
 
 bench-slicing: ## what turns take (a hundred of a running job, to the bit) and what they bring short jobs behind a long one, beside FIFO
 	@scripts/ensure-toolchain
-	cargo nextest run --locked -p muster-engine --test jobs --run-ignored only --no-capture a_hundred_turns_take_so_long
+	cargo nextest run --locked -p muster-engine --test jobs --run-ignored only --no-capture hundred_time_slices_are_measured
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
 	cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
 	cargo bench --locked -p muster-e2e --bench turns
