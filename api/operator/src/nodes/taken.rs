@@ -44,9 +44,12 @@ pub(super) fn of_others(
     seen_as: &[String],
 ) -> Vec<Taken> {
     let counts = counts(views);
-    let kind = |view| match counts(view) {
-        true => counting(view, seen_as),
-        false => Counting::Not,
+    let kind = |view| {
+        if counts(view) {
+            counting(view, seen_as)
+        } else {
+            Counting::Not
+        }
     };
     let kinds: Vec<Counting<'_>> = views.iter().map(kind).collect();
     let mut left: Vec<(Counting<'_>, u64)> = Vec::new();

@@ -324,9 +324,10 @@ impl Gpu {
 
 /// cuDNN's version, where it is found and not declined. The GPU's context must be the thread's.
 fn convolutions() -> Result<String, DeviceError> {
-    match std::env::var_os("MUSTER_WITHOUT_CUDNN").is_some_and(|value| !value.is_empty()) {
-        true => Err(DeviceError::Declined),
-        false => dnn::probe(),
+    if std::env::var_os("MUSTER_WITHOUT_CUDNN").is_some_and(|value| !value.is_empty()) {
+        Err(DeviceError::Declined)
+    } else {
+        dnn::probe()
     }
 }
 

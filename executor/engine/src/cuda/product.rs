@@ -95,9 +95,10 @@ impl Product {
     /// operands change places, and what was stored as it is used still is.
     pub(crate) fn by_columns(&self) -> ByColumns {
         let operand = |operand: Operand, [rows, columns]: [usize; 2]| {
-            let [rows, columns] = match operand.transposed {
-                false => [rows, columns],
-                true => [columns, rows],
+            let [rows, columns] = if operand.transposed {
+                [columns, rows]
+            } else {
+                [rows, columns]
             };
             Stored {
                 at: operand.at,

@@ -27,9 +27,10 @@ pub(super) struct Part {
 impl Part {
     /// What becomes of the gradients and the loss that are there.
     pub(super) fn write(self) -> Write {
-        match self.is_first {
-            true => Write::Overwrite,
-            false => Write::Add,
+        if self.is_first {
+            Write::Overwrite
+        } else {
+            Write::Add
         }
     }
 }
@@ -69,9 +70,10 @@ impl Resident {
     /// As [`Self::step`].
     pub fn begin(&mut self, grad_scale: f32) {
         let (examples, place) = self.take_laid();
-        let steps = match self.warm.0 == examples {
-            true => self.warm.1,
-            false => 0,
+        let steps = if self.warm.0 == examples {
+            self.warm.1
+        } else {
+            0
         };
         let writes_down = steps == WARM_UP && self.session.queue.can_record();
         self.tell(grad_scale);

@@ -66,9 +66,10 @@ pub(super) fn factors(optimizer: &Optimizer, step: u64, grad_scale: f32) -> [f32
             // As on the CPU: both bias corrections folded into the rate and into epsilon.
             let time = step as f64 + 1.0;
             let root = (1.0 - beta2.powf(time)).sqrt();
-            let (penalty, shrink) = match decoupled {
-                true => (0.0, lr * weight_decay),
-                false => (weight_decay, 0.0),
+            let (penalty, shrink) = if decoupled {
+                (0.0, lr * weight_decay)
+            } else {
+                (weight_decay, 0.0)
             };
             let rate = lr * root / (1.0 - beta1.powf(time));
             common(rate, 0.0, penalty, eps * root);
@@ -192,15 +193,12 @@ fn update(
                 // Null counts as 1.
                 _ => Argument::from(0_u64),
             };
-            match momentum == 0.0 {
-                true => {
-                    let arguments = [parameter, gradient, weight, count, told, ratio];
-                    launch(queue, "sgd", &arguments);
-                }
-                false => {
-                    let arguments = [parameter, gradient, first, weight, count, told, ratio];
-                    launch(queue, "lars", &arguments);
-                }
+            if momentum == 0.0 {
+                let arguments = [parameter, gradient, weight, count, told, ratio];
+                launch(queue, "sgd", &arguments);
+            } else {
+                let arguments = [parameter, gradient, first, weight, count, told, ratio];
+                launch(queue, "lars", &arguments);
             }
         }
         Rule::AdaGrad { .. } => {
@@ -208,9 +206,10 @@ fn update(
             launch(queue, "adagrad", &arguments);
         }
         Rule::RmsProp { momentum, .. } => {
-            let velocity = match momentum == 0.0 {
-                true => Argument::from(0_u64),
-                false => second,
+            let velocity = if momentum == 0.0 {
+                Argument::from(0_u64)
+            } else {
+                second
             };
             let arguments = [parameter, gradient, first, velocity, weight, count, told];
             launch(queue, "rmsprop", &arguments);

@@ -66,9 +66,10 @@ fn is_image(file: &Path) -> bool {
 fn pixels(file: &Path, shape: InputShape) -> Result<Vec<u8>, DatasetError> {
     let image = image::open(file).map_err(|error| DatasetError::content(file, error))?;
     let (width, height) = (shape.width as u32, shape.height as u32);
-    let image = match (image.width(), image.height()) == (width, height) {
-        true => image,
-        false => image.resize_exact(width, height, FilterType::Triangle),
+    let image = if (image.width(), image.height()) == (width, height) {
+        image
+    } else {
+        image.resize_exact(width, height, FilterType::Triangle)
     };
     Ok(match shape.channels {
         1 => image.into_luma8().into_raw(),

@@ -1,9 +1,10 @@
-//! A function of each number of long values, with memory asked for ahead: such functions compute so much a number that the processor does
-//! not read far enough ahead by itself, which costs two thirds of a pass over what is in no cache. For bodies of `vectorised!`.
+//! Element-wise functions over long values with software prefetch. These functions compute so long
+//! per element that the hardware prefetcher does not read far enough ahead. For use in bodies of
+//! `vectorised!`.
 
 use crate::prefetch::{LINE, prefetch};
 
-/// Numbers ahead: 2 KiB.
+/// Prefetch distance in elements: 2 KiB.
 const AHEAD: usize = 512;
 
 /// `y = function(x)`.

@@ -223,9 +223,10 @@ impl Network {
     pub(crate) fn write(&self, index: usize, range: Range<usize>, first: Write) -> Write {
         let after = self.nodes[index + 1..].iter();
         let shares = |shared: Range<usize>| shared.start < range.end && range.start < shared.end;
-        match after.map(|node| node.op.kernel().shared()).any(shares) {
-            true => Write::Add,
-            false => first,
+        if after.map(|node| node.op.kernel().shared()).any(shares) {
+            Write::Add
+        } else {
+            first
         }
     }
 

@@ -79,9 +79,10 @@ fn operation(graph: &mut Graph<'_>, op: &Op, inputs: &[(&str, usize)]) -> String
         Op::Dense(op) => {
             let rows = graph.reshape(x, &[-1, op.inputs as i64]);
             let (columns, turned) = (op.outputs as i64, i64::from(op.tied));
-            let shape = match op.tied {
-                true => [columns, op.inputs as i64],
-                false => [op.inputs as i64, columns],
+            let shape = if op.tied {
+                [columns, op.inputs as i64]
+            } else {
+                [op.inputs as i64, columns]
             };
             let mut operands = vec![rows, graph.parameter(&op.weight, &shape)];
             if !op.bias.is_empty() {

@@ -131,9 +131,10 @@ impl Optimizer {
                 // The two bias corrections, folded into the rate and into epsilon: m̂ / (√v̂ + ε) = (√c₂ / c₁) · m / (√v + ε·√c₂).
                 let time = step as f64 + 1.0;
                 let root = (1.0 - beta2.powf(time)).sqrt();
-                let (penalty, shrink) = match decoupled {
-                    true => (0.0, lr * weight_decay),
-                    false => (weight_decay, 0.0),
+                let (penalty, shrink) = if decoupled {
+                    (0.0, lr * weight_decay)
+                } else {
+                    (weight_decay, 0.0)
                 };
                 let factors = AdamFactors {
                     rate: (lr * root / (1.0 - beta1.powf(time))) as f32,

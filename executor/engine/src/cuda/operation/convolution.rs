@@ -51,9 +51,12 @@ impl Shape {
     /// Bytes of the room that passes need: for patches, or for the weight in the order that the queue wants.
     fn room_len(&self, queue: &mut dyn Queue, examples: usize) -> usize {
         let size = self.filters.kind.size();
-        let lens = Wanted::ALL.map(|wanted| match self.is_queues(queue, wanted, examples) {
-            true => self.filters.weight_len() * size,
-            false => self.patches_len(examples, size),
+        let lens = Wanted::ALL.map(|wanted| {
+            if self.is_queues(queue, wanted, examples) {
+                self.filters.weight_len() * size
+            } else {
+                self.patches_len(examples, size)
+            }
         });
         lens.into_iter().max().unwrap_or(0)
     }
@@ -61,18 +64,18 @@ impl Shape {
     /// Examples whose patches are made at a time.
     fn chunk(&self, examples: usize, size: usize) -> usize {
         let one = self.positions() * self.filters.patch_len() * size;
-        match self.is_direct() {
-            true => examples,
-            false => (PATCHES / one).clamp(1, examples.max(1)),
+        if self.is_direct() {
+            examples
+        } else {
+            (PATCHES / one).clamp(1, examples.max(1))
         }
     }
 
     fn patches_len(&self, examples: usize, size: usize) -> usize {
-        match self.is_direct() {
-            true => 0,
-            false => {
-                self.chunk(examples, size) * self.positions() * self.filters.patch_len() * size
-            }
+        if self.is_direct() {
+            0
+        } else {
+            self.chunk(examples, size) * self.positions() * self.filters.patch_len() * size
         }
     }
 
@@ -105,9 +108,10 @@ impl Shape {
         }
         let at_once = 16 / pass.kind.size();
         let is_wide = self.filters.group_in().is_multiple_of(at_once);
-        let (kernel, unit) = match is_wide {
-            true => ("gather_wide", at_once),
-            false => ("gather", 1),
+        let (kernel, unit) = if is_wide {
+            ("gather_wide", at_once)
+        } else {
+            ("gather", 1)
         };
         let channels = self.filters.group_in() / unit;
         let total = positions * self.filters.patch_len() / unit;
@@ -317,9 +321,10 @@ impl DeviceKernel for Conv {
         }
         let areas = self.rooms(pass.queue, pass.examples, pass.kind);
         let [room, _] = Pass::areas(pass.scratch, areas);
-        let bias = match self.bias.is_empty() {
-            true => 0,
-            false => pass.weight(self.bias.start),
+        let bias = if self.bias.is_empty() {
+            0
+        } else {
+            pass.weight(self.bias.start)
         };
         self.shape(pass.kind)
             .forward(pass, room, pass.output, (bias, self.relu));
@@ -338,9 +343,10 @@ impl DeviceKernel for Conv {
             let (d, shape) = (pass.d_output, [rows, self.channels_out]);
             pass.sum_columns(d, self.channels_out, shape, partial, sum, write);
         }
-        match self.is_depthwise() {
-            true => self.backward_depthwise(pass, partial),
-            false => self.shape(pass.kind).backward(pass, room, pass.d_output),
+        if self.is_depthwise() {
+            self.backward_depthwise(pass, partial)
+        } else {
+            self.shape(pass.kind).backward(pass, room, pass.d_output)
         }
     }
 }
@@ -361,21 +367,23 @@ impl Conv {
 
     /// What the convolution needs, and partial sums of the bias's gradient or of a depthwise weight's.
     fn rooms(&self, queue: &mut dyn Queue, examples: usize, kind: Kind) -> [usize; 2] {
-        match self.is_depthwise() {
-            true => [0, partial_len(self.weight.len().max(self.bias.len()))],
-            false => [
+        if self.is_depthwise() {
+            [0, partial_len(self.weight.len().max(self.bias.len()))]
+        } else {
+            [
                 self.shape(kind).room_len(queue, examples),
                 partial_len(self.bias.len()),
-            ],
+            ]
         }
     }
 
     fn forward_depthwise(&self, pass: &mut Pass<'_>) {
         let [height, width] = self.window.output();
         let total = pass.examples * height * width * self.channels_out;
-        let bias = match self.bias.is_empty() {
-            true => 0,
-            false => pass.parameter(self.bias.start),
+        let bias = if self.bias.is_empty() {
+            0
+        } else {
+            pass.parameter(self.bias.start)
         };
         let arguments = [
             pass.inputs[0].into(),

@@ -22,44 +22,41 @@ impl DeviceKernel for BatchNorm {
         let (x, channels) = (pass.inputs[0], self.channels);
         let shape = [pass.rows(channels), channels];
         let ([rows, columns], wide) = (shape.map(int), is_wide(channels, &[x, pass.output]));
-        let statistics = match pass.is_training {
-            true => {
-                let (number, per_chunk) = chunks(shape[0]);
-                let (means, spreads, per_chunk) = (means.into(), spreads.into(), int(per_chunk));
-                let arguments = [
-                    x.into(),
-                    rows,
-                    columns,
-                    per_chunk,
-                    means,
-                    spreads,
-                    wide.into(),
-                ];
-                pass.tiles("column_moments", shape, wide, &arguments);
-                let arguments = [
-                    means,
-                    spreads,
-                    int(number),
-                    per_chunk,
-                    rows,
-                    columns,
-                    pass.kept.into(),
-                ];
-                let blocks = channels.div_ceil(8);
-                pass.queue
-                    .launch("finish_moments", blocks, THREADS, &arguments);
-                pass.kept
-            }
-            false => {
-                let arguments = [
-                    pass.parameter(self.mean.start).into(),
-                    pass.parameter(self.variance.start).into(),
-                    columns,
-                    statistics.into(),
-                ];
-                pass.each("running_statistics", channels, &arguments);
-                statistics
-            }
+        let statistics = if pass.is_training {
+            let (number, per_chunk) = chunks(shape[0]);
+            let (means, spreads, per_chunk) = (means.into(), spreads.into(), int(per_chunk));
+            let arguments = [
+                x.into(),
+                rows,
+                columns,
+                per_chunk,
+                means,
+                spreads,
+                wide.into(),
+            ];
+            pass.tiles("column_moments", shape, wide, &arguments);
+            let arguments = [
+                means,
+                spreads,
+                int(number),
+                per_chunk,
+                rows,
+                columns,
+                pass.kept.into(),
+            ];
+            let blocks = channels.div_ceil(8);
+            pass.queue
+                .launch("finish_moments", blocks, THREADS, &arguments);
+            pass.kept
+        } else {
+            let arguments = [
+                pass.parameter(self.mean.start).into(),
+                pass.parameter(self.variance.start).into(),
+                columns,
+                statistics.into(),
+            ];
+            pass.each("running_statistics", channels, &arguments);
+            statistics
         };
         let (blocks, per_block) = row_blocks(shape, wide);
         let arguments = [

@@ -226,9 +226,10 @@ impl Queue for Emulator {
         // What is wanted is overwritten, whatever is there.
         let operand = |at: Address, len: usize, is_wanted: bool| -> Vec<f32> {
             let number = |index: usize| load(kind, at + (index * kind.size()) as u64);
-            match is_wanted {
-                true => vec![0.0; len],
-                false => (0..len).map(number).collect(),
+            if is_wanted {
+                vec![0.0; len]
+            } else {
+                (0..len).map(number).collect()
             }
         };
         let mut x = operand(convolution.image, image, wanted == Wanted::Image);
@@ -301,18 +302,20 @@ impl Queue for Emulator {
 }
 
 fn check(stored: &Stored, [rows, columns]: [usize; 2]) {
-    let used = match stored.transposed {
-        false => [stored.rows, stored.columns],
-        true => [stored.columns, stored.rows],
+    let used = if stored.transposed {
+        [stored.columns, stored.rows]
+    } else {
+        [stored.rows, stored.columns]
     };
     assert_eq!(used, [rows, columns], "the shape of {stored:?}");
     assert!(stored.stride >= stored.rows, "{stored:?} overlaps itself");
 }
 
 fn place(stored: &Stored, index: usize, [row, column]: [usize; 2]) -> Address {
-    let [row, column] = match stored.transposed {
-        false => [row, column],
-        true => [column, row],
+    let [row, column] = if stored.transposed {
+        [column, row]
+    } else {
+        [row, column]
     };
     let number = index * stored.apart + row + column * stored.stride;
     stored.at + (number * stored.kind.size()) as u64

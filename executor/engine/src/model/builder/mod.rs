@@ -83,9 +83,10 @@ impl Builder {
         relu: bool,
     ) -> Result<ValueId, BuildError> {
         let inputs = self.numbers(x);
-        let fill = match relu {
-            true => Fill::he(inputs),
-            false => Fill::glorot(inputs, outputs),
+        let fill = if relu {
+            Fill::he(inputs)
+        } else {
+            Fill::glorot(inputs, outputs)
         };
         let weight = self.block(name, "weight", &[inputs, outputs], Role::Weight, fill)?;
         let bias = self.bias(name, outputs)?;

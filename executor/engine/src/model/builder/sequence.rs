@@ -74,9 +74,10 @@ impl Builder {
         let mut shape = self.shape(x).to_vec();
         let inputs = std::mem::replace(shape.last_mut().expect("a value has a dimension"), outputs);
         let weight = self.block(name, "weight", &[inputs, outputs], Role::Weight, fill)?;
-        let bias = match bias {
-            true => self.bias(name, outputs)?,
-            false => weight.end..weight.end,
+        let bias = if bias {
+            self.bias(name, outputs)?
+        } else {
+            weight.end..weight.end
         };
         let op = Dense {
             inputs,

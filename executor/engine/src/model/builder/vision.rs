@@ -132,9 +132,10 @@ impl Builder {
         ];
         let inputs = product(&format!("{name}.weight"), &shape[..3])?;
         let weight = self.block(name, "weight", &shape, Role::Weight, Fill::he(inputs))?;
-        let bias = match conv.bias {
-            true => self.bias(name, channels_out)?,
-            false => weight.end..weight.end,
+        let bias = if conv.bias {
+            self.bias(name, channels_out)?
+        } else {
+            weight.end..weight.end
         };
         let op = conv::Conv {
             window,
@@ -383,11 +384,12 @@ fn window(layer: &str, image: [usize; 2], windows: Windows) -> Result<Window, Bu
 }
 
 fn at_least_one(layer: &str, what: &'static str, numbers: &[usize]) -> Result<(), BuildError> {
-    match numbers.contains(&0) {
-        true => Err(BuildError::Empty {
+    if numbers.contains(&0) {
+        Err(BuildError::Empty {
             layer: layer.to_owned(),
             what,
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }

@@ -419,9 +419,10 @@ fn a_tied_table_gets_both_gradients() {
         let x = b.input();
         let e = b.embedding("e", x, 3, Fill::deviation(1.0)).unwrap();
         let y = b.layer_norm("n", e).unwrap();
-        let y = match tied {
-            true => b.project_tied("h", y, e).unwrap(),
-            false => b.project("h", y, 5, false, Fill::deviation(1.0)).unwrap(),
+        let y = if tied {
+            b.project_tied("h", y, e).unwrap()
+        } else {
+            b.project("h", y, 5, false, Fill::deviation(1.0)).unwrap()
         };
         b.end(y, Loss::CrossEntropy { classes: 5 })
     };

@@ -56,9 +56,10 @@ pub fn gpt(gpt: Gpt) -> Result<Network, BuildError> {
         x = block_of(b, &gpt, &format!("block{block}"), x)?;
     }
     x = b.layer_norm("norm", x)?;
-    let scores = match gpt.tied {
-        true => b.project_tied("head", x, embedding)?,
-        false => b.project("head", x, gpt.vocabulary, false, small)?,
+    let scores = if gpt.tied {
+        b.project_tied("head", x, embedding)?
+    } else {
+        b.project("head", x, gpt.vocabulary, false, small)?
     };
     builder.classify(scores)
 }

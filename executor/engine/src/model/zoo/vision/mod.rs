@@ -174,12 +174,13 @@ mod tests {
                 draw,
                 ..Batch::classes(inputs, &self.classes[examples])
             };
-            match network.wants_classes() {
-                true => batch,
-                false => Batch {
+            if network.wants_classes() {
+                batch
+            } else {
+                Batch {
                     targets: Targets::Values(inputs),
                     ..batch
-                },
+                }
             }
         }
     }

@@ -63,16 +63,17 @@ fn residual_block(
     let input = line.x;
     let channels_in = line.builder.shape(input)[2];
     let wide = Windows::square(3).same();
-    let convs = match bottleneck {
-        true => vec![
+    let convs = if bottleneck {
+        vec![
             Conv::new(channels, Windows::square(1)),
             Conv::new(channels, wide.stride(stride)),
             Conv::new(4 * channels, Windows::square(1)),
-        ],
-        false => vec![
+        ]
+    } else {
+        vec![
             Conv::new(channels, wide.stride(stride)),
             Conv::new(channels, wide),
-        ],
+        ]
     };
     let channels_out = convs[convs.len() - 1].channels;
     let shortcut = if stride > 1 || channels_in != channels_out {
