@@ -1,4 +1,5 @@
-//! Embeddings, positions, dense layers over positions, layer normalisation, dropout, recurrent layers and attention.
+//! Tests of embeddings, positions, dense layers over positions, layer normalisation, dropout,
+//! recurrent layers and attention.
 
 use super::fixtures::{Case, cases};
 use super::{TRAIN, Trial, assert_close, network};
@@ -9,7 +10,8 @@ use crate::model::{Builder, Fill, Input, Network, ValueId};
 
 const FILL: Fill = Fill::Constant(0.0);
 
-/// A network whose last operation reads positions × features: an embedding makes them, since no input is of this shape.
+/// Network whose last operation reads positions × features. They come from an embedding, because no
+/// input has this shape.
 fn sequence(
     [positions, width]: [usize; 2],
     last: impl FnOnce(&mut Builder, ValueId) -> ValueId,
@@ -34,7 +36,7 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// `x · W + b` of each row, one number at a time.
+/// `x · W + b` of each row, element by element.
 fn dense(x: &[f64], weight: &[f64], bias: &[f64]) -> Vec<f64> {
     let (outputs, inputs) = (bias.len(), weight.len() / bias.len());
     let number = |row: &[f64], o: usize| {
@@ -134,7 +136,7 @@ fn layer_norm() {
     }
 }
 
-/// The last operation's parameters, in order, are the case's `tensors`.
+/// Compares the last operation, whose parameters are the case's `tensors` in order.
 fn compare(case: &Case, network: Network, input: &[f32], tensors: &[&str]) {
     let examples = input.len() / network.lens[network.nodes.len() - 1];
     let parameters = network.nodes.last().unwrap().op.kernel().parameters();
@@ -210,7 +212,7 @@ fn two_dropouts_of_a_network_draw_differently() {
     assert_ne!(of(first), of(network));
 }
 
-/// Position after position, example after example.
+/// Runs `step` position after position, example after example.
 fn unroll(
     x: &[f64],
     [positions, inputs, hidden]: [usize; 3],
@@ -229,7 +231,7 @@ fn unroll(
 
 #[test]
 fn lstm() {
-    // The second has two groups of examples.
+    // The second case has two groups of examples.
     for ([positions, inputs, hidden], examples) in
         [([5, 4, 6], 3), ([3, 2, 17], 35), ([1, 3, 2], 2)]
     {
@@ -278,7 +280,7 @@ fn gru() {
     recurrent_cases("gru", &tensors);
 }
 
-/// PyTorch's, which lie position after position, and whose sequences begin at 0.
+/// PyTorch's cases with initial state 0, converted from position-major order.
 fn recurrent_cases(kind: &str, tensors: &[&str]) {
     let mut compared = 0;
     for case in cases(kind).into_iter().filter(|case| !case.has("hidden")) {
@@ -322,7 +324,7 @@ fn recurrent_cases(kind: &str, tensors: &[&str]) {
     assert_eq!(compared, 3);
 }
 
-/// One number at a time.
+/// Attention, element by element.
 fn attend(x: &[f64], [positions, width, heads]: [usize; 3]) -> Vec<f64> {
     let head = width / heads;
     let mut out = vec![0.0; x.len() / 3];
@@ -364,7 +366,7 @@ fn attention() {
     }
 }
 
-/// The whole of PyTorch's: projections before and after.
+/// PyTorch's layer includes the projections before and after.
 #[test]
 fn attention_with_its_projections_is_that_of_pytorch() {
     for case in cases("attention") {
@@ -383,7 +385,7 @@ fn attention_with_its_projections_is_that_of_pytorch() {
         });
         let mut trial = Trial::new(network, examples, 0);
         trial.inputs = vec![qkv.iter().map(|x| *x as f32).collect()];
-        // Back through the output's projection: d · Wᵀ.
+        // Backward pass of the output projection: d · Wᵀ.
         let weight = tensor("output_weight");
         let turned: Vec<f64> = (0..width * width)
             .map(|i| weight[i % width * width + i / width])
@@ -394,7 +396,7 @@ fn attention_with_its_projections_is_that_of_pytorch() {
         let mixed: Vec<f64> = outcome.output.iter().map(|x| f64::from(*x)).collect();
         let output = dense(&mixed, &weight, &tensor("output_bias"));
         assert_close(case.tensor("output").0, &output, &case.name);
-        // The gradient of qkv's bias is the sum of the rows of the operation's own.
+        // The gradient of the bias of qkv is the sum of the rows of the operation's input gradient.
         let mut d_bias = vec![0.0; 3 * width];
         for row in outcome.d_inputs[0].chunks(3 * width) {
             d_bias
@@ -407,7 +409,8 @@ fn attention_with_its_projections_is_that_of_pytorch() {
     }
 }
 
-/// A table that is read twice has the sum of both gradients, and its gradient is told once, when it is whole.
+/// A table with two readers receives the sum of both gradients, and its gradient is reported once,
+/// when it is final.
 #[test]
 fn a_tied_table_gets_both_gradients() {
     let tokens = Input::Tokens {
@@ -428,14 +431,14 @@ fn a_tied_table_gets_both_gradients() {
     };
     let (tied, apart) = (build(true), build(false));
     let params = tied.init(3);
-    // 5 × 3 to 3 × 5.
+    // Transposes 5 × 3 to 3 × 5.
     let mut more = params.clone();
     more.extend((0..15).map(|i| params[i % 5 * 3 + i / 5]));
     let inputs: Vec<f32> = (0..12).map(|i| (i * 7 % 5) as f32).collect();
     let classes: Vec<u32> = (0..12).map(|i| i * 3 % 5).collect();
     let batch = crate::model::Batch::classes(&inputs, &classes);
     let (mut grads, mut other) = (vec![f32::NAN; 21], vec![0.0; 36]);
-    // In parts, so that later ones are added.
+    // Several parts, so that later gradients are added.
     let mut told = Vec::new();
     let loss = tied.loss_and_grad_telling(
         &mut tied.workspace(2, 1),

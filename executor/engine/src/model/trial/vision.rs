@@ -1,4 +1,4 @@
-//! Convolutions, pooling, batch normalisation, activations and what joins values.
+//! Tests of convolutions, pooling, batch normalisation, activations and joins of values.
 
 use super::fixtures::{Case, cases};
 use super::{TRAIN, Trial, assert_close, image, network};
@@ -7,7 +7,7 @@ use crate::layer::{Activation, Mode};
 use crate::loss::Loss;
 use crate::model::{Builder, Conv, Input, Targets, ValueId, Windows};
 
-/// Places on the image of a window's taps, with the tap's place: (tap, position).
+/// Taps of a window that are on the image, as (tap, position).
 fn taps(windows: Windows, image: [usize; 2], at: [usize; 2]) -> Vec<(usize, usize)> {
     let mut taps = Vec::new();
     for tap in 0..windows.kernel[0] * windows.kernel[1] {
@@ -34,7 +34,7 @@ fn positions([height, width]: [usize; 2]) -> impl Iterator<Item = [usize; 2]> {
     (0..height * width).map(move |i| [i / width, i % width])
 }
 
-/// One number at a time. Parameters are weight and bias.
+/// Convolution, element by element. Parameters are weight and bias.
 fn convolve(
     conv: Conv,
     [height, width, channels]: [usize; 3],
@@ -105,7 +105,7 @@ fn convolution_is_its_definition() {
         ([1, 1, 2], Conv::new(3, Windows::square(5).same())),
     ];
     for (seed, (shape, what)) in cases.into_iter().enumerate() {
-        // More than one turn's 16 examples.
+        // More examples than one group holds.
         let trial = conv(shape, what, 19, seed as u64);
         trial.check(&format!("{what:?}"), |inputs, params| {
             convolve(what, shape, &inputs[0], params)
@@ -113,7 +113,7 @@ fn convolution_is_its_definition() {
     }
 }
 
-/// Several tiles of rows per image, and turns of one example.
+/// Several tiles of rows per image, and groups of one example.
 #[test]
 fn a_large_image_is_convolved_in_tiles() {
     let (shape, what) = (
@@ -227,7 +227,7 @@ fn pooling_is_pytorchs() {
     for (operation, kind) in [("max_pool", Pool::Max), ("average_pool", Pool::Average)] {
         for case in cases(operation) {
             let padding = hyper(&case, "padding");
-            // Ours does not count the padding, which is PyTorch's choice when asked for.
+            // The engine never counts the padding, which is optional in PyTorch.
             if case.hyper["count_include_pad"] == true && padding > 0 {
                 continue;
             }
@@ -266,7 +266,7 @@ fn what_diverged_wins_in_a_pool() {
     }
 }
 
-/// Parameters are scale, shift, mean and variance.
+/// Batch normalisation. Parameters are scale, shift, mean and variance.
 fn normalised(channels: usize, relu: bool, x: &[f64], params: &[f64]) -> Vec<f64> {
     let rows = x.len() / channels;
     let (mean, variance) = moments(channels, x);
@@ -294,7 +294,7 @@ fn moments(channels: usize, x: &[f64]) -> (Vec<f64>, Vec<f64>) {
 
 #[test]
 fn batch_norm_is_its_definition() {
-    // The last has several chunks.
+    // The last case has several chunks.
     for (shape, relu, examples) in [
         ([3, 4, 5], false, 7),
         ([2, 3, 9], true, 11),
@@ -309,7 +309,8 @@ fn batch_norm_is_its_definition() {
         let outcome = trial.check("batch_norm", |inputs, params| {
             normalised(channels, relu, &inputs[0], params)
         });
-        // A step with the statistics' gradients moves them by a tenth to the batch's, the unbiased variance.
+        // A step with the gradients of the statistics moves them by a tenth towards the batch's
+        // mean and unbiased variance.
         let exact: Vec<f64> = trial.inputs[0].iter().map(|x| f64::from(*x)).collect();
         let rows = (exact.len() / channels) as f64;
         let (mean, variance) = moments(channels, &exact);
@@ -436,7 +437,7 @@ fn activations_are_pytorchs() {
     }
 }
 
-/// Two or three different values of these channels, made from an image.
+/// Different values with these numbers of channels, computed from one image.
 fn branches(builder: &mut Builder, x: ValueId, channels: &[usize]) -> Vec<ValueId> {
     let conv = |(index, &channels): (usize, &usize)| {
         let conv = Conv::new(channels, Windows::square(1));
@@ -530,7 +531,8 @@ fn losses_are_pytorchs() {
                     shape[0],
                 ),
             };
-            // PyTorch's means are over all targets; ours is a sum over examples of means over an example's targets.
+            // PyTorch averages over all targets; the engine sums over examples the means over an
+            // example's targets.
             let per_example = means / shape[0];
             let factor = match case.hyper["reduction"].as_str() {
                 Some("mean") => 1.0 / shape[0] as f32,
