@@ -1,5 +1,6 @@
-//! Convolutions: by the queue itself where it can, else as matrix products on patches, so many examples at a time that the patches fit a
-//! bounded room. One channel per group has kernels of its own, as on the CPU.
+//! Convolutions. The queue computes them if it supports them; otherwise they are matrix products on
+//! patches, in chunks of examples whose patches fit a bounded area. Depthwise convolutions have
+//! kernels of their own, as on the CPU.
 
 use super::DeviceKernel;
 use super::pass::{Pass, areas_len, chunks, partial_len};
@@ -11,16 +12,17 @@ use crate::layer::conv::Conv;
 use crate::layer::matrix::Write;
 use crate::layer::window::Window;
 
-/// Bytes of patches at a time, about: large enough to fill a large GPU with one product.
+/// Approximate size of the patches of a chunk in bytes: large enough to fill a large GPU with one
+/// product.
 const PATCHES: usize = 256 << 20;
 
-/// A convolution without what comes after it.
+/// Convolution without bias and ReLU.
 struct Shape {
     filters: Filters,
     weight: usize,
 }
 
-/// What the products of one group in one chunk of examples work on.
+/// Operands of the products of one group in one chunk of examples.
 struct Part {
     positions: usize,
     patches: Operand,
@@ -33,7 +35,7 @@ impl Shape {
         height * width
     }
 
-    /// The input is its own patches.
+    /// Whether the input serves as the matrix of patches.
     fn is_direct(&self) -> bool {
         self.filters.window.is_pointwise() && self.filters.groups == 1
     }
@@ -43,12 +45,13 @@ impl Shape {
         height * width * self.filters.channels_in
     }
 
-    /// Whether the queue does it by itself.
+    /// Whether the queue supports the convolution.
     fn is_queues(&self, queue: &mut dyn Queue, wanted: Wanted, examples: usize) -> bool {
         !self.is_direct() && queue.can_convolve(&self.filters, wanted, examples)
     }
 
-    /// Bytes of the room that passes need: for patches, or for the weight in the order that the queue wants.
+    /// Size in bytes of the area that passes need: for patches, or for the weight in the queue's
+    /// order.
     fn room_len(&self, queue: &mut dyn Queue, examples: usize) -> usize {
         let size = self.filters.kind.size();
         let lens = Wanted::ALL.map(|wanted| {
@@ -61,7 +64,7 @@ impl Shape {
         lens.into_iter().max().unwrap_or(0)
     }
 
-    /// Examples whose patches are made at a time.
+    /// Number of examples whose patches are gathered at a time.
     fn chunk(&self, examples: usize, size: usize) -> usize {
         let one = self.positions() * self.filters.patch_len() * size;
         if self.is_direct() {
@@ -79,7 +82,7 @@ impl Shape {
         }
     }
 
-    /// Chunks as first example and number of them.
+    /// Chunks as first example and number of examples.
     fn chunks(&self, pass: &Pass<'_>) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (examples, chunk) = (pass.examples, self.chunk(pass.examples, pass.kind.size()));
         (0..examples)
@@ -87,7 +90,7 @@ impl Shape {
             .map(move |first| (first, chunk.min(examples - first)))
     }
 
-    /// Patches of a group's channels of `count` examples from `first` on.
+    /// Gathers the patches of a group's channels, of `count` examples from `first` on.
     fn gather(
         &self,
         pass: &mut Pass<'_>,
@@ -133,13 +136,13 @@ impl Shape {
         }
     }
 
-    /// The columns of the weight that make a group's output.
+    /// Returns the columns of the weight that produce a group's output.
     fn weight(&self, pass: &Pass<'_>, column: usize) -> Operand {
         let at = pass.weight(self.weight) + pass.bytes(column);
         pass.values(at, self.filters.channels_out)
     }
 
-    /// To `output`; `bias` is 0 without one.
+    /// Writes `output`; `bias` is 0 for a convolution without bias.
     fn forward(
         &self,
         pass: &mut Pass<'_>,
@@ -182,7 +185,7 @@ impl Shape {
         }
     }
 
-    /// From the gradient with respect to the output.
+    /// Backward pass from the gradient with respect to the output.
     fn backward(&self, pass: &mut Pass<'_>, room: Address, d_output: Address) {
         self.weight_gradient(pass, room, d_output);
         if let Some(d_input) = pass.d_inputs[0] {
@@ -245,14 +248,14 @@ impl Shape {
         }
     }
 
-    /// A group's columns of what is stored as the output is, from an example on.
+    /// Returns a group's columns of a value in the output's layout, from an example on.
     fn output_of(&self, pass: &Pass<'_>, first: usize, column: usize, output: Address) -> Operand {
         let channels = self.filters.channels_out;
         let at = first * self.positions() * channels + column;
         pass.values(output + pass.bytes(at), channels)
     }
 
-    /// By the queue, of all examples.
+    /// Requests the convolution of all examples from the queue.
     fn convolve(&self, pass: &mut Pass<'_>, wanted: Wanted, [image, weight, output]: [Address; 3]) {
         pass.queue.convolve(&Convolution {
             filters: self.filters,
@@ -264,7 +267,7 @@ impl Shape {
         });
     }
 
-    /// The weight in the order that the queue wants, to `room`.
+    /// Writes the weight to `room` in the queue's order.
     fn weight_by_output(&self, pass: &mut Pass<'_>, room: Address) {
         let [rows, columns] = [self.filters.patch_len(), self.filters.channels_out];
         let weight = pass.weight(self.weight);
@@ -274,7 +277,7 @@ impl Shape {
             .launch("weight_by_output", blocks, THREADS, &arguments);
     }
 
-    /// The gradient with respect to a group's channels of `count` examples.
+    /// Computes the gradient with respect to a group's channels of `count` examples.
     fn pass_back(
         &self,
         pass: &mut Pass<'_>,
@@ -365,7 +368,8 @@ impl Conv {
         }
     }
 
-    /// What the convolution needs, and partial sums of the bias's gradient or of a depthwise weight's.
+    /// Sizes of the areas: for the convolution, and for partial sums of the bias's gradient or of a
+    /// depthwise weight's.
     fn rooms(&self, queue: &mut dyn Queue, examples: usize, kind: Kind) -> [usize; 2] {
         if self.is_depthwise() {
             [0, partial_len(self.weight.len().max(self.bias.len()))]
@@ -431,7 +435,7 @@ impl Conv {
 }
 
 impl DeviceKernel for ConvPool {
-    /// Which value of each window was the largest.
+    /// Index of the largest value of each window.
     fn kept(&self, examples: usize, _size: usize) -> usize {
         examples * self.output_len()
     }
@@ -500,7 +504,8 @@ impl ConvPool {
         }
     }
 
-    /// What the convolution needs, its raw output or the gradient of that, partial sums of the bias's.
+    /// Sizes of the areas: for the convolution, its raw output or the gradient of it, and partial
+    /// sums of the bias's gradient.
     fn rooms(&self, queue: &mut dyn Queue, examples: usize, kind: Kind) -> [usize; 3] {
         let raw = examples * self.height * self.width * self.channels_out * kind.size();
         [

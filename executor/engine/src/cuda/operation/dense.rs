@@ -87,12 +87,13 @@ impl DeviceKernel for Dense {
 }
 
 impl Dense {
-    /// Whether the weight has a row for each output, and nothing else a number for each.
+    /// Whether the weight has one row per output, and no other parameter has a value per output.
     fn has_rows(&self) -> bool {
         self.tied && self.bias.is_empty()
     }
 
-    /// Of the output in products. Zeros behind the weight make zeros behind the scores, and the loss leaves zeros behind their gradients.
+    /// Number of columns of the output in products, with padding. Zeros after the weight produce
+    /// zeros after the scores, and the loss leaves zeros after their gradients.
     fn columns(&self, pass: &Pass<'_>) -> usize {
         if self.has_rows() {
             self.stride(pass)
@@ -134,7 +135,7 @@ impl DeviceKernel for Embedding {
 }
 
 impl DeviceKernel for Positions {
-    /// Partial sums: rows are examples, which make few chunks.
+    /// Partial sums: the rows are examples, which form few chunks.
     fn scratch(&self, examples: usize, _size: usize) -> usize {
         chunks(examples).0 * self.table.len() * 4
     }

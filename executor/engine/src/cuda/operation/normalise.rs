@@ -126,7 +126,8 @@ impl DeviceKernel for BatchNorm {
 }
 
 impl BatchNorm {
-    /// Two quantities per chunk, which the way back puts into one area; evaluation's statistics; two sums per channel.
+    /// Sizes of the areas: two quantities per chunk, which the backward pass stores in one area;
+    /// statistics of evaluation; two sums per channel.
     fn rooms(&self) -> [usize; 4] {
         let partial = partial_len(self.channels);
         [partial, partial, 12 * self.channels, 8 * self.channels]
@@ -154,12 +155,12 @@ impl BatchNorm {
 }
 
 impl DeviceKernel for LayerNorm {
-    /// Each row's mean and 1 / deviation.
+    /// Mean and 1 / deviation of each row.
     fn kept(&self, examples: usize, _size: usize) -> usize {
         examples * self.rows * 8
     }
 
-    /// Of each chunk two quantities.
+    /// Two quantities per chunk.
     fn scratch(&self, _examples: usize, _size: usize) -> usize {
         partial_len(2 * self.width)
     }

@@ -1,4 +1,4 @@
-//! Every operation against the CPU's.
+//! Compares every operation with the CPU's.
 
 use super::devices::{self, Case, EXAMPLES, Examples};
 use super::{How, compare};
@@ -9,7 +9,8 @@ fn check(cases: Vec<Case>) {
     check_on(&cases, &[]);
 }
 
-/// On a queue that convolves so much by itself; examples in one part and in parts of three.
+/// Checks on a queue that supports the convolutions `convolves`; examples in one part and in parts
+/// of three.
 fn check_on(cases: &[Case], convolves: &'static [Wanted]) {
     for (what, network) in cases {
         let examples = Examples::new(network);
