@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn even_scores_cost_the_logarithm_of_the_classes() {
+    fn equal_scores_cost_the_logarithm_of_the_classes() {
         let mut d_scores = vec![f32::NAN; 8];
         let loss = cross_entropy(&[3.0; 8], &[0, 3], 4, Some(&mut d_scores));
         assert!((loss.loss_sum - 2.0 * 4.0_f64.ln()).abs() < 1e-12);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_scores_neither_overflow_nor_lose_the_loss() {
+    fn huge_scores_neither_overflow_nor_hide_the_loss() {
         let scores = [1e30, 0.0, -1e30, 5e4, 5e4, 0.0];
         let mut d_scores = [f32::NAN; 6];
         let loss = cross_entropy(&scores, &[0, 1], 3, Some(&mut d_scores));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn yes_or_no_costs_its_surprise() {
+    fn binary_loss_is_the_cross_entropy() {
         let (scores, targets) = ([0.0, 100.0, -100.0, 3.0], [1.0, 1.0, 1.0, 0.0]);
         let mut d_scores = [f32::NAN; 4];
         let loss = binary(&scores, &targets, 2, Some(&mut d_scores));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn distance_costs_its_square() {
+    fn squared_loss_is_the_mean_square() {
         let mut d_output = [f32::NAN; 4];
         let loss = squared(
             &[1.0, 2.0, 3.0, 0.5],
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diverged_network_shows() {
+    fn nan_scores_give_a_nonfinite_loss() {
         for bad in [f32::NAN, f32::INFINITY] {
             assert!(!squared(&[bad], &[0.0], 1, None).loss_sum.is_finite());
             assert!(!binary(&[bad], &[0.0], 1, None).loss_sum.is_finite());

@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_are_named() {
+    fn devices_and_precisions_are_parsed() {
         assert_eq!("auto".parse::<Choice>().unwrap(), Choice::Auto);
         assert_eq!("cpu".parse::<Choice>().unwrap(), Choice::Cpu);
         assert_eq!("cuda".parse::<Choice>().unwrap(), Choice::Cuda(0));
@@ -358,7 +358,7 @@ mod tests {
 
     /// The machine may or may not have a driver.
     #[test]
-    fn without_a_driver_the_cpu_is_used_and_the_log_told_why() {
+    fn auto_without_driver_selects_the_cpu_with_a_reason() {
         let (device, why) = Device::open(Choice::Auto, false, Precision::Tf32).unwrap();
         assert!(matches!(device, Device::Cpu) && why.is_none());
         if Library::Driver.find().is_ok() {

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_looked_for_in_python() {
+    fn python_installations_are_searched_for_libraries() {
         let prefix = tempfile::tempdir().expect("a folder");
         let lib = |python: &str, packages: &str, package: &str| {
             let folder = prefix.path().join("lib").join(python).join(packages);

@@ -146,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_of_a_batch_are_changed_as_the_whole(cut in 0usize..=9, step: u64) {
+        fn parts_are_augmented_like_the_whole_batch(cut in 0usize..=9, step: u64) {
             let mut whole = images(9);
             augment(&ALL, SHAPE, &mut whole, draw(step, 0));
             let mut parts = images(9);
@@ -157,7 +157,7 @@ mod tests {
         }
 
         #[test]
-        fn a_crop_shifts_and_fills_with_0(step: u64) {
+        fn crop_shifts_and_fills_with_zero(step: u64) {
             let before = images(1);
             let mut after = before.clone();
             augment(&[Augment::Crop { padding: 2 }], SHAPE, &mut after, draw(step, 3));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_does_what_it_says() {
+    fn each_augmentation_changes_images_as_documented() {
         let before = images(200);
         let of = |kind| {
             let mut after = before.clone();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_and_places_differ() {
+    fn draws_differ_between_steps_and_places() {
         let of = |step, first| {
             let mut image = images(1);
             augment(

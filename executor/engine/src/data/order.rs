@@ -183,7 +183,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_epoch_is_a_permutation(seed: u64, epoch: u64, examples in 0usize..3000) {
+        fn epoch_order_is_a_permutation(seed: u64, epoch: u64, examples in 0usize..3000) {
             let order = EpochOrder::new(seed, epoch, examples);
             let mut sorted = order.as_slice().to_vec();
             sorted.sort_unstable();
@@ -191,7 +191,7 @@ mod tests {
         }
 
         #[test]
-        fn each_example_comes_at_most_once_per_epoch(seed: u64, examples in 1usize..500, batch in 1usize..100, epoch in 0u64..1000) {
+        fn examples_occur_at_most_once_per_epoch(seed: u64, examples in 1usize..500, batch in 1usize..100, epoch in 0u64..1000) {
             prop_assume!(batch <= examples);
             let mut batches = GlobalBatches::new(seed, examples, batch).unwrap();
             let steps = batches.steps_per_epoch();
@@ -208,7 +208,7 @@ mod tests {
         }
 
         #[test]
-        fn spans_are_the_batches_one_behind_the_other(seed: u64, counts in prop::collection::vec(0usize..250, 1..12)) {
+        fn spans_equal_concatenated_batches(seed: u64, counts in prop::collection::vec(0usize..250, 1..12)) {
             let mut batches = GlobalBatches::new(seed, 97, 10).unwrap();
             let total: usize = counts.iter().sum();
             let mut expected = Vec::new();
@@ -223,7 +223,7 @@ mod tests {
         }
 
         #[test]
-        fn a_resumed_run_sees_what_the_first_would_have(seed: u64, steps in prop::collection::vec(0u64..200, 1..20)) {
+        fn resumed_run_continues_the_order(seed: u64, steps in prop::collection::vec(0u64..200, 1..20)) {
             let mut jumping = GlobalBatches::new(seed, 97, 10).unwrap();
             for step in steps {
                 let mut fresh = GlobalBatches::new(seed, 97, 10).unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_and_seeds_differ() {
+    fn orders_differ_between_epochs_and_seeds() {
         let order = EpochOrder::new(1, 0, 1000);
         assert_ne!(order, EpochOrder::new(1, 1, 1000));
         assert_ne!(order, EpochOrder::new(2, 0, 1000));
@@ -253,7 +253,7 @@ mod tests {
 
     /// Pinned, because a checkpoint of an older release must resume with the same order.
     #[test]
-    fn the_order_of_a_seed_never_changes() {
+    fn order_of_a_seed_is_pinned() {
         assert_eq!(
             EpochOrder::new(7, 3, 10).as_slice(),
             [3, 8, 2, 5, 7, 6, 0, 9, 1, 4]
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_of_the_shuffle_are_uniform() {
+    fn shuffle_positions_are_uniform() {
         let mut counts = [[0_u32; 5]; 5];
         for epoch in 0..20_000 {
             for (position, &example) in EpochOrder::new(9, epoch, 5).as_slice().iter().enumerate() {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_does_not_fit_is_refused() {
+    fn batch_that_does_not_fit_is_rejected() {
         for (examples, batch) in [(10, 0), (10, 11), (0, 1)] {
             assert_eq!(
                 GlobalBatches::new(1, examples, batch).unwrap_err(),

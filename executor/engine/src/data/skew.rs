@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_a_partition_of_one_size() {
+    fn shards_partition_the_examples_evenly() {
         for workers in [1, 3, 7] {
             let mut all: Vec<u32> = Vec::new();
             for rank in 0..workers {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_concentration_leaves_few_classes_and_a_large_one_all() {
+    fn concentration_controls_the_class_skew() {
         let (single, some, alike) = (skew(0.05, 6), skew(5.0, 6), skew(1e5, 6));
         assert!(single > 0.5, "{single}");
         assert!(alike < 0.13, "{alike}");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gamma_variable_has_its_mean_and_variance() {
+    fn gamma_variable_has_expected_moments() {
         let mut rng = ChaCha12Rng::from_seed([3; 32]);
         for shape in [0.3, 1.0, 4.5] {
             let drawn: Vec<f64> = (0..40_000)
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_run_sees_what_the_first_would_have_and_each_example_once_an_epoch() {
+    fn resumed_shard_continues_and_repeats_no_example() {
         let mut first = shard(0.5, 1, 4);
         let mut seen = vec![0; 6_000];
         // The shard has 1,500 examples; a step uses 30.

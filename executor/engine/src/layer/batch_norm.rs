@@ -324,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variance_below_zero_counts_as_none() {
+    fn negative_variance_counts_as_zero() {
         let mut variances = [-0.3, 0.0, 4.0];
         invert(&mut variances);
         assert_eq!(variances[0], variances[1]);

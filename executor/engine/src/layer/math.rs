@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_stays_none() {
+    fn nan_and_limits_are_preserved() {
         for function in [exp, sigmoid, tanh, erf] {
             assert!(function(f32::NAN).is_nan());
         }
@@ -317,7 +317,7 @@ mod tests {
     /// `each` uses the widest registers of the processor; this test's own calls are compiled for
     /// the baseline.
     #[test]
-    fn wide_registers_do_not_change_a_bit() {
+    fn wide_registers_give_the_same_bits() {
         let x: Vec<f32> = numbers().step_by(97).collect();
         let mut wide = vec![[0.0; 4]; x.len()];
         each(&x, &mut wide);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_the_definition() {
+    fn sums_equal_definition() {
         for len in [0, 1, 15, 16, 17, 100] {
             let x: Vec<f32> = (0..len).map(|i| (i * 7 % 13) as f32 - 6.0).collect();
             let most = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);

@@ -129,7 +129,7 @@ mod tests {
     ];
 
     #[test]
-    fn gather_is_the_definition() {
+    fn gather_equals_definition() {
         for (height, width, channels) in SHAPES {
             let image: Vec<f32> = (1..=height * width * channels).map(|i| i as f32).collect();
             let mut patches = vec![f32::NAN; image.len() * 9];

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_the_largest_then_bias_then_relu() {
+    fn pool_takes_the_largest_then_bias_then_relu() {
         // 3×5, two channels: the last row and column are dropped although they hold the largest
         // values.
         let mut raw = vec![-1.0; 3 * 5 * 2];
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn divergence_is_not_hidden() {
+    fn nan_is_propagated() {
         let (mut pooled, mut winners) = (vec![0.0; 1], vec![0; 1]);
         forward(&[f32::NAN; 4], 2, 2, &[0.0], &mut pooled, &mut winners);
         assert!(pooled[0].is_nan());

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_is_met_once_whatever_the_length() {
+    fn sweep_visits_every_element_once() {
         for len in [0, 1, LINE, LINE + 5, AHEAD + 3 * LINE - 1] {
             let x: Vec<f32> = (0..len).map(|i| i as f32).collect();
             let mut y = vec![0.5; len];

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn gather_is_the_definition() {
+    fn gather_equals_definition() {
         for index in 0..CASES.len() {
             let (window, channels) = window(index);
             let len = window.image[0] * window.image[1] * channels.all;

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_norm_has_the_same_bits_for_any_number_of_threads() {
+    fn norm_bits_do_not_depend_on_threads() {
         let values: Vec<f32> = (0..40 * PIECE + 77)
             .map(|i| ((i * 7_919) % 1_003) as f32 / 501.5 - 1.0)
             .collect();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_not_hidden() {
+    fn nan_norm_gives_a_nan_factor() {
         assert!(clip_factor(1.0, f64::NAN).is_nan());
         assert_eq!(clip_factor(1.0, f64::INFINITY), 0.0);
         assert_eq!(clip_factor(1.0, 0.0), 1.0);

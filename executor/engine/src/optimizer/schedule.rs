@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_rises_linearly_then_follows_its_decay() {
+    fn rate_rises_linearly_then_decays() {
         let schedule = |decay| Schedule {
             warmup_steps: 4,
             decay,

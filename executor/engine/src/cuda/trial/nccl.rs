@@ -56,7 +56,7 @@ fn ranks_sum_in_place() {
 
 /// A missing rank blocks neither the creation of a communicator nor a sum.
 #[test]
-fn who_waits_may_give_up() {
+fn missing_rank_does_not_block_the_others() {
     let nccl = StandIn::Usual.open().unwrap();
     let mut looks = 0;
     let alone = Communicator::form(&nccl, nccl.id().unwrap(), (0, 2), &mut || {
@@ -76,7 +76,7 @@ fn who_waits_may_give_up() {
 }
 
 #[test]
-fn what_the_library_refuses_is_told_in_its_words() {
+fn nccl_errors_contain_the_library_text() {
     let nccl = StandIn::Refuses.open().unwrap();
     let refused = Communicator::form(&nccl, nccl.id().unwrap(), (0, 1), &mut || true);
     let error = refused.unwrap_err().to_string();
@@ -95,7 +95,7 @@ fn what_the_library_refuses_is_told_in_its_words() {
 /// search it. PyPI's `nvidia-nccl-cu13` is large, so this test is run by hand.
 #[test]
 #[ignore = "needs NCCL: set MUSTER_CUDA_LIBRARIES to the folder of libnccl.so.2"]
-fn the_real_library_has_what_it_is_asked_for() {
+fn real_library_has_the_required_symbols() {
     let nccl = Nccl::find().expect("libnccl");
     let [a, b] = [(); 2].map(|()| nccl.id().unwrap().0);
     assert_ne!(a, b, "NCCL {}", nccl.version());

@@ -153,7 +153,7 @@ fn resident(network: &Network, optimizer: &Optimizer, params: &[f32], how: How) 
 /// Steps in one part and in several with a smaller last one, each recorded once; with and without
 /// clipping.
 #[test]
-fn every_update_rule_is_the_cpus_and_outlives_giving_memory_back() {
+fn update_rules_equal_cpu_across_suspend() {
     let network = network();
     let schedule = Schedule {
         warmup_steps: 2,
@@ -231,7 +231,7 @@ fn is_the_cpus(network: &Network, optimizer: &Optimizer, how: How, written_down:
 
 /// As on the host, a NaN norm must not give plausible parameters.
 #[test]
-fn what_clipping_leaves_is_what_the_cpus_does() {
+fn clip_kernel_equals_cpu_factor() {
     let mut queue = Emulator::new(Kind::F32);
     let squares = [0.0, 1e-12, 0.5, 16.0, 1e30, f64::INFINITY, f64::NAN];
     for (square, limit, scale) in squares
@@ -260,7 +260,7 @@ fn what_clipping_leaves_is_what_the_cpus_does() {
 /// Fewer blocks than groups of eight, with and without a second tensor, at aligned and unaligned
 /// addresses.
 #[test]
-fn squares_are_summed_wherever_they_begin() {
+fn squares_are_summed_at_any_alignment() {
     const BLOCKS: usize = 2;
     let mut queue = Emulator::new(Kind::F32);
     let values: Vec<f32> = (0..9_001)
@@ -298,7 +298,7 @@ fn squares_are_summed_wherever_they_begin() {
 /// A training that continues from a state read on the device, or while memory is released, has the
 /// same bits. An evaluation between two steps does not change them.
 #[test]
-fn a_state_is_read_and_gone_on_from() {
+fn training_continues_from_a_read_state() {
     let network = network();
     let examples = Examples::new(&network);
     let scale = 1.0 / 7.0;

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_product_in_pieces_is_the_definition() {
+    fn product_in_pieces_equals_definition() {
         for (m, is_turned) in [(HEIGHT + 3, true), (5, false)] {
             let (n, k) = (7, 2 * DEPTH + 9);
             let a: Vec<f32> = (0..m * k).map(|i| (i * 37 % 11) as f32 - 5.0).collect();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_transposed_right_hand_side_is_the_definition_in_whole_and_in_columns() {
+    fn wide_transposed_right_hand_side_equals_definition() {
         // The right-hand side must be larger than the two other matrices.
         let (m, n, k) = (LEAST_TURNED + 3, 300, 203);
         assert!(m * (k + 2 * n) < n * k);

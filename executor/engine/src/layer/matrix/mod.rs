@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn product_of_every_orientation_is_the_definition() {
+    fn product_of_every_orientation_equals_definition() {
         let (m, n, k) = (5, 7, 3);
         let a: Vec<f32> = (0..m * k).map(|i| i as f32 - 6.0).collect();
         let b: Vec<f32> = (0..k * n).map(|i| 3.0 - i as f32).collect();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_of_columns_leaves_the_others() {
+    fn product_of_columns_keeps_other_columns() {
         // Columns 1 and 2 of 2×4 times columns 0 and 1 of 2×3, into columns 1 and 2 of 2×3.
         let a: Vec<f32> = (0..8).map(|i| i as f32).collect();
         let b: Vec<f32> = (0..6).map(|i| i as f32 - 2.0).collect();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn strips_are_the_whole_matrix_and_its_transpose() {
+    fn strips_equal_the_matrix_and_its_transpose() {
         let (m, rows, cols) = (5, 23, 2 * Strips::WIDE + 41);
         let data: Vec<f32> = (0..rows * cols)
             .map(|i| (i * 37 % 11) as f32 - 5.0)
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_do_not_change_a_bit() {
+    fn product_bits_do_not_depend_on_threads() {
         let (m, n, k) = (97, 130, 1100);
         let a: Vec<f32> = (0..m * k)
             .map(|i| ((i * 37 % 101) as f32 - 50.0) / 77.0)
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_sum_is_zero() {
+    fn empty_sum_is_zero() {
         let mut out = vec![4.0; 6];
         multiply(
             &mut out,

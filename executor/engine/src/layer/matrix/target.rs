@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_have_the_numbers_of_the_whole_once_and_no_others() {
+    fn split_targets_cover_each_element_once() {
         let mut out = [0.0; 4 * 7];
         let whole = Target::new(&mut out, [7, 1], 5);
         let (above, below) = whole.split_rows(1);

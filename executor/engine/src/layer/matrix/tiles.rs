@@ -490,7 +490,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_shape_and_orientation_is_the_definition_and_leaves_other_columns() {
+    fn every_shape_equals_definition_and_keeps_other_columns() {
         for [m, n, k] in SHAPES {
             let (a, b) = (whole(m * k, 37), whole(k * n, 53));
             let (a_turned, b_turned) = (turned(&a, m, k), turned(&b, k, n));
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn panels_are_the_plain_product_to_the_bit() {
+    fn panels_equal_the_plain_product_bitwise() {
         let (m, n, k) = (29, 80, 600);
         let (a, b) = (fractions(m * k, 37), fractions(k * n, 53));
         let lhs = Matrix::new(&a, m, k);
@@ -552,7 +552,7 @@ mod tests {
 
     /// The bits of an example do not depend on the examples that share its pass.
     #[test]
-    fn a_row_has_the_same_bits_among_any_others() {
+    fn row_bits_do_not_depend_on_other_rows() {
         let (m, n, k) = (251, 100, 600);
         let (a, b) = (fractions(m * k, 37), fractions(k * n, 53));
         let product = |rows: std::ops::Range<usize>, threads| {

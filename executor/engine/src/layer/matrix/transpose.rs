@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn transposing_moves_every_number() {
+    fn transpose_moves_every_element() {
         for (rows, columns, stride) in [
             (1, 1, 1),
             (8, 8, 8),

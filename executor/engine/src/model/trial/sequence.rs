@@ -52,7 +52,7 @@ fn dense(x: &[f64], weight: &[f64], bias: &[f64]) -> Vec<f64> {
 }
 
 #[test]
-fn dense_over_positions() {
+fn dense_over_positions_equals_definition() {
     for (shape, bias) in [([3, 5], true), ([7, 16], false)] {
         let network = sequence(shape, |b, x| b.project("p", x, 6, bias, FILL).unwrap());
         Trial::new(network.clone(), 4, 3).check("project", |inputs, params| {
@@ -63,7 +63,7 @@ fn dense_over_positions() {
 }
 
 #[test]
-fn embedding_takes_rows_and_gives_gradients_back_to_them() {
+fn embedding_adds_gradients_to_the_rows_it_read() {
     for case in cases("embedding") {
         let (tokens, shape) = case.whole("tokens");
         let (table, sides) = case.tensor("table");
@@ -85,7 +85,7 @@ fn embedding_takes_rows_and_gives_gradients_back_to_them() {
 
 #[test]
 #[should_panic(expected = "token 9 of a vocabulary of 9")]
-fn a_token_beyond_the_vocabulary_is_refused() {
+fn token_outside_the_vocabulary_panics() {
     let input = Input::Tokens {
         length: 1,
         vocabulary: 9,
@@ -107,7 +107,7 @@ fn positions_are_added() {
 }
 
 #[test]
-fn layer_norm() {
+fn layer_norm_equals_definition_and_pytorch() {
     for (shape, examples) in [([3, 5], 4), ([2, 40], 3), ([64, 520], 5)] {
         let network = sequence(shape, |b, x| b.layer_norm("n", x).unwrap());
         let width = shape[1];
@@ -155,7 +155,7 @@ fn compare(case: &Case, network: Network, input: &[f32], tensors: &[&str]) {
 }
 
 #[test]
-fn dropout_draws_the_same_on_any_number_of_workers() {
+fn dropout_draws_do_not_depend_on_workers() {
     let network = sequence([16, 300], |b, x| b.dropout("d", x, 0.3).unwrap());
     let mut trial = Trial::new(network.clone(), 8, 6);
     trial.inputs[0].fill(1.0);
@@ -198,7 +198,7 @@ fn dropout_draws_the_same_on_any_number_of_workers() {
 }
 
 #[test]
-fn two_dropouts_of_a_network_draw_differently() {
+fn dropouts_of_one_network_draw_differently() {
     let network = sequence([4, 50], |b, x| {
         let x = b.dropout("d1", x, 0.5).unwrap();
         b.dropout("d2", x, 0.5).unwrap()
@@ -230,7 +230,7 @@ fn unroll(
 }
 
 #[test]
-fn lstm() {
+fn lstm_equals_definition_and_pytorch() {
     // The second case has two groups of examples.
     for ([positions, inputs, hidden], examples) in
         [([5, 4, 6], 3), ([3, 2, 17], 35), ([1, 3, 2], 2)]
@@ -255,7 +255,7 @@ fn lstm() {
 }
 
 #[test]
-fn gru() {
+fn gru_equals_definition_and_pytorch() {
     for ([positions, inputs, hidden], examples) in
         [([5, 4, 6], 3), ([3, 2, 17], 35), ([1, 3, 2], 2)]
     {
@@ -351,7 +351,7 @@ fn attend(x: &[f64], [positions, width, heads]: [usize; 3]) -> Vec<f64> {
 }
 
 #[test]
-fn attention() {
+fn attention_equals_definition() {
     for (shape @ [positions, width, heads], examples) in [
         ([5, 8, 2], 3),
         ([1, 4, 4], 2),
@@ -368,7 +368,7 @@ fn attention() {
 
 /// PyTorch's layer includes the projections before and after.
 #[test]
-fn attention_with_its_projections_is_that_of_pytorch() {
+fn attention_with_projections_equals_pytorch() {
     for case in cases("attention") {
         let (input, shape) = case.tensor("input");
         let &[examples, positions, width] = shape else {
@@ -412,7 +412,7 @@ fn attention_with_its_projections_is_that_of_pytorch() {
 /// A table with two readers receives the sum of both gradients, and its gradient is reported once,
 /// when it is final.
 #[test]
-fn a_tied_table_gets_both_gradients() {
+fn tied_table_receives_both_gradients() {
     let tokens = Input::Tokens {
         length: 4,
         vocabulary: 5,
@@ -470,7 +470,7 @@ fn a_tied_table_gets_both_gradients() {
 }
 
 #[test]
-fn what_cannot_be_is_named() {
+fn invalid_layers_are_named() {
     let mut b = Builder::new(Input::Row { columns: 6 }).unwrap();
     let x = b.input();
     let said = [

@@ -68,7 +68,7 @@ fn conv(shape: [usize; 3], conv: Conv, examples: usize, seed: u64) -> Trial {
 }
 
 #[test]
-fn convolution_is_its_definition() {
+fn convolution_equals_definition() {
     let oblong = Windows {
         kernel: [2, 5],
         stride: [2, 3],
@@ -115,7 +115,7 @@ fn convolution_is_its_definition() {
 
 /// Several tiles of rows per image, and groups of one example.
 #[test]
-fn a_large_image_is_convolved_in_tiles() {
+fn large_image_is_convolved_in_tiles() {
     let (shape, what) = (
         [70, 61, 3],
         Conv::new(2, Windows::square(5).padding(1)).relu(),
@@ -131,7 +131,7 @@ fn hyper(case: &Case, name: &str) -> usize {
 }
 
 #[test]
-fn convolution_is_pytorchs() {
+fn convolution_equals_pytorch() {
     for case in cases("conv2d") {
         let (input, shape) = case.tensor("input");
         let (weight, kernel) = case.tensor("weight");
@@ -189,7 +189,7 @@ fn pool(shape: [usize; 3], windows: Windows, pool: Pool, examples: usize, seed: 
 }
 
 #[test]
-fn pooling_is_its_definition() {
+fn pooling_equals_definition() {
     let oblong = Windows {
         kernel: [3, 4],
         stride: [1, 3],
@@ -222,7 +222,7 @@ fn pooling_is_its_definition() {
 }
 
 #[test]
-fn pooling_is_pytorchs() {
+fn pooling_equals_pytorch() {
     let mut compared = 0;
     for (operation, kind) in [("max_pool", Pool::Max), ("average_pool", Pool::Average)] {
         for case in cases(operation) {
@@ -257,7 +257,7 @@ fn pooling_is_pytorchs() {
 }
 
 #[test]
-fn what_diverged_wins_in_a_pool() {
+fn nan_wins_in_a_max_pool() {
     let mut trial = pool([2, 2, 1], Windows::square(2), Pool::Max, 1, 0);
     for at in 0..4 {
         trial.inputs[0] = vec![1.0; 4];
@@ -293,7 +293,7 @@ fn moments(channels: usize, x: &[f64]) -> (Vec<f64>, Vec<f64>) {
 }
 
 #[test]
-fn batch_norm_is_its_definition() {
+fn batch_norm_equals_definition() {
     // The last case has several chunks.
     for (shape, relu, examples) in [
         ([3, 4, 5], false, 7),
@@ -326,7 +326,7 @@ fn batch_norm_is_its_definition() {
 }
 
 #[test]
-fn batch_norm_is_pytorchs() {
+fn batch_norm_equals_pytorch() {
     for case in cases("batch_norm") {
         let (input, shape) = case.tensor("input");
         let channels = *shape.last().unwrap();
@@ -395,7 +395,7 @@ const FUNCTIONS: [(&str, Activation); 6] = [
 ];
 
 #[test]
-fn activations_are_their_definitions() {
+fn activations_equal_definitions() {
     let leaky = ("leaky_relu", Activation::LeakyRelu { slope: 0.1 });
     for (name, function) in FUNCTIONS.into_iter().chain([leaky]) {
         let network = network(Input::Row { columns: 37 }, |builder, x| {
@@ -416,7 +416,7 @@ fn activations_are_their_definitions() {
 }
 
 #[test]
-fn activations_are_pytorchs() {
+fn activations_equal_pytorch() {
     let cases = cases("activation");
     assert_eq!(cases.len(), FUNCTIONS.len());
     for case in cases {
@@ -447,7 +447,7 @@ fn branches(builder: &mut Builder, x: ValueId, channels: &[usize]) -> Vec<ValueI
 }
 
 #[test]
-fn a_residual_is_a_sum() {
+fn residual_is_a_sum() {
     for relu in [false, true] {
         let network = network(image([13, 6, 2]), |builder, x| {
             let parts = branches(builder, x, &[5, 5]);
@@ -462,7 +462,7 @@ fn a_residual_is_a_sum() {
 }
 
 #[test]
-fn concatenation_puts_channels_side_by_side() {
+fn concatenation_joins_channels() {
     let channels = [3, 1, 4];
     let network = network(image([3, 2, 2]), |builder, x| {
         let parts = branches(builder, x, &channels);
@@ -494,7 +494,7 @@ fn upsampling_repeats_positions() {
 }
 
 #[test]
-fn reshaping_moves_no_number() {
+fn reshape_keeps_the_order_of_elements() {
     let network = network(Input::Row { columns: 12 }, |builder, x| {
         let x = builder.reshape("image", x, &[2, 3, 2])?;
         assert_eq!(builder.shape(x), [2, 3, 2]);
@@ -504,7 +504,7 @@ fn reshaping_moves_no_number() {
 }
 
 #[test]
-fn losses_are_pytorchs() {
+fn losses_equal_pytorch() {
     let mut compared = 0;
     for (operation, given) in [
         ("mse", "predicted"),

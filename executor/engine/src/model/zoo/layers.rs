@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_becomes_its_network() {
+    fn layer_list_becomes_its_network() {
         let network = layers(IMAGE, &every_layer(), Goal::Classify { classes: 3 }).unwrap();
         let blocks = network.blocks().iter();
         let names: Vec<_> = blocks.map(|block| block.name.as_str()).collect();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_may_read_tokens() {
+    fn layer_list_reads_tokens() {
         let tokens = Input::Tokens {
             length: 5,
             vocabulary: 11,
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_place() {
+    fn error_names_the_place_of_the_layer() {
         let refused = |list: Vec<Layer>| {
             let goal = Goal::Classify { classes: 3 };
             layers(IMAGE, &list, goal).unwrap_err().to_string()

@@ -102,7 +102,7 @@ mod tests {
     /// parameters; the authors' table (0.8 M) and code for DenseNet-BC; torchvision, with its 1000
     /// classes, for the others.
     #[test]
-    fn parameters_are_as_many_as_published() {
+    fn parameter_counts_equal_the_published_ones() {
         let large = image(224, 3);
         let mut counts = vec![
             ("LeNet-5", trained(lenet5(image(28, 1), 10)), 61_706),
@@ -192,7 +192,7 @@ mod tests {
 
     /// The passes of every network run, and its loss falls along the gradient.
     #[test]
-    fn a_step_along_the_gradient_makes_the_loss_smaller() {
+    fn step_along_the_gradient_reduces_the_loss() {
         let networks = [
             ("lenet5", lenet5(image(28, 1), 10)),
             ("alexnet", alexnet(image(63, 3), 3)),
@@ -235,7 +235,7 @@ mod tests {
 
     /// Without batch normalisation, whose statistics depend on the slice.
     #[test]
-    fn slices_add_up_to_the_batch() {
+    fn gradients_of_slices_add_up_to_the_batch() {
         for network in [
             lenet5(image(28, 1), 10),
             vgg(image(32, 3), 11, false, 4),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_networks_are_rejected() {
         let refused = |network: Result<Network, BuildError>| network.unwrap_err().to_string();
         assert_eq!(
             refused(resnet(image(32, 3), 20, 10)),
