@@ -226,7 +226,7 @@ impl Queue for Emulator {
         let ([rows, columns], [height, width]) = (window.output(), window.image);
         let image = convolution.examples * height * width * filters.channels_in;
         let output = convolution.examples * rows * columns * filters.channels_out;
-        // The wanted operand is overwritten whatever it holds.
+        // The wanted operand is overwritten.
         let operand = |at: Address, len: usize, is_wanted: bool| -> Vec<f32> {
             let number = |index: usize| load(kind, at + (index * kind.size()) as u64);
             if is_wanted {
