@@ -1,4 +1,5 @@
-//! What a look at an object does, against a Kubernetes and a Muster of the tests' own: who is asked for what, and in which order.
+//! Tests the requests of a reconciliation and their order, with stand-ins for Kubernetes and
+//! Muster.
 
 #[allow(dead_code, reason = "every test binary uses another part of it")]
 mod world;
@@ -27,7 +28,7 @@ fn search() -> Value {
     } })
 }
 
-/// The document of the object of this uid, as it was submitted.
+/// The document as it was submitted for the object with this uid.
 fn submitted(mut document: Value, kind: &str, uid: &str) -> Value {
     document["version"] = "muster/v1".into();
     if kind == "study" {
@@ -46,7 +47,7 @@ fn study_of(id: &str, tenant: &str, uid: &str) -> Value {
     study(id, tenant, &submitted(search(), "study", uid))
 }
 
-/// A job's object that has one already, and its status.
+/// Object that already has a job, and its status.
 async fn with_job() -> World {
     let world = World::with("TrainingJob", command()).await;
     world.state().jobs.push(job_of(OURS, "vision", UID));
@@ -164,7 +165,8 @@ async fn a_status_that_names_another_tenant_leads_nowhere() {
     );
 }
 
-/// Whoever may write statuses can say that it is done; what was submitted and then removed from Muster is not submitted again.
+/// Any writer of a status can claim a finished job. A job that was submitted and then removed from
+/// Muster is not submitted again.
 #[tokio::test]
 async fn a_status_that_claims_a_finished_job_keeps_no_object_from_its_own() {
     for (kind, id, path) in [
@@ -181,7 +183,7 @@ async fn a_status_that_claims_a_finished_job_keeps_no_object_from_its_own() {
             world.change(|object| {
                 object["status"] =
                     json!({ "phase": phase, id: FOREIGN, "queue": "vision", "conditions": [] });
-                // As a manifest is copied from one namespace to another.
+                // As when a manifest is copied from another namespace.
                 object["metadata"]["annotations"] = json!({ "muster.dev/submitted": "of-another" });
             });
             for _ in 0..3 {
@@ -192,7 +194,7 @@ async fn a_status_that_claims_a_finished_job_keeps_no_object_from_its_own() {
             world.state().jobs.clear();
             world.state().studies.clear();
         }
-        // That of the last round was its own, and is gone from Muster.
+        // The last round's job or study was the object's own, and was removed from Muster.
         for _ in 0..2 {
             look().await;
         }
@@ -201,7 +203,8 @@ async fn a_status_that_claims_a_finished_job_keeps_no_object_from_its_own() {
     }
 }
 
-/// A release before noted only in the status what was submitted. What its jobs and studies were is gone from Muster.
+/// An earlier release recorded submissions only in the status. Its jobs and studies were removed
+/// from Muster.
 #[tokio::test]
 async fn what_a_release_before_the_annotation_has_submitted_is_not_submitted_again() {
     for (kind, id, phase) in [
@@ -236,7 +239,7 @@ async fn what_a_release_before_the_annotation_has_submitted_is_not_submitted_aga
         let annotations = world.seen::<JobStatus>().metadata.annotations.clone();
         let submitted = annotations.and_then(|all| all.get("muster.dev/submitted").cloned());
         assert_eq!(submitted.as_deref(), Some(UID));
-        // Somebody else who has written the same has not submitted it.
+        // Another writer of the same field has not submitted anything.
         world.change(|object| {
             object["metadata"]["annotations"] = json!({});
             object["metadata"]["managedFields"] = wrote("somebody");
@@ -246,7 +249,7 @@ async fn what_a_release_before_the_annotation_has_submitted_is_not_submitted_aga
     }
 }
 
-/// The namespace was given to another tenant after the job was submitted.
+/// The namespace was assigned to another tenant after the submission.
 #[tokio::test]
 async fn a_job_stays_with_the_tenant_that_has_it() {
     let world = with_job().await;
@@ -255,7 +258,7 @@ async fn a_job_stays_with_the_tenant_that_has_it() {
     world.job_look().await.expect("a look");
     let cancel = format!("vision POST /muster/api/v1/jobs/{OURS}/cancel");
     assert_eq!(world.told("vision "), [cancel]);
-    // Neither has it any more.
+    // Neither tenant has the job any more.
     world.state().jobs.clear();
     world.job_look().await.expect("a look");
     let finalizers = world.seen::<JobStatus>().metadata.finalizers.clone();
@@ -283,7 +286,7 @@ async fn a_study_is_told_to_pause_once_and_to_go_on_before_it_has_paused() {
     assert_eq!(world.told("vision "), [order("resume")]);
     assert_eq!(world.status()["suspended"], false);
 
-    // Paused by the operator, resumed by somebody else.
+    // Paused by the operator, resumed by another user.
     world.suspend(true);
     world.study_look().await.expect("a look");
     world.state().studies[0]["phase"] = "paused".into();
@@ -334,7 +337,7 @@ async fn that_it_pauses_is_written_before_it_does() {
             "{told:?}"
         );
         assert_eq!(world.state().applied[1]["status"]["suspended"], true);
-        // Killed before it could pause: the next does it.
+        // Killed before the pause was requested: the next operator requests it.
         let written = world.state().applied[1]["status"].clone();
         world.change(|object| object["status"] = written);
         if kind == "jobs" {
@@ -386,7 +389,8 @@ async fn tenant_of(spec: Value) -> World {
     world
 }
 
-/// Jobs of a namespace may be applied before its tenant. They must not wait for their back-off to end.
+/// Jobs of a namespace may be applied before its tenant. They must not wait for the end of their
+/// back-off.
 #[tokio::test]
 async fn a_tenant_that_is_new_is_reported_once() {
     let world = tenant_of(json!({})).await;
@@ -423,12 +427,12 @@ async fn a_new_tenant_wakes_only_objects_that_wait_for_it() {
     }
 }
 
-/// Whoever keeps objects in a repository takes a right back by deleting the lines that gave it.
+/// Permissions are revoked by deleting the lines of the manifest that granted them.
 #[tokio::test]
 async fn what_a_tenants_object_has_allowed_and_does_not_name_any_more_is_taken_back() {
     let spec = json!({ "pods": { "secrets": ["wandb"] } });
     let world = tenant_of(spec.clone()).await;
-    // Nothing is allowed before it is noted that the object has done it.
+    // Nothing is granted before the status records that the object grants it.
     world.state().takes_no_status = true;
     assert!(world.tenant_look().await.is_err());
     assert_eq!(secrets(&world), Value::Null);
@@ -438,7 +442,7 @@ async fn what_a_tenants_object_has_allowed_and_does_not_name_any_more_is_taken_b
     assert_eq!(world.status()["pods"], true);
 
     world.change(|object| object["spec"] = json!({}));
-    // By whichever operator, and however often it is asked.
+    // Any operator revokes it, after any number of attempts.
     world.state().is_away = true;
     assert!(world.tenant_look().await.is_err());
     assert_eq!(world.status()["pods"], true);
@@ -450,7 +454,7 @@ async fn what_a_tenants_object_has_allowed_and_does_not_name_any_more_is_taken_b
     world.tenant_look().await.expect("a look");
     assert_eq!(world.status().get("pods"), None);
 
-    // From now on it is as if it had never said anything.
+    // The object then has no effect on permissions.
     world.state().tenant_pods = json!({ "secrets": ["by-hand"] });
     world.told("");
     world.tenant_look().await.expect("a look");

@@ -1,4 +1,5 @@
-//! What `kubectl scale` and other changes of an object do to its job, against a Kubernetes and a Muster of the tests' own.
+//! Tests `kubectl scale` and other changes of an object with a job, with stand-ins for Kubernetes
+//! and Muster.
 
 #[allow(dead_code, reason = "every test binary uses another part of it")]
 mod world;
@@ -8,7 +9,7 @@ use world::{UID, World, job};
 
 const OURS: &str = "01890000-0000-7000-8000-000000000001";
 
-/// An object with a job of one worker.
+/// Object with a job of one worker.
 async fn with_job() -> World {
     let spec = json!({ "command": { "argv": ["true"] } });
     let world = World::with("TrainingJob", spec).await;
@@ -22,7 +23,7 @@ async fn with_job() -> World {
     world
 }
 
-/// As Kubernetes does it: another spec has another generation.
+/// Changes the spec and increases the generation, as Kubernetes does.
 fn write(world: &World, field: &str, value: Value) {
     world.change(|object| {
         object["spec"][field] = value;

@@ -1,4 +1,4 @@
-//! What the operator's flags say.
+//! Tests of the operator's flags.
 
 use clap::Parser as _;
 use muster_operator::config::{Command, Flags, Run};

@@ -1,4 +1,4 @@
-//! What is shown of a job, and what is sent for an object: no server, no cluster.
+//! Tests of statuses and of submitted documents, without servers.
 
 use muster_client::ClientError;
 use muster_model::view::{JobView, Problem, StudyView};
@@ -120,7 +120,7 @@ fn a_running_job_shows_how_far_it_is_and_how_long_it_will_take() {
     assert_eq!(status.news(&before), News::Change);
 }
 
-/// Each round moves the places of all that wait, and the figures of why.
+/// Each round changes the positions of all waiting jobs, and the figures of their reasons.
 #[test]
 fn a_place_is_less_than_a_change_and_more_than_progress() {
     let before = JobStatus::default();
@@ -158,7 +158,7 @@ fn a_failed_job_says_why_and_a_paused_one_that_it_is_held() {
     assert!(message.contains("spec.suspend"), "{message}");
 }
 
-/// `kubectl wait` waits for one condition, so success and failure need one each.
+/// `kubectl wait` waits for one condition, so success and failure need separate ones.
 #[test]
 fn an_ended_job_is_complete_or_failed_and_never_both() {
     let before = JobStatus::default();
@@ -193,7 +193,8 @@ fn an_ended_job_is_complete_or_failed_and_never_both() {
     assert!(has(&removed, "Failed") && !has(&removed, "Complete"));
 }
 
-/// Kubernetes drops fields of a status that the definition does not know, and refuses those of another type.
+/// Kubernetes drops fields of a status that the definition lacks, and rejects fields of another
+/// type.
 #[test]
 fn the_definitions_know_every_field_of_every_status() {
     let before = JobStatus::default();

@@ -1,19 +1,20 @@
-//! What a pod holds of what Kubernetes counts, as its scheduler reckons it, and whose pod it is. Pure.
+//! Resources that a pod holds, computed as Kubernetes' scheduler does, and the owner of the pod.
+//! Pure.
 
 use super::said::Release;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt as _;
 use std::collections::BTreeMap;
 
-/// On all pods of a release.
+/// Label of all pods of a release.
 pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
-/// Of tasks' pods, and of executors' and placeholders, of whichever release.
+/// Labels of task pods, and of executors and placeholders, in any release.
 const OWN_PODS: [&str; 2] = ["muster.dev/group", "muster-pool"];
-/// An init container of this policy goes on beside the others.
+/// Restart policy of an init container that runs beside the main containers.
 const SIDECAR: &str = "Always";
 
-/// Whether the pod is none of Muster's; `None`: those of all releases are its own. Another release gives out what it holds to jobs that this one
-/// knows nothing of.
+/// Whether the pod is outside Muster. With `own` as `None` the pods of all releases belong to
+/// Muster. Another release gives its resources to jobs that this one does not know.
 #[must_use]
 pub fn is_foreign(pod: &Pod, own: Option<&Release>) -> bool {
     let labels = pod.labels();
@@ -25,8 +26,8 @@ pub fn is_foreign(pod: &Pod, own: Option<&Release>) -> bool {
     !(is_ours && own.is_none_or(of_this))
 }
 
-/// How many of each resource that somebody's device plugin counts it holds, or is about to: of nothing else than what has a vendor's name in
-/// front. What has ended holds nothing.
+/// Returns the amount of each device-plugin resource that the pod holds or will hold. Only
+/// resources with a vendor prefix count. A finished pod holds nothing.
 #[must_use]
 pub fn held(pod: &Pod) -> BTreeMap<String, u64> {
     let status = pod.status.as_ref();
@@ -41,7 +42,8 @@ pub fn held(pod: &Pod) -> BTreeMap<String, u64> {
         if container.restart_policy.as_deref() == Some(SIDECAR) {
             add(&mut sidecars, own);
         } else {
-            // It runs beside the sidecars that were started before it, and gives back what it holds.
+            // The init container runs beside the sidecars started before it, and releases its
+            // resources when it ends.
             let mut beside = own;
             add(&mut beside, sidecars.clone());
             raise(&mut before, beside);
@@ -63,7 +65,7 @@ pub fn held(pod: &Pod) -> BTreeMap<String, u64> {
     held
 }
 
-/// Such resources are whole, and their requests are their limits.
+/// Device-plugin resources are whole numbers, and their requests equal their limits.
 fn counted(container: &Container) -> BTreeMap<String, u64> {
     let resources = container.resources.as_ref();
     let limits = resources.and_then(|resources| resources.limits.as_ref());
@@ -132,7 +134,7 @@ mod tests {
         assert_eq!(held, expected.map(|(name, count)| (name.to_owned(), count)));
     }
 
-    /// As Kubernetes' scheduler has it.
+    /// The rules are those of Kubernetes' scheduler.
     #[test]
     fn containers_that_run_before_give_theirs_back_and_sidecars_do_not() {
         let of = |count: &str| json!({ "nvidia.com/gpu": count });

@@ -50,9 +50,9 @@ fn cordons_and_taints_close_a_node_as_they_would_for_pods() {
         ("maintenance", "NoSchedule", Closed::ToNew),
         ("maintenance", "NoExecute", Closed::ToAll),
         ("maintenance", "PreferNoSchedule", Closed::Open),
-        // The executors are there all the same.
+        // Executors run there nevertheless.
         ("nvidia.com/gpu", "NoSchedule", Closed::Open),
-        // Muster sees that by itself.
+        // Muster detects this itself.
         ("node.kubernetes.io/not-ready", "NoExecute", Closed::Open),
         (
             "ToBeDeletedByClusterAutoscaler",
@@ -96,7 +96,7 @@ fn a_cordon_of_our_own_is_not_heard_as_kubernetes() {
         ..settings()
     };
     assert_eq!(closed(&cordons), Closed::Open);
-    // Another operator's is anybody's, as is what is left of a setting of before.
+    // The cordon of another operator counts, as does a cordon that remains from earlier settings.
     let another = Settings {
         speaker: "there".to_owned(),
         ..cordons
@@ -161,7 +161,7 @@ fn labels_say_what_is_counted() {
             .map(|gpus| (gpus.model, gpus.memory_bytes >> 20))
     };
     let is = |model: &str, mib| Some((model.to_owned(), mib));
-    // As the device plugin's strategy `mixed` has them, all on one node.
+    // Labels of the device plugin's strategy `mixed`, all on one node.
     let labels = json!({
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559",
         "nvidia.com/mig-1g.10gb.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "nvidia.com/mig-1g.10gb.memory": "9856",
