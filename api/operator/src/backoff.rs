@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_a_minute_and_begin_anew_after_a_success() {
+    fn pauses_double_to_a_minute_and_reset_after_success() {
         let backoff = Backoff::default();
         let seconds = || backoff.failed("a").as_secs();
         let pauses: Vec<u64> = (0..9).map(|_| seconds()).collect();

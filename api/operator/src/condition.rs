@@ -114,7 +114,7 @@ mod tests {
     use time::Duration;
 
     #[test]
-    fn what_has_not_changed_keeps_its_time() {
+    fn unchanged_conditions_keep_their_transition_time() {
         let then = OffsetDateTime::UNIX_EPOCH;
         let mut first = Conditions::after(&[], Some(1), then);
         first.set("Admitted", false, "WaitingForGpus", "needs 2");

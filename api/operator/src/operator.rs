@@ -475,7 +475,7 @@ mod tests {
     /// Two phases may be shown for one version of an object. The watch then delivers the result of
     /// the first write, followed by the second.
     #[test]
-    fn what_the_watch_brings_of_own_writes_hides_no_later_one() {
+    fn watched_own_writes_do_not_hide_later_writes() {
         let version = |number: usize| Some(number.to_string());
         let first = Written::next(None, version(1), version(2), json!("first"));
         let second = Written::next(Some(&first), version(1), version(3), json!("second"));
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_is_cut_visibly_at_kubernetes_limit() {
+    fn long_event_message_is_cut_with_an_ellipsis() {
         let longest = "x".repeat(MAX_NOTE_BYTES);
         assert_eq!(note(&longest), longest);
         let cut = note(&"ü".repeat(MAX_NOTE_BYTES));
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_changed_before_an_own_write_does_not_show_it_undone() {
+    fn foreign_change_before_own_write_does_not_undo_it() {
         let version = |text: &str| Some(text.to_owned());
         let write = Written::next(None, version("9"), version("11"), json!("own"));
         assert!(write.hides(&version("10")), "as numbers: 10 is before 11");

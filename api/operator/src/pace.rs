@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_as_far_apart_as_writes_take_and_each_object_keeps_its_own() {
+    fn write_times_follow_write_duration_and_stay_reserved() {
         let now = clock::monotonic();
         let pace = Pace::default();
         for _ in 0..100 {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_that_are_refused_at_once_are_made_ever_farther_apart() {
+    fn rejected_writes_increase_the_interval() {
         let now = clock::monotonic();
         let pace = Pace::default();
         let mut before = LEAST;
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_quick_again_is_asked_more_often_and_an_idle_time_is_not_saved_up() {
+    fn interval_shrinks_with_fast_writes_and_saves_no_idle_time() {
         let now = clock::monotonic();
         let pace = Pace::default();
         pace.took(Duration::from_secs(60));

@@ -56,7 +56,7 @@ mod tests {
     use crate::clock;
 
     #[test]
-    fn what_nobody_has_kept_for_an_hour_is_dropped() {
+    fn entries_expire_after_an_hour() {
         let start = clock::monotonic();
         let mut recent = Recent::default();
         recent.insert("gone".to_owned(), 1, start);

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_looks_have_one_line_to_muster() {
+    async fn reconciliations_share_one_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
         let dialled = Arc::new(AtomicUsize::new(0));

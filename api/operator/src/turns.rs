@@ -169,7 +169,7 @@ mod tests {
 
     /// In kube's own order many objects starve while others keep arriving.
     #[tokio::test]
-    async fn each_is_looked_at_as_often_as_the_others() {
+    async fn objects_are_reconciled_equally_often() {
         let looked = looked(|_| false, 10 * OBJECTS).await;
         let mut times: BTreeMap<&str, usize> = BTreeMap::new();
         for name in &looked {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_new_waits_for_those_before_and_they_for_no_crowd_of_new_ones() {
+    async fn new_objects_wait_and_do_not_delay_existing_ones() {
         // Four of five objects are new: eight of them queue together with the sixty others.
         let is_new = |name: &str| !name.ends_with(['0', '5']);
         let looked = looked(is_new, 10 * OBJECTS).await;

@@ -1,7 +1,7 @@
 //! Tests when changes of jobs wake reconciliations, and which writes are throttled, with stand-ins
 //! for Kubernetes and Muster.
 
-#![expect(clippy::disallowed_methods, reason = "a turn is given at a time")]
+#![expect(clippy::disallowed_methods, reason = "the throttle takes the time as an argument")]
 
 #[allow(dead_code, reason = "every test binary uses another part of it")]
 mod world;
@@ -116,7 +116,7 @@ fn enter(job: &mut Value, phase: &str) {
 }
 
 #[tokio::test]
-async fn what_the_stream_tells_of_is_read_and_its_object_looked_at() {
+async fn stream_event_wakes_the_reconciliation_of_its_object() {
     let mut story = Story::begin(|_| {}).await;
     story.settle().await;
     // Only the stream can report the change.
@@ -130,7 +130,7 @@ async fn what_the_stream_tells_of_is_read_and_its_object_looked_at() {
 }
 
 #[tokio::test]
-async fn without_a_stream_lists_find_what_has_changed_and_what_has_ended() {
+async fn lists_without_a_stream_find_changed_and_ended_jobs() {
     let mut story = Story::begin(|world| world.state().is_mute = true).await;
     story.settle().await;
     story.change(|job| enter(job, "running"));
@@ -156,7 +156,7 @@ async fn without_a_stream_lists_find_what_has_changed_and_what_has_ended() {
 }
 
 #[tokio::test]
-async fn a_place_waits_a_little_and_a_change_does_not() {
+async fn position_write_is_throttled_and_a_change_is_not() {
     let mut story = Story::begin(|_| {}).await;
     story.settle().await;
     story.change(|job| wait(job, 3));
@@ -176,7 +176,7 @@ async fn a_place_waits_a_little_and_a_change_does_not() {
 }
 
 #[tokio::test]
-async fn a_place_is_shown_when_it_has_waited() {
+async fn position_is_written_after_the_throttle() {
     let mut story = Story::begin(|_| {}).await;
     story.settle().await;
     story.change(|job| wait(job, 3));
@@ -194,7 +194,7 @@ async fn a_place_is_shown_when_it_has_waited() {
 
 /// During a rolling update the API server may have the previous release.
 #[tokio::test]
-async fn an_api_that_lists_no_ids_is_asked_for_each_job() {
+async fn api_without_id_lists_is_asked_for_each_job() {
     let mut story = Story::begin(|world| world.state().knows_no_ids = true).await;
     story.settle().await;
     story.change(|job| enter(job, "succeeded"));
@@ -211,7 +211,7 @@ async fn an_api_that_lists_no_ids_is_asked_for_each_job() {
 /// Covers the one right of the operator's role that no e2e story uses, because the watch must lag
 /// behind the operator's own writes.
 #[tokio::test]
-async fn an_event_that_comes_again_of_the_same_object_is_counted_and_not_made_anew() {
+async fn repeated_event_increments_its_count() {
     let mut story = Story::begin(|_| {}).await;
     story.world.state().noted.clear();
     for (before, phase) in ["running", "paused", "running"].into_iter().enumerate() {
@@ -231,7 +231,7 @@ async fn an_event_that_comes_again_of_the_same_object_is_counted_and_not_made_an
 
 /// An ended job is in no list of unfinished jobs, so only this read finds it.
 #[tokio::test]
-async fn what_could_not_be_read_is_read_when_it_can_be() {
+async fn failed_read_is_retried() {
     let mut story = Story::begin(|_| {}).await;
     story.settle().await;
     story.world.state().read.clear();
@@ -250,7 +250,7 @@ async fn what_could_not_be_read_is_read_when_it_can_be() {
 /// The stream may have reported a change before the answer to the submission arrived, when the job
 /// was not cached.
 #[tokio::test]
-async fn what_became_of_a_job_before_it_was_known_is_read() {
+async fn job_is_read_again_after_its_submission() {
     let world = World::with("TrainingJob", json!({ "command": { "argv": ["true"] } })).await;
     let operator = world.operator();
     while world.status()["jobId"].is_null() {
@@ -272,7 +272,7 @@ async fn what_became_of_a_job_before_it_was_known_is_read() {
 /// Many objects wait for the throttle after a round has moved all positions; changes without an
 /// event must be found nevertheless.
 #[tokio::test]
-async fn a_far_turn_puts_no_look_off() {
+async fn distant_write_time_does_not_delay_reconciliation() {
     let mut story = Story::begin(|_| {}).await;
     story.settle().await;
     for _ in 0..200 {

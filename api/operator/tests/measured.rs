@@ -162,7 +162,7 @@ async fn world() -> World {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_tells_its_objects_its_looks_its_requests_and_how_far_behind_it_is() {
+async fn metrics_report_objects_reconciliations_requests_and_lag() {
     let world = world().await;
     let operator = Operator::started(&world);
     let first = operator
@@ -244,7 +244,7 @@ async fn hears_nothing(world: &World, operator: &Operator) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_only_connects_learns_that_it_lives() {
+async fn tcp_probe_is_accepted() {
     let world = world().await;
     let operator = Operator::started(&world);
     operator.until("it listens", |_| true).await;

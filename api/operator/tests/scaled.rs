@@ -41,7 +41,7 @@ fn misconfigured(world: &World) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn a_number_of_replicas_is_handed_on_once_and_taken_back() {
+async fn replicas_are_passed_on_once_and_withdrawn() {
     let world = with_job().await;
     write(&world, "replicas", 3.into());
     for _ in 0..3 {
@@ -70,7 +70,7 @@ async fn a_number_of_replicas_is_handed_on_once_and_taken_back() {
 }
 
 #[tokio::test]
-async fn an_object_is_submitted_with_its_replicas() {
+async fn object_is_submitted_with_its_replicas() {
     let spec = json!({ "command": { "argv": ["true"] }, "replicas": 2, "scale": { "power_of_two": true } });
     let world = World::with("TrainingJob", spec).await;
     world.job_look().await.expect("a look");
@@ -84,7 +84,7 @@ async fn an_object_is_submitted_with_its_replicas() {
 }
 
 #[tokio::test]
-async fn what_was_changed_in_muster_stays_until_the_object_changes() {
+async fn change_in_muster_stays_until_the_object_changes() {
     let world = with_job().await;
     let changed = json!({ "workers": { "min": 5, "max": 5 } });
     world.state().jobs[0]["spec"]["scale"] = changed;
@@ -100,7 +100,7 @@ async fn what_was_changed_in_muster_stays_until_the_object_changes() {
 }
 
 #[tokio::test]
-async fn a_change_that_muster_refuses_is_asked_for_once_and_shown() {
+async fn rejected_change_is_requested_once_and_shown() {
     let world = with_job().await;
     world.state().unwilling = Some("workers.min");
     write(&world, "replicas", 3.into());
@@ -120,7 +120,7 @@ async fn a_change_that_muster_refuses_is_asked_for_once_and_shown() {
 }
 
 #[tokio::test]
-async fn what_else_was_changed_is_shown_and_keeps_nothing_else_from_being_done() {
+async fn immutable_change_is_shown_and_others_are_carried_out() {
     let world = with_job().await;
     write(&world, "retries", 9.into());
     write(&world, "replicas", 2.into());
@@ -131,7 +131,7 @@ async fn what_else_was_changed_is_shown_and_keeps_nothing_else_from_being_done()
 }
 
 #[tokio::test]
-async fn a_spec_that_is_shown_as_changed_does_not_undo_what_was_changed_in_muster() {
+async fn spec_shown_as_changed_does_not_undo_changes_in_muster() {
     let world = with_job().await;
     write(&world, "retries", 9.into());
     world.job_look().await.expect("a look");
@@ -146,7 +146,7 @@ async fn a_spec_that_is_shown_as_changed_does_not_undo_what_was_changed_in_muste
 }
 
 #[tokio::test]
-async fn the_step_that_muster_has_named_is_no_change() {
+async fn step_filled_in_by_muster_is_no_change() {
     let world = with_job().await;
     let from = json!({ "job": OURS, "step": 7 });
     world.state().jobs[0]["spec"]["from"] = from;

@@ -48,7 +48,7 @@ fn schemas() -> Vec<(String, Value)> {
 }
 
 #[test]
-fn the_chart_carries_what_is_printed() {
+fn chart_contains_the_printed_definitions() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../charts/muster/crds/muster.yaml"
@@ -65,7 +65,7 @@ fn the_chart_carries_what_is_printed() {
 
 /// `kubectl apply` stores the definition in an annotation, whose limit is 256 KiB.
 #[test]
-fn each_definition_is_small_enough_to_be_applied() {
+fn definitions_fit_into_the_apply_annotation() {
     for definition in all() {
         let bytes = definition.to_string().len();
         assert!(
@@ -77,7 +77,7 @@ fn each_definition_is_small_enough_to_be_applied() {
 }
 
 #[test]
-fn amounts_of_bytes_take_a_unit_as_in_a_job_document() {
+fn byte_quantities_accept_units_of_the_job_document() {
     let schemas: std::collections::BTreeMap<String, Value> = schemas().into_iter().collect();
     let job = &schemas["TrainingJob"]["properties"]["spec"]["properties"];
     let worker = &job["resources"]["properties"]["worker"]["properties"]["memory_bytes"];
@@ -173,7 +173,7 @@ fn schemas_are_structural() {
 
 /// `kubectl explain` describes every field of the status.
 #[test]
-fn statuses_are_described_and_hold_what_is_written() {
+fn status_fields_are_described() {
     for (kind, schema) in schemas() {
         for (name, field) in schema["properties"]["status"]["properties"]
             .as_object()
@@ -186,7 +186,7 @@ fn statuses_are_described_and_hold_what_is_written() {
 
 /// Layers within layers would expand without end.
 #[test]
-fn a_choice_becomes_one_object_with_rules() {
+fn choice_becomes_one_object_with_rules() {
     let openapi = serde_json::json!({ "components": { "schemas": {
         "Model": { "description": "What is trained.", "oneOf": [
             { "type": "object", "required": ["kind", "hidden"], "properties": {
@@ -232,7 +232,7 @@ fn a_choice_becomes_one_object_with_rules() {
 /// The definition has every field of the example documents and accepts them; Kubernetes would drop
 /// unknown fields.
 #[test]
-fn every_example_fits() {
+fn examples_match_the_definitions() {
     for (kind, folder, fewest) in [
         ("TrainingJob", "examples", 8),
         ("Study", "examples/studies", 3),
@@ -265,9 +265,9 @@ pub(super) fn examples(folder: &str) -> Vec<(String, Value)> {
     examples
 }
 
-/// Verifies that the checker of `every_example_fits` finds faults.
+/// Verifies that the checker of `examples_match_the_definitions` finds faults.
 #[test]
-fn what_does_not_fit_is_found() {
+fn checker_finds_invalid_specs() {
     let right = json!({
         "engine": {
             "model": { "kind": "mlp", "hidden": [8] },

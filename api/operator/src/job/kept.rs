@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_older_takes_nothings_place() {
+    fn older_answers_do_not_replace_newer_ones() {
         let start = clock::monotonic();
         let mut kept = Kept::default();
         let (running, starting) = (job("running"), job("starting"));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_list_of_the_living_lacks_has_ended_unless_it_came_after_the_list_was_asked_for() {
+    fn jobs_missing_in_a_later_list_have_ended() {
         let start = clock::monotonic();
         let mut kept = Kept::default();
         kept.take(&job("running"), read(start, 0, 10));

@@ -58,7 +58,7 @@ mod tests {
     use crate::clock;
 
     #[test]
-    fn the_oldest_change_counts_until_a_look_that_began_after_it_has_ended_well() {
+    fn oldest_change_counts_until_a_later_reconciliation_succeeds() {
         let start = clock::monotonic();
         let at = |s: u64| start + Duration::from_secs(s);
         let mut behind = Behind::default();

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn each_phase_of_a_job_is_counted_as_itself_and_anybody_elses_word_as_other() {
+    fn known_phases_are_counted_and_others_grouped() {
         for phase in JobPhase::ALL.map(phase_name) {
             assert_eq!(of(&json!({ "phase": phase })).phase, phase);
         }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_an_older_spec_is_outdated() {
+    fn status_of_an_older_generation_is_outdated() {
         assert!(of(&json!({})).is_outdated);
         assert!(of(&json!({ "observedGeneration": 1 })).is_outdated);
         assert!(!of(&json!({ "observedGeneration": 2 })).is_outdated);

@@ -91,7 +91,7 @@ mod tests {
     use super::resource;
 
     #[test]
-    fn a_path_is_counted_without_any_name_that_is_in_it() {
+    fn request_labels_contain_no_names() {
         for (path, of) in [
             ("/api/v1/namespaces/vision", "namespaces"),
             ("/api/v1/nodes", "nodes"),

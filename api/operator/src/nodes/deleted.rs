@@ -73,7 +73,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_nodes_of_which_this_operator_has_spoken_are_gone() {
+    fn only_nodes_reported_by_this_operator_count_as_deleted() {
         let node = |by: Option<&str>| -> NodeView {
             let notice = json!({ "closed": "open", "by": by });
             let capacity = json!({ "gpus": [], "cpu_milli": 0, "memory_bytes": 0 });

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_counted_by_itself() {
+    fn each_resource_is_counted_separately() {
         let both = container(
             &json!({ "nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "2", "cpu": "4", "memory": "1Gi" }),
         );
@@ -136,7 +136,7 @@ mod tests {
 
     /// The rules are those of Kubernetes' scheduler.
     #[test]
-    fn containers_that_run_before_give_theirs_back_and_sidecars_do_not() {
+    fn init_containers_release_resources_and_sidecars_keep_them() {
         let of = |count: &str| json!({ "nvidia.com/gpu": count });
         let init = |count: &str| container(&of(count));
         let sidecar = |count: &str| {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_runtime_takes_besides_is_held_too() {
+    fn pod_overhead_counts_as_held() {
         let container = container(&json!({ "nvidia.com/gpu": "2" }));
         let overhead =
             json!({ "nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "1", "memory": "120Mi" });
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_ended_holds_nothing_and_who_is_about_to_begin_does() {
+    fn finished_pods_hold_nothing_and_pending_pods_do() {
         let spec = json!({ "containers": [container(&json!({ "nvidia.com/gpu": "2" }))] });
         for (phase, is_held) in [
             ("Pending", true),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_another_release_are_others() {
+    fn pods_of_another_release_are_foreign() {
         let own: Release = "web/muster".parse().expect("a release");
         let spec = json!({ "containers": [] });
         for label in OWN_PODS {

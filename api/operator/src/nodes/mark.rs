@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_is_followed_once_and_only_its_own_cordon_ends_with_it() {
+    fn drain_cordons_once_and_ends_only_its_own_cordon() {
         let (ours, yielded) = (Some("here"), Some("here:yielded"));
         let is = |mark: Option<&str>, cordoned| (mark.map(str::to_owned), cordoned);
         assert_eq!(after(None, false, true), is(ours, true));

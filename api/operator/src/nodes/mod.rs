@@ -300,7 +300,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn two_nodes_that_differ_in_dots_alone_are_told_of() {
+    fn node_names_that_differ_only_in_dots_are_reported() {
         let all = ["gpu.1", "gpu-1", "gpu-2"].map(str::to_owned);
         for name in ["gpu.1", "gpu-1"] {
             let why = namesake(name, &all).expect("there is another");
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn of_both_the_same_is_told_wherever_they_stand() {
+    fn nodes_with_one_name_get_equal_notices() {
         let told = |rack: &str, why: &str| {
             let notice = Notice {
                 why: why.to_owned(),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_told_of_gpus_that_were_only_counted() {
+    fn labels_are_reported_for_counted_gpus_only() {
         let gpu = |memory_bytes: u64| json!({ "index": 0, "kind": "cuda", "model": "nvidia.com/mig-1g.10gb", "memory_bytes": memory_bytes });
         assert_eq!(
             counted(&view(false, gpu(0))),
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_cordoned_once_all_of_its_parts_are_drained() {
+    fn machine_is_cordoned_once_all_parts_are_drained() {
         let of = |drained| {
             view(
                 drained,

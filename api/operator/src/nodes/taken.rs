@@ -196,7 +196,7 @@ mod tests {
     const SHUT: (u32, bool) = (0, true);
 
     #[test]
-    fn a_kind_is_taken_from_the_node_of_that_kind_and_from_no_other() {
+    fn external_use_is_charged_to_nodes_of_that_kind() {
         let machine = [
             seen(8),
             counted_as(SMALL, 7),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn others_first_have_what_muster_does_not_give_out() {
+    fn external_use_takes_surplus_gpus_first() {
         let of = |views: &[NodeView], there: u32, held: [u32; 2]| {
             let pods = held.map(|count| json!({ GPU: count.to_string() }));
             taken(views, &json!({ GPU: there.to_string() }), &pods)
@@ -239,7 +239,7 @@ mod tests {
 
     /// After the parts of a pool are renamed, the row of an executor that never returns stays.
     #[test]
-    fn what_a_lost_node_of_the_machine_had_is_not_taken_from_it() {
+    fn external_use_is_not_charged_to_lost_nodes() {
         let lost = |mut view: NodeView| {
             view.state = NodeState::Lost;
             view
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn words_tell_how_many_and_nobodys_name() {
+    fn description_has_amounts_and_no_pod_names() {
         let pods = [
             ("one", json!({ SMALL: "2", GPU: "1" })),
             ("other", json!({ SMALL: "1" })),

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_is_tolerated_as_kubernetes_has_it() {
+    fn taints_are_tolerated_as_in_kubernetes() {
         let taint = ("team", "vision", "NoSchedule");
         for tolerated in [
             "team",

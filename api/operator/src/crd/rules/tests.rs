@@ -122,7 +122,7 @@ fn refused(object: &Value) -> Option<String> {
 }
 
 #[test]
-fn what_only_a_comparison_finds_is_refused_by_its_field_and_by_the_rest_interface() {
+fn field_comparisons_are_rejected_by_rules_and_rest() {
     let objects = objects();
     let rows = objects["compared"].as_array().expect("a list");
     assert!(rows.len() >= 20);
@@ -160,7 +160,7 @@ fn messages(schema: &Value, into: &mut Vec<String>) {
 }
 
 #[test]
-fn what_the_rest_interface_takes_breaks_no_rule() {
+fn documents_accepted_by_rest_violate_no_rule() {
     let objects = objects();
     let right = &objects["right"];
     let mut all = vec![right.clone()];
@@ -190,7 +190,7 @@ fn what_the_rest_interface_takes_breaks_no_rule() {
 }
 
 #[test]
-fn every_example_breaks_no_rule() {
+fn examples_violate_no_rule() {
     let examples = examples("examples");
     assert!(examples.len() >= 8, "{}", examples.len());
     for (path, spec) in examples {
@@ -201,7 +201,7 @@ fn every_example_breaks_no_rule() {
 }
 
 #[test]
-fn what_was_submitted_cannot_change_but_for_what_can() {
+fn submitted_specs_are_immutable_except_changeable_fields() {
     let right = &objects()["right"];
     let submitted = with(right, &json!({ "status.jobId": "x" }));
     let engine = json!({ "spec.engine.seed": 7 });
@@ -248,7 +248,7 @@ fn what_was_submitted_cannot_change_but_for_what_can() {
 }
 
 #[test]
-fn a_name_is_short_and_has_no_dots() {
+fn long_names_and_names_with_dots_are_rejected() {
     let named = |name: &str| json!({ "metadata": { "name": name }, "spec": {} });
     let long = "a".repeat(56);
     for (kind, name, is_right) in [
@@ -264,7 +264,7 @@ fn a_name_is_short_and_has_no_dots() {
 
 /// A server rejects a definition with a rule on a field that is not in the schema or has no type.
 #[test]
-fn rules_name_only_fields_that_servers_show_them() {
+fn rules_name_only_typed_fields_of_the_schema() {
     fn check(schema: &Value, at: &str) {
         for rule in schema["x-kubernetes-validations"]
             .as_array()

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_has_not_joined_in_time_is_kept_away_from_until_it_joins_or_is_gone() {
+    fn late_node_is_avoided_until_it_joins_or_is_deleted() {
         let start = clock::monotonic();
         let [no, yes] = [|_: &str| false, |_: &str| true];
         let all = [found("a"), found("b"), found("c")];
@@ -120,7 +120,7 @@ mod tests {
 
     /// The autoscaler or the provider has removed the node, so another one must be requested.
     #[test]
-    fn a_node_that_is_gone_is_not_coming_once_the_watch_must_have_shown_it() {
+    fn deleted_node_stops_counting_after_the_watch_lag() {
         let start = clock::monotonic();
         let no = |_: &str| false;
         let is_there = |node: &str| node == "b";

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_of_the_pool_whose_executor_is_there() {
+    fn executor_pod_determines_the_pool_of_a_node() {
         let nothing = json!({});
         let views = [
             view("gpu-1-example", &nothing),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_closed_or_holds_something_is_not_idle() {
+    fn closed_or_used_node_is_not_idle() {
         let is_idle =
             |changed: Value| !of(&[executor("gpu", "a")], &[view("a", &changed)]).is_empty();
         assert!(is_idle(json!({})));

@@ -45,7 +45,7 @@ pub fn steps(
         let wanted = count(wanted).saturating_sub(count(coming)) as usize;
         let mut pods = waiting.remove(pool.as_str()).unwrap_or_default();
         pods.sort_unstable_by_key(|pod| (pod.name.len(), pod.name.clone()));
-        // The newest placeholders are deleted first, because they have waited least.
+        // The highest numbers are deleted first; as a rule they were created last.
         steps
             .end
             .extend(pods.iter().skip(wanted).map(|pod| (*pod).clone()));

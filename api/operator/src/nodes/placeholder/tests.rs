@@ -49,7 +49,7 @@ fn for_gpus() -> Value {
 }
 
 #[test]
-fn who_has_waited_for_nodes_long_enough_needs_its_smallest_gang() {
+fn job_that_waited_long_enough_needs_its_smallest_gang() {
     let start = clock::monotonic();
     let after = Duration::from_secs(60);
     let mut demand = Demand::default();
@@ -76,7 +76,7 @@ fn who_has_waited_for_nodes_long_enough_needs_its_smallest_gang() {
 /// Holds for any reason of waiting: nodes whose tasks are child processes of the executor cannot
 /// run such a job.
 #[test]
-fn a_job_with_an_image_or_a_volume_needs_nodes_whose_tasks_are_pods() {
+fn job_with_image_or_volume_needs_pools_with_pods() {
     let mut settings = settings();
     let mut wanted = |pod: Value, more_are_pods: bool| {
         let mut job = job(1, "queued", "run", &for_gpus());
@@ -97,7 +97,7 @@ fn a_job_with_an_image_or_a_volume_needs_nodes_whose_tasks_are_pods() {
 }
 
 #[test]
-fn who_waits_for_something_else_needs_no_nodes() {
+fn job_with_another_wait_reason_needs_no_nodes() {
     let needs = |phase: &str, intent: &str, why: &Value| {
         let now = clock::monotonic();
         let job = job(1, phase, intent, why);
@@ -125,7 +125,7 @@ fn who_waits_for_something_else_needs_no_nodes() {
 }
 
 #[test]
-fn looks_that_take_long_are_further_apart() {
+fn pause_grows_with_the_duration_of_a_run() {
     let second = Duration::from_secs(1);
     assert_eq!(super::rest(second / 2), 3 * second);
     assert_eq!(super::rest(2 * second), 8 * second);
@@ -171,7 +171,7 @@ fn ended(steps: &Steps) -> Vec<&str> {
 }
 
 #[test]
-fn there_are_as_many_as_are_wanted_and_the_newest_go_first() {
+fn placeholders_match_demand_and_highest_numbers_end_first() {
     let settings = settings();
     let none = of(&[]);
     let begin = steps(&settings, &of(&[("gpu", 2)]), &none, &[]);
@@ -195,7 +195,7 @@ fn there_are_as_many_as_are_wanted_and_the_newest_go_first() {
 }
 
 #[test]
-fn one_that_has_found_a_node_ends_and_none_is_made_in_its_place() {
+fn placeholder_with_a_node_ends_without_replacement() {
     let settings = settings();
     let wanted = of(&[("gpu", 2)]);
     let pods = [there("gpu", 0, Some("new")), there("gpu", 1, None)];
@@ -243,7 +243,7 @@ fn one_that_has_found_a_node_ends_and_none_is_made_in_its_place() {
 }
 
 #[test]
-fn those_that_do_not_keep_away_from_a_node_that_has_come_give_way_before_it_is_free() {
+fn placeholders_without_a_required_exclusion_are_replaced() {
     let settings = settings();
     let hosts = |hosts: &[&str]| -> BTreeSet<String> {
         hosts.iter().map(|host| (*host).to_owned()).collect()
@@ -287,7 +287,7 @@ fn terms(pod: &Pod) -> Value {
 }
 
 #[test]
-fn each_stands_for_a_node_of_its_own_however_little_it_asks_for() {
+fn placeholders_exclude_each_other_from_nodes() {
     let mut settings = settings();
     let apart = |settings: &Settings| {
         let pool = ("gpu", &settings.pools["gpu"]);
@@ -310,7 +310,7 @@ fn each_stands_for_a_node_of_its_own_however_little_it_asks_for() {
 }
 
 #[test]
-fn it_fits_on_no_node_that_muster_has() {
+fn placeholder_excludes_all_known_nodes() {
     let mut settings = settings();
     let known = [node("b", Some("host-b")), node("a", None)];
     let known: BTreeSet<String> = known.iter().map(host).collect();

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn gangs_share_nodes_and_go_where_the_least_is_needed() {
+    fn gangs_share_nodes_and_use_the_cheapest_pool() {
         let both = [("large", pool(8, false)), ("small", pool(1, false))];
         let large = |count| vec![("large".to_owned(), count)];
         assert_eq!(nodes(&both, &[gang(1, 1)], 10), [("small".to_owned(), 1)]);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_than_may_be_and_none_for_what_no_node_holds() {
+    fn wanted_nodes_are_limited_and_exclude_impossible_gangs() {
         let one = [("large", pool(8, false)), ("parts", pool(7, true))];
         assert_eq!(nodes(&one, &[gang(100, 8)], 3), [("large".to_owned(), 3)]);
         assert_eq!(nodes(&one, &[gang(1, 9)], 3), []);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_have_joined_and_stand_idle_are_not_asked_for_again() {
+    fn idle_nodes_are_not_requested_again() {
         let both = [("large", pool(8, false)), ("small", pool(1, false))];
         let large = |count| vec![("large".to_owned(), count)];
         let wide = [gang(8, 8)];
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_shard_that_no_node_holds_needs_nothing() {
+    fn gang_with_an_impossible_shard_needs_no_nodes() {
         let both = [("large", pool(8, false)), ("parts", pool(7, true))];
         let mut gang = gang(1, 1);
         gang.ps_shard = shard(600 << 30);
@@ -319,7 +319,7 @@ mod tests {
 
     /// Nodes that cannot run the gang would be added, stay idle, be removed, and be added again.
     #[test]
-    fn what_must_be_pods_needs_nodes_of_pools_whose_tasks_are_pods_and_no_others() {
+    fn gang_of_pods_needs_pools_with_pods_only() {
         let of_pods = |gpus| Pool {
             pods: true,
             ..pool(gpus, false)
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_need_nodes_once_the_workers_have_theirs() {
+    fn shards_need_nodes_after_their_workers_have_them() {
         let mut small = pool(1, false);
         small.memory_bytes = 4 << 30;
         let both = [("large", pool(8, false)), ("small", small)];

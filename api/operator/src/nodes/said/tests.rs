@@ -37,7 +37,7 @@ fn taint(key: &str, effect: &str) -> Value {
 }
 
 #[test]
-fn cordons_and_taints_close_a_node_as_they_would_for_pods() {
+fn cordons_and_taints_close_a_node_as_for_pods() {
     assert_eq!(closed(&json!({})), (Closed::Open, String::new()));
     let cordoned = json!({ "unschedulable": true, "taints": [
         { "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule" },
@@ -87,7 +87,7 @@ fn cordons_and_taints_close_a_node_as_they_would_for_pods() {
 }
 
 #[test]
-fn a_cordon_of_our_own_is_not_heard_as_kubernetes() {
+fn own_cordon_does_not_close_the_node() {
     let metadata = json!({ "name": "a", "annotations": { CORDONED: "here" } });
     let ours = node(&metadata, &json!({ "unschedulable": true }));
     let closed = |settings: &Settings| said(&ours, settings, &Taken::Nothing, None).closed;
@@ -106,7 +106,7 @@ fn a_cordon_of_our_own_is_not_heard_as_kubernetes() {
 }
 
 #[test]
-fn labels_say_where_a_node_stands() {
+fn labels_determine_the_rack() {
     let of = |labels: &Value| {
         let metadata = json!({ "name": "a", "labels": labels });
         said(
@@ -127,7 +127,7 @@ fn labels_say_where_a_node_stands() {
 }
 
 #[test]
-fn gpus_of_others_are_told_and_close_a_node_where_nobody_knows_which() {
+fn external_gpu_use_closes_a_node_if_gpus_are_unknown() {
     let free = node(&json!({ "name": "a" }), &json!({}));
     let why = "2 nvidia.com/gpu held by a pod that is not Muster's".to_owned();
     let counted = Taken::Counted {
@@ -151,7 +151,7 @@ fn gpus_of_others_are_told_and_close_a_node_where_nobody_knows_which() {
 }
 
 #[test]
-fn labels_say_what_is_counted() {
+fn labels_describe_counted_gpus() {
     let of = |resource: Option<&str>, labels: &Value| {
         let node = json!({ "metadata": { "name": "a", "labels": labels } });
         let node = serde_json::from_value(node).expect("a node");

@@ -1,7 +1,7 @@
 //! Tests of single operations against an independent definition in f64 and against PyTorch.
 
 #[path = "../../../tests/fixtures/mod.rs"]
-#[allow(unused_imports, reason = "curves are for whole networks")]
+#[allow(unused_imports, reason = "only tests of whole networks use curves")]
 mod fixtures;
 mod sequence;
 mod vision;
