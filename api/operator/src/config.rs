@@ -108,9 +108,9 @@ pub struct Run {
     /// that kind of GPU
     #[arg(long = "foreign-pods", env = "MUSTER_OPERATOR_FOREIGN_PODS", default_value_t = false, action = clap::ArgAction::Set)]
     pub foreign_pods: bool,
-    /// Extended resources for GPUs that executors detect through the driver; a pod outside Muster
-    /// that holds one closes the node to new tasks, because Kubernetes does not say which GPUs it
-    /// uses; separate several with commas. GPUs that executors only count are identified by their
+    /// Extended resources for GPUs that executors detect through the driver. A pod outside Muster
+    /// that holds one closes the node to new tasks, because Kubernetes does not say which GPU it
+    /// uses. Separate several with commas. GPUs that executors only count are identified by their
     /// own resource
     #[arg(
         long = "seen-as",
@@ -120,7 +120,7 @@ pub struct Run {
     )]
     pub seen_as: Vec<String>,
     /// Release of the chart whose pods belong to Muster, as NAMESPACE/NAME; pods of other releases
-    /// count as outside Muster [default: the pods of all releases belong to it]
+    /// are foreign [default: pods of every release belong to Muster]
     #[arg(long = "release", env = "MUSTER_OPERATOR_RELEASE")]
     pub release: Option<nodes::Release>,
     /// File with the settings of placeholder pods, which make autoscalers add missing nodes;

@@ -1,9 +1,9 @@
 //! Tenants of namespaces, and clients that act for them.
 //!
-//! The tenant of a namespace is named by its label `muster.dev/tenant`, else by the operator's
-//! setting for namespaces without a label, else by the namespace's own name. A token of Muster
-//! belongs to one tenant. With an administrator's token the operator creates a token for each
-//! tenant that it needs, valid for a day. These tokens are not stored.
+//! A namespace's label `muster.dev/tenant` names its tenant. Without the label it is the tenant of
+//! the operator's setting, or else the tenant with the namespace's name. A token of Muster belongs
+//! to one tenant. With an administrator's token the operator creates a token for each tenant that
+//! it needs, valid for a day. These tokens are not stored.
 
 use crate::clock;
 use crate::error::Error;

@@ -1,7 +1,10 @@
 //! Tests when changes of jobs wake reconciliations, and which writes are throttled, with stand-ins
 //! for Kubernetes and Muster.
 
-#![expect(clippy::disallowed_methods, reason = "the throttle takes the time as an argument")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the throttle takes the time as an argument"
+)]
 
 #[allow(dead_code, reason = "every test binary uses another part of it")]
 mod world;

@@ -183,7 +183,7 @@ async fn status_claiming_a_finished_job_does_not_stop_submission() {
             world.change(|object| {
                 object["status"] =
                     json!({ "phase": phase, id: FOREIGN, "queue": "vision", "conditions": [] });
-                // As when a manifest is copied from another namespace.
+                // This happens when a manifest is copied from another namespace.
                 object["metadata"]["annotations"] = json!({ "muster.dev/submitted": "of-another" });
             });
             for _ in 0..3 {

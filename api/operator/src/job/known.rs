@@ -105,9 +105,9 @@ impl Known {
         Ok(found)
     }
 
-    /// Caches the answer to a request that was sent at `asked`. The job is read again in two cases:
-    /// earlier events of a job that was unknown were not followed, and a slow answer may be older
-    /// than the cache.
+    /// Caches the answer to a request that was sent at `asked`. Reads the job again if it was not
+    /// cached before, because its earlier events were ignored. Also reads it again after a slow
+    /// answer, which may be older than the cache.
     pub fn note(&self, client: &Client, job: &JobView, asked: Instant) {
         let followed = self.followed(&job.tenant, client);
         let was_known = followed.knows(job.id);

@@ -52,7 +52,7 @@ struct State {
     seen: Vec<Seen>,
     /// Amounts that pods outside Muster hold, by resource.
     foreign: BTreeMap<String, u64>,
-    /// By pool.
+    /// Placeholders by pool.
     placeholders: BTreeMap<String, Placeholders>,
 }
 

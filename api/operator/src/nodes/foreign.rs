@@ -17,7 +17,7 @@ const FRESH: Duration = Duration::from_secs(4);
 /// Resources that pods outside Muster hold on one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Foreign {
-    /// By resource.
+    /// Use by resource.
     held: BTreeMap<String, Held>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Pods {
 struct List {
     /// Time until which the list is used.
     until: Option<Instant>,
-    /// By node.
+    /// Use by node.
     there: BTreeMap<String, Foreign>,
 }
 

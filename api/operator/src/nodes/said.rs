@@ -128,8 +128,9 @@ fn rack(node: &Node, labels: &[String]) -> Option<String> {
     (!rack.is_empty()).then_some(rack)
 }
 
-/// Reads the labels of NVIDIA's feature discovery, `nvidia.com/gpu.product` and `.memory` in MiB,
-/// or those of a MIG profile with a resource of its own, `nvidia.com/mig-1g.10gb.product`.
+/// Reads the labels of NVIDIA's feature discovery: `nvidia.com/gpu.product`, and `.memory` in MiB.
+/// A MIG profile with a resource of its own has labels of its own, such as
+/// `nvidia.com/mig-1g.10gb.product`.
 fn labelled(node: &Node, resource: &str) -> Option<Labelled> {
     let label = |what: &str| node.labels().get(&format!("{resource}.{what}"));
     let model: String = label("product")?.chars().take(Notice::MODEL_MAX).collect();

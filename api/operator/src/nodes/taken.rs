@@ -22,11 +22,11 @@ pub enum Taken {
     Unknown { why: String },
 }
 
-/// How Kubernetes counts a node's GPUs.
+/// Form in which Kubernetes counts a node's GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counting<'a> {
     As(&'a str),
-    /// As one of the resources for whole GPUs.
+    /// One of the resources for whole GPUs.
     Whole,
     Not,
 }

@@ -81,10 +81,9 @@ pub struct Gpu {
 }
 
 impl Device {
-    /// Opens the chosen device. `granted` is whether the task was given GPUs, according to
-    /// `CUDA_VISIBLE_DEVICES`; on a node of CPU slots a task must not use a GPU that was not
-    /// granted. The second value is the reason for using the CPU where a GPU may have been
-    /// expected, for the log.
+    /// Opens the chosen device. `granted` is whether `CUDA_VISIBLE_DEVICES` grants the task GPUs.
+    /// On a node of CPU slots a task must not use a GPU that was not granted. The second value is
+    /// the reason for using the CPU where a GPU may have been expected, for the log.
     ///
     /// # Errors
     /// If a GPU was requested by number and is unusable.

@@ -3,10 +3,10 @@
 //!
 //! Parts of the same kind execute the same work on the same addresses, so each kind is recorded
 //! once and replayed. Differences between parts and steps are kept outside of the recording. The
-//! examples of a part are uploaded before it to the one place that passes read. The factors of the
-//! step are read from one place in host memory when the last part is replayed; the host does not
-//! change them until the step has been waited for. Uploads and parts run on one stream in order, so
-//! none of them overtakes the previous pass.
+//! examples of a part are uploaded before it to the one place that passes read. The replay of the
+//! last part reads the factors of the step from one place in host memory. The host does not change
+//! them until the step has been waited for. Uploads and parts run on one stream in order, so none
+//! of them overtakes the previous pass.
 
 use super::error::DeviceError;
 use super::resident::Resident;

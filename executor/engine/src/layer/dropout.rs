@@ -1,9 +1,9 @@
 //! Dropout (Srivastava et al., 2014). Training scales the remaining elements, so that evaluation is
 //! the identity.
 //!
-//! Whether an element is dropped is a hash of the step's key, the operation, the example's place in
-//! the global batch and the element's place in the example. The result is the same for any number
-//! of workers and threads, and the backward pass recomputes it without a mask.
+//! A hash decides whether an element is dropped. It covers the step's key, the operation, the
+//! example's place in the global batch and the element's place in the example. The result is the
+//! same for any number of workers and threads, and the backward pass recomputes it without a mask.
 
 use super::operands::{At, Backward, Forward, Kernel, Mode};
 use super::parallel::each;

@@ -86,9 +86,9 @@ impl Network {
     }
 
     /// Forward and backward pass over any number of examples; batches larger than the workspace are
-    /// processed in parts. `grads` is overwritten by the sum over the examples and not by their
-    /// mean, so that the gradients of several workers add up to those of the batch. Without
-    /// examples it is 0.
+    /// processed in parts. `grads` is overwritten by the sum over the examples, not their mean, so
+    /// that the gradients of several workers add up to those of the batch. Without examples it is
+    /// 0.
     ///
     /// The same arguments give the same bits on any number of threads.
     ///

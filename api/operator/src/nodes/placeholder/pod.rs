@@ -56,8 +56,8 @@ pub fn name(settings: &Settings, pool: &str, number: u32) -> String {
     format!("{}-placeholder-{pool}-{number}", settings.group)
 }
 
-/// Builds a pod of the pool that excludes `hosts`: nodes on which Muster already has an executor
-/// and waiting jobs do not fit, or that are about to join.
+/// Builds a pod of the pool that excludes `hosts`. These are nodes on which Muster already has an
+/// executor and waiting jobs do not fit, or that are about to join.
 #[must_use]
 pub fn placeholder(
     settings: &Settings,

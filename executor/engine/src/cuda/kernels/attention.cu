@@ -3,7 +3,7 @@
 // query (FlashAttention-2, Dao, 2023). Heads have width 32 or 64.
 //
 // A block has four warps. A warp keeps sixteen rows of its block's tile in registers, in the layout
-// of the tensor cores, and reads the tiles of the other side from shared memory. Logarithms are to
+// of the tensor cores. It reads the tiles of the other side from shared memory. Logarithms are to
 // base 2, because the GPU computes exp2f directly. Rows have the layout of the adjacent layers: per
 // position queries, keys and values, each head after head.
 

@@ -147,7 +147,7 @@ pub(crate) fn multiply_columns(
 }
 
 /// Right-hand side of many products, cut into strips of columns without gaps; the strips are panels
-/// where [`tiles`] is used. For `gemm` the strips avoid cache conflicts: in a wide matrix, rows of
+/// where [`tiles`] is used. For `gemm` the strips avoid cache conflicts. In a wide matrix, rows of
 /// the columns that `gemm` reads at a time share pages and lines of the first-level cache.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Strips<'a> {

@@ -3,9 +3,9 @@
 //! The crate `gemm` packs the right-hand side for every product, which costs as much as a product
 //! with few rows, and packs transposed operands element by element. Here the right-hand side of
 //! many products is cut into panels once ([`super::Strips`]), and other operands are transposed by
-//! registers while they are packed. The loop order is Goto and van de Geijn's (2008): a panel of
-//! the right-hand side stays in the first-level cache while panels of the left-hand side, which
-//! stay in the second-level cache, are multiplied by it.
+//! registers while they are packed. The loop order is Goto and van de Geijn's (2008). A panel of
+//! the right-hand side stays in the first-level cache. It is multiplied by panels of the left-hand
+//! side, which stay in the second-level cache.
 //!
 //! Each element of the result is a chain of fused multiply-adds over each 256 terms of the sum,
 //! first to last, wherever it is in a tile. The bits depend on the length of the sum alone and not

@@ -98,9 +98,9 @@ mod tests {
         trained.map(|block| block.len).sum()
     }
 
-    /// Sources of the numbers: the layers of the 1998 paper for LeNet, with pooling that has no
-    /// parameters; the authors' table (0.8 M) and code for DenseNet-BC; torchvision, with its 1000
-    /// classes, for the others.
+    /// The numbers of LeNet follow from the layers of the 1998 paper, with pooling that has no
+    /// parameters. Those of DenseNet-BC are in the authors' table (0.8 M) and code. torchvision
+    /// states the others, for its 1000 classes.
     #[test]
     fn parameter_counts_equal_the_published_ones() {
         let large = image(224, 3);
