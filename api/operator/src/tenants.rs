@@ -28,7 +28,7 @@ const TOKEN_LIVES: time::Duration = time::Duration::hours(24);
 const TOKEN_USED: Duration = Duration::from_secs(12 * 3_600);
 /// Time for which a namespace's label is cached.
 const NAMESPACE_KNOWN: Duration = Duration::from_secs(10);
-/// User name of the operator in Muster's audit records.
+/// User of the operator's tokens, which Muster records as the author of its requests.
 const USER: &str = "kubernetes";
 
 #[derive(Debug, Clone)]

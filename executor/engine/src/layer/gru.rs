@@ -10,8 +10,8 @@ use super::recurrent::{self, GROUP};
 use super::simd::vectorised;
 use std::ops::Range;
 
-/// r, z = σ(x Wx + b + h Wh + b'); n = tanh(x Wx + b + r (h Wh + b')); h = (1 − z) n + z h, from h
-/// = 0.
+/// r, z = σ(x Wx + b + h Wh + b'); n = tanh(x Wx + b + r (h Wh + b')); h = (1 − z) n + z h.
+/// The initial state is h = 0.
 #[derive(Debug, Clone)]
 pub(crate) struct Gru {
     pub(crate) positions: usize,

@@ -87,8 +87,8 @@ impl Network {
 
     /// Forward and backward pass over any number of examples; batches larger than the workspace are
     /// processed in parts. `grads` is overwritten by the sum over the examples, not their mean, so
-    /// that the gradients of several workers add up to those of the batch. Without examples it is
-    /// 0.
+    /// that the gradients of several workers add up to those of the batch. Without examples all of
+    /// them are 0.
     ///
     /// The same arguments give the same bits on any number of threads.
     ///

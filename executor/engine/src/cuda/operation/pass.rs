@@ -40,7 +40,7 @@ pub(in crate::cuda) struct Pass<'a> {
     pub(in crate::cuda) output_stride: Option<usize>,
     /// May be changed in place, because it is not read afterwards. 0 in a forward pass.
     pub(in crate::cuda) d_output: Address,
-    /// By position; `None` where no gradient is needed.
+    /// Addresses by position of the input; `None` where no gradient is needed.
     pub(in crate::cuda) d_inputs: &'a [Option<Address>],
     pub(in crate::cuda) write: Write,
     pub(in crate::cuda) write_shared: Write,
