@@ -7,8 +7,8 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Actor {
-    /// Name of the user. For an administrator who acts for another tenant: `NAME@TENANT`, with the
-    /// administrator's own tenant.
+    /// Name of the user. An administrator that acts for another tenant has `NAME@TENANT`, with
+    /// its own tenant.
     pub user: String,
     /// Whether the user acted as an administrator for a tenant other than its own.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -21,9 +21,10 @@ fn is_false(value: &bool) -> bool {
 
 impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.as_administrator {
-            true => write!(f, "{} as administrator", self.user),
-            false => write!(f, "{}", self.user),
+        if self.as_administrator {
+            write!(f, "{} as administrator", self.user)
+        } else {
+            write!(f, "{}", self.user)
         }
     }
 }

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_the_best_and_milestones_stay_each_with_all_its_reasons() {
+    fn kept_checkpoints_list_all_their_reasons() {
         let candidates = [
             at(10, Some(0.9)),
             at(20, None),
@@ -205,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_stays_whatever_the_policy() {
+    fn newest_checkpoint_is_kept_under_every_policy() {
         let kept = policy(0, None, None).kept([at(7, None), at(3, None)]);
         assert_eq!(kept, BTreeMap::from([(7, vec![Kept::Newest])]));
         assert!(policy(3, None, None).kept([]).is_empty());
     }
 
     #[test]
-    fn of_equals_the_newer_is_the_better_and_what_is_not_measured_is_no_best() {
+    fn best_checkpoint_is_measured_and_the_newer_of_equals() {
         let rule = policy(1, Some((1, Measure::Accuracy)), None);
         let present = [at(10, Some(0.5)), at(20, None)];
         assert!(rule.would_be_best(at(30, Some(0.5)), present));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn milestones_are_due_though_nothing_else_is() {
+    fn milestone_checkpoint_is_due_without_other_rules() {
         let rule = policy(1, None, Some(100));
         assert!(rule.due_by_steps(199, 200));
         assert!(rule.due_by_steps(198, 201), "passed over");

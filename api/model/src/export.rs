@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_lists_what_was_put_into_it() {
+    fn safetensors_header_lists_its_tensors() {
         let tensors = [
             tensor("b", &[2, 3]),
             tensor("a \"quoted\"", &[]),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_of_floats_is_refused() {
+    fn header_without_contiguous_floats_is_refused() {
         for wrong in [
             r#"{"a":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#,
             r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}"#,
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lengths_of_an_appended_tensor_nest() {
+    fn onnx_header_lengths_nest() {
         let tensor = tensor("w", &[1, 2]);
         let head = onnx_head(&tensor);
         let expected = [

@@ -140,7 +140,7 @@ mod tests {
     use time::macros::datetime;
 
     #[test]
-    fn an_interval_beyond_a_factor_of_ten_is_unsure() {
+    fn interval_beyond_a_factor_of_ten_is_unsure() {
         let now = datetime!(2026-01-01 0:00 UTC);
         let unsure = |p10_s: i64, p90_s: i64| {
             let at = |s: i64| now + Duration::seconds(s);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_becomes_unsure_as_its_lower_end_draws_near() {
+    fn interval_becomes_unsure_near_its_lower_end() {
         let now = datetime!(2026-01-01 0:00 UTC);
         let at = |s: i64| now + Duration::seconds(s);
         let made = Interval::of((at(60), at(200), at(500)), now);

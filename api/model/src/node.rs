@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_gpus_are_known_by_all_of_their_names() {
+    fn gpu_part_is_recognised_by_each_of_its_names() {
         for part in [
             "nvidia.com/mig-1g.10gb",
             "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb",
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_count_where_the_executor_has_not_looked() {
+    fn labels_count_without_gpu_data_of_the_executor() {
         let labelled = Labelled {
             model: "H100-MIG-1g.10gb".to_owned(),
             memory_bytes: 10 << 30,

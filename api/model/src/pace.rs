@@ -78,9 +78,10 @@ impl Pace {
             heard_ms: now_ms.max(before.heard_ms),
             moved_ms: if has_moved { now_ms } else { before.moved_ms },
             reports: before.reports.saturating_add(1),
-            longest_gap_ms: match has_moved {
-                true => before.longest_gap_ms.max(gap_ms),
-                false => before.longest_gap_ms,
+            longest_gap_ms: if has_moved {
+                before.longest_gap_ms.max(gap_ms)
+            } else {
+                before.longest_gap_ms
             },
         }
     }
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_without_a_step_is_a_sign_of_life_and_no_more() {
+    fn report_without_a_step_counts_as_sign_of_life_only() {
         let first = Pace::after(None, &report(5, Some(10.0)), 1_000);
         let moved = Pace::after(Some(&first), &report(9, Some(12.0)), 3_000);
         assert_eq!((moved.moved_ms, moved.longest_gap_ms), (3_000, 2_000));
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_at_half_of_the_others_rate_is_seen() {
+    fn rates_are_relative_to_the_median_of_fresh_ranks() {
         let pace = |own_ms: Option<f64>, heard_ms: i64| Pace {
             heard_ms,
             ..Pace::after(None, &report(1, own_ms), 0)
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_is_none_is_not_believed() {
+    fn invalid_step_time_is_dropped() {
         let before = Pace::after(None, &report(1, Some(10.0)), 0);
         for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let after = Pace::after(Some(&before), &report(2, Some(wrong)), 1);

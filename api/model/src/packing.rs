@@ -129,14 +129,15 @@ impl Measured {
     /// Returns what remains valid in this revision of the job.
     #[must_use]
     pub fn in_revision(self, revision: u64) -> Self {
-        match self.revision == revision {
-            true => self,
-            false => Self {
+        if self.revision == revision {
+            self
+        } else {
+            Self {
                 revision,
                 peak_bytes: self.peak_bytes,
                 hurt: self.hurt,
                 ..Self::default()
-            },
+            }
         }
     }
 
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_alone_and_together_are_kept_apart_and_changes_are_left_out() {
+    fn rates_alone_and_beside_are_separate_and_skip_changes() {
         let mut known = Measured::default();
         for _ in 0..3 {
             known.take_rate(10.0, None, 0);
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_is_measured_anew_although_nothing_was_told_in_between() {
+    fn returning_guest_is_measured_afresh_without_new_reports() {
         let mut known = Measured::default();
         known.take_rate(10.0, None, 0);
         for at_ms in [3_000, 6_000, 9_000] {
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_samples_weigh_most_and_nonsense_nothing() {
+    fn newest_samples_weigh_most_and_invalid_ones_nothing() {
         let mut known = Measured::default();
         (0..50).for_each(|_| known.take_rate(10.0, None, 0));
         (0..50).for_each(|_| known.take_rate(20.0, None, 0));
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_remembered_once_and_the_oldest_is_forgotten() {
+    fn pair_is_kept_once_and_the_oldest_is_dropped() {
         let mut known = Measured::default();
         for number in 0..20 {
             known.take_rate(1.0, beside(number % 10, number as i64), number as i64);
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn time_alone_counts_while_it_is_alone_and_at_work() {
+    fn time_alone_counts_only_while_running_alone() {
         let mut known = Measured::default();
         known.take_usage(&usage(100, 0.5), None, 0);
         assert_eq!((known.alone_ms, known.busy_alone), (1_000, Some(0.5)));
@@ -375,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_and_an_accident_outlive_a_revision_and_nothing_else_does() {
+    fn only_peak_and_failure_beside_outlive_a_revision() {
         let mut known = Measured::default();
         known.take_usage(&usage(100, 0.5), None, 0);
         known.take_rate(10.0, None, 0);

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_and_buckets_are_told_apart() {
+    fn place_is_parsed_as_folder_or_bucket() {
         let folder = |path: &str| Ok(Place::Folder(path.into()));
         assert_eq!("/srv/checkpoints".parse(), folder("/srv/checkpoints"));
         assert_eq!("checkpoints".parse(), folder("checkpoints"));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_refused_with_the_reason() {
+    fn invalid_place_is_refused_with_a_reason() {
         let refused = |text: &str| text.parse::<Place>().expect_err(text);
         assert_eq!(refused(""), PlaceError::Empty);
         assert_eq!(

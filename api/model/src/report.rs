@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_the_store_cannot_keep_are_named() {
+    fn numbers_outside_the_stores_range_are_named() {
         assert!(TaskReport::read(&evaluated("7", "1.5", "1e29")).is_ok());
         for (line, field) in [
             (
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sample_comes_to_is_bounded_like_its_numbers() {
+    fn rate_derived_from_a_sample_is_bounded() {
         let read = |changed: Value| {
             let mut sample = json!({
                 "step": 1, "epoch": 1.0, "loss": 1.0, "accuracy": 0.5, "examples_per_s": 1.0, "steps_per_s": 1.0, "compute_ms": 1.0,
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_loses_its_nuls() {
+    fn nul_in_a_text_is_replaced() {
         let read = TaskReport::read(r#"{"kind":"note","message":"a\u0000b"}"#);
         let message = "a\u{fffd}b".to_owned();
         assert_eq!(read.expect("a note"), TaskReport::Note { message });

@@ -321,12 +321,13 @@ impl fmt::Display for Wait {
                     f,
                     "each worker needs {needed} on one node{kind}; the largest node has {largest_node_gpus}"
                 )?;
-                match parts {
-                    true => write!(
+                if *parts {
+                    write!(
                         f,
                         " for one task: others have parts of GPUs (MIG), of which a process sees one"
-                    ),
-                    false => Ok(()),
+                    )
+                } else {
+                    Ok(())
                 }
             }
             Self::ExceedsCluster {
@@ -521,7 +522,7 @@ mod tests {
     use super::{Change, Refused, Wait, Waiting};
 
     #[test]
-    fn one_is_not_many() {
+    fn counts_of_one_are_singular() {
         let waits_beside = |needed_gpus, (free_gpus, kept_gpus), jobs: usize| {
             let held_by = vec![crate::id::JobId(uuid::Uuid::nil()); jobs];
             let why = Wait::WaitingForGpus {
@@ -562,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn who_needs_pods_is_not_told_to_wait_for_them() {
+    fn remedy_for_a_job_without_pod_nodes_is_not_waiting() {
         let waiting = |pods| Waiting {
             why: Wait::NoMatchingNodes {
                 needed_gpus_per_worker: 1,
@@ -579,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_put_off_is_told_who_refused_it_how_often_and_until_when() {
+    fn back_off_text_names_node_count_and_time() {
         let why = |refused| Wait::BackingOff {
             until_unix_ms: 1_764_000_061_500,
             refused,
@@ -609,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn that_a_process_sees_one_part_of_a_gpu_is_said() {
+    fn reason_mentions_gpu_parts_where_they_matter() {
         let why = |parts| Wait::NoMatchingNodes {
             needed_gpus_per_worker: 2,
             largest_node_gpus: 1,

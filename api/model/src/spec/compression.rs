@@ -298,7 +298,7 @@ mod tests {
     use super::matches;
 
     #[test]
-    fn one_star_stands_for_anything() {
+    fn star_matches_any_text() {
         assert!(matches("dense1.weight", "dense1.weight"));
         assert!(!matches("dense1", "dense1.weight"));
         assert!(matches("*.bias", "conv1.bias") && !matches("*.bias", "conv1.weight"));

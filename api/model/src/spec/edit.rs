@@ -28,9 +28,10 @@ impl JobSpec {
             }
         }
         errors.extend(self.moves_its_base(&spec));
-        match errors.is_empty() {
-            true => Ok(spec),
-            false => Err(errors),
+        if errors.is_empty() {
+            Ok(spec)
+        } else {
+            Err(errors)
         }
     }
 

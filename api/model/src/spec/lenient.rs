@@ -126,7 +126,7 @@ mod tests {
     use super::quantity;
 
     #[test]
-    fn quantities_are_read_by_their_units() {
+    fn byte_quantities_are_parsed_by_their_units() {
         for (text, bytes) in [
             ("1024", 1024),
             ("16Gi", 16 << 30),

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_dropout_and_seed_may_differ_and_the_network_may_not() {
+    fn origin_needs_the_same_network_but_not_rates_or_seed() {
         let child = spec(&json!({
             "/engine/optimizer/learning_rate": 0.01, "/engine/model/dropout": 0.3,
         }));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn another_length_of_epochs_needs_the_end_of_one() {
+    fn origin_with_other_epoch_length_needs_an_epoch_end() {
         let child = spec(&json!({ "/engine/batch": 32 }));
         assert_eq!(broken(&child, 20), Vec::<String>::new());
         assert_eq!(broken(&child, 13), ["engine.batch"]);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_would_be_over_at_once_is_refused() {
+    fn origin_at_or_beyond_stop_is_refused() {
         assert_eq!(broken(&spec(&json!({})), 39), Vec::<String>::new());
         assert_eq!(broken(&spec(&json!({})), 40), ["stop"]);
     }

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_that_nobody_has_allowed_anything_has_images_and_folders_of_its_own() {
+    fn tenant_without_permissions_has_only_images_and_folders() {
         let nothing = TenantPods::default();
         let own = "{ image: any/image, volumes: [{ kind: memory, path: /dev/shm, bytes: 1Gi }, { kind: scratch, path: /s, bytes: 1 }] }";
         assert_eq!(refused(&nothing, &pod(own)), [""; 0]);
@@ -285,7 +285,7 @@ volumes:
     }
 
     #[test]
-    fn what_is_allowed_is_allowed_by_its_kind_and_name() {
+    fn permission_applies_to_kind_and_name() {
         let pods = TenantPods {
             images: vec!["r.io/vision/*".to_owned(), "r.io/base:1".to_owned()],
             claims: vec!["data".to_owned()],
@@ -321,7 +321,7 @@ volumes:
     }
 
     #[test]
-    fn a_star_ends_no_registry_and_stands_for_no_folder_within_one() {
+    fn image_star_extends_neither_registry_nor_folder() {
         let may = |pattern: &str, image: &str| of_images(&[pattern]).has(What::Image, image);
         for (pattern, image) in [
             ("*", "any/image"),
@@ -356,7 +356,7 @@ volumes:
 
     /// Older releases accepted such a pattern.
     #[test]
-    fn a_pattern_that_was_stored_without_an_end_lets_nobody_elses_registry_in() {
+    fn stored_pattern_without_an_end_matches_only_its_registry() {
         let text = r#"{ "images": ["registry.example.com*"] }"#;
         let stored: TenantPods = serde_json::from_str(text).expect("it is read");
         let may = |image: &str| stored.has(What::Image, image);
@@ -369,7 +369,7 @@ volumes:
     }
 
     #[test]
-    fn what_cannot_be_a_name_is_refused_by_its_field() {
+    fn invalid_name_in_pods_is_refused_by_its_field() {
         let pods = TenantPods {
             service_account: Some("Trainers".to_owned()),
             images: vec!["*".to_owned(), "r.io/*/x".to_owned()],

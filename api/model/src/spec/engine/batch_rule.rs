@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_grows_with_the_workers_where_it_may() {
+    fn batch_grows_with_workers_under_adascale() {
         assert_eq!(BatchRule::Constant.examples(128, 2, 5), 128);
         let grown = |workers| BatchRule::AdaScale.examples(128, 2, workers);
         assert_eq!([1, 2, 3, 4, 5].map(grown), [128, 128, 192, 256, 320]);
