@@ -1,14 +1,15 @@
-//! The same for threads that may block. The runtime lives here and nowhere else: whoever calls knows of none.
+//! Synchronous form of [`Bucket`], for threads that may block. It owns its runtime.
 
 use super::bucket::{Bucket, ObjectsError, Upload, Version};
 use muster_model::place::BucketAddress;
 use std::future::Future;
 use tokio::runtime::{Builder, Runtime};
 
-/// Sending is waiting for the network and hashing for TLS: two threads beside training are enough.
+/// Number of threads. Uploads wait for the network and compute TLS; two threads beside training
+/// suffice.
 const THREADS: usize = 2;
 
-/// A bucket that may be asked by several threads at a time. Must not be used on a thread of a runtime.
+/// A bucket for concurrent use by several threads. Must not be used on a thread of a runtime.
 #[derive(Debug)]
 pub struct Blocking {
     runtime: Runtime,
@@ -55,10 +56,10 @@ impl Blocking {
         self.wait(self.bucket.get(name, max_bytes))
     }
 
-    /// Fills `into` from this offset; how many bytes there were, `None` when there is no object.
+    /// Fills `into` from this offset on. Returns the number of bytes read; `None` if the object
+    /// does not exist.
     ///
-    /// # Errors
-    /// [`ObjectsError::Request`].
+    /// # Errors [`ObjectsError::Request`].
     pub fn read_at(
         &self,
         name: &str,
