@@ -20,7 +20,7 @@ pub struct NetworksError {
 }
 
 /// Client for which a request counts before its token is known: an IPv4 address, or the first 64
-/// bits of an IPv6 address, because one host has all addresses below them.
+/// bits of an IPv6 address. One host has all addresses below these bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client(pub IpAddr);
 

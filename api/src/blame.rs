@@ -124,7 +124,8 @@ fn expected(rest: &str, list: &str) -> String {
 }
 
 /// Returns the path of the wrong field. serde reads a tagged enum as a whole and loses the path
-/// within it, so a field with the reported value is searched. It is named if there is exactly one.
+/// within it. A field with the reported value is therefore searched. It is named if there is
+/// exactly one.
 fn inside(document: &Value, path: &str, found: &str) -> String {
     match find(document, path) {
         Some(whole @ (Value::Object(_) | Value::Array(_))) => match culprit(whole, found) {

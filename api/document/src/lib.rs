@@ -1,9 +1,9 @@
 //! Strict reader of JSON and YAML documents into JSON values. The length of the text bounds memory
 //! and time.
 //!
-//! Errors name their field: a duplicate key, a text with a NUL byte (Postgres cannot store it), a
-//! number that JSON lacks, and a YAML document that expands to far more than its text. A byte order
-//! mark at the beginning is skipped.
+//! An error names its field. Refused are duplicate keys, texts with a NUL byte (Postgres cannot
+//! store it) and numbers that JSON lacks. So is a YAML document that expands to far more than its
+//! text. A byte order mark at the beginning is skipped.
 
 mod bounds;
 mod events;

@@ -16,7 +16,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// What happened. It is stored as JSON with the tenant, the job, the time and a sequence number.
+/// Entry of the history. It is stored as JSON with the tenant, the job, the time and a sequence
+/// number.
 // An event of an unknown kind or shape is read as `Unknown`. During a rolling upgrade, old pods
 // read events of new pods; such an event must not end a stream or fail a listing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

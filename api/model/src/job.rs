@@ -38,7 +38,7 @@ pub struct Job {
     pub finished_at: Option<OffsetDateTime>,
 }
 
-/// What the user wants of the job. It takes effect in the next scheduling round.
+/// State of the job that its user wants. It takes effect in the next scheduling round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -94,7 +94,7 @@ pub enum JobPhase {
     Cancelled,
 }
 
-/// What follows once the last task of a stopping job has exited.
+/// Next state of a stopping job once its last task has exited.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

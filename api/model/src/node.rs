@@ -14,7 +14,7 @@ pub struct Node {
     pub drained: bool,
     /// Takes no new tasks: too many jobs failed there, or the node excludes itself.
     pub excluded: Option<Excluded>,
-    /// What the cluster manager reports about the machine.
+    /// Report of the cluster manager about the machine.
     pub notice: Option<Notice>,
     pub capacity: Capacity,
     /// Version of the node's assignment. The node refuses an older one.
@@ -36,7 +36,7 @@ pub struct Excluded {
     pub by_itself: bool,
 }
 
-/// What a cluster manager such as Kubernetes reports about the machine. A notice is always complete
+/// Report of a cluster manager such as Kubernetes about the machine. A notice is always complete
 /// and replaces the earlier one. It is independent of an administrator's drain.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -205,7 +205,7 @@ pub struct Capacity {
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum DriverSuspend {
-    /// As far as can be known before the first attempt.
+    /// The driver should be able to, as far as this is known before the first attempt.
     Able {
         /// CUDA version of the driver.
         cuda: String,

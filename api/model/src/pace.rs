@@ -1,8 +1,8 @@
 //! Activity and own step time of each rank, from which stragglers and hangs are detected.
 //!
 //! Under BSP all ranks have the same step rate. A rank therefore reports its own time per step,
-//! from the first example read to the last gradient computed, without the time in which it waits
-//! for others.
+//! from the first example read to the last gradient computed. The time in which it waits for others
+//! is not included.
 
 use crate::id::TaskId;
 use serde::{Deserialize, Serialize};

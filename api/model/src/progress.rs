@@ -61,10 +61,10 @@ impl Sample {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Split {
-    /// Test split of the built-in engine, and what a program logs as `test`.
+    /// Test split of the built-in engine, and data that a program logs as `test`.
     #[default]
     Test,
-    /// What a program logs as `val`, `valid`, `validation` or `eval`.
+    /// Data that a program logs as `val`, `valid`, `validation` or `eval`.
     Validation,
 }
 

@@ -1,4 +1,4 @@
-//! What-if and planning questions. The API server stores a question, the scheduler answers it.
+//! Planning and what-if questions. The API server stores a question, the scheduler answers it.
 
 use crate::spec::{FieldError, JobSpec};
 use crate::view::{PlanView, WhatIf, WhatIfView};

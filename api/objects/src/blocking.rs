@@ -17,10 +17,10 @@ pub struct Blocking {
 }
 
 impl Blocking {
-    /// As [`Bucket::open`].
+    /// See [`Bucket::open`].
     ///
     /// # Errors
-    /// As [`Bucket::open`]; [`ObjectsError::Runtime`].
+    /// See [`Bucket::open`]; [`ObjectsError::Runtime`].
     pub fn open(address: &BucketAddress) -> Result<Self, ObjectsError> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(THREADS)
@@ -38,13 +38,13 @@ impl Blocking {
         self.runtime.block_on(answer)
     }
 
-    /// As [`Bucket::describe`].
+    /// See [`Bucket::describe`].
     #[must_use]
     pub fn describe(&self, name: &str) -> String {
         self.bucket.describe(name)
     }
 
-    /// As [`Bucket::get`].
+    /// See [`Bucket::get`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`]; [`ObjectsError::TooLarge`].
@@ -75,7 +75,7 @@ impl Blocking {
         }))
     }
 
-    /// As [`Bucket::len`].
+    /// See [`Bucket::len`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -83,7 +83,7 @@ impl Blocking {
         self.wait(self.bucket.len(name))
     }
 
-    /// As [`Bucket::put`].
+    /// See [`Bucket::put`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -91,7 +91,7 @@ impl Blocking {
         self.wait(self.bucket.put(name, bytes))
     }
 
-    /// As [`Bucket::replace`].
+    /// See [`Bucket::replace`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -104,7 +104,7 @@ impl Blocking {
         self.wait(self.bucket.replace(name, bytes, read))
     }
 
-    /// As [`Bucket::list`].
+    /// See [`Bucket::list`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -112,7 +112,7 @@ impl Blocking {
         self.wait(self.bucket.list(folder))
     }
 
-    /// As [`Bucket::delete`].
+    /// See [`Bucket::delete`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -120,7 +120,7 @@ impl Blocking {
         self.wait(self.bucket.delete(names))
     }
 
-    /// As [`Bucket::begin`].
+    /// See [`Bucket::begin`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -128,7 +128,7 @@ impl Blocking {
         self.wait(self.bucket.begin(name))
     }
 
-    /// As [`Bucket::upload`].
+    /// See [`Bucket::upload`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -136,7 +136,7 @@ impl Blocking {
         self.wait(self.bucket.upload(upload, content))
     }
 
-    /// As [`Bucket::abort`].
+    /// See [`Bucket::abort`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].

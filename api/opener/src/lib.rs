@@ -5,7 +5,7 @@
 //!
 //! Dangers of a plain `open`, and the defence against each:
 //! - A link could lead to a file that only the executor may read, such as its service account's
-//!   token, and this file would be sent as the task's log. Or it could lead to another user's file,
+//!   token. This file would be sent as the task's log. Or it could lead to another user's file,
 //!   which would be written. No link is followed, neither at a file nor at a task's folder.
 //! - A FIFO blocks the caller, here the node's only loop. So does a file with a lease (`fcntl`).
 //!   Opening never waits (`O_NONBLOCK`), and only regular files are accepted.
@@ -431,7 +431,7 @@ mod tests {
         OsStr::new(name)
     }
 
-    /// What a task may put in place of a file, and its name in errors.
+    /// Objects that a task may put in place of a file, and their names in errors.
     const OBSTACLES: [(&str, &str); 5] = [
         ("link", "a link"),
         ("dangling", "a link"),

@@ -18,8 +18,8 @@ use muster_store::job;
 /// Its workers stop at the end of their step, keep their processes and memory, and release their
 /// GPUs until the job is continued. All processes of a `command` are stopped as by SIGSTOP.
 ///
-/// Refused for a job that is not running, for a job whose workers do not wait for each other in
-/// every step, and for a job whose tasks are pods, because Kubernetes does not release the
+/// Refused for a job that is not running, and for a job whose workers do not wait for each other in
+/// every step. Also refused if the tasks are pods, because Kubernetes does not release the
 /// resources of a pod. A repeated request changes nothing.
 #[utoipa::path(
     post, path = "/jobs/{id}/suspend", operation_id = "suspendJob", tag = "jobs",

@@ -13,7 +13,7 @@ pub const LASTING: Duration = Duration::days(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     Token(TokenId),
-    /// What the transaction has already revoked.
+    /// Tokens that the transaction has already revoked.
     Nothing,
     /// A tenant with all of its tokens.
     Tenant(TenantId),

@@ -50,7 +50,7 @@ pub struct JobSpec {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(minimum = -100, maximum = 100))]
     pub priority: i32,
-    /// What the built-in engine trains. Exactly one of `engine` and `command` is required.
+    /// Training by the built-in engine. Exactly one of `engine` and `command` is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<Engine>,
     /// A user's program. Exactly one of `engine` and `command` is required.
@@ -123,7 +123,7 @@ pub struct Range {
     pub max: u32,
 }
 
-/// What one task of each role takes of its node.
+/// Resources of one task of each role.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

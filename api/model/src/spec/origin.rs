@@ -71,9 +71,9 @@ impl JobSpec {
     }
 }
 
-/// Returns the step of a job with epochs of `own` steps at the same place in the data as `step` of
-/// a job with epochs of `others` steps. `None` within an epoch of another length, where no such
-/// place exists.
+/// Returns the step of a job with `own` steps per epoch at the same place in the data. `step` is
+/// that of a job with `others` steps per epoch. `None` within an epoch of another length, where no
+/// such place exists.
 #[must_use]
 pub fn same_place(step: u64, others: u64, own: u64) -> Option<u64> {
     if others == own {

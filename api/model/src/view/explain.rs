@@ -20,7 +20,7 @@ pub struct ExplainView {
     /// Why the job does not run; null unless it waits.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub waiting: Option<WaitingView>,
-    /// What keeps a waiting job from starting; empty for other jobs.
+    /// Obstacles to the start of a waiting job; empty for other jobs.
     pub in_the_way: InTheWay,
 }
 

@@ -29,7 +29,7 @@ pub struct JobView {
     /// Name of `state`.
     pub phase: JobPhase,
     pub state: JobState,
-    /// What its users want of it; takes effect in the next scheduling round.
+    /// State that its users want; takes effect in the next scheduling round.
     pub intent: Intent,
     /// Revision of its task set: 0 before the first start, +1 at every start and every resize in
     /// place.
@@ -252,8 +252,7 @@ pub struct PaceView {
     /// Time of the last change of its step.
     #[serde(with = "time::serde::rfc3339")]
     pub moved_at: OffsetDateTime,
-    /// What the worker is suspected of in every round since then; null if it holds up no other
-    /// worker.
+    /// Present suspicion against the worker; null if it holds up no other worker.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub suspected: Option<SuspectedView>,
 }

@@ -19,7 +19,7 @@ pub struct NodeView {
     #[cfg_attr(feature = "schema", schema(required = true))]
     #[serde(default)]
     pub excluded: Option<Excluded>,
-    /// What a cluster manager such as Kubernetes reports about the machine; null without a report.
+    /// Report of a cluster manager such as Kubernetes about the machine; null without a report.
     #[cfg_attr(feature = "schema", schema(required = true))]
     #[serde(default)]
     pub notice: Option<Notice>,

@@ -16,12 +16,12 @@ pub struct Problem {
     pub title: String,
     /// HTTP status.
     pub status: u16,
-    /// What was wrong with this request, and what would be right.
+    /// The error of this request, and the expected values.
     pub detail: String,
     /// `urn:muster:request:<id>`, by which the log of the API server identifies the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// One entry per error, with the field, its value and what would be right.
+    /// One entry per error, with the field, its value and the expected value.
     #[serde(default)]
     pub errors: Vec<FieldError>,
 }

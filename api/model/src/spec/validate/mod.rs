@@ -1,5 +1,5 @@
-//! Rules of a well-formed job document. Every error names the field, its value and what is
-//! expected.
+//! Rules of a well-formed job document. Every error names the field, its value and the expected
+//! value.
 
 mod command;
 mod compression;
@@ -26,7 +26,7 @@ pub struct FieldError {
     pub field: String,
     /// The value found, as JSON.
     pub value: String,
-    /// What would be right.
+    /// The expected value.
     pub expected: String,
 }
 
