@@ -3,7 +3,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "the one file of the crate that may"
+    reason = "the only file of the crate that may"
 )]
 
 use std::time::Instant;

@@ -31,7 +31,10 @@ pub struct LogPage {
 }
 
 /// Jobs.
-#[allow(clippy::missing_errors_doc, reason = "said at the head of the file")]
+#[allow(
+    clippy::missing_errors_doc,
+    reason = "described in the comment of the module"
+)]
 impl Client {
     /// Submits a document. With a unique key the request can be repeated without a second
     /// submission.
@@ -198,7 +201,10 @@ impl Client {
 }
 
 /// Nodes, tenants, tokens.
-#[allow(clippy::missing_errors_doc, reason = "said at the head of the file")]
+#[allow(
+    clippy::missing_errors_doc,
+    reason = "described in the comment of the module"
+)]
 impl Client {
     /// Returns all nodes, by name.
     pub async fn nodes(&self) -> Result<Vec<NodeView>, ClientError> {

@@ -16,7 +16,10 @@ pub struct Download {
     pub body: BoxStream<'static, Result<Vec<u8>, ClientError>>,
 }
 
-#[allow(clippy::missing_errors_doc, reason = "those of every call")]
+#[allow(
+    clippy::missing_errors_doc,
+    reason = "the same errors as of every call"
+)]
 impl Client {
     /// Downloads a file of the checkpoint at `step`; `CheckpointView::files` lists the names.
     pub async fn checkpoint_file(

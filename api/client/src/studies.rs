@@ -10,7 +10,10 @@ use muster_model::view::{
 use reqwest::Method;
 use serde::Serialize;
 
-#[allow(clippy::missing_errors_doc, reason = "those of every call")]
+#[allow(
+    clippy::missing_errors_doc,
+    reason = "the same errors as of every call"
+)]
 impl Client {
     /// Creates a study. With a unique key the request can be repeated without a second study.
     pub async fn create_study(

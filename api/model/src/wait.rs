@@ -170,9 +170,13 @@ impl Change {
 
     /// Returns the rank of the change, the smallest change first:
     ///
-    /// 1. what needs no action, or the user's own resume; 2. undoing a temporary measure of an
-    ///    administrator; 3. changes of this job by its owner; 4. what an administrator grants at no
-    ///    cost to other jobs; 5. what costs other jobs; 6. a long wait; 7. new machines.
+    /// - 0 and 1: resume, a short wait;
+    /// - 2: end of a temporary measure of an administrator;
+    /// - 3 and 4: changes of this job by its owner;
+    /// - 5: a grant of an administrator at no cost to other jobs;
+    /// - 6 and 7: changes at the cost of other jobs;
+    /// - 8: a long wait;
+    /// - 9: new machines.
     #[must_use]
     pub fn rank(&self, now_unix_ms: i64) -> u32 {
         match self {

@@ -136,8 +136,8 @@ async fn given(
 ///
 /// Results are points of a curve (`running`), final values (`finished`) and failures. A repeated
 /// result, or one of a trial that has ended, changes nothing. A `finished` trial has trained to its
-/// budget. An earlier `step` is refused unless it is that of a completed rung. The answer lists the
-/// trials that should stop.
+/// budget. An earlier `step` is refused unless it is that of a completed rung or `exhausted` is
+/// true. The answer lists the trials that should stop.
 ///
 /// With `ask`, the answer also contains further trials, and is sent once there are some. The
 /// `Idempotency-Key` then applies to `ask`; repeated results have no effect anyway.
