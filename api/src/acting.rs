@@ -17,7 +17,8 @@ pub const HEADER: HeaderName = HeaderName::from_static("muster-tenant");
 /// In that tenant the administrator acts as the user `NAME@TENANT`, after its own name and tenant,
 /// so that members see which administrator it was.
 ///
-/// # Errors A refusal if the caller is not an administrator, or the tenant does not exist.
+/// # Errors
+/// A refusal if the caller is not an administrator, or the tenant does not exist.
 pub async fn principal(
     app: &App,
     caller: &Caller,

@@ -27,7 +27,8 @@ pub struct Client(pub IpAddr);
 impl Networks {
     /// Parses a list of addresses and networks.
     ///
-    /// # Errors If an entry is neither an address nor a network.
+    /// # Errors
+    /// If an entry is neither an address nor a network.
     pub fn read<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, NetworksError> {
         let network = |text: &str| {
             let address = IpAddr::from_str(text).map(IpNet::from);

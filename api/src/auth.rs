@@ -62,7 +62,8 @@ pub struct Tokens {
 impl Tokens {
     /// Returns `None` if the token is unknown, expired or revoked.
     ///
-    /// # Errors If the store does not answer.
+    /// # Errors
+    /// If the store does not answer.
     pub async fn principal(
         &self,
         pool: &Pool,
@@ -215,7 +216,8 @@ impl Deref for Caller {
 impl Caller {
     /// Whether the token of the request is still valid.
     ///
-    /// # Errors If the store does not answer.
+    /// # Errors
+    /// If the store does not answer.
     pub async fn is_valid(&self, app: &App) -> Result<bool, StoreError> {
         Ok(app.tokens.principal(&app.pool, &self.hash).await?.is_some())
     }

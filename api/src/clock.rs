@@ -31,7 +31,8 @@ pub fn new_id() -> Uuid {
 
 /// Returns 32 random bytes.
 ///
-/// # Errors If the operating system has no randomness.
+/// # Errors
+/// If the operating system has no randomness.
 pub fn secret() -> Result<[u8; 32], getrandom::Error> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)?;

@@ -167,7 +167,8 @@ impl Limits {
 impl Flags {
     /// Merges file and flags.
     ///
-    /// # Errors If the file is not readable or has unknown fields, or no database is given.
+    /// # Errors
+    /// If the file is not readable or has unknown fields, or no database is given.
     pub fn settings(self) -> anyhow::Result<Settings> {
         let file = self
             .config

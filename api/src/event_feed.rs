@@ -8,7 +8,8 @@ use muster_store::event::{self, Cursor, EventFilter, StoredEvent};
 
 /// Returns the cursor of a stream that begins now.
 ///
-/// # Errors If the store does not answer.
+/// # Errors
+/// If the store does not answer.
 pub async fn newest(app: &App, caller: &Caller) -> Result<Cursor, Refusal> {
     let mut tx = app.begin(caller).await?;
     Ok(event::newest(&mut tx).await?)
@@ -17,7 +18,8 @@ pub async fn newest(app: &App, caller: &Caller) -> Result<Cursor, Refusal> {
 /// Returns the cursor of the newest event that retention has removed, if a reader at `cursor` has
 /// missed it.
 ///
-/// # Errors If the store does not answer.
+/// # Errors
+/// If the store does not answer.
 pub async fn forgotten(
     app: &App,
     caller: &Caller,
@@ -30,7 +32,8 @@ pub async fn forgotten(
 
 /// Returns the next entries, and whether more are available.
 ///
-/// # Errors [`Gone`].
+/// # Errors
+/// [`Gone`].
 pub async fn next(
     client: &Client,
     filter: EventFilter,

@@ -76,7 +76,8 @@ impl Failures {
 
     /// Refuses the request before its token is looked up, if the address has failed too often.
     ///
-    /// # Errors 429, with the time to wait.
+    /// # Errors
+    /// 429, with the time to wait.
     pub fn check(&self, client: Option<Client>, metrics: &Metrics) -> Result<(), Refusal> {
         let Some(client) = client else { return Ok(()) };
         let now = clock::monotonic();

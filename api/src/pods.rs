@@ -8,7 +8,8 @@ use muster_store::{PgConnection, tenant};
 /// Checks in the caller's scope; no query if `pod` is empty. `field` is the position of `pod` in
 /// the document.
 ///
-/// # Errors A refusal with one error per object that the tenant may not use.
+/// # Errors
+/// A refusal with one error per object that the tenant may not use.
 pub async fn allow(
     conn: &mut PgConnection,
     caller: &Caller,

@@ -40,7 +40,8 @@ impl<Key: Hash + Eq + Clone> Rate<Key> {
 
     /// Takes one request from the bucket of the key.
     ///
-    /// # Errors If the bucket is empty.
+    /// # Errors
+    /// If the bucket is empty.
     pub fn take(&self, key: &Key) -> Result<(), TooMany> {
         if self.taken.fetch_add(1, Ordering::Relaxed) % SWEEP_EVERY == SWEEP_EVERY - 1 {
             self.limiter.retain_recent();

@@ -75,8 +75,9 @@ impl App {
     /// Starts the background tasks, which end with `stopping`. Must be called within a tokio
     /// runtime.
     ///
-    /// # Errors If the address of the database is invalid, or the environment lacks the settings of
-    /// the bucket.
+    /// # Errors
+    /// If the address of the database is invalid, or the environment lacks the settings of the
+    /// bucket.
     pub fn start(settings: &Settings, stopping: CancellationToken) -> Result<Self, StartError> {
         let pool = pool::api(&settings.database_url, settings.database_connections)?;
         let limits = &settings.limits;
@@ -112,7 +113,8 @@ impl App {
     /// Begins a transaction that sees and changes only the rows of the caller's tenant. It is
     /// rolled back unless committed.
     ///
-    /// # Errors If the store does not answer.
+    /// # Errors
+    /// If the store does not answer.
     pub async fn begin(&self, caller: &Caller) -> Result<Transaction, StoreError> {
         pool::begin_for(&self.pool, caller.tenant_id).await
     }

@@ -121,7 +121,8 @@ impl Client {
 
     /// Sends one message; waits if the client reads too slowly.
     ///
-    /// # Errors [`Gone`].
+    /// # Errors
+    /// [`Gone`].
     pub async fn send(
         &self,
         name: &str,
@@ -141,7 +142,8 @@ impl Client {
 
     /// Returns when new entries may exist.
     ///
-    /// # Errors [`Gone`].
+    /// # Errors
+    /// [`Gone`].
     pub async fn woken(&mut self) -> Result<(), Gone> {
         tokio::select! {
             () = tokio::time::sleep(APART) => {}
@@ -163,7 +165,8 @@ impl Client {
     /// Returns the result of a read of the store. Waits while the store is not available, so that a
     /// restart of Postgres ends no stream.
     ///
-    /// # Errors [`Gone`], also if the store fails permanently.
+    /// # Errors
+    /// [`Gone`], also if the store fails permanently.
     pub async fn read<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         read: impl Fn() -> F,
@@ -190,7 +193,8 @@ impl Client {
 
 /// Answers with a stream that `follow` writes; it ends when `follow` returns.
 ///
-/// # Errors If too many streams are open, of the tenant or in total.
+/// # Errors
+/// If too many streams are open, of the tenant or in total.
 pub fn answer<F>(
     app: &App,
     caller: &Caller,
@@ -238,7 +242,8 @@ fn full(full: Full) -> Refusal {
 /// Returns the position of the client: `Last-Event-ID`, which a reconnecting client sends, precedes
 /// the parameter `after`.
 ///
-/// # Errors If it is not a position.
+/// # Errors
+/// If it is not a position.
 pub fn position<T: FromStr>(headers: &HeaderMap, after: Option<T>) -> Result<Option<T>, Refusal> {
     let Some(value) = headers
         .get("last-event-id")

@@ -50,8 +50,9 @@ impl Client {
     /// Creates a client of `server`, such as `http://127.0.0.1:7070`. Certificates of https are
     /// checked against the authorities of the system. Nothing is sent yet.
     ///
-    /// # Errors [`ClientError::Address`] if the address is invalid, or the token has characters
-    /// that no token has.
+    /// # Errors
+    /// [`ClientError::Address`] if the address is invalid, or the token has characters that no
+    /// token has.
     pub fn new(server: &str, token: &str) -> Result<Self, ClientError> {
         let wrong = || ClientError::Address {
             what: "the server's address",
@@ -102,7 +103,8 @@ impl Client {
 
     /// Returns a client that acts for another tenant. For administrators.
     ///
-    /// # Errors [`ClientError::Address`] if the name has characters that no name has.
+    /// # Errors
+    /// [`ClientError::Address`] if the name has characters that no name has.
     pub fn for_tenant(&self, name: &str) -> Result<Self, ClientError> {
         let value = HeaderValue::from_str(name).map_err(|_| ClientError::Address {
             what: "the tenant",

@@ -49,7 +49,8 @@ impl<Key: Hash + Eq + Copy> Places<Key> {
 
     /// Takes a place that counts for `key`, if given.
     ///
-    /// # Errors If the key has its maximum, or no place is free.
+    /// # Errors
+    /// If the key has its maximum, or no place is free.
     pub fn take(&self, key: Option<Key>) -> Result<Place<Key>, Full> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let count = key.and_then(|key| taken.get(&key).copied()).unwrap_or(0);

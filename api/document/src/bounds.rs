@@ -72,8 +72,8 @@ struct Open {
 
 /// Checks all bounds.
 ///
-/// # Errors [`Excess`]. Invalid YAML passes if its beginning does, because the parser reads no
-/// further.
+/// # Errors
+/// [`Excess`]. Invalid YAML passes if its beginning does, because the parser reads no further.
 pub fn check(text: &str) -> Result<(), Excess> {
     check_lines(text)?;
     Walk::default().run(Events::new(text))

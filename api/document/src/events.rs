@@ -78,7 +78,8 @@ impl Drop for Events<'_> {
 
 /// Converts an event.
 ///
-/// # Safety The parser has written `event`, and it is not deleted.
+/// # Safety
+/// The parser has written `event`, and it is not deleted.
 unsafe fn converted(event: &unsafe_yaml::yaml_event_t) -> Event {
     // SAFETY: the type of an event says which of its data are set; texts end with a NUL or are
     // null.
@@ -116,7 +117,8 @@ unsafe fn converted(event: &unsafe_yaml::yaml_event_t) -> Event {
 
 /// Copies a text of the parser; `None` if it is null.
 ///
-/// # Safety `text` is null or ends with a NUL.
+/// # Safety
+/// `text` is null or ends with a NUL.
 unsafe fn text(text: *const u8) -> Option<Vec<u8>> {
     if text.is_null() {
         return None;

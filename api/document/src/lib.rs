@@ -36,7 +36,8 @@ pub enum DocumentError {
 
 /// Reads one JSON value.
 ///
-/// # Errors [`DocumentError`].
+/// # Errors
+/// [`DocumentError`].
 pub fn json(text: &[u8]) -> Result<Value, DocumentError> {
     let text = utf8(text)?;
     let mut reader = serde_json::Deserializer::from_str(text);

@@ -35,7 +35,8 @@ impl Listed {
 
 /// Returns the tensors of a safetensors file in the order of their data. `header` is its JSON.
 ///
-/// # Errors [`BadHeader`] if the file contains anything but contiguous tensors of 32-bit floats.
+/// # Errors
+/// [`BadHeader`] if the file contains anything but contiguous tensors of 32-bit floats.
 pub fn listed(header: &[u8]) -> Result<Vec<Listed>, BadHeader> {
     #[derive(Deserialize)]
     struct Entry {
@@ -102,9 +103,9 @@ fn quoted(name: &str) -> String {
     serde_json::Value::from(name).to_string()
 }
 
-/// Returns the header of one tensor that is appended to an ONNX model: `ModelProto { graph {
-/// initializer { … } } }` up to `raw_data`. Protobuf readers merge concatenated messages and append
-/// repeated fields.
+/// Returns the header of one tensor that is appended to an ONNX model:
+/// `ModelProto { graph { initializer { … } } }` up to `raw_data`. Protobuf readers merge
+/// concatenated messages and append repeated fields.
 #[must_use]
 pub fn onnx_head(tensor: &Listed) -> Vec<u8> {
     const FLOAT: u64 = 1;

@@ -230,7 +230,8 @@ pub struct InvalidTransition {
 impl JobState {
     /// Returns the state after `event`.
     ///
-    /// # Errors [`InvalidTransition`] if this state does not allow the event.
+    /// # Errors
+    /// [`InvalidTransition`] if this state does not allow the event.
     pub fn apply(self, event: JobEvent) -> Result<Self, InvalidTransition> {
         use JobState::{
             Cancelled, Failed, Paused, Queued, Running, Starting, Stopping, Succeeded, Suspended,

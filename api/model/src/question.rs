@@ -49,7 +49,8 @@ pub enum Answer {
 impl WhatIf {
     /// Checks that the question can be answered.
     ///
-    /// # Errors One [`FieldError`] per wrong field, including those of the documents.
+    /// # Errors
+    /// One [`FieldError`] per wrong field, including those of the documents.
     pub fn validate(&self) -> Result<(), Vec<FieldError>> {
         let mut errors = Vec::new();
         let mut wrong = |field: String, value: String, expected: String| {

@@ -33,7 +33,8 @@ impl TaskReport {
     /// Parses a line of `events.jsonl`. NUL characters in texts become U+FFFD, because Postgres
     /// cannot store them.
     ///
-    /// # Errors [`UnfitReport`], which names the number that is out of range.
+    /// # Errors
+    /// [`UnfitReport`], which names the number that is out of range.
     pub fn read(line: &str) -> Result<Self, UnfitReport> {
         let mut value: Value = serde_json::from_str(line)?;
         clean(&mut value);
@@ -57,7 +58,8 @@ impl Observed {
     /// Parses the state of a task as its node observed it. A program may have written its end.
     /// Texts are cleaned as in [`TaskReport::read`].
     ///
-    /// # Errors If the text is not such JSON.
+    /// # Errors
+    /// If the text is not such JSON.
     pub fn read(text: &str) -> Result<Self, serde_json::Error> {
         let mut value: Value = serde_json::from_str(text)?;
         clean(&mut value);

@@ -126,7 +126,8 @@ impl TaskState {
     /// Returns the state after `event`. A node repeats its reports after a reconnect, so a repeated
     /// `Up`, `Stop` or `Gone` leaves the state unchanged.
     ///
-    /// # Errors [`InvalidTransition`] if this state does not allow the event.
+    /// # Errors
+    /// [`InvalidTransition`] if this state does not allow the event.
     pub fn apply(self, event: TaskEvent) -> Result<Self, InvalidTransition> {
         let refused = InvalidTransition {
             phase: self.phase(),

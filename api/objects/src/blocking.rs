@@ -59,7 +59,8 @@ impl Blocking {
     /// Fills `into` from this offset on. Returns the number of bytes read; `None` if the object
     /// does not exist.
     ///
-    /// # Errors [`ObjectsError::Request`].
+    /// # Errors
+    /// [`ObjectsError::Request`].
     pub fn read_at(
         &self,
         name: &str,

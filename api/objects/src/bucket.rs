@@ -86,7 +86,8 @@ impl<T: MultipartStore + std::fmt::Debug> Parts for T {}
 impl Bucket {
     /// Opens a bucket with credentials of the environment; nothing is sent yet.
     ///
-    /// # Errors If the environment's settings for the service contradict each other.
+    /// # Errors
+    /// If the environment's settings for the service contradict each other.
     pub fn open(address: &BucketAddress) -> Result<Self, ObjectsError> {
         // TLS is rustls with ring in the whole workspace. An error means that the process has
         // already chosen a provider, which is fine.
@@ -149,7 +150,8 @@ impl Bucket {
 
     /// Returns a small object and its version; `None` if it does not exist.
     ///
-    /// # Errors [`ObjectsError::Request`]; [`ObjectsError::TooLarge`].
+    /// # Errors
+    /// [`ObjectsError::Request`]; [`ObjectsError::TooLarge`].
     pub async fn get(
         &self,
         name: &str,
@@ -177,7 +179,8 @@ impl Bucket {
     /// Returns the bytes of a range, fewer at the object's end; `None` if the object does not
     /// exist.
     ///
-    /// # Errors [`ObjectsError::Request`].
+    /// # Errors
+    /// [`ObjectsError::Request`].
     pub async fn range(
         &self,
         name: &str,
@@ -191,7 +194,8 @@ impl Bucket {
 
     /// Returns the length of an object; `None` if it does not exist.
     ///
-    /// # Errors [`ObjectsError::Request`].
+    /// # Errors
+    /// [`ObjectsError::Request`].
     pub async fn len(&self, name: &str) -> Result<Option<u64>, ObjectsError> {
         match self.objects.head(&self.path(name)).await {
             Err(object_store::Error::NotFound { .. }) => Ok(None),
@@ -204,8 +208,9 @@ impl Bucket {
     /// Downloads a large object; `None` if it does not exist. It is read in parts, because a large
     /// object or a slow reader would exceed the time limit of one request.
     ///
-    /// # Errors [`ObjectsError::Request`]. Later failures are part of the content, for example if
-    /// the object was replaced meanwhile.
+    /// # Errors
+    /// [`ObjectsError::Request`]. Later failures are part of the content, for example if the object
+    /// was replaced meanwhile.
     pub async fn download(&self, name: &str) -> Result<Option<Download>, ObjectsError> {
         let path = self.path(name);
         let meta = match self.objects.head(&path).await {
@@ -238,7 +243,8 @@ impl Bucket {
 
     /// Writes an object, and replaces an existing one.
     ///
-    /// # Errors [`ObjectsError::Request`].
+    /// # Errors
+    /// [`ObjectsError::Request`].
     pub async fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), ObjectsError> {
         let put = self.objects.put(&self.path(name), bytes.into()).await;
         put.map(drop).map_err(self.failed("write", name))
@@ -250,7 +256,8 @@ impl Bucket {
     /// A request that is repeated after a lost answer finds its own write and returns `false`; the
     /// caller then reads again.
     ///
-    /// # Errors [`ObjectsError::Request`].
+    /// # Errors
+    /// [`ObjectsError::Request`].
     pub async fn replace(
         &self,
         name: &str,
@@ -280,7 +287,8 @@ impl Bucket {
 
     /// Returns the names of all objects in a folder and below, relative to the folder.
     ///
-    /// # Errors [`ObjectsError::Request`].
+    /// # Errors
+    /// [`ObjectsError::Request`].
     pub async fn list(&self, folder: &str) -> Result<Vec<String>, ObjectsError> {
         let path = self.path(folder);
         let name = |meta: object_store::ObjectMeta| {
@@ -299,7 +307,8 @@ impl Bucket {
 
     /// Removes objects. Missing objects are not an error.
     ///
-    /// # Errors [`ObjectsError::Request`].
+    /// # Errors
+    /// [`ObjectsError::Request`].
     pub async fn delete(&self, names: &[String]) -> Result<(), ObjectsError> {
         // One request per object: few services remove several per request, and they differ.
         for name in names {
@@ -319,7 +328,8 @@ impl Bucket {
 
     /// Begins an upload in parts.
     ///
-    /// # Errors [`ObjectsError::Request`].
+    /// # Errors
+    /// [`ObjectsError::Request`].
     pub async fn begin(&self, name: &str) -> Result<Upload, ObjectsError> {
         let id = self.parts.create_multipart(&self.path(name)).await;
         Ok(Upload {
@@ -330,7 +340,8 @@ impl Bucket {
 
     /// Sends the content of an upload and completes it.
     ///
-    /// # Errors [`ObjectsError::Request`]; the caller must then abort the upload.
+    /// # Errors
+    /// [`ObjectsError::Request`]; the caller must then abort the upload.
     pub async fn upload(&self, upload: &Upload, content: &[&[u8]]) -> Result<(), ObjectsError> {
         let path = self.path(&upload.name);
         let bytes = content.iter().map(|slice| slice.len()).sum::<usize>();
@@ -374,7 +385,8 @@ impl Bucket {
 
     /// Aborts an upload. A missing upload is not an error.
     ///
-    /// # Errors [`ObjectsError::Request`].
+    /// # Errors
+    /// [`ObjectsError::Request`].
     pub async fn abort(&self, upload: &Upload) -> Result<(), ObjectsError> {
         let path = self.path(&upload.name);
         match self.parts.abort_multipart(&path, &upload.id).await {

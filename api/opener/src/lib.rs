@@ -68,7 +68,8 @@ impl Folder {
     /// Opens a folder that no task can replace. Its path is the administrator's choice, so links
     /// are followed.
     ///
-    /// # Errors If it does not exist, or is not a folder.
+    /// # Errors
+    /// If it does not exist, or is not a folder.
     pub fn at(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let here = if path.as_os_str().is_empty() {
@@ -85,7 +86,8 @@ impl Folder {
     /// Opens a folder that a task may have replaced, such as a task's own; a link is refused. No
     /// task can write the folder above it.
     ///
-    /// # Errors [`Refused`], or if it does not exist.
+    /// # Errors
+    /// [`Refused`], or if it does not exist.
     pub fn itself(path: &Path) -> io::Result<Self> {
         let (above, name) = split(path)?;
         let above = Self::at(above)?;
@@ -94,14 +96,16 @@ impl Folder {
 
     /// Opens a file for reading.
     ///
-    /// # Errors [`Refused`], or if it does not exist.
+    /// # Errors
+    /// [`Refused`], or if it does not exist.
     pub fn open(&self, name: &OsStr) -> io::Result<File> {
         self.open_as(name, OFlags::RDONLY, 0)
     }
 
     /// Reads a whole file of at most `most_bytes` bytes.
     ///
-    /// # Errors [`Refused`], also if it is longer; or if it does not exist.
+    /// # Errors
+    /// [`Refused`], also if it is longer; or if it does not exist.
     pub fn read(&self, name: &OsStr, most_bytes: u64) -> io::Result<Vec<u8>> {
         let file = self.open(name)?;
         let mut bytes = Vec::new();
@@ -117,7 +121,8 @@ impl Folder {
 
     /// Opens a file for appending; creates it if it does not exist.
     ///
-    /// # Errors [`Refused`], or if it cannot be created.
+    /// # Errors
+    /// [`Refused`], or if it cannot be created.
     pub fn append(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         self.open_as(name, flags, ORDINARY)
@@ -126,7 +131,8 @@ impl Folder {
     /// Opens a file for locking; creates it if it does not exist. With `is_for_writing`, inotify
     /// watchers of the folder are notified when it is closed.
     ///
-    /// # Errors [`Refused`], or if it cannot be created.
+    /// # Errors
+    /// [`Refused`], or if it cannot be created.
     pub fn hold(&self, name: &OsStr, is_for_writing: bool) -> io::Result<File> {
         let access = if is_for_writing {
             OFlags::WRONLY
@@ -138,7 +144,8 @@ impl Folder {
 
     /// Creates an empty file for writing. An existing file of this name is removed, not reused.
     ///
-    /// # Errors If it cannot be created.
+    /// # Errors
+    /// If it cannot be created.
     pub fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
@@ -151,7 +158,8 @@ impl Folder {
     /// Replaces a file atomically: readers see the old or the new content. With `durably` also
     /// after a power loss.
     ///
-    /// # Errors If it cannot be written.
+    /// # Errors
+    /// If it cannot be written.
     pub fn replace(&self, name: &OsStr, content: &[u8], durably: bool) -> io::Result<()> {
         let mut temporary = OsString::from(".");
         temporary.push(name);
@@ -175,7 +183,8 @@ impl Folder {
     /// Reserves space for a file that is written later ([`Reserved::put`]), when the disk may be
     /// full.
     ///
-    /// # Errors If there is no space now.
+    /// # Errors
+    /// If there is no space now.
     pub fn reserve(&self, name: &OsStr, bytes: usize) -> io::Result<Reserved> {
         let mut temporary = OsString::from(".");
         temporary.push(name);
@@ -196,7 +205,8 @@ impl Folder {
 
     /// Renames a file. An existing file or folder of the new name is replaced.
     ///
-    /// # Errors If the file does not exist.
+    /// # Errors
+    /// If the file does not exist.
     pub fn rename(&self, name: &OsStr, to: &OsStr) -> io::Result<()> {
         let rename = || rustix::fs::renameat(&self.fd, name, &self.fd, to);
         match rename() {
@@ -210,7 +220,8 @@ impl Folder {
 
     /// Returns the metadata of a file, folder or link; links are not followed.
     ///
-    /// # Errors If it does not exist.
+    /// # Errors
+    /// If it does not exist.
     pub fn metadata(&self, name: &OsStr) -> io::Result<Metadata> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty())?;
@@ -219,14 +230,16 @@ impl Folder {
 
     /// Removes a file.
     ///
-    /// # Errors If it does not exist, or is a folder.
+    /// # Errors
+    /// If it does not exist, or is a folder.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())?)
     }
 
     /// Returns all names in the folder.
     ///
-    /// # Errors [`Refused`] if there are too many, or if it cannot be read.
+    /// # Errors
+    /// [`Refused`] if there are too many, or if it cannot be read.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let names = self.some_names(MOST_NAMES + 1)?;
         if names.len() > MOST_NAMES {
@@ -239,7 +252,8 @@ impl Folder {
 
     /// Returns the first `most` names.
     ///
-    /// # Errors If the folder cannot be read.
+    /// # Errors
+    /// If the folder cannot be read.
     pub fn some_names(&self, most: usize) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in Dir::new(self.readable()?)? {
@@ -257,35 +271,40 @@ impl Folder {
 
     /// Opens a folder within it; a link is refused.
     ///
-    /// # Errors [`Refused`], or if it does not exist.
+    /// # Errors
+    /// [`Refused`], or if it does not exist.
     pub fn inner(&self, name: &OsStr) -> io::Result<Self> {
         inner(&self.fd, name, self.path.join(name))
     }
 
     /// Returns the owner of the folder.
     ///
-    /// # Errors If the disk fails.
+    /// # Errors
+    /// If the disk fails.
     pub fn uid(&self) -> io::Result<u32> {
         Ok(rustix::fs::fstat(&self.fd)?.st_uid)
     }
 
     /// Moves a file to another folder.
     ///
-    /// # Errors If it does not exist, or an object of the new name cannot be replaced.
+    /// # Errors
+    /// If it does not exist, or an object of the new name cannot be replaced.
     pub fn move_to(&self, name: &OsStr, other: &Self, to: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.fd, name, &other.fd, to)?)
     }
 
     /// Removes an empty folder.
     ///
-    /// # Errors If it is not empty.
+    /// # Errors
+    /// If it is not empty.
     pub fn remove_empty(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)?)
     }
 
     /// Makes the names of the folder durable against a power loss.
     ///
-    /// # Errors If the disk fails.
+    /// # Errors
+    /// If the disk fails.
     pub fn sync(&self) -> io::Result<()> {
         File::from(self.readable()?).sync_all()
     }
@@ -367,7 +386,8 @@ pub struct Reserved {
 impl Reserved {
     /// Releases the space.
     ///
-    /// # Errors If the reserved file does not exist any more.
+    /// # Errors
+    /// If the reserved file does not exist any more.
     pub fn remove(self, folder: &Folder) -> io::Result<()> {
         folder.remove(&self.temporary)
     }
@@ -375,7 +395,8 @@ impl Reserved {
     /// Writes the file as [`Folder::replace`] does durably, into the reserved space. If a task has
     /// removed the reservation, or the content is larger, the disk must have space.
     ///
-    /// # Errors If it cannot be written.
+    /// # Errors
+    /// If it cannot be written.
     pub fn put(self, folder: &Folder, content: &[u8]) -> io::Result<()> {
         let put = || {
             if content.len() > self.bytes {
@@ -398,7 +419,8 @@ impl Reserved {
 
 /// Splits a path into the folder and the name in it.
 ///
-/// # Errors If it is not the path of a file.
+/// # Errors
+/// If it is not the path of a file.
 pub fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
     path.parent()
         .zip(path.file_name())

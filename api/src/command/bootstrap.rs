@@ -40,7 +40,8 @@ pub struct Bootstrap {
 impl Bootstrap {
     /// Creates what is missing and prints the secret.
     ///
-    /// # Errors If the database refuses.
+    /// # Errors
+    /// If the database refuses.
     pub async fn run(self, database_url: Option<String>) -> anyhow::Result<()> {
         anyhow::ensure!(
             is_dns_label(&self.tenant),

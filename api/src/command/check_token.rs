@@ -23,7 +23,8 @@ pub struct CheckToken {
 impl CheckToken {
     /// Checks the token.
     ///
-    /// # Errors If the database does not answer.
+    /// # Errors
+    /// If the database does not answer.
     pub async fn run(self, database_url: Option<String>) -> anyhow::Result<ExitCode> {
         let pool = connect(self.owner_database_url, database_url)?;
         let mut tx = muster_store::pool::begin(&pool)

@@ -21,7 +21,8 @@ pub struct Migrate {
 impl Migrate {
     /// Migrates the schema and sets passwords.
     ///
-    /// # Errors If the database does not answer, or cannot be migrated by this version.
+    /// # Errors
+    /// If the database does not answer, or cannot be migrated by this version.
     pub async fn run(self, database_url: Option<String>) -> anyhow::Result<()> {
         let url = self
             .owner_database_url

@@ -15,7 +15,8 @@ const CLOSING: Duration = Duration::from_secs(1);
 
 /// Runs the daemon.
 ///
-/// # Errors If the listen address is in use, or the address of the database is invalid.
+/// # Errors
+/// If the listen address is in use, or the address of the database is invalid.
 pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let stopping = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;

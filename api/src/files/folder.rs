@@ -35,7 +35,8 @@ pub enum OpenError {
 /// Opens the file `name` in the folder `path` below `root`, and reads its checksum from the
 /// manifest of the same open folder. `path` is relative and plain.
 ///
-/// # Errors [`OpenError`].
+/// # Errors
+/// [`OpenError`].
 pub fn open(root: &Path, path: &Path, name: &str) -> Result<Opened, OpenError> {
     let mut folder = Folder::at(root).map_err(|error| failed("", error))?;
     for part in path {

@@ -45,7 +45,8 @@ pub struct Found {
 impl Files {
     /// Opens the checkpoint store.
     ///
-    /// # Errors If the environment lacks the settings of the bucket.
+    /// # Errors
+    /// If the environment lacks the settings of the bucket.
     pub fn open(place: &Place) -> Result<Self, ObjectsError> {
         Ok(Self {
             place: match place {
@@ -58,9 +59,10 @@ impl Files {
 
     /// Returns the file `name` in the folder `relative`, which must be one of the job's.
     ///
-    /// # Errors [`Kind::NotFound`] if it does not exist or is not the job's;
-    /// [`Kind::UnreadableFile`] if a task has put something else in its place;
-    /// [`Kind::Unavailable`] if the folder or the object store does not answer.
+    /// # Errors
+    /// [`Kind::NotFound`] if it does not exist or is not the job's; [`Kind::UnreadableFile`] if a
+    /// task has put something else in its place; [`Kind::Unavailable`] if the folder or the object
+    /// store does not answer.
     pub async fn read(
         &self,
         tenant: TenantId,

@@ -40,7 +40,8 @@ impl Reads {
 
     /// Runs `read` on a blocking thread.
     ///
-    /// # Errors [`Stalled`].
+    /// # Errors
+    /// [`Stalled`].
     pub async fn run<T: Send + 'static>(
         &self,
         read: impl FnOnce() -> T + Send + 'static,

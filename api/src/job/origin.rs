@@ -9,7 +9,8 @@ use muster_store::{checkpoint, job};
 /// Fills in the step if the document leaves it out, and returns the new job's own step at its
 /// start. The connection sees only rows of the caller's tenant.
 ///
-/// # Errors A refusal by field if the job cannot start from the checkpoint.
+/// # Errors
+/// A refusal by field if the job cannot start from the checkpoint.
 pub async fn resolve(conn: &mut PgConnection, spec: &mut JobSpec) -> Result<u64, Refusal> {
     let Some(from) = spec.from else {
         return Ok(0);

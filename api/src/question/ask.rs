@@ -22,7 +22,8 @@ const LOOKS_MS: (u64, u64) = (5, 200);
 
 /// Asks the scheduler and returns its answer.
 ///
-/// # Errors If the tenant has too many open questions, no scheduler answers, or it refuses.
+/// # Errors
+/// If the tenant has too many open questions, no scheduler answers, or it refuses.
 pub async fn ask(app: &App, caller: &Caller, question: Question) -> Result<Answer, Refusal> {
     let open = Open {
         id: clock::new_id(),

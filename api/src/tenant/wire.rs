@@ -27,7 +27,8 @@ pub struct Uses {
 impl Uses {
     /// Reads the tenant in scope; with `scope::admin` all tenants.
     ///
-    /// # Errors If the store does not answer.
+    /// # Errors
+    /// If the store does not answer.
     pub async fn read(conn: &mut PgConnection, now: OffsetDateTime) -> Result<Self, StoreError> {
         Ok(Self {
             in_use: tenant::in_use(conn).await?,
@@ -67,7 +68,8 @@ impl Uses {
 
 /// Checks a change of limits.
 ///
-/// # Errors If a limit exceeds the range of the store, or the change is empty.
+/// # Errors
+/// If a limit exceeds the range of the store, or the change is empty.
 pub fn check_limits_change(change: Option<&LimitsChange>) -> Result<(), Refusal> {
     let Some(change) = change else {
         return Ok(());
@@ -84,7 +86,8 @@ pub fn check_limits_change(change: Option<&LimitsChange>) -> Result<(), Refusal>
 
 /// Checks a quota.
 ///
-/// # Errors If it exceeds [`QUOTA_MAX`].
+/// # Errors
+/// If it exceeds [`QUOTA_MAX`].
 pub fn check_quota(gpu_quota: Option<u32>) -> Result<(), Refusal> {
     let Some(quota) = gpu_quota.filter(|quota| *quota > QUOTA_MAX) else {
         return Ok(());
@@ -98,7 +101,8 @@ pub fn check_quota(gpu_quota: Option<u32>) -> Result<(), Refusal> {
 
 /// Checks a weight.
 ///
-/// # Errors If it is not within [`WEIGHT_RANGE`].
+/// # Errors
+/// If it is not within [`WEIGHT_RANGE`].
 pub fn check_weight(weight: Option<f64>) -> Result<(), Refusal> {
     let Some(weight) = weight.filter(|weight| !WEIGHT_RANGE.contains(weight)) else {
         return Ok(());
@@ -113,7 +117,8 @@ pub fn check_weight(weight: Option<f64>) -> Result<(), Refusal> {
 
 /// Checks names of cluster objects.
 ///
-/// # Errors If one of them cannot be a name in Kubernetes.
+/// # Errors
+/// If one of them cannot be a name in Kubernetes.
 pub fn check_pods(pods: &TenantPods) -> Result<(), Refusal> {
     let checked = pods.validate("pods");
     checked.map_err(|errors| Refusal::of_fields(Kind::InvalidBody, errors))
@@ -121,7 +126,8 @@ pub fn check_pods(pods: &TenantPods) -> Result<(), Refusal> {
 
 /// Checks a change of cluster objects.
 ///
-/// # Errors If a name cannot be one in Kubernetes, or the change is empty.
+/// # Errors
+/// If a name cannot be one in Kubernetes, or the change is empty.
 pub fn check_pods_change(change: Option<&TenantPodsChange>) -> Result<(), Refusal> {
     let Some(change) = change else {
         return Ok(());

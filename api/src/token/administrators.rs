@@ -23,7 +23,8 @@ pub enum Taken {
 /// that no other transaction removes one before the end of this one. Leaves the transaction in the
 /// scope of some tenant.
 ///
-/// # Errors If the store does not answer.
+/// # Errors
+/// If the store does not answer.
 pub async fn stay(
     conn: &mut PgConnection,
     taken: Taken,

@@ -23,7 +23,8 @@ pub fn token(token: Token, tenant: &str) -> TokenView {
 
 /// Returns a new secret and its hash. The prefix lets scanners of leaked secrets recognise it.
 ///
-/// # Errors If the operating system has no randomness.
+/// # Errors
+/// If the operating system has no randomness.
 pub fn secret() -> Result<(String, Hash), Refusal> {
     let bytes = clock::secret().map_err(|error| Refusal::internal(&error))?;
     let mut secret = String::from("muster_");

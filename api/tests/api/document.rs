@@ -1,5 +1,5 @@
-//! `api/openapi.json` is the document that the code generates. To update it: `cargo run -p
-//! muster-api -- openapi > api/openapi.json`.
+//! `api/openapi.json` is the document that the code generates. To update it:
+//! `cargo run -p muster-api -- openapi > api/openapi.json`.
 
 use crate::world::{RED, World, request};
 use axum::body::Body;

@@ -99,8 +99,8 @@ impl Command {
         RESERVED.contains(&name) || name.starts_with("MUSTER_")
     }
 
-    /// Returns the first two arguments that are not options: `python3 train.py` for `python3 -u
-    /// train.py --lr 0.1`.
+    /// Returns the first two arguments that are not options: `python3 train.py` for
+    /// `python3 -u train.py --lr 0.1`.
     #[must_use]
     pub fn title(&self) -> String {
         let words = self.argv.iter().filter(|word| !word.starts_with('-'));

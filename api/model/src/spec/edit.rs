@@ -8,8 +8,8 @@ use crate::view::JobChange;
 impl JobSpec {
     /// Returns the document after the change.
     ///
-    /// # Errors One [`FieldError`] per broken rule. Fields of the change are named as in the
-    /// change.
+    /// # Errors
+    /// One [`FieldError`] per broken rule. Fields of the change are named as in the change.
     pub fn changed(&self, change: &JobChange) -> Result<Self, Vec<FieldError>> {
         let mut spec = self.clone();
         if let Some(workers) = change.workers {

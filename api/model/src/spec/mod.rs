@@ -296,7 +296,8 @@ impl JobSpec {
     /// Returns what the built-in engine trains. Only for jobs that are known to have an engine;
     /// `muster-task` is started for no others.
     ///
-    /// # Panics If the job runs a command.
+    /// # Panics
+    /// If the job runs a command.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         self.engine

@@ -26,7 +26,8 @@ impl JobSpec {
     /// Checks that a job with this document can start from a checkpoint of `parent` at `step`.
     /// Returns the new job's own step at that place in the data.
     ///
-    /// # Errors One [`FieldError`] per obstacle.
+    /// # Errors
+    /// One [`FieldError`] per obstacle.
     pub fn check_origin(&self, parent: &Self, step: u64) -> Result<u64, Vec<FieldError>> {
         let wrong = |field: &str, value: String, expected: String| FieldError {
             field: field.to_owned(),

@@ -48,7 +48,8 @@ const MAX_DEPTH: u32 = 32;
 impl Constraint {
     /// Parses a constraint over these dimensions.
     ///
-    /// # Errors The expected form, if the text is not a constraint.
+    /// # Errors
+    /// The expected form, if the text is not a constraint.
     pub fn parse(text: &str, dimensions: &[Dimension]) -> Result<Self, String> {
         let mut reader = Reader {
             rest: text.trim_start(),

@@ -46,7 +46,8 @@ impl StudySpec {
     /// with the ends of every range and with every choice; of very many choices in a large document
     /// only some are checked, to bound the work.
     ///
-    /// # Errors One [`FieldError`] per broken rule.
+    /// # Errors
+    /// One [`FieldError`] per broken rule.
     pub fn validate(&self) -> Result<Space, Vec<FieldError>> {
         let mut errors = Errors::default();
         errors.check(
@@ -185,9 +186,11 @@ impl StudySpec {
 
     /// Returns the job of one trial.
     ///
-    /// # Errors The field of the job document that does not accept its value.
+    /// # Errors
+    /// The field of the job document that does not accept its value.
     ///
-    /// # Panics If the study has no job, because its trials are trained outside.
+    /// # Panics
+    /// If the study has no job, because its trials are trained outside.
     pub fn trial(
         &self,
         space: &Space,

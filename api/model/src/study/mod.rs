@@ -137,7 +137,8 @@ impl Default for Budget {
 impl SearchSpec {
     /// Checks all rules and returns the space of the search.
     ///
-    /// # Errors One [`FieldError`] per broken rule.
+    /// # Errors
+    /// One [`FieldError`] per broken rule.
     pub fn space(&self) -> Result<Space, Vec<FieldError>> {
         let mut errors = Errors::default();
         self.check_objectives(&mut errors);

@@ -60,7 +60,8 @@ impl TenantPods {
 
     /// Checks the names; `field` is the position of this object in the document.
     ///
-    /// # Errors One [`FieldError`] per name that no Kubernetes object or image can have.
+    /// # Errors
+    /// One [`FieldError`] per name that no Kubernetes object or image can have.
     pub fn validate(&self, field: &str) -> Result<(), Vec<FieldError>> {
         let mut errors = Vec::new();
         let mut check = |field: String, value: &str, is_right: bool, expected: &str| {
@@ -110,7 +111,8 @@ impl TenantPods {
 
     /// Checks the pods of a job (at `field` of its document) against these lists.
     ///
-    /// # Errors One [`FieldError`] per object that `tenant` may not use.
+    /// # Errors
+    /// One [`FieldError`] per object that `tenant` may not use.
     pub fn allow(&self, pod: &Pod, tenant: &str, field: &str) -> Result<(), Vec<FieldError>> {
         let mut errors = Vec::new();
         let mut ask = |what: What, field: String, name: &str| {

@@ -51,7 +51,8 @@ impl TenantPodsChange {
 
     /// Checks the names; `field` is the position of this object in the document.
     ///
-    /// # Errors One [`FieldError`] per name that no Kubernetes object or image can have.
+    /// # Errors
+    /// One [`FieldError`] per name that no Kubernetes object or image can have.
     pub fn validate(&self, field: &str) -> Result<(), Vec<FieldError>> {
         let given = self.clone();
         let given = TenantPods {

@@ -53,7 +53,8 @@ const TIB: u64 = 1 << 40;
 impl JobSpec {
     /// Checks all rules and reports every broken one.
     ///
-    /// # Errors One [`FieldError`] per broken rule, in the order of the document.
+    /// # Errors
+    /// One [`FieldError`] per broken rule, in the order of the document.
     pub fn validate(&self) -> Result<(), Vec<FieldError>> {
         let mut errors = Errors::default();
         errors.check(
