@@ -55,7 +55,7 @@ pub enum Intent {
 #[serde(tag = "phase", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum JobState {
-    /// Waits for a round to place it; `Job::waiting` gives the reason.
+    /// Waits for a round to place it; `waiting` of the job gives the reason.
     Queued,
     /// The tasks of the job are assigned to nodes; not all of them run yet.
     Starting,

@@ -119,9 +119,10 @@ pub enum Short {
     },
 }
 
-/// The smallest change that would let the job start now. For a job that can never start
-/// ([`Wait::is_for_good`]): that would let it start at all. Among the changes that were tried and
-/// suffice, it is the first in the order of [`Change::rank`].
+/// The smallest change that would let the job start now. For a job that can never start: the
+/// smallest change after which it can. It is the first of the changes that were tried and suffice.
+/// A resume or a short wait comes first, then an uncordoned node, then changes by the job's owner.
+/// A larger quota follows, then changes at the cost of other jobs, a long wait, and new machines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

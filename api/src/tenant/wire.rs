@@ -87,7 +87,7 @@ pub fn check_limits_change(change: Option<&LimitsChange>) -> Result<(), Refusal>
 /// Checks a quota.
 ///
 /// # Errors
-/// If it exceeds [`QUOTA_MAX`].
+/// If it exceeds `QUOTA_MAX`.
 pub fn check_quota(gpu_quota: Option<u32>) -> Result<(), Refusal> {
     let Some(quota) = gpu_quota.filter(|quota| *quota > QUOTA_MAX) else {
         return Ok(());

@@ -12,8 +12,8 @@ pub struct Verdicts {
     /// Seconds for which a rank may stay below half of the median rate; 0: unlimited. Default: 60.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub straggler_s: Option<u32>,
-    /// Seconds for which a rank may be silent or stuck while the others wait for it; 0: unlimited.
-    /// Default: 120 with `engine`, 1800 with `command`.
+    /// Seconds, after its detection, for which a rank may be silent or stuck while the others wait
+    /// for it; 0: unlimited. Default: 120 with `engine`, 1800 with `command`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hang_s: Option<u32>,
 }
