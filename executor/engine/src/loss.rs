@@ -1,31 +1,17 @@
-<<<<<<< HEAD
-//! Loss functions of networks.
-=======
 //! Loss functions.
->>>>>>> wave-7
 
 use crate::layer::math;
 use crate::model::Targets;
 
-<<<<<<< HEAD
-/// Result of a pass over some examples. Its values are sums, so that parts of a batch add up.
-=======
 /// Result of a pass over some examples. Both fields are sums, so that the parts of a batch add up.
->>>>>>> wave-7
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StepLoss {
     /// Sum of the losses of the examples; for a classifier −ln p(label) in nats. NaN or infinite
     /// once the network has diverged.
     pub loss_sum: f64,
-<<<<<<< HEAD
-    /// Number of examples whose label has the highest score. Ties go to the lower class, and an
-    /// example with a NaN score is wrong. For binary targets: number of scores on the right side
-    /// of 0. Always 0 for regression.
-=======
     /// Classifiers: number of examples whose label has the highest score. A tie selects the lower
     /// class, and an example with a NaN score is wrong. Binary targets: number of scores on the
     /// correct side of 0. Regression: 0.
->>>>>>> wave-7
     pub correct: usize,
 }
 
@@ -43,16 +29,12 @@ pub(crate) enum Loss {
     CrossEntropy { classes: usize },
     /// (output − target)².
     Squared { outputs: usize },
-    /// −t ln σ(x) − (1 − t) ln(1 − σ(x)) for a score x and a target t from 0 to 1, in nats.
+    /// −t ln σ(x) − (1 − t) ln(1 − σ(x)) of a score x and a target t from 0 to 1, in nats.
     Binary { outputs: usize },
 }
 
 impl Loss {
-<<<<<<< HEAD
-    /// Number of targets of an example with this number of outputs.
-=======
     /// Returns the number of targets per example with `outputs` outputs.
->>>>>>> wave-7
     pub(crate) fn targets(self, outputs: usize) -> usize {
         match self {
             Self::CrossEntropy { classes } => outputs / classes,
@@ -67,19 +49,11 @@ impl Loss {
         }
     }
 
-<<<<<<< HEAD
-    /// Loss of `output`, a matrix of examples × outputs. `d_output`, if given, is overwritten with
-    /// the gradient of each example's loss with respect to the output.
-    ///
-    /// # Panics
-    /// If the targets are of another kind or number, or a class is out of range. Data sets are
-=======
     /// Returns the loss of `output`, examples × outputs. Overwrites `d_output`, if given, with the
     /// gradient of each example's loss with respect to the output.
     ///
     /// # Panics
     /// If the targets are of another kind or number, or a class is out of range; data sets are
->>>>>>> wave-7
     /// checked when they are read.
     pub(crate) fn of(
         self,
@@ -102,11 +76,7 @@ impl Loss {
     }
 }
 
-<<<<<<< HEAD
-/// `scores` is rows × classes. The gradient is the softmax minus the one-hot label.
-=======
 /// Cross-entropy; `scores` is rows × classes. The gradient is softmax minus one-hot.
->>>>>>> wave-7
 fn cross_entropy(
     scores: &[f32],
     labels: &[u32],
@@ -139,11 +109,7 @@ fn cross_entropy(
     total
 }
 
-<<<<<<< HEAD
-/// Both matrices are examples × outputs.
-=======
 /// Squared error of examples × outputs.
->>>>>>> wave-7
 fn squared(
     output: &[f32],
     targets: &[f32],
@@ -165,11 +131,7 @@ fn squared(
     }
 }
 
-<<<<<<< HEAD
-/// Both matrices are examples × outputs. Computed as max(x, 0) − x t + ln(1 + e^−|x|), which
-=======
 /// Binary cross-entropy of examples × outputs, computed as max(x, 0) − x t + ln(1 + e^−|x|), which
->>>>>>> wave-7
 /// neither overflows nor loses small losses.
 fn binary(
     scores: &[f32],
@@ -180,11 +142,7 @@ fn binary(
     assert_eq!(scores.len(), targets.len(), "one target per score");
     let mut total = StepLoss::default();
     for (&x, &t) in scores.iter().zip(targets) {
-<<<<<<< HEAD
-        // Unlike `f32::max`, this comparison keeps a NaN.
-=======
         // The comparison propagates a NaN; `f32::max` would not.
->>>>>>> wave-7
         let positive = if x < 0.0 { 0.0 } else { x };
         let tail = (-f64::from(x.abs())).exp().ln_1p();
         total.loss_sum += f64::from(positive) - f64::from(x) * f64::from(t) + tail;
@@ -205,11 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-<<<<<<< HEAD
-    fn even_scores_have_the_loss_ln_of_the_classes() {
-=======
     fn equal_scores_cost_the_logarithm_of_the_classes() {
->>>>>>> wave-7
         let mut d_scores = vec![f32::NAN; 8];
         let loss = cross_entropy(&[3.0; 8], &[0, 3], 4, Some(&mut d_scores));
         assert!((loss.loss_sum - 2.0 * 4.0_f64.ln()).abs() < 1e-12);
@@ -227,11 +181,7 @@ mod tests {
     }
 
     #[test]
-<<<<<<< HEAD
-    fn binary_loss_is_the_negative_log_likelihood() {
-=======
     fn binary_loss_is_the_cross_entropy() {
->>>>>>> wave-7
         let (scores, targets) = ([0.0, 100.0, -100.0, 3.0], [1.0, 1.0, 1.0, 0.0]);
         let mut d_scores = [f32::NAN; 4];
         let loss = binary(&scores, &targets, 2, Some(&mut d_scores));
@@ -247,11 +197,7 @@ mod tests {
     }
 
     #[test]
-<<<<<<< HEAD
-    fn squared_loss_is_the_squared_error() {
-=======
     fn squared_loss_is_the_mean_square() {
->>>>>>> wave-7
         let mut d_output = [f32::NAN; 4];
         let loss = squared(
             &[1.0, 2.0, 3.0, 0.5],
@@ -264,11 +210,7 @@ mod tests {
     }
 
     #[test]
-<<<<<<< HEAD
-    fn diverged_network_has_a_non_finite_loss() {
-=======
     fn nan_scores_give_a_nonfinite_loss() {
->>>>>>> wave-7
         for bad in [f32::NAN, f32::INFINITY] {
             assert!(!squared(&[bad], &[0.0], 1, None).loss_sum.is_finite());
             assert!(!binary(&[bad], &[0.0], 1, None).loss_sum.is_finite());
