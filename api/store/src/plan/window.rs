@@ -17,8 +17,11 @@ const MOST_ORDERS: i64 = 500;
 const ASIDE_PART: u32 = 4;
 /// Jobs that one round tells that it leaves them out.
 const MOST_UNTOLD: usize = 500;
-/// The queues are counted again after this time: a count reads an index entry of every queued job.
-const COUNTED_FOR: Duration = Duration::seconds(2);
+/// Shortest time between two counts of the queues.
+const COUNT_INTERVAL: Duration = Duration::seconds(2);
+/// A count reads every queued job. The time between two counts grows by this much with each job, so
+/// that counting takes a few per cent of the rounds' time whatever the length of the queues.
+const COUNT_INTERVAL_PER_JOB: Duration = Duration::microseconds(300);
 
 /// Queued jobs of one tenant that the round does not load.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -274,8 +277,12 @@ impl Queues {
         conn: &mut PgConnection,
         now: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        let is_fresh = |at: OffsetDateTime| at <= now && now - at < COUNTED_FOR;
-        if self.counted_at.is_some_and(is_fresh) {
+        let jobs: u32 = self.counts.values().sum();
+        let interval = COUNT_INTERVAL.max(COUNT_INTERVAL_PER_JOB * jobs);
+        if self
+            .counted_at
+            .is_some_and(|at| at <= now && now - at < interval)
+        {
             return Ok(());
         }
         let rows = sqlx::query!(
