@@ -1,4 +1,5 @@
-// What the page for a new study starts with: examples/studies/asha.yaml, which runs on any cluster in minutes.
+// Initial document of a new study: examples/studies/asha.yaml, which runs on any cluster in
+// minutes.
 export const EXAMPLE = `# Asynchronous successive halving over learning rate and width: all trials train one epoch, the best third of them three, the best
 # third of those nine. \`reproducible\` gives the same trials every time, whichever node is quicker.
 version: muster/v1

@@ -1,4 +1,4 @@
-// What the submit page starts with: a job that runs on any cluster, on real data, in minutes.
+// Initial document of the submit page: a job on real data that runs on any cluster in minutes.
 export const EXAMPLE = `# A small convolutional network on the 60,000 images of Fashion-MNIST.
 version: muster/v1
 name: fashion-cnn
