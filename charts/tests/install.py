@@ -132,8 +132,8 @@ spec:
     def release(self, verb, version, wait="--wait", **values):
         file = self.root / "values.yaml"
         file.write_text(yaml.safe_dump({**VALUES, **values}))
-        # The server-side apply of this server requires a protocol for every port, which newer servers
-        # fill in.
+        # The server-side apply of this server requires a protocol for every port, which newer
+        # servers fill in.
         return self.helm(verb, "muster", self.charts[version], "--values", file, "--server-side=false", wait=wait)
 
     def pods(self, component):

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// Returns for each job the steps whose checkpoints are retained against its retention policy.
-/// There are two kinds: the end of the job's last rung, from which a study may start another trial,
-/// and steps from which an open job without a checkpoint of its own begins.
+/// One kind is the end of the job's last rung, from which a study may start another trial. The
+/// other kind are steps from which an open job begins that has no checkpoint of its own yet.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -79,8 +79,8 @@ async fn follow(session: &Session, id: JobId, bar: &ProgressBar) -> anyhow::Resu
         if job.phase.is_terminal() {
             return Ok(job);
         }
-        // The job is read again after every change of its state and after every (re)connect of the
-        // stream, because the stream does not report changes before it. Between these reads,
+        // The job is read again after every change of its state. It is also read after every
+        // (re)connect, because the stream does not report earlier changes. Between these reads,
         // samples move the bar.
         loop {
             match stream.next().await.transpose()? {

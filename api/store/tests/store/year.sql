@@ -1,4 +1,4 @@
--- Rows that a cluster stores in two days: 20 jobs end, and some resources are replaced under new names.
+-- Rows that a cluster stores in two days: 20 jobs end, and some resources get new names.
 create function load_days(d integer) returns void
     language plpgsql
 as $$

@@ -10,7 +10,7 @@ search:
   objectives:
     - { metric: test_accuracy, goal: maximize }
   parameters:
-    # \`log\` is a logarithmic scale: as many trials are between 0.001 and 0.01 as between 0.01 and 0.1.
+    # \`log\` is a logarithmic scale: 0.001 to 0.01 gets as many trials as 0.01 to 0.1.
     - { name: rate, field: engine.optimizer.learning_rate, type: float, low: 0.001, high: 0.5, log: true }
     - { name: width, field: "engine.model.hidden[0]", type: int, low: 32, high: 512, step: 32 }
   searcher: { kind: random }
