@@ -51,7 +51,7 @@ bench-exchange: ## time, examples and bytes to an accuracy, for each consistency
 
 bench-slicing: ## cost of time slices (a hundred of a running job) and their benefit for short jobs behind a long one, compared with FIFO
 	@scripts/ensure-toolchain
-	cargo nextest run --locked -p muster-engine --test jobs --run-ignored only --no-capture a_hundred_turns_take_so_long
+	cargo nextest run --locked -p muster-engine --test jobs --run-ignored only --no-capture hundred_time_slices_are_measured
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
 	cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
 	cargo bench --locked -p muster-e2e --bench turns
@@ -116,7 +116,7 @@ story-scale: ## run 200 jobs by kubectl on 200 changing Kubernetes nodes with 1,
 	cargo nextest run --release --locked --workspace --test kubernetes_scale --run-ignored only --no-capture
 
 story-pods: ARGS ?=
-story-pods: web ## run every story that supports it with its tasks as pods on a real API server (ARGS="postgres an_executor" selects some)
+story-pods: web ## run every story that supports it with its tasks as pods on a real API server (ARGS="job_survives_kill_of_postgres job_survives_kill_of_executor" selects some)
 	@scripts/ensure-toolchain test
 	@$(TESTED_WITH) && cargo build --locked --workspace --bins && scripts/story-pods $(ARGS)
 

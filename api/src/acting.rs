@@ -1,5 +1,5 @@
-//! An administrator's requests on behalf of another tenant: the header `Muster-Tenant: NAME`. Everything that follows sees that tenant's
-//! rows, and nobody else's, as if one of its own users asked.
+//! Impersonation: an administrator's request with the header `Muster-Tenant: NAME` acts for that
+//! tenant. All later code sees that tenant's rows only, as for one of its own users.
 
 use crate::auth::Caller;
 use crate::clock;
@@ -12,13 +12,13 @@ use muster_store::{StoreError, scope, tenant};
 
 pub const HEADER: HeaderName = HeaderName::from_static("muster-tenant");
 
-/// Whom the request acts for: the caller's own tenant unless the header names another.
+/// Returns the principal of another tenant if the header names one; `None` for the caller's own.
 ///
-/// What an administrator makes or does there is a user's `NAME@TENANT` of that tenant, after the administrator's own name and tenant, so that
-/// its members see who it was.
+/// In that tenant the administrator acts as the user `NAME@TENANT`, after its own name and tenant,
+/// so that members see which administrator it was.
 ///
 /// # Errors
-/// Refused if the caller is no administrator, or there is no such tenant.
+/// A refusal if the caller is not an administrator, or the tenant does not exist.
 pub async fn principal(
     app: &App,
     caller: &Caller,
@@ -52,7 +52,7 @@ pub async fn principal(
     if *method != Method::GET {
         acting.user_name = named(&caller.user_name, &caller.tenant_name);
     }
-    // Only what is made refers to a user.
+    // Only objects that POST creates refer to a user.
     if *method == Method::POST {
         acting.user_id = user_id(&mut tx, found.id, &acting.user_name, clock::now()).await?;
         tx.commit().await.map_err(StoreError::from)?;
@@ -60,7 +60,7 @@ pub async fn principal(
     Ok(Some(acting))
 }
 
-/// Long names are cut: as one they must not be longer than any user's.
+/// Returns `USER@TENANT`, cut to the longest allowed name of a user.
 fn named(user: &str, tenant: &str) -> String {
     const LONGEST: usize = 255;
     let of_user = LONGEST.saturating_sub(1 + tenant.chars().count());

@@ -1,4 +1,4 @@
-//! The address that a request is counted for.
+//! Client address for which a request counts.
 
 use axum::extract::{ConnectInfo, Request};
 use axum::http::HeaderMap;
@@ -7,26 +7,28 @@ use serde::Deserialize;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Addresses of proxies whose header `X-Forwarded-For` is believed.
+/// Addresses of proxies whose header `X-Forwarded-For` is trusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub struct Networks(Vec<IpNet>);
 
-/// Text that is no address and no network.
+/// Text that is neither an address nor a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("trusted_proxies has {text:?}; expected an IP address or a network such as 10.0.0.0/8")]
 pub struct NetworksError {
     text: String,
 }
 
-/// Client that a request counts for before its token is known: an IPv4 address, or the first 64 bits of an IPv6 address, as one host has
-/// all addresses below them.
+/// Client for which a request counts before its token is known: an IPv4 address, or the first 64
+/// bits of an IPv6 address. One host has all addresses below these bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client(pub IpAddr);
 
 impl Networks {
+    /// Parses a list of addresses and networks.
+    ///
     /// # Errors
-    /// When an entry is no address and no network.
+    /// If an entry is neither an address nor a network.
     pub fn read<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, NetworksError> {
         let network = |text: &str| {
             let address = IpAddr::from_str(text).map(IpNet::from);
@@ -58,14 +60,14 @@ impl TryFrom<Vec<String>> for Networks {
 impl FromStr for Networks {
     type Err = NetworksError;
 
-    /// Entries are separated by commas.
+    /// Parses entries that are separated by commas.
     fn from_str(text: &str) -> Result<Self, NetworksError> {
         Self::read(text.split(','))
     }
 }
 
 impl Client {
-    /// `None` where the request came over no connection, as in tests of the router.
+    /// Returns `None` if the request has no connection, as in tests of the router.
     #[must_use]
     pub fn of(request: &Request, proxies: &Networks) -> Option<Self> {
         let ConnectInfo(peer) = request.extensions().get::<ConnectInfo<SocketAddr>>()?;
@@ -76,8 +78,8 @@ impl Client {
         ))
     }
 
-    /// The last address that no trusted proxy has: each proxy appends the address that it was called from, and clients may send any text
-    /// before that.
+    /// Returns the last address that is no trusted proxy. Each proxy appends the address of its own
+    /// client; clients may send any text before that.
     fn behind(peer: IpAddr, headers: &HeaderMap, proxies: &Networks) -> Self {
         let mut found = peer;
         let values = headers.get_all("x-forwarded-for").iter().rev();
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_network_is_refused_by_name() {
+    fn invalid_network_is_refused_by_name() {
         let refused = Networks::from_str("10.0.0.0/8,proxy").expect_err("no network");
         assert!(refused.to_string().contains("\"proxy\""), "{refused}");
     }

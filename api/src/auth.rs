@@ -1,8 +1,9 @@
-//! Whom a request acts for: `Authorization: Bearer <secret>`.
+//! Authentication: `Authorization: Bearer <secret>`.
 //!
-//! A request without a valid token counts for its client's address (`failures`). Known tokens are remembered for [`REMEMBERED`], so that a busy client costs no query per request. A token that is revoked
-//! through this process is forgotten at once; one revoked elsewhere is refused after that time at the latest, also on streams
-//! that are open.
+//! A request without a valid token counts for its client's address (`failures`). Valid tokens are
+//! cached for [`REMEMBERED`], so that a busy client does not cost a query per request. A token that
+//! is revoked through this process is refused at once. One that is revoked elsewhere is refused
+//! after that time, also on open streams.
 
 use crate::acting;
 use crate::address::Client;
@@ -29,40 +30,40 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a token that was found valid is taken for valid without asking again.
+/// Lifetime of a cached answer about a token.
 pub const REMEMBERED: Duration = Duration::from_secs(5);
-/// Above this number of remembered tokens the stale ones are thrown away.
+/// Number of cached tokens above which stale ones are removed.
 const SWEEP_AT: usize = 10_000;
-/// Refused tokens that are remembered at most; above them each costs a query.
+/// Maximum number of refused tokens that are cached; above it each one costs a query.
 const MAX_REFUSED: usize = 10_000;
 
-/// Who makes the request; any valid token will do.
+/// Caller of a request, with any valid token.
 #[derive(Debug, Clone)]
 pub struct Caller {
     principal: Arc<Principal>,
     hash: Hash,
-    /// The token's own tenant, whomever it acts for.
+    /// Tenant of the token, also if the request acts for another one.
     home: TenantId,
 }
 
-/// The caller, who is an administrator.
+/// Caller that is an administrator.
 #[derive(Debug, Clone)]
 pub struct Admin(pub Caller);
 
-/// Tokens that were asked about, so that a token costs one query in [`REMEMBERED`].
+/// Cache of looked-up tokens: at most one query per token in [`REMEMBERED`].
 #[derive(Debug, Default)]
 pub struct Tokens {
-    /// Found valid then.
+    /// Valid tokens, with the time of the look-up.
     known: Mutex<HashMap<Hash, (Arc<Principal>, Instant)>>,
-    /// Found invalid then.
+    /// Refused tokens, with the time of the look-up.
     refused: Mutex<HashMap<Hash, Instant>>,
 }
 
 impl Tokens {
-    /// `None` when the token is unknown, expired or revoked.
+    /// Returns `None` if the token is unknown, expired or revoked.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// If the store does not answer.
     pub async fn principal(
         &self,
         pool: &Pool,
@@ -91,20 +92,20 @@ impl Tokens {
         Ok(Some(principal))
     }
 
-    /// Whether it was found valid once, and has not been refused since.
+    /// Whether the token was found valid, and has not been refused since.
     #[must_use]
     pub fn is_familiar(&self, hash: &Hash) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.contains_key(hash)
     }
 
-    /// It was revoked.
+    /// Removes a revoked token from the cache.
     pub fn forget(&self, id: TokenId) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, (principal, _)| principal.token_id != id);
     }
 
-    /// It was deleted.
+    /// Removes the tokens of a deleted tenant from the cache.
     pub fn forget_tenant(&self, id: TenantId) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, (principal, _)| principal.tenant_id != id);
@@ -138,7 +139,8 @@ impl Tokens {
     }
 }
 
-/// The layer over everything under `/api/v1`: refuses who is unknown or asks too often, and says who it is to what follows.
+/// The layer around all routes under `/api/v1`. Refuses requests that are not authenticated or
+/// exceed a rate; otherwise adds the caller to the request.
 pub async fn authenticate(
     State(app): State<App>,
     mut request: Request,
@@ -147,7 +149,7 @@ pub async fn authenticate(
     let client = Client::of(&request, &app.limits.trusted_proxies);
     let failed = |reason| app.failures.refuse(client, reason, &app.metrics);
     let hash = hash(bearer(request.headers()).map_err(failed)?);
-    // Others behind the same address may try tokens in vain.
+    // Another client behind the same address may try invalid tokens.
     if !app.tokens.is_familiar(&hash) {
         app.failures.check(client, &app.metrics)?;
     }
@@ -177,7 +179,7 @@ pub async fn authenticate(
     Ok(next.run(request).await)
 }
 
-/// What the store knows a secret by.
+/// Returns the hash under which the store knows a secret.
 #[must_use]
 pub fn hash(secret: &str) -> Hash {
     Sha256::digest(secret.as_bytes()).into()
@@ -212,15 +214,15 @@ impl Deref for Caller {
 }
 
 impl Caller {
-    /// Whether the token that the request came with is still valid.
+    /// Whether the token of the request is still valid.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// If the store does not answer.
     pub async fn is_valid(&self, app: &App) -> Result<bool, StoreError> {
         Ok(app.tokens.principal(&app.pool, &self.hash).await?.is_some())
     }
 
-    /// As the history names it.
+    /// Returns the caller as the history names it.
     #[must_use]
     pub fn actor(&self) -> Actor {
         Actor {
@@ -229,7 +231,7 @@ impl Caller {
         }
     }
 
-    /// The tenant of the token, which an administrator's request for another one does not change.
+    /// Returns the tenant of the token, also if the request acts for another one.
     #[must_use]
     pub fn home(&self) -> TenantId {
         self.home

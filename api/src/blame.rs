@@ -1,12 +1,12 @@
-//! Which field of a document is to blame, with its value and what would be right: serde's messages, taken apart.
+//! Finds the field of a document that causes an error, from the text of serde's message.
 //!
-//! The words of those messages are serde's own; `tests/api/bad_input.rs` holds them to what is answered, so that an update of
-//! serde that changes them is seen.
+//! The texts are serde's own. `tests/api/bad_input.rs` compares the resulting answers, so that an
+//! update of serde that changes a text is noticed.
 
 use muster_model::spec::FieldError;
 use serde_json::Value;
 
-/// serde says what is wrong in a sentence; this takes it apart.
+/// Converts a message of serde into an error of a field.
 pub fn field_error(path: &str, message: &str, document: &Value) -> FieldError {
     let path = if path == "." { "" } else { path };
     let at = |path: &str| find(document, path).map_or_else(|| "missing".to_owned(), short);
@@ -53,7 +53,8 @@ pub fn field_error(path: &str, message: &str, document: &Value) -> FieldError {
         };
     }
     if message.starts_with("invalid length ") {
-        // serde reads a list as an object's fields in order, and complains only of their number.
+        // serde accepts a list as the fields of an object in order, and reports only a wrong number
+        // of them.
         let field = if path.is_empty() {
             named(None)
         } else {
@@ -65,7 +66,7 @@ pub fn field_error(path: &str, message: &str, document: &Value) -> FieldError {
             expected: "an object".to_owned(),
         };
     }
-    // Wherever an id stands, it is the last part of the field's name that says of what.
+    // The last part of the name of a field with an id gives its kind.
     if message.starts_with("UUID parsing failed") {
         let what = path
             .rsplit('.')
@@ -104,7 +105,7 @@ pub fn field_error(path: &str, message: &str, document: &Value) -> FieldError {
     }
 }
 
-/// The text between `before` and the next backtick, and what follows it.
+/// Returns the text between `before` and the next backtick, and the rest.
 fn quoted<'a>(message: &'a str, before: &str) -> Option<(&'a str, &'a str)> {
     let start = message.find(before)? + before.len();
     message[start..].split_once('`')
@@ -122,8 +123,9 @@ fn expected(rest: &str, list: &str) -> String {
     }
 }
 
-/// serde reads a tagged enum as a whole before it looks inside, and so loses the path below it: the field whose value it
-/// complains of is looked for, and named if there is exactly one.
+/// Returns the path of the wrong field. serde reads a tagged enum as a whole and loses the path
+/// within it. A field with the reported value is therefore searched. It is named if there is
+/// exactly one.
 fn inside(document: &Value, path: &str, found: &str) -> String {
     match find(document, path) {
         Some(whole @ (Value::Object(_) | Value::Array(_))) => match culprit(whole, found) {
@@ -177,7 +179,7 @@ fn walk(value: &Value, path: String, visit: &mut impl FnMut(&str, &Value)) {
     }
 }
 
-/// A value as serde names it when it did not expect it.
+/// Formats a value as serde's messages do.
 fn unexpected(value: &Value) -> Option<String> {
     match value {
         Value::Null => Some("null".to_owned()),
@@ -193,7 +195,7 @@ fn unexpected(value: &Value) -> Option<String> {
     }
 }
 
-/// The field of the object at `path` that holds `name`, if the path itself does not.
+/// Returns the field of the object at `path` that contains `name`, unless the path contains it.
 fn tag_of(document: &Value, path: &str, name: &str) -> Option<String> {
     let fields = if path.is_empty() {
         document
@@ -207,7 +209,7 @@ fn tag_of(document: &Value, path: &str, name: &str) -> Option<String> {
         .map(|(field, _)| field.clone())
 }
 
-/// The value at a path such as `scale.workers.min` or `engine.model.hidden[0]`.
+/// Returns the value at a path such as `scale.workers.min` or `engine.model.hidden[0]`.
 pub fn find<'a>(document: &'a Value, path: &str) -> Option<&'a Value> {
     if path.is_empty() || path == "the document" {
         return Some(document);
@@ -226,7 +228,7 @@ pub fn find<'a>(document: &'a Value, path: &str) -> Option<&'a Value> {
     Some(value)
 }
 
-/// As [`find`], to change it.
+/// Returns the mutable value at a path, as [`find`].
 pub fn find_mut<'a>(document: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     let steps = path.replace('[', ".").replace(']', "");
     let mut value = document;

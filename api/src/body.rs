@@ -1,4 +1,5 @@
-//! Request bodies: JSON or YAML, read strictly, with errors that name the field, the value and what would be right.
+//! Request bodies: JSON or YAML, parsed strictly. Errors name the field, its value and what is
+//! expected.
 
 use crate::blame::{field_error, find, find_mut};
 use crate::problem::{Kind, Refusal};
@@ -15,19 +16,19 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// A body that is too large is read and thrown away up to so many times the limit, because a client that is cut off while it
-/// sends may never read the answer.
+/// Multiple of the limit up to which a body that is too large is read and discarded. A client whose
+/// connection is closed while it sends may never read the answer.
 const DRAINED_LIMITS: usize = 32;
 
-/// Bodies above this are read on a blocking thread: others must not wait for them.
+/// Size above which a body is parsed on a blocking thread, so that other requests do not wait.
 const INLINE_BYTES: usize = 16 << 10;
 
-/// Threads that read large bodies.
+/// Limits the threads that parse large bodies.
 #[derive(Debug, Clone)]
 pub struct Readers(Arc<Semaphore>);
 
 impl Default for Readers {
-    /// Half of the machine's cores: the rest answers other requests.
+    /// Half of the machine's cores; the others answer requests.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self(Arc::new(Semaphore::new((cores / 2).max(1))))
@@ -35,7 +36,7 @@ impl Default for Readers {
 }
 
 impl Readers {
-    /// Waits for a thread as long as a request may take.
+    /// Waits for a thread for at most the time of a request.
     async fn read<T>(&self, format: Format, bytes: Bytes) -> Result<T, Refusal>
     where
         T: DeserializeOwned + Invalid + Send + 'static,
@@ -56,13 +57,13 @@ impl Readers {
     }
 }
 
-/// A body that was read as a `T`, and its bytes.
+/// A parsed body and its bytes.
 pub struct Document<T> {
     pub value: T,
     pub bytes: Bytes,
 }
 
-/// Documents that have a kind of problem of their own.
+/// Documents, with their kind of problem.
 pub trait Invalid {
     const KIND: Kind = Kind::InvalidBody;
 }
@@ -103,7 +104,7 @@ where
         let format = format(&request)?;
         let limit = app.limits.body_bytes;
         let asks_first = request.headers().contains_key(EXPECT);
-        // Who asks before sending is answered before reading.
+        // A client that sends `Expect` is answered before its body is read.
         if asks_first && announced(&request).is_some_and(|length| length > limit) {
             return Err(too_large(limit));
         }
@@ -191,7 +192,7 @@ fn read<T: DeserializeOwned + Invalid>(format: Format, bytes: &[u8]) -> Result<T
         Format::Yaml => muster_document::yaml(bytes),
     };
     let document = document.map_err(no_document::<T>)?;
-    // serde would read a list as an object's fields in their order.
+    // serde would accept a list as the fields of an object in order.
     if document.is_array() {
         let error = field_error("", "invalid length 0", &document);
         return Err(Refusal::of_fields(T::KIND, vec![error]));
@@ -216,7 +217,7 @@ fn read<T: DeserializeOwned + Invalid>(format: Format, bytes: &[u8]) -> Result<T
     }
 }
 
-/// A text that is no document.
+/// The refusal of a text that is not a document.
 fn no_document<T: Invalid>(error: DocumentError) -> Refusal {
     let detail = match &error {
         DocumentError::Json(error) => format!("not JSON: {error}"),
@@ -229,8 +230,9 @@ fn no_document<T: Invalid>(error: DocumentError) -> Refusal {
     Refusal::new(Kind::MalformedBody, detail)
 }
 
-/// A document with nothing, a number or the like where one of some words is wanted. serde names those words only when it is given
-/// another one, so it is given one that nobody would choose.
+/// The refusal of null, a number or the like where one of several words is expected. serde lists
+/// the words only in its error about another text. So the document is parsed again with an empty
+/// text.
 fn no_word<T: DeserializeOwned + Invalid>(path: &str, document: &Value) -> Refusal {
     let read = |document: &Value| {
         let error = serde_path_to_error::deserialize::<_, T>(document.clone()).err()?;

@@ -1,15 +1,16 @@
-//! The only file of this crate that reads a clock or draws at random; everything else is given times, ids and secrets.
+//! The only file of this crate that reads a clock or generates random values. All other code
+//! receives times, ids and secrets as parameters.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "the one file of the crate that may"
+    reason = "the only file of the crate that may"
 )]
 
 use std::time::Instant;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// Microseconds, as Postgres keeps them, so that what is answered now reads the same later.
+/// Current time in whole microseconds, the precision of Postgres, so that it reads back unchanged.
 #[must_use]
 pub fn now() -> OffsetDateTime {
     let now = OffsetDateTime::now_utc();
@@ -22,16 +23,16 @@ pub fn monotonic() -> Instant {
     Instant::now()
 }
 
-/// A new id; ids sort by the time at which they were made.
+/// Returns a new id; ids sort by the time of their creation.
 #[must_use]
 pub fn new_id() -> Uuid {
     Uuid::now_v7()
 }
 
-/// 32 random bytes: too many to guess.
+/// Returns 32 random bytes.
 ///
 /// # Errors
-/// When the operating system has none to give.
+/// If the operating system has no randomness.
 pub fn secret() -> Result<[u8; 32], getrandom::Error> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)?;

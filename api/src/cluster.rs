@@ -1,4 +1,4 @@
-//! `GET /stream`: what changes in the cluster, as far as the tenant may see it.
+//! `GET /stream`: changes of the cluster that the tenant may see.
 
 use crate::auth::Caller;
 use crate::event_feed;
@@ -17,13 +17,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use time::OffsetDateTime;
 
-/// Between two looks at the jobs' samples at least: what they bring is for people to look at.
+/// Shortest time between two queries of the jobs' samples by one stream.
 const SAMPLES_APART: Duration = Duration::from_secs(1);
 
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct StreamParams {
-    /// Begin after this cursor; from now on if left out.
+    /// Begin after this cursor. Default: now.
     #[param(value_type = Option<String>, pattern = "^[0-9]+-[0-9]+$")]
     pub after: Option<Cursor>,
 }
@@ -40,13 +40,16 @@ impl FromQuery for StreamParams {
 
 /// Follow the cluster's changes
 ///
-/// Server-sent events: first `opened` (Opened), then for each entry of the history of the tenant's jobs and of the nodes an
-/// `event` (EventView). The `id:` of a message is a cursor; who connects again with it as `Last-Event-ID` misses and repeats
-/// none of them. Between them comes `progress` (ProgressMessage) with the newest sample of each running job, after `opened` and
-/// whenever it has changed, at most once a second for a job. The whole series is in the job's own stream.
+/// Server-sent events. The first message is `opened` (Opened). Each entry of the history of the
+/// tenant's jobs and of the nodes is an `event` (EventView). The `id:` of a message is a cursor. A
+/// client that reconnects with it as `Last-Event-ID` receives each entry exactly once.
+///
+/// In between, `progress` (ProgressMessage) contains the newest sample of each running job, after
+/// `opened` and after each change, at most once a second per job. The stream of a job contains its
+/// whole series.
 #[utoipa::path(
     get, path = "/stream", operation_id = "followCluster", tag = "streams",
-    params(StreamParams, ("Last-Event-ID" = Option<String>, Header, description = "The id of the last message seen; goes before `after`")),
+    params(StreamParams, ("Last-Event-ID" = Option<String>, Header, description = "Id of the last received message; precedes `after`")),
     responses((status = 200, description = "A stream that does not end by itself", content_type = "text/event-stream", body = String)),
 )]
 pub async fn stream(
@@ -95,18 +98,19 @@ async fn follow(
     }
 }
 
-/// What one stream has told of the jobs' samples. A client begins without any, also one that connects again: the cursor says
-/// nothing of samples, and a sample that comes twice changes nothing.
+/// Samples that one stream has sent. A reconnecting client starts without any: the cursor contains
+/// no samples, and a repeated sample changes nothing.
 #[derive(Debug, Default)]
 struct Newest {
-    /// Jobs that have tasks; the time tells a sample from that of a step that is trained again.
+    /// Time and step of the last sample per job with tasks. The time distinguishes a sample from an
+    /// earlier one of a repeated step.
     told: BTreeMap<JobId, (OffsetDateTime, u64)>,
     looked: Option<Instant>,
 }
 
 impl Newest {
-    /// Sends the samples that are new. Too soon after the last look it does nothing: streams are woken once more a second after
-    /// anything happened, so what waits comes then.
+    /// Sends new samples. Does nothing within [`SAMPLES_APART`] after the last query; streams are
+    /// woken again a second after each event and send them then.
     async fn send(&mut self, client: &Client, cursor: Cursor) -> Result<(), Gone> {
         let now = crate::clock::monotonic();
         if self
@@ -131,7 +135,7 @@ impl Newest {
             }
             let after_step = match before {
                 Some((_, step)) if step < sample.step => step,
-                // The first, or the job went back.
+                // The first sample, or the job went back to a checkpoint.
                 _ => 0,
             };
             let message = ProgressMessage {

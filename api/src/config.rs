@@ -1,4 +1,5 @@
-//! What the daemon is told: a TOML file, then the environment (`MUSTER_API_*`), then flags; the later wins. Read once, in `main`.
+//! Settings of the daemon: a TOML file, then the environment (`MUSTER_API_*`), then flags; the
+//! later one wins. They are read once, in `main`.
 
 use crate::address::Networks;
 use anyhow::Context as _;
@@ -10,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// All that `serve` works by.
+/// Settings of `serve`.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub listen: SocketAddr,
@@ -21,52 +22,56 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-/// What one client may ask for.
+/// Limits of clients.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Of a request's body.
+    /// Maximum size of a request's body.
     pub body_bytes: usize,
-    /// Of one token, in the long run.
+    /// Requests per second of one token in the long run.
     pub requests_per_s: u32,
-    /// Of one token, at once.
+    /// Requests of one token at once.
     pub requests_burst: u32,
-    /// Of all tokens of one tenant, in the long run; at least what one token may make.
+    /// Requests per second of all tokens of one tenant in the long run; at least those of one
+    /// token.
     pub tenant_requests_per_s: u32,
-    /// Of all tokens of one tenant, at once.
+    /// Requests of all tokens of one tenant at once.
     pub tenant_requests_burst: u32,
-    /// Requests of one client address without a valid token, in the long run.
+    /// Requests per second of one client address without a valid token in the long run.
     pub failures_per_s: u32,
-    /// Requests of one client address without a valid token, at once.
+    /// Requests of one client address without a valid token at once.
     pub failures_burst: u32,
-    /// From the request's head to the answer's; streams and downloads may then last.
+    /// Time from the head of a request to the head of its answer. Streams and downloads may last
+    /// longer.
     pub request_timeout_ms: u64,
-    /// Open event streams, of all clients together.
+    /// Maximum number of open event streams of all clients.
     pub streams: usize,
-    /// Open event streams of one tenant's clients. An operator holds one of each tenant's that has objects.
+    /// Maximum number of open event streams of one tenant's clients. An operator holds one per
+    /// tenant with objects.
     pub streams_per_tenant: usize,
-    /// Open connections, of all clients together.
+    /// Maximum number of open connections of all clients.
     pub connections: usize,
-    /// Open connections of one address that is no trusted proxy.
+    /// Maximum number of open connections of one address that is no trusted proxy.
     pub connections_per_address: usize,
-    /// From a connection's beginning, or a header's first byte, to the header's end.
+    /// Time from the start of a connection, or from the first byte of a header, to the end of the
+    /// header.
     pub header_timeout_ms: u64,
-    /// Of a connection without a request. Longer than proxies keep connections for reuse, which is 60 s with nginx.
+    /// Idle time of a connection. Longer than the reuse time of proxies, which is 60 s in nginx.
     pub idle_timeout_ms: u64,
-    /// Proxies whose `X-Forwarded-For` tells the client's address.
+    /// Proxies whose `X-Forwarded-For` gives the client's address.
     pub trusted_proxies: Networks,
 }
 
-/// Flags of `serve`, each with its variable.
+/// Flags of `serve`, each with its environment variable.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Flags {
-    /// TOML file with the same names
+    /// TOML file with the same settings
     #[arg(long, env = "MUSTER_API_CONFIG", global = true)]
     pub config: Option<PathBuf>,
-    /// Address to answer on [default: 127.0.0.1:7070]
+    /// Address to listen on [default: 127.0.0.1:7070]
     #[arg(long, env = "MUSTER_API_LISTEN", global = true)]
     pub listen: Option<SocketAddr>,
-    /// Postgres, with a login that is a member of the role muster_api only
+    /// Address of Postgres, with a login that is a member of the role muster_api only
     #[arg(
         long,
         env = "MUSTER_API_DATABASE_URL",
@@ -74,34 +79,36 @@ pub struct Flags {
         hide_env_values = true
     )]
     pub database_url: Option<String>,
-    /// Connections to Postgres at most [default: 16]
+    /// Maximum number of connections to Postgres [default: 16]
     #[arg(long, env = "MUSTER_API_DATABASE_CONNECTIONS", global = true)]
     pub database_connections: Option<u32>,
-    /// Where all nodes write checkpoints: a folder, or a bucket as s3://bucket/prefix; without it there are no downloads
+    /// Where nodes write checkpoints: a folder, or a bucket such as s3://bucket/prefix. Without it
+    /// downloads are refused
     #[arg(long, env = "MUSTER_API_CHECKPOINT_ROOT", global = true)]
     pub checkpoint_root: Option<Place>,
-    /// Folder with the built web page; without it none is served
+    /// Folder of the built web page. Without it no page is served
     #[arg(long, env = "MUSTER_API_WEB_ROOT", global = true)]
     pub web_root: Option<PathBuf>,
-    /// Requests a second of one token in the long run [default: 500]
+    /// Requests per second of one token in the long run [default: 500]
     #[arg(long, env = "MUSTER_API_REQUESTS_PER_S", global = true)]
     pub requests_per_s: Option<u32>,
     /// Requests of one token at once [default: 1000]
     #[arg(long, env = "MUSTER_API_REQUESTS_BURST", global = true)]
     pub requests_burst: Option<u32>,
-    /// Requests a second of all tokens of one tenant in the long run [default: 2000]
+    /// Requests per second of all tokens of one tenant in the long run [default: 2000]
     #[arg(long, env = "MUSTER_API_TENANT_REQUESTS_PER_S", global = true)]
     pub tenant_requests_per_s: Option<u32>,
     /// Requests of all tokens of one tenant at once [default: 4000]
     #[arg(long, env = "MUSTER_API_TENANT_REQUESTS_BURST", global = true)]
     pub tenant_requests_burst: Option<u32>,
-    /// Open connections at most [default: 4096]
+    /// Maximum number of open connections [default: 4096]
     #[arg(long, env = "MUSTER_API_CONNECTIONS", global = true)]
     pub connections: Option<usize>,
-    /// Open connections of one address that is no trusted proxy at most [default: 1024]
+    /// Maximum number of open connections of one address that is no trusted proxy [default: 1024]
     #[arg(long, env = "MUSTER_API_CONNECTIONS_PER_ADDRESS", global = true)]
     pub connections_per_address: Option<usize>,
-    /// Addresses or networks, separated by commas, of proxies whose X-Forwarded-For tells the client's address [default: none]
+    /// Addresses or networks of proxies whose X-Forwarded-For gives the client's address, separated
+    /// by commas [default: none]
     #[arg(long, env = "MUSTER_API_TRUSTED_PROXIES", global = true)]
     pub trusted_proxies: Option<Networks>,
 }
@@ -145,7 +152,7 @@ impl Limits {
         Duration::from_millis(self.request_timeout_ms)
     }
 
-    /// Of connections.
+    /// Returns the limits of connections.
     #[must_use]
     pub fn bounds(&self) -> Bounds {
         Bounds {
@@ -158,8 +165,10 @@ impl Limits {
 }
 
 impl Flags {
+    /// Merges file and flags.
+    ///
     /// # Errors
-    /// When the file is not readable or has unknown fields, or no database is named.
+    /// If the file is not readable or has unknown fields, or no database is given.
     pub fn settings(self) -> anyhow::Result<Settings> {
         let file = self
             .config
@@ -183,7 +192,7 @@ impl Flags {
 }
 
 impl Flags {
-    /// Those of the file, unless a flag says otherwise.
+    /// Returns the limits of the file, overridden by flags.
     fn limits(&self, mut limits: Limits) -> Limits {
         fn set<T: Clone>(limit: &mut T, flag: Option<&T>) {
             if let Some(flag) = flag {

@@ -1,4 +1,4 @@
-//! Connections of the REST interface's clients, within its limits.
+//! Connections of clients, within their limits.
 
 use crate::state::App;
 use axum::Router;
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// Trusted proxies carry many clients; connections that are refused are counted.
+/// Exempts trusted proxies, which carry many clients, and counts refused connections.
 struct Clients(App);
 
 impl Door for Clients {
@@ -20,7 +20,7 @@ impl Door for Clients {
     }
 }
 
-/// Serves connections until `stopping`, then waits until the requests under way are answered.
+/// Serves connections until `stopping`, then waits for the requests in progress.
 pub async fn serve(listener: TcpListener, router: Router, app: App, stopping: CancellationToken) {
     let bounds = app.limits.bounds();
     serve_until(listener, router, bounds, Clients(app), stopping).await;

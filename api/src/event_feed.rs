@@ -1,4 +1,4 @@
-//! Pages of the history, as the streams read them.
+//! Pages of the history for streams.
 
 use crate::auth::Caller;
 use crate::problem::Refusal;
@@ -6,19 +6,20 @@ use crate::state::App;
 use crate::stream::{Client, Gone, PAGE};
 use muster_store::event::{self, Cursor, EventFilter, StoredEvent};
 
-/// Where a stream begins that wants only what comes from now on.
+/// Returns the cursor of a stream that begins now.
 ///
 /// # Errors
-/// When the store does not answer.
+/// If the store does not answer.
 pub async fn newest(app: &App, caller: &Caller) -> Result<Cursor, Refusal> {
     let mut tx = app.begin(caller).await?;
     Ok(event::newest(&mut tx).await?)
 }
 
-/// The newest event that was removed for its age, where a reader at `cursor` has missed it.
+/// Returns the cursor of the newest event that retention has removed, if a reader at `cursor` has
+/// missed it.
 ///
 /// # Errors
-/// When the store does not answer.
+/// If the store does not answer.
 pub async fn forgotten(
     app: &App,
     caller: &Caller,
@@ -29,7 +30,7 @@ pub async fn forgotten(
     Ok(forgotten.filter(|newest| *newest > cursor))
 }
 
-/// The next entries, and whether more are there already.
+/// Returns the next entries, and whether more are available.
 ///
 /// # Errors
 /// [`Gone`].

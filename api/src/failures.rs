@@ -1,4 +1,4 @@
-//! Requests without a valid token: counted, logged, and limited for each client address.
+//! Requests without a valid token: counted, logged, and limited per client address.
 
 use crate::address::Client;
 use crate::clock;
@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two lines in the log, which an attacker must not fill.
+/// Shortest time between two log lines, so that an attacker cannot fill the log.
 const LOG_EVERY: Duration = Duration::from_secs(10);
-/// Above this number of blocked addresses those whose time is over are thrown away.
+/// Number of blocked addresses above which expired ones are removed.
 const SWEEP_AT: usize = 10_000;
 
 /// Why a request has no valid token.
@@ -21,13 +21,13 @@ pub enum Reason {
     Missing,
     Malformed,
     Unknown,
-    /// Not looked at: the address has made too many of the others.
+    /// The token was not looked up, because the address has made too many invalid requests.
     Limited,
 }
 
 pub struct Failures {
     rate: Rate<Client>,
-    /// Addresses without a request left, and since when they have one again.
+    /// Blocked addresses.
     blocked: Mutex<HashMap<Client, Blocked>>,
     unlogged: Mutex<Unlogged>,
 }
@@ -74,7 +74,7 @@ impl Failures {
         }
     }
 
-    /// Refuses before a token is looked up where the address has failed too often.
+    /// Refuses the request before its token is looked up, if the address has failed too often.
     ///
     /// # Errors
     /// 429, with the time to wait.
@@ -92,7 +92,7 @@ impl Failures {
         Err(too_many(TooMany { per_s, wait }))
     }
 
-    /// The refusal of a request without a valid token, which is counted.
+    /// Counts a request without a valid token and returns its refusal.
     pub fn refuse(&self, client: Option<Client>, reason: Reason, metrics: &Metrics) -> Refusal {
         self.count(client, reason, metrics);
         let Some(client) = client else {
@@ -112,7 +112,7 @@ impl Failures {
         too_many(many)
     }
 
-    /// The token itself is never logged.
+    /// Counts and logs a failure. The token is never logged.
     fn count(&self, client: Option<Client>, reason: Reason, metrics: &Metrics) {
         metrics.authentication_failed(reason.as_str());
         let now = clock::monotonic();

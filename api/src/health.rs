@@ -1,4 +1,4 @@
-//! For whoever restarts and balances: is the process alive, and can it serve.
+//! Liveness and readiness, for supervisors and load balancers.
 
 use crate::problem::{Kind, Refusal};
 use crate::state::App;
@@ -6,7 +6,7 @@ use axum::extract::State;
 use muster_store::pool;
 use std::time::Duration;
 
-/// Maximum wait for a blocking thread. Probes give up after 5 s.
+/// Maximum wait for a blocking thread. Probes time out after 5 s.
 const BLOCKING_THREAD_WAIT: Duration = Duration::from_secs(2);
 
 /// `GET /healthz`: the process answers.
@@ -14,8 +14,8 @@ pub async fn alive() -> &'static str {
     "alive\n"
 }
 
-/// `GET /readyz`: the database answers, and a blocking thread is free. Without one no page, no file and no large body is served, and
-/// no new connection to the database is made.
+/// `GET /readyz`: the database answers, and a blocking thread is free. Pages, files, large bodies
+/// and new connections to the database need such a thread.
 pub async fn ready(State(app): State<App>) -> Result<&'static str, Refusal> {
     let thread = tokio::task::spawn_blocking(|| ());
     if tokio::time::timeout(BLOCKING_THREAD_WAIT, thread)

@@ -1,4 +1,4 @@
-//! `GET /events`: what happened lately, as far as the tenant may see it.
+//! `GET /events`: recent events that the tenant may see.
 
 use crate::auth::Caller;
 use crate::problem::Refusal;
@@ -13,13 +13,13 @@ use muster_store::event::{self, Cursor};
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct RecentParams {
-    /// Routine events too: starts and stops of tasks, tests, checkpoints.
+    /// Include routine events: starts and stops of tasks, evaluations, checkpoints.
     #[param(required = false, default = true)]
     pub routine: bool,
-    /// Items on the page.
+    /// Items per page.
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]
     pub limit: u32,
-    /// `continue` of the page before.
+    /// Value of `continue` of the last page.
     #[param(rename = "continue", value_type = Option<String>, pattern = "^[0-9]+-[0-9]+$")]
     pub before: Option<Cursor>,
 }
@@ -38,7 +38,8 @@ impl FromQuery for RecentParams {
 
 /// List events, newest first
 ///
-/// Of the tenant's jobs and of the nodes. What happens from now on is in the stream, which begins after the first one's cursor.
+/// Events of the tenant's jobs and of the nodes. A stream that begins after the first event's
+/// cursor continues the list.
 #[utoipa::path(
     get, path = "/events", operation_id = "listEvents", tag = "streams", params(RecentParams),
     responses((status = 200, description = "A page of the history", body = Page<EventView>)),
@@ -48,9 +49,10 @@ pub async fn recent(
     caller: Caller,
     Params(params): Params<RecentParams>,
 ) -> Result<Json<Page<EventView>>, Refusal> {
-    let without: Vec<String> = match params.routine {
-        true => Vec::new(),
-        false => ROUTINE.map(str::to_owned).to_vec(),
+    let without: Vec<String> = if params.routine {
+        Vec::new()
+    } else {
+        ROUTINE.map(str::to_owned).to_vec()
     };
     let mut tx = app.begin(&caller).await?;
     let rows = event::recent(&mut tx, &without, params.before, params.limit).await?;

@@ -1,5 +1,5 @@
-//! Requests that come again under the same `Idempotency-Key` within a day: they get the answer of the first, and nothing is done twice.
-//! Claim, carry out and keep belong in one transaction.
+//! Requests with an `Idempotency-Key`: a repetition within a day gets the answer of the first
+//! request and has no effect. Claim, effect and stored answer must be in one transaction.
 
 use crate::auth::Caller;
 use crate::clock;
@@ -15,33 +15,33 @@ use time::Duration;
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-/// How long an answer is kept for whoever sends the same key again.
+/// Lifetime of a stored answer.
 const KEPT: Duration = Duration::hours(24);
 
-/// What the client chose; unique within its tenant.
+/// Key that the client chose; unique within its tenant.
 #[derive(Debug, Clone)]
 pub struct Key(String);
 
-/// Whether the request is to be carried out.
+/// Whether the request must be carried out.
 pub enum Turn {
-    /// Yes; the answer is to be kept in the same transaction.
+    /// It must; its answer is stored in the same transaction.
     First(Once),
-    /// It was.
+    /// It was carried out before.
     Again(Answered),
 }
 
-/// A request that nobody has sent before under its key, or that has none.
+/// The first request under its key, or a request without a key.
 #[derive(Debug)]
 pub struct Once(Option<Key>);
 
-/// The answer of the first.
+/// The stored answer of the first request.
 #[derive(Debug)]
 pub struct Answered {
     status: u16,
     body: String,
 }
 
-/// The key of a request; `None` without one.
+/// Returns the key of a request; `None` without one.
 pub fn key(headers: &HeaderMap) -> Result<Option<Key>, Refusal> {
     let Some(value) = headers.get(KEY) else {
         return Ok(None);
@@ -60,7 +60,8 @@ pub fn key(headers: &HeaderMap) -> Result<Option<Key>, Refusal> {
     }
 }
 
-/// `request` is all that makes two requests the same; `what` is what one brings about, for messages.
+/// Claims a key. `request` is everything that identifies the request; `what` names its effect in
+/// messages.
 pub async fn claim(
     conn: &mut PgConnection,
     caller: &Caller,
@@ -86,7 +87,7 @@ pub async fn claim(
 }
 
 impl Once {
-    /// Keeps the answer for whoever sends the request again.
+    /// Stores the answer for repetitions of the request.
     pub async fn keep(
         &self,
         conn: &mut PgConnection,
@@ -102,12 +103,12 @@ impl Once {
 }
 
 impl Answered {
-    /// What was answered.
+    /// Returns the body of the stored answer.
     pub fn read<View: DeserializeOwned>(&self) -> Option<View> {
         serde_json::from_str(&self.body).ok()
     }
 
-    /// The answer again; `place` is the path of what it shows, if the first answer named one.
+    /// Returns the stored answer. `place` is the path of its object, if the first answer had one.
     pub fn answer<View: DeserializeOwned>(
         self,
         place: impl Fn(View) -> Option<String>,
@@ -122,7 +123,7 @@ impl Answered {
     }
 }
 
-/// An answer in JSON, with the path of what it shows.
+/// Returns an answer in JSON, with the path of its object.
 pub fn answer(status: StatusCode, place: Option<&str>, body: String) -> Response {
     let mut response = (status, [(CONTENT_TYPE, "application/json")], body).into_response();
     if let Some(place) = place.and_then(|place| HeaderValue::from_str(place).ok()) {

@@ -1,4 +1,4 @@
-//! The one list of tower layers, outermost first, each with its reason.
+//! The list of all tower layers, outermost first, each with its reason.
 
 use crate::problem::{self, Kind, Refusal};
 use crate::state::App;
@@ -18,30 +18,34 @@ use tower_http::request_id::{
 };
 use tower_http::trace::TraceLayer;
 
-/// The router with all layers around it.
+/// Returns the router with all layers.
 pub fn around(router: Router<App>, app: &App) -> Router<App> {
-    // Tensors hardly shrink; compressing them would cost a core and the length that clients show progress by.
+    // Tensors hardly compress. Compression would cost a core and hide the length, which clients use
+    // to show progress.
     let compressed =
         DefaultPredicate::new().and(NotForContentType::const_new("application/octet-stream"));
     router.layer(
         ServiceBuilder::new()
-            // A name for the request, from a proxy or our own, before anything logs.
+            // Request id, from a proxy or new, before anything is logged.
             .layer(SetRequestIdLayer::x_request_id(NewRequestId))
-            // One span a request, with its name, around all that it does.
+            // One span per request, with its id, around everything else.
             .layer(TraceLayer::new_for_http().make_span_with(span))
-            // The answer tells the client that name.
+            // Returns the id to the client.
             .layer(PropagateRequestIdLayer::x_request_id())
-            // Counted with the status that the client sees, so outside of what may change it.
+            // Counts requests by the status that the client receives, so it is outside of layers
+            // that change it.
             .layer(middleware::from_fn_with_state(app.clone(), metrics::count))
-            // Page and answers alike are small text, mostly.
+            // Page and answers are mostly small texts.
             .layer(CompressionLayer::new().compress_when(compressed))
-            // Refusals get their body here, inside of compression, outside of all that refuses.
+            // Writes the bodies of refusals: inside of compression, outside of all layers that
+            // refuse.
             .layer(middleware::from_fn(problem::write))
-            // A defect in one handler must not take the connection with it.
+            // A panic in one handler must not close the connection.
             .layer(CatchPanicLayer::custom(panicked))
-            // What no statement can hold is refused before any handler.
+            // Refuses NUL, which no statement can contain, before any handler.
             .layer(middleware::from_fn(query::refuse_nul))
-            // Innermost: only the handler, with what it reads of the body, is bounded in time; not the answer's transfer.
+            // Innermost: limits the time of the handler and of its read of the body, not of the
+            // answer's transfer.
             .layer(middleware::from_fn_with_state(app.clone(), bounded)),
     )
 }
@@ -67,7 +71,7 @@ fn span(request: &Request) -> tracing::Span {
         "api.request",
         request.id = id,
         method = %request.method(),
-        // Without the query, which may hold what users typed.
+        // Without the query, which may contain private text.
         path = request.uri().path(),
         tenant = tracing::field::Empty,
         user = tracing::field::Empty,

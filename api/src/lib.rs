@@ -1,7 +1,7 @@
-//! The REST control plane: users state what they want, and see what has become of it.
+//! The REST control plane: users write intents and read the results.
 //!
-//! It writes intent only. It must never place a job, dial an executor, or contain SQL: the store keeps, the scheduler decides.
-//! `routes.rs` lists what is answered, `layers.rs` what happens to every request; each verb has a file of its own.
+//! It writes intent only. It must never place a job, call an executor or contain SQL. `routes.rs`
+//! lists all routes, `layers.rs` all layers; each verb has a file of its own.
 
 mod acting;
 pub mod address;

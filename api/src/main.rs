@@ -1,4 +1,4 @@
-//! `muster-api`: the REST daemon, and the commands that set up its database.
+//! `muster-api`: the REST daemon, and commands that set up its database.
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
@@ -24,20 +24,20 @@ struct Program {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Answer requests; what is done when nothing else is asked for
+    /// Answer requests; the default command
     Serve,
-    /// Bring the database to this version's schema
+    /// Migrate the database to this version's schema
     Migrate(Migrate),
     /// Print the OpenAPI document
     Openapi,
-    /// Make the first tenant, user and token, and print the token
+    /// Create the first tenant, user and token, and print the token
     Bootstrap(Bootstrap),
-    /// Ask the database whether a token is valid; exit code 3 says no
+    /// Check in the database whether a token is valid; exit code 3 if it is not
     CheckToken(CheckToken),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
-    // Secrets are in its environment and its memory, and a task may be a process of the same user.
+    // Environment and memory contain secrets, and a task may be a process of the same user.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let program = Program::parse();
     log();
@@ -60,7 +60,7 @@ async fn run(program: Program) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// To standard error: what is printed on standard output is for programs.
+/// Logs to standard error: standard output is for programs.
 fn log() {
     let filter = EnvFilter::try_from_env("MUSTER_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let json = std::env::var("MUSTER_LOG_FORMAT").is_ok_and(|format| format == "json");

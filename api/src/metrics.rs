@@ -1,4 +1,4 @@
-//! What the daemon counts of itself, in the text format of Prometheus. No tenant, user or job is named in it.
+//! Metrics of the daemon, in the text format of Prometheus. They contain no tenant, user or job.
 
 use crate::clock;
 use crate::state::App;
@@ -18,9 +18,9 @@ use prometheus::{
 };
 use std::time::{Duration, Instant};
 
-/// Whoever asks more often is told the same: this needs no token, and must not keep the database busy.
+/// Lifetime of a cached cluster load: the route needs no token, and must not load the database.
 const DEMAND_KNOWN: Duration = Duration::from_secs(5);
-/// What the daemon counts of itself does not wait longer for the database.
+/// Maximum wait for the database, so that the other metrics are not delayed.
 const DEMAND_LIMIT: Duration = Duration::from_millis(500);
 /// Upper bounds of the buckets of answer times.
 const BUCKETS_S: [f64; 9] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
@@ -34,19 +34,19 @@ pub struct Metrics {
     failures: IntCounterVec,
     connections: IntGauge,
     idle: IntGauge,
-    /// Asked by one at a time.
+    /// Queried by one request at a time.
     demand: tokio::sync::Mutex<Known>,
 }
 
-/// How much waits, as it was last read.
+/// Cached cluster load.
 #[derive(Debug, Default)]
 struct Known {
-    /// When it was read, or was to be read in vain.
+    /// Time of the last query, also of a failed one.
     asked_at: Option<Instant>,
     demand: Option<Demand>,
 }
 
-/// An open stream, counted while it lives.
+/// An open stream; counted until it is dropped.
 pub struct OpenStream(App);
 
 impl OpenStream {
@@ -63,10 +63,10 @@ impl Drop for OpenStream {
     }
 }
 
-/// The layer that counts.
+/// The layer that counts requests.
 pub async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
     let started = clock::monotonic();
-    // The route's pattern; paths themselves would be without number.
+    // The pattern of the route, because the number of paths is unlimited.
     let route = request
         .extensions()
         .get::<MatchedPath>()
@@ -82,7 +82,7 @@ pub async fn count(State(app): State<App>, request: Request, next: Next) -> Resp
     response
 }
 
-/// A client may invent methods; they are counted as one.
+/// Returns the label of a method. Clients may invent methods, which share one label.
 fn counted_as(method: &Method) -> &str {
     match method.as_str() {
         known @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") => known,
@@ -105,7 +105,8 @@ pub async fn show(State(app): State<App>) -> Response {
     ([(CONTENT_TYPE, TEXT_FORMAT)], text).into_response()
 }
 
-/// Where the database does not answer it is what was last known of it, and it is asked again as seldom.
+/// Returns the cluster load. If the database does not answer, returns the last known one, without
+/// querying more often.
 async fn known_demand(app: &App) -> Option<Demand> {
     let mut known = app.metrics.demand.lock().await;
     let now = clock::monotonic();
@@ -126,7 +127,8 @@ async fn read_demand(app: &App) -> Result<Demand, StoreError> {
     demand::demand(&mut tx).await
 }
 
-/// What waits, by reason, and what there is: made anew each time, since a reason goes with the last job that has it.
+/// Registers waiting demand by reason, and capacity. The registry is new each time, so that a
+/// reason without jobs disappears.
 fn of_demand(demand: &Demand) -> prometheus::Result<Registry> {
     let present = Registry::new();
     let jobs = register_int_gauge_vec_with_registry!(

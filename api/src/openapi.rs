@@ -1,4 +1,4 @@
-//! The document that describes the interface, put together from the handlers' own descriptions.
+//! The OpenAPI document, built from the descriptions of the handlers.
 
 use crate::problem::Kind;
 use crate::routes;
@@ -42,17 +42,17 @@ Kinds of problem:
     tags(
         (name = "jobs", description = "Submit, watch and steer jobs"),
         (name = "studies", description = "Searches over parameters, whose trials are jobs"),
-        (name = "streams", description = "Changes as they happen"),
+        (name = "streams", description = "Event streams"),
         (name = "nodes", description = "The machines of the cluster"),
-        (name = "tenants", description = "Who owns jobs, and how many GPUs they may hold"),
-        (name = "rounds", description = "What the scheduler saw and decided, round by round"),
-        (name = "tokens", description = "Who may do what"),
+        (name = "tenants", description = "Owners of jobs, with their quotas and limits"),
+        (name = "rounds", description = "Inputs and decisions of past scheduling rounds"),
+        (name = "tokens", description = "Tokens and users"),
     ),
     components(schemas(Problem, EventView, Opened, ProgressMessage, LogPiece, LogEnd)),
 )]
 struct Base;
 
-/// The whole document.
+/// Returns the whole document.
 #[must_use]
 pub fn document() -> Document {
     let mut document = Base::openapi();
@@ -89,7 +89,7 @@ pub fn document() -> Document {
     document
 }
 
-/// Every operation may be refused in the same form.
+/// Adds the common form of refusals to an operation.
 fn refusals(operation: &mut Operation) {
     let content = ContentBuilder::new()
         .schema(Some(Ref::from_schema_name("Problem")))
@@ -104,7 +104,7 @@ fn refusals(operation: &mut Operation) {
         .insert("default".to_owned(), response.into());
 }
 
-/// As it is kept in `api/openapi.json`.
+/// Returns the text of `api/openapi.json`.
 #[must_use]
 pub fn text() -> String {
     let mut text = document().to_pretty_json().expect("the document is JSON");

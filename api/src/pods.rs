@@ -1,14 +1,15 @@
-//! Whether a tenant may have what a document says of its tasks' pods: asked of whoever submits, before anything is kept.
+//! Checks at submission whether a tenant may use the cluster objects of a document's `pod`.
 
 use crate::auth::Caller;
 use crate::problem::{Kind, Refusal};
 use muster_model::spec::Pod;
 use muster_store::{PgConnection, tenant};
 
-/// In the caller's scope. Costs nothing where nothing is said.
+/// Checks in the caller's scope; no query if `pod` is empty. `field` is the position of `pod` in
+/// the document.
 ///
 /// # Errors
-/// What is not the tenant's to have, each by its field; `field` is where the document says it.
+/// A refusal with one error per object that the tenant may not use.
 pub async fn allow(
     conn: &mut PgConnection,
     caller: &Caller,

@@ -1,7 +1,8 @@
-//! Refusals: every way in which a request is not carried out, as `application/problem+json` (RFC 9457).
+//! Refusals: every way in which a request is not carried out, as `application/problem+json` (RFC
+//! 9457).
 //!
-//! A handler returns a [`Refusal`]; the outermost layer writes its body, because only there the id of the request is known. What
-//! failed inside the daemon is logged here and never told to the caller.
+//! A handler returns a [`Refusal`]. An outer layer writes its body, because only there the id of
+//! the request is known. Internal errors are logged here and not shown to the caller.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -14,7 +15,7 @@ use muster_model::view::Problem;
 use muster_store::StoreError;
 use std::fmt::Write as _;
 
-/// Every kind of problem that the interface knows.
+/// Kinds of problems of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     MalformedBody,
@@ -76,7 +77,7 @@ impl Kind {
         Self::Internal,
     ];
 
-    /// Its stable name, after `urn:muster:problem:`; its status; its title.
+    /// Returns its stable name (after `urn:muster:problem:`), its status and its title.
     #[must_use]
     pub fn facts(self) -> (&'static str, StatusCode, &'static str) {
         match self {
@@ -205,14 +206,14 @@ impl Refusal {
         }
     }
 
-    /// Wrong fields of a body, all of them.
+    /// Returns a refusal with all wrong fields of a body.
     #[must_use]
     pub fn of_fields(kind: Kind, errors: Vec<FieldError>) -> Self {
         let details: Vec<String> = errors.iter().map(ToString::to_string).collect();
         Self::with_errors(kind, details.join("; "), errors)
     }
 
-    /// One wrong query or path parameter or header.
+    /// Returns a refusal of one query parameter, path parameter or header.
     #[must_use]
     pub fn parameter(field: &str, value: &str, expected: impl Into<String>) -> Self {
         let error = FieldError {
@@ -223,7 +224,8 @@ impl Refusal {
         Self::with_errors(Kind::InvalidParameter, error.to_string(), vec![error])
     }
 
-    /// `what` with its name, such as `job 0190…`. The same whether it never was or is another tenant's.
+    /// Returns the refusal of a missing object. `what` contains its name, such as `job 0190…`.
+    /// Objects of other tenants get the same answer.
     #[must_use]
     pub fn not_found(what: impl std::fmt::Display) -> Self {
         Self::new(Kind::NotFound, format!("there is no {what}"))
@@ -248,7 +250,7 @@ impl Refusal {
         self
     }
 
-    /// Something that should not happen: logged whole, told as little as possible.
+    /// Returns the refusal of an internal error. The error is logged and not shown.
     #[must_use]
     pub fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
         tracing::error!(error = chain(error), "a request failed");
@@ -287,7 +289,7 @@ impl From<StoreError> for Refusal {
                 format!("{exceeded}; {}", remedy(&exceeded.limit)),
             );
         }
-        // Its tokens are remembered for a moment.
+        // Tokens of a deleted tenant are cached for a short time.
         if matches!(error, StoreError::TenantDeleted) {
             return Self::new(Kind::NotFound, error.to_string());
         }
@@ -295,7 +297,7 @@ impl From<StoreError> for Refusal {
     }
 }
 
-/// What its user can do about a limit.
+/// Returns what the user can do about a limit.
 fn remedy(limit: &str) -> String {
     let own = match limit {
         "open_studies" => "cancel a study or wait until one finishes",
@@ -318,7 +320,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// The outermost layer but one: writes the body of every refusal, and gives one to those that axum itself makes.
+/// The layer that writes the body of every refusal, including refusals of axum itself.
 pub async fn write(request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
@@ -351,7 +353,7 @@ pub async fn write(request: Request, next: Next) -> Response {
     Response::from_parts(parts, Body::from(json))
 }
 
-/// An error and its sources, in one line.
+/// Returns an error and its sources in one line.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,5 @@
-//! Query and path parameters. Unknown, repeated and malformed ones are refused, each with what would be right.
+//! Query and path parameters. Unknown, repeated and malformed ones are refused, with what is
+//! expected.
 
 use crate::problem::{Kind, Refusal};
 use axum::extract::{FromRequestParts, RawPathParams, Request};
@@ -12,12 +13,13 @@ use muster_model::view::Page;
 use muster_store::page::Page as Rows;
 use std::str::FromStr;
 
-/// Items on a page when nothing is asked for.
+/// Default number of items per page.
 pub const PAGE_DEFAULT: u32 = 50;
-/// Items on a page at most.
+/// Maximum number of items per page.
 pub const PAGE_MAX: u32 = 500;
 
-/// Refuses a NUL in path and query, which the database cannot keep. Of a body the reader of documents does so.
+/// Refuses NUL in path and query, because the database cannot store it. The document reader checks
+/// bodies.
 pub async fn refuse_nul(request: Request, next: Next) -> Response {
     match with_nul(request.uri()) {
         Some((field, value)) => Refusal::parameter(&field, &value, NO_NUL).into_response(),
@@ -25,7 +27,8 @@ pub async fn refuse_nul(request: Request, next: Next) -> Response {
     }
 }
 
-/// The first part with a NUL: a parameter's name and value, or `path` and the part of the path, as it was sent.
+/// Returns the first part with a NUL: name and value of a parameter, or `path` and the part of the
+/// path as sent.
 fn with_nul(uri: &Uri) -> Option<(String, String)> {
     let has_nul = |text: &str| text.contains("%00");
     if let Some(part) = uri.path().split('/').find(|part| has_nul(part)) {
@@ -38,19 +41,19 @@ fn with_nul(uri: &Uri) -> Option<(String, String)> {
     Some((name, format!("{value:?}")))
 }
 
-/// Parameters that a handler takes.
+/// Parameters of a handler.
 pub trait FromQuery: Sized {
-    /// Takes what it knows from the query; what is left is refused as unknown.
+    /// Takes the known parameters from the query; the remaining ones are refused as unknown.
     fn take(query: &mut Query) -> Self;
 
-    /// Names of all of them, to tell who sends another.
+    /// Names of all parameters, for errors about unknown ones.
     const NAMES: &'static [&'static str];
 }
 
 /// Extractor of parameters.
 pub struct Params<T>(pub T);
 
-/// A query string while it is read; collects what is wrong with it.
+/// A query string during its parsing; collects errors.
 #[derive(Debug, Default)]
 pub struct Query {
     pairs: Vec<(String, String)>,
@@ -58,7 +61,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// The value of a parameter that may be given once.
+    /// Returns the value of a parameter that may be given once.
     pub fn one<T: FromStr>(&mut self, name: &str, expected: &str) -> Option<T> {
         let mut values = self.all(name);
         if values.len() > 1 {
@@ -73,7 +76,7 @@ impl Query {
         parsed
     }
 
-    /// A number between bounds.
+    /// Returns a number between bounds.
     pub fn number(
         &mut self,
         name: &str,
@@ -90,7 +93,7 @@ impl Query {
         value
     }
 
-    /// A step or an offset: a number that the store, which has no unsigned ones, can hold.
+    /// Returns a step or an offset. The store has no unsigned numbers, which limits it.
     pub fn count(&mut self, name: &str) -> Option<u64> {
         let expected = format!("a whole number from 0 to {}", i64::MAX);
         let value = self.one::<u64>(name, &expected)?;
@@ -100,7 +103,7 @@ impl Query {
         Some(value)
     }
 
-    /// Every value of a parameter that may be repeated.
+    /// Returns all values of a parameter that may be repeated.
     pub fn all(&mut self, name: &str) -> Vec<String> {
         let (taken, left) = std::mem::take(&mut self.pairs)
             .into_iter()
@@ -118,13 +121,13 @@ impl Query {
         });
     }
 
-    /// `limit` of a page.
+    /// Returns `limit` of a page.
     pub fn limit(&mut self) -> u32 {
         u32::try_from(self.number("limit", u64::from(PAGE_DEFAULT), 1..=u64::from(PAGE_MAX)))
             .unwrap_or(PAGE_DEFAULT)
     }
 
-    /// `continue` of a page.
+    /// Returns `continue` of a page.
     pub fn after<T: FromStr>(&mut self) -> Option<T> {
         self.one("continue", "the value of continue of the page before")
     }
@@ -163,7 +166,7 @@ impl Query {
     }
 }
 
-/// A route that takes no parameters.
+/// No parameters.
 impl FromQuery for () {
     const NAMES: &'static [&'static str] = &[];
 
@@ -178,14 +181,14 @@ impl<S: Send + Sync, T: FromQuery> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// `limit` and `continue` alone.
+/// Only `limit` and `continue`.
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct PageParams {
-    /// Items on the page.
+    /// Items per page.
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]
     pub limit: u32,
-    /// `continue` of the page before.
+    /// Value of `continue` of the last page.
     #[param(rename = "continue")]
     pub after: Option<String>,
 }
@@ -201,7 +204,7 @@ impl FromQuery for PageParams {
     }
 }
 
-/// The page of `rows`, which were asked for with one more than the limit to see whether more follow.
+/// Returns a page of `rows`. The query asked for one more than the limit, to detect further rows.
 pub fn page<Row, Item>(
     mut rows: Vec<Row>,
     limit: u32,
@@ -213,7 +216,7 @@ pub fn page<Row, Item>(
     shown(Rows { rows, more }, cursor, view)
 }
 
-/// The page of rows that the store has cut, by their number or their bytes.
+/// Returns a page of rows that the store has cut by number or bytes.
 pub fn shown<Row, Item>(
     page: Rows<Row>,
     cursor: impl Fn(&Row) -> String,
@@ -226,10 +229,10 @@ pub fn shown<Row, Item>(
     }
 }
 
-/// The first path parameter, read as `T`. What does not read as one names nothing that exists.
+/// Extractor of the first path parameter as `T`. A value that cannot be parsed names no object.
 pub struct Named<T>(pub T);
 
-/// What a path names; `WHAT` goes before the text that names nothing.
+/// Type of a path parameter; `WHAT` precedes it in errors.
 pub trait PathName: FromStr {
     const WHAT: &'static str;
 }

@@ -1,4 +1,4 @@
-//! How often requests may come: a token bucket for each key (GCRA, by `governor`).
+//! Rate limits: a token bucket per key (GCRA of `governor`).
 
 use governor::clock::{Clock, DefaultClock};
 use governor::state::keyed::DefaultKeyedStateStore;
@@ -8,21 +8,21 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Requests between two sweeps of buckets that are full again.
+/// Requests between two removals of full buckets.
 const SWEEP_EVERY: usize = 10_000;
 
-/// The rate of each key.
+/// Rate limit per key.
 pub struct Rate<Key: Hash + Eq + Clone> {
     limiter: RateLimiter<Key, DefaultKeyedStateStore<Key>, DefaultClock>,
     per_s: u32,
     taken: AtomicUsize,
 }
 
-/// An empty bucket.
+/// The bucket is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooMany {
     pub per_s: u32,
-    /// Until the bucket is not empty any more.
+    /// Time until the bucket has a token again.
     pub wait: Duration,
 }
 
@@ -41,7 +41,7 @@ impl<Key: Hash + Eq + Clone> Rate<Key> {
     /// Takes one request from the bucket of the key.
     ///
     /// # Errors
-    /// When it is empty.
+    /// If the bucket is empty.
     pub fn take(&self, key: &Key) -> Result<(), TooMany> {
         if self.taken.fetch_add(1, Ordering::Relaxed) % SWEEP_EVERY == SWEEP_EVERY - 1 {
             self.limiter.retain_recent();

@@ -1,4 +1,4 @@
-//! The one list of routes.
+//! The list of all routes.
 
 use crate::state::App;
 use crate::{
@@ -11,10 +11,10 @@ use utoipa::openapi::OpenApi as Document;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// Where the routes for users begin; a change that breaks clients gets another.
+/// Prefix of all routes for users. A breaking change gets another prefix.
 const BASE: &str = "/api/v1";
 
-/// Everything that the daemon answers.
+/// Returns the router with all routes.
 pub fn router(app: &App) -> Router {
     let (users, _) = users().split_for_parts();
     let users = users
@@ -33,7 +33,7 @@ pub fn router(app: &App) -> Router {
     layers::around(router, app).with_state(app.clone())
 }
 
-/// What `/api/v1` answers, in words.
+/// Returns the description of the routes under `/api/v1`.
 pub fn described() -> Document {
     OpenApiRouter::<App>::new()
         .nest(BASE, users())

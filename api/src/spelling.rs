@@ -1,23 +1,25 @@
-//! Words of a YAML document that its reader took for numbers and that are spelled otherwise than a number is written: the argument `0x1F` of a
-//! program would become `31`, and nobody would be told.
+//! Detects words of a YAML document that were read as numbers but have another spelling. The
+//! argument `0x1F` of a program would silently become `31`.
 //!
-//! The reader gives numbers without their spelling. So every such spelling in the text is changed into that of another number, the text is read
-//! once more, and the numbers that differ are those that were spelled so; in a comment or in quotes nothing changes.
+//! The YAML reader returns numbers without their spelling. So each such spelling in the text is
+//! replaced by that of another number, and the text is read again. The numbers that differ had such
+//! a spelling; text in comments and quotes does not change.
 
 use muster_model::spec::FieldError;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// So many are tried: each takes reading the document twice.
+/// Maximum number of tried values: each one parses the document twice.
 const TRIED: usize = 64;
 
-/// A number and where it stands: as a JSON pointer, and as people are told.
+/// A number and its position, as a JSON pointer and as errors show it.
 struct Place {
     pointer: String,
     field: String,
 }
 
-/// The first number in a document, which is right, that is spelled otherwise than a number is written and stands where a `T` wants a text.
+/// Returns an error for the first number with an unusual spelling where `T` expects a text. The
+/// document must be valid.
 pub fn odd_word<T: DeserializeOwned>(text: &[u8], document: &Value) -> Option<FieldError> {
     let spellings: Vec<(usize, &str)> = odd_spellings(std::str::from_utf8(text).ok()?).collect();
     if spellings.is_empty() {
@@ -51,7 +53,8 @@ pub fn odd_word<T: DeserializeOwned>(text: &[u8], document: &Value) -> Option<Fi
     })
 }
 
-/// Whole numbers as YAML has them and no program prints them (`0x1F`, `0o17`, `0b1`, `+5`, `-0`), each with where it ends.
+/// Returns whole numbers in YAML spellings that no program prints (`0x1F`, `0o17`, `0b1`, `+5`,
+/// `-0`), each with its end in the text.
 fn odd_spellings(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let apart = |next: char| next.is_whitespace() || ",[]{}".contains(next);
     let words = text.split(apart).filter(|word| is_odd(word));
@@ -110,7 +113,8 @@ fn differing(one: &Value, other: &Value, at: Place, found: &mut Vec<Place>) {
     }
 }
 
-/// A text takes any, but no truth value; what takes anything (a choice of a study) keeps a number as one.
+/// Whether the field is a text: it accepts every text and no boolean. A field that accepts any
+/// value, such as a choice of a study, keeps a number as a number.
 fn wants_text<T: DeserializeOwned>(document: &Value, pointer: &str) -> bool {
     let takes = |value: Value| {
         let mut tried = document.clone();
@@ -138,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_reads_as_another_number_is_told_and_a_number_is_none() {
+    fn unusual_spelling_of_a_number_is_refused_as_text() {
         for right in [
             "command: { argv: [sleep, 5, -3, 10, 007, 0x] }",
             "command: { argv: [sleep, '0x1F', \"0x1F\"] }",

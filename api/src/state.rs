@@ -1,4 +1,4 @@
-//! What every handler may reach: the store's connections, the limits, and the rooms of this process. Cheap to clone.
+//! Shared state of all handlers: connections, limits and background tasks. Cheap to clone.
 
 use crate::auth::{Caller, Tokens};
 use crate::body::Readers;
@@ -33,31 +33,31 @@ pub struct App {
     inner: Arc<Inner>,
 }
 
-/// Reached through [`App`].
+/// Accessed through [`App`].
 pub struct Inner {
     pub pool: Pool,
     pub limits: Limits,
-    /// What all nodes write checkpoints to; `None` refuses downloads.
+    /// Where nodes write checkpoints; `None` refuses downloads.
     pub files: Option<Files>,
-    /// Read large bodies.
+    /// Threads that parse large bodies.
     pub readers: Readers,
-    /// The built web page; `None` serves none.
+    /// Folder of the built web page; `None` serves no page.
     pub web_root: Option<PathBuf>,
     pub tokens: Tokens,
     /// Requests without a valid token.
     pub failures: Failures,
-    /// Requests of each token.
+    /// Rate limits of tokens.
     pub token_rate: Rate<TokenId>,
-    /// Requests of all tokens of each tenant.
+    /// Rate limits of tenants, over all their tokens.
     pub tenant_rate: Rate<TenantId>,
     pub metrics: Metrics,
-    /// Wakes the scheduler and all apis.
+    /// Notifies the scheduler and all API servers.
     pub waker: Waker,
     /// Wakes the streams of this process.
     pub wakes: Wakes,
-    /// Who waits for trials.
+    /// Waiting requests for trials.
     pub lines: Lines,
-    /// One for each open stream.
+    /// Limits of open streams.
     pub streams: Places<TenantId>,
     /// Cancelled when the daemon stops, so that open streams end.
     pub stopping: CancellationToken,
@@ -72,10 +72,12 @@ impl std::ops::Deref for App {
 }
 
 impl App {
-    /// Starts the rooms that work in the background; they end with `stopping`. Must be called within a tokio runtime.
+    /// Starts the background tasks, which end with `stopping`. Must be called within a tokio
+    /// runtime.
     ///
     /// # Errors
-    /// When the database's address is none, or the environment does not say how to reach the checkpoints' bucket.
+    /// If the address of the database is invalid, or the environment lacks the settings of the
+    /// bucket.
     pub fn start(settings: &Settings, stopping: CancellationToken) -> Result<Self, StartError> {
         let pool = pool::api(&settings.database_url, settings.database_connections)?;
         let limits = &settings.limits;
@@ -108,10 +110,11 @@ impl App {
         })
     }
 
-    /// A transaction that sees and changes only what is the caller's tenant's. Rolled back unless committed.
+    /// Begins a transaction that sees and changes only the rows of the caller's tenant. It is
+    /// rolled back unless committed.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// If the store does not answer.
     pub async fn begin(&self, caller: &Caller) -> Result<Transaction, StoreError> {
         pool::begin_for(&self.pool, caller.tenant_id).await
     }

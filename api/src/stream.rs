@@ -1,5 +1,5 @@
-//! Server-sent events. One LISTEN connection of the process wakes all streams; each then reads its own pages by its own cursor,
-//! so a stream never misses or repeats an entry, however slowly its client reads.
+//! Server-sent events. One LISTEN connection of the process wakes all streams. Each stream reads
+//! pages by its own cursor, so even a slow client receives each entry exactly once.
 
 use crate::auth::Caller;
 use crate::metrics::OpenStream;
@@ -22,22 +22,24 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-/// Comments that keep idle connections open, and show dead ones.
+/// Interval of comments, which keep idle connections open and detect dead ones.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// Without a wake-up streams look this often: a wake-up may be lost with its sender.
+/// Poll interval without a notification, which may be lost with its sender.
 const IDLE: Duration = Duration::from_secs(5);
-/// After a wake-up streams look again: what committed late behind a transaction that was still running shows only then.
+/// Additional polls after a notification. An entry that committed behind a transaction still
+/// running becomes visible only then.
 const AGAIN: [Duration; 2] = [Duration::from_millis(150), Duration::from_secs(1)];
-/// Between two looks of one stream at least, so that a busy cluster costs each stream a bounded number of queries.
+/// Shortest time between two polls of one stream, to bound its queries on a busy cluster.
 const APART: Duration = Duration::from_millis(50);
-/// While the database is away.
+/// Pause between attempts while the database is not available.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Messages that wait for a slow client; its stream reads no further page meanwhile.
+/// Maximum number of messages that wait for a slow client; its stream reads no further page
+/// meanwhile.
 const BUFFERED: usize = 64;
-/// Entries read at once.
+/// Entries per page.
 pub const PAGE: u32 = 200;
 
-/// Hands wake-ups to the streams of this process.
+/// Distributes notifications to the streams of this process.
 #[derive(Debug, Clone)]
 pub struct Wakes {
     turn: watch::Receiver<u64>,
@@ -65,7 +67,7 @@ impl Wakes {
         Self { turn }
     }
 
-    /// Changes when there may be something new.
+    /// Returns a receiver that changes when new entries may exist.
     #[must_use]
     pub fn follow(&self) -> watch::Receiver<u64> {
         self.turn.clone()
@@ -78,7 +80,7 @@ async fn listen(
     stopping: &CancellationToken,
 ) -> Result<(), StoreError> {
     let mut listener = Listener::connect(pool, &[Channel::Events]).await?;
-    // Steps of AGAIN that are still to come.
+    // Remaining steps of AGAIN.
     let mut again = AGAIN.iter();
     loop {
         sender.send_modify(|turn| *turn += 1);
@@ -102,7 +104,7 @@ pub struct Client {
     turn: watch::Receiver<u64>,
 }
 
-/// The stream has ended: the client is gone, the daemon stops, or the token is no longer valid.
+/// The stream has ended: the client has left, the daemon stops, or the token is no longer valid.
 #[derive(Debug)]
 pub struct Gone;
 
@@ -117,7 +119,7 @@ impl Client {
         &self.caller
     }
 
-    /// Sends one message; waits while the client reads more slowly than we write.
+    /// Sends one message; waits if the client reads too slowly.
     ///
     /// # Errors
     /// [`Gone`].
@@ -138,7 +140,7 @@ impl Client {
         }
     }
 
-    /// Returns when there may be something new.
+    /// Returns when new entries may exist.
     ///
     /// # Errors
     /// [`Gone`].
@@ -155,15 +157,16 @@ impl Client {
         }
         match self.caller.is_valid(&self.app).await {
             Ok(false) => Err(Gone),
-            // A database that is away refuses nobody; the next page will find out.
+            // A database outage refuses no client; the next page detects it.
             Ok(true) | Err(_) => Ok(()),
         }
     }
 
-    /// What a read of the store came to; waits while the store is away, so that a restart of Postgres ends no stream.
+    /// Returns the result of a read of the store. Waits while the store is not available, so that a
+    /// restart of Postgres ends no stream.
     ///
     /// # Errors
-    /// [`Gone`] also when the store fails in a way that waiting does not heal.
+    /// [`Gone`], also if the store fails permanently.
     pub async fn read<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         read: impl Fn() -> F,
@@ -188,10 +191,10 @@ impl Client {
     }
 }
 
-/// Answers with a stream that `follow` writes; it ends when `follow` returns, whatever it returns.
+/// Answers with a stream that `follow` writes; it ends when `follow` returns.
 ///
 /// # Errors
-/// When too many streams are open, of the tenant or of all.
+/// If too many streams are open, of the tenant or in total.
 pub fn answer<F>(
     app: &App,
     caller: &Caller,
@@ -200,7 +203,7 @@ pub fn answer<F>(
 where
     F: Future<Output = Result<(), Gone>> + Send + 'static,
 {
-    // An administrator's streams of other tenants count for its own.
+    // Streams of an administrator for other tenants count for its own tenant.
     let place = app.streams.take(Some(caller.home())).map_err(full)?;
     let open = OpenStream::count(app);
     let (sender, receiver) = mpsc::channel(BUFFERED);
@@ -218,7 +221,7 @@ where
     });
     let messages = ReceiverStream::new(receiver).map(Ok::<_, Infallible>);
     let alive = KeepAlive::new().interval(HEARTBEAT).text("alive");
-    // Proxies that buffer would hold messages back.
+    // Buffering proxies would delay messages.
     Ok((
         [("x-accel-buffering", "no")],
         Sse::new(messages).keep_alive(alive),
@@ -236,10 +239,11 @@ fn full(full: Full) -> Refusal {
     Refusal::new(Kind::TooManyRequests, detail).retry_after(5)
 }
 
-/// Where the client stands: `Last-Event-ID`, which it sends when it connects again, before the parameter `after`.
+/// Returns the position of the client: `Last-Event-ID`, which a reconnecting client sends, precedes
+/// the parameter `after`.
 ///
 /// # Errors
-/// When it is not a position.
+/// If it is not a position.
 pub fn position<T: FromStr>(headers: &HeaderMap, after: Option<T>) -> Result<Option<T>, Refusal> {
     let Some(value) = headers
         .get("last-event-id")

@@ -1,8 +1,9 @@
-//! Wake-ups sent after a submission has committed.
+//! Notifications after a submission has committed.
 //!
-//! A NOTIFY inside the transaction would make submissions commit one by one (Postgres holds a lock of the whole database over
-//! such a commit), so they ring here instead, and one statement wakes for all that rang meanwhile. A ring that is lost with the
-//! process costs only the wait for the next round.
+//! A NOTIFY within the transaction would serialise the commits of submissions: Postgres holds a
+//! lock of the whole database during such a commit. Instead, one statement after the commits
+//! notifies for all submissions since the last one. If a notification is lost with the process, the
+//! job waits for the next timed round.
 
 use crate::problem::chain;
 use muster_store::StoreError;
@@ -13,9 +14,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Between two wake-ups at least, so that many submissions share one; a ring after silence is answered at once.
+/// Shortest time between two notifications, so that many submissions share one. After a pause the
+/// first one is sent at once.
 const APART: Duration = Duration::from_millis(10);
-/// Between two attempts while the database is away.
+/// Pause between attempts while the database is not available.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
@@ -31,7 +33,7 @@ impl Waker {
         Self { bell }
     }
 
-    /// Something was committed that a round and the streams should see. Returns at once.
+    /// Requests a notification of scheduler and streams about a commit. Returns at once.
     pub fn ring(&self) {
         self.bell.notify_one();
     }

@@ -1,4 +1,5 @@
-//! The web page's files. Paths that name no file are the page's own (it routes in the browser), except where a file was meant.
+//! Files of the web page. A path without a file gets the page itself, which routes in the browser,
+//! unless the path has an extension.
 
 use crate::problem::{Kind, Refusal};
 use crate::state::App;
@@ -13,13 +14,14 @@ use std::path::Path;
 use tower::ServiceExt as _;
 use tower_http::services::{ServeDir, ServeFile};
 
-/// Scripts, styles and connections from here only; nothing inline, nothing framed.
+/// Content security policy: scripts, styles and connections from this origin only; no inline code,
+/// no framing.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
                       connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
-/// Names under this path hold a hash of their content.
+/// File names below this path contain a hash of their content.
 const HASHED: &str = "/assets/";
 
-/// What no route took.
+/// Answers paths that no route matches.
 pub async fn page(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let path = request.uri().path().to_owned();
     let Some(root) = app
@@ -53,14 +55,14 @@ pub async fn page(State(app): State<App>, request: Request) -> Result<Response, 
     Ok(response)
 }
 
-/// What no route under `/api/v1` took.
+/// Answers paths under `/api/v1` that no route matches.
 pub async fn unknown_path(OriginalUri(uri): OriginalUri) -> Refusal {
     unknown(uri.path())
 }
 
 async fn serve(root: &Path, request: Request) -> Response {
     let files = ServeDir::new(root);
-    // A file with an extension is meant as such: a missing script must not be answered with the page.
+    // A path with an extension is a file: a missing script must not be answered with the page.
     let is_file = request
         .uri()
         .path()

@@ -1,7 +1,10 @@
-// What a user sees of a running job, in a real browser: node story.mjs WEB CHROMIUM PROFILE SERVER TOKEN JOB
-// WEB is the folder of the page's packages, PROFILE an empty folder for Chromium. The job trains on two workers and one shard and has
-// most of its steps before it. Says each thing that holds on a line of its own, and ends with code 1 and the reason at the first that
-// does not.
+// Checks the page of a running job in a real browser.
+//
+//     node story.mjs WEB CHROMIUM PROFILE SERVER TOKEN JOB
+//
+// WEB is the folder of the page's packages, PROFILE an empty folder for Chromium. The job trains on
+// two workers and one shard and has most of its steps ahead. Prints one line per passed check. At
+// the first failure it prints the reason and exits with code 1.
 import { createRequire } from "node:module";
 import { resolve } from "node:path";
 
@@ -9,7 +12,7 @@ const [web, executablePath, profile, server, token, job] = process.argv.slice(2)
 if (job === undefined) throw new Error("usage: story.mjs WEB CHROMIUM PROFILE SERVER TOKEN JOB");
 const { chromium } = createRequire(resolve(web, "package.json"))("playwright-core");
 
-/** Far above what anything takes; whoever waits so long has failed. */
+/** Time limit of a wait; far above normal times. */
 const PATIENCE_MS = 60_000;
 
 const context = await chromium.launchPersistentContext(profile, {
@@ -73,7 +76,7 @@ async function liveList() {
   await row.locator(".phase", { hasText: "running" }).waitFor();
   const steps = () => stepsIn(row);
   await until("the list shows the first steps", async () => (await steps()) > 0);
-  // The first sample lets the page ask once for the total of steps.
+  // After the first sample the page requests the total number of steps once.
   await page.waitForTimeout(1000);
   const asked = lists.length;
   let last = await steps();
@@ -82,7 +85,7 @@ async function liveList() {
     last = await steps();
   }
   check(lists.length === asked, "the list follows its job without asking again");
-  // A time, or from when to when by the forecast.
+  // A time, or the interval of the forecast.
   check(/^\d+(s$|m|s–)/.test(await row.locator('[data-label="Ends in"]').innerText()), "the list says how long it will take");
 }
 
@@ -106,7 +109,7 @@ async function openByKeyboard() {
 async function liveCurve() {
   const canvas = page.locator("figure", { hasText: "Loss" }).locator("canvas").first();
   await canvas.waitFor();
-  // Points of the colour that the legend gives to the training loss.
+  // Points in the legend's colour of the training loss.
   const drawn = () =>
     canvas.evaluate((element) => {
       const legend = element.closest("figure").querySelector('.chart-line[data-colour="1"]');
@@ -202,14 +205,14 @@ async function fieldError() {
   check(/is 0; expected: \S+/.test(await mistake.innerText()), "a wrong field is named, with what is expected");
   await mistake.getByRole("button", { name: /^Line \d+$/ }).click();
   check(await editor.evaluate((area) => area.value.slice(area.selectionStart, area.selectionEnd).includes("batch: 0")), "its line is found");
-  // The browser itself reports a refused request; that one was meant.
+  // The browser logs the refused request, which this story expects.
   await until("the refusal is reported", () => complaints.length > before);
   const [refusal, ...others] = complaints.splice(before);
   check(refusal.includes("422") && others.length === 0, "and nothing else");
   await page.goBack();
 }
 
-/** A command of 2,000 characters without a blank makes no page wider than the window. */
+/** Checks that a command of 2,000 characters without a blank does not widen any page. */
 async function longCommand() {
   const argv = ["sh", "-c", `exit 0 # ${"x".repeat(2000)}`];
   const made = await fetch(`${server}/api/v1/jobs`, {
@@ -244,13 +247,13 @@ async function success() {
   check((await stepsIn(page.locator(".facts"))) === view.progress.total_steps, "the page shows the last step");
 }
 
-/** The steps done, as a bar of progress writes them; -1 before the first. */
+/** Returns the steps done according to the progress bar; -1 before the first. */
 async function stepsIn(place) {
   const text = await place.locator(".progress-text").allInnerTexts();
   return text.length === 0 ? -1 : Number(text[0].split("/")[0].replace(/\s/g, ""));
 }
 
-/** As the page writes numbers; white space is compared as plain blanks. */
+/** Formats a number as the page does; white space is compared as plain blanks. */
 function grouped(value) {
   return String(value).replace(/\B(?=(\d{3})+$)/g, " ");
 }

@@ -1,10 +1,11 @@
-//! The only place where stories read the time: to say how long something took. Only the chaos story judges by it, and with minutes to spare.
+//! The only clock of the stories, for durations. Only the chaos story decides by it, with minutes
+//! of margin.
 
 #![expect(clippy::disallowed_methods, reason = "this is the clock")]
 
 use time::OffsetDateTime;
 
-/// As the daemons of this machine write it into their history.
+/// Wall-clock time, as the daemons write it into histories.
 #[must_use]
 pub fn now() -> OffsetDateTime {
     OffsetDateTime::now_utc()

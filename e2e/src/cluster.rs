@@ -1,4 +1,4 @@
-//! A cluster of one story: `muster up` in a folder of its own, on ports of its own, with short leases.
+//! Cluster of one story: `muster up` in a private folder, on private ports, with short leases.
 
 use crate::pods::Carriers;
 use crate::processes::{self, Process};
@@ -15,21 +15,22 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// On two busy cores; no story takes so long when all is well.
+/// Time limit for two busy cores; a passing story never needs it.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 const STEP: Duration = Duration::from_millis(100);
-/// Shorter than in earnest, so that stories of lost nodes do not wait long.
+/// Shorter than in production, so that stories of lost nodes do not wait long.
 const LEASE_MS: u32 = 4_000;
-/// Where no node is lost on purpose: beside an API server and its store, or with many processes on two cores, an executor may be silent for
-/// longer, and its tasks would start again.
+/// For stories without a lost node. Beside an API server, or with many processes on two cores, an
+/// executor may be silent for longer than `LEASE_MS`. Its tasks would then restart.
 const CALM_LEASE_MS: u32 = 15_000;
-/// Longer than a dead scheduler stays away, as in earnest (`muster up` waits up to five seconds before it starts one again that dies again
-/// and again): else its nodes are lost with it, and their tasks begin again.
+/// Longer than a dead scheduler stays away, as in production. `muster up` waits up to five seconds
+/// before it restarts a scheduler that fails repeatedly. Otherwise its nodes would be lost and
+/// their tasks would restart.
 pub const OUTLASTS_A_SCHEDULER_MS: u32 = 20_000;
-/// The daemon's own: longer than most stories' jobs wait.
+/// The daemon's default: longer than most stories' jobs wait.
 const QUANTUM_MS: u32 = 60_000;
 
-/// Stopped, with everything that it started, when it is dropped.
+/// Stopped on drop, with all processes that it started.
 #[derive(Debug)]
 pub struct Cluster {
     up: Option<Child>,
@@ -44,15 +45,15 @@ pub struct Cluster {
     client: Option<Client>,
     bucket: Option<Bucket>,
     pods: Option<Carriers>,
-    /// Of every daemon, over those above.
+    /// Settings of all daemons, which override those above.
     settings: Vec<(&'static str, String)>,
 }
 
-/// An object store that checkpoints are kept in, instead of the data folder.
+/// Object store for checkpoints, in place of the data folder.
 #[derive(Debug)]
 pub struct Bucket {
     pub place: String,
-    /// What every daemon has in its environment to reach it.
+    /// Environment of every daemon for access to the bucket.
     pub environment: Vec<(&'static str, String)>,
 }
 
@@ -69,10 +70,10 @@ impl Default for Options {
 }
 
 impl Cluster {
-    /// Starts it and waits until every node has joined.
+    /// Starts a cluster and waits until every node has joined.
     ///
     /// # Panics
-    /// When it does not come up; the logs are printed.
+    /// If it does not come up; the logs are printed.
     pub async fn start(options: Options) -> Self {
         Self::start_leasing(options, LEASE_MS).await
     }
@@ -80,31 +81,32 @@ impl Cluster {
     /// As [`Self::start`], with checkpoints in a bucket.
     ///
     /// # Panics
-    /// When it does not come up; the logs are printed.
+    /// If it does not come up; the logs are printed.
     pub async fn start_saving(options: Options, bucket: Bucket) -> Self {
         Self::start_with(options, LEASE_MS, Some(bucket)).await
     }
 
-    /// As [`Self::start`], with leases of nodes that last so long.
+    /// As [`Self::start`], with leases of `lease_ms`.
     ///
     /// # Panics
-    /// When it does not come up; the logs are printed.
+    /// If it does not come up; the logs are printed.
     pub async fn start_leasing(options: Options, lease_ms: u32) -> Self {
         Self::start_with(options, lease_ms, None).await
     }
 
-    /// As [`Self::start`], with turns of so many milliseconds; 0: none.
+    /// As [`Self::start`], with time slices of `quantum_ms`; 0 disables them.
     ///
     /// # Panics
-    /// When it does not come up; the logs are printed.
+    /// If it does not come up; the logs are printed.
     pub async fn start_slicing(options: Options, quantum_ms: u32) -> Self {
         Self::start_turning(options, CALM_LEASE_MS, quantum_ms, None).await
     }
 
-    /// As [`Self::start_slicing`], and who takes turns may be packed; on nodes with so much memory, or all that there is.
+    /// As [`Self::start_slicing`], with packing. Nodes offer `memory_bytes`, or all memory if
+    /// `None`.
     ///
     /// # Panics
-    /// When it does not come up; the logs are printed.
+    /// If it does not come up; the logs are printed.
     pub async fn start_packing(
         options: Options,
         quantum_ms: u32,
@@ -116,10 +118,10 @@ impl Cluster {
         cluster
     }
 
-    /// As [`Self::start`], under another policy, with turns of so many milliseconds; 0: none.
+    /// As [`Self::start`], with another policy and time slices of `quantum_ms`; 0 disables them.
     ///
     /// # Panics
-    /// When it does not come up; the logs are printed.
+    /// If it does not come up; the logs are printed.
     pub async fn start_under(options: Options, policy: &'static str, quantum_ms: u32) -> Self {
         let mut cluster = Self::new(options, LEASE_MS, quantum_ms, None);
         cluster.policy = Some(policy);
@@ -147,7 +149,7 @@ impl Cluster {
             .prefix("muster-e2e-")
             .tempdir()
             .expect("a temporary folder");
-        // Postgres runs under another user when the tests run as root, and must be able to enter.
+        // Postgres runs as another user when the tests run as root, and must be able to enter.
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))
             .expect("our own folder");
         let port = free_port();
@@ -172,15 +174,15 @@ impl Cluster {
     /// As [`Self::start`], with tasks as pods.
     ///
     /// # Panics
-    /// When it does not come up; the logs are printed.
+    /// If it does not come up; the logs are printed.
     pub async fn start_pods(options: Options) -> Self {
         Self::start_pods_with(options, Vec::new()).await
     }
 
-    /// As [`Self::start_pods`], with these in the environment of every daemon.
+    /// As [`Self::start_pods`], with `settings` in the environment of every daemon.
     ///
     /// # Panics
-    /// When it does not come up; the logs are printed.
+    /// If it does not come up; the logs are printed.
     pub async fn start_pods_with(options: Options, settings: Vec<(&'static str, String)>) -> Self {
         let mut cluster = Self::new(options, CALM_LEASE_MS, 0, None);
         cluster.settings = settings;
@@ -189,7 +191,7 @@ impl Cluster {
         cluster
     }
 
-    /// Tasks of the executors that are started from now on are pods of a Kubernetes of this cluster's own.
+    /// Makes tasks of executors that start later pods of a Kubernetes for this cluster.
     async fn carry_in_pods(&mut self) {
         let folder = self.folder.path().to_owned();
         let pods = Carriers::start(&folder, &datasets(), self.options.nodes).await;
@@ -199,29 +201,29 @@ impl Cluster {
         self.server = format!("http://127.0.0.1:{}", free_port());
     }
 
-    /// What carries tasks that are pods.
+    /// Environment of tasks that run as pods.
     ///
     /// # Panics
-    /// When they are processes.
+    /// If tasks are processes.
     #[must_use]
     pub fn pods(&self) -> &Carriers {
         self.pods.as_ref().expect("tasks are pods")
     }
 
-    /// As [`Self::pods`], to stop or start what they need.
+    /// Mutable [`Self::pods`].
     ///
     /// # Panics
-    /// When they are processes.
+    /// If tasks are processes.
     pub fn pods_mut(&mut self) -> &mut Carriers {
         self.pods.as_mut().expect("tasks are pods")
     }
 
-    /// `muster up` on the same folder, as after a reboot.
+    /// Runs `muster up` again on the same folder, as after a reboot.
     ///
     /// # Panics
-    /// When it does not come up; the logs are printed.
+    /// If it does not come up; the logs are printed.
     pub async fn up_again(&mut self) {
-        // A killed one holds its lock until the kernel has let go of it.
+        // A killed process holds its lock until the kernel has released it.
         if let Some(mut before) = self.up.take() {
             before.wait().expect("muster up has ended");
         }
@@ -306,8 +308,10 @@ impl Cluster {
         }
     }
 
+    /// Client of the first user.
+    ///
     /// # Panics
-    /// Before the cluster is up.
+    /// If the cluster is not up yet.
     #[must_use]
     pub fn client(&self) -> &Client {
         self.client.as_ref().expect("the cluster is up")
@@ -331,7 +335,7 @@ impl Cluster {
         &self.server
     }
 
-    /// Of the first user, from the command line's settings.
+    /// Token of the first user, from the command line's settings.
     #[must_use]
     pub fn token(&self) -> Option<String> {
         let settings: toml::Table = std::fs::read_to_string(self.config()).ok()?.parse().ok()?;
@@ -355,13 +359,13 @@ impl Cluster {
         self.data().join("checkpoints")
     }
 
-    /// Every process of the cluster, `muster up` and Postgres included.
+    /// All processes of the cluster, `muster up` and Postgres included.
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {
         processes::of(self.folder.path())
     }
 
-    /// The processes of one program; for tasks also their role's name (`worker-1`, `ps-0`) in this job.
+    /// Processes of one program without shims.
     #[must_use]
     pub fn running(&self, program: &str) -> Vec<Process> {
         self.processes()
@@ -375,10 +379,10 @@ impl Cluster {
         process.signal(Signal::KILL);
     }
 
-    /// The process of a task.
+    /// Process of a task.
     ///
     /// # Panics
-    /// When it does not run.
+    /// If it does not run.
     pub async fn task_process(&self, job: JobId, name: &str) -> (TaskView, Process) {
         let tasks = self.client().tasks(job).await.expect("tasks");
         let task = tasks
@@ -397,7 +401,7 @@ impl Cluster {
     /// Submits a YAML document.
     ///
     /// # Panics
-    /// When it is refused.
+    /// If it is refused.
     pub async fn submit(&self, document: &str) -> JobView {
         let document: serde_json::Value = serde_norway::from_str(document).expect("YAML");
         self.client()
@@ -406,10 +410,11 @@ impl Cluster {
             .expect("the document is right")
     }
 
-    /// Waits until the job is as `right` says, over restarts of the api.
+    /// Waits until `right` is true of the job, over restarts of the API server.
     ///
     /// # Panics
-    /// When it has not come about within [`PATIENCE`], or the job ended otherwise; history and logs are printed.
+    /// If it does not happen within [`PATIENCE`], or if the job ends otherwise; history and logs
+    /// are printed.
     pub async fn until(&self, job: JobId, what: &str, right: impl Fn(&JobView) -> bool) -> JobView {
         let mut waited = Duration::ZERO;
         let mut last = None;
@@ -434,10 +439,10 @@ impl Cluster {
         }
     }
 
-    /// The job's whole history, oldest first.
+    /// Complete history of the job, oldest event first.
     ///
     /// # Panics
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub async fn history(&self, job: JobId) -> Vec<EventView> {
         let mut history: Vec<EventView> = Vec::new();
         loop {
@@ -451,7 +456,7 @@ impl Cluster {
         }
     }
 
-    /// The steps from which later revisions of the job went on; empty if it was never restarted.
+    /// Steps from which later revisions of the job continued; empty if it never restarted.
     pub async fn resumed_at(&self, job: JobId) -> Vec<u64> {
         let history = self.history(job).await;
         let steps = history.iter().filter_map(|entry| match entry.event {
@@ -461,10 +466,10 @@ impl Cluster {
         steps.collect()
     }
 
-    /// Stops the cluster in order, as Ctrl-C does, and looks whether anything is left.
+    /// Stops the cluster orderly, as Ctrl-C does, and checks that no process is left.
     ///
     /// # Panics
-    /// When a process is left behind.
+    /// If a process is left.
     pub fn down(&mut self) {
         let status = self
             .muster()
@@ -481,10 +486,10 @@ impl Cluster {
         assert!(left.is_empty(), "left behind: {left:?}");
     }
 
-    /// The job's whole history, for a story that has gone wrong.
+    /// Prints the job's history after a failure.
     ///
     /// # Panics
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub async fn print_history(&self, job: JobId) {
         if self.client().job(job).await.is_ok() {
             for entry in self.history(job).await {
@@ -527,7 +532,8 @@ impl Drop for Cluster {
         if let Some(mut up) = self.up.take() {
             let _ = up.wait();
         }
-        // Children of a killed `muster up` die with it; whoever was just being started is caught now.
+        // Children of a killed `muster up` die with it; this catches a child that was just being
+        // started.
         for process in self.processes() {
             process.signal(Signal::KILL);
         }
@@ -542,10 +548,10 @@ impl Process {
     }
 }
 
-/// Below the range from which the system gives ports to whoever asks for any, so that nobody takes it before we do.
+/// Free port below the range of ephemeral ports, so that no other process gets it meanwhile.
 ///
 /// # Panics
-/// When all are taken.
+/// If all are taken.
 #[must_use]
 pub fn free_port() -> u16 {
     let first = 10_000 + u16::try_from(std::process::id() % 20_000).expect("small");
@@ -555,10 +561,10 @@ pub fn free_port() -> u16 {
         .expect("a free port")
 }
 
-/// A program of this workspace, built with the tests.
+/// Path of a program of this workspace, built with the tests.
 ///
 /// # Panics
-/// When it is not built.
+/// If it is not built.
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("this test's program");

@@ -1,5 +1,6 @@
-//! Many machines of Kubernetes on this one: a real executor for each, which counts its GPUs and has its tasks as pods, one stand-in for all
-//! their kubelets, a real API server, Muster, and the operator between them under exactly the chart's rights.
+//! Many Kubernetes machines on this one: a real executor for each, which offers GPUs and runs tasks
+//! as pods. One stand-in serves as all kubelets. A real API server, Muster, and the operator with
+//! exactly the chart's rights complete it.
 
 use crate::cluster::{Cluster, Options, PATIENCE, program};
 use crate::kubernetes::{Kubernetes, Operator};
@@ -16,23 +17,23 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const STEP: Duration = Duration::from_millis(200);
-/// Of each machine.
+/// GPUs of each machine.
 pub const GPUS: u32 = 8;
 const CPU_MILLI: u64 = 64_000;
 const MEMORY_BYTES: u64 = 256 << 30;
-/// What `muster up` itself starts, which is drained: a machine without GPUs.
+/// The node that `muster up` starts, which is drained: a machine without GPUs.
 const FIRST: (&str, Options) = ("node-1", Options { nodes: 1, slots: 1 });
 const VALUES: &str = "operator.nodes.cordon=true,operator.nodes.foreignPods=true";
 const FLAGS: [&str; 4] = ["--cordon-nodes", "true", "--foreign-pods", "true"];
 
-/// Ended when it is dropped.
+/// Ended on drop.
 #[derive(Debug)]
 pub struct Fleet {
     pub cluster: Cluster,
     pub operator: Operator,
-    /// Where the scheduler counts what it does.
+    /// Port of the scheduler's metrics.
     metrics_port: u16,
-    /// What the executor of `muster up` was told, and all others are.
+    /// Environment of the executor of `muster up`, which all others share.
     told: Vec<(String, String)>,
     executors: BTreeMap<String, Child>,
 }
@@ -43,12 +44,10 @@ impl Drop for Fleet {
     }
 }
 
-#[allow(
-    clippy::missing_panics_doc,
-    reason = "a story that goes wrong ends with a panic"
-)]
+#[allow(clippy::missing_panics_doc, reason = "a failing story panics")]
 impl Fleet {
-    /// Starts all and waits until every machine has joined and is heard of by the operator. Leases and heartbeats are the daemons' own.
+    /// Starts everything and waits until every machine has joined and the operator has reported its
+    /// state. Leases and heartbeats have the daemons' defaults.
     pub async fn set(machines: u32) -> Self {
         let metrics_port = port_of_its_own();
         let settings = vec![
@@ -97,7 +96,7 @@ impl Fleet {
         &self.cluster.pods().kubernetes
     }
 
-    /// What kubectl says.
+    /// Output of kubectl.
     pub fn kubectl(&self, arguments: &[&str]) -> String {
         self.kubernetes().says(arguments)
     }
@@ -117,7 +116,7 @@ impl Fleet {
             .env("MUSTER_EXECUTOR_POD_GPUS", GPUS.to_string())
             .env("MUSTER_EXECUTOR_CPU_MILLI", CPU_MILLI.to_string())
             .env("MUSTER_EXECUTOR_MEMORY_BYTES", MEMORY_BYTES.to_string())
-            // Its tasks' pods stay, as where a DaemonSet replaces an executor.
+            // Pods of its tasks stay, as when a DaemonSet replaces an executor.
             .env("MUSTER_EXECUTOR_STOP_TASKS_ON_EXIT", "false")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -127,7 +126,7 @@ impl Fleet {
         self.executors.insert(name.to_owned(), child);
     }
 
-    /// Kills the machine's executor; what it has started goes on.
+    /// Kills the machine's executor; its tasks continue.
     pub fn kill_executor(&mut self, name: &str) {
         if let Some(mut executor) = self.executors.remove(name) {
             let _ = executor.kill();
@@ -135,7 +134,7 @@ impl Fleet {
         }
     }
 
-    /// The machine loses its power: executor and tasks are gone, and nobody says so.
+    /// Simulates a power loss: executor and tasks vanish without a report.
     pub fn lose(&mut self, name: &str) {
         self.kill_executor(name);
         let folder = self.folder(name);
@@ -144,7 +143,8 @@ impl Fleet {
         }
     }
 
-    /// As the machine's maker does: its object goes, and after it what its garbage collector finds bound to nothing.
+    /// Deletes the machine's object as a cloud provider does, and then the pods on it as its
+    /// garbage collector does.
     pub fn delete(&self, name: &str) {
         let _ = self.kubectl(&["delete", "node", name]);
         let of_it = format!("--field-selector=spec.nodeName={name}");
@@ -158,12 +158,12 @@ impl Fleet {
         ]);
     }
 
-    /// A machine of that name comes.
+    /// Adds a machine with this name.
     pub fn add(&self, name: &str) {
         self.kubernetes().applied(&node(name));
     }
 
-    /// Waits until they are up and what Kubernetes says of them has come.
+    /// Waits until the nodes are up and have their state from Kubernetes.
     async fn until_heard_of(&self, names: &[String]) {
         let mut waited = Duration::ZERO;
         loop {
@@ -185,7 +185,7 @@ impl Fleet {
         }
     }
 
-    /// What all that keeps the cluster has taken so far.
+    /// Resources that all daemons have used so far.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let mut all = processes::of(self.kubernetes().folder());
@@ -210,7 +210,7 @@ impl Fleet {
         Usage::of(&daemons.into_values().collect::<Vec<_>>())
     }
 
-    /// How long the scheduler's rounds took, by its own account.
+    /// Durations of the scheduler's rounds, from its metrics.
     #[must_use]
     pub fn rounds(&self) -> String {
         let text = self.scheduler_metrics();
@@ -225,7 +225,7 @@ impl Fleet {
         told
     }
 
-    /// Of a counter of the scheduler's.
+    /// Value of a counter of the scheduler.
     #[must_use]
     pub fn counted(&self, counter: &str) -> u64 {
         let text = self.scheduler_metrics();
@@ -245,7 +245,7 @@ impl Fleet {
     }
 
     fn folder(&self, name: &str) -> PathBuf {
-        // With an end of its own, as names of machines are beginnings of others'.
+        // With a unique ending, because the name of a machine can be a prefix of another one.
         self.cluster
             .data()
             .join("nodes")
@@ -253,7 +253,7 @@ impl Fleet {
             .join("executor")
     }
 
-    /// Stops the executors that `muster up` knows nothing of, and then the rest in order.
+    /// Stops the executors that `muster up` does not manage, and then the rest orderly.
     pub fn down(&mut self) {
         self.operator.kill();
         self.end_executors();
@@ -270,7 +270,8 @@ impl Fleet {
     }
 }
 
-/// Outside of where other parts of a story look for one: this one is taken long after it was chosen.
+/// Free port outside the range of other parts of a story, because it is used long after it was
+/// chosen.
 fn port_of_its_own() -> u16 {
     let mut ports = 8_000..10_000;
     ports
@@ -278,12 +279,12 @@ fn port_of_its_own() -> u16 {
         .expect("a free port")
 }
 
-/// Of the machine of this number.
+/// Name of the machine with this number.
 fn name(number: u32) -> String {
     format!("gpu-{number:03}")
 }
 
-/// As its kubelet would make it known.
+/// Node object, as its kubelet would create it.
 fn node(name: &str) -> String {
     format!(
         "---

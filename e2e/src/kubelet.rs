@@ -1,6 +1,7 @@
-//! A stand-in for the kubelets of all nodes: it watches the Pods that are bound to one, runs their commands as real processes, each pod in a
-//! process namespace of its own, and reports their status as a kubelet does. It starts one container a pod, mounts what `volumes`
-//! knows, and pulls no image: what runs is what the command names. It has one watch, however many nodes there are.
+//! Stand-in for the kubelets of all nodes. It watches Pods that are bound to a node and runs their
+//! commands as real processes, in a process namespace per pod. It reports their status as a kubelet
+//! does. It starts one container per pod and mounts what `volumes` supports. It pulls no image: the
+//! command runs on this machine. It has one watch for all nodes.
 
 mod devices;
 mod volumes;
@@ -28,12 +29,12 @@ use tokio::sync::{Notify, oneshot};
 
 const STEP: Duration = Duration::from_millis(20);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The address of every pod, as all of them are on this machine.
+/// Address of every pod: all are on this machine.
 const POD_IP: &str = "127.0.0.1";
-/// Bytes of a failed container's last words.
+/// Maximum bytes of a failed container's termination message.
 const LAST_WORDS: usize = 2_000;
 
-/// Stands in on a thread of its own, so that a test which waits does not hold it up. Ends when it is dropped.
+/// Runs on a separate thread, so that a waiting test does not block it. Ends on drop.
 #[derive(Debug)]
 pub struct Kubelet {
     shared: Arc<Shared>,
@@ -46,16 +47,16 @@ struct Shared {
     folder: PathBuf,
     has_no_images: AtomicBool,
     is_slow: AtomicBool,
-    /// Names of pods to be killed as the kernel does for want of memory.
+    /// Names of pods to kill as the kernel's OOM killer does.
     greedy: Mutex<BTreeSet<String>>,
     devices: Arc<Devices>,
 }
 
 impl Kubelet {
-    /// `folder` is for its logs.
+    /// Starts it; `folder` is for its logs.
     ///
     /// # Panics
-    /// When it cannot speak to the API server.
+    /// If it cannot connect to the API server.
     #[must_use]
     pub fn start(kubeconfig: &Path, folder: &Path) -> Self {
         let folder = folder.join("pods");
@@ -88,23 +89,24 @@ impl Kubelet {
         }
     }
 
-    /// From now on no image can be had, or all again.
+    /// Sets whether images are available.
     pub fn has_images(&self, has: bool) {
         self.shared.has_no_images.store(!has, Ordering::Relaxed);
     }
 
-    /// From now on no container is ever made, as where a volume cannot be mounted, or all again.
+    /// Sets whether containers are created. Without it pods wait as for a volume that cannot be
+    /// mounted.
     pub fn makes_containers(&self, makes: bool) {
         self.shared.is_slow.store(!makes, Ordering::Relaxed);
     }
 
-    /// The most GPUs that pods with living processes have held on one node at one time, of each node.
+    /// Maximum number of GPUs that pods with living processes held at one time, by node.
     #[must_use]
     pub fn most_gpus_held(&self) -> BTreeMap<String, u64> {
         self.shared.devices.most()
     }
 
-    /// Kills every process of this pod at once and says that it was for its memory.
+    /// Kills all processes of this pod and reports OOMKilled.
     pub fn kill_for_memory(&self, pod: &str) {
         self.shared.lock().insert(pod.to_owned());
     }
@@ -133,7 +135,7 @@ async fn stand_in(client: Client, shared: Arc<Shared>) {
     let mut known: BTreeMap<String, Arc<Deletion>> = BTreeMap::new();
     while let Some(event) = events.next().await {
         let Ok(Event::Apply(pod) | Event::InitApply(pod)) = event else {
-            // Who deletes by force takes the name away; a kubelet ends the processes then, by itself.
+            // A forced deletion removes the object; a kubelet then ends the processes by itself.
             if let Ok(Event::Delete(pod)) = event
                 && let Some(deletion) = known.remove(&pod.uid().unwrap_or_default())
             {
@@ -159,7 +161,7 @@ async fn stand_in(client: Client, shared: Arc<Shared>) {
     }
 }
 
-/// Whether somebody wants the pod to end, and the seconds that it has.
+/// Requested deletion of a pod, with its grace period in seconds.
 #[derive(Debug, Default)]
 struct Deletion {
     grace_s: Mutex<Option<i64>>,
@@ -263,7 +265,7 @@ impl Carried {
         self.say(phase, &ended, false).await;
     }
 
-    /// How it ended, and why if not by itself.
+    /// Exit status, and the reason if the container was killed.
     async fn to_the_end(&self, child: &mut Child) -> (ExitStatus, Option<&'static str>) {
         let holder = child.id().expect("it was not waited for");
         let mut left: Option<Duration> = None;
@@ -357,7 +359,7 @@ impl Carried {
     }
 }
 
-/// What the image would give, and over it what the pod says.
+/// Variables of the image, overridden by those of the pod.
 fn environment(
     container: &Container,
     secret: &BTreeMap<String, String>,
@@ -383,7 +385,7 @@ fn environment(
     environment
 }
 
-/// `$(NAME)` becomes the variable's value where there is one, `$$` a `$`.
+/// Replaces `$(NAME)` by the value of a known variable and `$$` by `$`.
 fn expanded(text: &str, environment: &BTreeMap<String, String>) -> String {
     let mut done = String::new();
     let mut rest = text;
@@ -408,7 +410,7 @@ fn expanded(text: &str, environment: &BTreeMap<String, String>) -> String {
     done + rest
 }
 
-/// To the first process of the namespace that `unshare` holds, which ends all others with it.
+/// Signals the first process of the namespace that `unshare` holds; all others end with it.
 async fn signal_first(holder: u32, signal: Signal) {
     let path = format!("/proc/{holder}/task/{holder}/children");
     loop {
@@ -435,7 +437,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_in_arguments_are_filled_in_as_kubernetes_does() {
+    fn variables_in_arguments_are_expanded_as_by_kubernetes() {
         let environment = BTreeMap::from([("HOST".to_owned(), "10.0.0.7".to_owned())]);
         for (text, expected) in [
             ("$(HOST):80", "10.0.0.7:80"),

@@ -1,5 +1,5 @@
-//! A real Kubernetes API server with its etcd, on loopback, and kubectl to speak to it: TLS, tokens and RBAC as in earnest, but no nodes
-//! and no controllers of Kubernetes' own. `scripts/ensure-kubernetes` says where the programs come from.
+//! Real Kubernetes API server with etcd on loopback, and kubectl: TLS, tokens and RBAC as in
+//! production, without nodes and controllers. `scripts/ensure-kubernetes` installs the programs.
 
 mod audit;
 mod history;
@@ -25,16 +25,16 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 const STEP: Duration = Duration::from_millis(100);
-/// Who may do everything.
+/// Token of an administrator.
 const ADMIN: &str = "admin-of-the-tests";
-/// The service account of the chart's operator, with nothing but what the chart's role gives it.
+/// Token of the service account of the chart's operator, with the chart's role only.
 const OPERATOR: &str = "operator-of-the-tests";
-/// The service account of the chart's executors, likewise.
+/// Token of the service account of the chart's executors, likewise.
 const EXECUTOR: &str = "executor-of-the-tests";
-/// Where the chart would be installed.
+/// Namespace of the chart.
 pub const NAMESPACE: &str = "muster";
 
-/// Stopped when it is dropped.
+/// Stopped on drop.
 #[derive(Debug)]
 pub struct Kubernetes {
     programs: PathBuf,
@@ -50,7 +50,7 @@ impl Kubernetes {
     /// Starts both and waits until the server is ready.
     ///
     /// # Panics
-    /// When the programs are not there, or do not come up; the logs are printed.
+    /// If the programs are missing or do not come up; the logs are printed.
     pub async fn start() -> Self {
         let programs = std::env::var_os("MUSTER_KUBERNETES").map(PathBuf::from).expect(
             "MUSTER_KUBERNETES is not set: it names the folder of kube-apiserver, etcd and kubectl; scripts/ensure-kubernetes builds and prints it",
@@ -75,16 +75,16 @@ impl Kubernetes {
         kubernetes
     }
 
-    /// Kills the API server and starts it again, on the same etcd and the same port.
+    /// Kills the API server and starts it again on the same etcd and port.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// If it does not come up.
     pub async fn restart_server(&mut self) {
         self.kill_server();
         self.start_server().await;
     }
 
-    /// Kills the API server. [`Self::restart_server`] brings it back.
+    /// Kills the API server; [`Self::restart_server`] starts it again.
     pub fn kill_server(&mut self) {
         stop(&mut self.server);
     }
@@ -111,10 +111,10 @@ impl Kubernetes {
         command
     }
 
-    /// What kubectl says.
+    /// Output of kubectl.
     ///
     /// # Panics
-    /// When it fails.
+    /// If it fails.
     #[must_use]
     pub fn says(&self, arguments: &[&str]) -> String {
         let output = self.kubectl(arguments).output().expect("kubectl runs");
@@ -129,7 +129,7 @@ impl Kubernetes {
     /// `kubectl apply` of a document.
     ///
     /// # Panics
-    /// When kubectl does not run.
+    /// If kubectl does not run.
     #[must_use]
     pub fn apply(&self, document: &str, arguments: &[&str]) -> Output {
         let mut child = self
@@ -145,25 +145,26 @@ impl Kubernetes {
         child.wait_with_output().expect("kubectl ends")
     }
 
-    /// Applies what must be taken.
+    /// Applies a document that must be accepted.
     ///
     /// # Panics
-    /// When it is refused.
+    /// If it is refused.
     pub fn applied(&self, document: &str) {
         let output = self.apply(document, &["apply", "-f", "-"]);
         assert!(output.status.success(), "{}", text(&output));
     }
 
-    /// Applies what the server's own description of itself does not know, as an old one's does not know CEL.
+    /// Applies objects without kubectl's validation, because an old server's schema does not
+    /// contain CEL.
     fn applied_unlooked(&self, document: &str) {
         let output = self.apply(document, &["apply", "--validate=false", "-f", "-"]);
         assert!(output.status.success(), "{}", text(&output));
     }
 
-    /// The definitions that the operator prints, and waits until the server knows them.
+    /// Applies the definitions that the operator prints, and waits until the server serves them.
     ///
     /// # Panics
-    /// When they are refused, or not established.
+    /// If they are refused or not established.
     pub fn define(&self) {
         let output = Command::new(program("muster-operator"))
             .arg("crds")
@@ -171,7 +172,8 @@ impl Kubernetes {
             .expect("muster-operator runs");
         assert!(output.status.success(), "{}", text(&output));
         self.applied_unlooked(&String::from_utf8(output.stdout).expect("UTF-8"));
-        // Until it has looked at them it has no condition to wait for, and a moment after that it serves them.
+        // A condition exists only after the server's first reconciliation; it serves the kinds
+        // shortly after that.
         let mut waited = Duration::ZERO;
         for kind in ["mj", "mstudy", "mt"] {
             let is_served = || {
@@ -186,29 +188,29 @@ impl Kubernetes {
         }
     }
 
-    /// A node of this name, as its kubelet would make it known.
+    /// Creates a node with this name, as its kubelet would.
     ///
     /// # Panics
-    /// When it is refused.
+    /// If it is refused.
     pub fn add_node(&self, name: &str) {
         self.applied(&format!(
             "{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}}}"
         ));
     }
 
-    /// Settings to reach the server at this port of loopback as the operator.
+    /// Kubeconfig of the operator for the server at this port of loopback.
     #[must_use]
     pub fn operator_config(&self, port: u16) -> PathBuf {
         self.kubeconfig(port, OPERATOR)
     }
 
-    /// Settings to reach the server as the executors.
+    /// Kubeconfig of the executors.
     #[must_use]
     pub fn executor_config(&self) -> PathBuf {
         self.kubeconfig(self.port, EXECUTOR)
     }
 
-    /// Settings to reach the server as whoever may do everything, such as a kubelet.
+    /// Kubeconfig of an administrator, for example for a kubelet.
     #[must_use]
     pub fn admin_config(&self) -> PathBuf {
         self.kubeconfig(self.port, ADMIN)
@@ -249,7 +251,7 @@ impl Drop for Kubernetes {
     }
 }
 
-/// What a program has said, all of it.
+/// Complete output of a program.
 #[must_use]
 pub fn text(output: &Output) -> String {
     format!(
@@ -269,7 +271,7 @@ fn print_log(path: &Path) {
     );
 }
 
-/// No two alike, though nobody listens on them yet.
+/// Distinct free ports; no process listens on them yet.
 fn free_ports<const N: usize>() -> [u16; N] {
     let mut held = Vec::new();
     std::array::from_fn(|_| {
@@ -279,7 +281,7 @@ fn free_ports<const N: usize>() -> [u16; N] {
     })
 }
 
-/// SIGKILL, and waits until it is gone.
+/// Sends SIGKILL and waits for the exit.
 fn stop(child: &mut Option<Child>) {
     if let Some(mut child) = child.take() {
         if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {

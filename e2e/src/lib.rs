@@ -1,6 +1,8 @@
-//! Whole-system stories on real processes: a cluster as `muster up` runs it, driven through REST, with parts killed on purpose.
+//! Stories of the whole system on real processes: a cluster as `muster up` runs it, used through
+//! REST, with parts killed on purpose.
 //!
-//! A story knows what a user or an administrator could know: REST, the command line, processes and files. It never looks into the store.
+//! A story uses only the interfaces of users and administrators: REST, the command line, processes
+//! and files. It never reads the store.
 
 pub mod clock;
 pub mod cluster;

@@ -1,5 +1,5 @@
-//! What carries tasks that are pods: an API server, a kubelet of our own for the nodes of the cluster, and the settings of executors that
-//! have the chart's role and no other right.
+//! Environment of tasks that run as pods: an API server, a stand-in kubelet for the nodes of the
+//! cluster, and the settings of executors with the chart's role and no other right.
 
 use crate::kubelet::Kubelet;
 use crate::kubernetes::{Kubernetes, NAMESPACE};
@@ -7,34 +7,34 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Stands for the executors' own pod, whose name the chart tells them.
+/// Stands for the executors' own pod, whose name the chart passes to them.
 const OWN_POD: &str = "executor";
-/// How long a pod may wait for an image, in milliseconds; far less than in earnest.
+/// Time for which a pod may wait for an image, in milliseconds; far less than in production.
 const STUCK_MS: u32 = 2_000;
-/// How long one may take to start: more than a busy machine needs, less than a story waits.
+/// Time for the start of a pod: more than a busy machine needs, less than a story waits.
 const START_MS: u32 = 40_000;
 
 #[derive(Debug)]
 pub struct Carriers {
     pub kubelet: Kubelet,
     pub kubernetes: Kubernetes,
-    /// What the executors may: API group, resource, verb.
+    /// Rights of the executors: API group, resource, verb.
     pub allowed: BTreeSet<(String, String, String)>,
     template: PathBuf,
 }
 
 impl Carriers {
-    /// For nodes `node-1` to `node-<nodes>`, whose tasks use these two folders.
+    /// Starts it for nodes `node-1` to `node-<nodes>`, whose tasks use these two folders.
     ///
     /// # Panics
-    /// When something does not come up.
+    /// If a part does not come up.
     pub async fn start(data: &Path, datasets: &Path, nodes: u32) -> Self {
         let kubernetes = Kubernetes::start().await;
         let allowed = kubernetes.admit_executors();
         for number in 1..=nodes {
             kubernetes.add_node(&format!("node-{number}"));
         }
-        // Of no node: Kubernetes has no scheduler here, and nobody starts it.
+        // Bound to no node: this Kubernetes has no scheduler, so the pod never starts.
         kubernetes.applied(&format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: {OWN_POD}, namespace: {NAMESPACE}}}, spec: {{containers: [{{name: executor, image: none}}]}}}}"
         ));
@@ -49,7 +49,7 @@ impl Carriers {
         }
     }
 
-    /// Of the executors.
+    /// Environment of the executors.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         let path = |path: &Path| path.display().to_string();
@@ -64,10 +64,10 @@ impl Carriers {
         ]
     }
 
-    /// The tasks' pods that there are.
+    /// Existing pods of tasks.
     ///
     /// # Panics
-    /// When they cannot be read.
+    /// If they cannot be read.
     #[must_use]
     pub fn list(&self) -> Vec<Value> {
         let text = self.kubernetes.says(&[
@@ -87,7 +87,7 @@ impl Carriers {
             .expect("a list")
     }
 
-    /// The name of the pod of this task, such as `worker-1`, if there is one that nobody deletes.
+    /// Name of the pod of this task, for example `worker-1`, if it exists and is not being deleted.
     #[must_use]
     pub fn of_role(&self, role: &str) -> Option<String> {
         let pod = self.list().into_iter().find(|pod| {
@@ -98,10 +98,10 @@ impl Carriers {
         pod["metadata"]["name"].as_str().map(str::to_owned)
     }
 
-    /// As anybody may who has the right to.
+    /// Deletes a pod as a user with that right.
     ///
     /// # Panics
-    /// When it is refused.
+    /// If it is refused.
     pub fn delete(&self, pod: &str) {
         let _ = self.kubernetes.says(&[
             "delete",
@@ -114,7 +114,7 @@ impl Carriers {
     }
 }
 
-/// Every path means the same in the pod as beside it.
+/// Every path is the same inside and outside of the pod.
 fn of_tasks(data: &Path, datasets: &Path) -> Value {
     let volume = |name: &str, path: &Path| json!({ "name": name, "hostPath": { "path": path } });
     let mount = |name: &str, path: &Path| json!({ "name": name, "mountPath": path });

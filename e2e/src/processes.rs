@@ -1,4 +1,4 @@
-//! The processes of one cluster, found as an administrator would find them: in `/proc`, by what they were started with.
+//! Processes of one cluster, found in `/proc` by their arguments and environment.
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::path::Path;
@@ -10,20 +10,22 @@ pub struct Process {
     /// File name of the program.
     pub program: String,
     pub arguments: Vec<String>,
-    /// `NAME=value`; empty where we may not look.
+    /// `NAME=value`; empty if not readable.
     pub environment: Vec<String>,
-    /// Its environment may not be read by this user.
+    /// Whether this user cannot read its environment.
     is_hidden: bool,
 }
 
-/// Every process that names `folder` in its arguments or its environment.
+/// All processes that name `folder` in their arguments or environment, and hidden children of
+/// these.
 #[must_use]
 pub fn of(folder: &Path) -> Vec<Process> {
     let folder = folder.to_string_lossy();
     let (mut found, others): (Vec<Process>, Vec<Process>) = all()
         .into_iter()
         .partition(|process| process.mentions(&folder));
-    // Daemons keep their environment to themselves; they are children of what has started them.
+    // The environment of daemons is not readable; they are children of the process that started
+    // them.
     let hidden = others.into_iter().filter(|process| process.is_hidden);
     let parents: Vec<i32> = found.iter().map(|process| process.pid).collect();
     found.extend(hidden.filter(|process| {
@@ -33,7 +35,8 @@ pub fn of(folder: &Path) -> Vec<Process> {
     found
 }
 
-/// Those that it has started and that live. Some, as Postgres' own, write over what they were started with, so they name no folder.
+/// Living children of a process. Some, for example those of Postgres, overwrite their arguments and
+/// name no folder.
 #[must_use]
 pub fn children(parent: i32) -> Vec<Process> {
     let path = format!("/proc/{parent}/task/{parent}/children");
@@ -43,8 +46,10 @@ pub fn children(parent: i32) -> Vec<Process> {
 }
 
 impl Process {
+    /// Sends a signal; ignores a process that has exited.
+    ///
     /// # Panics
-    /// When it may not be signalled.
+    /// If this user may not signal the process.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.pid).expect("a process number");
         match kill_process(pid, signal) {
@@ -106,7 +111,7 @@ fn read(pid: i32) -> Option<Process> {
 
 fn is_zombie(pid: i32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The state follows the name, which may itself hold blanks and brackets.
+    // The state follows the name, which may contain blanks and brackets.
     status
         .rsplit_once(')')
         .is_none_or(|(_, rest)| matches!(rest.trim_start().chars().next(), Some('Z' | 'X')))

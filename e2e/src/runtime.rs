@@ -1,9 +1,12 @@
-//! What carries the tasks of a story that does not care: processes, or pods with `MUSTER_E2E_RUNTIME=pod`.
+//! Runtime of the tasks in stories that support both: processes, or pods with
+//! `MUSTER_E2E_RUNTIME=pod`.
 
 const VARIABLE: &str = "MUSTER_E2E_RUNTIME";
 
+/// Whether tasks are pods.
+///
 /// # Panics
-/// When the variable says neither.
+/// If the variable has another value.
 #[must_use]
 pub fn is_pod() -> bool {
     let said = std::env::var(VARIABLE).unwrap_or_default();
@@ -14,10 +17,11 @@ pub fn is_pod() -> bool {
     }
 }
 
-/// The first line of a story that cannot be told of pods, and why not. `scripts/story-pods` looks for it, leaves the story out and says so.
+/// First line of a story that does not support pods, with the reason. `scripts/story-pods` finds
+/// the line, skips the story and prints the reason.
 ///
 /// # Panics
-/// Where tasks are to be pods, so that nobody takes the story for one that has passed.
+/// If tasks are pods, so that the story does not count as passed.
 pub fn of_processes(why: &str) {
     assert!(!is_pod(), "a story of processes alone: {why}");
 }

@@ -1,4 +1,4 @@
-//! What every story looks at when it is over: promises that hold however the job got there.
+//! Checks at the end of every story: promises that hold in every case.
 
 use crate::cluster::Cluster;
 use muster_client::JobQuery;
@@ -7,7 +7,8 @@ use muster_model::view::{JobView, TaskView};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// A job that trains for some ten seconds on two workers of this machine: long enough to be hit, short enough to be told often.
+/// Job that trains for about ten seconds on two workers: long enough to be interrupted, short
+/// enough for many runs.
 #[must_use]
 pub fn document(name: &str, workers: (u32, u32), shards: (u32, u32), steps: u64) -> String {
     let mut text = String::new();
@@ -36,10 +37,10 @@ stop: {{ steps: {steps} }}
 /// Steps between checkpoints of [`document`].
 pub const CHECKPOINT_EVERY: u64 = 50;
 
-/// All jobs that there are.
+/// All jobs.
 ///
 /// # Panics
-/// When they cannot be listed.
+/// If they cannot be listed.
 pub async fn jobs(cluster: &Cluster) -> Vec<JobView> {
     let mut jobs = Vec::new();
     let mut query = JobQuery {
@@ -56,10 +57,10 @@ pub async fn jobs(cluster: &Cluster) -> Vec<JobView> {
     }
 }
 
-/// No GPU slot was ever held by two tasks at once.
+/// Checks that two tasks never held a GPU slot at the same time.
 ///
 /// # Panics
-/// When one was.
+/// If they did.
 pub async fn no_gpu_was_held_twice(cluster: &Cluster, jobs: &[JobId]) {
     let mut by_gpu: BTreeMap<(String, u32), Vec<TaskView>> = BTreeMap::new();
     for job in jobs {
@@ -88,10 +89,10 @@ pub async fn no_gpu_was_held_twice(cluster: &Cluster, jobs: &[JobId]) {
     }
 }
 
-/// The training series goes through the whole job without a gap, and each revision went on where a checkpoint was.
+/// Checks that the training series has no gap, and that each revision continued from a checkpoint.
 ///
 /// # Panics
-/// When steps are missing, or more were lost than lie between two checkpoints.
+/// If steps are missing, or more steps were lost than lie between two checkpoints.
 pub async fn training_is_continuous(cluster: &Cluster, job: JobId, steps: u64) {
     let series = cluster
         .client()
@@ -129,7 +130,7 @@ pub async fn training_is_continuous(cluster: &Cluster, job: JobId, steps: u64) {
     );
 }
 
-/// Every round that was kept gives the same bytes again, by the word of the command line.
+/// Checks with the command line that every stored round replays to the same bytes.
 pub fn every_round_replays(cluster: &Cluster) {
     let output = cluster
         .muster()
@@ -147,13 +148,14 @@ pub fn every_round_replays(cluster: &Cluster) {
     );
 }
 
-/// A log is whole once it is the same at this number of further looks.
+/// Number of equal polls after which a log counts as complete.
 const SAME_LOOKS: usize = 4;
 
-/// What the newest task of that name has written; waits until it is there, since logs come apart from the end.
+/// Output of the newest task with that name. Waits until it is complete, because logs arrive apart
+/// from the end.
 ///
 /// # Panics
-/// When there is no such task, or nothing comes of it.
+/// If there is no such task, or no output arrives.
 pub async fn log(cluster: &Cluster, job: JobId, name: &str) -> String {
     let tasks = cluster.client().tasks(job).await.expect("tasks");
     let task: TaskView = tasks
@@ -161,7 +163,7 @@ pub async fn log(cluster: &Cluster, job: JobId, name: &str) -> String {
         .filter(|task| task.name == name)
         .max_by_key(|task| task.revision)
         .unwrap_or_else(|| panic!("no {name}"));
-    // Logs are shipped apart from the report of a task's end, so the last lines may follow it.
+    // Logs are sent apart from the report of a task's end, so the last lines may follow it.
     let (mut before, mut same) = (String::new(), 0);
     for _ in 0..100 {
         let output = cluster

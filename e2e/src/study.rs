@@ -1,5 +1,5 @@
-//! What stories of studies have in common: creating one, waiting for its end, and what of its trials must not depend on anything that
-//! happened to the cluster meanwhile.
+//! Helpers of stories of studies: creation, waiting, and the part of the trials that must not
+//! depend on faults.
 
 use crate::cluster::Cluster;
 use muster_model::id::StudyId;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Creates a study whose document is right.
+/// Creates a study.
 ///
 /// # Panics
-/// When it is not.
+/// If the document is refused.
 pub async fn created(cluster: &Cluster, document: &Value) -> StudyId {
     let study = cluster.client().create_study(document, None).await;
     study.expect("the document is right").id
@@ -22,15 +22,15 @@ pub async fn created(cluster: &Cluster, document: &Value) -> StudyId {
 /// All trials with their curves.
 ///
 /// # Panics
-/// When the cluster does not answer.
+/// If the cluster does not answer.
 pub async fn trials(cluster: &Cluster, id: StudyId) -> Vec<TrialView> {
     cluster.client().trials(id, true).await.expect("trials")
 }
 
-/// Waits for the study's end, and does something to the cluster at each look, knowing how far the study has come.
+/// Waits for the end of the study. Calls `meanwhile` with its state at each poll.
 ///
 /// # Panics
-/// When it has not finished in that time.
+/// If it has not finished within `patience`.
 pub async fn finished(
     cluster: &Cluster,
     id: StudyId,
@@ -50,7 +50,7 @@ pub async fn finished(
     }
 }
 
-/// What must not depend on when anybody died.
+/// Part of the trials that must not depend on the time of faults.
 #[must_use]
 pub fn sequence(trials: &[TrialView]) -> Vec<Value> {
     let facts = trials.iter().map(|trial| {

@@ -1,18 +1,18 @@
-//! What the daemons of a cluster have taken of this machine, as the kernel counts it.
+//! Resources that the daemons of a cluster have used on this machine, from the kernel's counters.
 
 use crate::processes::Process;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// As Linux shows times to programs, on every machine.
+/// Unit of times in `/proc` on Linux.
 const TICKS_PER_S: f64 = 100.0;
 
-/// Of a program's living processes together.
+/// Sums over the living processes of a program.
 #[derive(Debug, Default, Clone, Copy)]
 struct Used {
     processes: u32,
     cpu_s: f64,
-    /// What they share counts once.
+    /// Proportional set size: shared memory counts once.
     memory_bytes: u64,
 }
 
@@ -21,7 +21,7 @@ struct Used {
 pub struct Usage(BTreeMap<String, Used>);
 
 impl Usage {
-    /// Of these processes.
+    /// Usage of these processes.
     #[must_use]
     pub fn of(processes: &[Process]) -> Self {
         let mut usage = Self::default();
@@ -37,7 +37,7 @@ impl Usage {
         usage
     }
 
-    /// What was taken since `before`; memory as it is now.
+    /// Usage since `before`; memory at present.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let used = self.0.iter().map(|(program, used)| {
@@ -64,10 +64,11 @@ impl fmt::Display for Usage {
     }
 }
 
-/// Of its ended children too.
+/// CPU seconds, including ended children.
 fn cpu_s(pid: i32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may itself hold blanks and brackets; the state follows it, then numbers, of which the 12th to the 15th are times.
+    // The name may contain blanks and brackets. After it come the state and numbers, of which the
+    // 12th to the 15th are times.
     let (_, rest) = stat.rsplit_once(')')?;
     let numbers = rest.split_ascii_whitespace().skip(11).take(4);
     let ticks: u32 = numbers

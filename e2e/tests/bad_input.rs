@@ -1,4 +1,5 @@
-//! Bad input by the command line: each gets its clear error and its exit code, and nothing changes.
+//! Bad input on the command line: each case gets a clear error and its exit code, and changes
+//! nothing.
 
 use muster_e2e::cluster::{Cluster, Options};
 use std::io::Write as _;
@@ -16,7 +17,7 @@ stop: { steps: 10 }
 ";
 
 #[tokio::test]
-async fn is_refused_with_field_value_and_remedy() {
+async fn bad_document_is_refused_with_field_value_and_remedy() {
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
     for (change, named) in [
         ("surprise: 1", "surprise"),
@@ -65,7 +66,8 @@ async fn is_refused_with_field_value_and_remedy() {
         refused(&submit(&cluster, &RIGHT.replace(from, to)), 3, &[named]);
     }
     refused(&submit(&cluster, "a: [unclosed"), 2, &["YAML"]);
-    // The api refuses a body of more than 1 MiB, and the command a text that is no document.
+    // The API server refuses a body above 1 MiB, and the command line a text that is not a
+    // document.
     for (bytes, code, named) in [(2 << 20, 3, "1"), (10 << 20, 2, "4194304")] {
         let long = format!("{RIGHT}labels: {{ long: {} }}\n", "x".repeat(bytes));
         refused(&submit(&cluster, &long), code, &[named]);
@@ -122,9 +124,10 @@ async fn is_refused_with_field_value_and_remedy() {
     cluster.down();
 }
 
-/// It is right, so it is submitted; that it cannot start there is said at once and not when somebody wonders.
+/// The document is valid, so it is submitted. The answer states at once that it cannot start on
+/// this cluster.
 #[tokio::test]
-async fn a_job_that_never_fits_is_said_so_when_it_is_submitted() {
+async fn submission_of_job_that_never_fits_prints_reason() {
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
     let large = format!("{RIGHT}scale: {{ workers: {{ min: 3, max: 3 }} }}\n");
     let output = submit(&cluster, &large);
@@ -140,7 +143,7 @@ async fn a_job_that_never_fits_is_said_so_when_it_is_submitted() {
 }
 
 #[tokio::test]
-async fn of_a_stranger_on_the_data_plane_harms_nothing() {
+async fn garbage_on_data_plane_does_not_harm_job() {
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
     let document = muster_e2e::story::document("bothered", (1, 1), (1, 1), 400);
     let job = cluster.submit(&document).await.id;
@@ -156,11 +159,11 @@ async fn of_a_stranger_on_the_data_plane_harms_nothing() {
         .expect("a shard listens");
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], &[0; 64], b""] {
         let mut stream = TcpStream::connect(&address).expect("it listens");
-        // It may close before everything is written.
+        // The server may close before everything is written.
         let _ = stream.write_all(garbage);
         drop(stream);
     }
-    // Half-open connections stay open while the job goes on.
+    // Half-open connections stay open while the job runs.
     let idle: Vec<_> = (0..8)
         .map(|_| TcpStream::connect(&address).expect("it listens"))
         .collect();

@@ -1,4 +1,5 @@
-//! What a user sees: a real Chromium on the real page, from signing in to a trained model. The story is told in `browser/story.mjs`.
+//! The page in a real Chromium, from signing in to a trained model. The checks are in
+//! `browser/story.mjs`.
 
 use muster_e2e::cluster::{Cluster, Options, PATIENCE};
 use muster_e2e::processes;
@@ -11,11 +12,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// So many that the job is still training when the user has looked at all of it, also on a machine several times as fast as ours.
+/// Enough steps that the job still trains at the end of the checks, also on a much faster machine.
 const STEPS: u64 = 4_000;
 
 #[tokio::test]
-async fn a_user_watches_pauses_and_resumes_a_job_to_its_success() {
+async fn page_shows_pauses_and_resumes_job_until_success() {
     let web = web();
     let chromium = chromium();
     let mut cluster = Cluster::start(Options { nodes: 2, slots: 2 }).await;
@@ -39,14 +40,14 @@ async fn a_user_watches_pauses_and_resumes_a_job_to_its_success() {
     cluster.down();
 }
 
-/// The story's process and the browser that it starts, in a folder that all of them name.
+/// Process of the story and its browser, in a folder that all of them name.
 struct Browser {
     folder: TempDir,
     story: Child,
 }
 
 impl Browser {
-    /// Starts the command with the browser's profile and `arguments` behind what it has.
+    /// Starts the command with the browser's profile and `arguments` appended.
     fn start(command: &mut Command, arguments: &[&str]) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("muster-browser-")
@@ -56,7 +57,7 @@ impl Browser {
         let story = command
             .arg(folder.path().join("profile"))
             .args(arguments)
-            // By this, too, its children are found.
+            // Its children are found by this variable too.
             .env("TMPDIR", folder.path())
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("the same log"))
@@ -88,7 +89,7 @@ impl Browser {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Looks whether the story has closed its browser.
+    /// Checks that the story has closed its browser.
     fn stop(self) {
         let left = processes::of(self.folder.path());
         assert!(left.is_empty(), "left behind: {left:?}");
@@ -104,7 +105,7 @@ impl Drop for Browser {
     }
 }
 
-/// The folder of the built page and its packages.
+/// Folder of the built page and its packages.
 fn web() -> PathBuf {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../web");
     for needed in ["dist/index.html", "node_modules/playwright-core"] {

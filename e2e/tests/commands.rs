@@ -13,7 +13,7 @@ use std::process::Command;
 const PAIR: Options = Options { nodes: 2, slots: 1 };
 
 #[tokio::test]
-async fn processes_start_together_and_know_who_they_are() {
+async fn processes_of_command_start_together_with_ranks() {
     let mut cluster = Cluster::start(PAIR).await;
     let argv = r#"echo "rank $RANK of $WORLD_SIZE, local $LOCAL_RANK of $LOCAL_WORLD_SIZE, start $MUSTER_RESTART_COUNT, meets at $MASTER_ADDR:$MASTER_PORT""#;
     let job = cluster
@@ -49,7 +49,7 @@ scale: {{ workers: {{ min: 2, max: 2 }} }}"
 }
 
 #[tokio::test]
-async fn tensorflow_is_told_its_cluster() {
+async fn tensorflow_job_gets_tf_config() {
     let mut cluster = Cluster::start(Options { nodes: 2, slots: 2 }).await;
     let job = submit(&cluster, "tf-config.yaml", &[]).await;
     succeeded(&cluster, job.id).await;
@@ -85,7 +85,7 @@ async fn tensorflow_is_told_its_cluster() {
 }
 
 #[tokio::test]
-async fn mpirun_finds_the_hosts() {
+async fn mpirun_job_runs_on_all_hosts() {
     let mut cluster = Cluster::start(PAIR).await;
     let path = path_with(&program("MUSTER_MPIRUN"));
     let root = [
@@ -104,7 +104,7 @@ async fn mpirun_finds_the_hosts() {
 }
 
 #[tokio::test]
-async fn a_program_that_reports_by_our_package_is_preempted_and_goes_on() {
+async fn program_with_python_package_continues_after_preemption() {
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
     let document = document(
         "version: muster/v1
@@ -128,7 +128,7 @@ command: { argv: [python3, report.py], steps: 60 }",
 }
 
 #[tokio::test]
-async fn a_script_that_knows_only_mlflow_has_its_curve() {
+async fn mlflow_script_reports_its_curve() {
     let mlflow = program("MUSTER_MLFLOW_PYTHON");
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
     let script = r#"
@@ -183,7 +183,7 @@ print("logged")
 }
 
 #[tokio::test]
-async fn an_unchanged_pytorch_script_trains_on_two_nodes_is_preempted_and_finishes() {
+async fn unchanged_pytorch_script_survives_preemption_on_two_nodes() {
     let torch = program("MUSTER_TORCH_PYTHON");
     let mlflow = program("MUSTER_MLFLOW_PYTHON");
     let mut cluster = Cluster::start(PAIR).await;
@@ -223,7 +223,7 @@ async fn an_unchanged_pytorch_script_trains_on_two_nodes_is_preempted_and_finish
     cluster.down();
 }
 
-/// Lets the job come to a step, and then gives all of its slots to one that comes before it.
+/// Waits until the job is at a step, and then preempts it with a job on all of its slots.
 async fn preempted_at(cluster: &Cluster, job: JobId, step: u64) {
     cluster
         .until(job, "some steps", |job| {
@@ -251,7 +251,7 @@ scale: {{ workers: {{ min: {slots}, max: {slots} }} }}"
     succeeded(cluster, urgent).await;
 }
 
-/// It was displaced once, and its series has one line over both starts.
+/// Checks that the job was preempted once, and that its series is continuous over both starts.
 async fn continued(cluster: &Cluster, job: JobId) {
     let resumed = cluster.resumed_at(job).await;
     assert_eq!(resumed.len(), 1, "it went on once: {resumed:?}");
@@ -283,7 +283,7 @@ async fn succeeded(cluster: &Cluster, job: JobId) -> JobView {
         .await
 }
 
-/// By the command line, as people do.
+/// Submits by the command line, as users do.
 async fn submit(cluster: &Cluster, example: &str, variables: &[(&str, &str)]) -> JobView {
     let text = std::fs::read_to_string(root().join("examples").join(example)).expect("an example");
     let document = document(&text, variables, &[]);
@@ -312,7 +312,7 @@ fn document(text: &str, variables: &[(&str, &str)], files: &[(&str, &str)]) -> s
     document
 }
 
-/// A program that `make test` has found or installed, from the variable that names it.
+/// Program that `make test` has found or installed, from its variable.
 fn program(variable: &str) -> PathBuf {
     match std::env::var_os(variable) {
         Some(path) if !path.is_empty() => path.into(),
@@ -322,7 +322,7 @@ fn program(variable: &str) -> PathBuf {
     }
 }
 
-/// A search path on which the folder of this program comes first.
+/// Search path with the folder of this program first.
 fn path_with(program: &Path) -> String {
     format!(
         "{}:{}",
@@ -331,7 +331,7 @@ fn path_with(program: &Path) -> String {
     )
 }
 
-/// Where that python3 has its packages.
+/// Folder of the packages of this python3.
 fn packages(python: &Path) -> String {
     let script = "import sysconfig; print(sysconfig.get_paths()['purelib'])";
     let output = Command::new(python)

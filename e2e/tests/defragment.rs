@@ -1,5 +1,6 @@
-//! Four nodes with one free slot each, and a gang of four that needs them in pairs: running jobs move, each to a place that is kept for it,
-//! and go on there from their checkpoints, whoever is killed in the middle.
+//! Defragmentation: four nodes with one free slot each, and a gang of four that needs them in
+//! pairs. Running jobs move to reserved places and continue there from their checkpoints, also
+//! after a kill of a daemon.
 
 use muster_e2e::cluster::{Cluster, Options};
 use muster_e2e::story::{document, every_round_replays, no_gpu_was_held_twice};
@@ -15,7 +16,7 @@ const NODES: Options = Options { nodes: 4, slots: 2 };
 const STEPS: u64 = 20_000;
 
 #[tokio::test]
-async fn a_gang_of_four_starts_on_slots_that_were_scattered() {
+async fn defragmentation_frees_nodes_for_waiting_gang() {
     let mut story = Story::begin("fifo").await;
     story.ends_well().await;
     let asked = story.cluster.muster().args(["explain", "gang"]).output();
@@ -25,14 +26,14 @@ async fn a_gang_of_four_starts_on_slots_that_were_scattered() {
 }
 
 #[tokio::test]
-async fn so_it_does_under_a_policy_that_clears_nodes_itself() {
+async fn defragmentation_works_under_policy_that_gathers_jobs() {
     let mut story = Story::begin("muster").await;
     story.ends_well().await;
     story.cluster.down();
 }
 
 #[tokio::test]
-async fn the_scheduler_is_killed_while_they_move() {
+async fn moves_survive_kill_of_scheduler() {
     let mut story = Story::begin("fifo").await;
     story.until_somebody_moves().await;
     for victim in story.cluster.running("muster-scheduler") {
@@ -43,7 +44,7 @@ async fn the_scheduler_is_killed_while_they_move() {
 }
 
 #[tokio::test]
-async fn an_executor_is_killed_while_they_move() {
+async fn moves_survive_kill_of_executor() {
     let mut story = Story::begin("fifo").await;
     story.until_somebody_moves().await;
     let victim = story.cluster.running("muster-executor").remove(0);
@@ -59,7 +60,7 @@ struct Story {
 }
 
 impl Story {
-    /// One small job on every node, beside a free slot.
+    /// Starts one small job on every node, beside a free slot.
     async fn begin(policy: &'static str) -> Self {
         let cluster = Cluster::start_under(NODES, policy, 0).await;
         let (mut small, mut beside) = (Vec::new(), Vec::new());
@@ -97,7 +98,7 @@ impl Story {
         }
     }
 
-    /// Where each of the small jobs was told to go, and why.
+    /// Destination and reason of each move.
     async fn moves(&self) -> Vec<(JobId, Vec<Seat>, String)> {
         let mut moves = Vec::new();
         for job in &self.small {
@@ -122,7 +123,7 @@ impl Story {
         }
     }
 
-    /// The gang has run to its end, and everybody who moved trains on where it was told to go.
+    /// Checks that the gang succeeds, and that every moved job trains at its destination.
     async fn ends_well(&mut self) {
         let done = |job: &JobView| job.phase == JobPhase::Succeeded;
         self.cluster.until(self.gang, "success", done).await;

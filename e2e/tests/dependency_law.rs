@@ -1,12 +1,12 @@
-//! The law of who may use whom: `deny.toml` for single crates, and a list of all that the pure rooms may use. It holds for normal and
-//! build dependencies; tests may use more.
+//! Rules for dependencies between crates: `deny.toml` for single crates, and a complete list for
+//! the pure crates. They apply to normal and build dependencies; tests may use more.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// Rooms without IO, and everything that they may use.
+/// Crates without IO, and all their allowed dependencies.
 const PURE: [(&str, &[&str]); 4] = [
     (
         "muster-model",
@@ -50,7 +50,7 @@ const PURE: [(&str, &[&str]); 4] = [
 ];
 
 #[test]
-fn only_the_named_crates_use_what_deny_toml_guards() {
+fn guarded_crates_are_used_by_listed_crates_only() {
     let used = dependencies();
     for (guarded, allowed) in law() {
         for (crate_name, dependencies) in &used {
@@ -62,9 +62,9 @@ fn only_the_named_crates_use_what_deny_toml_guards() {
     }
 }
 
-/// Otherwise a new crate would stand outside the law until somebody remembers it.
+/// Otherwise a new crate would have no rule.
 #[test]
-fn a_crate_without_a_rule_is_used_by_nobody() {
+fn crate_without_rule_is_not_used() {
     let used = dependencies();
     let law = law();
     for (crate_name, dependencies) in &used {
@@ -81,7 +81,7 @@ fn a_crate_without_a_rule_is_used_by_nobody() {
 }
 
 #[test]
-fn pure_rooms_use_nothing_that_does_io() {
+fn pure_crates_use_listed_dependencies_only() {
     let used = dependencies();
     for (crate_name, allowed) in PURE {
         let Some(dependencies) = used.get(crate_name) else {
@@ -97,7 +97,7 @@ fn pure_rooms_use_nothing_that_does_io() {
     assert!(used.contains_key("muster-model") && used.contains_key("muster-core"));
 }
 
-/// The crates that `deny.toml` guards, and who may use each.
+/// Crates that `deny.toml` guards, each with its allowed users.
 fn law() -> BTreeMap<String, BTreeSet<String>> {
     let text = std::fs::read_to_string(root().join("deny.toml")).expect("deny.toml");
     let law: toml::Table = text.parse().expect("deny.toml is TOML");
@@ -130,7 +130,7 @@ fn law() -> BTreeMap<String, BTreeSet<String>> {
     rules
 }
 
-/// What each crate of the workspace depends on, without what only its tests use.
+/// Dependencies of each crate of the workspace, without those of its tests.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args([

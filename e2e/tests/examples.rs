@@ -1,5 +1,5 @@
-//! Every document in examples/ on a fresh cluster. The fashion-* documents train for minutes, so theirs are cut short; the others run as
-//! they are shipped.
+//! Every document in examples/ on a fresh cluster. The fashion-* documents train for minutes, so
+//! they are shortened; the others run unchanged.
 
 use muster_e2e::cluster::{Cluster, Options, PATIENCE};
 use muster_e2e::study::{created, finished};
@@ -75,7 +75,7 @@ async fn every_study_example_has_a_best_trial() {
     cluster.down();
 }
 
-/// The documents in a folder of the repository, by name.
+/// Documents in a folder of the repository, by name.
 fn documents(folder: &str) -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("..")
@@ -95,7 +95,7 @@ fn documents(folder: &str) -> Vec<(String, Value)> {
     files.into_iter().map(read).collect()
 }
 
-/// Variables by which a document finds the programs that it needs, or the variable that names none here.
+/// Variables by which a document finds its programs, or the name of an unset one.
 fn variables(name: &str) -> Result<Vec<(&'static str, String)>, &'static str> {
     let program = |variable: &'static str| {
         let path = std::env::var_os(variable).filter(|path| !path.is_empty());
@@ -115,13 +115,13 @@ fn variables(name: &str) -> Result<Vec<(&'static str, String)>, &'static str> {
     })
 }
 
-/// A search path on which the folder of this program comes first.
+/// Search path with the folder of this program first.
 fn path_with(program: &Path) -> String {
     let folder = program.parent().expect("a folder").display().to_string();
     format!("{folder}:{}", std::env::var("PATH").expect("PATH"))
 }
 
-/// Where that python3 has its packages.
+/// Folder of the packages of this python3.
 fn packages(python: &Path) -> String {
     let script = "import sysconfig; print(sysconfig.get_paths()['purelib'])";
     let output = Command::new(python).args(["-c", script]).output();

@@ -1,5 +1,5 @@
-//! Slots that are kept for the turn of a large job are used until it begins: short jobs run on them, and an elastic job is not stopped for
-//! slots that it would not get.
+//! Slots that are reserved for the slice of a large job are used until it begins. Short jobs run on
+//! them, and an elastic job is not stopped for slots that it would not get.
 
 use muster_e2e::cluster::{Cluster, Options};
 use muster_e2e::runtime::of_processes;
@@ -12,22 +12,23 @@ use std::time::Duration;
 
 const NODES: Options = Options { nodes: 3, slots: 2 };
 const QUANTUM_MS: u32 = 8_000;
-/// Between two looks at the cluster.
+/// Interval of polls.
 const STEP: Duration = Duration::from_millis(200);
-/// Three quanta and more, so that the line turns; the reported loop repeated within one.
+/// More than three quanta, so that the rotation advances; the reported loop repeated within one.
 const LOOKS: usize = 130;
-/// A short job every four seconds.
+/// One short job every four seconds.
 const LOOKS_PER_SHORT: usize = 20;
-/// Six seconds. A slot is lent until an eighth of a quantum before a turn; then tasks obey, and rounds follow within a second each.
+/// Six seconds. A slot is lent until an eighth of a quantum before a slice. Then tasks follow, and
+/// rounds start within a second each.
 const MOST_IDLE_LOOKS: usize = 30;
 
 #[tokio::test]
-async fn short_jobs_run_on_slots_kept_for_a_turn() {
+async fn short_jobs_run_on_slots_reserved_for_slice() {
     of_processes("jobs in pods take no turns");
     let mut cluster = Cluster::start_slicing(NODES, QUANTUM_MS).await;
     let sleeper = cluster.submit(&program("sleeper", 6, 300)).await.id;
     cluster.until(sleeper, "its start", runs).await;
-    // Its turn comes by its wait, and the sleeper is the first in the line from then on.
+    // It gets its slice by its wait, and from then on the sleeper is first in the rotation.
     let elastic = document("elastic", (1, 4), (1, 1), 4_000);
     let elastic = cluster.submit(&elastic).await.id;
     cluster.until(elastic, "its turn", runs).await;
@@ -72,14 +73,14 @@ fn runs(job: &JobView) -> bool {
     job.phase == JobPhase::Running
 }
 
-/// Slots that no task holds, as `GET /nodes` tells.
+/// Number of slots that no task holds, according to `GET /nodes`.
 async fn free(cluster: &Cluster) -> usize {
     let nodes = cluster.client().nodes().await.expect("nodes");
     let gpus = nodes.iter().flat_map(|node| &node.gpus);
     gpus.filter(|gpu| gpu.job.is_none()).count()
 }
 
-/// Why one of these waits in the queue, if one does.
+/// Wait reason of the first of these jobs that is queued.
 async fn waiting(cluster: &Cluster, jobs: &[JobId]) -> Option<String> {
     for job in jobs {
         let view = cluster.client().job(*job).await.expect("there");
@@ -90,7 +91,7 @@ async fn waiting(cluster: &Cluster, jobs: &[JobId]) -> Option<String> {
     None
 }
 
-/// Why a job was told to stop and to start again.
+/// Reasons of the job's stops with a later start.
 async fn stops(cluster: &Cluster, job: JobId) -> Vec<String> {
     let history = cluster.history(job).await;
     let stops = history.into_iter().filter_map(|entry| match entry.event {

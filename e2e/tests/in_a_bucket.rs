@@ -1,7 +1,8 @@
-//! Checkpoints in an object store: no node shares a folder with another, a killed job goes on, and users get their files all the same.
+//! Checkpoints in an object store: nodes share no folder, a killed job continues, and users can
+//! download their files.
 
 #[path = "../../executor/engine/tests/rig/s3.rs"]
-#[expect(dead_code, reason = "the engine's own tests use all of it")]
+#[expect(dead_code, reason = "the engine's tests use the other items")]
 mod s3;
 
 use muster_e2e::cluster::{Bucket, Cluster, Options};
@@ -12,7 +13,7 @@ const NODES: Options = Options { nodes: 2, slots: 1 };
 const STEPS: u64 = 300;
 
 #[tokio::test]
-async fn a_job_goes_on_from_a_bucket_and_its_files_are_served() {
+async fn job_continues_from_bucket_and_files_are_served() {
     let server = s3::Bucket::start();
     let bucket = Bucket {
         place: server.place(),

@@ -1,5 +1,5 @@
-//! SIGKILL of every part, one at a time, in the middle of a run: the job still succeeds, nothing acknowledged is lost, no GPU slot is
-//! ever held twice, and no process is left behind.
+//! SIGKILL of every part, one at a time, during a run: the job still succeeds and no acknowledged
+//! work is lost. No GPU slot is held twice, and no process is left behind.
 
 use muster_e2e::cluster::{Cluster, Options};
 use muster_e2e::processes::Process;
@@ -11,11 +11,11 @@ use muster_model::job::JobPhase;
 
 const NODES: Options = Options { nodes: 2, slots: 1 };
 const STEPS: u64 = 600;
-/// Late enough that a checkpoint was written, early enough that much is left.
+/// Late enough that a checkpoint was written, early enough that much work remains.
 const HIT_AT: u64 = 120;
 
 #[tokio::test]
-async fn the_api() {
+async fn job_survives_kill_of_api_server() {
     let mut story = Story::begin().await;
     let victim = story.only("muster-api");
     story.kill(&victim);
@@ -23,7 +23,7 @@ async fn the_api() {
 }
 
 #[tokio::test]
-async fn the_scheduler() {
+async fn job_survives_kill_of_scheduler() {
     let mut story = Story::begin().await;
     let victim = story.only("muster-scheduler");
     story.kill(&victim);
@@ -32,7 +32,7 @@ async fn the_scheduler() {
 }
 
 #[tokio::test]
-async fn an_executor() {
+async fn job_survives_kill_of_executor() {
     let mut story = Story::begin().await;
     let victim = story.cluster.running("muster-executor").remove(0);
     story.kill(&victim);
@@ -41,7 +41,7 @@ async fn an_executor() {
 }
 
 #[tokio::test]
-async fn a_worker() {
+async fn job_survives_kill_of_worker() {
     let mut story = Story::begin().await;
     let (_, victim) = story.cluster.task_process(story.job, "worker-1").await;
     story.kill(&victim);
@@ -51,7 +51,7 @@ async fn a_worker() {
 }
 
 #[tokio::test]
-async fn a_worker_that_the_others_can_do_without() {
+async fn job_continues_without_killed_worker() {
     let cluster = Cluster::start(NODES).await;
     let mut story = Story::of(cluster, (1, 2)).await;
     let (_, victim) = story.cluster.task_process(story.job, "worker-1").await;
@@ -60,7 +60,7 @@ async fn a_worker_that_the_others_can_do_without() {
 }
 
 #[tokio::test]
-async fn the_chief() {
+async fn job_survives_kill_of_coordinator() {
     let mut story = Story::begin().await;
     let (_, victim) = story.cluster.task_process(story.job, "worker-0").await;
     story.kill(&victim);
@@ -70,7 +70,7 @@ async fn the_chief() {
 }
 
 #[tokio::test]
-async fn a_ps_shard() {
+async fn job_survives_kill_of_ps_shard() {
     let mut story = Story::begin().await;
     let (_, victim) = story.cluster.task_process(story.job, "ps-0").await;
     story.kill(&victim);
@@ -80,8 +80,9 @@ async fn a_ps_shard() {
 }
 
 #[tokio::test]
-async fn postgres() {
-    // On a busy machine Postgres takes longer to come back than the short leases of the other stories last.
+async fn job_survives_kill_of_postgres() {
+    // On a busy machine a restart of Postgres takes longer than the short leases of the other
+    // stories.
     let cluster = Cluster::start_leasing(NODES, 10_000).await;
     let mut story = Story::on(cluster).await;
     let victim = story
@@ -94,9 +95,9 @@ async fn postgres() {
     story.ends_well(Restarts::None).await;
 }
 
-/// A whole node: executor, shims and tasks die in one instant, and the executor is started again.
+/// A whole node: executor, shims and tasks die at the same time, and the executor is restarted.
 #[tokio::test]
-async fn everything_on_a_node() {
+async fn job_survives_kill_of_whole_node() {
     let mut story = Story::begin().await;
     let (task, _) = story.cluster.task_process(story.job, "worker-1").await;
     let folder = format!("nodes/{}", task.node);
@@ -106,7 +107,7 @@ async fn everything_on_a_node() {
         .into_iter()
         .filter(|process| process.mentions(&folder))
         .collect();
-    // Not one after the other by their numbers: a shim that outlives its task for an instant writes that this was killed.
+    // Not in the order of their ids: a shim that outlives its task briefly would report its end.
     let carries = |process: &Process| process.arguments.iter().any(|word| word == "shim");
     victims.sort_by_key(|process| !carries(process));
     assert!(victims.len() >= 3, "executor, shim and task: {victims:?}");
@@ -118,9 +119,9 @@ async fn everything_on_a_node() {
         .await;
 }
 
-/// The whole cluster at once, as when the power fails; then `muster up` on the same folder.
+/// The whole cluster at once, as in a power failure; then `muster up` on the same folder.
 #[tokio::test]
-async fn everything() {
+async fn job_survives_kill_of_whole_cluster() {
     let mut story = Story::begin().await;
     for victim in story.cluster.processes() {
         story.cluster.kill(&victim);
@@ -131,21 +132,22 @@ async fn everything() {
         .await;
 }
 
-/// What the kill may cost the job.
+/// Allowed effect of the kill on the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Restarts {
-    /// Its tasks never noticed.
+    /// Its tasks are not affected.
     None,
-    /// Its other tasks trained on.
+    /// Its other tasks continue.
     OfOneTask,
-    /// It went back to a checkpoint, at most one interval behind; `charged` to its retries when a task was to blame.
+    /// It returns to a checkpoint, at most one interval back. `charged`: a failed task is charged
+    /// to its retries.
     FromCheckpoint { charged: bool },
 }
 
 struct Story {
     cluster: Cluster,
     job: JobId,
-    /// As shown just before the kill.
+    /// State shown just before the kill.
     acknowledged: Acknowledged,
 }
 
@@ -156,7 +158,8 @@ struct Acknowledged {
 }
 
 impl Story {
-    /// A job with two workers on two nodes and two PS shards, well on its way.
+    /// Starts a job with two workers on two nodes and two PS shards, and waits until it is well
+    /// under way.
     async fn begin() -> Self {
         Self::on(Cluster::start(NODES).await).await
     }

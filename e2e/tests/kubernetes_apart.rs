@@ -1,5 +1,5 @@
-//! What a task's pod sees of others on its node, on a real API server with a kubelet of the tests' own: nothing of other jobs, while the tasks of
-//! one job find each other; and that a task cannot say of itself that it has ended.
+//! Isolation of task pods on one node, on a real API server with the tests' kubelet. A task sees
+//! nothing of other jobs, tasks of one job share memory, and a task cannot fake its own end.
 
 use muster_e2e::cluster::{Cluster, Options, PATIENCE};
 use muster_e2e::story::log;
@@ -14,7 +14,8 @@ use std::time::Duration;
 
 const NODES: Options = Options { nodes: 1, slots: 3 };
 const STEP: Duration = Duration::from_millis(100);
-/// Says what it sees of its node's data folder, of another job and one of its tasks there, and of all jobs' checkpoints, one line each.
+/// Prints what it can see, one line each: its node's data folder, another job and one of its tasks,
+/// and all jobs' checkpoints.
 const LOOKER: &str = r#"
 data=$1 job=$2 task=$3 checkpoints=$4
 echo "data:" $(ls "$data")
@@ -27,7 +28,7 @@ echo x >"$data/shown/lease" && echo "the lease is written" || echo "the lease is
 echo "checkpoints:" $(ls "$checkpoints"/*)
 echo x >"$MUSTER_CHECKPOINT_DIR/mine" && echo "its own are written"
 "#;
-/// Says that it has ended, and takes away by what it is known, until the file is there.
+/// Fakes its own end and removes its identity files, and then waits for a file.
 const LIAR: &str = r#"
 cd "$MUSTER_TASK_DIR"
 rm -f shim.lock pod.json
@@ -37,7 +38,7 @@ until [ -e "$1" ]; do sleep 0.1; done
 "#;
 
 #[tokio::test]
-async fn a_task_sees_nothing_of_other_jobs_and_those_of_one_job_share_memory() {
+async fn pods_are_isolated_by_job_and_share_memory_within_job() {
     let mut cluster = Cluster::start_pods(NODES).await;
     let pair = cluster.submit(&pair()).await.id;
     cluster
@@ -49,7 +50,7 @@ async fn a_task_sees_nothing_of_other_jobs_and_those_of_one_job_share_memory() {
     let workers = cluster.client().tasks(pair).await.expect("tasks");
     share_memory(&cluster, &data, pair);
 
-    // What is looked for is there, for whoever may see it.
+    // The searched files exist for a process that may read them.
     let other = data.join("tasks").join(workers[0].id.to_string());
     assert!(other.join("task.json").is_file() && other.join("shim.lock").is_file());
     assert!(data.join("executor.lock").is_file());
@@ -92,7 +93,7 @@ async fn a_task_sees_nothing_of_other_jobs_and_those_of_one_job_share_memory() {
 }
 
 #[tokio::test]
-async fn a_task_that_says_it_has_ended_keeps_its_place_until_its_pod_is_over() {
+async fn task_that_fakes_its_end_holds_slot_until_pod_ends() {
     let mut cluster = Cluster::start_pods(NODES).await;
     let over = cluster.data().join("over");
     let forged = serde_json::to_string(&Outcome::exited(3)).expect("JSON");
@@ -114,7 +115,7 @@ async fn a_task_that_says_it_has_ended_keeps_its_place_until_its_pod_is_over() {
     }
     let executor = cluster.running("muster-executor").remove(0);
     cluster.kill(&executor);
-    // The next one gives out what is free on its node: all but the one slot.
+    // The next executor offers the free resources of its node: all but the one slot.
     let spec = |name: &str| {
         format!("version: muster/v1\nname: {name}\nretries: 0\ncommand: {{ argv: ['true'] }}\n")
     };
@@ -140,7 +141,7 @@ async fn a_task_that_says_it_has_ended_keeps_its_place_until_its_pod_is_over() {
     cluster.down();
 }
 
-/// Two workers on one node that add up their gradients among themselves.
+/// Job of two workers on one node with all-reduce.
 fn pair() -> String {
     "version: muster/v1
 name: pair
@@ -167,7 +168,8 @@ fn looker(cluster: &Cluster, data: &Path, other: JobId, task: &TaskView) -> Stri
     spec.to_string()
 }
 
-/// Both processes map a piece of memory that has no name and is the same one, and have met in their job's folder.
+/// Checks that both processes map the same anonymous shared memory, and have met in their job's
+/// folder.
 fn share_memory(cluster: &Cluster, data: &Path, job: JobId) {
     let place = data.join("sockets").join(job.to_string());
     let sockets: Vec<PathBuf> = fs::read_dir(&place)
@@ -183,7 +185,7 @@ fn share_memory(cluster: &Cluster, data: &Path, job: JobId) {
             let shared = text
                 .lines()
                 .filter(|line| line.contains("memfd:muster-arena"));
-            // The number of the file.
+            // Inode of the file.
             let inode = |line: &str| line.split_ascii_whitespace().nth(4).map(str::to_owned);
             shared.filter_map(inode).collect()
         })

@@ -1,4 +1,5 @@
-//! Two hundred jobs by kubectl on a real API server and a real Muster: whatever breaks, and how soon each change is shown.
+//! Two hundred jobs by kubectl on a real API server and a real Muster: behaviour under faults, and
+//! delay of status changes.
 
 use muster_e2e::cluster::{Options, PATIENCE};
 use muster_e2e::kubernetes::{History, Lateness, Seen, Stage, sleeper};
@@ -11,14 +12,14 @@ use std::time::Duration;
 const STEP: Duration = Duration::from_millis(200);
 const NODES: Options = Options { nodes: 2, slots: 8 };
 const JOBS: usize = 200;
-/// Of one object, by the operator, through all that breaks.
+/// Maximum number of patches of one object by the operator, through all faults.
 const PATCHES: u64 = 40;
 
-/// The operator is killed at any instant, its connections are cut, the API server is restarted, another manager writes nonsense: each
-/// object has had one job, and each has ended as its job has.
+/// The operator is killed at any moment, its connections are cut, the API server is restarted, and
+/// another manager writes invalid values. Each object still has one job and ends as its job does.
 #[tokio::test]
 #[ignore = "two hundred jobs and everything that breaks under them take longer than a test run should: make story-kubernetes"]
-async fn whatever_breaks_each_object_is_submitted_once_and_none_is_lost() {
+async fn each_object_is_submitted_once_under_faults() {
     let mut stage = Stage::set(NODES, &[], "", &[]).await;
     let mut documents = String::new();
     for number in 0..JOBS {
@@ -95,7 +96,8 @@ async fn whatever_breaks_each_object_is_submitted_once_and_none_is_lost() {
     assert_eq!(jobs.len(), JOBS);
     stage.operator.kill();
     stage.line.cut();
-    // A finalizer, a mark and a handful of phases, and what others wrote is written over; whatever broke, nothing was tried without end.
+    // A finalizer, an annotation, a few phases, and restored fields. A higher number would mean
+    // endless retries.
     let patches = stage.kubernetes.times_asked("trainingjobs", "patch");
     let most = patches.values().max().copied().unwrap_or_default();
     let all: u64 = patches.values().sum();
@@ -104,11 +106,11 @@ async fn whatever_breaks_each_object_is_submitted_once_and_none_is_lost() {
     stage.cluster.down();
 }
 
-/// Without anything that breaks: what kubectl's watch shows of each job is compared with the job's own history. Prints how late it was; two
-/// seconds are promised for a machine that has the time.
+/// Without faults: compares what kubectl's watch shows of each job with the job's own history.
+/// Prints the delay; the promise is two seconds on a machine with free capacity.
 #[tokio::test]
 #[ignore = "two hundred jobs take longer than a test run should: make story-kubernetes"]
-async fn kubectl_shows_each_change_soon_and_never_an_older_one_after_it() {
+async fn kubectl_shows_each_change_soon_and_in_order() {
     let mut stage = Stage::set(NODES, &[], "", &[]).await;
     let shown = History::of(&stage.kubernetes, "trainingjobs");
     let mut documents = String::new();
@@ -118,7 +120,7 @@ async fn kubectl_shows_each_change_soon_and_never_an_older_one_after_it() {
     }
     stage.kubernetes.applied(&documents);
     let mut waited = Duration::ZERO;
-    // By the watch alone: listing two hundred objects again and again would keep half of the machine busy.
+    // Uses the watch only: repeated listings of two hundred objects would load the machine.
     loop {
         let newest = shown.newest();
         if newest.len() == JOBS && newest.values().all(is_over) {
@@ -150,7 +152,7 @@ async fn kubectl_shows_each_change_soon_and_never_an_older_one_after_it() {
 
 fn meddle(stage: &Stage, number: u64) {
     let name = format!("job-{number}");
-    // The server may be away, or the object not there yet.
+    // The server may be unavailable, or the object not created yet.
     let _ = stage
         .kubernetes
         .kubectl(&[
@@ -175,7 +177,7 @@ fn is_over(status: &Value) -> bool {
     )
 }
 
-/// Knuth's multiplicative generator: the same story every time, as far as what is broken when.
+/// Knuth's multiplicative generator, so that the order of faults is the same in every run.
 struct Chance(u64);
 
 impl Chance {

@@ -1,5 +1,5 @@
-//! What the chart renders, in a real API server: every object of every golden file is taken as it is, by a dry run of the server's; then one
-//! release is installed and upgraded. Nothing of it runs, as there is no kubelet.
+//! The chart's objects in a real API server. Every object of every golden file passes a server-side
+//! dry run. Then one release is installed and upgraded. Nothing runs, because there is no kubelet.
 
 use muster_e2e::kubernetes::{Kubernetes, text};
 use serde_json::Value;
@@ -8,10 +8,11 @@ use std::path::Path;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tests/golden");
 const NAMESPACE: &str = "training";
-/// Custom resources of others.
+/// Custom resources of other projects.
 const MONITORS: [&str; 2] = ["ServiceMonitor", "PodMonitor"];
 
-/// The objects of a golden file, as a server of Kubernetes 1.20 knows them: its budgets are `v1beta1`, in which nothing is said otherwise.
+/// Objects of a golden file for a server of Kubernetes 1.20, whose disruption budgets are `v1beta1`
+/// with equal fields.
 fn objects(path: &Path) -> Vec<Value> {
     let golden = fs::read_to_string(path).expect("a golden file");
     let documents = golden.split("\n---\n").map(|document| {
@@ -34,7 +35,7 @@ fn list(objects: &[Value]) -> String {
 }
 
 #[tokio::test]
-async fn a_server_takes_every_object_that_the_chart_renders() {
+async fn server_accepts_every_object_of_chart() {
     let kubernetes = Kubernetes::start().await;
     kubernetes.define();
     for name in [NAMESPACE, "vision", "speech"] {
@@ -51,7 +52,7 @@ async fn a_server_takes_every_object_that_the_chart_renders() {
     let mut taken = 0;
     for path in &files {
         let objects = objects(path);
-        // As helm 3 does: this server's own side of apply wants a protocol of every port.
+        // As helm 3: server-side apply of this server requires a protocol for every port.
         let dry = ["apply", "--dry-run=server", "-f", "-"];
         let output = kubernetes.apply(&list(&objects), &dry);
         let words = text(&output);
@@ -64,7 +65,7 @@ async fn a_server_takes_every_object_that_the_chart_renders() {
     let nothing = kubernetes.says(&["get", "deployments", "--all-namespaces", "-o", "name"]);
     assert_eq!(nothing, "", "it was a dry run");
 
-    // A release, and its upgrade, before which helm takes the hook of the one before away.
+    // A release and its upgrade, before which helm deletes the previous hook.
     let of = |name: &str| objects(&Path::new(GOLDEN).join(name));
     let install = ["apply", "-f", "-"];
     for name in ["trial.yaml", "trial-upgrade.yaml"] {

@@ -1,4 +1,5 @@
-//! Jobs by kubectl, on a real API server, a real Muster and the operator between them, which has the chart's role and no other right.
+//! Jobs by kubectl on a real API server, with Muster and the operator, which has the chart's role
+//! and no other right.
 
 use muster_e2e::cluster::{Options, PATIENCE};
 use muster_e2e::kubernetes::{History, Stage, condition, sleeper, text};
@@ -11,10 +12,10 @@ use std::time::Duration;
 const STEP: Duration = Duration::from_millis(200);
 const NODES: Options = Options { nodes: 2, slots: 8 };
 
-/// Every state that is asked for is one in which the object stands until something is done, or is looked for in the history: the operator
-/// looks every 0.7 s, and what passes in between was never written.
+/// Every expected state either lasts until the story acts, or is searched in the history. The
+/// operator polls every 0.7 s and never writes shorter states.
 #[tokio::test]
-async fn what_kubectl_wants_comes_about_and_is_shown() {
+async fn kubectl_operations_take_effect_and_are_shown() {
     let mut stage = Stage::set(NODES, &[], "", &[]).await;
     let jobs = History::of(&stage.kubernetes, "trainingjobs");
     runs_and_is_told_of(&stage, &jobs).await;
@@ -25,14 +26,14 @@ async fn what_kubectl_wants_comes_about_and_is_shown() {
     belongs_to_its_namespaces_tenant(&stage).await;
     studies_go_the_same_way(&stage).await;
     other_managers_are_set_right(&stage).await;
-    // The server writes a watch down when it ends.
+    // The server logs a watch when it ends.
     stage.operator.kill();
     stage.line.cut();
     has_exactly_the_rights_that_it_uses(&stage).await;
     stage.cluster.down();
 }
 
-/// A job that ends when this story lets it, each of its phases an event.
+/// A job that ends when this story allows it; each of its phases is an event.
 async fn runs_and_is_told_of(stage: &Stage, jobs: &History) {
     let gate = stage.kubernetes.folder().join("gate");
     let script = format!("until [ -e {} ]; do sleep 0.1; done", gate.display());
@@ -51,7 +52,7 @@ async fn runs_and_is_told_of(stage: &Stage, jobs: &History) {
     assert_eq!(done["jobId"], running["jobId"]);
     assert_eq!(condition(&done, "Finished")["status"], "True");
     assert_eq!(condition(&done, "Submitted")["observedGeneration"], 1);
-    // The status is written before the event is told.
+    // The status is written before the event.
     for phase in ["Running", "Succeeded"] {
         let events = [
             "get",
@@ -120,7 +121,8 @@ async fn is_held_and_let_go(stage: &Stage, jobs: &History) {
     let again = jobs.until_phase("held", since, "Running").await;
     assert_eq!(again["jobId"], id, "the same job goes on");
 
-    // What a user of Muster's pauses, the operator leaves alone, whatever the object wants meanwhile.
+    // The operator does not resume a job that a user of Muster paused, even if the object requests
+    // it.
     let since = jobs.mark();
     let client = stage.cluster.client();
     let id = id.as_str().expect("an id").parse().expect("an id");
@@ -145,7 +147,7 @@ async fn is_held_and_let_go(stage: &Stage, jobs: &History) {
     }
     assert_eq!(client.job(id).await.expect("a job").phase, JobPhase::Paused);
 
-    // What is trained, and how, cannot change once it is submitted, and the object says so.
+    // Training fields cannot change after the submission; the object's condition says so.
     let since = jobs.mark();
     stage.patch("held", r#"{"spec":{"retries":9}}"#, &[]);
     let is = |wrong: &'static str| {
@@ -162,7 +164,8 @@ async fn is_held_and_let_go(stage: &Stage, jobs: &History) {
     jobs.until_gone("held", since).await;
 }
 
-/// `kubectl scale` gives a running job another number of workers, and a change of the object's range does too.
+/// `kubectl scale` changes the number of workers of a running job, and so does a change of the
+/// object's range.
 async fn is_scaled(stage: &Stage, jobs: &History) {
     let since = jobs.mark();
     stage
@@ -213,7 +216,7 @@ async fn is_scaled(stage: &Stage, jobs: &History) {
     jobs.until_gone("sized", since).await;
 }
 
-/// What only the server knows, and a correction of it.
+/// An error that only the server detects, and its correction.
 async fn is_misconfigured_and_corrected(stage: &Stage, jobs: &History) {
     let document = sleeper("relative", "['true']").replace("argv:", "working_dir: here, argv:");
     let since = jobs.mark();
@@ -348,7 +351,7 @@ spec:
     assert!(page.items[0].phase.is_over(), "deletion cancels");
 }
 
-/// Whoever writes into the status finds it as it was; what he adds to it is gone.
+/// The operator restores a status that another manager changed, and removes added fields.
 async fn other_managers_are_set_right(stage: &Stage) {
     let meddler = ["--subresource=status", "--field-manager=meddler"];
     let wrong = r#"{"status":{"phase":"Nonsense","jobId":"01890000-0000-7000-8000-000000000000","position":7,"reason":"Because"}}"#;
@@ -360,7 +363,7 @@ async fn other_managers_are_set_right(stage: &Stage) {
         })
         .await;
     assert_eq!(after, before);
-    // A job's end that never was keeps no object from its own job.
+    // A faked end in the status does not prevent the object's own job.
     let claimed = sleeper("claimed", "['true']") + "  suspend: true\n";
     stage.kubernetes.applied(&claimed);
     stage.until_phase("claimed", "Held").await;
@@ -376,8 +379,9 @@ async fn other_managers_are_set_right(stage: &Stage) {
         .await;
 }
 
-/// With exactly the chart's role: nothing was forbidden, and nothing is allowed that was not used, but for patching an event, which is
-/// done when the same one comes again of the same state of an object (`api/operator/tests/followed.rs`).
+/// Checks the use of the chart's rights: nothing was forbidden, and every right was used. The
+/// exception is patching an event, which happens for a repeated event of an object
+/// (`api/operator/tests/followed.rs`).
 async fn has_exactly_the_rights_that_it_uses(stage: &Stage) {
     let repeated = ["events.k8s.io", "events", "patch"];
     stage

@@ -1,5 +1,6 @@
-//! Nodes that Kubernetes and Muster both know: who closes one on either side is obeyed on the other, labels say where they stand, and
-//! whole GPUs of which pods of others hold some are left alone. A real API server, a real Muster, and the operator with the chart's role and no other right.
+//! Nodes that Kubernetes and Muster share. Closing one on either side has effect on the other, and
+//! labels give the location. Whole GPUs that other pods hold are not used. A real API server, a
+//! real Muster, and the operator with the chart's role and no other right.
 
 use muster_e2e::cluster::{Options, PATIENCE};
 use muster_e2e::kubernetes::Stage;
@@ -30,7 +31,7 @@ const FLAGS: [&str; 8] = [
     "whole",
 ];
 
-/// The stage, and what is looked at of nodes.
+/// The stage with checks of nodes.
 struct Story {
     stage: Stage,
 }
@@ -41,7 +42,7 @@ impl Story {
         Self { stage }
     }
 
-    /// Waits until Muster's view of the node is as `right` says.
+    /// Waits until `right` is true of Muster's view of the node.
     async fn until(&self, node: &str, what: &str, right: impl Fn(&NodeView) -> bool) {
         let mut waited = Duration::ZERO;
         loop {
@@ -72,7 +73,7 @@ impl Story {
         .await;
     }
 
-    /// What `kubectl get node` shows of a field.
+    /// Waits until a field of `kubectl get node` has a value.
     async fn until_kubernetes_says(&self, node: &str, field: &str, expected: &str) {
         let path = format!("jsonpath={{{field}}}");
         let mut waited = Duration::ZERO;
@@ -124,7 +125,7 @@ impl Story {
 }
 
 #[tokio::test]
-async fn what_either_side_says_of_a_node_holds_on_both() {
+async fn node_state_of_each_side_has_effect_on_other() {
     let mut story = Story::set().await;
     labels_say_where_it_stands(&story).await;
     a_cordon_lets_stay_and_a_taint_moves_away(&story).await;
@@ -177,7 +178,7 @@ async fn a_cordon_lets_stay_and_a_taint_moves_away(story: &Story) {
         .await;
     let _ = story.kubectl(&["uncordon", "node-2"]);
     story.until_on(second, "node-2").await;
-    // A cordon lets stay who is there.
+    // A cordon keeps running tasks.
     let _ = story.kubectl(&["cordon", "node-1"]);
     story
         .until_closed("node-1", Closed::ToNew, "cordoned in Kubernetes")
@@ -225,7 +226,7 @@ async fn what_is_drained_in_muster_is_cordoned_and_no_more(story: &Story) {
     story
         .until_kubernetes_says("node-2", ours, "kubernetes")
         .await;
-    // Its own cordon is not heard as Kubernetes', or it would never end.
+    // The operator must not read its own cordon as one of Kubernetes, because it would never end.
     client.uncordon("node-2").await.expect("uncordoned");
     story.until_kubernetes_says("node-2", ours, "").await;
     story
@@ -233,7 +234,7 @@ async fn what_is_drained_in_muster_is_cordoned_and_no_more(story: &Story) {
         .await;
     story.until_closed("node-2", Closed::Open, "").await;
 
-    // One that somebody has cordoned in Kubernetes stays so when Muster takes it back.
+    // A node that a user has cordoned in Kubernetes stays cordoned after an uncordon in Muster.
     let _ = story.kubectl(&["cordon", "node-2"]);
     story
         .until_closed("node-2", Closed::ToNew, "cordoned in Kubernetes")
@@ -256,7 +257,7 @@ async fn what_is_drained_in_muster_is_cordoned_and_no_more(story: &Story) {
     story.until_closed("node-2", Closed::Open, "").await;
 }
 
-/// One machine, of which one executor gives out CPU slots and another whole GPUs.
+/// One machine with two executors: one offers CPU slots, the other whole GPUs.
 async fn pods_of_others_close_the_kind_that_they_hold_and_no_other(story: &Story) {
     let whole = "node-1--whole";
     let speaking = whole_gpus(story, whole, 2).await;
@@ -267,7 +268,7 @@ async fn pods_of_others_close_the_kind_that_they_hold_and_no_other(story: &Story
     ));
     let why = "1 nvidia.com/gpu held by a pod that is not Muster's";
     story.until_closed(whole, Closed::ToNew, why).await;
-    // The look that told of it has told of the slots before.
+    // The poll that reported this has reported the slots before.
     let slots = story.stage.cluster.client().node("node-1").await;
     let notice = slots.expect("a node").notice.expect("it is known");
     assert_eq!(
@@ -282,7 +283,8 @@ async fn pods_of_others_close_the_kind_that_they_hold_and_no_other(story: &Story
         .await;
 }
 
-/// An executor as a scheduler hears one that has seen so many GPUs through the driver, of which there is none here. It speaks until it is aborted.
+/// Simulates an executor with `count` GPUs found by the driver, which this machine does not have.
+/// It keeps its session until it is aborted.
 async fn whole_gpus(story: &Story, name: &str, count: u32) -> JoinHandle<()> {
     let executor = story.stage.cluster.running("muster-executor").remove(0);
     let told = |name: &str| {
@@ -334,7 +336,7 @@ async fn whole_gpus(story: &Story, name: &str, count: u32) -> JoinHandle<()> {
     })
 }
 
-/// Its executor still speaks to Muster, as it does while a machine is being taken away.
+/// Its executor still has a session, as during the removal of a machine.
 async fn a_deleted_node_is_left(story: &Story) {
     let _ = story.kubectl(&["cordon", "node-2"]);
     story

@@ -1,11 +1,12 @@
-//! The custom resources in a real API server: they are known, explained, shown, and what is wrong with an object is said by its field when
-//! it is applied. Nothing of Muster runs beside it.
+//! Custom resources in a real API server without Muster: they are served, explained and printed,
+//! and errors in an object are reported by field on apply.
 
 use muster_e2e::kubernetes::{Kubernetes, text};
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// One object that is right, and what it must not be: path of a field, a value, and what kubectl must say of it besides the path.
+/// One valid object, and its invalid variants: path of a field, value, and expected output of
+/// kubectl besides the path.
 fn objects() -> (Value, Vec<[String; 3]>) {
     let text = include_str!("../../api/operator/src/crd/objects.yaml");
     let objects: Value = serde_norway::from_str(text).expect("YAML");
@@ -14,7 +15,7 @@ fn objects() -> (Value, Vec<[String; 3]>) {
 }
 
 #[tokio::test]
-async fn the_server_knows_shows_and_explains_the_objects_and_refuses_wrong_ones_by_field() {
+async fn server_serves_custom_resources_and_names_wrong_fields() {
     let kubernetes = Kubernetes::start().await;
     kubernetes.define();
     for kind in ["trainingjobs", "studies", "tenants"] {
@@ -52,9 +53,10 @@ async fn the_server_knows_shows_and_explains_the_objects_and_refuses_wrong_ones_
     );
 }
 
-/// helm installs the definitions, and its name stays the manager of their fields. docs/kubernetes.md gives the command of an upgrade.
+/// helm installs the definitions and stays the manager of their fields. docs/kubernetes.md gives
+/// the command of an upgrade.
 #[tokio::test]
-async fn changed_definitions_are_applied_over_helms() {
+async fn changed_definitions_can_be_applied_over_those_of_helm() {
     const UPGRADE: &str = "kubectl apply --server-side --force-conflicts -f charts/muster/crds";
     assert!(include_str!("../../docs/kubernetes.md").contains(UPGRADE));
     let kubernetes = Kubernetes::start().await;
@@ -92,7 +94,8 @@ async fn changed_definitions_are_applied_over_helms() {
     assert!(definition.contains(about), "{definition}");
 }
 
-/// The definitions without rules in CEL, which that server does not know and a server-side apply refuses there.
+/// Definitions without CEL rules, which that server does not support and refuses in a server-side
+/// apply.
 fn without_rules(definitions: &str) -> String {
     fn strip(value: &mut Value) {
         match value {
@@ -129,14 +132,14 @@ fn takes_amounts_with_a_unit(kubernetes: &Kubernetes) {
     assert!(shown.is_ok_and(|output| output.status.success()));
 }
 
-/// A rule over several fields names the field that they belong to.
+/// A rule over several fields names their common parent.
 fn is_named(words: &str, path: &str, said: &str) -> bool {
     let parent = path.rsplit_once('.').map_or(path, |(parent, _)| parent);
     let field = if said == "oneOf" { parent } else { path };
     words.contains(said) && (said.contains("spec") || words.contains(field))
 }
 
-/// A field that nobody knows, with the object's other fields right.
+/// Unknown fields in an otherwise valid object.
 fn is_unknown(kubernetes: &Kubernetes) {
     for (path, value) in [
         ("spec.epochs", "3"),
@@ -154,7 +157,7 @@ fn is_unknown(kubernetes: &Kubernetes) {
 }
 
 fn is_explained(kubernetes: &Kubernetes) {
-    // The server writes its own description anew a while after it serves a kind.
+    // The server updates its schema some time after it serves a kind.
     let is_told = || {
         let output = kubernetes.kubectl(&["explain", "mj.spec"]).output();
         output.is_ok_and(|output| output.status.success())
@@ -206,7 +209,7 @@ fn is_shown(kubernetes: &Kubernetes) {
     assert!(all.contains("right"), "the category: {all}");
 }
 
-/// The right object with another value at a path.
+/// The valid object with another value at a path.
 fn with(path: &str, value: &str) -> String {
     let mut object = objects().0;
     object["metadata"]["name"] = "wrong".into();

@@ -1,5 +1,6 @@
-//! What a job brings for its pods: an image, variables from secrets, volumes and its tenant's service account, on a real API server with a
-//! kubelet of the tests' own. Who may have what is its administrator's to say.
+//! Settings of a job for its pods: an image, variables from secrets, volumes and its tenant's
+//! service account, on a real API server with the tests' kubelet. An administrator allows them per
+//! tenant.
 
 use muster_client::{Client, ClientError};
 use muster_e2e::cluster::{Cluster, Options, PATIENCE};
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 const NODES: Options = Options { nodes: 1, slots: 1 };
 const STEP: Duration = Duration::from_millis(100);
-/// Says what it finds and where, one line each, and whether it may write.
+/// Prints what it finds, one line each, and whether it can write.
 const LOOKER: &str = r#"
 echo "variable $SECRET_WORD"
 echo "mounted $(cat "$1/secret/word") $(cat "$1/settings/colour") $(cat "$1/data/numbers")"
@@ -26,7 +27,7 @@ echo "shim $(tr '\0' ' ' < /proc/1/cmdline | cut -d' ' -f1)"
 "#;
 
 #[tokio::test]
-async fn a_job_has_an_image_secrets_and_volumes_of_its_own_once_its_tenant_may() {
+async fn job_gets_image_secrets_and_volumes_that_tenant_may_use() {
     let mut cluster = Cluster::start_pods(NODES).await;
     let place = tempfile::tempdir().expect("a folder");
     offer(&cluster, place.path());
@@ -78,7 +79,7 @@ async fn a_job_has_an_image_secrets_and_volumes_of_its_own_once_its_tenant_may()
     assert_eq!(container["image"], "registry.test/vision/looker:1");
     assert_eq!(pod["spec"]["serviceAccountName"], "trainers");
     assert_eq!(pod["spec"]["imagePullSecrets"][0]["name"], "words");
-    // Nothing of a secret is in the pod, which many may read.
+    // The pod contains no secret, because many users may read pods.
     assert!(!pod.to_string().contains("swordfish"), "{pod}");
     cluster
         .until(job, "its end", |job| job.phase.is_terminal())
@@ -94,7 +95,7 @@ async fn a_job_has_an_image_secrets_and_volumes_of_its_own_once_its_tenant_may()
     ] {
         assert!(log.lines().any(|said| said == line), "{line}: {log}");
     }
-    // The image has no program of Muster's in it.
+    // The image contains no program of Muster.
     let shim = log
         .lines()
         .find(|line| line.starts_with("shim "))
@@ -109,9 +110,10 @@ async fn a_job_has_an_image_secrets_and_volumes_of_its_own_once_its_tenant_may()
     cluster.down();
 }
 
-/// What is named and not there is told in Kubernetes' words, and what would hide Muster's own folders in ours.
+/// A missing object is reported with Kubernetes' message. A mount that would hide Muster's folders
+/// is reported with Muster's.
 #[tokio::test]
-async fn what_cannot_be_had_is_told_to_the_owner_of_the_job() {
+async fn missing_pod_resources_are_reported_to_user() {
     let mut cluster = Cluster::start_pods(NODES).await;
     let change = TenantChange {
         pods: Some(
@@ -144,7 +146,7 @@ async fn what_cannot_be_had_is_told_to_the_owner_of_the_job() {
     cluster.down();
 }
 
-/// A provisioner makes the volume of such a claim only once the claim names a node.
+/// A provisioner creates the volume of such a claim only when the claim names a node.
 async fn names_the_node_for_a_late_claim(cluster: &Cluster) {
     let kubernetes = &cluster.pods().kubernetes;
     kubernetes.applied(&format!(
@@ -163,7 +165,7 @@ async fn names_the_node_for_a_late_claim(cluster: &Cluster) {
     cluster.client().cancel(job).await.expect("it runs");
 }
 
-/// Objects of the cluster that its administrator has made, the files of the volume in `place`.
+/// Objects that the cluster's administrator creates; the files of the volume are in `place`.
 fn offer(cluster: &Cluster, place: &Path) {
     let files = place.join("files");
     std::fs::create_dir_all(files.join("small")).expect("our own folder");
@@ -228,7 +230,7 @@ async fn until_there(cluster: &Cluster) -> serde_json::Value {
     }
 }
 
-/// A program with this said of its pod; all that is told of its failure.
+/// Runs a program with these pod settings and returns the view of its failed job.
 async fn until_failed(cluster: &Cluster, pod: &str) -> String {
     let document = format!(
         "version: muster/v1\nname: without\nretries: 0\ncommand: {{ argv: ['true'] }}\n{pod}\n"

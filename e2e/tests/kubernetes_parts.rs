@@ -1,5 +1,6 @@
-//! One machine whose GPUs are divided into two MIG profiles: an executor for each, two kinds of GPU in Muster, and one node in Kubernetes. A real
-//! API server, tasks as pods, executors and operator under exactly the chart's rights.
+//! One machine with GPUs in two MIG profiles: an executor for each, two kinds of GPU in Muster, and
+//! one node in Kubernetes. A real API server, tasks as pods, executors and operator with exactly
+//! the chart's rights.
 
 use muster_e2e::cluster::{Cluster, Options, PATIENCE, program};
 use muster_e2e::kubernetes::Operator;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 const STEP: Duration = Duration::from_millis(200);
 const MACHINE: Options = Options { nodes: 1, slots: 1 };
-/// Part, profile, and how many there are.
+/// Part, profile and number of instances.
 const PARTS: [(&str, &str, u32); 2] = [("1g", "1g.10gb", 3), ("3g", "3g.40gb", 2)];
 
 struct Story {
@@ -57,7 +58,7 @@ impl Story {
         }
     }
 
-    /// Ends the executors that `muster up` knows nothing of.
+    /// Ends the executors that `muster up` does not manage.
     fn end_parts(&mut self) {
         for mut executor in self.executors.drain(..) {
             let _ = executor.kill();
@@ -107,7 +108,8 @@ impl Story {
     }
 }
 
-/// As the chart's pool of this part starts it on the machine: with all that the machine's other executor has been told, but for these.
+/// Starts an executor as the chart's pool of this part does, with the environment of the machine's
+/// other executor except for these variables.
 fn executor(cluster: &Cluster, (part, profile, count): (&str, &str, u32)) -> Child {
     let first = cluster.running("muster-executor").remove(0);
     let told = first
@@ -139,7 +141,7 @@ fn executor(cluster: &Cluster, (part, profile, count): (&str, &str, u32)) -> Chi
 }
 
 #[tokio::test]
-async fn two_profiles_of_one_machine_are_two_kinds_of_gpu() {
+async fn mig_profiles_of_one_machine_are_two_gpu_kinds() {
     let mut story = Story::set().await;
     labels_tell_each_what_its_gpus_are(&story).await;
     let gang = a_gang_is_on_the_profile_that_holds_it(&story).await;
@@ -183,7 +185,7 @@ async fn labels_tell_each_what_its_gpus_are(story: &Story) {
     }
 }
 
-/// Three instances are there of one profile only; each task has one, which Kubernetes counts.
+/// Only one profile has three instances; each task gets one, which Kubernetes counts.
 async fn a_gang_is_on_the_profile_that_holds_it(story: &Story) -> JobId {
     let gang = story.submitted("gang", 3, 1).await;
     story
@@ -247,7 +249,7 @@ async fn what_is_done_to_the_machine_holds_for_all_of_it(story: &Story) {
             .until(name, "no cordon", |view| closed(view) == Some(Closed::Open))
             .await;
     }
-    // In the other direction a drained part is no reason to close the machine to everybody's pods.
+    // In the other direction, a drained part does not cordon the machine for all pods.
     let client = story.cluster.client();
     client.drain("node-1").await.expect("drained");
     client.drain("node-1--3g").await.expect("drained");
@@ -262,7 +264,7 @@ async fn what_is_done_to_the_machine_holds_for_all_of_it(story: &Story) {
     }
 }
 
-/// A pod of somebody else's on the machine, that holds so many of a profile.
+/// Pod of another workload on the machine that holds `count` instances of a profile.
 fn foreign_pod(story: &Story, name: &str, profile: &str, count: u32) {
     let limits = format!("{{limits: {{nvidia.com/mig-{profile}: {count}}}}}");
     story.cluster.pods().kubernetes.applied(&format!(
@@ -283,7 +285,7 @@ fn end_foreign_pod(story: &Story, name: &str) {
 }
 
 impl Story {
-    /// Waits until so many of the node's GPUs are others', and it is open all the same.
+    /// Waits until `taken` GPUs of the node are used externally while the node is open.
     async fn until_taken(&self, node: &str, taken: u32, why: &str) {
         self.until(node, &format!("{taken} taken"), |view| {
             let notice = view.notice.as_ref();
@@ -318,7 +320,7 @@ async fn what_others_hold_of_a_profile_is_taken_from_that_profile(story: &Story)
     for other in ["node-1", "node-1--3g"] {
         story.until_taken(other, 0, "").await;
     }
-    // Three are there of that profile alone, and one of them is left.
+    // Only that profile has three instances, and only one of them is left.
     let gang = story.submitted("beside", 3, 1).await;
     let considered = |waiting: &WaitingView| waiting.reason != "NotConsidered";
     let _ = story
@@ -342,7 +344,7 @@ async fn what_others_hold_of_a_profile_is_taken_from_that_profile(story: &Story)
     story.ended(gang).await;
 }
 
-/// The machine has six of the profile, and Muster's executor gives out three.
+/// The machine has six instances of the profile, and Muster's executor offers three.
 async fn others_first_have_what_no_executor_gives_out(story: &Story) {
     let node = story.kubectl(&["get", "node", "node-1", "-o", "json"]);
     let mut node: serde_json::Value = serde_json::from_str(&node).expect("JSON");

@@ -1,5 +1,6 @@
-//! Pods that stand for nodes which are missing: made for what waits, ended once a node was found or nothing waits any more. A real API
-//! server, a real Muster, and the operator with the chart's rights and its file of placeholders.
+//! Placeholder pods for missing nodes: created for waiting jobs, and deleted when a node has come
+//! or no job waits. A real API server, a real Muster, and the operator with the chart's rights and
+//! its file of placeholders.
 
 use muster_e2e::cluster::{Cluster, Options, PATIENCE};
 use muster_e2e::kubernetes::{Kubernetes, NAMESPACE, Operator};
@@ -9,7 +10,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 const STEP: Duration = Duration::from_millis(200);
-/// More than two looks of the operator take.
+/// Longer than two polls of the operator.
 const LOOKS: Duration = Duration::from_secs(8);
 const MACHINE: Options = Options { nodes: 1, slots: 1 };
 const VALUES: &str = "executor.pools.gpu=null,executor.pools.cpu.gpus=none,executor.pools.cpu.cpuSlots=2,\
@@ -63,7 +64,7 @@ impl Story {
         }
     }
 
-    /// Through two looks.
+    /// Checks that the number stays for two polls.
     async fn there_stay(&self, count: usize) {
         let mut waited = Duration::ZERO;
         while waited < LOOKS {
@@ -74,7 +75,7 @@ impl Story {
         }
     }
 
-    /// As Kubernetes' scheduler does.
+    /// Binds a pod as Kubernetes' scheduler does.
     fn bind(&self, pod: &str, node: &str) {
         let binding = serde_json::json!({
             "apiVersion": "v1", "kind": "Binding", "metadata": { "name": pod },
@@ -89,7 +90,7 @@ impl Story {
 }
 
 #[tokio::test]
-async fn a_placeholder_stands_for_a_node_until_one_has_come_or_nothing_waits() {
+async fn placeholder_exists_until_node_comes_or_no_job_waits() {
     let cluster = Cluster::start(MACHINE).await;
     let kubernetes = Kubernetes::start().await;
     kubernetes.define();
@@ -117,7 +118,7 @@ async fn a_placeholder_stands_for_a_node_until_one_has_come_or_nothing_waits() {
         kubernetes,
         operator,
     };
-    // What there is room for needs none.
+    // A job that fits needs no placeholder.
     let narrow = "version: muster/v1\nname: narrow\ncommand: { argv: [sleep, '600'] }\n";
     let narrow = story.cluster.submit(narrow).await.id;
     story
@@ -131,12 +132,12 @@ async fn a_placeholder_stands_for_a_node_until_one_has_come_or_nothing_waits() {
     is_right(&made[0]);
     assert_eq!(keeps_away_from(&made[0]), ["node-1"]);
     story.there_stay(1).await;
-    // The autoscaler has made a node, whose executor is not up yet.
+    // The autoscaler has created a node whose executor is not up yet.
     story.kubernetes.add_node("node-2");
     story.bind("muster-placeholder-cpu-0", "node-2");
     let _ = story.until_there_are(0).await;
     story.there_stay(0).await;
-    // For more than that node holds there is another.
+    // A job larger than that node needs another one.
     story.cancel(wide).await;
     let wider = story.submit("wider", 2).await;
     let made = story.until_there_are(1).await;

@@ -1,5 +1,5 @@
-//! Tasks as pods, on a real API server with a kubelet of the tests' own: they train, outlive their executor, are started again when
-//! somebody takes one away, say why when Kubernetes ends them, and none is left behind.
+//! Tasks as pods on a real API server with the tests' kubelet. They train, outlive their executor
+//! and are restarted after a deletion. Ends by Kubernetes are reported, and no pod is left behind.
 
 use muster_e2e::cluster::{Cluster, Options, PATIENCE};
 use muster_e2e::story::{document, log, no_gpu_was_held_twice, training_is_continuous};
@@ -14,7 +14,7 @@ const STEPS: u64 = 1_500;
 const STEP: Duration = Duration::from_millis(100);
 
 #[tokio::test]
-async fn a_job_in_pods_outlives_its_executor_and_the_loss_of_a_pod() {
+async fn job_in_pods_survives_loss_of_executor_and_of_pod() {
     let mut cluster = Cluster::start_pods(NODES).await;
     let job = cluster
         .submit(&document("carried", (2, 2), (2, 2), STEPS))
@@ -59,10 +59,10 @@ async fn a_job_in_pods_outlives_its_executor_and_the_loss_of_a_pod() {
     cluster.down();
 }
 
-/// The next executor knows its tasks from its folder, and the scheduler knows it again, before the API server can tell it of any pod: what they
-/// report and how they end goes its way meanwhile.
+/// The next executor finds its tasks in its folder and has a session before the API server can
+/// report any pod. Reports and ends of tasks arrive meanwhile.
 #[tokio::test]
-async fn an_executor_starts_while_the_api_server_is_away_and_adopts_its_tasks() {
+async fn executor_adopts_pods_while_api_server_is_unavailable() {
     let mut cluster = Cluster::start_pods(Options { nodes: 2, slots: 2 }).await;
     let over = cluster.data().join("over");
     let kept = cluster.submit(&stepper("kept", &over)).await.id;
@@ -75,7 +75,7 @@ async fn an_executor_starts_while_the_api_server_is_away_and_adopts_its_tasks() 
         cluster.kill(&executor);
     }
     until_nodes_speak(&cluster).await;
-    // What is to start waits for the API server, and what is there goes on, and ends.
+    // A new task waits for the API server; running tasks continue and end.
     let late = cluster.submit(&sleeper("late", 0)).await.id;
     cluster
         .until(late, "its start", |job| job.phase == JobPhase::Starting)
@@ -109,7 +109,7 @@ async fn an_executor_starts_while_the_api_server_is_away_and_adopts_its_tasks() 
 }
 
 #[tokio::test]
-async fn what_kubernetes_does_to_a_pod_is_told_to_the_owner_of_the_job() {
+async fn ends_of_pods_by_kubernetes_are_reported_to_user() {
     let mut cluster = Cluster::start_pods(NODES).await;
     let cancelled = cluster.submit(&sleeper("cancelled", 3)).await.id;
     until_running(&cluster, cancelled).await;
@@ -157,15 +157,16 @@ async fn what_kubernetes_does_to_a_pod_is_told_to_the_owner_of_the_job() {
     until_no_pod_is_left(&cluster).await;
 
     cluster.down();
-    // With exactly the chart's role: nothing was forbidden, and nothing is allowed that was not used. A watch is told when it ends.
+    // With exactly the chart's role: nothing was forbidden, and every right was used. The server
+    // logs a watch when it ends.
     let allowed = &cluster.pods().allowed;
-    // Rights over claims are used where a job brings one (`kubernetes_own.rs`).
+    // Rights on claims are used by jobs with a claim (`kubernetes_own.rs`).
     let of_claims = ["get", "patch"].map(|verb| ["", "persistentvolumeclaims", verb]);
     let kubernetes = &cluster.pods().kubernetes;
     kubernetes.used_exactly(allowed, &of_claims).await;
 }
 
-/// Four pods, each for one task of the job, on the node that was chosen, whose processes see nothing but themselves.
+/// Four pods, one per task of the job, on the chosen node; their processes see only themselves.
 async fn are_told_apart(cluster: &Cluster, job: JobId) {
     let tasks = cluster.client().tasks(job).await.expect("tasks");
     let pods = cluster.pods().list();
@@ -194,14 +195,14 @@ async fn are_told_apart(cluster: &Cluster, job: JobId) {
     }
 }
 
-/// A user's program, which says nothing.
+/// Program of a user without output.
 fn sleeper(name: &str, retries: u32) -> String {
     format!(
         "version: muster/v1\nname: {name}\nretries: {retries}\ncommand: {{ argv: [sleep, '600'] }}\n"
     )
 }
 
-/// A user's program that tells of its steps, until the file has its name.
+/// Program of a user that reports steps until the file contains its name.
 fn stepper(name: &str, over: &Path) -> String {
     let over = over.display();
     format!(
@@ -209,7 +210,7 @@ fn stepper(name: &str, over: &Path) -> String {
     )
 }
 
-/// Its log has come here, whole lines of it.
+/// Waits until the task's log contains these words.
 async fn until_said(cluster: &Cluster, job: JobId, words: &str) {
     let mut waited = Duration::ZERO;
     while !log(cluster, job, "worker-0").await.contains(words) {
@@ -233,7 +234,7 @@ async fn until_running(cluster: &Cluster, job: JobId) {
         .await;
 }
 
-/// All that is told of it.
+/// View of the failed job.
 async fn until_failed(cluster: &Cluster, job: JobId) -> String {
     let view = cluster
         .until(job, "its failure", |job| job.phase == JobPhase::Failed)
@@ -241,7 +242,7 @@ async fn until_failed(cluster: &Cluster, job: JobId) -> String {
     format!("{view:?}")
 }
 
-/// Every executor has a session, as their leases tell.
+/// Waits until every executor has a session, according to their leases.
 async fn until_nodes_speak(cluster: &Cluster) {
     let mut since = None;
     let mut waited = Duration::ZERO;

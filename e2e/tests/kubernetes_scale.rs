@@ -1,5 +1,6 @@
-//! A cluster of Kubernetes that is full of jobs by kubectl, whose machines are cordoned, drained, tainted, lost and deleted, and come back: a
-//! real API server, and on every machine a real executor with eight GPUs whose tasks are pods.
+//! Kubernetes cluster full of jobs by kubectl, whose machines are cordoned, drained, tainted, lost,
+//! deleted and added again. A real API server, and on every machine a real executor with eight GPUs
+//! and tasks as pods.
 
 use muster_e2e::clock;
 use muster_e2e::cluster::PATIENCE;
@@ -14,24 +15,24 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 const STEP: Duration = Duration::from_millis(500);
-/// Workers and the GPUs of each, one job after another: eight GPUs a job on average.
+/// Workers and GPUs per worker, by job in rotation: eight GPUs per job on average.
 const GANGS: [(u32, u32); 5] = [(1, 8), (2, 4), (4, 4), (1, 4), (2, 2)];
-/// Every so manieth job is of these instead: more than there is room for, so some wait.
+/// Period and size of larger jobs, which do not all fit, so that some wait.
 const LARGE: (usize, (u32, u32)) = (40, (8, 8));
 const TAINT: &str = "example.com/maintenance=now:NoExecute";
 
 struct Size {
     machines: u32,
     jobs: usize,
-    /// That each job takes.
+    /// Duration of each job.
     seconds: u32,
-    /// For which nothing is done before the jobs come.
+    /// Idle time before the jobs are submitted.
     idle: Duration,
     patience: Duration,
 }
 
 #[tokio::test]
-async fn twenty_machines_come_and_go_under_jobs_that_fill_them() {
+async fn twenty_full_machines_come_and_go() {
     let size = Size {
         machines: 20,
         jobs: 20,
@@ -44,7 +45,7 @@ async fn twenty_machines_come_and_go_under_jobs_that_fill_them() {
 
 #[tokio::test]
 #[ignore = "two hundred executors take longer to start than a test run should: make story-scale"]
-async fn two_hundred_machines_come_and_go_under_jobs_that_fill_them() {
+async fn two_hundred_full_machines_come_and_go() {
     let size = Size {
         machines: 200,
         jobs: 200,
@@ -87,9 +88,10 @@ fn documents(size: &Size) -> String {
     let mut text = String::new();
     for number in 0..size.jobs {
         let is_large = number % LARGE.0 == LARGE.0 - 1;
-        let (workers, gpus) = match is_large {
-            true => LARGE.1,
-            false => GANGS[number % GANGS.len()],
+        let (workers, gpus) = if is_large {
+            LARGE.1
+        } else {
+            GANGS[number % GANGS.len()]
         };
         write!(
             text,
@@ -110,7 +112,7 @@ spec:
     text
 }
 
-/// How many of its GPUs tasks hold, of each node.
+/// Number of held GPUs of each node.
 async fn held(fleet: &Fleet) -> Vec<(String, usize)> {
     let nodes = fleet.cluster.client().nodes().await.expect("nodes");
     let held = nodes.into_iter().map(|node| {
@@ -120,7 +122,7 @@ async fn held(fleet: &Fleet) -> Vec<(String, usize)> {
     held.collect()
 }
 
-/// Until tasks hold half of all GPUs.
+/// Waits until tasks hold half of all GPUs.
 async fn until_half_full(fleet: &Fleet, size: &Size) {
     let half = (size.machines * GPUS / 2) as usize;
     let mut waited = Duration::ZERO;
@@ -135,7 +137,8 @@ async fn until_half_full(fleet: &Fleet, size: &Size) {
     }
 }
 
-/// Some of those that are in use are cordoned, some drained, some tainted, some have their executor replaced and some are lost and deleted.
+/// Of the busy machines, some are cordoned, drained or tainted, some get a new executor, and some
+/// are lost and deleted.
 async fn come_and_go(fleet: &mut Fleet, size: &Size) {
     let mut busy = held(fleet).await;
     busy.sort_by_key(|(_, held)| std::cmp::Reverse(*held));
@@ -193,7 +196,7 @@ async fn come_and_go(fleet: &mut Fleet, size: &Size) {
     .await;
 }
 
-/// Waits until each of these nodes is as `right` says.
+/// Waits until `right` is true of each of these nodes.
 async fn until(
     fleet: &Fleet,
     size: &Size,
@@ -217,7 +220,7 @@ async fn until(
     }
 }
 
-/// Waits until Kubernetes calls these nodes unschedulable.
+/// Waits until these nodes are unschedulable in Kubernetes.
 async fn until_cordoned(fleet: &Fleet, size: &Size, names: &[&str]) {
     let field = "jsonpath={range .items[?(@.spec.unschedulable)]}{.metadata.name} {end}";
     let mut waited = Duration::ZERO;
@@ -233,7 +236,7 @@ async fn until_cordoned(fleet: &Fleet, size: &Size, names: &[&str]) {
     }
 }
 
-/// By the watch alone: listing hundreds of objects again and again would keep half of the machine busy.
+/// Uses the watch only: repeated listings of hundreds of objects would load the machine.
 async fn until_all_have_ended(fleet: &Fleet, shown: &History, size: &Size) {
     let phase = |status: &Value| status["phase"].as_str().unwrap_or_default().to_owned();
     let mut waited = Duration::ZERO;
@@ -255,7 +258,8 @@ async fn until_all_have_ended(fleet: &Fleet, shown: &History, size: &Size) {
     }
 }
 
-/// By what was alive on each machine, by Muster's own account, and by the scheduler's check of its plans.
+/// Checks double use of GPUs by the living processes of each machine, by Muster's records and by
+/// the scheduler's plan check.
 async fn none_was_given_twice(fleet: &Fleet) {
     let most = fleet.cluster.pods().kubelet.most_gpus_held();
     let over = most.iter().find(|(_, most)| **most > u64::from(GPUS));

@@ -1,5 +1,5 @@
-//! Two users' programs that take turns on a slot are put to work there at once: they stay where that is faster, part where it is not, and
-//! whoever is killed meanwhile, nothing is lost and no lane is held twice.
+//! Packing of two users' programs that share a slot by time slicing. A pair stays while it is
+//! faster and is separated otherwise. After kills no work is lost and no lane is held twice.
 
 use muster_e2e::cluster::{Cluster, Options};
 use muster_e2e::runtime::of_processes;
@@ -13,14 +13,15 @@ use std::time::Duration;
 const QUANTUM_MS: u32 = 5_000;
 const SLOT: Options = Options { nodes: 1, slots: 1 };
 
-/// It waits for its data most of the time, as those do that packing is for.
+/// Waits for its data most of the time, as jobs do for which packing is meant.
 const WAITS: &str = r#"version: muster/v1
 name: @NAME@
 command:
   argv: ["sh", "-c", "i=0; while [ $i -lt 500 ]; do i=$((i+1)); sleep 0.1; echo muster: step=$i loss=1; done"]
 "#;
 
-/// It computes all the time, and needs what the other needs too: beside it a step takes four times the work.
+/// Computes all the time and competes with the other one: beside it a step takes four times the
+/// work.
 const HOGS: &str = r#"version: muster/v1
 name: @NAME@
 command:
@@ -28,7 +29,7 @@ command:
   env: { OUT: "@OUT@" }
 "#;
 
-/// It waits as well, with more than two fifths of the node's memory in hand.
+/// Also waits, with more than two fifths of the node's memory in use.
 const HEAVY: &str = r#"version: muster/v1
 name: @NAME@
 command:
@@ -39,7 +40,7 @@ resources:
 const SMALL_BYTES: u64 = 224 << 20;
 
 #[tokio::test]
-async fn two_that_wait_for_data_share_a_slot_whoever_is_killed() {
+async fn packed_pair_survives_kills_of_daemons() {
     of_processes("jobs in pods take no turns");
     let mut cluster = Cluster::start_packing(SLOT, QUANTUM_MS, None).await;
     let jobs = [
@@ -81,7 +82,7 @@ async fn two_that_wait_for_data_share_a_slot_whoever_is_killed() {
 }
 
 #[tokio::test]
-async fn two_that_hinder_each_other_are_parted_by_what_was_measured() {
+async fn interfering_pair_is_separated_by_measurements() {
     of_processes("jobs in pods take no turns");
     let mut cluster = Cluster::start_packing(SLOT, QUANTUM_MS, None).await;
     let jobs = [
@@ -95,7 +96,7 @@ async fn two_that_hinder_each_other_are_parted_by_what_was_measured() {
         assert!(!has_ended(&cluster, jobs).await, "they were never parted");
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
-    // How much they hinder each other, or that a step took too long beside the other to be told, is this machine's affair.
+    // The reason can be the measured interference or a missing step, depending on the machine.
     assert!(why.contains("together"), "{why}");
     for job in jobs {
         let done = succeeds(&cluster, job).await;
@@ -108,7 +109,7 @@ async fn two_that_hinder_each_other_are_parted_by_what_was_measured() {
 }
 
 #[tokio::test]
-async fn two_whose_memory_would_not_fit_take_turns_and_no_more() {
+async fn jobs_that_exceed_memory_are_sliced_and_not_packed() {
     of_processes("jobs in pods take no turns");
     let mut cluster = Cluster::start_packing(SLOT, QUANTUM_MS, Some(SMALL_BYTES)).await;
     let jobs = [
@@ -151,7 +152,7 @@ async fn submit(cluster: &Cluster, text: &str, name: &str, other: &str) -> JobId
     cluster.submit(&text).await.id
 }
 
-/// The task of each, which it has from its first turn on.
+/// Task of each job, which it has from its first slice on.
 async fn both(cluster: &Cluster, jobs: [JobId; 2]) -> [TaskView; 2] {
     let mut found = Vec::new();
     for job in jobs {
@@ -178,7 +179,7 @@ async fn has_ended(cluster: &Cluster, jobs: [JobId; 2]) -> bool {
     false
 }
 
-/// Why they were turned, as far as it is about this.
+/// Reasons of their slices that contain `about`.
 async fn turned(cluster: &Cluster, jobs: [JobId; 2], about: &str) -> Vec<String> {
     let mut found = Vec::new();
     for job in jobs {

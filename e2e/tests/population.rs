@@ -1,5 +1,6 @@
-//! Population-based training of jobs: the worst trials give way to new ones that begin from the best ones' checkpoints, and who begins
-//! where is seen in every surface; a best trial is then trained on as a job of its own.
+//! Population-based training of jobs: the worst trials are replaced by new ones that start from the
+//! checkpoints of the best. Every interface shows the origins. A best trial then continues as a job
+//! of its own.
 
 use muster_e2e::cluster::{Cluster, Options, PATIENCE};
 use muster_e2e::story::no_gpu_was_held_twice;
@@ -15,7 +16,7 @@ const NODES: Options = Options { nodes: 2, slots: 1 };
 /// Steps of an epoch: 2560 examples in batches of 128.
 const EPOCH: u64 = 20;
 
-/// Rates from hopeless to good, so that there is something to copy from the first comparison on.
+/// Rates from hopeless to good, so that the first comparison already copies.
 fn document() -> Value {
     json!({
         "version": "muster/v1", "kind": "study", "name": "population",
@@ -35,14 +36,14 @@ fn document() -> Value {
                 "dataset": {"name": "fashion-mnist", "train_limit": 2560, "test_limit": 500},
                 "optimizer": {"kind": "sgd", "momentum": 0.5}, "batch": 128,
             },
-            // The least that a policy may keep.
+            // The minimum that a policy may keep.
             "checkpoint": {"keep": 1},
         },
     })
 }
 
 #[tokio::test]
-async fn the_worst_begin_anew_from_the_best_ones_checkpoints() {
+async fn worst_trials_are_replaced_from_best_checkpoints() {
     let mut cluster = Cluster::start(NODES).await;
     let study = created(&cluster, &document()).await;
     finished(&cluster, study, PATIENCE, |_| {}).await;
@@ -96,7 +97,7 @@ fn said_by_the_command(cluster: &Cluster, copy: &TrialView) {
     assert!(said.contains(&words), "{words}: {said}");
 }
 
-/// `muster submit --from JOB@STEP`: the trial's own document, with what is said otherwise.
+/// `muster submit --from JOB@STEP`: the trial's own document with changes.
 async fn goes_on_as_a_job(cluster: &Cluster, trials: &[TrialView]) {
     let best = trials.iter().find(|one| one.best).expect("a best one");
     let parent = best.job_id.expect("a job");

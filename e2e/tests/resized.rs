@@ -1,5 +1,6 @@
-//! A second job comes and goes: the first shrinks to make room without restarting a task, loses no step, and learns as well as one
-//! that was never resized. What has to restart goes on where it was.
+//! A second job comes and goes. The first shrinks without a restart of a task, loses no step and
+//! learns as well as one that was never resized. Jobs that must restart continue from their
+//! checkpoints.
 
 use muster_e2e::cluster::{Cluster, Options};
 use muster_e2e::story::{
@@ -12,7 +13,7 @@ use muster_model::job::JobPhase;
 const STEPS: u64 = 1_000;
 
 #[tokio::test]
-async fn a_job_makes_room_without_restarting_a_task_or_losing_a_step() {
+async fn elastic_job_shrinks_without_restart_or_lost_step() {
     let mut cluster = Cluster::start(Options { nodes: 2, slots: 2 }).await;
     let alone = cluster
         .submit(&document("alone", (2, 2), (1, 1), STEPS))
@@ -63,7 +64,7 @@ async fn a_job_makes_room_without_restarting_a_task_or_losing_a_step() {
         "accuracy {with} with resizes, {without} without"
     );
 
-    // The same processes from beginning to end, but for those that came and went.
+    // The same processes from beginning to end, except for those that joined and left.
     assert_eq!(cluster.resumed_at(first).await, [0_u64; 0]);
     let tasks = cluster.client().tasks(first).await.expect("tasks");
     for survivor in ["worker-0", "ps-0"] {
@@ -90,7 +91,7 @@ async fn a_job_makes_room_without_restarting_a_task_or_losing_a_step() {
 }
 
 #[tokio::test]
-async fn a_paused_job_waits_without_gpus_and_goes_on_where_it_was() {
+async fn paused_job_holds_no_gpus_and_continues_at_its_step() {
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 2 }).await;
     let job = cluster
         .submit(&document("paused", (2, 2), (1, 1), 400))
@@ -135,7 +136,7 @@ async fn a_paused_job_waits_without_gpus_and_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn a_drained_node_loses_its_work_to_the_others() {
+async fn drained_node_loses_its_tasks_to_other_nodes() {
     let mut cluster = Cluster::start(Options { nodes: 2, slots: 1 }).await;
     let job = cluster
         .submit(&document("moved", (1, 1), (1, 1), 800))

@@ -1,4 +1,5 @@
-//! The cluster stops in order and starts again: running jobs go on at the step at which they stopped, and nothing is forgotten.
+//! The cluster stops orderly and starts again: running jobs continue at the step at which they
+//! stopped, and no data is lost.
 
 use muster_e2e::cluster::{Cluster, Options};
 use muster_e2e::story::{document, no_gpu_was_held_twice, training_is_continuous};
@@ -10,7 +11,7 @@ use std::time::Duration;
 const STEPS: u64 = 600;
 
 #[tokio::test]
-async fn a_running_job_goes_on_where_it_was() {
+async fn running_job_continues_after_restart_of_cluster() {
     let mut cluster = Cluster::start(Options { nodes: 2, slots: 1 }).await;
     let job = cluster
         .submit(&document("stopped", (2, 2), (2, 2), STEPS))
@@ -22,7 +23,7 @@ async fn a_running_job_goes_on_where_it_was() {
         })
         .await;
     let token = cluster.token();
-    // As Ctrl-C does; nothing of it is left, and the tasks have written a checkpoint.
+    // As Ctrl-C does: no process is left, and the tasks have written a checkpoint.
     cluster.down();
     cluster.up_again().await;
     assert_eq!(cluster.token(), token, "the token is still good");
@@ -46,7 +47,7 @@ async fn a_running_job_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn the_command_line_sees_a_job_through() {
+async fn command_line_covers_life_of_job() {
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
     let file = cluster.data().join("job.yaml");
     std::fs::write(&file, document("by-hand", (1, 1), (1, 1), 200)).expect("a file");
@@ -98,7 +99,7 @@ async fn the_command_line_sees_a_job_through() {
     );
     let events = muster(&["events", "by-hand"]);
     assert!(events.contains("training done at step 200"), "{events}");
-    // Logs follow behind the news of the end, and never hold it up.
+    // Logs arrive after the report of the end, and never delay it.
     let mut logs = String::new();
     for _ in 0..100 {
         logs = muster(&["logs", "by-hand"]);

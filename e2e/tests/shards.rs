@@ -1,5 +1,6 @@
-//! The PS shards of a job that trains: one moves off a drained node, their number follows its owner's word, and one that is killed goes on
-//! from its copy. Nobody else is started again for that, and the model learns as well as that of a run which nothing disturbed.
+//! PS shards of a training job: one moves off a drained node, their number follows the document,
+//! and a killed one fails over to its replica. No other task restarts, and the model learns as well
+//! as in an undisturbed run.
 
 use muster_e2e::cluster::{Cluster, Options};
 use muster_e2e::story::{
@@ -12,11 +13,11 @@ use muster_model::spec::Range;
 use muster_model::view::{JobChange, JobView, TaskView};
 
 const STEPS: u64 = 1_500;
-/// Of one, between a run that was disturbed and one that was not.
+/// Maximum difference in accuracy between a disturbed and an undisturbed run.
 const TOLERANCE: f64 = 0.005;
 
 #[tokio::test]
-async fn shards_move_off_a_drained_node_and_change_in_number_while_the_workers_train_on() {
+async fn shards_move_and_change_in_number_during_training() {
     let mut cluster = Cluster::start(Options { nodes: 4, slots: 1 }).await;
     let alone = succeeded(&cluster, &apart(&cluster, "alone").await).await;
 
@@ -62,7 +63,7 @@ async fn shards_move_off_a_drained_node_and_change_in_number_while_the_workers_t
 }
 
 #[tokio::test]
-async fn a_killed_worker_and_a_killed_shard_with_a_copy_restart_nobody_else() {
+async fn killed_worker_and_killed_shard_restart_no_other_task() {
     let mut cluster = Cluster::start(Options { nodes: 3, slots: 1 }).await;
     let text = |name: &str, workers: (u32, u32)| {
         document(name, workers, (2, 2), STEPS) + "exchange: { shard_replicas: 1 }\n"
@@ -111,7 +112,8 @@ async fn a_killed_worker_and_a_killed_shard_with_a_copy_restart_nobody_else() {
     cluster.down();
 }
 
-/// Two workers and a shard, of which no node has room for a worker and a shard at once, and each for three shards.
+/// Document of two workers and a shard. No node has room for a worker and a shard at once; each has
+/// room for three shards.
 async fn apart(cluster: &Cluster, name: &str) -> String {
     let nodes = cluster.client().nodes().await.expect("nodes");
     let least = nodes.iter().map(|node| node.capacity.cpu_milli).min();
@@ -147,7 +149,7 @@ async fn scale(cluster: &Cluster, job: JobId, ps_shards: u32) {
     changed.expect("its owner may change it");
 }
 
-/// What the history tells, once it does.
+/// Waits until the history contains an event that `pick` accepts.
 async fn told<T>(
     cluster: &Cluster,
     job: JobId,
@@ -155,7 +157,7 @@ async fn told<T>(
     pick: impl Fn(&Event) -> Option<T>,
 ) -> T {
     loop {
-        // Ends the story where it takes too long, or the job has ended.
+        // Fails the story if it takes too long or the job has ended.
         cluster
             .until(job, what, |job| job.phase == JobPhase::Running)
             .await;
@@ -167,7 +169,8 @@ async fn told<T>(
     }
 }
 
-/// The step from which the tasks train on with so many shards; whoever left has handed over by then.
+/// Step from which the tasks train with this number of shards; leaving shards have handed over by
+/// then.
 async fn resized(cluster: &Cluster, job: JobId, shards: u32) -> u64 {
     told(
         cluster,
@@ -190,7 +193,7 @@ async fn shards(cluster: &Cluster, job: JobId) -> Vec<TaskView> {
     tasks
 }
 
-/// The same once there are so many of them, all up.
+/// Waits until there are `count` shards, all up.
 async fn present(cluster: &Cluster, job: JobId, count: usize) -> Vec<TaskView> {
     loop {
         cluster

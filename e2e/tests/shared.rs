@@ -1,5 +1,6 @@
-//! Three tenants share four slots: a job that starts on what the others leave grows when they have ended, shrinks below a lowered
-//! quota, and ends; whoever waits is told what for, and every decision can be asked for its reason and planned again.
+//! Three tenants share four slots. A job starts on the free slots, grows when others have ended,
+//! shrinks below a lowered quota, and ends. Waiting jobs show a reason, and every decision can be
+//! explained and replayed.
 
 use muster_client::Client;
 use muster_e2e::cluster::{Cluster, Options};
@@ -15,7 +16,7 @@ const STEP: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(400);
 
 #[tokio::test]
-async fn by_three_tenants_the_cluster_is_shared_and_every_decision_has_its_reason() {
+async fn three_tenants_share_slots_and_decisions_have_reasons() {
     let mut cluster = Cluster::start(Options { nodes: 2, slots: 2 }).await;
     let (ada, bob, cleo) = (
         tenant(&cluster, "ada").await,
@@ -29,8 +30,8 @@ async fn by_three_tenants_the_cluster_is_shared_and_every_decision_has_its_reaso
     running(&bob, pair).await;
     running(&cleo, single).await;
 
-    // What no measurement has tried yet counts as worth trying, so the one that is left alone grows on any machine; whether it
-    // grows a second time is the measurements' to say, and two cores may say that it does not pay.
+    // An unmeasured size counts as worth trying, so a job that is alone grows on any machine. A
+    // second growth depends on measurements; two cores may show that it does not pay.
     let wide = submit(&ada, &document("wide", (1, 4), (1, 2), 3_000)).await;
     until(&ada, wide, "more slots than the others left", |job| {
         job.workers.running > 1 && job.progress.as_ref().is_some_and(|p| p.step >= 100)
@@ -39,7 +40,8 @@ async fn by_three_tenants_the_cluster_is_shared_and_every_decision_has_its_reaso
     let alone = sizes(&ada, wide).await;
     assert_eq!(alone.first(), Some(&1), "three of four slots were taken");
 
-    // Whether it makes room for others by itself is again the measurements' to say; below a lowered quota it must.
+    // Whether it shrinks for others by itself depends on measurements too; below a lowered quota it
+    // must.
     let quota = |gpus| TenantChange {
         gpu_quota: Some(gpus),
         ..TenantChange::default()
@@ -73,7 +75,7 @@ async fn by_three_tenants_the_cluster_is_shared_and_every_decision_has_its_reaso
     }
     let next = submit(&bob, &document("next", (2, 2), (1, 1), 200)).await;
 
-    // Somebody's second job waits, and says for what.
+    // A tenant's second job waits with a reason.
     let waits = until(&bob, next, "a reason or a start", |job| {
         job.waiting
             .as_ref()
@@ -91,7 +93,7 @@ async fn by_three_tenants_the_cluster_is_shared_and_every_decision_has_its_reaso
             assert!(!decided.why.is_empty());
         }
     }
-    // One tenant's jobs are none of another's business.
+    // A tenant cannot read jobs of another tenant.
     assert!(bob.job(wide).await.is_err());
 
     let all = [
@@ -136,7 +138,7 @@ async fn tenant(cluster: &Cluster, name: &str) -> Client {
     Client::new(cluster.server(), &token.secret).expect("the server's address")
 }
 
-/// It was given slots; a short job may have given them back by the time it is looked at.
+/// Waits until the job has been started; a short job may have ended by the time of the poll.
 async fn running(client: &Client, job: JobId) {
     let started = |job: &JobView| matches!(job.phase, JobPhase::Running | JobPhase::Succeeded);
     until(client, job, "its share", started).await;

@@ -1,5 +1,5 @@
-//! Jobs stand still with their processes kept, by their owner's word and in turns: nobody loses a step, no slot is held twice, and nothing
-//! stopped is left behind, whoever is killed.
+//! Suspension of jobs with their processes kept, by a user and by time slicing. No job loses a
+//! step, no slot is held twice, and no stopped process is left behind, also after kills.
 
 use muster_e2e::cluster::{Cluster, Options};
 use muster_e2e::runtime::of_processes;
@@ -11,11 +11,11 @@ use muster_model::task::TaskState;
 use std::collections::BTreeMap;
 
 const QUANTUM_MS: u32 = 1_500;
-/// Several times what a fast machine trains in the slices that come between those of the short jobs.
+/// Several times what a fast machine trains in the slices between those of the short jobs.
 const LONG_STEPS: u64 = 2_400;
 
 #[tokio::test]
-async fn a_suspended_job_gives_its_slots_to_others_and_goes_on_where_it_stood() {
+async fn suspended_job_releases_slots_and_continues_at_its_step() {
     of_processes("jobs in pods are not suspended");
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 2 }).await;
     let first = cluster
@@ -59,7 +59,7 @@ async fn a_suspended_job_gives_its_slots_to_others_and_goes_on_where_it_stood() 
     cluster.down();
 }
 
-/// A slow shell: it counts, and knows nothing of turns.
+/// Slow shell program that counts and does not know time slices.
 const COUNTER: &str = r#"version: muster/v1
 name: counter
 command:
@@ -68,7 +68,7 @@ command:
 "#;
 
 #[tokio::test]
-async fn a_users_program_is_stopped_and_continued_by_the_kernel() {
+async fn program_is_suspended_and_resumed_by_signals() {
     of_processes("jobs in pods are not suspended");
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
     let out = cluster.data().join("counted");
@@ -91,7 +91,7 @@ async fn a_users_program_is_stopped_and_continued_by_the_kernel() {
     let before = counted();
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     assert_eq!(counted(), before, "it stands still");
-    // Whoever kills the daemon does not wake it, and the next daemon finds it.
+    // A kill of the daemon does not resume it, and the next daemon finds it.
     let daemon = cluster.running("muster-executor").pop().expect("a daemon");
     cluster.kill(&daemon);
     cluster
@@ -108,7 +108,7 @@ async fn a_users_program_is_stopped_and_continued_by_the_kernel() {
 }
 
 #[tokio::test]
-async fn eight_short_jobs_and_a_long_one_share_four_slots_in_turns() {
+async fn nine_jobs_share_four_slots_by_time_slicing() {
     of_processes("jobs in pods take no turns");
     let options = Options { nodes: 2, slots: 2 };
     let mut cluster = Cluster::start_slicing(options, QUANTUM_MS).await;
@@ -153,7 +153,7 @@ async fn eight_short_jobs_and_a_long_one_share_four_slots_in_turns() {
 }
 
 #[tokio::test]
-async fn an_executor_that_is_killed_in_the_middle_of_the_turns_leaves_nothing_stopped_behind() {
+async fn killed_executor_leaves_no_suspended_process() {
     of_processes("jobs in pods take no turns");
     let options = Options { nodes: 1, slots: 2 };
     let mut cluster = Cluster::start_slicing(options, QUANTUM_MS).await;
@@ -195,7 +195,7 @@ async fn succeeds(cluster: &Cluster, job: JobId) -> muster_model::view::JobView 
     cluster.until(job, "success", succeeded).await
 }
 
-/// Of each of its turns whether it was one of standing still.
+/// For each of its slice changes, whether it was a suspension.
 async fn turns(cluster: &Cluster, job: JobId) -> Vec<bool> {
     let history = cluster.history(job).await;
     let turns = history.iter().filter_map(|entry| match &entry.event {
@@ -223,7 +223,8 @@ async fn ended(cluster: &Cluster, jobs: &[JobId]) -> bool {
     true
 }
 
-/// By the history of the tasks: who is given a slot has it until it stands still or is gone, and gets it back when it goes on.
+/// Checks by the history of tasks. A task holds its slots from the allocation until it is suspended
+/// or gone, and again after it resumes.
 async fn no_slot_was_held_twice(cluster: &Cluster, jobs: &[JobId]) {
     let mut slots: BTreeMap<TaskId, Vec<(String, u32)>> = BTreeMap::new();
     let mut steps: Vec<(i64, bool, TaskId)> = Vec::new();
@@ -247,25 +248,20 @@ async fn no_slot_was_held_twice(cluster: &Cluster, jobs: &[JobId]) {
             }
         }
     }
-    // In the order in which they were written down: clocks of nodes may differ.
+    // In the order of the records, because clocks of nodes may differ.
     steps.sort_unstable();
     let mut holders: BTreeMap<(String, u32), TaskId> = BTreeMap::new();
     for (number, holds, task) in steps {
         for slot in slots.get(&task).into_iter().flatten() {
-            match holds {
-                true => {
-                    let before = holders.insert(slot.clone(), task);
-                    let alone = before.is_none_or(|before| before == task);
-                    assert!(
-                        alone,
-                        "{slot:?} was held by {before:?} and {task} at event {number}"
-                    );
-                }
-                false => {
-                    if holders.get(slot) == Some(&task) {
-                        holders.remove(slot);
-                    }
-                }
+            if holds {
+                let before = holders.insert(slot.clone(), task);
+                let alone = before.is_none_or(|before| before == task);
+                assert!(
+                    alone,
+                    "{slot:?} was held by {before:?} and {task} at event {number}"
+                );
+            } else if holders.get(slot) == Some(&task) {
+                holders.remove(slot);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Studies as users have them: real small trainings on local nodes, most of which stop early; and the scheduler killed again and
-//! again in the middle, after which everything is as if it never had been.
+//! Studies of real small trainings on local nodes, most of which stop early. Repeated kills of the
+//! scheduler do not change the result.
 
 use muster_client::ClientError;
 use muster_e2e::cluster::{Cluster, OUTLASTS_A_SCHEDULER_MS, Options, PATIENCE};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const NODES: Options = Options { nodes: 1, slots: 2 };
 const TRIALS: u32 = 9;
 
-/// Small trainings of some two seconds an epoch at most, each a job.
+/// Small trainings of at most about two seconds per epoch, each a job.
 fn document(name: &str) -> Value {
     json!({
         "version": "muster/v1", "kind": "study", "name": name,
@@ -40,7 +40,7 @@ fn document(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_study_whose_scheduler_is_killed_again_and_again_is_the_same() {
+async fn study_is_same_under_repeated_kills_of_scheduler() {
     let mut cluster = Cluster::start_leasing(NODES, OUTLASTS_A_SCHEDULER_MS).await;
     bad_documents_are_refused_by_field(&cluster).await;
     let calm = created(&cluster, &document("calm")).await;
@@ -50,7 +50,7 @@ async fn a_study_whose_scheduler_is_killed_again_and_again_is_the_same() {
     let mut looks = 0;
     let hit = finished(&cluster, hit, PATIENCE, |_| {
         looks += 1;
-        // Every second or so, at instants that have nothing to do with what goes on.
+        // About every second, at unrelated moments.
         if looks % 14 == 6
             && let Some(victim) = cluster.running("muster-scheduler").first()
         {
@@ -111,7 +111,7 @@ async fn best_has_its_checkpoint(cluster: &Cluster, study: &StudyView) {
     assert_eq!(csv.expect("a file").lines().count(), TRIALS as usize + 1);
 }
 
-/// Whatever is wrong with a space is said at submission, with its field and what would be right.
+/// Errors in a space are reported at submission with the field and the expected value.
 async fn bad_documents_are_refused_by_field(cluster: &Cluster) {
     let parameter = |index: usize, change: Value| {
         let mut document = document("bad");

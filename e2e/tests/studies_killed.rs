@@ -1,5 +1,6 @@
-//! Sixty small trainings of a study whose scheduler is killed fifty times: the sequence of trials, promotions and the best result are
-//! those of an undisturbed run, and no rung is trained twice. It takes minutes, so `make bench-kills` runs it.
+//! A study of sixty small trainings whose scheduler is killed fifty times. The trials, the
+//! promotions and the best result equal those of an undisturbed run, and no rung is trained twice.
+//! It takes minutes, so `make bench-kills` runs it.
 
 use muster_e2e::cluster::{Cluster, OUTLASTS_A_SCHEDULER_MS, Options};
 use muster_e2e::story::no_gpu_was_held_twice;
@@ -15,7 +16,7 @@ const TRIALS: u32 = 60;
 const KILLS: u32 = 50;
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// Trainings of a fraction of a second an epoch.
+/// Trainings of a fraction of a second per epoch.
 fn document(name: &str) -> Value {
     json!({
         "version": "muster/v1", "kind": "study", "name": name,
@@ -40,13 +41,14 @@ fn document(name: &str) -> Value {
     })
 }
 
-/// When the scheduler that runs now is to die: after so many more looks, which may be before it leads, or once the study has come on.
+/// When to kill the running scheduler: after a number of polls, possibly before it leads, or after
+/// a number of events.
 enum Until {
     Looks(u64),
     Events(u64),
 }
 
-/// Kills one scheduler after the other, at instants by Knuth's generator.
+/// Kills one scheduler after the other, at times from Knuth's generator.
 struct Killer {
     dice: u64,
     kills: u32,
@@ -69,7 +71,7 @@ impl Killer {
         1 + (self.dice >> 33) % most
     }
 
-    /// One look at a study that has taken in so many events.
+    /// One poll of a study with this number of events.
     fn look(&mut self, cluster: &Cluster, events: u64) {
         let schedulers = cluster.running("muster-scheduler");
         let Some(victim) = schedulers.first().filter(|_| self.kills < KILLS) else {
@@ -94,7 +96,7 @@ impl Killer {
 
 #[tokio::test]
 #[ignore = "takes minutes: make bench-kills"]
-async fn sixty_trials_and_fifty_kills_come_to_what_they_come_to_undisturbed() {
+async fn study_of_sixty_trials_is_same_under_fifty_kills() {
     let mut cluster = Cluster::start_leasing(NODES, OUTLASTS_A_SCHEDULER_MS).await;
     let calm = created(&cluster, &document("calm")).await;
     let calm = finished(&cluster, calm, PATIENCE, |_| {}).await;

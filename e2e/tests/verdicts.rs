@@ -1,4 +1,4 @@
-//! Whoever holds a job up is found and replaced: a worker that is slowed down, and a program that hangs.
+//! Stragglers and hangs are found and replaced: a slowed worker, and a program that hangs.
 
 use muster_e2e::cluster::{Cluster, Options};
 use muster_e2e::processes::Process;
@@ -17,7 +17,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 #[tokio::test]
-async fn a_worker_that_is_slowed_down_is_replaced_alone() {
+async fn slowed_worker_is_replaced_alone() {
     let mut cluster = Cluster::start(Options { nodes: 3, slots: 2 }).await;
     let text = document("slowed", (3, 3), (1, 1), 1_000_000);
     let job = cluster
@@ -69,7 +69,7 @@ async fn a_worker_that_is_slowed_down_is_replaced_alone() {
     cluster.down();
 }
 
-/// Two ranks that wait for each other in every step, and say so on their output.
+/// Two ranks that wait for each other in every step and print their steps.
 const PAIR: &str = r#"version: muster/v1
 name: pair
 command:
@@ -91,7 +91,7 @@ verdicts: { hang_s: 5 }
 "#;
 
 #[tokio::test]
-async fn a_program_that_hangs_is_started_again() {
+async fn hanging_program_is_restarted() {
     let mut cluster = Cluster::start(Options { nodes: 2, slots: 1 }).await;
     let out = cluster.data().join("pair");
     std::fs::create_dir_all(&out).expect("our own folder");
@@ -110,7 +110,7 @@ async fn a_program_that_hangs_is_started_again() {
     }
     let verdict = judged(&cluster, job).await;
     assert_eq!(verdict.remedy, Remedy::Restarted);
-    // What the rank told last may be two reports behind what the job's progress was by then.
+    // The last report of the rank may be two reports behind the job's progress at that time.
     match verdict.finding {
         Finding::Hang { step, .. } => assert!(step >= 12, "{verdict:?}"),
         other => panic!("{other:?}"),
@@ -152,7 +152,7 @@ impl Brake {
     }
 }
 
-/// Tasks that run, by name, each with its process.
+/// Running tasks by name, each with its process.
 async fn processes(cluster: &Cluster, job: JobId) -> BTreeMap<String, (TaskView, Process)> {
     let tasks = cluster.client().tasks(job).await.expect("tasks");
     let running = cluster.running("muster-task");
@@ -175,7 +175,7 @@ async fn trains(cluster: &Cluster, job: JobId, step: u64) {
         .await;
 }
 
-/// The first verdict on the job.
+/// Waits for the first verdict on the job.
 async fn judged(cluster: &Cluster, job: JobId) -> Verdict {
     for _ in 0..600 {
         for entry in cluster.history(job).await {
@@ -188,7 +188,7 @@ async fn judged(cluster: &Cluster, job: JobId) -> Verdict {
     panic!("no verdict on {job}: {:#?}", cluster.history(job).await);
 }
 
-/// Dies wherever the file names its node, and is done anywhere else.
+/// Dies on the node that the file names, and succeeds on others.
 const VICTIM: &str = r#"version: muster/v1
 name: @NAME@
 command:
@@ -197,7 +197,7 @@ command:
 retries: 100
 "#;
 
-/// Keeps the other nodes until the file is there.
+/// Occupies the other nodes until the file exists.
 const FILLER: &str = r#"version: muster/v1
 name: filler
 command:
@@ -208,7 +208,7 @@ exclusive: true
 "#;
 
 #[tokio::test]
-async fn a_node_on_which_job_after_job_dies_takes_no_new_tasks() {
+async fn node_with_failures_of_several_jobs_takes_no_new_tasks() {
     let mut cluster = Cluster::start(Options { nodes: 3, slots: 1 }).await;
     let out = cluster.data().join("victims");
     std::fs::create_dir_all(&out).expect("our own folder");

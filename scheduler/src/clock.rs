@@ -1,4 +1,5 @@
-//! The only file of this crate that may read the clock or the system's randomness; everything else is given both.
+//! The only file of this crate that reads clocks or random numbers; all other code receives them as
+//! arguments.
 #![allow(clippy::disallowed_methods)]
 
 use time::OffsetDateTime;
@@ -10,28 +11,28 @@ pub fn now() -> OffsetDateTime {
     OffsetDateTime::now_utc()
 }
 
-/// For measuring how long something took.
+/// Monotonic time, for durations.
 #[must_use]
 pub fn instant() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-/// How long ago `began` was.
+/// Milliseconds since `began`.
 #[must_use]
 pub fn elapsed_ms(began: std::time::Instant) -> u64 {
     u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A fresh identifier that sorts by creation.
+/// New identifier; identifiers sort by creation.
 #[must_use]
 pub fn id() -> Uuid {
     Uuid::now_v7()
 }
 
-/// 32 random bytes in hex: what the tasks of one revision know each other by.
+/// 32 random bytes in hex, by which the tasks of one revision authenticate each other.
 ///
 /// # Panics
-/// When the system has no source of randomness, without which no secret is one.
+/// If the system has no source of random numbers.
 #[must_use]
 pub fn secret() -> String {
     let mut bytes = [0_u8; 32];

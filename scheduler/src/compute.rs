@@ -1,12 +1,13 @@
-//! Computations away from the runtime's threads, which serve node sessions.
+//! Computations off the runtime's threads, which serve node sessions.
 
 use muster_sim::Cancel;
 use tokio::task::JoinError;
 
-/// Runs `work` on a blocking thread. Dropping the future cancels the computation, which ends when it looks at its flag next.
+/// Runs `work` on a blocking thread. Dropping the future cancels the computation at its next poll
+/// of the flag.
 ///
 /// # Errors
-/// [`JoinError`] when `work` panics.
+/// [`JoinError`] if `work` panics.
 pub async fn try_apart<T: Send + 'static>(
     work: impl FnOnce(&Cancel) -> T + Send + 'static,
 ) -> Result<T, JoinError> {
@@ -15,7 +16,7 @@ pub async fn try_apart<T: Send + 'static>(
     let done = tokio::task::spawn_blocking(move || work(&cancel)).await;
     drop(given_up);
     match done {
-        // The runtime ends, and the caller with it.
+        // The runtime shuts down, and the caller with it.
         Err(error) if error.is_cancelled() => std::future::pending().await,
         done => done,
     }
@@ -24,7 +25,7 @@ pub async fn try_apart<T: Send + 'static>(
 /// Runs `work` on a blocking thread.
 ///
 /// # Panics
-/// With the panic of `work`.
+/// If `work` panics.
 pub async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match try_apart(|_| work()).await {
         Ok(made) => made,
@@ -49,7 +50,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[tokio::test]
-    async fn dropping_the_future_cancels_its_computation() {
+    async fn dropped_future_cancels_computation() {
         let (began, begins) = tokio::sync::oneshot::channel();
         let (ended, ends) = mpsc::channel();
         let computation = try_apart(move |cancel| {

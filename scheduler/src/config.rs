@@ -1,4 +1,5 @@
-//! The scheduler's settings: a TOML file, then environment variables `MUSTER_SCHEDULER_*`, then flags; read once, in `main`.
+//! Settings of the scheduler: a TOML file, then environment variables `MUSTER_SCHEDULER_*`, then
+//! flags. `main` reads them once.
 
 use crate::session::Rejoin;
 use clap::Parser;
@@ -8,68 +9,70 @@ use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Whoever names no policy gets this one.
+/// Policy if none is set.
 const DEFAULT_POLICY: PolicyName = PolicyName::Muster;
-/// Queued jobs that one round considers, by default.
+/// Default of `queue_window_jobs`.
 pub const QUEUE_WINDOW_JOBS: u32 = 500;
 
-/// Everything the daemon is told from outside.
+/// Settings of the daemon.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where node sessions are accepted (gRPC).
+    /// Address for node sessions (gRPC).
     pub listen: SocketAddr,
-    /// Where probes are answered and what it has counted is shown, without a token; `None`: nowhere.
+    /// Address for probes and metrics, which need no token; `None`: not served.
     pub health_listen: Option<SocketAddr>,
-    /// With what node sessions are encrypted; in the clear where there is nothing.
+    /// Encryption of node sessions; `None`: cleartext.
     pub tls: Option<Tls>,
-    /// Postgres, as the role `muster_scheduler`.
+    /// Postgres URL of the role `muster_scheduler`.
     pub database_url: String,
-    /// What an executor must know to join.
+    /// Secret that an executor needs to join.
     pub join_token: String,
-    /// When an executor that has lost its node's data folder may join again with the join token.
+    /// When an executor without its node's data folder may join again with the join token.
     pub rejoin: Rejoin,
-    /// A node without an acknowledged heartbeat for so long stops its tasks by itself.
+    /// A node without an acknowledged heartbeat for this time stops its tasks.
     pub lease_ms: u64,
     pub heartbeat_ms: u64,
-    /// Between SIGTERM and SIGKILL of a task.
+    /// Time from SIGTERM to SIGKILL of a task.
     pub grace_ms: u64,
-    /// How long a node may take to start a task.
+    /// Maximum time until a node has started a task.
     pub start_limit: StartLimit,
-    /// Shortest pause between two rounds; a round that took longer is followed by a pause of its own length.
+    /// Minimum pause between two rounds. After a longer round the pause is as long as that round.
     pub round_min_interval_ms: u64,
-    /// A round takes place after so long even when nothing woke it.
+    /// Maximum time until the next round without a wake-up.
     pub round_max_interval_ms: u64,
-    /// Maximum number of queued jobs that one round considers, an equal part of each tenant's. The others wait behind these.
+    /// Maximum number of queued jobs that one round considers, an equal part per tenant. The other
+    /// jobs wait behind them.
     pub queue_window_jobs: u32,
-    /// Rounds are kept so long, to be replayed.
+    /// Time for which rounds are kept for replays.
     pub keep_rounds_s: u64,
-    /// Jobs and studies that ended so long ago are deleted; 0: never.
+    /// Time after which ended jobs and studies are deleted; 0: never.
     pub keep_ended_jobs_s: u64,
-    /// All that is stored of a deleted job is kept so long.
+    /// Time for which the data of a deleted job is kept.
     pub keep_deleted_jobs_s: u64,
-    /// Events are kept so long, as are tasks and allocations of an open job's earlier revisions.
+    /// Time for which events are kept, and tasks and allocations of earlier revisions of open jobs.
     pub keep_events_s: u64,
-    /// A lost node that holds no task is removed after so long, and forgotten after so long again.
+    /// Time after which a lost node without tasks is removed. Its row is deleted after the same
+    /// time again.
     pub keep_gone_nodes_s: u64,
-    /// Who gets how many GPUs, and on which nodes.
+    /// Scheduling policy.
     pub policy: PolicyName,
-    /// How jobs that do not fit beside each other take turns; `None`: each waits for the others' end.
+    /// Time slicing; `None` switches it off.
     pub slicing: Option<Slicing>,
-    /// When jobs that take turns share a GPU instead; `None`: never.
+    /// Packing; `None` switches it off.
     pub packing: Option<Packing>,
 }
 
-/// Files in PEM, read again when they change.
+/// PEM files, read again when they change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// The certificate, and those between it and its authority.
+    /// The certificate with its intermediate certificates.
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// Whether sessions in the clear are refused; until then executors of both kinds get through.
+    /// Whether cleartext sessions are refused; otherwise both kinds are accepted.
     pub required: bool,
 }
 
-/// Flags and environment; each overrides the file.
+/// Flags and environment variables; each overrides the file.
 #[derive(Debug, Parser)]
 #[command(
     name = "muster-scheduler",
@@ -77,7 +80,7 @@ pub struct Tls {
     about = "Muster's scheduler: rounds and node sessions"
 )]
 pub struct Flags {
-    /// TOML file with the same names (without the prefix).
+    /// TOML file with the same settings, named as the flags with '_' in place of '-'.
     #[arg(long, env = "MUSTER_SCHEDULER_CONFIG")]
     pub config: Option<PathBuf>,
     /// Address for node sessions [default: 127.0.0.1:7071].
@@ -86,74 +89,84 @@ pub struct Flags {
     /// Address for /healthz, /readyz and /metrics, which need no token [default: none].
     #[arg(long, env = "MUSTER_SCHEDULER_HEALTH_LISTEN")]
     pub health_listen: Option<SocketAddr>,
-    /// Certificate (PEM) by which executors know this scheduler; node sessions may then be TLS [default: in the clear only].
+    /// Certificate (PEM) that executors verify; node sessions can then use TLS [default: none,
+    /// cleartext only].
     #[arg(long, env = "MUSTER_SCHEDULER_TLS_CERT_FILE")]
     pub tls_cert_file: Option<PathBuf>,
-    /// Its private key (PEM).
+    /// Private key (PEM) of the certificate.
     #[arg(long, env = "MUSTER_SCHEDULER_TLS_KEY_FILE")]
     pub tls_key_file: Option<PathBuf>,
-    /// Whether node sessions in the clear are refused: once all executors have an https address [default: false].
+    /// Refuse node sessions in cleartext. Set it when all executors have an https address [default:
+    /// false].
     #[arg(long, env = "MUSTER_SCHEDULER_TLS_REQUIRED")]
     pub tls_required: Option<bool>,
-    /// Postgres URL, as the role muster_scheduler.
+    /// Postgres URL of the role muster_scheduler.
     #[arg(long, env = "MUSTER_SCHEDULER_DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
-    /// Shared secret of the cluster's executors, at least 16 characters.
+    /// Secret that all executors of the cluster share, at least 16 characters.
     #[arg(long, env = "MUSTER_SCHEDULER_JOIN_TOKEN", hide_env_values = true)]
     pub join_token: Option<String>,
-    /// When an executor without its node's credential may take the node's place with the join token: `lost`, once the node counts as lost, or
-    /// `reset`, after `muster nodes reset` [default: lost].
+    /// When an executor without the node's credential may take its place with the join token:
+    /// `lost`, once the node is lost, or `reset`, after `muster nodes reset` [default: lost].
     #[arg(long, env = "MUSTER_SCHEDULER_REJOIN")]
     pub rejoin: Option<Rejoin>,
-    /// Milliseconds after which a silent node stops its tasks [default: 10000].
+    /// Milliseconds without an acknowledged heartbeat after which a node stops its tasks [default:
+    /// 10000].
     #[arg(long, env = "MUSTER_SCHEDULER_LEASE_MS")]
     pub lease_ms: Option<u64>,
     /// Milliseconds between heartbeats [default: 2000].
     #[arg(long, env = "MUSTER_SCHEDULER_HEARTBEAT_MS")]
     pub heartbeat_ms: Option<u64>,
-    /// Milliseconds between SIGTERM and SIGKILL of a task [default: 10000].
+    /// Milliseconds from SIGTERM to SIGKILL of a task [default: 10000].
     #[arg(long, env = "MUSTER_SCHEDULER_GRACE_MS")]
     pub grace_ms: Option<u64>,
-    /// Milliseconds until a task that its node has not started as a process goes elsewhere [default: 300000].
+    /// Milliseconds after which a job leaves a node that has not started its task as a process
+    /// [default: 300000].
     #[arg(long, env = "MUSTER_SCHEDULER_START_LIMIT_MS")]
     pub start_limit_ms: Option<u64>,
-    /// The same where tasks are pods: above the executors' own limit (MUSTER_EXECUTOR_POD_START_MS) [default: 3600000].
+    /// Same limit for tasks that are pods; set it above the executors' MUSTER_EXECUTOR_POD_START_MS
+    /// [default: 3600000].
     #[arg(long, env = "MUSTER_SCHEDULER_POD_START_LIMIT_MS")]
     pub pod_start_limit_ms: Option<u64>,
-    /// Least milliseconds between rounds; at least as long as the last one took [default: 5].
+    /// Minimum milliseconds between rounds; after a longer round the pause is as long as that round
+    /// [default: 5].
     #[arg(long, env = "MUSTER_SCHEDULER_ROUND_MIN_INTERVAL_MS")]
     pub round_min_interval_ms: Option<u64>,
-    /// Most milliseconds between rounds [default: 1000].
+    /// Maximum milliseconds between rounds [default: 1000].
     #[arg(long, env = "MUSTER_SCHEDULER_ROUND_MAX_INTERVAL_MS")]
     pub round_max_interval_ms: Option<u64>,
-    /// Queued jobs that one round considers at most, an equal part of each tenant's [default: 500].
+    /// Maximum number of queued jobs that one round considers, an equal part per tenant [default:
+    /// 500].
     #[arg(long, env = "MUSTER_SCHEDULER_QUEUE_WINDOW_JOBS")]
     pub queue_window_jobs: Option<u32>,
-    /// Seconds for which rounds are kept, to be replayed [default: 604800, a week].
+    /// Seconds for which rounds are kept for replays [default: 604800, a week].
     #[arg(long, env = "MUSTER_SCHEDULER_KEEP_ROUNDS_S")]
     pub keep_rounds_s: Option<u64>,
-    /// Seconds after its end at which a job or study is deleted; 0: never [default: 15552000, 180 days].
+    /// Seconds after its end at which a job or study is deleted; 0: never [default: 15552000, 180
+    /// days].
     #[arg(long, env = "MUSTER_SCHEDULER_KEEP_ENDED_JOBS_S")]
     pub keep_ended_jobs_s: Option<u64>,
-    /// Seconds for which all that is stored of a deleted job is kept [default: 2592000, thirty days].
+    /// Seconds for which the data of a deleted job is kept [default: 2592000, 30 days].
     #[arg(long, env = "MUSTER_SCHEDULER_KEEP_DELETED_JOBS_S")]
     pub keep_deleted_jobs_s: Option<u64>,
-    /// Seconds for which events are kept [default: 7776000, ninety days].
+    /// Seconds for which events are kept [default: 7776000, 90 days].
     #[arg(long, env = "MUSTER_SCHEDULER_KEEP_EVENTS_S")]
     pub keep_events_s: Option<u64>,
-    /// Seconds without a heartbeat after which a lost node that holds no task is removed [default: 2592000, thirty days].
+    /// Seconds after which a lost node without tasks is removed [default: 2592000, 30 days].
     #[arg(long, env = "MUSTER_SCHEDULER_KEEP_GONE_NODES_S")]
     pub keep_gone_nodes_s: Option<u64>,
-    /// Who gets how many GPUs, by name [default: muster].
+    /// Name of the scheduling policy [default: muster].
     #[arg(long, env = "MUSTER_SCHEDULER_POLICY")]
     pub policy: Option<String>,
-    /// Milliseconds that a job runs at most while others wait for its GPUs; 0: until its end [default: 60000].
+    /// Longest time slice in milliseconds while other jobs wait for the GPUs; 0 disables time
+    /// slicing [default: 60000].
     #[arg(long, env = "MUSTER_SCHEDULER_QUANTUM_MS")]
     pub quantum_ms: Option<u64>,
-    /// Jobs that may stand still on one GPU, as they keep their memory of the host [default: 3].
+    /// Maximum number of suspended jobs per GPU; each keeps its host memory [default: 3].
     #[arg(long, env = "MUSTER_SCHEDULER_SUSPENDED_PER_GPU")]
     pub suspended_per_gpu: Option<u32>,
-    /// Lets two jobs that take turns be at work on one GPU at once, while that is faster than turns [default: false].
+    /// Let two time-sliced jobs run on one GPU at the same time while that is faster than time
+    /// slices [default: false].
     #[arg(long, env = "MUSTER_SCHEDULER_PACKING")]
     pub packing: Option<bool>,
 }
@@ -218,10 +231,11 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Merges flags and environment over the file.
+    /// Merges the environment and the flags over the file.
     ///
     /// # Errors
-    /// An unreadable file, an unknown or missing field, or a value out of its range.
+    /// [`ConfigError`] for an unreadable file, an unknown or missing field, or a value out of its
+    /// range.
     pub fn read(flags: Flags) -> Result<Self, ConfigError> {
         let file = match &flags.config {
             None => File::default(),
@@ -330,7 +344,8 @@ impl Config {
         Ok(config)
     }
 
-    /// After a node was last seen so long ago, it has stopped its tasks itself: its lease ran out, then the grace.
+    /// Silence in milliseconds after which a node has stopped its tasks by itself: lease, grace and
+    /// a margin for clocks.
     #[must_use]
     pub fn lost_after_ms(&self) -> u64 {
         const CLOCK_MARGIN_MS: u64 = 1_000;
@@ -343,7 +358,7 @@ impl Config {
         const EXPECTED_HOUR: &str = "3600 (an hour) to 315360000 (ten years)";
         const EXPECTED_DAY: &str = "86400 (a day) to 315360000 (ten years)";
         const EXPECTED_ENDED: &str = "0 (for ever), or 3600 (an hour) to 315360000 (ten years)";
-        // 0 is for ever.
+        // 0 means for ever.
         let ended_s = self.keep_ended_jobs_s;
         let ended_from_s = if ended_s == 0 { 0 } else { HOUR_S };
         for (field, kept_s, from_s, expected) in [

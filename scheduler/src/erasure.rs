@@ -1,5 +1,5 @@
-//! Erasure: has nodes remove the files of deleted jobs. All nodes see the same checkpoints, so any node that is in session can do it. The
-//! scheduler itself may see none.
+//! Erasure: orders nodes to remove the files of deleted jobs. All nodes share the checkpoint store,
+//! so any node in session can do it. The scheduler may have no access to it.
 
 use crate::clock;
 use crate::passes;
@@ -13,16 +13,17 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 const PAUSE: Duration = Duration::from_secs(5);
-/// Longest pass.
+/// Maximum duration of a pass.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Files stay so long after their job was deleted: a request that has found the job before, to begin from it, is answered within 30 s.
+/// Time for which files stay after their job was deleted. A request that found the job before, to
+/// start from its checkpoint, is answered within 30 s.
 pub const REST: Duration = Duration::from_secs(40);
-/// An order without success is given again after so long, to another node where there is one.
+/// Time after which an order without success is repeated, on another node if there is one.
 const AGAIN: Duration = Duration::from_secs(600);
-/// Orders that nodes have at one time.
+/// Maximum number of open orders.
 const MOST: u32 = 200;
 
-/// Orders that nodes have, of this process.
+/// Open orders of this process.
 #[derive(Debug, Default, Clone)]
 pub struct Erasures {
     state: Arc<Mutex<State>>,
@@ -30,7 +31,7 @@ pub struct Erasures {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Sessions that take orders; of one node the newest.
+    /// Newest session of each node that accepts orders.
     sessions: BTreeMap<NodeId, Place>,
     given: BTreeMap<JobId, Given>,
     /// Node of the latest order; the next order goes to the next node.
@@ -50,7 +51,7 @@ struct Given {
     at: Instant,
 }
 
-/// The orders of one session.
+/// Orders of one session.
 #[derive(Debug)]
 pub struct Orders {
     of: Erasures,
@@ -60,7 +61,7 @@ pub struct Orders {
 }
 
 impl Erasures {
-    /// Makes the caller the session of `node` that takes orders.
+    /// Registers the caller as the session of `node` that receives orders.
     #[must_use]
     pub fn join(&self, node: NodeId) -> Orders {
         let (sender, orders) = mpsc::unbounded_channel();
@@ -81,14 +82,14 @@ impl Erasures {
         }
     }
 
-    /// Jobs of which a node has the order; `None` while no node takes orders.
+    /// Jobs with an open order; `None` if no node accepts orders.
     fn given(&self, now: Instant) -> Option<Vec<JobId>> {
         let mut state = self.lock();
         state.given.retain(|_, given| now - given.at < AGAIN);
         (!state.sessions.is_empty()).then(|| state.given.keys().copied().collect())
     }
 
-    /// Gives the orders to the nodes in turn.
+    /// Gives the orders to the nodes in rotation.
     fn give(&self, pending: &[Pending], now: Instant) {
         let mut state = self.lock();
         for order in pending {
@@ -105,7 +106,7 @@ impl Erasures {
                 return;
             };
             let node = *node;
-            // A session that has ended leaves the state itself.
+            // A session that ends removes its own state.
             let _ = place.orders.send(*order);
             state.latest = Some(node);
             state.given.insert(order.job, Given { node, at: now });
@@ -118,16 +119,16 @@ impl Erasures {
 }
 
 impl Orders {
-    /// The next order for the node.
+    /// Returns the next order for the node.
     pub async fn next(&mut self) -> Pending {
         match self.orders.recv().await {
             Some(order) => order,
-            // A newer session of the node has taken over.
+            // A newer session of the node has replaced this one.
             None => std::future::pending().await,
         }
     }
 
-    /// Whether the node has the order to erase the job's files.
+    /// Whether the node has an open order for the job's files.
     #[must_use]
     pub fn has(&self, job: JobId) -> bool {
         let state = self.of.lock();
@@ -135,14 +136,14 @@ impl Orders {
         given.is_some_and(|given| given.node == self.node)
     }
 
-    /// The store knows that the job's files are gone.
+    /// Removes the order of a job whose files are gone according to the store.
     pub fn forget(&self, job: JobId) {
         self.of.lock().given.remove(&job);
     }
 }
 
 impl Drop for Orders {
-    /// The orders of a session that has ended are given to other nodes.
+    /// Returns the orders of an ended session, so that other nodes get them.
     fn drop(&mut self) {
         let mut state = self.of.lock();
         let place = state.sessions.get(&self.node);
@@ -161,7 +162,7 @@ pub async fn run(pool: &Pool, erasures: &Erasures) {
     }
 }
 
-/// Gives the orders that are due: of jobs that were deleted longer than `rest` ago; how many.
+/// Gives the orders for jobs that were deleted more than `rest` ago. Returns their number.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_goes_to_another_node_when_its_session_ends_or_it_takes_too_long() {
+    fn order_moves_to_other_node_after_session_end_or_timeout() {
         let (erasures, now) = (Erasures::default(), clock::instant());
         assert_eq!(erasures.given(now), None, "no node takes orders");
         let mut one = erasures.join(node(1));
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_session_of_a_node_keeps_its_orders_when_the_older_ends() {
+    fn end_of_older_session_keeps_orders_of_newer_one() {
         let (erasures, now) = (Erasures::default(), clock::instant());
         let older = erasures.join(node(1));
         let mut newer = erasures.join(node(1));

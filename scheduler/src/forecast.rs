@@ -1,5 +1,5 @@
-//! Forecasts in the background: now and then the real core runs forward from the live snapshot, and what it says of each job's start
-//! and end is kept, for its owner now and for the calibration later. No decision reads it.
+//! Forecasts in the background. The real core runs forward from the live snapshot, and each job's
+//! forecast is stored for users and for the calibration. No decision reads it.
 
 use crate::clock;
 use crate::compute;
@@ -20,26 +20,29 @@ use muster_store::pool::{Pool, in_time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Between two looks at the cluster: a forecast of a job of seconds is out of date after seconds, and one of many jobs takes seconds.
+/// Minimum and maximum pause between forecasts. A forecast of a short job is outdated after
+/// seconds, and a forecast of many jobs takes seconds.
 const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
-/// A look is followed by so many times as long without one.
+/// Pause after a forecast, as a multiple of its duration.
 const REST: u32 = 9;
-/// Longest forecast; beyond it what it says is out of date.
+/// Maximum duration of a forecast; a later result would be outdated.
 const LIMIT: Duration = Duration::from_secs(300);
-/// A forecast that says nothing new is made anew after so long, so that people see that it is of today.
+/// Age after which an unchanged forecast is stored again, so that users see that it is current. In
+/// milliseconds.
 const STALE_MS: i64 = 120_000;
-/// A start or an end that moves by less than this share of the time left is no news.
+/// Minimum change of a start or an end that is stored, as a share of the remaining time.
 const MOVED: f64 = 0.1;
-/// Runs of a forecast: few jobs are run often.
+/// Minimum and maximum number of runs; fewer jobs get more runs.
 const RUNS: (u32, u32) = (5, 41);
 const JOBS_RUN: u32 = 1_500;
-/// The same always: forecasts then move with what happens and not by chance.
+/// Constant, so that forecasts change with events and not by chance.
 const SEED: u64 = 1;
 
-/// Queued jobs that a forecast covers at most, an equal part of each tenant's: each run of it plans every round until they have ended.
+/// Maximum number of queued jobs that a forecast covers, an equal part per tenant. Each run plans
+/// every round until they have ended.
 pub const WINDOW_JOBS: u32 = 250;
 
-/// What was last said of each job.
+/// Last stored forecast of each job.
 #[derive(Debug)]
 pub struct Told {
     said: BTreeMap<JobId, Said>,
@@ -55,7 +58,7 @@ impl Default for Told {
     }
 }
 
-/// When, and what.
+/// Time and content of a stored forecast.
 #[derive(Debug, Clone, Copy)]
 struct Said {
     at_ms: i64,
@@ -64,7 +67,7 @@ struct Said {
     unforeseen: Option<Unforeseen>,
 }
 
-/// What is known beside the snapshot: what forecasts of the past missed, and how fast the cluster obeys.
+/// Evidence besides the snapshot: errors of earlier forecasts, and delays of the cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Learnt {
     pub ends: sim::Calibration,
@@ -73,7 +76,7 @@ pub struct Learnt {
 }
 
 impl Learnt {
-    /// Of a cluster on which nothing has happened.
+    /// Evidence of a cluster without history.
     pub const NOTHING: Self = Self {
         ends: sim::Calibration::none(),
         starts: sim::Calibration::none(),
@@ -81,7 +84,7 @@ impl Learnt {
     };
 }
 
-/// No forecast came about; rounds go on without.
+/// Reason why a forecast failed; rounds are not affected.
 #[derive(Debug, thiserror::Error)]
 pub enum ForecastError {
     #[error("the store failed during the forecast")]
@@ -92,7 +95,7 @@ pub enum ForecastError {
     Broken(#[from] tokio::task::JoinError),
 }
 
-/// Forecasts now and then.
+/// Forecasts repeatedly.
 pub async fn run(pool: &Pool, policy: &Policy) {
     let mut told = Told::default();
     let (soonest, latest) = EVERY;
@@ -105,7 +108,7 @@ pub async fn run(pool: &Pool, policy: &Policy) {
     }
 }
 
-/// Forecasts once; how many forecasts said something new and were kept.
+/// Forecasts once. Returns the number of stored forecasts.
 ///
 /// # Errors
 /// [`ForecastError`].
@@ -142,7 +145,7 @@ async fn keep(pool: &Pool, fresh: &[NewForecast]) -> Result<(), StoreError> {
     tx.commit().await.map_err(StoreError::from)
 }
 
-/// The cluster as it is, with what earlier jobs of the same documents tell, and what else is known.
+/// Current snapshot with evidence of earlier jobs of the same documents, and other evidence.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -197,8 +200,9 @@ fn known(read: Read) -> (Snapshot, Learnt) {
     (snapshot, learnt)
 }
 
-/// What earlier jobs of a document tell: how long they took, if its program counts no steps, and else their steps and speed. `least` is
-/// the least size of the job, `done_s` what it has done.
+/// Evidence from earlier jobs of a document: their durations if the program counts no steps,
+/// otherwise steps and speed. `least` is the smallest size of the job, `done_s` its training time
+/// so far.
 #[must_use]
 pub fn past(counts_steps: bool, least: (u32, u32), earlier: &[Earlier], done_s: f64) -> Past {
     if !counts_steps {
@@ -222,7 +226,7 @@ pub fn past(counts_steps: bool, least: (u32, u32), earlier: &[Earlier], done_s: 
     }
 }
 
-/// As fast as the cluster was, where that is known: half of the time around a training goes before it.
+/// Delays as measured, if known: half of the time around a training precedes it.
 fn pace(around_s: Option<f64>) -> sim::Pace {
     let Some(around_s) = around_s else {
         return sim::Pace::LIVE;
@@ -235,13 +239,13 @@ fn pace(around_s: Option<f64>) -> sim::Pace {
     }
 }
 
-/// Seconds of work that a program has done and that are kept, as far as is known.
+/// Seconds of work of a program that are done and will not be lost, as far as known.
 fn done_s(job: &Job, now_ms: i64) -> f64 {
     let keeps = job.restarts.is_some_and(|known| known.resumed > 0);
     match job.state {
         _ if keeps => job.trained_s,
         JobState::Running | JobState::Suspended => {
-            // What it did in an earlier revision it does once more.
+            // Without a checkpoint, work of an earlier revision is repeated.
             let since_ms = job.placed_ms.unwrap_or(now_ms);
             let since_s = now_ms.saturating_sub(since_ms).max(0) as f64 / 1000.0;
             job.trained_s.min(since_s)
@@ -256,7 +260,7 @@ fn done_s(job: &Job, now_ms: i64) -> f64 {
     }
 }
 
-/// Fewer runs of many jobs: a forecast takes seconds, not minutes.
+/// Settings of a forecast. More jobs get fewer runs, so that a forecast takes seconds.
 #[must_use]
 pub fn settings(snapshot: &Snapshot, learnt: Learnt) -> sim::Settings {
     let jobs = u32::try_from(snapshot.jobs.len()).unwrap_or(u32::MAX);
@@ -269,7 +273,7 @@ pub fn settings(snapshot: &Snapshot, learnt: Learnt) -> sim::Settings {
     }
 }
 
-/// As it is kept and shown.
+/// Forecast in stored form.
 #[must_use]
 pub fn shown(made: &sim::Forecast, now_ms: i64) -> Forecast {
     Forecast {
@@ -281,14 +285,14 @@ pub fn shown(made: &sim::Forecast, now_ms: i64) -> Forecast {
     }
 }
 
-/// An interval with dates, as it looks at `now_ms`.
+/// Interval with dates, as of `now_ms`.
 #[must_use]
 pub fn interval(made: sim::Interval, now_ms: i64) -> Interval {
     let dates = (date(made.p10_ms), date(made.p50_ms), date(made.p90_ms));
     Interval::of(dates, date(now_ms))
 }
 
-/// What the forecast is scored by, once what it foretells has come.
+/// Uncalibrated result, which scores the forecast after the event.
 fn raw(made: &sim::Forecast, now_ms: i64) -> Raw {
     let left_s = |at_ms: i64| at_ms.saturating_sub(now_ms) as f64 / 1000.0;
     let seconds = |interval: sim::Interval| {
@@ -307,7 +311,7 @@ fn raw(made: &sim::Forecast, now_ms: i64) -> Raw {
     }
 }
 
-/// `None` of a basis that this release does not know.
+/// `None` for a basis that this release does not know.
 fn end_score(outcome: &Outcome) -> Option<sim::Score> {
     let context = sim::Context {
         basis: sim::Basis::from_name(&outcome.raw.basis)?,
@@ -333,7 +337,7 @@ fn score(outcome: &Outcome, raw_s: [f64; 3], context: sim::Context) -> sim::Scor
 }
 
 impl Told {
-    /// Those that say something new, and from now on count as told.
+    /// Returns the forecasts that differ from the stored ones, and records them as stored.
     fn news(&mut self, made: Vec<sim::Forecast>, now_ms: i64) -> Vec<sim::Forecast> {
         let before = std::mem::take(&mut self.said);
         let mut news = Vec::new();

@@ -1,4 +1,4 @@
-//! For whoever restarts, balances and watches: is the process alive, can it serve, and what has it done.
+//! Probes and metrics: whether the process is alive and can serve, and its counters.
 
 use crate::metrics::{Metrics, Present};
 use crate::session::Pools;
@@ -15,12 +15,13 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// Far more than any round takes, failed ones with all of their waiting included.
+/// Time without the end of a round after which the leader counts as hanging. Far longer than any
+/// round, failed ones included.
 const STANDS_STILL: Duration = Duration::from_secs(180);
-/// A probe waits no longer for the database.
+/// Maximum wait of a probe for the database.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is looked at.
+/// State that the probes read.
 #[derive(Debug, Clone)]
 pub struct Health {
     pub pools: Pools,
@@ -28,7 +29,7 @@ pub struct Health {
     pub leader: watch::Receiver<bool>,
 }
 
-/// Answers until the process ends.
+/// Serves until the process ends.
 pub async fn serve(listener: TcpListener, health: Health) {
     muster_connections::serve(listener, routes(health)).await;
 }
@@ -41,7 +42,8 @@ fn routes(health: Health) -> Router {
         .with_state(health)
 }
 
-/// `GET /healthz`: the process answers, and if it leads, rounds come to an end. Where they do not, another process should lead.
+/// `GET /healthz`: whether the process answers and, if it leads, whether rounds end. Otherwise
+/// another process should lead.
 async fn alive(State(health): State<Health>) -> Response {
     match health.metrics.since_round() {
         Some(since) if since > STANDS_STILL => {
@@ -52,7 +54,8 @@ async fn alive(State(health): State<Health>) -> Response {
     }
 }
 
-/// `GET /readyz`: the database answers too. Whoever waits to lead is as ready as who leads, or no deployment could go from one to the other.
+/// `GET /readyz`: whether the database answers too. A process that waits for the leadership is as
+/// ready as the leader. Otherwise a rolling update could not proceed.
 async fn ready(State(health): State<Health>) -> Response {
     match tokio::time::timeout(PATIENCE, pool::ping(&health.pools.own)).await {
         Ok(Ok(())) if *health.leader.borrow() => "ready, leading\n".into_response(),

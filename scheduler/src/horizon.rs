@@ -1,4 +1,5 @@
-//! Watches how long events wait to be seen: a transaction that stays open anywhere on the Postgres server holds all streams back.
+//! Watches how long events wait to become visible. A transaction that stays open anywhere on the
+//! Postgres server delays all event streams.
 
 use crate::clock;
 use crate::metrics::Metrics;
@@ -10,29 +11,29 @@ use muster_store::pool::{self, Pool};
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_secs(2);
-/// Longest pass.
+/// Maximum duration of a pass.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Events that wait longer are told of.
+/// Age of an event from which on a warning is logged.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two warnings.
+/// Minimum interval between two warnings.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
-/// The oldest event that no reader saw at the last look, and since when.
+/// Oldest invisible event of the last poll, and the time since which it is known.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Watched {
     waits: Option<(Cursor, Instant)>,
     warned: Option<Instant>,
 }
 
-/// How long the event has waited, by the looks of this process.
+/// Age of the oldest invisible event, measured by the polls of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Age {
     pub waited: Duration,
-    /// What to warn of: the transaction that holds the event back, where one is seen.
+    /// Warning to log, with the transaction that delays the event if it is known.
     pub warning: Option<Option<Holder>>,
 }
 
-/// Looks until the term ends.
+/// Polls until the term ends.
 pub async fn run(pool: &Pool, metrics: &Metrics) {
     let mut watched = Watched::default();
     loop {
@@ -54,7 +55,7 @@ pub async fn run(pool: &Pool, metrics: &Metrics) {
     }
 }
 
-/// One look.
+/// Polls once.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -69,12 +70,11 @@ pub async fn once(pool: &Pool, watched: &mut Watched, now: Instant) -> Result<Ag
         .waits
         .map_or(Duration::ZERO, |(_, since)| now - since);
     let is_silent = watched.warned.is_some_and(|at| now - at < WARN_EVERY);
-    let warning = match waited > PATIENCE && !is_silent {
-        true => {
-            watched.warned = Some(now);
-            Some(horizon::holder(&mut tx).await?)
-        }
-        false => None,
+    let warning = if waited > PATIENCE && !is_silent {
+        watched.warned = Some(now);
+        Some(horizon::holder(&mut tx).await?)
+    } else {
+        None
     };
     tx.commit().await.map_err(StoreError::from)?;
     Ok(Age { waited, warning })

@@ -1,4 +1,5 @@
-//! One scheduler of the cluster leads: the one that holds a lock in Postgres for as long as its connection lives.
+//! Leadership: the scheduler that holds an advisory lock in Postgres leads as long as its
+//! connection lives.
 
 use crate::session::chain;
 use muster_store::leader::Leadership;
@@ -8,10 +9,11 @@ use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
 const RETRY: Duration = Duration::from_millis(500);
-/// Longest end of a term. A loop is ended at its next wait; one that does not wait holds a thread of the runtime.
+/// Maximum time to end a term. A loop ends at its next await; a loop without one holds a thread of
+/// the runtime.
 pub const TERM_ENDS: Duration = Duration::from_secs(10);
 
-/// Campaigns until the process ends; `leads` follows what came of it.
+/// Tries to become the leader until the process ends. `leads` follows the result.
 pub async fn campaign(database_url: String, leads: watch::Sender<bool>) {
     loop {
         match Leadership::acquire(&database_url).await {
@@ -29,14 +31,14 @@ pub async fn campaign(database_url: String, leads: watch::Sender<bool>) {
     }
 }
 
-/// The loops of one term, each a task of its own: none delays another, and none outlives the term.
+/// Loops of one term, each a separate task. None delays another, and none outlives the term.
 #[derive(Debug, Default)]
 pub struct Loops {
     tasks: JoinSet<()>,
     names: BTreeMap<Id, &'static str>,
 }
 
-/// Another process must lead: this one should end, and be started anew.
+/// Reason why this process must exit, so that another one leads.
 #[derive(Debug, thiserror::Error)]
 pub enum TermError {
     #[error("the loop of {name} ended while this process leads")]
@@ -52,13 +54,13 @@ pub enum TermError {
 }
 
 impl Loops {
-    /// Starts a loop; it runs until the term ends.
+    /// Starts a loop that runs until the term ends.
     pub fn spawn(&mut self, name: &'static str, run: impl Future<Output = ()> + Send + 'static) {
         let task = self.tasks.spawn(run);
         self.names.insert(task.id(), name);
     }
 
-    /// Returns when a loop ends although none should.
+    /// Returns if a loop ends during the term.
     async fn broken(&mut self) -> TermError {
         match self.tasks.join_next_with_id().await {
             Some(Ok((id, ()))) => TermError::Ended {
@@ -72,7 +74,7 @@ impl Loops {
         }
     }
 
-    /// Ends every loop at its next wait.
+    /// Ends every loop at its next await.
     async fn end(&mut self, limit: Duration) -> Result<(), TermError> {
         self.tasks.abort_all();
         let ended = async {
@@ -96,11 +98,11 @@ impl Loops {
     }
 }
 
-/// One term: `start` starts the loops, which end when this process leads no more. What a loop was doing then is not carried out or
-/// fails by itself: every change is one transaction.
+/// Runs one term. `start` starts the loops, which end with the leadership. Work in progress is
+/// dropped or fails: every change is one transaction.
 ///
 /// # Errors
-/// [`TermError`]; the process must end then.
+/// [`TermError`]; the process must then exit.
 pub async fn term(
     leader: &mut watch::Receiver<bool>,
     limit: Duration,
@@ -109,7 +111,7 @@ pub async fn term(
     let mut loops = Loops::default();
     start(&mut loops);
     let lost = async {
-        // The campaign ends with the process.
+        // The sender lives as long as the process.
         let _ = leader.wait_for(|leads| !leads).await;
     };
     tokio::select! {
@@ -127,7 +129,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[tokio::test]
-    async fn a_term_ends_a_loop_that_waits_for_what_never_comes() {
+    async fn end_of_term_ends_loop_that_waits_for_ever() {
         let (leads, mut leader) = watch::channel(true);
         let (began, begins) = oneshot::channel();
         let term = term(&mut leader, PATIENCE, |loops| {
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_term_with_a_loop_that_holds_its_thread_is_an_error() {
+    async fn end_of_term_with_blocking_loop_is_an_error() {
         let (leads, mut leader) = watch::channel(true);
         let (release, released) = mpsc::channel::<()>();
         let (began, begins) = oneshot::channel();
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_loop_that_panics_ends_the_term_by_name() {
+    async fn panic_of_loop_ends_term_and_names_loop() {
         let (_leads, mut leader) = watch::channel(true);
         let ended = term(&mut leader, PATIENCE, |loops| {
             loops.spawn("studies", async { panic!("an invariant") });

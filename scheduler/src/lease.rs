@@ -1,7 +1,9 @@
-//! Node loss: a node that was silent for longer than its lease and the grace has stopped its tasks itself, so they count as gone.
+//! Node loss: a node that was silent for longer than its lease and grace has stopped its tasks by
+//! itself, so they count as gone.
 //!
-//! Silence is measured by this process's monotonic clock, from the look that first saw the newest heartbeat. Wall clocks are not
-//! compared: one that is set forward would make every node lost, and one that is behind would hide a dead node.
+//! Silence is measured by this process's monotonic clock, from the poll that first read the newest
+//! heartbeat. Wall clocks are not compared. A clock that is set forward would make every node lost,
+//! and a slow one would hide a dead node.
 
 use crate::clock;
 use crate::config::Config;
@@ -16,11 +18,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use time::OffsetDateTime;
 
-/// Longest look, with its repetitions after conflicts.
+/// Maximum duration of a poll with its retries.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Looks for lost nodes. The first look only begins to count: a node that has not been heard since this process leads is lost after the
-/// lease and the grace.
+/// Polls for lost nodes. The first poll only starts the measurement. A node without a heartbeat
+/// since the start of the term is lost after lease and grace.
 pub async fn run(pool: &Pool, config: &Config) {
     let lost_after = Duration::from_millis(config.lost_after_ms());
     let pause = Duration::from_millis(config.heartbeat_ms);
@@ -34,10 +36,10 @@ pub async fn run(pool: &Pool, config: &Config) {
     }
 }
 
-/// One look; the nodes that are lost by it. `instant` reads a monotonic clock.
+/// Polls once and returns the nodes that are lost by it. `instant` reads a monotonic clock.
 ///
 /// # Errors
-/// [`StoreError`] when the store cannot be read or written.
+/// [`StoreError`] if the store cannot be read or written.
 pub async fn once(
     pool: &Pool,
     silence: &mut Silence,
@@ -49,7 +51,7 @@ pub async fn once(
         muster_store::node::heard(&mut tx).await
     });
     let heard = heard.await?;
-    // After the read: what is counted begins no earlier than the heartbeat was written.
+    // After the read, so that the measurement never starts before the heartbeat was written.
     let silent = silence.longer_than(lost_after, heard, instant());
     if silent.is_empty() {
         return Ok(Vec::new());
@@ -68,20 +70,20 @@ async fn mark_lost(
     Ok(lost)
 }
 
-/// Since when each node that is up has been silent.
+/// Start of the silence of each node that is up.
 #[derive(Debug, Default)]
 pub struct Silence(BTreeMap<NodeId, Since>);
 
 #[derive(Debug, Clone, Copy)]
 struct Since {
-    /// As written; only its changes matter.
+    /// As stored; only changes of it count.
     last_seen_at: OffsetDateTime,
-    /// When a look first saw it.
+    /// Time of the poll that first read it.
     at: Instant,
 }
 
 impl Silence {
-    /// The nodes that have been silent for `limit`. `heard` was read before `now`.
+    /// Nodes that have been silent for `limit`. `heard` was read before `now`.
     pub fn longer_than(&mut self, limit: Duration, heard: Vec<Heard>, now: Instant) -> Vec<Heard> {
         let before = std::mem::take(&mut self.0);
         let mut silent = Vec::new();
@@ -115,7 +117,7 @@ mod tests {
         Heard { id, last_seen_at }
     }
 
-    /// The silent ones of a look after so many seconds of the monotonic clock.
+    /// Silent nodes of a poll after `after_s` seconds of the monotonic clock.
     fn look(silence: &mut Silence, after_s: u64, nodes: &[Heard], begin: Instant) -> Vec<NodeId> {
         let now = begin + Duration::from_secs(after_s);
         let silent = silence.longer_than(LOST_AFTER, nodes.to_vec(), now);
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_the_wall_clock_loses_no_node_that_speaks() {
+    fn wall_clock_step_loses_no_node_with_heartbeats() {
         let (mut silence, begin) = (Silence::default(), clock::instant());
         // Heartbeats every 2 s; the clock steps an hour forward, then two hours back.
         let written_s = [1_000, 1_002, 4_604, 4_606, -2_592, -2_590];
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_silent_once_its_newest_heartbeat_is_old() {
+    fn node_is_silent_when_newest_heartbeat_is_old() {
         let (mut silence, begin) = (Silence::default(), clock::instant());
         let both = [heard(A, 1_000), heard(B, 1_000)];
         assert_eq!(look(&mut silence, 0, &both, begin), []);
@@ -146,19 +148,19 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_from_the_future_hides_no_dead_node() {
+    fn heartbeat_from_future_does_not_hide_dead_node() {
         let (mut silence, begin) = (Silence::default(), clock::instant());
-        // The leader before had a clock that was hours ahead.
+        // The clock of the previous leader was hours ahead.
         let node = [heard(A, 1_000_000)];
         assert_eq!(look(&mut silence, 0, &node, begin), []);
         assert_eq!(look(&mut silence, 22, &node, begin), [A]);
     }
 
     #[test]
-    fn a_node_that_comes_back_is_counted_anew() {
+    fn silence_of_returned_node_starts_again() {
         let (mut silence, begin) = (Silence::default(), clock::instant());
         assert_eq!(look(&mut silence, 0, &[heard(A, 1_000)], begin), []);
-        // Lost at one look, up again by its next Hello.
+        // Lost at one poll, up again by its next Hello.
         assert_eq!(look(&mut silence, 30, &[], begin), []);
         assert_eq!(look(&mut silence, 60, &[heard(A, 1_000)], begin), []);
         assert_eq!(look(&mut silence, 80, &[heard(A, 1_000)], begin), []);

@@ -1,7 +1,10 @@
-//! The scheduler's shell: it wakes, loads one consistent snapshot, asks `muster-core` for a plan, checks it and commits it; and it
-//! holds the sessions of the nodes, telling each its whole assignment and recording what it reports.
+//! Scheduler daemon: scheduling rounds and node sessions.
 //!
-//! It decides nothing itself. It must never know how a job is sized or placed (`muster-core` does), nor write SQL (`muster-store` does).
+//! A round loads one consistent snapshot, asks `muster-core` for a plan, checks and commits it. A
+//! node session sends a node its whole assignment and records its reports.
+//!
+//! This crate decides nothing. It must not know how a job is sized or placed (`muster-core` does),
+//! and it contains no SQL (`muster-store` does).
 
 pub mod clock;
 mod compute;

@@ -1,4 +1,5 @@
-//! `muster-scheduler`: the daemon. Reads its settings, then runs rounds and node sessions until it is told to stop.
+//! `muster-scheduler`: reads its settings, then runs rounds and node sessions until SIGTERM or
+//! SIGINT.
 
 use anyhow::Context as _;
 use clap::Parser as _;
@@ -18,19 +19,19 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
-/// For rounds, leases, heartbeats, studies and questions.
+/// Maximum Postgres connections for rounds, leases, heartbeats, studies and questions.
 const OWN_CONNECTIONS: u32 = 12;
-/// For what nodes report, and what they are told.
+/// Maximum Postgres connections for reports and assignments of nodes.
 const SESSION_CONNECTIONS: u32 = 12;
 
 fn main() -> anyhow::Result<()> {
-    // Secrets are in its environment and its memory, and a task may be a process of the same user.
+    // The process holds secrets, and a task may be a process of the same user.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     trace();
     let config = Arc::new(Config::read(Flags::parse())?);
     let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
     let ended = runtime.block_on(run(config));
-    // A forecast or a plan computes for seconds: it ends with the process.
+    // Does not wait for a forecast or a plan that computes for seconds.
     runtime.shutdown_background();
     ended
 }
@@ -86,7 +87,8 @@ async fn run(config: Arc<Config>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Carries out one term after the other. After each the sessions end, so that nodes find the new leader.
+/// Runs one term of leadership after the other. After each term all sessions end, so that nodes
+/// find the new leader.
 async fn lead(
     leading: &Leading,
     mut leader: watch::Receiver<bool>,
@@ -101,7 +103,7 @@ async fn lead(
     Ok(())
 }
 
-/// What the loops of a term share.
+/// State that the loops of a term share.
 #[derive(Clone)]
 struct Leading {
     pool: Pool,
@@ -170,7 +172,7 @@ async fn serve(config: &Config, sessions: Sessions) -> anyhow::Result<()> {
         .context("serve node sessions")
 }
 
-/// Probes and whoever collects what was counted; for ever, also where nobody may ask.
+/// Serves probes and metrics. Waits for ever if no address is set.
 async fn answer(config: &Config, health: Health) -> anyhow::Result<()> {
     let Some(address) = config.health_listen else {
         return std::future::pending().await;
@@ -181,7 +183,8 @@ async fn answer(config: &Config, health: Health) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns at SIGTERM or SIGINT. Node sessions just break: the nodes keep their tasks and dial in again.
+/// Returns at SIGTERM or SIGINT. Node sessions break off; the nodes keep their tasks and dial in
+/// again.
 fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;

@@ -1,4 +1,4 @@
-//! What the daemon counts of itself, in the text format of Prometheus. No tenant, user, job or node is named in it.
+//! Metrics of the daemon in the text format of Prometheus. They name no tenant, user, job or node.
 
 use crate::clock;
 use crate::round::Round;
@@ -12,10 +12,10 @@ use prometheus::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Upper bounds of the buckets of rounds' times.
+/// Upper bounds of the histogram of round times, in seconds.
 const BUCKETS_S: [f64; 10] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
-/// Registered by name in [`Metrics::registered`], where it is said what each is.
+/// Metrics; [`Metrics::registered`] gives their names and descriptions.
 #[derive(Debug)]
 pub struct Metrics {
     all: Registry,
@@ -24,31 +24,31 @@ pub struct Metrics {
     connections: IntGauge,
     idle: IntGauge,
     took: Histogram,
-    /// By what came of them.
+    /// By outcome.
     outcomes: IntCounterVec,
     ended_unix_s: IntGauge,
-    /// By what was decided.
+    /// By decision.
     decisions: IntCounterVec,
     conflicts: IntCounter,
     refusals: IntCounter,
     queue: IntGaugeVec,
     horizon: IntGauge,
-    /// When the newest round ended, or the first was to begin. Held while a round is counted and while all is shown, so that no half of a
-    /// round is.
+    /// End of the newest round, or start of the term. Locked while a round is counted and while the
+    /// text is written, so that a round never shows partially.
     ended_at: Mutex<Option<Instant>>,
 }
 
-/// What the process is at the moment, beside what it has counted.
+/// Present values that are not counters.
 #[derive(Debug, Clone, Copy)]
 pub struct Present {
     pub leads: bool,
     /// Connections to Postgres.
     pub connections: u32,
-    /// Of these, idle.
+    /// Idle connections among them.
     pub idle: usize,
 }
 
-/// An open node session, counted while it lives.
+/// Open node session; counted until it is dropped.
 #[derive(Debug)]
 pub struct OpenSession(Arc<Metrics>);
 
@@ -58,7 +58,7 @@ impl Drop for OpenSession {
     }
 }
 
-/// Held while this process leads.
+/// Guard that is held while this process leads.
 #[derive(Debug)]
 pub struct RoundsDue<'a>(&'a Metrics);
 
@@ -153,14 +153,14 @@ impl Metrics {
         OpenSession(Arc::clone(self))
     }
 
-    /// Rounds are due until what is returned is dropped.
+    /// Starts the term; it ends when the returned guard is dropped.
     #[must_use]
     pub fn rounds_begin(&self) -> RoundsDue<'_> {
         *self.lock() = Some(clock::instant());
         RoundsDue(self)
     }
 
-    /// Another process leads.
+    /// Clears the metrics of the leader.
     fn rounds_end(&self) {
         let mut ended_at = self.lock();
         *ended_at = None;
@@ -185,7 +185,7 @@ impl Metrics {
         }
     }
 
-    /// The oldest event that no stream shows has waited so long.
+    /// Age of the oldest event that streams do not show yet.
     pub fn event_horizon(&self, waited: Duration) {
         let waited_s = i64::try_from(waited.as_secs()).unwrap_or(i64::MAX);
         self.horizon.set(waited_s);
@@ -196,7 +196,7 @@ impl Metrics {
         *ended_at = Some(self.took("failed", took));
     }
 
-    /// A round has ended now.
+    /// Counts a round that has just ended.
     fn took(&self, outcome: &'static str, took: Duration) -> Instant {
         self.outcomes.with_label_values(&[outcome]).inc();
         self.took.observe(took.as_secs_f64());
@@ -204,13 +204,13 @@ impl Metrics {
         clock::instant()
     }
 
-    /// Since when no round has ended although this process leads.
+    /// Time since the end of the last round; `None` if this process does not lead.
     #[must_use]
     pub fn since_round(&self) -> Option<Duration> {
         self.lock().map(|at| at.elapsed())
     }
 
-    /// In the format that is called [`prometheus::TEXT_FORMAT`].
+    /// Text in the format [`prometheus::TEXT_FORMAT`].
     #[must_use]
     pub fn text(&self, present: Present) -> String {
         self.leading.set(i64::from(present.leads));

@@ -1,29 +1,31 @@
-//! GPUs of a node of which only the number is known that others have, as Kubernetes counts them: which ones stand for these. A plan names GPUs
-//! by number, and where they are counted, the numbers mean nothing else.
+//! GPUs of a node that external workloads use. Kubernetes reports only their number, and a plan
+//! names GPUs by index. This module chooses the indices, which have no other meaning on such nodes.
 
 use muster_model::id::NodeId;
 use muster_model::job::{AfterStop, JobState};
 use muster_store::plan::LoadedJob;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What jobs have to do with a node's GPUs.
+/// GPUs of a node that Muster's jobs use or need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Uses {
     held: BTreeSet<u32>,
-    /// Of who stands still there or is on its way to them: they are others' only where there are no more.
+    /// GPUs of tasks that are suspended there or still to start. External use is assigned to them
+    /// last.
     kept: BTreeSet<u32>,
 }
 
-/// Of every node on which a job has any.
+/// GPU use of every node on which a job has tasks.
 pub(crate) fn uses(jobs: &[LoadedJob]) -> BTreeMap<NodeId, Uses> {
     let mut uses: BTreeMap<NodeId, Uses> = BTreeMap::new();
     for job in jobs {
         let tasks = job.tasks.iter().chain(&job.leaving);
         for task in tasks.filter(|task| !task.state.is_released()) {
             let of_node = uses.entry(task.node_id).or_default();
-            match task.state.holds_gpus() {
-                true => of_node.held.extend(&task.gpus),
-                false => of_node.kept.extend(&task.gpus),
+            if task.state.holds_gpus() {
+                of_node.held.extend(&task.gpus);
+            } else {
+                of_node.kept.extend(&task.gpus);
             }
         }
         if let JobState::Stopping {
@@ -38,8 +40,8 @@ pub(crate) fn uses(jobs: &[LoadedJob]) -> BTreeMap<NodeId, Uses> {
     uses
 }
 
-/// The GPUs that stand for `taken` of a node's: the last ones that nobody has, so that they are the same ones round after round.
-/// Fewer where jobs hold the rest.
+/// Indices that stand for `taken` externally used GPUs: the last unused ones, so that they stay the
+/// same in each round. Returns fewer if jobs hold the rest.
 pub(crate) fn others(gpus: u32, taken: u32, uses: Option<&Uses>) -> Vec<u32> {
     let has = |which: fn(&Uses) -> &BTreeSet<u32>, gpu: &u32| {
         uses.is_some_and(|uses| which(uses).contains(gpu))
@@ -48,7 +50,7 @@ pub(crate) fn others(gpus: u32, taken: u32, uses: Option<&Uses>) -> Vec<u32> {
         .rev()
         .filter(|gpu| !has(|uses| &uses.held, gpu))
         .collect();
-    // Stable: within each half the last come first.
+    // The sort is stable: within each half the last indices come first.
     free.sort_by_key(|gpu| has(|uses| &uses.kept, gpu));
     free.truncate(taken as usize);
     free.sort_unstable();
@@ -60,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_have_the_last_ones_that_no_job_has_to_do_with() {
+    fn external_use_gets_last_unused_gpus() {
         assert!(others(4, 0, None).is_empty());
         assert_eq!(others(4, 1, None), [3]);
         let uses = Uses {

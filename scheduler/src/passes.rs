@@ -1,9 +1,9 @@
-//! The passes of a loop, each with a deadline.
+//! Passes of a loop, each with a time limit.
 
 use crate::session::chain;
 use std::time::Duration;
 
-/// Carries out one pass of the loop of `name`. A pass that does not end within `limit`, or that fails, is logged; the loop begins anew.
+/// Runs one pass of the loop `name`. Logs a pass that fails or exceeds `limit` and returns `None`.
 pub async fn one<T, E: std::error::Error>(
     name: &'static str,
     limit: Duration,
@@ -33,7 +33,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn a_pass_that_never_ends_is_ended_at_its_limit() {
+    async fn pass_is_ended_at_its_time_limit() {
         let stuck = std::future::pending::<Result<(), std::fmt::Error>>();
         assert_eq!(one("rounds", Duration::from_millis(10), stuck).await, None);
     }

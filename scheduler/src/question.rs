@@ -1,5 +1,6 @@
-//! Answers what people ask about what is not: a job that was not submitted, nodes and quotas that are not there. The real core runs
-//! forward from the live snapshot with the change and without it, as for a forecast. No decision reads it.
+//! Answers planning questions: the effect of a job that was not submitted, or of assumed nodes and
+//! quotas. The real core runs forward from the live snapshot with and without the change, as for a
+//! forecast. No decision reads the answers.
 
 use crate::clock;
 use crate::compute;
@@ -25,23 +26,24 @@ use muster_store::question::{self, Open};
 use std::cmp::Reverse;
 use std::time::Duration;
 
-/// A wake-up may be missed.
+/// Poll interval, because a wake-up can be missed.
 const LOOK: Duration = Duration::from_secs(2);
-/// Between two looks whether the client still waits.
+/// Interval of checks whether the client still waits.
 const WATCH: Duration = Duration::from_millis(250);
-/// Longest computation while another tenant's question waits: half of a client's patience, so that both are answered.
+/// Maximum computation time while another tenant's question waits: half of a client's time limit,
+/// so that both get an answer.
 const TURN: Duration = Duration::from_secs(10);
-/// Longest answer; no client waits so long.
+/// Maximum time of an answer; no client waits longer.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Tenants whose turns are remembered.
+/// Number of tenants in the rotation.
 const REMEMBERED_TENANTS: usize = 1_000;
-/// An end that moves by less is not told.
+/// Minimum change of an end that is reported, in milliseconds.
 const MOVED_MS: i64 = 30_000;
-/// Jobs named in an answer.
+/// Maximum number of jobs in an answer.
 const OWN_SHOWN: usize = 100;
 const ALL_SHOWN: usize = 500;
 
-/// Answers, one question after the other; tenants take turns.
+/// Answers one question after the other, in rotation over tenants.
 pub async fn run(pool: &Pool, policy: &Policy, mut wakes: Wakes) {
     let mut served = Served::default();
     loop {
@@ -66,7 +68,7 @@ impl Served {
     }
 }
 
-/// Answers the question whose turn it is; whether there was one.
+/// Answers the next question. Returns whether there was one.
 ///
 /// # Errors
 /// [`ForecastError`].
@@ -101,7 +103,7 @@ pub async fn once_by(
     let Some(open) = in_time(next(pool, served)).await? else {
         return Ok(false);
     };
-    // A question that fails has had its turn too.
+    // A failed question counts as the tenant's last one too.
     served.had_its_turn(open.tenant);
     let (snapshot, learnt) = live(pool, &mut Loader::new(WINDOW_JOBS)).await?;
     let changes = in_time(changes(pool, &snapshot, &open)).await?;
@@ -109,7 +111,7 @@ pub async fn once_by(
     let computed = compute::try_apart(move |cancel| {
         answer(&snapshot, &asked, &changes, &policy, learnt, cancel)
     });
-    // Cancels the computation where the turn ends first.
+    // Drops and thereby cancels the computation if the question ends first.
     let answer = tokio::select! {
         made = computed => made.map_err(ForecastError::from).flatten(),
         end = turn_ends(pool, &open) => match end? {
@@ -117,7 +119,7 @@ pub async fn once_by(
             End::OthersWait => Ok(Answer::Failed { why: too_long() }),
         },
     };
-    // A question that breaks the run is answered as well: tried again and again, it would keep all others waiting.
+    // A question that breaks the run gets an answer too. Retries would block all other questions.
     let answer = answer.unwrap_or_else(|error| {
         let why = chain(&error).to_string();
         tracing::error!(error = why, question = %open.id, "a question could not be answered");
@@ -142,15 +144,15 @@ async fn tell(pool: &Pool, open: &Open, answer: &Answer) -> Result<(), StoreErro
     tx.commit().await.map_err(StoreError::from)
 }
 
-/// Why a question is not computed to its end.
+/// Reason why the computation of a question is cancelled.
 enum End {
     /// The client has given up.
     Withdrawn,
-    /// Another tenant waits, and the turn is over.
+    /// The time limit has expired, and another tenant's question waits.
     OthersWait,
 }
 
-/// Returns when the question is to be computed no longer.
+/// Returns when the computation must be cancelled.
 async fn turn_ends(pool: &Pool, open: &Open) -> Result<End, StoreError> {
     let began = clock::instant();
     loop {
@@ -176,7 +178,7 @@ fn too_long() -> String {
     )
 }
 
-/// What the question imagines, with what earlier jobs of its documents tell.
+/// Assumed changes of the question, with evidence of earlier jobs of its documents.
 async fn changes(pool: &Pool, snapshot: &Snapshot, open: &Open) -> Result<Vec<Change>, StoreError> {
     let mut changes = match &open.question {
         Question::Plan { job, begins } => vec![Change::AddJob {
@@ -261,7 +263,8 @@ fn imagined(changes: &WhatIf, own: &str) -> Vec<Change> {
     nodes.chain(quotas).chain(jobs).collect()
 }
 
-/// The api has looked for the tenants; they can only have gone since.
+/// Field of the question that caused the error. The API server has checked the tenants; one can be
+/// missing only if it was deleted since.
 fn blame(refused: &WhatIfError, question: &Question) -> FieldError {
     let (field, value, expected) = match refused {
         WhatIfError::NoSuchTenant { name } => {
@@ -281,7 +284,7 @@ fn blame(refused: &WhatIfError, question: &Question) -> FieldError {
     }
 }
 
-/// Where the question names a tenant; whose job names none asks for its own.
+/// Place in the question that names a tenant. A job without a tenant is of the asking tenant.
 fn place_of(tenant: &str, question: &Question) -> String {
     let Question::WhatIf { changes } = question else {
         return "tenant".to_owned();
@@ -298,7 +301,7 @@ fn place_of(tenant: &str, question: &Question) -> String {
     }
 }
 
-/// For a member: others' jobs are counted, never named.
+/// Answer for a member of a tenant: jobs of other tenants are counted and never named.
 fn plan(comparison: &Comparison, tenant: &str) -> PlanView {
     let mut own_jobs = Vec::new();
     let mut other_jobs = ShiftedJobs::default();
@@ -368,7 +371,7 @@ fn whole(comparison: &Comparison) -> WhatIfView {
     }
 }
 
-/// Of those that are there already.
+/// Whether the change affects an existing job.
 fn is_shifted(job: &JobOutlook) -> bool {
     let Some(before) = &job.before else {
         return false;
@@ -430,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_that_has_gone_is_blamed_where_it_is_named() {
+    fn error_names_field_of_deleted_tenant() {
         let text = r#"{"quotas": [{"tenant": "red", "gpu_quota": 1}, {"tenant": "blue", "gpu_quota": null}]}"#;
         let changes = serde_json::from_str(text).expect("a what-if");
         let gone = WhatIfError::NoSuchTenant {
@@ -444,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_told_names_of_its_own_jobs_and_counts_of_others() {
+    fn answer_to_member_names_own_jobs_and_counts_others() {
         let comparison = Comparison {
             now_ms: 0,
             tenants: Vec::new(),

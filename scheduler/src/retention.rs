@@ -1,4 +1,5 @@
-//! Retention: removes what is old, so that every table is bounded. `docs/limits.md` lists the rule of each table.
+//! Retention: deletes old rows, so that every table is bounded. `docs/limits.md` lists the rule of
+//! each table.
 
 use crate::clock;
 use crate::config::Config;
@@ -7,13 +8,13 @@ use muster_store::pool::Pool;
 use muster_store::retention::{self, Keep};
 use std::time::Duration;
 
-/// The first pass comes after a minute: a new leader has more urgent work.
+/// Delay of the first pass, because a new leader has more urgent work.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(3_600);
-/// Longest pass. The next one goes on.
+/// Maximum duration of a pass. The next pass continues.
 const LIMIT: Duration = Duration::from_secs(1_800);
 
-/// Removes hourly.
+/// Runs a pass every hour.
 pub async fn run(pool: &Pool, config: &Config) {
     let keep = keep(config);
     let mut pause = FIRST_PAUSE;
@@ -27,7 +28,7 @@ pub async fn run(pool: &Pool, config: &Config) {
     }
 }
 
-/// How long the settings have what is stored kept.
+/// Retention times of the settings.
 #[must_use]
 pub fn keep(config: &Config) -> Keep {
     let ended_s = config.keep_ended_jobs_s;

@@ -1,19 +1,19 @@
-//! Transactions that are begun anew when Postgres made them the victim of a deadlock or of a conflict.
+//! Retries transactions that Postgres aborted because of a deadlock or a serialisation conflict.
 
 use muster_store::StoreError;
 use muster_store::pool::in_time;
 
-/// Attempts in all. Who loses thrice meets a load that another attempt only adds to.
+/// Maximum number of attempts. After three failures another attempt would only add load.
 const ATTEMPTS: u32 = 3;
 
-/// Carries `transaction` out, from its beginning to its commit; again when another may succeed. It must do nothing that a rollback
-/// does not undo. Each attempt has the time limit of [`in_time`].
+/// Runs `transaction` from its beginning to its commit, and again if another attempt may succeed. A
+/// rollback must undo all its effects. Each attempt has the time limit of [`in_time`].
 ///
-/// It opens and commits the transaction itself, rather than being lent one: an async closure with an argument makes a future that
-/// cannot be spawned.
+/// `transaction` opens and commits its own transaction. An async closure with an argument would
+/// give a future that cannot be spawned.
 ///
 /// # Errors
-/// What the last attempt failed with.
+/// The error of the last attempt.
 pub async fn on_conflict<T, F>(mut transaction: impl FnMut() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,

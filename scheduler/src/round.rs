@@ -1,4 +1,5 @@
-//! Rounds: load one consistent snapshot, plan, check, commit, keep the record. Woken by the store or by time.
+//! Scheduling rounds: load one consistent snapshot, plan, check, commit, store the record. Wake-ups
+//! of the store or a timer start them.
 
 use crate::clock;
 use crate::compute;
@@ -22,10 +23,10 @@ use muster_store::round::RoundRecord;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The next round comes after this time where the last one left work to it.
+/// Delay of the next round if the last one left work.
 const MORE_AFTER: Duration = Duration::from_millis(100);
 
-/// A round that did not come about. Nothing was changed; the next one starts from the store again.
+/// A round failed. It changed nothing; the next one starts from the store again.
 #[derive(Debug, thiserror::Error)]
 pub enum RoundError {
     #[error("the store failed during the round")]
@@ -34,29 +35,29 @@ pub enum RoundError {
     Compress(#[source] std::io::Error),
 }
 
-/// What one round did.
+/// Result of one round.
 #[derive(Debug)]
 pub struct Round {
     pub plan: Plan,
     pub report: RoundReport,
     pub outcome: CommitOutcome,
-    /// Rules that the plan broke, as it was made.
+    /// Number of broken rules in the plan.
     pub refusals: u64,
-    /// Jobs that wait after it, by why.
+    /// Waiting jobs after the round, by wait reason.
     pub queue: BTreeMap<&'static str, u64>,
-    /// Whether it left work to the next round that no wake-up tells of.
+    /// Whether the round left work without a wake-up for it.
     pub has_more: bool,
 }
 
 impl Round {
-    /// Nothing was to be done.
+    /// Whether the plan is empty.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.plan.is_empty()
     }
 }
 
-/// What is known of earlier rounds. Without it a round decides the same.
+/// State of earlier rounds. It does not change decisions.
 #[derive(Debug)]
 pub struct Remembered {
     loader: Loader,
@@ -64,7 +65,7 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// For rounds that consider at most `queue_window_jobs` jobs of the queue.
+    /// State for rounds that consider at most `queue_window_jobs` queued jobs.
     #[must_use]
     pub fn new(queue_window_jobs: u32) -> Self {
         Self {
@@ -80,24 +81,25 @@ impl Default for Remembered {
     }
 }
 
-/// What planning remembers.
+/// State of the planning step.
 #[derive(Debug, Default)]
 struct Known {
     memory: Memory,
     defects: Defects,
 }
 
-/// Which rules the plans of earlier rounds broke. A defect that touches a job lasts as long as the job does, in a round each second.
+/// Rules that plans of earlier rounds broke. A defect on a job repeats every second as long as the
+/// job exists.
 #[derive(Debug, Default)]
 struct Defects {
-    /// Those of which was last told.
+    /// Defects that were last logged.
     told: BTreeSet<String>,
-    /// Those for which a round was last kept.
+    /// Defects for which a round was last stored.
     kept: BTreeSet<String>,
 }
 
 impl Defects {
-    /// Whether these are others than those of which was last told. From now on they were told of.
+    /// Whether these defects differ from the ones that were last logged. Records them as logged.
     fn are_news(&mut self, broken: &[Violation]) -> bool {
         let broken = in_words(broken);
         let are_news = !broken.is_empty() && broken != self.told;
@@ -107,8 +109,8 @@ impl Defects {
         are_news
     }
 
-    /// Those of `broken` that the plan broke, if they are others than those for which a round was last kept. What is broken without any plan
-    /// (`given`) is not to be found in the round.
+    /// Returns the defects of `broken` that the plan caused, if they differ from those of the last
+    /// stored round. Defects that an empty plan has too (`given`) have no cause in the round.
     fn to_keep(&self, broken: &[Violation], given: &[Violation]) -> Option<BTreeSet<String>> {
         let mut by_plan = in_words(broken);
         for given in in_words(given) {
@@ -122,7 +124,8 @@ fn in_words(broken: &[Violation]) -> BTreeSet<String> {
     broken.iter().map(ToString::to_string).collect()
 }
 
-/// Runs rounds. A round has no deadline of its own: its transactions have, and a plan that takes long would take as long again.
+/// Runs rounds. A round has no time limit: its transactions have one, and a repeated plan would
+/// take as long again.
 pub async fn run(
     pool: &Pool,
     policy: &Policy,
@@ -153,22 +156,22 @@ pub async fn run(
             }
         }
         tokio::time::sleep(pause(began.elapsed(), shortest, longest)).await;
-        // A wake-up may be missed.
+        // A wake-up can be missed.
         let _ = tokio::time::timeout(until, wakes.rounds.changed()).await;
     }
 }
 
-/// Pause after a round that took so long: as long again, so that rounds take at most half of the time however many wake-ups come.
+/// Pause after a round, at least as long as the round. Rounds then take at most half of the time.
 fn pause(took: Duration, shortest: Duration, longest: Duration) -> Duration {
     took.min(longest).max(shortest)
 }
 
-/// One round.
+/// Runs one round.
+///
+/// The independent check removes jobs that break a rule from the plan. The rest is committed.
 ///
 /// # Errors
-/// [`RoundError`] when the store cannot be read or written.
-///
-/// What the independent check finds to break a rule never reaches a node; the rest of the plan does.
+/// [`RoundError`] if the store cannot be read or written.
 #[tracing::instrument(name = "scheduler.round", skip_all)]
 pub async fn once(
     pool: &Pool,
@@ -178,13 +181,13 @@ pub async fn once(
     once_by(muster_core::plan_again, pool, policy, remembered).await
 }
 
-/// One round of another planner.
+/// Runs one round with another planner.
 ///
 /// # Errors
 /// As [`once`].
 ///
 /// # Panics
-/// With the planner's own panic.
+/// If the planner panics.
 pub async fn once_by(
     planner: impl FnOnce(&Snapshot, &Policy, &mut Memory) -> (Plan, RoundReport) + Send + 'static,
     pool: &Pool,
@@ -196,7 +199,7 @@ pub async fn once_by(
     let (loaded, number) = in_time(load(pool, &mut remembered.loader, now)).await?;
     let has_more = loaded.has_more;
     let (known, policy) = (std::mem::take(&mut remembered.known), policy.clone());
-    // On a thread of its own: a long queue takes seconds, and the runtime's threads serve the nodes' heartbeats.
+    // On a blocking thread: a long queue takes seconds, and the runtime's threads serve heartbeats.
     let decided = compute::apart(move || {
         let snapshot = translate::snapshot(number, loaded);
         decide(planner, &snapshot, &policy, known)
@@ -241,11 +244,11 @@ async fn load(
     Ok((loaded, number))
 }
 
-/// What a round came to before anything of it is committed.
+/// Result of a round before its commit.
 struct Decided {
-    /// Without an outcome.
+    /// Its `outcome` is not set yet.
     round: Round,
-    /// `None` where there is nothing to commit.
+    /// `None` if there is nothing to commit.
     to_keep: Option<ToKeep>,
     known: Known,
 }
@@ -253,11 +256,11 @@ struct Decided {
 struct ToKeep {
     steps: Vec<muster_store::plan::Step>,
     record: RoundRecord,
-    /// Defects for which the round is kept.
+    /// Defects for which the round is stored.
     defects: Option<BTreeSet<String>>,
 }
 
-/// Plans and checks; takes seconds of one core when the queue is long.
+/// Plans and checks. Takes seconds of one core for a long queue.
 fn decide(
     planner: impl FnOnce(&Snapshot, &Policy, &mut Memory) -> (Plan, RoundReport),
     snapshot: &Snapshot,
@@ -271,20 +274,22 @@ fn decide(
             tracing::error!(round.number = snapshot.round, %broken, "a defect of the planner; what breaks a rule is not carried out");
         }
     }
-    let given = match broken.is_empty() {
-        true => Vec::new(),
-        false => muster_core::check(snapshot, &Plan::default()),
+    let given = if broken.is_empty() {
+        Vec::new()
+    } else {
+        muster_core::check(snapshot, &Plan::default())
     };
     let defects = known.defects.to_keep(&broken, &given);
-    // A round of which nothing is left is kept all the same, once: it is the one to be looked into.
+    // An empty round with a new defect is stored once, for analysis.
     let is_kept = !plan.is_empty() || defects.is_some();
-    let to_keep = match is_kept {
-        true => Some(ToKeep {
+    let to_keep = if is_kept {
+        Some(ToKeep {
             steps: translate::steps(&plan),
             record: record(snapshot, policy, &plan, &report)?,
             defects,
-        }),
-        false => None,
+        })
+    } else {
+        None
     };
     let round = Round {
         refusals: broken.len() as u64,
@@ -301,7 +306,7 @@ fn decide(
     })
 }
 
-/// Jobs that are in the queue once the plan is carried out, by what their owners are told.
+/// Queued jobs after the plan, by wait reason.
 fn queue(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<&'static str, u64> {
     let queued = snapshot.jobs.iter();
     let queued = queued.filter(|job| job.state.phase() == JobPhase::Queued);
@@ -346,7 +351,7 @@ async fn commit(
     now: time::OffsetDateTime,
 ) -> Result<CommitOutcome, StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
-    // Later than whatever the snapshot saw being released, which `now`, taken before it, may not be.
+    // The commit must use a later time than any release in the snapshot; `now` may be earlier.
     let outcome = muster_store::plan::commit(&mut tx, steps, clock::now()).await?;
     muster_store::origin::tell(&mut tx).await?;
     for node in excluded {
@@ -359,7 +364,7 @@ async fn commit(
     Ok(outcome)
 }
 
-/// Snapshot, policy, plan and report as they are kept, so that the round can be replayed.
+/// Snapshot, policy, plan and report in stored form for replays.
 fn record(
     snapshot: &Snapshot,
     policy: &Policy,
@@ -378,7 +383,7 @@ fn record(
     })
 }
 
-/// One line for each decision that changes a job, and one for all reasons to wait.
+/// Logs one line for each decision that changes a job, and one line for all wait reasons.
 fn log(round: &Round) {
     let mut waits = 0;
     for decision in &round.plan.decisions {
@@ -413,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_defect_that_lasts_is_told_and_kept_once_and_another_one_again() {
+    fn lasting_defect_is_logged_and_stored_once() {
         let mut defects = Defects::default();
         let (one, other) = (released_early(1), released_early(2));
         assert!(!defects.are_news(&[]) && defects.to_keep(&[], &[]).is_none());
@@ -431,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn pause_is_as_long_as_the_round_within_its_bounds() {
+    fn pause_equals_duration_of_round_within_bounds() {
         let ms = Duration::from_millis;
         assert_eq!(pause(ms(1), ms(5), ms(1_000)), ms(5));
         assert_eq!(pause(ms(40), ms(5), ms(1_000)), ms(40));
@@ -439,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_without_any_plan_keeps_no_round() {
+    fn defect_without_plan_stores_no_round() {
         let given = Violation::CpuExceeded {
             node: NodeId(Uuid::from_u128(3)),
         };

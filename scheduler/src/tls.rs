@@ -1,8 +1,9 @@
-//! Encrypted node sessions: what comes in on the port is TLS, or in the clear as long as that may be.
+//! Encryption of node sessions: a connection uses TLS, or cleartext as long as that is allowed.
 //!
-//! Both on one port, so that encryption can be switched on under executors that run: each of them keeps its address until it is replaced,
-//! and a scheduler that took TLS only would lose every node within a lease. A second port was rejected, since proxies, services and network
-//! policies would all have to know it for those few days.
+//! Both use one port, so that encryption can be enabled while executors run. Each executor keeps
+//! its address until it is replaced. A scheduler with TLS only would lose every node within a
+//! lease. A second port was rejected: proxies, services and network policies would need it for a
+//! few days only.
 
 use crate::config::Tls;
 use std::io;
@@ -21,13 +22,14 @@ use tokio_rustls::rustls::{self, ServerConfig, crypto::ring};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
-/// Whoever has said nothing, or has not ended its handshake by then, is let go: it has shown no token yet.
+/// Time limit of a handshake. A connection that exceeds it is closed, because it has not presented
+/// a token yet.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// Until the next attempt where connections cannot be accepted, as when there are no descriptors left.
+/// Delay after a failed accept, for example without free file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Connections that are ready and not yet served.
+/// Maximum number of connections between handshake and service.
 const READY: usize = 64;
-/// The first byte of a TLS handshake. HTTP/2 in the clear begins with `PRI`.
+/// First byte of a TLS handshake. Cleartext HTTP/2 begins with `PRI`.
 const HANDSHAKE: u8 = 0x16;
 
 #[derive(Debug, thiserror::Error)]
@@ -52,14 +54,15 @@ pub enum TlsError {
     },
 }
 
-/// A certificate and its key, as they stand in their files.
+/// Contents of the certificate and key files.
 #[derive(PartialEq, Eq)]
 struct Pair {
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
 
-/// What sessions are encrypted with. It follows its files: whoever renews a certificate writes them and does nothing else.
+/// Encryption of sessions. It follows its files, so renewing a certificate means only to write
+/// them.
 pub struct Encryption {
     files: Tls,
     read: Pair,
@@ -67,8 +70,10 @@ pub struct Encryption {
 }
 
 impl Encryption {
+    /// Reads the certificate and the key.
+    ///
     /// # Errors
-    /// When a file cannot be read, or is not what it should be.
+    /// [`TlsError`] if a file cannot be read or is invalid.
     pub fn read(files: &Tls) -> Result<Self, TlsError> {
         let read = Pair::read(files)?;
         Ok(Self {
@@ -78,12 +83,16 @@ impl Encryption {
         })
     }
 
-    /// With what stands in the files now. They are read for each session: a node begins one when it or we have started, so there are few.
-    /// What is half written or wrong is left alone, as sessions are better had with the certificate of before.
+    /// Acceptor with the current files. They are read for each session: sessions begin only when a
+    /// node or this process starts. Incomplete or invalid files are ignored and the previous
+    /// certificate stays.
     fn acceptor(&mut self) -> TlsAcceptor {
-        let renewed = Pair::read(&self.files).and_then(|pair| match pair == self.read {
-            true => Ok(None),
-            false => Ok(Some((pair.acceptor(&self.files)?, pair))),
+        let renewed = Pair::read(&self.files).and_then(|pair| {
+            if pair == self.read {
+                Ok(None)
+            } else {
+                Ok(Some((pair.acceptor(&self.files)?, pair)))
+            }
         });
         match renewed {
             Ok(None) => {}
@@ -143,8 +152,8 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     })
 }
 
-/// Connections as they come in, each past its handshake, for which it has so long; in the clear where there is no encryption, or it is not
-/// required.
+/// Accepted connections after their handshake, for which they have `patience`. A connection is
+/// cleartext without encryption, or if the peer chooses it and TLS is not required.
 #[must_use]
 pub fn sessions(
     listener: TcpListener,
@@ -156,7 +165,7 @@ pub fn sessions(
     ReceiverStream::new(sessions)
 }
 
-/// Until nobody takes them any more.
+/// Accepts until the receiver is dropped.
 async fn accept(
     listener: TcpListener,
     mut encryption: Option<Encryption>,
@@ -182,7 +191,7 @@ async fn accept(
         let ready = ready.clone();
         tokio::spawn(async move {
             match tokio::time::timeout(patience, open(stream, tls)).await {
-                // Nobody takes it only where the daemon ends.
+                // The receiver is gone only when the daemon ends.
                 Ok(Ok(Some(connection))) => drop(ready.send(Ok(connection)).await),
                 Ok(Ok(None)) => {}
                 Ok(Err(error)) => tracing::warn!(%peer, %error, "a node session did not begin"),
@@ -194,7 +203,7 @@ async fn accept(
     }
 }
 
-/// `None` where the peer has gone without a word, as probes do.
+/// `None` if the peer closed without sending, as probes do.
 async fn open(
     stream: TcpStream,
     tls: Option<(TlsAcceptor, bool)>,
@@ -221,7 +230,7 @@ trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<Stream: AsyncRead + AsyncWrite + Send + Unpin> Duplex for Stream {}
 
-/// One that node sessions are served on.
+/// Connection of a node session.
 pub struct Connection(Box<dyn Duplex>);
 
 impl Connected for Connection {

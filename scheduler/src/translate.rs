@@ -1,4 +1,5 @@
-//! Between the store's rows and the core's snapshot, and between the core's plan and the store's steps. No decision is taken here.
+//! Converts the store's rows to the core's snapshot, and the core's plan to the store's steps.
+//! Decides nothing.
 
 use crate::clock;
 use crate::others::{Uses, others, uses};
@@ -15,7 +16,7 @@ use muster_store::plan as store;
 use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 
-/// The snapshot that the core plans on.
+/// Snapshot for the core.
 #[must_use]
 pub fn snapshot(round: u64, loaded: store::Loaded) -> core::Snapshot {
     let (mut faults, mut freed) = (loaded.faults, loaded.freed);
@@ -39,7 +40,8 @@ pub fn snapshot(round: u64, loaded: store::Loaded) -> core::Snapshot {
     snapshot
 }
 
-/// What the store commits. The ids of new tasks and the secret of the new revision are made here, because the core has no randomness.
+/// Steps for the store. Creates the ids of new tasks and the secret of a new revision, because the
+/// core has no randomness.
 #[must_use]
 pub fn steps(plan: &Plan) -> Vec<store::Step> {
     let decided = plan.decisions.iter().map(|decision| store::Step {
@@ -126,7 +128,7 @@ fn new_task(task: &PlannedTask) -> store::NewTask {
     }
 }
 
-/// What is known of a job's tasks beside their rows.
+/// Data of a job's tasks that is not in their rows.
 struct Told {
     paces: BTreeMap<TaskId, Pace>,
     guests: BTreeSet<TaskId>,
@@ -302,7 +304,8 @@ fn job(loaded: store::LoadedJob) -> core::Job {
     begun_anew(translated, has_sampled)
 }
 
-/// Until a program tells of a step, the newest one told is of a start before: what it will go on from is what is kept of that.
+/// Until a restarted program reports a step, the newest report is of an earlier start. The job then
+/// continues from its last checkpoint.
 fn begun_anew(mut job: core::Job, has_sampled: bool) -> core::Job {
     let is_at_work = match job.state {
         JobState::Running | JobState::Suspended => has_sampled,
@@ -320,7 +323,7 @@ fn begun_anew(mut job: core::Job, has_sampled: bool) -> core::Job {
     job
 }
 
-/// The engine measures noise in examples, the core reckons in batches.
+/// The engine measures noise in examples; the core uses batches.
 fn adaptive(loaded: &store::LoadedJob) -> Option<core::Adaptive> {
     let engine = loaded.job.spec.engine.as_ref()?;
     match engine.batch_rule {
@@ -334,7 +337,7 @@ fn adaptive(loaded: &store::LoadedJob) -> Option<core::Adaptive> {
     }
 }
 
-/// Nothing while nothing was measured.
+/// `None` without measurements.
 fn restarts(restarts: store::Restarts) -> Option<core::Restarts> {
     (restarts != store::Restarts::default()).then_some(core::Restarts {
         stops: restarts.stops,
@@ -364,8 +367,10 @@ pub fn unix_ms(at: OffsetDateTime) -> i64 {
     i64::try_from(at.unix_timestamp_nanos() / 1_000_000).expect("dates of this era fit")
 }
 
+/// Date of a Unix time in milliseconds.
+///
 /// # Panics
-/// Thousands of years from now.
+/// For dates thousands of years from now.
 #[must_use]
 pub fn date(unix_ms: i64) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(unix_ms) * 1_000_000)

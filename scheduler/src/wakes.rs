@@ -1,5 +1,5 @@
-//! Turns the store's notifications into counters that rounds and sessions wait on. A notification carries no data and may come twice or
-//! be merged; whoever wakes reads the store.
+//! Converts the store's notifications to counters on which rounds and sessions wait. A notification
+//! carries no data and may be repeated or merged. A woken loop reads the store.
 
 use muster_store::pool::Pool;
 use muster_store::wake::{Channel, Listener};
@@ -8,19 +8,19 @@ use tokio::sync::watch;
 
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What the rounds and the sessions hold.
+/// Receivers of the loops.
 #[derive(Debug, Clone)]
 pub struct Wakes {
     pub rounds: watch::Receiver<u64>,
     pub assignments: watch::Receiver<u64>,
     pub questions: watch::Receiver<u64>,
-    /// Orders to studies, and what they are told.
+    /// Orders to studies, and reports of their trials.
     pub studies: watch::Receiver<u64>,
-    /// Whatever became of jobs, some of which are trials.
+    /// All events of jobs, some of which are trials.
     pub trials: watch::Receiver<u64>,
 }
 
-/// The other end.
+/// Senders.
 #[derive(Debug)]
 pub struct Waker {
     rounds: watch::Sender<u64>,
@@ -56,7 +56,8 @@ pub fn channel() -> (Waker, Wakes) {
 }
 
 impl Waker {
-    /// Listens until the process ends. After every (re)connection everybody is woken, for what may have been missed.
+    /// Listens until the process ends. Wakes all receivers after every connection, because
+    /// notifications may have been missed.
     pub async fn run(self, pool: Pool) {
         loop {
             if let Err(error) = self.listen(&pool).await {

@@ -1,4 +1,4 @@
-//! Assignments of many tasks: no job makes a node deaf for the others.
+//! Assignments of many tasks: no job blocks a node for other jobs.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::{Assigned, Greeting, Node, Shell, Store};
 const LEASE_MS: u64 = 60_000;
 const SHARDS: u32 = 1_024;
 
-/// One worker, and as many shards as a document may ask for.
+/// One worker, and the maximum number of shards of a document.
 async fn many_shards(store: &Store) -> JobId {
     let document = serde_json::json!({
         "version": "muster/v1",
@@ -51,7 +51,7 @@ fn of(job: JobId, tasks: &[Assigned]) -> Vec<&Assigned> {
 }
 
 #[tokio::test]
-async fn peers_of_a_job_travel_once_to_a_node() {
+async fn peers_of_job_are_sent_once_per_node() {
     let store = Store::new().await;
     let shell = Shell::leading(&store, LEASE_MS).await;
     let mut node = roomy(&shell, true).await;
@@ -68,9 +68,9 @@ async fn peers_of_a_job_travel_once_to_a_node() {
     assert!(tasks.iter().all(is_whole));
 }
 
-/// The executor of the release before takes only what made the message too large.
+/// The executor of the previous release receives only one large message.
 #[tokio::test]
-async fn an_unsendable_job_fails_and_others_start() {
+async fn unsendable_job_fails_and_others_start() {
     let store = Store::new().await;
     let shell = Shell::leading(&store, LEASE_MS).await;
     let mut node = roomy(&shell, false).await;

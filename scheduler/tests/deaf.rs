@@ -1,4 +1,4 @@
-//! A node that has a session, and starts nothing of what it is given.
+//! A node with a session that starts none of its tasks.
 
 mod support;
 
@@ -23,11 +23,11 @@ async fn node(shell: &Shell, name: &str) -> Node {
 }
 
 #[tokio::test]
-async fn a_job_leaves_a_deaf_node_which_is_charged() {
+async fn job_leaves_node_that_starts_nothing_and_node_is_charged() {
     let store = Store::new().await;
     let mut shell = Shell::start_with(&store, LEASE_MS, |config| {
         config.start_limit = StartLimit {
-            // Longer than the job's first pause, so that the node still rests after it.
+            // Longer than the job's first back-off, so that the node is still excluded after it.
             process_ms: 5_000,
             pod_ms: 3_600_000,
         };
@@ -52,7 +52,7 @@ async fn a_job_leaves_a_deaf_node_which_is_charged() {
         .await;
     assert_eq!((running.revision, running.failures), (revision, 0));
 
-    // What it says later changes nothing.
+    // Later reports of the node have no effect.
     deaf.report_all(&late, &Observed::Running).await;
     deaf.acknowledged().await;
     assert_eq!(store.job(job).await.revision, revision);

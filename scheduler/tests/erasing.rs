@@ -1,4 +1,5 @@
-//! Files of a deleted job: a node has the order, another gets it when the first leaves, and the store keeps it until one reports.
+//! Files of a deleted job: one node gets the order, another one when the first leaves. The store
+//! keeps the order until a node reports success.
 
 mod support;
 
@@ -16,7 +17,7 @@ use support::{Node, PATIENCE, Shell, Store, TOKEN};
 
 const LEASE_MS: u64 = 30_000;
 
-/// A job that has run on the node, was cancelled, and was deleted by its owner.
+/// Job that ran on the node and was cancelled and deleted by its user.
 async fn deleted(store: &Store, node: &mut Node) -> JobId {
     let id = store.submit((1, 1)).await;
     let tasks = node.assignment(|tasks| !tasks.is_empty()).await;
@@ -50,7 +51,7 @@ async fn give(store: &Store, shell: &Shell) -> u64 {
     given.expect("the store answers")
 }
 
-/// As [`give`], until an order goes out.
+/// As [`give`], until an order is sent.
 async fn until_given(store: &Store, shell: &Shell) {
     let given = async {
         while give(store, shell).await == 0 {
@@ -62,7 +63,7 @@ async fn until_given(store: &Store, shell: &Shell) {
 }
 
 #[tokio::test]
-async fn an_order_to_erase_is_repeated_until_a_node_has_carried_it_out() {
+async fn erase_order_is_repeated_until_a_node_succeeds() {
     let store = Store::new().await;
     let mut shell = Shell::start(&store, LEASE_MS).await;
     shell.until_it_leads().await;
@@ -74,13 +75,13 @@ async fn an_order_to_erase_is_repeated_until_a_node_has_carried_it_out() {
     until_given(&store, &shell).await;
     assert_eq!(order(&mut first).await.job_id, id.to_string());
     assert_eq!(give(&store, &shell).await, 0, "a node has the order");
-    // The node leaves without an answer, and another is asked.
+    // The node leaves without an answer; another one gets the order.
     drop(first);
     let second = Node::dial(shell.address, "node-2", TOKEN, 1).await;
     let mut second = second.expect("welcome");
     until_given(&store, &shell).await;
     assert_eq!(order(&mut second).await.job_id, id.to_string());
-    // A node that does not have the order cannot settle it.
+    // A node without the order cannot complete it.
     let third = Node::dial(shell.address, "node-3", TOKEN, 1).await;
     let mut third = third.expect("welcome");
     third.erased(id).await;
@@ -96,7 +97,7 @@ async fn an_order_to_erase_is_repeated_until_a_node_has_carried_it_out() {
     assert!(is_settled(&store, id).await);
 }
 
-/// Whether no order is left in the store.
+/// Whether the store has no order left for the job.
 async fn is_settled(store: &Store, id: JobId) -> bool {
     let mut tx = muster_store::pool::begin(&store.pool).await.expect("begun");
     let times = (clock::now(), clock::now());

@@ -1,4 +1,4 @@
-//! What a scheduler says of itself: whether it lives, whether it can serve, who leads, and what its rounds have come to.
+//! Probes and metrics of the scheduler: liveness, readiness, leadership and the results of rounds.
 
 mod support;
 
@@ -44,7 +44,7 @@ async fn get(address: SocketAddr, path: &str) -> (u16, String) {
     (status.expect("a status"), body.to_owned())
 }
 
-/// Of every line that is no comment, the value.
+/// Values of all lines that are not comments.
 async fn metrics(address: SocketAddr) -> BTreeMap<String, f64> {
     let (status, text) = get(address, "/metrics").await;
     assert_eq!(status, 200);
@@ -73,7 +73,7 @@ async fn until(address: SocketAddr, what: &str, right: impl Fn(&BTreeMap<String,
 }
 
 #[tokio::test]
-async fn the_leader_tells_its_rounds_its_sessions_and_its_queue() {
+async fn metrics_of_leader_show_rounds_sessions_and_queue() {
     let store = Store::new().await;
     let mut shell = Shell::start(&store, LEASE_MS).await;
     let address = answering(Health {
@@ -121,7 +121,7 @@ async fn the_leader_tells_its_rounds_its_sessions_and_its_queue() {
 }
 
 #[tokio::test]
-async fn who_waits_to_lead_is_ready_and_who_has_no_database_is_not() {
+async fn standby_is_ready_and_process_without_database_is_not() {
     let store = Store::new().await;
     let (_leads, leader) = watch::channel(false);
     let health = Health {
@@ -141,6 +141,6 @@ async fn who_waits_to_lead_is_ready_and_who_has_no_database_is_not() {
     })
     .await;
     assert_eq!(get(address, "/readyz").await.0, 503);
-    // A restart would not bring the database back.
+    // A restart would not help: the database is unavailable.
     assert_eq!(get(address, "/healthz").await.0, 200);
 }

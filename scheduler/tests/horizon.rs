@@ -1,4 +1,4 @@
-//! Events that an open transaction holds back: the scheduler says for how long, and which transaction it is.
+//! Events that an open transaction delays: the scheduler reports their age and the transaction.
 
 mod support;
 
@@ -25,7 +25,7 @@ fn note() -> NewEvent {
 }
 
 #[tokio::test]
-async fn events_that_wait_are_told_with_the_transaction_that_holds_them() {
+async fn delayed_events_are_reported_with_blocking_transaction() {
     let store = Store::new().await;
     let (mut watched, now) = (Watched::default(), clock::instant());
     let at = |seconds| now + Duration::from_secs(seconds);

@@ -1,4 +1,4 @@
-//! Which executors may speak for a node: a client that knows the join token, and nothing else, gets nothing of what a node runs.
+//! Admission of executors: a client with only the join token cannot read the tasks of a node.
 
 mod support;
 
@@ -41,7 +41,7 @@ async fn lose_all(store: &Store) {
     tx.commit().await.expect("committed");
 }
 
-/// What a client can say that has the join token, and not the credential.
+/// Hellos of a client with the join token and without the credential.
 fn impostors() -> Vec<Greeting<'static>> {
     let mut all = Vec::new();
     for identity in ["", "folder", "another"] {
@@ -73,7 +73,7 @@ async fn impostors_are_refused_while_the_node_lives() {
         node.until_acknowledged()
             .await
             .expect("it was not replaced");
-        // Its credential alone is enough, as after a change of the join token.
+        // The credential alone suffices, for example after a change of the join token.
         let known = Greeting { token: "", ..OWN };
         Node::greet(shell.address, &known).await.expect("welcome");
     }
@@ -93,7 +93,7 @@ async fn impostors_get_no_launch_of_a_lost_node() {
         assert_eq!(refused.code(), Code::PermissionDenied, "{impostor:?}");
     }
     drop(strict);
-    // Paused, so that it is placed nowhere anew.
+    // Paused, so that it is not placed again.
     let pause = format!("update job set intent = 'pause' where id = '{job}'");
     store.database.execute(&pause).await;
 
@@ -119,7 +119,7 @@ async fn impostors_get_no_launch_of_a_lost_node() {
 }
 
 #[tokio::test]
-async fn an_executor_without_credential_joins_until_one_presents_one() {
+async fn executor_without_credential_joins_until_another_has_one() {
     let store = Store::new().await;
     let shell = shell(&store, Rejoin::Reset).await;
     let old = Greeting {
@@ -138,7 +138,7 @@ async fn an_executor_without_credential_joins_until_one_presents_one() {
 }
 
 #[tokio::test]
-async fn a_one_time_token_counts_once_and_for_its_node() {
+async fn one_time_token_is_valid_once_and_for_its_node() {
     let store = Store::new().await;
     let shell = shell(&store, Rejoin::Reset).await;
     let by = muster_model::actor::Actor {
@@ -178,11 +178,11 @@ async fn a_one_time_token_counts_once_and_for_its_node() {
     };
     let used = refused(&shell, &other).await;
     assert_eq!(used.code(), Code::Unauthenticated, "it was used");
-    // The executor keeps it in its settings, and its credential counts.
+    // The executor still has the used token in its settings, and its credential is accepted.
     let again = Node::greet(shell.address, &with("muster_join_a")).await;
     again.expect("welcome");
 
-    // Reset, and removed: the next executor binds its own.
+    // After a reset or a removal the next executor binds its own credential.
     let replaced = Greeting {
         credential: "another secret",
         ..OWN

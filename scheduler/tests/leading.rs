@@ -1,4 +1,4 @@
-//! What a scheduler that leads keeps serving, whatever else it does.
+//! Services that the leader keeps under load and faults.
 
 mod support;
 
@@ -50,7 +50,7 @@ async fn heartbeats_are_acknowledged_while_a_round_plans() {
     round.expect("a round");
 }
 
-/// As where a router forgets the connections of a scheduler.
+/// As if a router drops the state of the scheduler's connections.
 #[tokio::test]
 async fn scheduling_resumes_after_every_connection_went_silent() {
     let store = Store::new().await;
@@ -58,7 +58,7 @@ async fn scheduling_resumes_after_every_connection_went_silent() {
     let url = relay.url(&store.database.scheduler_url);
     let mut shell = Shell::start_at(&url, &store, LEASE_MS).await;
     shell.until_it_leads().await;
-    // A round that waits for a table when its connection goes silent.
+    // A round waits for a table when its connection becomes silent.
     let held = store.database.hold_table("job").await;
     while store.database.waiting("muster-scheduler").await == 0 {
         tokio::time::sleep(STEP).await;
@@ -74,9 +74,9 @@ async fn scheduling_resumes_after_every_connection_went_silent() {
     assert_eq!(store.job(job).await.state.phase(), JobPhase::Queued);
 }
 
-/// A wall clock that steps forward by an hour, as the scheduler's does or as a leader's before it had.
+/// The wall clock steps forward by an hour, on this scheduler or on the previous leader.
 #[tokio::test]
-async fn a_node_is_lost_by_the_monotonic_clock_alone() {
+async fn node_loss_depends_on_monotonic_clock_only() {
     const LOST_AFTER: Duration = Duration::from_secs(21);
     let store = Store::new().await;
     let shell = Shell::leading(&store, LEASE_MS).await;
@@ -107,7 +107,7 @@ async fn a_node_is_lost_by_the_monotonic_clock_alone() {
 }
 
 #[tokio::test]
-async fn a_withdrawn_question_is_not_computed_to_its_end() {
+async fn withdrawn_question_is_cancelled() {
     let store = Store::new().await;
     let changes = serde_json::json!({"add_nodes": [{"nodes": 1, "gpus": 8}]});
     let changes = serde_json::from_value(changes).expect("changes");
@@ -135,20 +135,21 @@ async fn a_withdrawn_question_is_not_computed_to_its_end() {
     assert_eq!(ended.recv_timeout(PATIENCE), Ok(true), "it is cancelled");
 }
 
-/// The lead is lost between a session's opening and its Hello: the node must look for the new leader.
+/// Leadership is lost between the opening of a session and its Hello. The node must look for the
+/// new leader.
 #[tokio::test]
-async fn a_session_that_opens_as_the_lead_is_lost_is_refused() {
+async fn session_opened_at_loss_of_leadership_is_refused() {
     let store = Store::new().await;
     let mut shell = Shell::leading(&store, LEASE_MS).await;
     let address = shell.address;
     let the_lead_is_lost = async {
-        // The handler has looked whether the scheduler leads.
+        // The handler has already checked the leadership.
         tokio::time::sleep(10 * STEP).await;
         store
             .database
             .execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'muster-leader'")
             .await;
-        // The scheduler notices at its next ping, and asks again half a second later.
+        // The scheduler notices at its next ping, and tries to lead again half a second later.
         let rival = loop {
             let url = &store.database.scheduler_url;
             if let Some(held) = Leadership::acquire(url).await.expect("an answer") {

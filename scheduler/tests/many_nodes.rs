@@ -1,5 +1,5 @@
-//! Sessions of more nodes than there are connections to Postgres: what they all ask for at one time is asked once, so the rounds and whoever
-//! else needs a connection get one.
+//! Sessions of more nodes than there are connections to Postgres. Equal requests of all sessions
+//! are batched, so that rounds and other loops get connections.
 
 mod support;
 
@@ -10,7 +10,7 @@ use support::{CONNECTIONS, Node, PATIENCE, Shell, Store, TOKEN};
 const LEASE_MS: u64 = 30_000;
 /// More than there are connections.
 const NODES: usize = 3 * CONNECTIONS as usize;
-/// Of heartbeats, of the reader of generations, of rounds and of the watch over leases.
+/// Waiting queries: of heartbeats, of the reader of generations, of rounds and of leases.
 const WAITING: i64 = 4;
 
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn sessions_of_many_nodes_leave_connections_to_others() -> anyhow::Result<
     for number in 0..NODES {
         nodes.push(shell.joined(&format!("node-{number}")).await);
     }
-    // Nobody comes by, so all that is asked for at this time is there to be counted.
+    // The lock blocks all queries, so that they can be counted.
     let held = store.database.hold_table("node").await;
     for node in &mut nodes {
         node.heartbeat().await;
@@ -40,14 +40,14 @@ async fn sessions_of_many_nodes_leave_connections_to_others() -> anyhow::Result<
     Ok(())
 }
 
-/// As a commit does that is long in coming to its end.
+/// As a commit that takes long.
 #[tokio::test]
-async fn whoever_holds_the_row_of_one_node_delays_no_other() -> anyhow::Result<()> {
+async fn locked_row_of_one_node_does_not_delay_others() -> anyhow::Result<()> {
     let store = Store::new().await;
     let shell = Shell::leading(&store, LEASE_MS).await;
     let (mut locked, mut free) = (shell.joined("held").await, shell.joined("free").await);
     let held = store.database.hold_rows("node", "name = 'held'").await;
-    // Together, and once more after the one that has to wait.
+    // At the same time, and again after the one that has to wait.
     for _ in 0..3 {
         locked.heartbeat().await;
         free.heartbeat().await;
@@ -60,10 +60,9 @@ async fn whoever_holds_the_row_of_one_node_delays_no_other() -> anyhow::Result<(
     Ok(())
 }
 
-/// Its session would go on, and the row be tried again, without end.
+/// Otherwise its session would live on and retry the row for ever.
 #[tokio::test]
-async fn a_node_whose_row_stays_locked_for_half_of_its_lease_is_to_dial_in_anew()
--> anyhow::Result<()> {
+async fn session_ends_if_row_stays_locked_for_half_of_lease() -> anyhow::Result<()> {
     let store = Store::new().await;
     let shell = Shell::leading(&store, 2_000).await;
     let mut node = shell.joined("held").await;
@@ -76,9 +75,9 @@ async fn a_node_whose_row_stays_locked_for_half_of_its_lease_is_to_dial_in_anew(
     Ok(())
 }
 
-/// All nodes would dial in anew at one time.
+/// Otherwise all nodes would dial in again at once.
 #[tokio::test]
-async fn heartbeats_outlive_the_connection_on_which_they_are_written() -> anyhow::Result<()> {
+async fn heartbeats_survive_loss_of_their_connection() -> anyhow::Result<()> {
     let store = Store::new().await;
     let shell = Shell::leading(&store, LEASE_MS).await;
     let mut node = shell.joined("node-1").await;
@@ -92,9 +91,9 @@ async fn heartbeats_outlive_the_connection_on_which_they_are_written() -> anyhow
     Ok(())
 }
 
-/// As when all nodes report at one time, and what they report waits for the rows of jobs.
+/// As when all nodes report at once and their reports wait for the rows of jobs.
 #[tokio::test]
-async fn a_heartbeat_waits_for_no_report_of_others() -> anyhow::Result<()> {
+async fn heartbeat_does_not_wait_for_reports_of_others() -> anyhow::Result<()> {
     let store = Store::new().await;
     let shell = Shell::leading(&store, LEASE_MS).await;
     let mut node = shell.joined("node-1").await;
@@ -107,10 +106,10 @@ async fn a_heartbeat_waits_for_no_report_of_others() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// It was silent for its lease, as where the scheduler could not write its heartbeats, and its session is there all the same.
+/// The node was silent for its lease, as if the scheduler could not write its heartbeats, while its
+/// session stayed open.
 #[tokio::test]
-async fn a_node_that_counts_as_lost_is_told_so_and_is_up_when_it_has_dialled_again()
--> anyhow::Result<()> {
+async fn lost_node_is_notified_and_up_after_next_session() -> anyhow::Result<()> {
     let store = Store::new().await;
     let shell = Shell::leading(&store, LEASE_MS).await;
     let mut node = shell.joined("node-1").await;

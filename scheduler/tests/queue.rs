@@ -1,4 +1,4 @@
-//! Rounds over a queue of which each considers a part.
+//! Rounds that consider a part of the queue.
 
 mod support;
 
@@ -13,7 +13,7 @@ use support::Store;
 const WINDOW: u32 = 16;
 
 #[tokio::test]
-async fn jobs_behind_the_window_wait_their_turn_and_are_told_so() {
+async fn jobs_behind_window_get_wait_reason_and_start_in_order() {
     let store = Store::new().await;
     let mut jobs = Vec::new();
     for _ in 0..40 {
@@ -38,7 +38,7 @@ async fn jobs_behind_the_window_wait_their_turn_and_are_told_so() {
     let second = round::once(&store.pool, &policy, &mut remembered).await;
     let second = second.expect("a round");
     assert!(second.is_idle() && !second.has_more, "nothing is new");
-    // What is kept of the round gives the same plan again.
+    // The stored round gives the same plan again.
     let mut tx = muster_store::pool::begin(&store.pool).await.expect("begun");
     let kept = muster_store::round::get(&mut tx, 1).await.expect("read");
     let (_, kept) = kept.expect("it was kept");

@@ -1,5 +1,6 @@
-//! A database that lost its newest commits, as after a restore from a backup or a fail-over to a standby that lagged: nodes accept
-//! orders, unknown tasks stop, jobs that run stay, and no revision comes twice.
+//! A database that lost its newest commits, after a restore from a backup or a failover to a
+//! lagging standby. Nodes accept assignments, unknown tasks stop, running jobs continue, and no
+//! revision is used twice.
 
 mod support;
 
@@ -12,7 +13,7 @@ use support::{Assigned, Greeting, Node, Shell, Store};
 const LEASE_MS: u64 = 30_000;
 const LISTENS: &str = "127.0.0.1:4242";
 
-/// A job of one worker and one shard, of which all tasks run.
+/// Job of one worker and one shard with all tasks running.
 async fn up(
     store: &Store,
     node: &mut Node,
@@ -44,7 +45,7 @@ async fn run(node: &mut Node, task: &Assigned) {
     node.acknowledged().await;
 }
 
-/// Dials until the scheduler has found its database again.
+/// Dials until the scheduler has reconnected to its database.
 async fn again(shell: &Shell, held: u64) -> Node {
     let greeting = Greeting {
         gpus: 4,
@@ -64,7 +65,7 @@ async fn again(shell: &Shell, held: u64) -> Node {
         .expect("it is welcome in time")
 }
 
-/// A backup of either kind.
+/// Backup of either kind.
 enum Saved {
     Files(muster_testdb::Backup),
     Dump(muster_testdb::Dump),
@@ -87,7 +88,7 @@ async fn everything_proceeds(store: &Store, save: impl AsyncFnOnce() -> Saved) {
     let mut node = again(&shell, 0).await;
     let (kept, kept_tasks) = up(store, &mut node, &[]).await;
     let secret = kept_tasks[0].launch.secret.clone();
-    // It is starting in the backup, and its shard has not told its address.
+    // In the backup the job is starting, and its shard has not reported its address.
     let begun = store.submit((1, 1)).await;
     let tasks = node.assignment(|tasks| tasks.len() == 4).await;
     let is_begun = |task: &Assigned| task.launch.secret != secret;
@@ -96,7 +97,7 @@ async fn everything_proceeds(store: &Store, save: impl AsyncFnOnce() -> Saved) {
     drop(shell);
     let saved = save().await;
 
-    // What the restore loses: that a job runs, the revisions of another, and a job.
+    // The restore loses the state of a running job, revisions of another job, and a whole job.
     let shell = Shell::leading(store, LEASE_MS).await;
     let mut node = again(&shell, 0).await;
     for task in &begun_tasks {
@@ -134,7 +135,7 @@ async fn everything_proceeds(store: &Store, save: impl AsyncFnOnce() -> Saved) {
         unknown.iter().all(|id| !told.contains(id)),
         "a node stops what is not in its assignment"
     );
-    // A task that the database does not know is acknowledged, so that its node can forget it.
+    // A task that the database does not know is acknowledged, so that its node can drop it.
     run(&mut node, &lost_tasks[0]).await;
     for task in kept_tasks.iter().chain(&begun_tasks) {
         run(&mut node, task).await;
@@ -150,7 +151,7 @@ async fn everything_proceeds(store: &Store, save: impl AsyncFnOnce() -> Saved) {
     assert!(found.is_none(), "its submission is lost");
     drop(tx);
 
-    // New work starts, and the next revision of an old job is above any that may have run.
+    // New jobs start. The next revision of an old job is above any that may have run.
     let held = [secret.as_str(), begun_tasks[0].launch.secret.as_str()];
     let (new, _) = up(store, &mut node, &held).await;
     assert_eq!(store.job(new).await.revision, 1);
@@ -167,9 +168,9 @@ async fn everything_proceeds(store: &Store, save: impl AsyncFnOnce() -> Saved) {
     assert!(restarted.revision > 2, "revision {}", restarted.revision);
 }
 
-/// The scheduler lives on, and its sessions do.
+/// The scheduler and its sessions survive the restore.
 #[tokio::test]
-async fn a_session_ends_when_the_database_goes_back() {
+async fn session_ends_when_database_loses_commits() {
     let store = Store::new().await;
     let shell = Shell::leading(&store, LEASE_MS).await;
     let mut node = again(&shell, 0).await;

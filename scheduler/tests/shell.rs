@@ -1,5 +1,5 @@
-//! The shell on a real Postgres and real gRPC sessions: a job's way through rounds and reports, lost nodes, replaced sessions,
-//! and one leader of two.
+//! The scheduler on a real Postgres with real gRPC sessions: jobs through rounds and reports, lost
+//! nodes, replaced sessions, and two schedulers of which one leads.
 
 mod support;
 
@@ -23,7 +23,7 @@ use support::{Assigned, Node, Shell, Store, TOKEN, sample};
 const LEASE_MS: u64 = 30_000;
 
 #[tokio::test]
-async fn a_job_goes_its_way_from_submission_to_success() {
+async fn job_runs_from_submission_to_success() {
     let store = Store::new().await;
     let mut shell = Shell::start(&store, LEASE_MS).await;
     shell.until_it_leads().await;
@@ -116,7 +116,7 @@ async fn a_job_goes_its_way_from_submission_to_success() {
     every_round_replays_to_the_same_bytes(&store).await;
 }
 
-/// What was kept of each round gives the same plan and report again.
+/// Replays each stored round and compares plan and report byte for byte.
 async fn every_round_replays_to_the_same_bytes(store: &Store) {
     let mut tx = muster_store::pool::begin(&store.pool)
         .await
@@ -153,7 +153,7 @@ async fn every_round_replays_to_the_same_bytes(store: &Store) {
 }
 
 #[tokio::test]
-async fn a_silent_node_is_lost_and_its_job_waits_again() {
+async fn job_of_silent_node_is_queued_again() {
     let store = Store::new().await;
     let mut shell = Shell::start(&store, 1_000).await;
     shell.until_it_leads().await;
@@ -176,7 +176,7 @@ async fn a_silent_node_is_lost_and_its_job_waits_again() {
         .await;
     assert_eq!(waiting.failures, 0, "a lost node is not the job's fault");
 
-    // The node comes back: the same node, without the old tasks, and the job starts there again as a new revision.
+    // The node returns without the old tasks. The job starts there again with a new revision.
     let mut node = Node::dial(shell.address, "node-1", TOKEN, 1)
         .await
         .expect("welcome");
@@ -184,7 +184,7 @@ async fn a_silent_node_is_lost_and_its_job_waits_again() {
         .assignment(|tasks| tasks.len() == 2 && tasks.iter().all(|task| !task.stop))
         .await;
     assert!(again.iter().all(|task| task.launch.revision == 2));
-    // What the old revision still has to say changes nothing.
+    // A late report of the old revision has no effect.
     let late = Observed::Gone {
         outcome: Outcome::signalled(9),
     };
@@ -209,7 +209,6 @@ async fn a_silent_node_is_lost_and_its_job_waits_again() {
         .await;
 }
 
-/// As after a pause in which no heartbeat could be written.
 #[tokio::test]
 async fn node_without_disk_space_gets_no_tasks_until_it_has_some() {
     const WHY: &str = "its disk has 12 MiB free of 1.0 GiB; it takes tasks again above 256 MiB";
@@ -245,8 +244,9 @@ async fn node_without_disk_space_gets_no_tasks_until_it_has_some() {
     assert_eq!(excluded().await, None);
 }
 
+/// As after a pause in which no heartbeat could be written.
 #[tokio::test]
-async fn a_node_that_counts_as_lost_while_it_speaks_is_told_to_dial_in_anew() {
+async fn session_of_lost_node_ends_at_its_next_heartbeat() {
     let store = Store::new().await;
     let mut shell = Shell::start(&store, LEASE_MS).await;
     shell.until_it_leads().await;
@@ -276,9 +276,9 @@ async fn a_node_that_counts_as_lost_while_it_speaks_is_told_to_dial_in_anew() {
     assert_eq!(store.job(job).await.state.phase(), JobPhase::Starting);
 }
 
-/// Whatever stands in `events.jsonl` and `exit.json`, to which programs have access.
+/// Covers the contents of `events.jsonl` and `exit.json`, which programs can write.
 #[tokio::test]
-async fn nothing_that_a_program_can_write_stops_what_its_node_reports() {
+async fn files_of_program_do_not_block_reports_of_node() {
     let store = Store::new().await;
     let mut shell = Shell::start(&store, LEASE_MS).await;
     shell.until_it_leads().await;
@@ -335,7 +335,7 @@ async fn nothing_that_a_program_can_write_stops_what_its_node_reports() {
 }
 
 #[tokio::test]
-async fn strangers_are_refused_and_a_newer_session_replaces_the_older() {
+async fn unknown_executors_are_refused_newer_session_replaces_older() {
     let store = Store::new().await;
     let mut shell = Shell::start(&store, LEASE_MS).await;
     shell.until_it_leads().await;
@@ -401,7 +401,7 @@ async fn hello_above_its_bound_is_refused_before_it_is_decoded() {
 }
 
 #[tokio::test]
-async fn of_two_schedulers_one_leads_and_the_other_takes_over() {
+async fn second_scheduler_leads_after_first_has_ended() {
     let store = Store::new().await;
     let mut first = Shell::start(&store, LEASE_MS).await;
     first.until_it_leads().await;
@@ -422,12 +422,12 @@ async fn of_two_schedulers_one_leads_and_the_other_takes_over() {
 }
 
 #[tokio::test]
-async fn rounds_go_on_after_postgres_has_crashed() {
+async fn rounds_continue_after_crash_of_postgres() {
     let store = Store::new().await;
     let mut shell = Shell::start(&store, LEASE_MS).await;
     shell.until_it_leads().await;
     store.database.crash_and_restart();
-    // The leader lost its lock with its connection, and takes it again.
+    // The leader lost the lock with its connection, and acquires it again.
     let job = loop {
         if muster_store::pool::ping(&store.pool).await.is_ok() {
             break store.submit((1, 1)).await;
@@ -445,7 +445,7 @@ async fn rounds_go_on_after_postgres_has_crashed() {
 }
 
 #[tokio::test]
-async fn old_rounds_are_forgotten_and_the_newest_kept() {
+async fn old_rounds_are_deleted_and_newest_is_kept() {
     let store = Store::new().await;
     let day = std::time::Duration::from_secs(86_400);
     let now = muster_scheduler::clock::now();
@@ -483,7 +483,7 @@ async fn old_rounds_are_forgotten_and_the_newest_kept() {
 }
 
 #[tokio::test]
-async fn a_live_job_is_forecast_and_the_forecast_is_kept_when_it_is_news() {
+async fn forecast_of_live_job_is_stored_when_changed() {
     let store = Store::new().await;
     let mut shell = Shell::start(&store, LEASE_MS).await;
     shell.until_it_leads().await;
@@ -513,7 +513,7 @@ async fn a_live_job_is_forecast_and_the_forecast_is_kept_when_it_is_news() {
 }
 
 #[tokio::test]
-async fn a_plan_is_answered_from_the_live_cluster() {
+async fn planning_question_is_answered_from_live_cluster() {
     let store = Store::new().await;
     let mut shell = Shell::start(&store, LEASE_MS).await;
     shell.until_it_leads().await;
@@ -553,7 +553,7 @@ async fn a_plan_is_answered_from_the_live_cluster() {
 }
 
 #[tokio::test]
-async fn an_executor_that_lost_its_data_folder_waits_until_its_tasks_count_as_lost() {
+async fn executor_without_data_folder_waits_until_tasks_are_lost() {
     let store = Store::new().await;
     let mut shell = Shell::start(&store, 2_000).await;
     shell.until_it_leads().await;
@@ -600,10 +600,9 @@ async fn an_executor_that_lost_its_data_folder_waits_until_its_tasks_count_as_lo
     }
 }
 
-/// A program that has run so long has failed; the built-in engine is done.
+/// A command at its time limit has failed; the built-in engine has finished.
 #[tokio::test]
-async fn a_limit_of_time_tells_how_long_the_built_in_engine_trains_and_not_how_long_a_program_runs()
-{
+async fn time_limit_is_length_of_engine_jobs_and_not_of_commands() {
     let store = Store::new().await;
     let document = |name: &str, what: serde_json::Value| {
         let mut document = serde_json::json!({ "version": "muster/v1", "name": name, "stop": { "wall_minutes": 10 } });

@@ -1,4 +1,4 @@
-//! Studies on a real Postgres, with trials that this test trains itself or whose jobs it looks at.
+//! Studies on a real Postgres. The tests train the trials themselves or check their jobs.
 
 mod support;
 
@@ -68,17 +68,17 @@ async fn all(store: &Store, id: StudyId) -> Vec<TrialView> {
     found.expect("read")
 }
 
-/// Who carries the study on.
+/// Processes that run the study.
 #[derive(Clone, Copy, PartialEq)]
 enum Schedulers {
     One,
-    /// Another process each time.
+    /// Another process for each step.
     New,
-    /// One that does not know yet that it leads no more, beside the next.
+    /// The leader, and a former leader that has not noticed the loss yet.
     Two,
 }
 
-/// Trains every trial that is asked for. Results come in an order that `turn` decides.
+/// Trains every open trial. `turn` decides on the order of results.
 async fn trained(store: &Store, document: Value, by: Schedulers, turn: usize) -> Vec<TrialView> {
     let id = store.create_study(document).await;
     let (mut memory, mut other) = (Memory::default(), Memory::default());
@@ -111,7 +111,7 @@ async fn trained(store: &Store, document: Value, by: Schedulers, turn: usize) ->
             state: ToldState::Finished,
             exhausted: false,
         };
-        // What comes twice changes nothing.
+        // A repeated report has no effect.
         let tell = StudyOrder::Tell { told };
         order(store, id, &[tell.clone(), tell]).await;
     }
@@ -129,7 +129,7 @@ async fn trained(store: &Store, document: Value, by: Schedulers, turn: usize) ->
     trials
 }
 
-/// All but ids and times.
+/// All fields except ids and times.
 fn same(trials: &[TrialView]) -> Vec<Value> {
     let kept = trials.iter().map(|trial| {
         json!([
@@ -147,12 +147,12 @@ fn same(trials: &[TrialView]) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_study_whose_scheduler_forgets_everything_after_each_step_is_the_same() {
+async fn study_is_same_if_scheduler_restarts_after_each_step() {
     let store = Store::new().await;
     let whole = trained(&store, document(json!({})), Schedulers::One, 0).await;
     let broken = trained(&store, document(json!({})), Schedulers::New, 0).await;
     assert_eq!(same(&whole), same(&broken));
-    // Reproducible: in whatever order results come.
+    // Reproducible in every order of results.
     let shuffled = trained(&store, document(json!({})), Schedulers::New, 3).await;
     assert_eq!(same(&whole), same(&shuffled));
     let doubled = trained(&store, document(json!({})), Schedulers::Two, 0).await;
@@ -167,7 +167,7 @@ async fn a_study_whose_scheduler_forgets_everything_after_each_step_is_the_same(
 }
 
 #[tokio::test]
-async fn trials_are_jobs_of_the_studys_tenant_and_end_with_it() {
+async fn trial_jobs_belong_to_tenant_and_end_with_study() {
     let store = Store::new().await;
     let mut document = document(json!({
         "objectives": [{"metric": "test_accuracy", "goal": "maximize"}],
@@ -204,7 +204,7 @@ async fn trials_are_jobs_of_the_studys_tenant_and_end_with_it() {
         let job = store.job(trial.job_id.expect("a job")).await;
         assert_eq!(job.intent, Intent::Cancel);
     }
-    // A round obeys, and the search hears of it.
+    // A round applies the intent, and the search receives the fact.
     let policy =
         muster_core::policy::Policy::named(muster_core::policies::name::PolicyName::Muster);
     let mut rounds = muster_scheduler::round::Remembered::default();
@@ -224,7 +224,7 @@ async fn trials_are_jobs_of_the_studys_tenant_and_end_with_it() {
 }
 
 #[tokio::test]
-async fn a_study_is_paused_resumed_and_extended() {
+async fn study_can_be_paused_resumed_and_extended() {
     let store = Store::new().await;
     let id = store
         .create_study(document(
@@ -267,7 +267,7 @@ async fn a_study_is_paused_resumed_and_extended() {
 }
 
 #[tokio::test]
-async fn a_trial_that_can_train_no_further_has_completed() {
+async fn exhausted_trial_has_completed() {
     let store = Store::new().await;
     let id = store
         .create_study(document(json!({"trials": 1, "concurrency": 1})))
@@ -288,7 +288,7 @@ async fn a_trial_that_can_train_no_further_has_completed() {
 }
 
 #[tokio::test]
-async fn study_that_the_database_cannot_keep_ends_with_a_reason() {
+async fn unstorable_study_ends_with_reason() {
     let store = Store::new().await;
     let parameters = json!([{"name": "a\u{0}b", "type": "float", "low": 0.0, "high": 1.0}]);
     let id = store
@@ -309,7 +309,7 @@ async fn study_that_the_database_cannot_keep_ends_with_a_reason() {
 }
 
 #[tokio::test]
-async fn cancel_ends_a_study_whose_state_cannot_be_read() {
+async fn cancel_ends_study_with_unreadable_state() {
     let store = Store::new().await;
     let id = store.create_study(document(json!({}))).await;
     once(&store.pool, &mut Memory::default())

@@ -1,4 +1,5 @@
-//! Node sessions in TLS: whoever trusts the authority gets through, and whoever is in the clear as long as that may be.
+//! Node sessions with TLS: executors that trust the authority are accepted, cleartext executors
+//! until TLS is required.
 
 use muster_proto::session::node_sessions_client::NodeSessionsClient;
 use muster_scheduler::config::Tls;
@@ -11,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tonic::service::Routes;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Server};
 
-/// A certificate for `localhost` that is its own authority.
+/// Self-signed certificate for `localhost`.
 fn certificate(folder: &Path) -> Tls {
     let files = Tls {
         certificate: folder.join("tls.crt"),
@@ -50,7 +51,7 @@ fn certificate(folder: &Path) -> Tls {
     files
 }
 
-/// The port of a server.
+/// Starts a server and returns its port.
 async fn serve(tls: &Tls, patience: Duration) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -68,12 +69,13 @@ async fn serve(tls: &Tls, patience: Duration) -> u16 {
     port
 }
 
-/// Whether a call gets an answer, of whatever kind: a connection in the clear stands before anybody has looked at it.
+/// Whether a call gets any answer: a cleartext connection is established before the server reads
+/// its first byte.
 async fn answers(channel: Result<Channel, tonic::transport::Error>) -> bool {
     let Ok(channel) = channel else { return false };
     let mut client = NodeSessionsClient::new(channel);
     let answer = client.session(tokio_stream::empty()).await;
-    // The server of this test offers nothing.
+    // The server of this test has no service.
     answer.is_err_and(|status| status.code() == tonic::Code::Unimplemented)
 }
 
@@ -93,7 +95,7 @@ fn pem(tls: &Tls) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn sessions_are_for_those_who_trust_the_authority_and_in_the_clear_until_tls_is_required() {
+async fn tls_sessions_need_trust_and_cleartext_ends_when_required() {
     let (folder, other) = (tempfile::tempdir(), tempfile::tempdir());
     let (folder, other) = (folder.expect("a folder"), other.expect("a folder"));
     let (tls, stranger) = (certificate(folder.path()), certificate(other.path()));
@@ -110,7 +112,7 @@ async fn sessions_are_for_those_who_trust_the_authority_and_in_the_clear_until_t
 }
 
 #[tokio::test]
-async fn a_renewed_certificate_counts_at_once_and_a_half_written_one_does_not() {
+async fn renewed_certificate_is_used_and_incomplete_one_ignored() {
     let folder = tempfile::tempdir().expect("a folder");
     let tls = certificate(folder.path());
     let (before, port) = (pem(&tls), serve(&tls, PATIENCE).await);
@@ -123,7 +125,7 @@ async fn a_renewed_certificate_counts_at_once_and_a_half_written_one_does_not() 
 }
 
 #[tokio::test]
-async fn who_says_nothing_is_let_go() {
+async fn silent_tls_connection_is_closed() {
     let folder = tempfile::tempdir().expect("a folder");
     let port = serve(&certificate(folder.path()), Duration::from_millis(50)).await;
     let mut silent = TcpStream::connect(("127.0.0.1", port)).await.expect("up");
@@ -132,7 +134,7 @@ async fn who_says_nothing_is_let_go() {
 }
 
 #[test]
-fn files_that_are_not_there_or_no_certificates_are_named() {
+fn missing_and_invalid_certificate_files_are_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("nothing");
     let tls = Tls {

@@ -1,4 +1,4 @@
-//! Trials that are jobs, on a real Postgres: what their jobs tell comes to the search, however it falls together with what else happens.
+//! Trials with jobs on a real Postgres: facts of jobs reach the search in every interleaving.
 
 mod support;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use support::Store;
 use support::train::Training;
 
-/// Two at a time, of one epoch each.
+/// Two trials at a time, of one epoch each.
 fn document(more: Value) -> Value {
     let mut document = json!({
         "version": "muster/v1", "kind": "study", "name": "search",
@@ -55,7 +55,7 @@ async fn jobs(store: &Store, id: StudyId) -> Vec<JobId> {
     trials.iter().filter_map(|trial| trial.job_id).collect()
 }
 
-/// Trains the job for one epoch, with this accuracy at its end.
+/// Trains the job for one epoch with this final accuracy.
 async fn trained(store: &Store, job: JobId, accuracy: f64) {
     let per_epoch = store.job(job).await.spec.steps_per_epoch();
     let mut training = Training::start(store, job).await;
@@ -64,7 +64,7 @@ async fn trained(store: &Store, job: JobId, accuracy: f64) {
 }
 
 #[tokio::test]
-async fn a_study_ends_whose_last_trial_succeeds_in_the_moment_in_which_it_is_to_stop() {
+async fn study_ends_if_last_trial_succeeds_while_stopping() {
     let store = Store::new().await;
     let target = json!([{"metric": "test_accuracy", "goal": "maximize", "target": 0.9}]);
     let id = store
@@ -72,7 +72,7 @@ async fn a_study_ends_whose_last_trial_succeeds_in_the_moment_in_which_it_is_to_
         .await;
     pass(&store).await;
     let jobs = jobs(&store, id).await;
-    // Both are read in one pass; the first one's evaluation closes the study, and both are to stop then.
+    // One pass reads both. The evaluation of the first one closes the study, so both must stop.
     trained(&store, jobs[0], 0.95).await;
     trained(&store, jobs[1], 0.5).await;
     pass(&store).await;
@@ -82,7 +82,7 @@ async fn a_study_ends_whose_last_trial_succeeds_in_the_moment_in_which_it_is_to_
 }
 
 #[tokio::test]
-async fn a_cancelled_study_ends_whose_trial_evaluates_for_the_first_time_and_succeeds() {
+async fn cancelled_study_ends_after_late_first_evaluation() {
     let store = Store::new().await;
     let id = store.create_study(document(json!({"trials": 1}))).await;
     pass(&store).await;
@@ -99,8 +99,8 @@ async fn a_cancelled_study_ends_whose_trial_evaluates_for_the_first_time_and_suc
 }
 
 #[tokio::test]
-async fn a_trial_says_why_its_job_is_none_with_a_larger_budget() {
-    // As many bytes of arguments as a command may have, while the budget is one digit.
+async fn trial_gives_reason_if_job_is_invalid_at_larger_budget() {
+    // As many bytes of arguments as a command may have, while the budget has one digit.
     const MOST: usize = 64 << 10;
     let store = Store::new().await;
     let long = |end: &str| format!("{}{end}", "x".repeat((MOST - 4) / 2 - 1));

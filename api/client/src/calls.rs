@@ -1,4 +1,4 @@
-//! Every call of the interface, one method each. Errors are those of [`ClientError`] throughout.
+//! All calls of the interface except studies, one method each. Every call returns [`ClientError`].
 
 use crate::error::ClientError;
 use crate::query::{EventQuery, JobQuery, RecentQuery, TokenQuery};
@@ -24,16 +24,20 @@ pub struct LogPage {
     pub text: String,
     /// Bytes of the log before this part.
     pub offset: u64,
-    /// Where the next part begins.
+    /// Offset of the next part.
     pub next_offset: u64,
-    /// Nothing follows, for now.
+    /// Whether the part reaches the present end of the log.
     pub at_end: bool,
 }
 
 /// Jobs.
-#[allow(clippy::missing_errors_doc, reason = "said at the head of the file")]
+#[allow(
+    clippy::missing_errors_doc,
+    reason = "described in the comment of the module"
+)]
 impl Client {
-    /// Submits a document. With a key of its own the request may be sent again without submitting twice.
+    /// Submits a document. With a unique key the request can be repeated without a second
+    /// submission.
     pub async fn submit(
         &self,
         document: &impl Serialize,
@@ -46,7 +50,7 @@ impl Client {
         answer(send(request).await?).await
     }
 
-    /// What would be submitted, if the document is right.
+    /// Returns the job that would be submitted.
     pub async fn dry_run(&self, document: &impl Serialize) -> Result<JobView, ClientError> {
         answer(
             send(
@@ -59,19 +63,19 @@ impl Client {
         .await
     }
 
-    /// What would come of a job of this document: when it would start and end, at whose cost.
+    /// Predicts start and end of a job with this document, and its effects on other jobs.
     pub async fn plan(&self, document: &impl Serialize) -> Result<PlanView, ClientError> {
         let request = self.request(Method::POST, &["plan"]);
         answer(send(request.json(document)).await?).await
     }
 
-    /// What would come of changes. For administrators.
+    /// Predicts the effects of changes. For administrators.
     pub async fn what_if(&self, changes: &WhatIf) -> Result<WhatIfView, ClientError> {
         let request = self.request(Method::POST, &["what-if"]);
         answer(send(request.json(changes)).await?).await
     }
 
-    /// A page of jobs, newest first.
+    /// Returns a page of jobs, newest first.
     pub async fn jobs(&self, query: &JobQuery) -> Result<Page<JobView>, ClientError> {
         self.get(&["jobs"], &query.pairs()).await
     }
@@ -80,7 +84,7 @@ impl Client {
         self.get(&["jobs", &id.to_string()], &[]).await
     }
 
-    /// `None` when there is no such job.
+    /// Returns `None` if the job does not exist.
     pub async fn find_job(&self, id: JobId) -> Result<Option<JobView>, ClientError> {
         match self.job(id).await {
             Err(error) if error.status() == Some(404) => Ok(None),
@@ -100,7 +104,7 @@ impl Client {
         self.post(&["jobs", &id.to_string(), "suspend"]).await
     }
 
-    /// Lets a suspended job go on.
+    /// Continues a suspended job.
     pub async fn go_on(&self, id: JobId) -> Result<JobView, ClientError> {
         self.post(&["jobs", &id.to_string(), "continue"]).await
     }
@@ -109,7 +113,7 @@ impl Client {
         self.post(&["jobs", &id.to_string(), "resume"]).await
     }
 
-    /// Changes its range of workers or its priority.
+    /// Changes the size range or the priority of a job.
     pub async fn edit(&self, id: JobId, change: &JobChange) -> Result<JobView, ClientError> {
         let request = self.request(Method::PATCH, &["jobs", &id.to_string()]);
         answer(send(request.json(change)).await?).await
@@ -121,7 +125,7 @@ impl Client {
             .map(drop)
     }
 
-    /// Tasks of all revisions, the newest first.
+    /// Returns the tasks of all revisions, the newest first.
     pub async fn tasks(&self, id: JobId) -> Result<Vec<TaskView>, ClientError> {
         let page: Page<TaskView> = self
             .get(
@@ -132,7 +136,7 @@ impl Client {
         Ok(page.items)
     }
 
-    /// A page of the job's history, oldest first.
+    /// Returns a page of the job's history, oldest first.
     pub async fn events(
         &self,
         id: JobId,
@@ -142,23 +146,23 @@ impl Client {
             .await
     }
 
-    /// A page of the newest events of the tenant's jobs and of the nodes, newest first.
+    /// Returns a page of the newest events of the tenant's jobs and of the nodes, newest first.
     pub async fn recent_events(&self, query: &RecentQuery) -> Result<Page<EventView>, ClientError> {
         self.get(&["events"], &query.pairs()).await
     }
 
-    /// Why it has its size, or why it waits and what stands in its way.
+    /// Explains the size of a job, or why it waits.
     pub async fn explain(&self, id: JobId) -> Result<ExplainView, ClientError> {
         self.get(&["jobs", &id.to_string(), "explain"], &[]).await
     }
 
-    /// How often forecasts of the last so many days held.
+    /// Returns the accuracy of the forecasts of the last `days` days.
     pub async fn forecast_accuracy(&self, days: u32) -> Result<AccuracyView, ClientError> {
         self.get(&["forecasts", "accuracy"], &[("days", days.to_string())])
             .await
     }
 
-    /// The training series after a step, thinned to `max_points`.
+    /// Returns the training series after a step, thinned to `max_points`.
     pub async fn progress(
         &self,
         id: JobId,
@@ -172,7 +176,8 @@ impl Client {
             .await
     }
 
-    /// A part of a task's log: from `offset` on if given, else its last `tail_bytes` if given, else from its beginning.
+    /// Returns a part of a task's log: from `offset` on, else the last `tail_bytes`, else from its
+    /// beginning.
     pub async fn logs(
         &self,
         id: JobId,
@@ -189,16 +194,19 @@ impl Client {
     }
 
     pub async fn checkpoints(&self, id: JobId) -> Result<Vec<CheckpointView>, ClientError> {
-        // A server of an earlier release knows no parameters here, and has all on one page.
+        // A server of an earlier release accepts no parameters here, and answers with one page.
         self.rest(&["jobs", &id.to_string(), "checkpoints"], Vec::new())
             .await
     }
 }
 
 /// Nodes, tenants, tokens.
-#[allow(clippy::missing_errors_doc, reason = "said at the head of the file")]
+#[allow(
+    clippy::missing_errors_doc,
+    reason = "described in the comment of the module"
+)]
 impl Client {
-    /// All nodes, by name.
+    /// Returns all nodes, by name.
     pub async fn nodes(&self) -> Result<Vec<NodeView>, ClientError> {
         self.all(&["nodes"], Vec::new()).await
     }
@@ -215,19 +223,20 @@ impl Client {
         self.post(&["nodes", name, "uncordon"]).await
     }
 
-    /// It must be lost and hold no tasks.
+    /// Removes a node, which must be lost and hold no tasks.
     pub async fn remove_node(&self, name: &str) -> Result<(), ClientError> {
         send(self.request(Method::DELETE, &["nodes", name]))
             .await
             .map(drop)
     }
 
-    /// Lets the next executor that joins under the name bind its credential.
+    /// Resets the credential of a node, so that the next executor that joins under its name gets a
+    /// new one.
     pub async fn reset_node(&self, name: &str) -> Result<NodeView, ClientError> {
         self.post(&["nodes", name, "reset"]).await
     }
 
-    /// A one-time join token for the node.
+    /// Creates a one-time join token for the node.
     pub async fn create_join_token(
         &self,
         name: &str,
@@ -237,13 +246,13 @@ impl Client {
         answer(send(request.json(&wanted)).await?).await
     }
 
-    /// Says what the cluster that the machine belongs to says of it.
+    /// Reports what the cluster manager says about a machine.
     pub async fn notice(&self, node: &str, notice: &Notice) -> Result<NodeView, ClientError> {
         let request = self.request(Method::PUT, &["nodes", node, "notice"]);
         answer(send(request.json(notice)).await?).await
     }
 
-    /// All tenants, by name.
+    /// Returns all tenants, by name.
     pub async fn tenants(&self) -> Result<Vec<TenantView>, ClientError> {
         self.all(&["tenants"], Vec::new()).await
     }
@@ -252,7 +261,7 @@ impl Client {
         answer(send(self.request(Method::POST, &["tenants"]).json(new)).await?).await
     }
 
-    /// Quota, weight, or both.
+    /// Changes quota, weight, pods and limits of a tenant.
     pub async fn change_tenant(
         &self,
         tenant: &str,
@@ -262,14 +271,14 @@ impl Client {
         answer(send(request.json(change)).await?).await
     }
 
-    /// It must have no open work.
+    /// Deletes a tenant, which must have no open work.
     pub async fn delete_tenant(&self, tenant: &str) -> Result<(), ClientError> {
         send(self.request(Method::DELETE, &["tenants", tenant]))
             .await
             .map(drop)
     }
 
-    /// A page of rounds, newest first: those below `before`, and not before `since`.
+    /// Returns a page of rounds, newest first: those below `before`, and not before `since`.
     pub async fn rounds(
         &self,
         before: Option<u64>,
@@ -285,12 +294,12 @@ impl Client {
         self.get(&["rounds"], &query).await
     }
 
-    /// A round, whole.
+    /// Returns a complete round.
     pub async fn round(&self, number: u64) -> Result<RoundView, ClientError> {
         self.get(&["rounds", &number.to_string()], &[]).await
     }
 
-    /// All tokens of the tenant or tenants, newest first.
+    /// Returns all tokens of the tenant or tenants, newest first.
     pub async fn tokens(&self, query: &TokenQuery) -> Result<Vec<TokenView>, ClientError> {
         self.all(&["tokens"], query.pairs()).await
     }
@@ -305,7 +314,7 @@ impl Client {
             .map(drop)
     }
 
-    /// Revokes all tokens of a user, of the bearer's tenant if no other is named.
+    /// Revokes all tokens of a user. Default of `tenant`: that of the caller.
     pub async fn revoke_tokens_of(
         &self,
         user: &str,
@@ -317,17 +326,17 @@ impl Client {
         answer(send(request).await?).await
     }
 
-    /// Users of all tenants, by tenant and name. For administrators.
+    /// Returns the users of all tenants, by tenant and name. For administrators.
     pub async fn users(&self) -> Result<Vec<UserView>, ClientError> {
         self.all(&["users"], Vec::new()).await
     }
 
-    /// Whom the token stands for.
+    /// Returns user, tenant and token of the caller.
     pub async fn me(&self) -> Result<Me, ClientError> {
         self.get(&["me"], &[]).await
     }
 
-    /// Every page of a list.
+    /// Returns the items of all pages of a list, in large pages.
     async fn all<T: DeserializeOwned>(
         &self,
         segments: &[&str],
@@ -337,7 +346,7 @@ impl Client {
         self.rest(segments, query).await
     }
 
-    /// The pages of a list from the first on.
+    /// Returns the items of all pages of a list.
     async fn rest<T: DeserializeOwned>(
         &self,
         segments: &[&str],
@@ -377,7 +386,7 @@ async fn log_page(response: Response) -> Result<LogPage, ClientError> {
         });
     };
     let bytes = response.bytes().await.map_err(unreachable)?;
-    // A character of which only the beginning is in this part belongs to the next one.
+    // An incomplete character at the end belongs to the next part.
     let more = offset + (bytes.len() as u64) < end;
     let cut = match std::str::from_utf8(&bytes) {
         Err(error) if more && error.error_len().is_none() && error.valid_up_to() > 0 => {
@@ -387,7 +396,7 @@ async fn log_page(response: Response) -> Result<LogPage, ClientError> {
     };
     let next_offset = offset + cut as u64;
     let text = String::from_utf8_lossy(&bytes[..cut]).into_owned();
-    // An empty part that is not at the end would be asked for again and again.
+    // An empty part before the end would be requested again without end.
     Ok(LogPage {
         text,
         offset,

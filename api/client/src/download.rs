@@ -1,4 +1,4 @@
-//! Files: checkpoints and models.
+//! Downloads of checkpoints and models.
 
 use crate::error::ClientError;
 use crate::request::{Client, Request, send, unreachable};
@@ -7,18 +7,21 @@ use futures::stream::BoxStream;
 use muster_model::id::JobId;
 use reqwest::Method;
 
-/// A file while it comes.
+/// A file during its download.
 pub struct Download {
-    /// Its size, if the server says so.
+    /// Its size, if the server gives it.
     pub bytes: Option<u64>,
-    /// Hex SHA-256, if the server says so; whoever keeps the file should compare.
+    /// Hex SHA-256, if the server gives it; callers that store the file should compare it.
     pub sha256: Option<String>,
     pub body: BoxStream<'static, Result<Vec<u8>, ClientError>>,
 }
 
-#[allow(clippy::missing_errors_doc, reason = "those of every call")]
+#[allow(
+    clippy::missing_errors_doc,
+    reason = "the same errors as of every call"
+)]
 impl Client {
-    /// A file of the checkpoint at `step`; its names are in `CheckpointView::files`.
+    /// Downloads a file of the checkpoint at `step`; `CheckpointView::files` lists the names.
     pub async fn checkpoint_file(
         &self,
         id: JobId,
@@ -33,7 +36,7 @@ impl Client {
         .await
     }
 
-    /// The final model of a job that has succeeded.
+    /// Downloads the final model of a job that has succeeded.
     pub async fn model(&self, id: JobId) -> Result<Download, ClientError> {
         download(self.request(Method::GET, &["jobs", &id.to_string(), "model"])).await
     }

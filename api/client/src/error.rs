@@ -1,21 +1,22 @@
-//! What can go wrong with a request.
+//! Errors of requests.
 
 use muster_model::view::Problem;
 
-/// Named by what became of the request.
+/// Error of a request.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The server refused, and said why; nothing was changed.
+    /// The server refused the request; nothing was changed.
     #[error("{0}")]
     Problem(Box<Problem>),
-    /// No answer came. Whether the request was carried out is not known; an `Idempotency-Key` makes it safe to send again.
+    /// No answer arrived. It is unknown whether the request was carried out; an `Idempotency-Key`
+    /// makes a repetition safe.
     #[error("no answer from {url}")]
     Unreachable {
         url: String,
         #[source]
         source: reqwest::Error,
     },
-    /// Something answered, but not as this version of Muster does.
+    /// The answer is not one of this version of Muster.
     #[error("the answer of {url} (status {status}) is not Muster's")]
     Decode {
         url: String,
@@ -33,7 +34,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// The refusal's HTTP status, if it is one.
+    /// Returns the HTTP status of a refusal.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         match self {
@@ -42,7 +43,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the same may succeed soon: the server is away, starting, or has too much to do.
+    /// Whether a repetition may succeed soon: the server is away, starting or overloaded.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {

@@ -1,7 +1,8 @@
-//! The typed client of Muster's REST interface, for the command line, the operator and whole-system tests.
+//! The typed client of Muster's REST interface, for the command line, the operator and tests of the
+//! whole system.
 //!
-//! It knows the wire and nothing more: it must never hold an opinion on what it carries. What is sent and answered is written
-//! down in `muster_model::view`.
+//! It knows the wire format and nothing else. Requests and responses are the types of
+//! `muster_model::view`.
 
 mod calls;
 mod download;

@@ -1,50 +1,50 @@
-//! What lists can be asked for.
+//! Parameters of lists.
 
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 
-/// Which jobs; empty parts let every job pass.
+/// Filter of jobs; an empty part matches every job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobQuery {
-    /// One of these; 500 at most.
+    /// At most 500 ids.
     pub ids: Vec<JobId>,
-    /// In one of these phases.
+    /// Phases, any of which matches.
     pub phases: Vec<JobPhase>,
-    /// With all of these labels, each as `key=value`.
+    /// Labels as `key=value`, all of which must match.
     pub labels: Vec<String>,
-    /// Of exactly this name.
+    /// Exact name.
     pub name: Option<String>,
-    /// Jobs on the page, 1 to 500; 50 if left out.
+    /// Jobs per page, 1 to 500. Default: 50.
     pub limit: Option<u32>,
-    /// `next` of the page before.
+    /// `next` of the last page.
     pub after: Option<String>,
 }
 
-/// Whose tokens; the bearer's tenant's if neither is given. Both are for administrators.
+/// Selection of tokens, for administrators. Default: those of the caller's tenant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenQuery {
-    /// Of the tenant of this name.
+    /// Name of the tenant.
     pub tenant: Option<String>,
     pub all_tenants: bool,
 }
 
-/// Which of the newest events.
+/// Selection of recent events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecentQuery {
-    /// Starts and stops of tasks, tests and checkpoints too.
+    /// Whether to include routine events: starts and stops of tasks, evaluations and checkpoints.
     pub routine: bool,
-    /// Events on the page, 1 to 500.
+    /// Events per page, 1 to 500.
     pub limit: u32,
-    /// `next` of the page before.
+    /// `next` of the last page.
     pub after: Option<String>,
 }
 
-/// Which part of a history.
+/// Part of a history.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventQuery {
-    /// After the event of this cursor.
+    /// Cursor of the event before the first one.
     pub after: Option<String>,
-    /// Events on the page, 1 to 500; 500 if left out.
+    /// Events per page, 1 to 500. Default: 500.
     pub limit: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! One request and its answer.
+//! A request and its answer.
 
 use crate::error::ClientError;
 use muster_model::view::Problem;
@@ -10,34 +10,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// Between two pieces of an answer. Streams send a heartbeat every 10 seconds; the server answers everything else within 30.
+/// Longest time between two pieces of an answer. Streams send a heartbeat every 10 seconds; all
+/// other answers begin within 30.
 const SILENCE: Duration = Duration::from_secs(35);
 
-/// A server and the token to speak to it with. Cheap to clone.
+/// A server and the token for it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
     base: Url,
-    /// For whom an administrator asks; its own tenant if none.
+    /// Tenant for which an administrator acts; `None` for its own.
     tenant: Option<HeaderValue>,
     hears: Option<Hears>,
 }
 
-/// How a request ended.
+/// Result of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Ended<'a> {
     pub method: &'a str,
-    /// What was asked for, without a name of anything: `jobs`, `nodes`.
+    /// Kind of the requested object, without names: `jobs`, `nodes`.
     pub of: &'a str,
-    /// `None` where no answer came.
+    /// `None` if no answer arrived.
     pub status: Option<u16>,
 }
 
-/// Who hears how each request ended.
+/// Callback for the result of each request.
 #[derive(Clone)]
 struct Hears(Arc<dyn Fn(&Ended<'_>) + Send + Sync>);
 
-/// One that is about to be sent.
+/// A request before it is sent.
 pub(crate) struct Request {
     request: RequestBuilder,
     method: Method,
@@ -46,10 +47,12 @@ pub(crate) struct Request {
 }
 
 impl Client {
-    /// `server` is such as `http://127.0.0.1:7070`; certificates of https are checked against the system's authorities. Nothing is sent yet.
+    /// Creates a client of `server`, such as `http://127.0.0.1:7070`. Certificates of https are
+    /// checked against the authorities of the system. Nothing is sent yet.
     ///
     /// # Errors
-    /// [`ClientError::Address`] when the server's address is none, or the token has characters that no token has.
+    /// [`ClientError::Address`] if the address is invalid, or the token has characters that no
+    /// token has.
     pub fn new(server: &str, token: &str) -> Result<Self, ClientError> {
         let wrong = || ClientError::Address {
             what: "the server's address",
@@ -70,7 +73,8 @@ impl Client {
             }
         })?;
         bearer.set_sensitive(true);
-        // TLS is rustls with ring, as everywhere in this tree. Fails where the process has chosen before, which is as good.
+        // TLS is rustls with ring in the whole workspace. An error means that the process has
+        // already chosen a provider, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
@@ -90,17 +94,17 @@ impl Client {
         })
     }
 
-    /// The same, and whoever counts requests hears how each of its own ends.
+    /// Returns a client that calls `hears` with the result of each of its requests.
     #[must_use]
     pub fn heard_by(self, hears: impl Fn(&Ended<'_>) + Send + Sync + 'static) -> Self {
         let hears = Some(Hears(Arc::new(hears)));
         Self { hears, ..self }
     }
 
-    /// The same, asking for another tenant: for administrators.
+    /// Returns a client that acts for another tenant. For administrators.
     ///
     /// # Errors
-    /// [`ClientError::Address`] when the name has characters that no tenant's has.
+    /// [`ClientError::Address`] if the name has characters that no name has.
     pub fn for_tenant(&self, name: &str) -> Result<Self, ClientError> {
         let value = HeaderValue::from_str(name).map_err(|_| ClientError::Address {
             what: "the tenant",
@@ -113,7 +117,7 @@ impl Client {
         })
     }
 
-    /// A request to a path of segments, each of which is escaped.
+    /// Returns a request to a path of segments, which are escaped.
     pub(crate) fn request(&self, method: Method, segments: &[&str]) -> Request {
         let mut url = self.base.clone();
         url.path_segments_mut()
@@ -171,7 +175,7 @@ impl std::fmt::Debug for Hears {
     }
 }
 
-/// The answer if it is one of success.
+/// Returns the response if the request succeeded.
 pub(crate) async fn send(request: Request) -> Result<Response, ClientError> {
     let answer = request.request.send().await;
     if let Some(Hears(hears)) = &request.hears {
@@ -189,7 +193,7 @@ pub(crate) async fn send(request: Request) -> Result<Response, ClientError> {
     Err(refusal(response).await)
 }
 
-/// The answer's body.
+/// Parses the body of a response.
 pub(crate) async fn answer<T: DeserializeOwned>(response: Response) -> Result<T, ClientError> {
     let (url, status) = (response.url().to_string(), response.status().as_u16());
     let bytes = response.bytes().await.map_err(unreachable)?;
@@ -242,7 +246,7 @@ mod tests {
     use crate::error::ClientError;
 
     #[test]
-    fn an_address_that_cannot_be_spoken_to_is_refused_at_once() {
+    fn invalid_address_is_refused_at_once() {
         for server in ["http://127.0.0.1:7070", "https://muster.example"] {
             assert!(Client::new(server, "token").is_ok(), "{server}");
         }

@@ -1,4 +1,5 @@
-//! Event streams that outlive their connections: after a break they connect again where they were, by `Last-Event-ID`.
+//! Event streams with reconnection: after a disconnect they continue at the same position, by
+//! `Last-Event-ID`.
 
 use crate::error::ClientError;
 use crate::request::{Client, send};
@@ -13,7 +14,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Pauses between attempts to connect again; the last one is repeated.
+/// Pauses between attempts to reconnect; the last one repeats.
 const PAUSES: [Duration; 5] = [
     Duration::from_millis(100),
     Duration::from_millis(300),
@@ -21,24 +22,25 @@ const PAUSES: [Duration; 5] = [
     Duration::from_secs(2),
     Duration::from_secs(5),
 ];
-/// Attempts after which a stream gives up: about a minute and a half.
+/// Attempts after which a stream fails, about a minute and a half.
 const ATTEMPTS: usize = 20;
 
 /// A message of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamItem {
-    /// The stream stands, anew after each break. What is read from now on is not older than what the stream will bring.
+    /// The stream is open, again after each disconnect. What is read from now on is not older than
+    /// the stream's next messages.
     Opened(Opened),
     Event(EventView),
     Progress(ProgressMessage),
     Log(LogPiece),
-    /// The task that was followed has ended; what comes now is of the job's next start.
+    /// The followed task has ended; later messages belong to its successor.
     TaskEnd(LogEnd),
-    /// Nothing follows.
+    /// The stream ends.
     End(LogEnd),
 }
 
-/// Messages in order, none missed and none twice. Ends after `End`, or after the first error.
+/// Messages in order, each exactly once. Ends after `End`, or after the first error.
 pub struct Messages {
     inner: BoxStream<'static, Result<StreamItem, ClientError>>,
 }
@@ -60,7 +62,7 @@ struct Reader {
 }
 
 impl Client {
-    /// The job's history and samples as they come, the history from `after` on if given.
+    /// Follows the history and samples of a job. The history begins after `after`, by default now.
     #[must_use]
     pub fn watch_job(&self, id: JobId, after: Option<String>) -> Messages {
         let query = after.into_iter().map(|after| ("after", after)).collect();
@@ -70,22 +72,23 @@ impl Client {
         )
     }
 
-    /// The history of the tenant's jobs and of the nodes as it grows, from `after` on if given.
+    /// Follows the history of the tenant's jobs and of the nodes after `after`, by default from now
+    /// on.
     #[must_use]
     pub fn watch(&self, after: Option<String>) -> Messages {
         let query = after.into_iter().map(|after| ("after", after)).collect();
         self.messages(vec!["stream".to_owned()], query)
     }
 
-    /// What one task writes, from `offset` on if given, else from its last 64 KiB.
+    /// Follows the output of one task from `offset` on, by default from its last 64 KiB.
     #[must_use]
     pub fn follow_logs(&self, id: JobId, task: TaskId, offset: Option<u64>) -> Messages {
         let from = offset.map(|offset| (task, offset));
         self.follow(id, task.to_string(), from)
     }
 
-    /// What the tasks of one place (`worker-0`, `ps-1`) write through all of the job's starts to come: after this byte of this task, or else from
-    /// the end of the newest.
+    /// Follows the output of all later tasks of one name (`worker-0`, `ps-1`) of the job. It begins
+    /// after this byte of this task, by default at the end of the newest one.
     #[must_use]
     pub fn follow_place(&self, id: JobId, place: &str, from: Option<(TaskId, u64)>) -> Messages {
         self.follow(id, place.to_owned(), from)
@@ -149,7 +152,7 @@ impl Reader {
                 continue;
             };
             let Some(Ok(event)) = connection.next().await else {
-                // The server went away, or closed an old connection.
+                // The server has exited, or closed an old connection.
                 self.connection = None;
                 self.pause().await;
                 continue;
@@ -166,7 +169,8 @@ impl Reader {
         None
     }
 
-    /// What has never worked fails at once; what has worked may be a restart of the server.
+    /// Whether to reconnect. A stream that never worked fails at once; otherwise the server may be
+    /// restarting.
     fn may_try_again(&self, error: &ClientError) -> bool {
         let passing = match error {
             ClientError::Unreachable { .. } => true,
@@ -215,7 +219,7 @@ impl Source {
     }
 }
 
-/// `None` for messages of a later version.
+/// Returns `None` for messages of a later version.
 fn item(event: &Event) -> Result<Option<StreamItem>, serde_json::Error> {
     fn read<T: DeserializeOwned>(event: &Event) -> Result<T, serde_json::Error> {
         serde_json::from_str(&event.data)

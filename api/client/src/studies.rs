@@ -1,4 +1,4 @@
-//! Studies: every call of the interface, one method each.
+//! All calls about studies, one method each.
 
 use crate::error::ClientError;
 use crate::request::{Client, answer, send, unreachable};
@@ -10,9 +10,12 @@ use muster_model::view::{
 use reqwest::Method;
 use serde::Serialize;
 
-#[allow(clippy::missing_errors_doc, reason = "those of every call")]
+#[allow(
+    clippy::missing_errors_doc,
+    reason = "the same errors as of every call"
+)]
 impl Client {
-    /// Creates a study. With a key of its own the request may be sent again without creating two.
+    /// Creates a study. With a unique key the request can be repeated without a second study.
     pub async fn create_study(
         &self,
         document: &impl Serialize,
@@ -25,14 +28,14 @@ impl Client {
         answer(send(request).await?).await
     }
 
-    /// What would be created, if the document is right.
+    /// Returns the study that would be created.
     pub async fn dry_run_study(&self, document: &impl Serialize) -> Result<StudyView, ClientError> {
         let request = self.request(Method::POST, &["studies"]);
         let request = request.query(&[("dry_run", "true")]).json(document);
         answer(send(request).await?).await
     }
 
-    /// A page of studies, newest first.
+    /// Returns a page of studies, newest first.
     pub async fn studies(
         &self,
         name: Option<&str>,
@@ -49,7 +52,7 @@ impl Client {
         self.get(&["studies", &id.to_string()], &[]).await
     }
 
-    /// All trials, in the order of their creation.
+    /// Returns all trials, in the order of their creation.
     pub async fn trials(&self, id: StudyId, curves: bool) -> Result<Vec<TrialView>, ClientError> {
         let mut items = Vec::new();
         let mut query = vec![("limit", "500".to_owned()), ("curves", curves.to_string())];
@@ -65,7 +68,7 @@ impl Client {
         }
     }
 
-    /// The best trial or the front, with the checkpoints.
+    /// Returns the best trial or the Pareto front, with checkpoints.
     pub async fn best_trials(&self, id: StudyId) -> Result<Vec<BestTrialView>, ClientError> {
         let mut items = Vec::new();
         let mut query = vec![("limit", "500".to_owned())];
@@ -93,7 +96,7 @@ impl Client {
         self.post(&["studies", &id.to_string(), "cancel"]).await
     }
 
-    /// At most once under `key`, if there is one.
+    /// Adds trials, at most once per `key`.
     pub async fn extend_study(
         &self,
         id: StudyId,
@@ -112,14 +115,15 @@ impl Client {
         send(request).await.map(drop)
     }
 
-    /// All trials as one text; `format` is `csv` or `json`.
+    /// Returns all trials as one text; `format` is `csv` or `json`.
     pub async fn export_study(&self, id: StudyId, format: &str) -> Result<String, ClientError> {
         let request = self.request(Method::GET, &["studies", &id.to_string(), "export"]);
         let response = send(request.query(&[("format", format)])).await?;
         response.text().await.map_err(unreachable)
     }
 
-    /// Trials that a searcher outside has chosen. With a key of its own the request may be sent again without proposing twice.
+    /// Proposes trials of a searcher outside. With a unique key the request can be repeated without
+    /// a second proposal.
     pub async fn propose(
         &self,
         id: StudyId,
@@ -133,13 +137,13 @@ impl Client {
         answer(send(request.json(trials)).await?).await
     }
 
-    /// Trials to train outside.
+    /// Asks for trials to train outside.
     pub async fn ask(&self, id: StudyId, ask: Ask) -> Result<Asked, ClientError> {
         let request = self.request(Method::POST, &["studies", &id.to_string(), "ask"]);
         answer(send(request.json(&ask)).await?).await
     }
 
-    /// What came of them.
+    /// Reports results of trials that are trained outside.
     pub async fn tell(&self, id: StudyId, tell: &Tell) -> Result<TellAnswer, ClientError> {
         let request = self.request(Method::POST, &["studies", &id.to_string(), "tell"]);
         answer(send(request.json(tell)).await?).await

@@ -1,7 +1,9 @@
-//! Connections of HTTP clients: how many there may be, and how long they may take for a request's header or stay without one.
+//! Connections of HTTP clients: their number, and the time for a request's header and between
+//! requests.
 //!
-//! HTTP/1.1 only. Every HTTP server of Muster's daemons serves through this crate: `axum::serve` has no time limit of its own and sets
-//! none of hyper's, so a client could hold connections open until the daemon has no file descriptors left.
+//! HTTP/1.1 only. Every HTTP server of Muster's daemons serves through this crate. `axum::serve`
+//! has no time limit of its own and sets none of hyper's, so clients could hold connections open
+//! until the daemon has no file descriptors left.
 
 mod patience;
 mod places;
@@ -25,24 +27,25 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-/// Until the next attempt where connections cannot be accepted, as when there are no descriptors left.
+/// Pause after an error of accept, for example because no descriptors are left.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Limits of a server's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Open ones of all clients.
+    /// Maximum number of open connections of all clients.
     pub connections: usize,
-    /// Open ones of one address.
+    /// Maximum number of open connections of one address.
     pub connections_per_address: usize,
-    /// Longest time from the first byte of a request, or the connection's beginning, to the end of the header.
+    /// Longest time from the first byte of a request, or the start of the connection, to the end of
+    /// the header.
     pub header_timeout: Duration,
     /// Longest time without a request.
     pub idle_timeout: Duration,
 }
 
 impl Bounds {
-    /// Of a daemon's own server, for probes, metrics and the tasks of one node.
+    /// Limits of a daemon's own server, for probes, metrics and the tasks of one node.
     pub const OF_A_DAEMON: Self = Self {
         connections: 512,
         connections_per_address: 512,
@@ -51,18 +54,19 @@ impl Bounds {
     };
 }
 
-/// What a server does about single connections beside its bounds.
+/// Policy of a server for single connections, besides its bounds.
 pub trait Door {
-    /// Whether only the limit of all connections binds this address, as a proxy carries many clients.
+    /// Whether only the limit of all connections applies to this address, because a proxy carries
+    /// many clients.
     fn is_exempt(&self, _address: IpAddr) -> bool {
         false
     }
 
-    /// A connection was refused.
+    /// Called when a connection was refused.
     fn refused(&self) {}
 }
 
-/// Binds all addresses alike, and counts nothing.
+/// Treats all addresses alike, and counts nothing.
 impl Door for () {}
 
 /// Serves connections until the future is dropped.
@@ -77,7 +81,7 @@ pub async fn serve(listener: TcpListener, router: Router) {
     .await;
 }
 
-/// Serves connections until `stopping`, then waits until the requests under way are answered.
+/// Serves connections until `stopping`, then waits for the requests in progress.
 pub async fn serve_until(
     listener: TcpListener,
     router: Router,
@@ -87,7 +91,7 @@ pub async fn serve_until(
 ) {
     let places = Places::new(bounds.connections, bounds.connections_per_address);
     let tracker = TaskTracker::new();
-    // Where the future is dropped, the connections end with it.
+    // If the future is dropped, its connections end too.
     let ends = stopping.child_token();
     let _ends = ends.clone().drop_guard();
     loop {
@@ -138,7 +142,7 @@ fn connection(
     bounds: Bounds,
     stopping: CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
-    // Small answers must not wait for more to come.
+    // Small answers must not wait for more data.
     let _ = stream.set_nodelay(true);
     let phases = Phases::default();
     let io = TokioIo::new(Patient::new(stream, phases.clone(), bounds.header_timeout));
@@ -153,7 +157,7 @@ fn connection(
         }
     });
     let mut builder = http1::Builder::new();
-    // hyper counts it from the end of the answer before, so it is the time without a request.
+    // hyper counts from the end of the last answer, so this is the time without a request.
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.idle_timeout);
@@ -167,14 +171,14 @@ fn connection(
     }
 }
 
-/// Clients hang up as they like.
+/// Logs an error at debug level: clients may disconnect at any time.
 fn log(ended: hyper::Result<()>) {
     if let Err(error) = ended {
         tracing::debug!(?error, "a connection ended");
     }
 }
 
-/// Says why, as far as the socket takes it at once, and hangs up.
+/// Sends the reason, if the socket accepts it without waiting, and closes the connection.
 fn refuse(stream: &TcpStream, full: Full) {
     let (of_whom, most, limit) = match full {
         Full::All(most) => ("of all clients", most, "limits.connections"),

@@ -1,7 +1,8 @@
-//! The time limit of a request's header.
+//! Time limit of a request's header.
 //!
-//! hyper has one timer for the time without a request and for the time of a header. Proxies keep connections idle for a minute, and a
-//! header never takes that long, so the header's shorter limit is kept here, under hyper.
+//! hyper has one timer for the time without a request and for the time of a header. Proxies keep
+//! connections idle for a minute, but a header never takes that long. The shorter limit of headers
+//! is therefore implemented here, below hyper.
 
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
@@ -15,11 +16,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-/// A header is awaited, and counted from the connection's beginning or the header's first byte.
+/// Waits for a header; counted from the start of the connection or the first byte of the header.
 const HEADER: u8 = 0;
 /// A request is read or answered.
 const BUSY: u8 = 1;
-/// The answer has been given, and no byte of the next request has come.
+/// The answer has been sent, and no byte of the next request has arrived.
 const IDLE: u8 = 2;
 
 /// Phase of one connection, shared between its socket and its service.
@@ -27,7 +28,7 @@ const IDLE: u8 = 2;
 pub struct Phases(Arc<AtomicU8>);
 
 impl Phases {
-    /// The header has come.
+    /// Sets the phase after the header has arrived.
     pub fn busy(&self) {
         self.set(BUSY);
     }
@@ -85,7 +86,7 @@ pub struct Patient {
     stream: TcpStream,
     phases: Phases,
     limit: Duration,
-    /// Ends with the time of the header; `None` outside of one.
+    /// Deadline of the header; `None` outside of one.
     header: Option<Pin<Box<Sleep>>>,
 }
 

@@ -1,4 +1,5 @@
-//! A bounded number of places, and a bounded number of them for each key: event streams by tenant, connections by client address.
+//! A bounded number of places, in total and per key: event streams by tenant, connections by client
+//! address.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,16 +11,16 @@ type Taken<Key> = Arc<Mutex<HashMap<Key, usize>>>;
 #[derive(Debug)]
 pub struct Places<Key: Hash + Eq> {
     all: Arc<Semaphore>,
-    /// Of keys that have any.
+    /// Number of places per key, for keys with at least one.
     taken: Taken<Key>,
     most: usize,
     most_of_key: usize,
 }
 
-/// One place, free again when it is dropped.
+/// One place, which is free again when it is dropped.
 #[derive(Debug)]
 pub struct Place<Key: Hash + Eq + Copy> {
-    /// `None` counts for no key.
+    /// `None` if the place counts for no key.
     key: Option<Key>,
     taken: Taken<Key>,
     _permit: OwnedSemaphorePermit,
@@ -28,9 +29,9 @@ pub struct Place<Key: Hash + Eq + Copy> {
 /// Why no place is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
-    /// All of this many places are taken.
+    /// All places (this number) are in use.
     All(usize),
-    /// The key has taken all of the places that it may have.
+    /// The key has its maximum (this number) in use.
     OfKey(usize),
 }
 
@@ -38,7 +39,7 @@ impl<Key: Hash + Eq + Copy> Places<Key> {
     #[must_use]
     pub fn new(most: usize, most_of_key: usize) -> Self {
         Self {
-            // Above its own maximum a semaphore panics.
+            // A semaphore panics above its own maximum.
             all: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
             taken: Taken::default(),
             most,
@@ -46,10 +47,10 @@ impl<Key: Hash + Eq + Copy> Places<Key> {
         }
     }
 
-    /// Takes a place that counts for `key`, if it is given.
+    /// Takes a place that counts for `key`, if given.
     ///
     /// # Errors
-    /// When the key has as many as it may have, or all are taken.
+    /// If the key has its maximum, or no place is free.
     pub fn take(&self, key: Option<Key>) -> Result<Place<Key>, Full> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let count = key.and_then(|key| taken.get(&key).copied()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! A server on a real socket.
+//! Tests with a server on a real socket.
 
 use super::{Bounds, serve_until};
 use axum::Router;
@@ -20,7 +20,7 @@ async fn server(bounds: Bounds) -> (SocketAddr, JoinHandle<()>) {
     (address, tokio::spawn(server))
 }
 
-/// What the server sends until it closes the connection.
+/// Returns what the server sends until it closes the connection.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut text = String::new();
     let read = tokio::time::timeout(PATIENCE, stream.read_to_string(&mut text));
@@ -37,7 +37,7 @@ async fn asks(address: SocketAddr) -> String {
 }
 
 #[tokio::test]
-async fn silent_connections_take_no_more_than_the_limit_and_end() {
+async fn silent_connections_are_limited_and_time_out() {
     let (address, _server) = server(Bounds {
         connections: 3,
         header_timeout: Duration::from_millis(500),
@@ -58,7 +58,7 @@ async fn silent_connections_take_no_more_than_the_limit_and_end() {
 }
 
 #[tokio::test]
-async fn connections_end_with_a_server_that_is_dropped() {
+async fn connections_end_when_their_server_is_dropped() {
     let (address, server) = server(Bounds::OF_A_DAEMON).await;
     let mut stream = TcpStream::connect(address).await.expect("connected");
     let request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";

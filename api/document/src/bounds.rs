@@ -1,27 +1,30 @@
 //! Bounds of a YAML text, checked before anything is built from it.
 //!
-//! Aliases may expand to any multiple of the text. The parser's time grows with the square of some things that no document needs:
-//! each bound below names its own.
+//! Aliases may expand to any multiple of the text. The parser's time grows quadratically with some
+//! quantities that no document needs to be large; each bound below names its own.
 
 use crate::events::{Event, Events};
 use std::collections::BTreeMap;
 
-/// Maximum depth of lists and objects. For each token the parser looks at every open flow collection.
+/// Maximum depth of lists and objects. For each token the parser visits every open flow collection.
 pub const MAX_DEPTH: usize = 64;
 
-/// Maximum number of values and keys, with those that aliases stand for.
+/// Maximum number of values and keys, including those for which aliases stand.
 pub const MAX_NODES: usize = 100_000;
 
-/// Maximum length of all texts and tags, with those that aliases stand for: four times what a request's body has.
+/// Maximum length of all texts and tags, including those for which aliases stand: four times the
+/// size of a request's body.
 pub const MAX_EXPANDED_BYTES: usize = 4 << 20;
 
-/// Maximum number of blanks and line breaks in a row. Within a scalar the parser clears a buffer of the longest such run at every word.
+/// Maximum number of consecutive blanks and line breaks. Within a scalar the parser clears a buffer
+/// of the longest such run at every word.
 pub const MAX_BLANKS: usize = 4096;
 
-/// Maximum number of lines that begin with `%`. The parser compares each directive with every other.
+/// Maximum number of lines that begin with `%`. The parser compares each directive with every other
+/// one.
 pub const MAX_DIRECTIVES: usize = 16;
 
-/// What of a text exceeds its bound.
+/// Bound that a text exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Excess {
     #[error(
@@ -52,7 +55,7 @@ pub enum Excess {
     Directives { line: usize },
 }
 
-/// What a value expands to.
+/// Expanded size of a value.
 #[derive(Debug, Clone, Copy, Default)]
 struct Size {
     nodes: usize,
@@ -67,8 +70,10 @@ struct Open {
     size: Size,
 }
 
+/// Checks all bounds.
+///
 /// # Errors
-/// [`Excess`]. A text that is no YAML passes if its beginning does: the parser reads no further.
+/// [`Excess`]. Invalid YAML passes if its beginning does, because the parser reads no further.
 pub fn check(text: &str) -> Result<(), Excess> {
     check_lines(text)?;
     Walk::default().run(Events::new(text))
@@ -78,7 +83,7 @@ fn check_lines(text: &str) -> Result<(), Excess> {
     let (mut blanks, mut directives, mut line) = (0, 0, 1);
     let mut is_line_start = true;
     for next in text.chars() {
-        // Those that the parser takes for line breaks.
+        // Characters that the parser takes for line breaks.
         let is_break = matches!(next, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}');
         if is_line_start && next == '%' {
             directives += 1;
@@ -108,7 +113,7 @@ pub struct Walk {
     nodes: usize,
     bytes: usize,
     documents: usize,
-    /// Events read so far.
+    /// Number of events read.
     pub events: usize,
 }
 
@@ -170,7 +175,7 @@ impl Walk {
                 {
                     return Err(Excess::Recursion { line });
                 }
-                // The reader refuses the name of no anchor.
+                // The reader refuses an alias without an anchor.
                 let size = self.anchored.get(&name).copied().unwrap_or_default();
                 self.count(size, line)?;
                 if self.open.len() + size.depth > MAX_DEPTH {
@@ -195,7 +200,7 @@ impl Walk {
         Ok(())
     }
 
-    /// A value has ended: it is part of the one around it, and its anchor may be used.
+    /// Adds a value that has ended to the one around it, and registers its anchor.
     fn ended(&mut self, anchor: Option<Vec<u8>>, size: Size) {
         if let Some(anchor) = anchor {
             self.anchored.insert(anchor, size);

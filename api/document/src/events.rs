@@ -1,11 +1,12 @@
-//! The events of a YAML text, one at a time. `serde_norway` has the same parser but reads a whole document before it returns.
+//! The events of a YAML text, one at a time. `serde_norway` uses the same parser but reads a whole
+//! document before it returns.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use unsafe_libyaml_norway as unsafe_yaml;
 
-/// What the parser has read.
+/// An event of the parser.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     DocumentStart,
@@ -19,11 +20,11 @@ pub enum Event {
     /// End of a sequence or mapping.
     End,
     Alias(Vec<u8>),
-    /// Events that say nothing of the size.
+    /// Events that do not affect the size.
     Other,
 }
 
-/// Parser of a text. Its memory must not move: the parser has a pointer to itself.
+/// Parser of a text. It is boxed, because it contains a pointer to itself and must not move.
 pub struct Events<'a> {
     parser: Box<MaybeUninit<unsafe_yaml::yaml_parser_t>>,
     text: PhantomData<&'a str>,
@@ -46,10 +47,12 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// The next event and its line, counted from 1. `None` at the end of the text, or at the first error in it.
+    /// Returns the next event and its line, counted from 1. `None` at the end of the text, or at
+    /// its first error.
     pub fn next(&mut self) -> Option<(Event, usize)> {
         let mut event = MaybeUninit::<unsafe_yaml::yaml_event_t>::uninit();
-        // SAFETY: the parser is initialised; the event is read only if the call has written it, and is deleted once.
+        // SAFETY: the parser is initialised; the event is read only if the call has written it, and
+        // is deleted once.
         unsafe {
             if !unsafe_yaml::yaml_parser_parse(self.parser.as_mut_ptr(), event.as_mut_ptr()).ok {
                 return None;
@@ -73,10 +76,13 @@ impl Drop for Events<'_> {
     }
 }
 
+/// Converts an event.
+///
 /// # Safety
 /// The parser has written `event`, and it is not deleted.
 unsafe fn converted(event: &unsafe_yaml::yaml_event_t) -> Event {
-    // SAFETY: the type of an event says which of its data are set; texts end with a NUL or are null.
+    // SAFETY: the type of an event says which of its data are set; texts end with a NUL or are
+    // null.
     unsafe {
         let node = |anchor, tag, bytes, is_open| Event::Node {
             anchor: text(anchor),
@@ -109,6 +115,8 @@ unsafe fn converted(event: &unsafe_yaml::yaml_event_t) -> Event {
     }
 }
 
+/// Copies a text of the parser; `None` if it is null.
+///
 /// # Safety
 /// `text` is null or ends with a NUL.
 unsafe fn text(text: *const u8) -> Option<Vec<u8>> {

@@ -1,7 +1,9 @@
-//! Texts of documents: JSON and YAML, read strictly into JSON values, in memory and time that the text's length bounds.
+//! Strict reader of JSON and YAML documents into JSON values. The length of the text bounds memory
+//! and time.
 //!
-//! Refused by name: a key that is given twice, a text with a NUL byte (Postgres keeps none), a number that JSON lacks, and a YAML
-//! document that expands to far more than its text. A byte order mark at the beginning is skipped.
+//! An error names its field. Refused are duplicate keys, texts with a NUL byte (Postgres cannot
+//! store it) and numbers that JSON lacks. So is a YAML document that expands to far more than its
+//! text. A byte order mark at the beginning is skipped.
 
 mod bounds;
 mod events;
@@ -13,10 +15,10 @@ pub use strict::NO_NUL;
 use muster_model::spec::FieldError;
 use serde_json::Value;
 
-/// UTF-8, as editors of Windows begin a file.
+/// Byte order mark of UTF-8, which editors on Windows write.
 const BYTE_ORDER_MARK: &[u8] = &[0xEF, 0xBB, 0xBF];
 
-/// Why a text is no document.
+/// Why a text is not a document.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     #[error("the text is not UTF-8 from byte {offset} on")]
@@ -27,7 +29,7 @@ pub enum DocumentError {
     Yaml(serde_norway::Error),
     #[error(transparent)]
     Excess(#[from] Excess),
-    /// The text has the right form, and a field of it has a value that no document has.
+    /// The text is well-formed, but a field has a value that no document can have.
     #[error("{error} (line {line})")]
     Field { error: FieldError, line: usize },
 }

@@ -1,19 +1,19 @@
-//! Reads a value as JSON has it, and names the field that JSON or the store could not keep.
+//! Reads a value of JSON's data model, and names the field that JSON or the store cannot represent.
 
 use muster_model::spec::FieldError;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::fmt::{self, Display};
 
-/// What is expected instead of a text with a NUL.
+/// Expectation in errors about a text with a NUL.
 pub const NO_NUL: &str = "a text without NUL (U+0000)";
 
 /// Maximum length of a value or a name in a message.
 const SHOWN_CHARS: usize = 100;
 
-/// Why a value is not read.
+/// Why a value cannot be read.
 pub enum Failure<E> {
-    /// A field, and the reader's own error, which says where.
+    /// A wrong field, and the reader's own error, which has the position.
     Field(FieldError, E),
     Syntax(E),
 }
@@ -28,7 +28,7 @@ pub fn read<'de, D: Deserializer<'de>>(reader: D) -> Result<Value, Failure<D::Er
         })
 }
 
-/// Where the reader is, and what is wrong there.
+/// Position of the reader, and the error there.
 #[derive(Default)]
 struct Place {
     path: String,
@@ -50,7 +50,7 @@ impl Place {
         E::custom(wrong)
     }
 
-    /// Goes into a field; returns what `leave` takes.
+    /// Enters a field; returns the argument for `leave`.
     fn enter(&mut self, name: &str) -> usize {
         let around = self.path.len();
         if around > 0 {
@@ -171,7 +171,7 @@ fn in_range() -> String {
     format!("a whole number from {least} to {most}")
 }
 
-/// A text in quotes, with escapes, and cut.
+/// Returns a text in quotes, with escapes, cut to [`SHOWN_CHARS`].
 fn shown(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARS) {
         Some((end, _)) => format!("{:?}…", &text[..end]),

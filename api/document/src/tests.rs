@@ -3,7 +3,7 @@ use crate::events::Events;
 use crate::{DocumentError, Excess, json, yaml};
 use serde_json::{Value, json};
 
-/// The size of a request's body.
+/// Maximum size of a request's body.
 const TEXT_BYTES: usize = 1 << 20;
 
 fn excess(text: &str) -> Excess {
@@ -14,7 +14,7 @@ fn excess(text: &str) -> Excess {
     }
 }
 
-/// The events that are read of a text, to its end or the first excess.
+/// Returns the number of events of a text, up to its end or the first excess.
 fn events_read(text: &str) -> usize {
     let mut walk = Walk::default();
     let _ = walk.run(Events::new(text));
@@ -29,7 +29,7 @@ fn repeated(before: &str, piece: &str, bytes: usize) -> String {
 }
 
 #[test]
-fn nesting_is_refused_after_the_first_levels_of_any_text() {
+fn deep_nesting_is_refused_after_reading_its_first_levels() {
     let lookahead = 1024;
     for (before, piece) in [
         ("a: ", "["),
@@ -60,7 +60,7 @@ fn nesting_is_refused_after_the_first_levels_of_any_text() {
 }
 
 #[test]
-fn text_without_nesting_is_read_in_events_linear_in_its_length() {
+fn events_are_linear_in_the_length_of_flat_text() {
     for (before, piece) in [
         ("", "a\n"),
         ("", "a: &a b\n"),
@@ -82,7 +82,7 @@ fn text_without_nesting_is_read_in_events_linear_in_its_length() {
         ("a: >\n", " b\n\n"),
     ] {
         let text = repeated(before, piece, TEXT_BYTES);
-        // The outcome is of no interest, only that there is one.
+        // Only termination matters, not the result.
         let _ = yaml(text.as_bytes());
         let events = events_read(&text);
         assert!(
@@ -93,7 +93,7 @@ fn text_without_nesting_is_read_in_events_linear_in_its_length() {
 }
 
 #[test]
-fn aliases_may_expand_up_to_the_bounds_and_no_further() {
+fn aliases_expand_only_up_to_the_bounds() {
     // 25 kB that stand for 25 million values.
     let list = "1,".repeat(5_000);
     let aliases = "*a,".repeat(5_000);
@@ -131,7 +131,7 @@ fn aliases_may_expand_up_to_the_bounds_and_no_further() {
 }
 
 #[test]
-fn parts_that_cost_the_parser_more_than_their_length_are_refused() {
+fn text_with_quadratic_parser_time_is_refused() {
     let blanks = |text: &str| matches!(excess(text), Excess::Blanks { .. });
     for blank in [" ", "\n", "\r\n", "\n ", "\u{2028}"] {
         let run = repeated("", blank, TEXT_BYTES / 2);
@@ -167,7 +167,7 @@ fn parts_that_cost_the_parser_more_than_their_length_are_refused() {
 }
 
 #[test]
-fn anchors_and_aliases_of_ordinary_documents_are_read_as_ever() {
+fn ordinary_anchors_and_aliases_are_resolved() {
     let text = "\
 %YAML 1.2
 ---
@@ -197,8 +197,8 @@ text: !!str 7
 }
 
 #[test]
-fn alias_that_the_reader_would_misread_is_refused() {
-    // The reader would take *a for 3.
+fn ambiguous_alias_is_refused() {
+    // The reader would resolve *a to 3.
     let twice = "a: &a 1\nb: &a 2\nc: &c 3\nd: *a\n";
     assert_eq!(excess(twice), Excess::Anchor { line: 2 });
     assert_eq!(excess("a: &a [&a 1]\n"), Excess::Anchor { line: 1 });
@@ -208,7 +208,7 @@ fn alias_that_the_reader_would_misread_is_refused() {
 }
 
 #[test]
-fn yaml_and_json_are_read_alike() {
+fn yaml_and_json_give_the_same_value() {
     let expected = json!({ "name": "a", "n": 1, "x": -0.5, "none": null, "list": [true, "no"] });
     let block = "name: a\nn: 1\nx: -0.5\nnone:\nlist:\n- true\n- no\n";
     let text = expected.to_string();
@@ -223,7 +223,7 @@ fn yaml_and_json_are_read_alike() {
 }
 
 #[test]
-fn value_that_json_or_the_store_lacks_is_refused_by_its_field() {
+fn unsupported_value_is_refused_by_its_field() {
     type Read = fn(&[u8]) -> Result<Value, DocumentError>;
     let formats: [(&str, Read); 2] = [("json", json), ("yaml", yaml)];
     for (text, message) in [

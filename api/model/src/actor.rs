@@ -1,15 +1,16 @@
-//! Who did something through the api, as the history names them.
+//! Author of a request to the API, as the history names it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A user, as of the tenant whose thing it was done to.
+/// User, as the tenant whose object was changed sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Actor {
-    /// Its name; of an administrator on behalf of another tenant `NAME@TENANT`, after its own.
+    /// Name of the user. An administrator that acts for another tenant has `NAME@TENANT`, with
+    /// its own tenant.
     pub user: String,
-    /// Whether it did so as an administrator on behalf of a tenant that is not its own.
+    /// Whether the user acted as an administrator for a tenant other than its own.
     #[serde(default, skip_serializing_if = "is_false")]
     pub as_administrator: bool,
 }
@@ -20,9 +21,10 @@ fn is_false(value: &bool) -> bool {
 
 impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.as_administrator {
-            true => write!(f, "{} as administrator", self.user),
-            false => write!(f, "{}", self.user),
+        if self.as_administrator {
+            write!(f, "{} as administrator", self.user)
+        } else {
+            write!(f, "{}", self.user)
         }
     }
 }

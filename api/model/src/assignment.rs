@@ -1,4 +1,4 @@
-//! What a node is told to run, what a task is given to start with, and what both report back.
+//! Interface between scheduler, executor and task: assignments, launch files and reports.
 
 use crate::checkpoint::Written;
 use crate::id::{JobId, NodeId, TaskId, TenantId};
@@ -9,13 +9,13 @@ use crate::task::{Outcome, Role};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// One task as its node is told of it, and as its process reads it from `task.json` in its folder.
+/// One task of a node's assignment. Its process reads it from `task.json` in its folder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskLaunch {
     pub task_id: TaskId,
     pub job_id: JobId,
     pub tenant_id: TenantId,
-    /// Fence: peers refuse another revision of the same job.
+    /// Fence: peers refuse a task of another revision of the same job.
     pub revision: u64,
     pub role: Role,
     pub workers: u32,
@@ -23,42 +23,47 @@ pub struct TaskLaunch {
     pub gpus: Vec<u32>,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
-    /// Hex of 32 random bytes, new with every start of the job and kept while it is resized in place; a peer that does not know it
-    /// is refused.
+    /// Hex of 32 random bytes. It is new at every start of the job and stays during a resize in
+    /// place. A task refuses peers that do not prove it.
     pub secret: String,
     pub spec: JobSpec,
-    /// Newest step that the store has a checkpoint of. A task that finds none that new on its disk must not start from nothing.
+    /// Newest step of which the store has a checkpoint. A task that finds no checkpoint on its disk
+    /// must fail instead of starting fresh.
     pub resume_step: Option<u64>,
     /// Seconds of training time in earlier revisions, counted against `stop.wall_minutes`.
     pub trained_s: f64,
-    /// From SIGTERM to SIGKILL.
+    /// Grace period from SIGTERM to SIGKILL.
     pub grace_ms: u64,
-    /// As which of the cluster's accounts it runs, where tasks are pods; that of the node's other tasks when there is none.
+    /// Kubernetes service account of the task's pod. Without it the pod runs as the node's other
+    /// tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<String>,
 }
 
-/// The job's whole task set, rewritten to `peers.json` in the task's folder as addresses become known and when the job is resized in
-/// place; a task starts exchanging once it knows every address that it needs.
+/// The job's task set, `peers.json` in the task's folder. The executor rewrites it when an address
+/// becomes known and at a resize in place. A task begins the exchange once it knows all addresses
+/// that it needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peers {
-    /// The job's revision at which this is its task set. It grows under a task that stays while others join or leave.
+    /// Revision of the job that has this task set. It grows during the life of a task that remains
+    /// in a resize.
     pub revision: u64,
-    /// A worker's rank among those that train is its place here. Who is not here any more leaves.
+    /// Workers in the order of their ranks. A worker that is no longer listed leaves.
     pub workers: Vec<Peer>,
-    /// In the order of their index.
+    /// PS shards in the order of their index.
     pub ps_shards: Vec<Peer>,
-    /// Goes up each time that the workers are told to stand still, and each time that they are told to go on: odd while they are to
-    /// stand still.
+    /// Slice number. The scheduler raises it at each suspension and each resumption: an odd number
+    /// requests suspension.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub turn: u64,
-    /// Steps whose checkpoints stay whatever the job's policy, because other jobs begin from them or may yet.
+    /// Steps whose checkpoints are protected from the job's retention policy, because other jobs
+    /// start or may start from them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub spared: BTreeSet<u64>,
 }
 
 impl Peers {
-    /// The turn in which the workers are to stand still, if they are.
+    /// Returns the slice number if it requests suspension.
     #[must_use]
     pub fn held_turn(&self) -> Option<u64> {
         (self.turn % 2 == 1).then_some(self.turn)
@@ -69,26 +74,26 @@ fn is_zero(turn: &u64) -> bool {
     *turn == 0
 }
 
-/// One task of the job as the others know it.
+/// One task of the job, as its peers know it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
     pub task_id: TaskId,
-    /// Tasks of one node may exchange through its memory.
+    /// Tasks of one node may exchange through shared memory.
     pub node_id: NodeId,
     /// `host:port` of its data plane, once it listens.
     pub address: Option<String>,
 }
 
-/// What a task tells, one JSON object a line in `events.jsonl` of its folder. Kept in a file, so that nothing is lost while its
-/// executor restarts.
+/// Report of a task: one JSON object per line of `events.jsonl` in its folder. The file keeps
+/// reports while the executor restarts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum TaskReport {
-    /// Its data plane accepts peers here.
+    /// The data plane of the task accepts peers at this address.
     Listening {
         address: String,
     },
-    /// It is ready to train; the step it continues from, 0 for a fresh start.
+    /// The task is ready to train. It continues from this step; 0 is a fresh start.
     Ready {
         from_step: u64,
     },
@@ -96,7 +101,7 @@ pub enum TaskReport {
         #[serde(with = "crate::progress::filled")]
         sample: Sample,
     },
-    /// Every worker: what it does, and how fast it is by itself.
+    /// Activity and own step time; sent by every worker.
     Pace {
         pace: PaceReport,
     },
@@ -110,44 +115,48 @@ pub enum TaskReport {
     CheckpointPruned {
         step: u64,
     },
-    /// The chief: the survivors go on from this step with another number of workers or shards. `pause_ms` is from the last step of
-    /// the old task set to the first of the new.
+    /// From the coordinator: the remaining tasks continue from this step with another number of
+    /// workers or shards. `pause_ms` lies between the last step of the old task set and the first
+    /// step of the new one.
     Resized {
         step: u64,
         workers: u32,
         ps_shards: u32,
         pause_ms: u64,
     },
-    /// The chief: this task went away without a word at this step, and the others go on without it.
+    /// From the coordinator: the connection to this task ended without a goodbye at this step. The
+    /// other tasks continue without it.
     PeerGone {
         task_id: TaskId,
         step: u64,
     },
-    /// It stands still in this turn and uses no GPU. `step` is the one that comes next, of the built-in engine.
+    /// The task is suspended with this slice number and uses no GPU. `step` is the next step of the
+    /// built-in engine.
     Suspended {
         turn: u64,
         step: Option<u64>,
     },
-    /// It goes on in this turn.
+    /// The task has resumed with this slice number.
     Continued {
         turn: u64,
         step: Option<u64>,
     },
-    /// It stopped in order at this step, as it was told.
+    /// The task stopped in order at this step, as requested.
     Interrupted {
         step: u64,
     },
-    /// The job is done. `model_path` is relative to the checkpoint root.
+    /// Training is complete. `model_path` is relative to the checkpoint root.
     Finished {
         step: u64,
         reason: String,
         model_path: String,
     },
-    /// It cannot go on. `retryable` is false when a restart cannot help (bad data set, diverged).
+    /// The task failed. `retryable` is false if a restart cannot help (bad data set, diverged).
     Failed {
         message: String,
         retryable: bool,
-        /// What the program needs and this node does not have, such as `mpirun`: another node may have it.
+        /// Requirement of the program that this node lacks, such as `mpirun`. Another node may have
+        /// it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lacks: Option<String>,
     },
@@ -156,10 +165,10 @@ pub enum TaskReport {
     },
 }
 
-/// File in a task's folder while it stands still: the number of the turn.
+/// File in the folder of a suspended task; it contains the slice number.
 pub const STANDING: &str = "standing";
 
-/// What a node observes of one of its tasks.
+/// State of a task as its node observes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 pub enum Observed {
@@ -169,10 +178,10 @@ pub enum Observed {
 
 /// Exit codes of a task's process.
 pub mod exit_code {
-    /// Trained to its end, or stopped in order.
+    /// Training is complete, or the task stopped in order.
     pub const DONE: i32 = 0;
-    /// Failed; a `Failed` report says why.
+    /// The task failed; a `Failed` report gives the reason.
     pub const FAILED: i32 = 1;
-    /// A peer went away before the end; the job's checkpoint is as good as before (`EX_TEMPFAIL`).
+    /// The connection to a peer was lost; the job's checkpoint is unaffected (`EX_TEMPFAIL`).
     pub const PEER_LOST: i32 = 75;
 }

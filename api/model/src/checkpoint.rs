@@ -1,4 +1,4 @@
-//! A checkpoint: what a job can continue from, as recorded by the store; and which of them stay, and why.
+//! Checkpoints, as the store records them, and the rules by which they are retained.
 
 use crate::id::{CheckpointId, JobId};
 use crate::spec::{CheckpointPolicy, Measure};
@@ -10,50 +10,52 @@ pub struct Checkpoint {
     pub id: CheckpointId,
     pub job_id: JobId,
     pub written: Written,
-    /// Still there: the job's policy has not pruned it.
+    /// Whether it still exists: the job's policy has not pruned it.
     pub retained: bool,
 }
 
-/// What the chief reports of a checkpoint that it has written and put into place.
+/// Report of the coordinator about a complete checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Written {
     pub step: u64,
     pub epoch: f64,
-    /// Revision of the job that wrote it.
+    /// Revision of the job that wrote the checkpoint.
     pub revision: u64,
     /// Folder, relative to the cluster's checkpoint root.
     pub path: String,
     pub bytes: u64,
-    /// Hex SHA-256 of the manifest, which holds those of the files.
+    /// Hex SHA-256 of the manifest, which contains the checksums of the files.
     pub manifest_sha256: String,
-    /// Names of its files, the manifest and the list of sums among them.
+    /// Names of its files, including the manifest and the list of checksums.
     #[serde(default = "one_part")]
     pub files: Vec<String>,
-    /// Test loss at this very step, if it was evaluated there.
+    /// Test loss at this step, if it was evaluated there.
     #[serde(default)]
     pub loss: Option<f64>,
-    /// Share of test examples classified rightly, likewise.
+    /// Share of test examples that were classified correctly at this step, if it was evaluated
+    /// there.
     #[serde(default)]
     pub accuracy: Option<f64>,
 }
 
-/// Why a checkpoint stays.
+/// Why a checkpoint is retained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Kept {
-    /// Among the newest `keep`.
+    /// One of the newest `keep`.
     Newest,
-    /// Among the best of `keep_best`.
+    /// One of the best of `keep_best`.
     Best,
-    /// The first since a multiple of `keep_every_steps`: at that very step, unless the disk was too slow for it.
+    /// First checkpoint at or after a multiple of `keep_every_steps`. It is at that step unless the
+    /// disk was too slow.
     Milestone,
-    /// Another job is to begin from it, or may yet, if it is the end of a trial's rung.
+    /// Another job starts from it, or may start from it because it is the end of a trial's rung.
     Origin,
 }
 
-/// What retention looks at.
+/// Input of the retention rules.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
     pub step: u64,
@@ -71,7 +73,7 @@ impl From<&Written> for Candidate {
     }
 }
 
-/// Files of a checkpoint of which the list was not reported: those of the first releases.
+/// Files of a checkpoint whose list was not reported, as in the first releases.
 fn one_part() -> Vec<String> {
     [
         "manifest.json",
@@ -84,8 +86,9 @@ fn one_part() -> Vec<String> {
 }
 
 impl CheckpointPolicy {
-    /// The steps that stay, each with all its reasons. Everything else may go. Never empty when there is a candidate: the newest
-    /// checkpoint always stays, as it is what the job continues from. Of equally good ones the newer is the better.
+    /// Returns the steps that are retained, each with all its reasons. The newest checkpoint is
+    /// always retained, because the job continues from it. Of two equally good ones the newer one
+    /// is better.
     #[must_use]
     pub fn kept(
         &self,
@@ -115,8 +118,8 @@ impl CheckpointPolicy {
         out
     }
 
-    /// Whether a checkpoint is due at `step`, the next that training stood at after `before`, whatever the time: by `every_steps`, or
-    /// as one that stays for ever.
+    /// Whether a checkpoint is due at `step` by `every_steps` or `keep_every_steps`. `before` is
+    /// the preceding step boundary.
     #[must_use]
     pub fn due_by_steps(&self, before: u64, step: u64) -> bool {
         let reached = |every: Option<u64>| {
@@ -125,8 +128,8 @@ impl CheckpointPolicy {
         reached(self.every_steps) || reached(self.keep_every_steps)
     }
 
-    /// Whether a checkpoint with this measure would be among the best of those there are; it is then due, as it could not be kept
-    /// otherwise.
+    /// Whether a checkpoint with this measure would be one of the best. It is then due, because it
+    /// could not be retained otherwise.
     #[must_use]
     pub fn would_be_best(
         &self,
@@ -141,7 +144,7 @@ impl CheckpointPolicy {
         let Some(rule) = &self.keep_best else {
             return Vec::new();
         };
-        // Less is better.
+        // Lower is better.
         let cost = |candidate: &Candidate| match rule.by {
             Measure::Accuracy => candidate.accuracy.map(|accuracy| -accuracy),
             Measure::Loss => candidate.loss,
@@ -181,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_the_best_and_milestones_stay_each_with_all_its_reasons() {
+    fn kept_checkpoints_list_all_their_reasons() {
         let candidates = [
             at(10, Some(0.9)),
             at(20, None),
@@ -202,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_stays_whatever_the_policy() {
+    fn newest_checkpoint_is_kept_under_every_policy() {
         let kept = policy(0, None, None).kept([at(7, None), at(3, None)]);
         assert_eq!(kept, BTreeMap::from([(7, vec![Kept::Newest])]));
         assert!(policy(3, None, None).kept([]).is_empty());
     }
 
     #[test]
-    fn of_equals_the_newer_is_the_better_and_what_is_not_measured_is_no_best() {
+    fn best_checkpoint_is_measured_and_the_newer_of_equals() {
         let rule = policy(1, Some((1, Measure::Accuracy)), None);
         let present = [at(10, Some(0.5)), at(20, None)];
         assert!(rule.would_be_best(at(30, Some(0.5)), present));
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn milestones_are_due_though_nothing_else_is() {
+    fn milestone_checkpoint_is_due_without_other_rules() {
         let rule = policy(1, None, Some(100));
         assert!(rule.due_by_steps(199, 200));
         assert!(rule.due_by_steps(198, 201), "passed over");

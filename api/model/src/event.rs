@@ -1,4 +1,5 @@
-//! The append-only history: every change of a job, task or node, as users, the web page and audits read it.
+//! The append-only history: every change of a job, task or node, for users, the web page and
+//! audits.
 
 use crate::actor::Actor;
 use crate::checkpoint::Written;
@@ -15,9 +16,10 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// What happened. Stored as JSON with the tenant, the job, the time and a sequence beside it.
-// Whoever reads one of a kind that it does not know, or of another shape, has it as `Unknown`: while a release is replaced pod by pod, the old
-// ones read what the new ones write, and one such event must not end a stream or make a listing fail.
+/// Entry of the history. It is stored as JSON with the tenant, the job, the time and a sequence
+/// number.
+// An event of an unknown kind or shape is read as `Unknown`. During a rolling upgrade, old pods
+// read events of new pods; such an event must not end a stream or fail a listing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", remote = "Self")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -25,22 +27,22 @@ pub enum Event {
     JobSubmitted {
         name: String,
     },
-    /// A user asked for it; the state follows in the next round.
+    /// A user changed the intent of the job; the state follows in the next round.
     IntentChanged {
         intent: Intent,
-        /// Who; absent where a study did, and in a history from before this was kept.
+        /// Author; absent if a study did it, and in histories of older releases.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Actor>,
     },
-    /// A user has changed it; this is what holds now.
+    /// A user changed the job's document; these are the new values.
     JobEdited {
         edits: u64,
         workers: Range,
-        /// Absent where the job has none, and in a history from before they could be changed.
+        /// Absent if the job has no shards, and in histories of older releases.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ps_shards: Option<Range>,
         priority: i32,
-        /// Who; absent where a study did, and in a history from before this was kept.
+        /// Author; absent if a study did it, and in histories of older releases.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Actor>,
     },
@@ -48,7 +50,7 @@ pub enum Event {
         state: JobState,
         revision: u64,
     },
-    /// A round gave the job its size and places.
+    /// A round decided the size and the nodes of the job.
     JobPlaced {
         revision: u64,
         workers: u32,
@@ -56,12 +58,12 @@ pub enum Event {
         nodes: Vec<String>,
         why: String,
     },
-    /// A round takes the job from its GPUs.
+    /// A round stops the job.
     JobStopRequested {
         then: AfterStop,
         why: String,
     },
-    /// A round lets the job's workers stand still, or go on.
+    /// A round suspends the job's workers, or resumes them.
     JobTurned {
         suspended: bool,
         why: String,
@@ -75,7 +77,7 @@ pub enum Event {
         node_id: NodeId,
         state: TaskState,
     },
-    /// A task could not go on; the reason in its own words.
+    /// A task failed; `message` is its own.
     TaskFailed {
         task_id: TaskId,
         role: Role,
@@ -84,19 +86,20 @@ pub enum Event {
     Resumed {
         from_step: u64,
     },
-    /// Its tasks go on with another number of workers or shards, those that stayed without a restart.
+    /// The job continues with another number of workers or shards. The remaining tasks did not
+    /// restart.
     Resized {
         step: u64,
         workers: u32,
         ps_shards: u32,
         pause_ms: u64,
     },
-    /// A task went away without a word, and the others train on without it.
+    /// The connection to a task ended without a goodbye, and the other tasks continue without it.
     PeerGone {
         task_id: TaskId,
         step: u64,
     },
-    /// A rank held the others up; the evidence, and what was done.
+    /// A rank held up the others: the evidence and the remedy.
     RankJudged {
         verdict: Verdict,
     },
@@ -111,10 +114,10 @@ pub enum Event {
         epoch: f64,
         #[serde(default)]
         split: Split,
-        /// Null of a program that logs none.
+        /// Null if the program does not log it.
         #[cfg_attr(feature = "schema", schema(required = true))]
         loss: Option<f64>,
-        /// Likewise.
+        /// Null if the program does not log it.
         #[cfg_attr(feature = "schema", schema(required = true))]
         accuracy: Option<f64>,
     },
@@ -134,37 +137,37 @@ pub enum Event {
         name: String,
         drained: bool,
     },
-    /// Something that may be the machine's fault.
+    /// A fault that is charged to the node.
     NodeFaulted {
         name: String,
         fault: NodeFault,
     },
-    /// It takes no new tasks from now on, for this reason; or takes them again.
+    /// The node takes no new tasks from now on, for this reason, or takes tasks again.
     NodeExcluded {
         name: String,
         excluded: bool,
         why: String,
     },
-    /// What the cluster that the machine belongs to says of it now.
+    /// The cluster manager (such as Kubernetes) reported this about the machine.
     NodeNoticed {
         name: String,
         notice: Notice,
     },
-    /// Which executor speaks for a node has changed, or can change.
+    /// The membership of a node has changed.
     NodeMembership {
         name: String,
         change: MembershipChange,
-        /// An administrator; absent where an executor did it.
+        /// An administrator; absent if an executor did it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Actor>,
     },
     JobDeleted {
         job_id: JobId,
-        /// Who; absent where a study did, and in a history from before this was kept.
+        /// Author; absent if a study did it, and in histories of older releases.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Actor>,
     },
-    /// Of a kind that only another release knows, as it stands there. Never written.
+    /// Event of a kind that this release does not know, with its original body. Never written.
     Unknown {
         of: String,
         #[cfg_attr(feature = "schema", schema(value_type = Object))]
@@ -172,16 +175,16 @@ pub enum Event {
     },
 }
 
-/// What has changed of the membership of a node.
+/// Change of a node's membership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum MembershipChange {
-    /// A one-time join token was made for it.
+    /// A one-time join token was created for the node.
     JoinTokenMade,
-    /// Its credential is forgotten: the next executor that joins under its name binds its own.
+    /// The node's credential was reset. The next executor that joins under its name gets a new one.
     CredentialReset,
-    /// An executor with another credential took its place.
+    /// An executor with another credential replaced the node's executor.
     Replaced,
     Removed,
 }
@@ -205,7 +208,8 @@ impl<'de> Deserialize<'de> for Event {
     }
 }
 
-/// Kinds of which a long job has hundreds, and which decide nothing: they would push out of sight what does.
+/// Kinds of which a long job has hundreds and that decide nothing. Histories leave them out unless
+/// all kinds are requested.
 pub const ROUTINE: [&str; 4] = [
     "task_state_changed",
     "checkpoint_written",
@@ -214,13 +218,13 @@ pub const ROUTINE: [&str; 4] = [
 ];
 
 impl Event {
-    /// Whether it is of a kind that people rarely look for.
+    /// Whether the event is of a routine kind.
     #[must_use]
     pub fn is_routine(&self) -> bool {
         ROUTINE.contains(&self.kind())
     }
 
-    /// The stable name by which streams and filters know the event.
+    /// Returns the stable name of the kind for streams and filters.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -261,7 +265,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_event_of_a_later_release_is_read_with_its_kind_and_body() {
+    fn event_of_later_release_is_read_as_unknown() {
         let later = json!({ "kind": "job_cloned", "into": 3 });
         let event: Event = serde_json::from_value(later).expect("readers take it");
         let Value::Object(body) = json!({ "into": 3 }) else {
@@ -280,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_written_and_read_as_it_is() {
+    fn known_event_survives_a_round_trip() {
         let event = Event::Note {
             message: "x".to_owned(),
         };

@@ -1,19 +1,19 @@
-//! How the files of a checkpoint become one file that others load, byte for byte: what comes before and between the tensors, whose
-//! numbers whoever exports passes on as they are.
+//! Headers by which the tensors of a checkpoint become one safetensors or ONNX file. The bytes of
+//! the tensors are copied unchanged between the headers.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The name of a checkpoint's graph, an ONNX model without its numbers.
+/// Name of a checkpoint's graph file: an ONNX model without its tensors.
 pub const GRAPH_FILE: &str = "graph.onnx";
 
-/// No ONNX file may be larger: protobuf counts in 31 bits.
+/// Largest ONNX file: protobuf counts in 31 bits.
 pub const MAX_ONNX_BYTES: u64 = i32::MAX as u64;
 
 const FLOAT_BYTES: u64 = 4;
 
-/// A tensor of 32-bit floats as a safetensors header lists it.
+/// Tensor of 32-bit floats as a safetensors header lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     pub name: String,
@@ -26,17 +26,17 @@ pub struct Listed {
 pub struct BadHeader(String);
 
 impl Listed {
-    /// Of its numbers.
+    /// Returns the size of the tensor in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.shape.iter().product::<u64>() * FLOAT_BYTES
     }
 }
 
-/// The tensors of a safetensors file in the order of their numbers, from the JSON text of its header.
+/// Returns the tensors of a safetensors file in the order of their data. `header` is its JSON.
 ///
 /// # Errors
-/// When there is something else than 32-bit floats one after another.
+/// [`BadHeader`] if the file contains anything but contiguous tensors of 32-bit floats.
 pub fn listed(header: &[u8]) -> Result<Vec<Listed>, BadHeader> {
     #[derive(Deserialize)]
     struct Entry {
@@ -65,7 +65,7 @@ pub fn listed(header: &[u8]) -> Result<Vec<Listed>, BadHeader> {
     out.sort_by_key(|(from, to, _)| (*from, *to));
     let mut at = 0u64;
     for (from, to, tensor) in &out {
-        // In steps that notice when a header's numbers are larger than any file.
+        // Checked arithmetic: the numbers of a header may be larger than any file.
         let sides = tensor.shape.iter();
         let bytes = sides.copied().try_fold(FLOAT_BYTES, u64::checked_mul);
         let end = bytes.and_then(|bytes| at.checked_add(bytes));
@@ -77,7 +77,7 @@ pub fn listed(header: &[u8]) -> Result<Vec<Listed>, BadHeader> {
     Ok(out.into_iter().map(|(_, _, tensor)| tensor).collect())
 }
 
-/// What comes before the numbers of all these tensors in one safetensors file.
+/// Returns the header of one safetensors file that contains all these tensors in this order.
 #[must_use]
 pub fn safetensors_head(tensors: &[Listed]) -> Vec<u8> {
     let mut text = String::from(r#"{"__metadata__":{"format":"pt"}"#);
@@ -103,8 +103,9 @@ fn quoted(name: &str) -> String {
     serde_json::Value::from(name).to_string()
 }
 
-/// What comes before the numbers of one tensor that is appended to an ONNX model: `ModelProto { graph { initializer { … } } }` up to
-/// `raw_data`. A message that comes in pieces is one message to every reader of protobuf, and its repeated fields add up.
+/// Returns the header of one tensor that is appended to an ONNX model:
+/// `ModelProto { graph { initializer { … } } }` up to `raw_data`. Protobuf readers merge
+/// concatenated messages and append repeated fields.
 #[must_use]
 pub fn onnx_head(tensor: &Listed) -> Vec<u8> {
     const FLOAT: u64 = 1;
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_lists_what_was_put_into_it() {
+    fn safetensors_header_lists_its_tensors() {
         let tensors = [
             tensor("b", &[2, 3]),
             tensor("a \"quoted\"", &[]),
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_of_floats_is_refused() {
+    fn header_without_contiguous_floats_is_refused() {
         for wrong in [
             r#"{"a":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#,
             r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}"#,
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lengths_of_an_appended_tensor_nest() {
+    fn onnx_header_lengths_nest() {
         let tensor = tensor("w", &[1, 2]);
         let head = onnx_head(&tensor);
         let expected = [

@@ -1,28 +1,28 @@
-//! Faults that are charged to a node: after those of several jobs it takes no new tasks.
+//! Faults that are charged to a node. A node with faults of several jobs takes no new tasks.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What happened on it.
+/// Fault on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum NodeFault {
-    /// A task was killed by a signal that nobody of ours sent.
+    /// A task was killed by a signal that Muster did not send.
     Killed { signal: i32 },
-    /// A rank was found to be a straggler.
+    /// A rank was a straggler.
     Straggler,
-    /// A rank was found to hang.
+    /// A rank hung.
     Hang {
-        /// The node has not started it in time.
+        /// Whether the node failed to start the task in time.
         #[serde(default, skip_serializing_if = "is_false")]
         at_start: bool,
     },
-    /// The driver reported an error of the GPU by its number (NVIDIA's XID), of those that mean hardware.
+    /// The GPU driver reported a hardware error by this number (NVIDIA's XID).
     Xid { gpu: u32, xid: u64 },
-    /// The GPU's memory has had errors that could not be corrected.
+    /// The GPU's memory had errors that could not be corrected.
     UncorrectedMemory { gpu: u32, errors: u64 },
-    /// The driver had taken a program off this GPU, and did not give it back.
+    /// The driver had moved a program off this GPU and did not restore it.
     DriverLost { gpu: u32 },
 }
 
@@ -31,7 +31,7 @@ fn is_false(flag: &bool) -> bool {
 }
 
 impl NodeFault {
-    /// The GPU that it is of, of one that is a GPU's.
+    /// Returns the GPU of a fault that concerns one GPU.
     #[must_use]
     pub fn gpu(self) -> Option<u32> {
         match self {

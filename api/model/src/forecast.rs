@@ -1,40 +1,41 @@
-//! When a job is expected to start and to end.
+//! Forecasts of the start and the end of a job.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use time::OffsetDateTime;
 
-/// What was expected of a job at one instant.
+/// Forecast of a job at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Forecast {
     #[serde(with = "time::serde::rfc3339")]
     pub made_at: OffsetDateTime,
-    /// When it first runs; null when it has run already, or may never.
+    /// First start of the job; null if it has started before, or may never start.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub start: Option<Interval>,
-    /// When it ends; null when it may never, or nobody can tell.
+    /// End of the job; null if it may never end, or its end cannot be predicted.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub finish: Option<Interval>,
-    /// GPU-seconds that it will still hold, in the mean; 0 where `unforeseen` says why nobody can tell.
+    /// Mean GPU-seconds that the job will still hold; 0 if `unforeseen` is given.
     pub gpu_s: f64,
-    /// Why nobody can tell when it ends.
+    /// Why the end of the job cannot be predicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unforeseen: Option<Unforeseen>,
 }
 
-/// Why nobody can tell when a job ends.
+/// Why the end of a job cannot be predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Unforeseen {
-    /// Its document names no number of steps, its losses do not tell yet, and no job like it has succeeded.
+    /// The document contains no number of steps, the losses do not suffice for an estimate, and no
+    /// similar job has succeeded.
     NoLength,
-    /// It has run longer than all jobs like it.
+    /// The job has run longer than all similar jobs.
     Outlived,
-    /// It waits for jobs of which nobody can tell when they end.
+    /// The job waits for jobs whose end cannot be predicted.
     BehindOthers,
-    /// Told by a newer release.
+    /// Reason of a newer release.
     #[serde(other)]
     Other,
 }
@@ -50,7 +51,7 @@ impl Unforeseen {
         }
     }
 
-    /// What [`as_str`](Self::as_str) gave.
+    /// Parses the result of [`as_str`](Self::as_str).
     #[must_use]
     pub fn from_name(name: &str) -> Self {
         let known = [Self::NoLength, Self::Outlived, Self::BehindOthers];
@@ -70,7 +71,8 @@ impl fmt::Display for Unforeseen {
     }
 }
 
-/// In eight cases of ten it falls between `p10` and `p90`, in half of them before `p50`.
+/// Interval of a predicted time. It falls between `p10` and `p90` in eight of ten cases, and before
+/// `p50` in half of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Interval {
@@ -80,18 +82,20 @@ pub struct Interval {
     pub p50: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339")]
     pub p90: OffsetDateTime,
-    /// The time until `p90` is more than ten times the time until `p10` (five seconds added to both): show `p50` alone, as a guess.
+    /// Whether the interval is too wide to be useful: `p90` is more than ten times as far away as
+    /// `p10`, with five seconds added to both. Show only `p50`, as a guess.
     #[serde(default)]
     pub unsure: bool,
 }
 
 impl Interval {
-    /// The factor between both ends' times from now beyond which an interval says too little to be shown.
+    /// Largest ratio of the times until `p90` and `p10` at which an interval is shown.
     pub const WIDEST: f64 = 10.0;
-    /// Added to both times before they are compared: some seconds are as good as now.
+    /// Seconds that are added to both times before they are compared, so that a few seconds do not
+    /// matter.
     pub const OFFSET_S: f64 = 5.0;
 
-    /// Quantiles as they look at `now`.
+    /// Returns the interval with `unsure` as of `now`.
     #[must_use]
     pub fn of(
         (p10, p50, p90): (OffsetDateTime, OffsetDateTime, OffsetDateTime),
@@ -106,7 +110,7 @@ impl Interval {
         }
     }
 
-    /// The same, as it looks later. What was unsure when it was made is no surer later.
+    /// Returns the interval with `unsure` as of `now`. An interval never becomes sure again.
     #[must_use]
     pub fn seen_at(self, now: OffsetDateTime) -> Self {
         let seen = Self::of((self.p10, self.p50, self.p90), now);
@@ -118,7 +122,7 @@ impl Interval {
 }
 
 impl Forecast {
-    /// Its intervals as they look at `now`.
+    /// Returns the forecast with its intervals as of `now`.
     #[must_use]
     pub fn seen_at(self, now: OffsetDateTime) -> Self {
         Self {
@@ -136,7 +140,7 @@ mod tests {
     use time::macros::datetime;
 
     #[test]
-    fn an_interval_beyond_a_factor_of_ten_is_unsure() {
+    fn interval_beyond_a_factor_of_ten_is_unsure() {
         let now = datetime!(2026-01-01 0:00 UTC);
         let unsure = |p10_s: i64, p90_s: i64| {
             let at = |s: i64| now + Duration::seconds(s);
@@ -148,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_becomes_unsure_as_its_lower_end_draws_near() {
+    fn interval_becomes_unsure_near_its_lower_end() {
         let now = datetime!(2026-01-01 0:00 UTC);
         let at = |s: i64| now + Duration::seconds(s);
         let made = Interval::of((at(60), at(200), at(500)), now);

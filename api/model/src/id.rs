@@ -1,4 +1,5 @@
-//! Typed identifiers. All are UUIDs (version 7 where we make them, so that they sort by creation); the caller supplies the value.
+//! Typed identifiers. All are UUIDs; the caller supplies the value. Muster generates version 7,
+//! which sorts by creation.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -42,15 +43,15 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Who owns jobs and quota; on every row of the store.
+    /// Owner of jobs and quota; a column of every row of the store.
     TenantId,
     /// A person or a service account of one tenant.
     UserId,
     /// A bearer token; the secret itself is never stored.
     TokenId,
-    /// What was submitted.
+    /// One submitted job.
     JobId,
-    /// One process of a job, at one revision and attempt.
+    /// One start of a process of a job, at one revision.
     TaskId,
     /// One machine with an executor.
     NodeId,

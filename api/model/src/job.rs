@@ -1,6 +1,7 @@
-//! A job: what a user submitted, and the states it passes through.
+//! A job: a training that a user submitted, and its states.
 //!
-//! Users state intents (`Intent`); only the scheduler moves a job from state to state, through [`JobState::apply`].
+//! Users write intents ([`Intent`]). Only the scheduler changes the state, through
+//! [`JobState::apply`].
 
 use crate::id::{JobId, NodeId, TenantId, UserId};
 use crate::spec::JobSpec;
@@ -18,14 +19,15 @@ pub struct Job {
     pub spec: JobSpec,
     pub intent: Intent,
     pub state: JobState,
-    /// Revision of the job's task set: 0 before the first start, +1 at every start and every resize in place. Fences stale tasks and
-    /// stale plans.
+    /// Revision of the job's task set: 0 before the first start, +1 at every start and every resize
+    /// in place. It is the fence against stale tasks and stale plans.
     pub revision: u64,
-    /// Restarts charged to the job's `retries`: task failures, not resizes, pauses or lost nodes.
+    /// Restarts charged to the job's `retries`: task failures, but not resizes, pauses or lost
+    /// nodes.
     pub failures: u32,
-    /// Why the job does not run now, from the newest round; `None` unless `Queued` or `Paused`.
+    /// Why the job does not run, from the newest round. `None` unless `Queued` or `Paused`.
     pub waiting: Option<Waiting>,
-    /// After a failure the job is not started before this instant (exponential back-off).
+    /// Earliest time of the next start after a failure (exponential back-off).
     #[serde(with = "time::serde::rfc3339::option")]
     pub not_before: Option<OffsetDateTime>,
     #[serde(with = "time::serde::rfc3339")]
@@ -36,37 +38,38 @@ pub struct Job {
     pub finished_at: Option<OffsetDateTime>,
 }
 
-/// What the user wants of the job; written by the api, obeyed by the next round.
+/// State of the job that its user wants. It takes effect in the next scheduling round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Intent {
     Run,
-    /// Stand still with the processes kept, holding no GPU, until it is continued.
+    /// Pause with processes kept: the job holds no GPU until it is continued.
     Suspend,
     Pause,
     Cancel,
 }
 
-/// Where a job stands. Data lives in the variant that needs it.
+/// State of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum JobState {
-    /// Waits for a round to place it; `Job::waiting` says why it does not run yet.
+    /// Waits for a round to place it; `waiting` of the job gives the reason.
     Queued,
-    /// Its tasks are committed to nodes; not all of them are up.
+    /// The tasks of the job are assigned to nodes; not all of them run yet.
     Starting,
-    /// All tasks of the present revision are up; after a resize in place, those that train on.
+    /// All tasks of the present revision run. After a resize in place: all that continued.
     Running,
-    /// Its workers stand still at a step's end, or were told to; each holds its GPUs until it says so. Their processes stay, and go
-    /// on from where they stand.
+    /// The workers are suspended at a step boundary, or have been requested to suspend. Each holds
+    /// its GPUs until it reports its suspension. The processes stay and resume from where they
+    /// stopped.
     Suspended,
-    /// Its tasks were told to stop; GPUs stay held until each is reported gone.
+    /// The tasks have been requested to stop; each holds its GPUs until its exit is reported.
     Stopping {
         then: AfterStop,
     },
-    /// Holds nothing; continues from its newest checkpoint when resumed.
+    /// Holds no resources; continues from its newest checkpoint when resumed.
     Paused,
     Succeeded,
     Failed {
@@ -75,7 +78,7 @@ pub enum JobState {
     Cancelled,
 }
 
-/// The name of a state without its data; what lists filter by and what SQL stores in its own column.
+/// Name of a state without its data, by which lists filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -91,16 +94,16 @@ pub enum JobPhase {
     Cancelled,
 }
 
-/// What becomes of a stopping job once its last task is gone.
+/// Next state of a stopping job once its last task has exited.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum AfterStop {
-    /// Back to the queue, to start again from its checkpoint.
+    /// The job returns to the queue and starts again from its checkpoint.
     Requeue {
         cause: RequeueCause,
     },
-    /// To start again from its checkpoint on these GPUs, which are kept for it until then.
+    /// The job starts again from its checkpoint on these GPUs, which are reserved until then.
     Move {
         to: Vec<Seat>,
     },
@@ -112,8 +115,8 @@ pub enum AfterStop {
     Cancel,
 }
 
-/// What a decision counts against its job; of two the later one here. It is written as it was when there was no other question than whether a
-/// failure is charged, and by its name where it is a refusal.
+/// Charge of a decision against its job. The larger of two charges counts. Serialised as a bool
+/// (`true` is a failure), which older releases read too; a refusal is serialised by its name.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -121,9 +124,9 @@ pub enum AfterStop {
 pub enum Charge {
     #[default]
     None,
-    /// A node refused a task of it: it waits for longer each time.
+    /// A node refused a task of the job. Repeated refusals lengthen the job's back-off.
     Refusal,
-    /// One of its retries.
+    /// One of the job's retries.
     Failure,
 }
 
@@ -160,7 +163,7 @@ impl From<Charge> for WrittenCharge {
     }
 }
 
-/// Where one task of a job that moves will be.
+/// Destination of one task of a migrating job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -171,16 +174,16 @@ pub struct Seat {
     pub gpus: Vec<u32>,
 }
 
-/// Why a job left its GPUs although it wants to go on.
+/// Why a job left its GPUs and returned to the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum RequeueCause {
-    /// The scheduler gives it another number of workers or shards, or other GPUs.
+    /// The scheduler changes its number of workers or shards, or its GPUs.
     Resize,
-    /// Its GPUs go to a job that comes before it.
+    /// Its GPUs go to a job that precedes it.
     Preempted,
-    /// Its tenant's quota was lowered below what its jobs hold.
+    /// Its tenant's quota was lowered below what the tenant's jobs hold.
     OverQuota,
     /// A task failed; charged to `retries`.
     TaskFailed,
@@ -188,7 +191,7 @@ pub enum RequeueCause {
     NodeLost,
 }
 
-/// What can happen to a job.
+/// Events that change the state of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum JobEvent {
@@ -196,15 +199,15 @@ pub enum JobEvent {
     Start,
     /// Every task of the present revision reported that it is up.
     AllRunning,
-    /// A plan committed a new revision in which some tasks join or leave and the others train on.
+    /// A plan committed a new revision in which some tasks join or leave and the others continue.
     Resize,
-    /// A plan lets its workers stand still, so that others may use their GPUs.
+    /// A plan suspends its workers, so that other jobs use their GPUs.
     Suspend,
-    /// A plan gives them their GPUs back; they go on.
+    /// A plan resumes its workers on their GPUs.
     Continue,
     /// A plan, or a report that ends the job, stops its tasks.
     Stop { then: AfterStop },
-    /// The last task is gone and holds nothing.
+    /// The last task has exited and holds nothing.
     Released,
     /// A waiting job is paused.
     Hold,
@@ -212,11 +215,11 @@ pub enum JobEvent {
     Resume,
     /// A job without tasks is cancelled.
     Cancel,
-    /// A trial that has trained as far as it was told to is to train further; its document says how far by then.
+    /// A trial that trained to its budget gets a larger one, which its document contains.
     Extend,
 }
 
-/// An event that the present state does not allow; nothing was changed.
+/// Event that the present state does not allow; the state is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a {phase} job cannot take the event {event}")]
 pub struct InvalidTransition {
@@ -225,10 +228,10 @@ pub struct InvalidTransition {
 }
 
 impl JobState {
-    /// The state after `event`.
+    /// Returns the state after `event`.
     ///
     /// # Errors
-    /// [`InvalidTransition`] when this state does not allow it.
+    /// [`InvalidTransition`] if this state does not allow the event.
     pub fn apply(self, event: JobEvent) -> Result<Self, InvalidTransition> {
         use JobState::{
             Cancelled, Failed, Paused, Queued, Running, Starting, Stopping, Succeeded, Suspended,
@@ -382,7 +385,7 @@ impl JobPhase {
         }
     }
 
-    /// Whether nothing can happen to the job any more, except that a study lets a trial that has succeeded train further.
+    /// Whether the state is final. One exception: a study extends a trial that has succeeded.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
@@ -399,8 +402,8 @@ impl JobPhase {
 }
 
 impl AfterStop {
-    /// A later order replaces a weaker one: an end (cancel, fail, succeed) is final, a pause outranks a requeue, and a place that is lost
-    /// leaves of a move a requeue.
+    /// Returns the stronger of two orders. An end (cancel, fail, succeed) is final, a pause
+    /// outranks a requeue, and a requeue replaces a move whose destination is lost.
     fn outranked_by(self, later: Self) -> Self {
         if later.rank() > self.rank() {
             later

@@ -1,6 +1,8 @@
-//! The nouns of Muster and their transitions: tenant, job, task, node, checkpoint, event, and the job document.
+//! The data types of Muster and their state transitions: tenant, job, task, node, checkpoint, event
+//! and the job document.
 //!
-//! Pure data. This crate must never know of tokio, SQL, HTTP, a clock or a random source: ids, times and seeds are given to it.
+//! Pure data. This crate must never depend on tokio, SQL, HTTP, a clock or a random source. Callers
+//! pass ids, times and seeds.
 
 pub mod actor;
 pub mod assignment;

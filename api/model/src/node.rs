@@ -1,4 +1,4 @@
-//! A node: a machine with an executor, what it offers and whether work may go there.
+//! A node: a machine with an executor, its capacity and whether tasks may be placed there.
 
 use crate::id::NodeId;
 use serde::{Deserialize, Serialize};
@@ -7,76 +7,79 @@ use time::OffsetDateTime;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     pub id: NodeId,
-    /// Unique; a node that comes back under its name is the same node.
+    /// Unique. A node that returns under its name is the same node.
     pub name: String,
     pub state: NodeState,
     /// Drained by an administrator: takes no new task, and its tasks move away.
     pub drained: bool,
-    /// Closed for new tasks, because too many failed there or by its own word.
+    /// Takes no new tasks: too many jobs failed there, or the node excludes itself.
     pub excluded: Option<Excluded>,
-    /// What the cluster that the machine belongs to says of it.
+    /// Report of the cluster manager about the machine.
     pub notice: Option<Notice>,
     pub capacity: Capacity,
-    /// Version of what the node was told to run; it refuses an older one.
+    /// Version of the node's assignment. The node refuses an older one.
     pub generation: u64,
     #[serde(with = "time::serde::rfc3339")]
     pub last_seen_at: OffsetDateTime,
 }
 
-/// Why a node takes no new tasks although nobody has drained it.
+/// Why a node takes no new tasks although it is not drained.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Excluded {
     #[serde(with = "time::serde::rfc3339")]
     pub at: OffsetDateTime,
     pub why: String,
-    /// The node itself says so, as for a full disk. It takes tasks again by itself; uncordoning does not change it.
+    /// Whether the node excludes itself, for example because its disk is full. It then takes tasks
+    /// again by itself, and uncordoning has no effect.
     #[serde(default, skip_serializing_if = "is_false")]
     pub by_itself: bool,
 }
 
-/// What the cluster that the machine belongs to, such as Kubernetes, says of it: always all that it says, so that whoever brings the news
-/// need not know the news before. An administrator's drain and this stand beside each other, and neither ends the other.
+/// Report of a cluster manager such as Kubernetes about the machine. A notice is always complete
+/// and replaces the earlier one. It is independent of an administrator's drain.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Notice {
     pub closed: Closed,
-    /// Why it is closed, or whose GPUs some of them are, in words.
+    /// Why the node is closed, or what holds some of its GPUs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// Where it stands; counts before what its executor says of that.
+    /// Rack of the node. It precedes the executor's setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
-    /// What its labels say of its GPUs; counts where its executor has not looked at them.
+    /// GPUs according to the machine's labels. They count if the executor has not read the GPUs
+    /// itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<Labelled>,
-    /// So many of its GPUs somebody outside of Muster has; which, nobody knows, as they are only counted.
+    /// Number of GPUs that pods outside Muster hold. Which GPUs is unknown: they are only counted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub taken: u32,
-    /// Who says so: only that speaker says something else later. Whoever says nothing here is an administrator.
+    /// Sender of the notice. Only the same sender may replace it. Absent: an administrator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
-/// GPUs as the cluster's labels have them, all of one kind: the product, or a profile into which it is divided.
+/// GPUs according to the cluster's labels, all of one kind: the product, or a MIG profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Labelled {
-    /// Such as `NVIDIA-H100-80GB-HBM3-MIG-1g.10gb`.
+    /// Product name, such as `NVIDIA-H100-80GB-HBM3-MIG-1g.10gb`.
     pub model: String,
-    /// Of one of them; 0 is not known.
+    /// Memory of one GPU; 0 is unknown.
     pub memory_bytes: u64,
 }
 
 impl Notice {
-    /// Characters of `gpus.model`.
+    /// Maximum length of `gpus.model` in characters.
     pub const MODEL_MAX: usize = 253;
-    /// Characters of `why`.
+    /// Maximum length of `why` in characters.
     pub const WHY_MAX: usize = 500;
-    /// Characters of `rack`.
+    /// Maximum length of `rack` in characters.
     pub const RACK_MAX: usize = 253;
 
-    /// Whether `speaker` may say something else: it is its own, or there is nothing to be lost.
+    /// Whether `speaker` may replace this notice: it sent it, or the notice has no sender and no
+    /// content.
     #[must_use]
     pub fn yields_to(&self, speaker: &str) -> bool {
         match &self.by {
@@ -97,22 +100,22 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// To whom a node is closed.
+/// How far a node is closed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Closed {
-    /// To nobody.
+    /// Takes tasks.
     #[default]
     Open,
-    /// It takes no new task; what runs there goes on.
+    /// Takes no new task; running tasks continue.
     ToNew,
-    /// It takes no new task, and its tasks move away.
+    /// Takes no new task, and its tasks move away.
     ToAll,
 }
 
 impl Capacity {
-    /// Whether its tasks are known to be pods.
+    /// Whether the node's tasks are known to be pods.
     #[must_use]
     pub fn has_pods(&self) -> bool {
         self.pods == Some(true)
@@ -120,25 +123,25 @@ impl Capacity {
 }
 
 impl Node {
-    /// Its tasks are to move away.
+    /// Whether the node's tasks must move away.
     #[must_use]
     pub fn is_to_be_empty(&self) -> bool {
         self.drained || self.closed() == Closed::ToAll
     }
 
-    /// It takes no new task by its cluster's wish.
+    /// Whether the cluster manager closed the node for new tasks.
     #[must_use]
     pub fn is_cordoned(&self) -> bool {
         self.closed() != Closed::Open
     }
 
-    /// It takes no new task by its own word.
+    /// Whether the node excludes itself from new tasks.
     #[must_use]
     pub fn is_unfit(&self) -> bool {
         self.excluded.as_ref().is_some_and(|why| why.by_itself)
     }
 
-    /// Where it stands.
+    /// Returns the node's rack.
     #[must_use]
     pub fn rack(&self) -> Option<&str> {
         let said = self
@@ -148,7 +151,8 @@ impl Node {
         said.or(self.capacity.rack.as_deref())
     }
 
-    /// What it offers, by the best that is known of it: an executor that only counts GPUs tells no memory, and labels do.
+    /// Returns the node's GPUs. Where the executor only counts GPUs and reports no memory, model
+    /// and memory come from the labels.
     #[must_use]
     pub fn gpus(&self) -> Vec<Gpu> {
         let mut gpus = self.capacity.gpus.clone();
@@ -162,7 +166,7 @@ impl Node {
         gpus
     }
 
-    /// How many of its GPUs somebody outside of Muster has.
+    /// Returns the number of GPUs that pods outside Muster hold.
     #[must_use]
     pub fn taken(&self) -> u32 {
         self.notice.as_ref().map_or(0, |notice| notice.taken)
@@ -175,36 +179,38 @@ impl Node {
     }
 }
 
-/// What a node offers to tasks.
+/// Capacity of a node for tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Capacity {
-    /// GPUs, or CPU slots that stand for them; index is the position.
+    /// GPUs, or CPU slots in place of them; the index is the position.
     pub gpus: Vec<Gpu>,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
-    /// Nodes with the same name here are nearer to each other than to others; `None`: nobody said.
+    /// Nodes of the same rack are nearer to each other than to others. Null: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
-    /// Whether a user's program leaves its GPUs when it is suspended; `None`: there are none, or its executor is too old to say.
+    /// Whether a user's program leaves its GPUs when it is suspended. Null: the node has no GPUs,
+    /// or its executor is too old to report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver_suspend: Option<DriverSuspend>,
-    /// Whether its tasks are pods of their own, which can have what a job's `pod` says; `None`: its executor is too old to say.
+    /// Whether tasks run as pods, as `pod` of a job's document requires. Null: the executor is too
+    /// old to report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<bool>,
 }
 
-/// Whether the GPUs' driver moves the memory of a program that knows nothing of it to the host, and back.
+/// Whether the GPU driver can move the memory of an unmodified program to the host and back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum DriverSuspend {
-    /// As far as one can see before it is tried.
+    /// The driver should be able to, as far as this is known before the first attempt.
     Able {
-        /// The version of CUDA that the driver is for.
+        /// CUDA version of the driver.
         cuda: String,
     },
-    /// Programs that are suspended keep their memory on the GPUs.
+    /// Suspended programs keep their memory on the GPUs.
     Unable { why: String },
 }
 
@@ -213,14 +219,15 @@ pub enum DriverSuspend {
 pub struct Gpu {
     pub index: u32,
     pub kind: GpuKind,
-    /// Product name as the driver tells it (`NVIDIA H200`), or `cpu`.
+    /// Product name that the driver reports (`NVIDIA H200`), or `cpu`.
     pub model: String,
     pub memory_bytes: u64,
 }
 
-/// Whether what is called so is a part of a GPU, a MIG instance. A process sees one of these and no more, so a task gets no second one. By the
-/// name that NVIDIA's feature discovery gives it (`NVIDIA-H100-80GB-HBM3-MIG-1g.10gb`), the driver's (`NVIDIA H100 80GB HBM3 MIG 1g.10gb`) or
-/// the device plugin's resource (`nvidia.com/mig-1g.10gb`).
+/// Whether a model name is that of a GPU part (MIG instance). A process sees only one GPU part, so
+/// a task gets no second one. Recognises the names of NVIDIA's feature discovery
+/// (`NVIDIA-H100-80GB-HBM3-MIG-1g.10gb`), of the driver (`NVIDIA H100 80GB HBM3 MIG 1g.10gb`) and
+/// of the device plugin's resource (`nvidia.com/mig-1g.10gb`).
 #[must_use]
 pub fn is_part(model: &str) -> bool {
     model.starts_with("nvidia.com/mig-") || model.split([' ', '-']).any(|word| word == "MIG")
@@ -231,7 +238,7 @@ pub fn is_part(model: &str) -> bool {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum GpuKind {
     Cuda,
-    /// A share of the CPU that stands for a GPU on machines without one.
+    /// Share of the CPU in place of a GPU, on machines without GPUs.
     CpuSlot,
 }
 
@@ -239,9 +246,10 @@ pub enum GpuKind {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum NodeState {
-    /// Has a session, or had one less than its lease ago.
+    /// Has a session, or had one within its lease.
     Up,
-    /// Its lease has run out: it has stopped its tasks itself, and they count as lost.
+    /// Its lease, grace period and clock margin have expired: it has stopped its tasks itself, and
+    /// they count as lost.
     Lost,
 }
 
@@ -290,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_gpus_are_known_by_all_of_their_names() {
+    fn gpu_part_is_recognised_by_each_of_its_names() {
         for part in [
             "nvidia.com/mig-1g.10gb",
             "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb",
@@ -304,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_count_where_the_executor_has_not_looked() {
+    fn labels_count_without_gpu_data_of_the_executor() {
         let labelled = Labelled {
             model: "H100-MIG-1g.10gb".to_owned(),
             memory_bytes: 10 << 30,

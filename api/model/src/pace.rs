@@ -1,59 +1,61 @@
-//! What each rank of a job does, and how fast it is by itself: what stragglers and hangs are told by.
+//! Activity and own step time of each rank, from which stragglers and hangs are detected.
 //!
-//! Under BSP all ranks have one step rate. So a rank tells its own time per step, from the first example read to the last gradient
-//! computed, and not the time that it waited for others.
+//! Under BSP all ranks have the same step rate. A rank therefore reports its own time per step,
+//! from the first example read to the last gradient computed. The time in which it waits for others
+//! is not included.
 
 use crate::id::TaskId;
 use serde::{Deserialize, Serialize};
 
-/// What a rank does at the moment.
+/// Activity of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Doing {
-    /// Its own part of a step.
+    /// Computes its part of a step.
     Working,
-    /// It waits for the others.
+    /// Waits for other ranks.
     Waiting,
-    /// What the others rightly wait for: it loads, evaluates or keeps a checkpoint.
+    /// Loads, evaluates or writes a checkpoint, and the other ranks have to wait.
     Busy,
-    /// It stands still, as it was told.
+    /// Is suspended.
     Standing,
 }
 
-/// What a rank tells every few seconds, whether a step was done or not.
+/// Report of a rank every few seconds, even if no step was done.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PaceReport {
-    /// Steps done, over the job's whole life.
+    /// Steps done over the whole life of the job.
     pub step: u64,
-    /// Mean own milliseconds of a step since the report before; `None` when none was done, or a program does not tell.
+    /// Mean own milliseconds per step since the last report. `None` if no step was done or the
+    /// program does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_ms: Option<f64>,
     pub doing: Doing,
 }
 
-/// What is known of a rank's pace by all that it has told.
+/// Pace of a rank from all of its reports.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pace {
     pub step: u64,
-    /// Of the newest report with a step in it.
+    /// From the newest report that contains a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_ms: Option<f64>,
     pub doing: Doing,
-    /// When it was heard last, Unix time of whoever keeps it.
+    /// Time of the newest report: Unix milliseconds of the process that keeps this record.
     pub heard_ms: i64,
-    /// When its step last changed.
+    /// Time of the last change of `step`.
     pub moved_ms: i64,
-    /// Reports so far.
+    /// Number of reports.
     pub reports: u32,
-    /// The longest time between two changes of its step.
+    /// Longest time between two changes of `step`.
     #[serde(default)]
     pub longest_gap_ms: u64,
 }
 
 impl Pace {
-    /// What is known after one more report.
+    /// Returns the pace after one more report.
     #[must_use]
     pub fn after(before: Option<&Self>, report: &PaceReport, now_ms: i64) -> Self {
         let Some(before) = before else {
@@ -76,36 +78,37 @@ impl Pace {
             heard_ms: now_ms.max(before.heard_ms),
             moved_ms: if has_moved { now_ms } else { before.moved_ms },
             reports: before.reports.saturating_add(1),
-            longest_gap_ms: match has_moved {
-                true => before.longest_gap_ms.max(gap_ms),
-                false => before.longest_gap_ms,
+            longest_gap_ms: if has_moved {
+                before.longest_gap_ms.max(gap_ms)
+            } else {
+                before.longest_gap_ms
             },
         }
     }
 }
 
-/// Nothing is told by a time that cannot be one.
+/// Drops values that cannot be a time.
 fn own(report: &PaceReport) -> Option<f64> {
     report.own_ms.filter(|ms| ms.is_finite() && *ms > 0.0)
 }
 
-/// How a job's ranks are watched.
+/// Settings and state of the straggler and hang detection of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Watch {
-    /// So long a rank may stay under half of the median rate; 0: for ever.
+    /// Time for which a rank may stay below half of the median rate; 0: unlimited.
     pub straggler_ms: u64,
-    /// So long a rank may be silent or stuck while others wait for it; 0: for ever.
+    /// Time for which a rank may be silent or stuck while others wait for it; 0: unlimited.
     pub hang_ms: u64,
-    /// Verdicts on this job so far: each doubles both times.
+    /// Number of verdicts on this job; each doubles both times.
     #[serde(default)]
     pub verdicts: u32,
-    /// Ranks that looked so in the round before.
+    /// Ranks that were suspected in the last round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suspects: Vec<Suspect>,
 }
 
-/// A rank that looks slow or hung, and since when it has without a break.
+/// Rank that is suspected, and since when without interruption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suspect {
@@ -122,11 +125,12 @@ pub enum Suspicion {
     Straggler,
 }
 
-/// Who was not heard for longer than this, while others were, says nothing of how fast it is.
+/// A rank whose newest report is older than this, relative to the newest of all, has no rate.
 const FRESH_MS: i64 = 20_000;
 
-/// Each rank's rate as a part of the median of all of them, in the order in which they are given; `None` of those who do not tell, of
-/// all where fewer than two do, and of who was heard long before the others.
+/// Returns the rate of each rank divided by the median rate, in the order of `paces`. `None` for a
+/// rank without a step time or with an old report. All are `None` if fewer than two ranks have a
+/// rate.
 #[must_use]
 pub fn of_median(paces: &[Pace]) -> Vec<Option<f64>> {
     let newest_ms = paces.iter().map(|pace| pace.heard_ms).max().unwrap_or(0);
@@ -146,7 +150,8 @@ pub fn of_median(paces: &[Pace]) -> Vec<Option<f64>> {
     parts.collect()
 }
 
-/// Of at least one number; between the two in the middle where there are two.
+/// Returns the median of at least one number: the midpoint of the two middle ones if their count is
+/// even.
 #[must_use]
 pub fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_unstable_by(f64::total_cmp);
@@ -171,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_without_a_step_is_a_sign_of_life_and_no_more() {
+    fn report_without_a_step_counts_as_sign_of_life_only() {
         let first = Pace::after(None, &report(5, Some(10.0)), 1_000);
         let moved = Pace::after(Some(&first), &report(9, Some(12.0)), 3_000);
         assert_eq!((moved.moved_ms, moved.longest_gap_ms), (3_000, 2_000));
@@ -182,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_at_half_of_the_others_rate_is_seen() {
+    fn rates_are_relative_to_the_median_of_fresh_ranks() {
         let pace = |own_ms: Option<f64>, heard_ms: i64| Pace {
             heard_ms,
             ..Pace::after(None, &report(1, own_ms), 0)
@@ -201,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_is_none_is_not_believed() {
+    fn invalid_step_time_is_dropped() {
         let before = Pace::after(None, &report(1, Some(10.0)), 0);
         for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let after = Pace::after(Some(&before), &report(2, Some(wrong)), 1);

@@ -1,41 +1,45 @@
-//! What a job of one worker uses of its GPU and how fast it is there, alone and beside another: what sharing a GPU is decided by.
+//! Measurements of a job of one worker: its GPU use and its rate, alone and beside another job.
+//! They decide on packing.
 
 use crate::id::JobId;
 use serde::{Deserialize, Serialize};
 
-/// Samples over which a rate is a mean; older ones count less and less.
+/// Samples in the mean of a rate. Older samples count less and less.
 const WINDOW: u32 = 8;
-/// After a change of the company something may still be on its way that was measured before it; the first sample later spans it.
+/// After a change of the other job on the GPU, samples within this time are ignored, and so is the
+/// first one later: it spans the change.
 const UNSETTLED_MS: i64 = 2_000;
-/// Pairs that are remembered, the newest.
+/// Maximum number of pairs that are kept, the newest.
 const MOST_PAIRS: usize = 8;
 
-/// What a task has used since it was told last, as its node measures it.
+/// GPU use of a task since the last report, as its node measures it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct UsageReport {
-    /// Of its GPU's memory or, on a CPU slot, resident memory of all of its processes, now; `None` where the node cannot tell.
+    /// Current memory on its GPU. On a CPU slot: resident memory of all its processes. `None` if
+    /// the node cannot measure it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// The most of it that this executor has seen.
+    /// Peak of this memory since this executor started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<u64>,
-    /// Share of its GPU's time, or of its slot's cores, 0 to 1 and above where slots are not held to their cores.
+    /// Share of its GPU's time, or of its slot's cores: 0 to 1, and above 1 if slots are not
+    /// limited to their cores.
     pub busy: f64,
-    /// Milliseconds over which that is a mean, all of which it was at work.
+    /// Milliseconds over which `busy` is the mean; the task ran for all of them.
     pub over_ms: u64,
-    /// It stands still: this is what it keeps meanwhile.
+    /// Whether the task is suspended; the memory is then what it keeps.
     #[serde(default)]
     pub stands: bool,
 }
 
-/// What is known of a job's use of its GPU, for people.
+/// GPU use of a job, for users.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Usage {
-    /// As last measured; absent where its node cannot tell.
+    /// Newest measurement of its memory; absent if its node cannot measure it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// The most so far, earlier starts of the job included.
+    /// Peak of its memory, including earlier starts of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<u64>,
     /// Share of its GPU's time while it was alone there.
@@ -43,96 +47,102 @@ pub struct Usage {
     pub busy_alone: Option<f64>,
 }
 
-/// All that was measured of a job of one worker. Other executors and schedulers may have written it: what this version does not know is left aside.
+/// All measurements of a job of one worker. Unknown fields, written by other releases, are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// In which all but the peak and `hurt` was measured: elsewhere, or with another batch, it is another job.
+    /// Revision of all measurements except `peak_bytes` and `hurt`. Another placement or batch
+    /// makes them invalid.
     pub revision: u64,
-    /// The most memory that it ever used, in any revision.
+    /// Peak of its memory in any revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<u64>,
-    /// As last told.
+    /// Newest measurement of its memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// When its node told of its memory last, Unix time of whoever keeps it.
+    /// Time of the newest memory measurement: Unix milliseconds of the process that keeps this
+    /// record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_ms: Option<i64>,
-    /// `memory_bytes` is what it keeps while it stands still.
+    /// Whether `memory_bytes` was measured during a suspension.
     #[serde(default)]
     pub stands: bool,
-    /// So long it was measured at work alone on its GPU.
+    /// Milliseconds in which it ran alone on its GPU and was measured.
     #[serde(default)]
     pub alone_ms: u64,
-    /// Share of its GPU's time meanwhile.
+    /// Share of its GPU's time in that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_alone: Option<f64>,
-    /// Steps meanwhile.
+    /// Step rate in that time.
     #[serde(default)]
     pub alone: Rate,
-    /// Beside others, the newest last.
+    /// Rates beside other jobs, the newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub together: Vec<Together>,
-    /// In whose company it was last measured, and since when that was there.
+    /// Other job on its GPU at the last measurement, and since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub company: Option<Company>,
-    /// Something has changed: samples before this time say nothing, nor does the first one after it. Unix time of whoever keeps it.
+    /// Set after a change. Samples before this time, and the first one after it, are ignored. Unix
+    /// milliseconds of the process that keeps this record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsettled_until_ms: Option<i64>,
-    /// How it once ended beside another.
+    /// Failure of the job beside another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hurt: Option<Hurt>,
 }
 
-/// Who shares a GPU with a job.
+/// Other job on the GPU of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Company {
     pub job: JobId,
-    /// Unix time of whoever keeps it.
+    /// Unix milliseconds of the process that keeps this record.
     pub since_ms: i64,
 }
 
-/// A job was killed or failed while it shared its GPU: neither it nor the other is packed again, and it was not its own fault.
+/// A job was killed or failed while it shared its GPU. Neither job is packed again, and the failure
+/// is not charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hurt {
-    /// The revision that ended so.
+    /// Revision that ended in this way.
     pub revision: u64,
     pub beside: JobId,
 }
 
-/// A mean of the newest samples.
+/// Mean of the newest samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     pub steps_per_s: f64,
     pub samples: u32,
 }
 
-/// A job's rate beside another.
+/// Rate of a job beside another one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Together {
     pub job: JobId,
     pub rate: Rate,
-    /// Since when they were together, Unix time of whoever keeps it.
+    /// Start of the sharing: Unix milliseconds of the process that keeps this record.
     pub since_ms: i64,
-    /// When anything was told of it last; `since_ms` before it was.
+    /// Time of the newest measurement of the pair; `since_ms` before the first one.
     pub last_ms: i64,
 }
 
 impl Measured {
-    /// What is still known in this revision of the job.
+    /// Returns what remains valid in this revision of the job.
     #[must_use]
     pub fn in_revision(self, revision: u64) -> Self {
-        match self.revision == revision {
-            true => self,
-            false => Self {
+        if self.revision == revision {
+            self
+        } else {
+            Self {
                 revision,
                 peak_bytes: self.peak_bytes,
                 hurt: self.hurt,
                 ..Self::default()
-            },
+            }
         }
     }
 
-    /// Takes what its node has measured while `company` was on the same GPU. A share of time that cannot be one is not believed.
+    /// Adds a measurement of the node that was made while `company` was on the same GPU. Ignores a
+    /// `busy` that cannot be a share of time.
     pub fn take_usage(&mut self, report: &UsageReport, company: Option<Company>, now_ms: i64) {
         self.memory_bytes = report.memory_bytes;
         self.stands = report.stands;
@@ -161,7 +171,7 @@ impl Measured {
         }
     }
 
-    /// Takes a sample that was told while `company` was on the same GPU.
+    /// Adds a rate sample that was reported while `company` was on the same GPU.
     pub fn take_rate(&mut self, steps_per_s: f64, company: Option<Company>, now_ms: i64) {
         self.accompany(company, now_ms);
         if let Some(until_ms) = self.unsettled_until_ms {
@@ -184,12 +194,12 @@ impl Measured {
         }
     }
 
-    /// It stood still, or something else has changed: what is measured next says nothing.
+    /// Marks a change, such as a suspension: the next samples are ignored.
     pub fn unsettle(&mut self, now_ms: i64) {
         self.unsettled_until_ms = Some(now_ms.saturating_add(UNSETTLED_MS));
     }
 
-    /// Who is there at the moment. Whoever came anew, be it the same as before, is measured anew.
+    /// Sets the other job on the GPU. A new sharing is measured afresh, even with the same job.
     fn accompany(&mut self, company: Option<Company>, now_ms: i64) {
         if self.company != company {
             self.company = company;
@@ -217,7 +227,8 @@ impl Measured {
         });
     }
 
-    /// Its rate beside this job as a part of its rate alone; `None` while one of the two is not known.
+    /// Returns its rate beside this job divided by its rate alone; `None` if one of them is
+    /// unknown.
     #[must_use]
     pub fn part_beside(&self, job: JobId) -> Option<f64> {
         let known = |rate: Rate| (rate.samples > 0).then_some(rate.steps_per_s);
@@ -225,7 +236,7 @@ impl Measured {
         Some(known(self.beside(job)?.rate)? / alone)
     }
 
-    /// What was measured beside this job.
+    /// Returns the measurements beside this job.
     #[must_use]
     pub fn beside(&self, job: JobId) -> Option<&Together> {
         self.together.iter().find(|pair| pair.job == job)
@@ -273,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_alone_and_together_are_kept_apart_and_changes_are_left_out() {
+    fn rates_alone_and_beside_are_separate_and_skip_changes() {
         let mut known = Measured::default();
         for _ in 0..3 {
             known.take_rate(10.0, None, 0);
@@ -301,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_is_measured_anew_although_nothing_was_told_in_between() {
+    fn returning_guest_is_measured_afresh_without_new_reports() {
         let mut known = Measured::default();
         known.take_rate(10.0, None, 0);
         for at_ms in [3_000, 6_000, 9_000] {
@@ -314,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_samples_weigh_most_and_nonsense_nothing() {
+    fn newest_samples_weigh_most_and_invalid_ones_nothing() {
         let mut known = Measured::default();
         (0..50).for_each(|_| known.take_rate(10.0, None, 0));
         (0..50).for_each(|_| known.take_rate(20.0, None, 0));
@@ -326,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_remembered_once_and_the_oldest_is_forgotten() {
+    fn pair_is_kept_once_and_the_oldest_is_dropped() {
         let mut known = Measured::default();
         for number in 0..20 {
             known.take_rate(1.0, beside(number % 10, number as i64), number as i64);
@@ -337,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn time_alone_counts_while_it_is_alone_and_at_work() {
+    fn time_alone_counts_only_while_running_alone() {
         let mut known = Measured::default();
         known.take_usage(&usage(100, 0.5), None, 0);
         assert_eq!((known.alone_ms, known.busy_alone), (1_000, Some(0.5)));
@@ -365,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_and_an_accident_outlive_a_revision_and_nothing_else_does() {
+    fn only_peak_and_failure_beside_outlive_a_revision() {
         let mut known = Measured::default();
         known.take_usage(&usage(100, 0.5), None, 0);
         known.take_rate(10.0, None, 0);

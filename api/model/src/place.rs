@@ -1,4 +1,5 @@
-//! Where a cluster keeps its jobs' checkpoints: a folder that all nodes see, or a bucket of an object store.
+//! Location of a cluster's checkpoints: a folder that all nodes share, or a bucket of an object
+//! store.
 //!
 //! Credentials are never part of it: each daemon has its own in its environment.
 
@@ -7,7 +8,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// As it stands in a daemon's settings: a path, `file:///path`, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
+/// Location as written in a daemon's settings: a path, `file:///path`, `s3://bucket/prefix`,
+/// `gs://bucket/prefix` or `az://container/prefix`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Place {
@@ -15,7 +17,7 @@ pub enum Place {
     Bucket(BucketAddress),
 }
 
-/// A prefix in a bucket.
+/// Prefix in a bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BucketAddress {
     pub service: Service,
@@ -24,7 +26,7 @@ pub struct BucketAddress {
     pub prefix: String,
 }
 
-/// Whose protocol the object store speaks.
+/// Protocol of the object store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
     S3,
@@ -32,7 +34,7 @@ pub enum Service {
     Azure,
 }
 
-/// Why a text names no place.
+/// Why a text is not a valid location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
     #[error(
@@ -58,7 +60,8 @@ pub enum PlaceError {
 }
 
 impl Place {
-    /// The names of variables that start with one of these are what the service's own tools read credentials and endpoints from.
+    /// Returns prefixes of the environment variables from which the service's own tools read
+    /// credentials and endpoints.
     #[must_use]
     pub fn variables(&self) -> &'static [&'static str] {
         match self {
@@ -120,7 +123,7 @@ impl FromStr for Place {
     }
 }
 
-/// One part of an address that needs no encoding and leads nowhere else.
+/// Whether a part of an address needs no encoding and is not made of dots only.
 fn is_plain(part: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     part.bytes().all(plain) && part.bytes().any(|byte| byte != b'.')
@@ -164,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_and_buckets_are_told_apart() {
+    fn place_is_parsed_as_folder_or_bucket() {
         let folder = |path: &str| Ok(Place::Folder(path.into()));
         assert_eq!("/srv/checkpoints".parse(), folder("/srv/checkpoints"));
         assert_eq!("checkpoints".parse(), folder("checkpoints"));
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_refused_with_the_reason() {
+    fn invalid_place_is_refused_with_a_reason() {
         let refused = |text: &str| text.parse::<Place>().expect_err(text);
         assert_eq!(refused(""), PlaceError::Empty);
         assert_eq!(

@@ -1,50 +1,52 @@
-//! What a running job tells of itself: training samples and evaluations.
+//! Progress of a running job: training samples and evaluations.
 
 use serde::de::{DeserializeOwned, Error as DeError};
 use serde::ser::Error as SerError;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// One point of the training series, sent by the chief worker. Rates and times are means since the point before. A user's program logs
-/// only some of the numbers; the others are null.
+/// One point of the training series, reported by the coordinator (rank 0 worker). Rates and times
+/// are means since the last point. A user's program logs only some of the numbers; the others are
+/// null.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Sample {
-    /// Optimizer steps done, over the whole life of the job.
+    /// Optimizer steps done over the whole life of the job.
     pub step: u64,
     /// Epochs done, fractional.
     pub epoch: f64,
-    /// Mean training loss per example since the sample before.
+    /// Mean training loss per example since the last sample.
     pub loss: f64,
-    /// Share of training examples classified rightly since the sample before, 0 to 1.
+    /// Share of training examples classified correctly since the last sample, 0 to 1.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub accuracy: Option<f64>,
-    /// Of the whole job, all workers together.
+    /// Examples per second of all workers together.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub examples_per_s: Option<f64>,
     pub steps_per_s: f64,
-    /// Per update, which is a step unless `gain` says otherwise: forward and backward.
+    /// Milliseconds of forward and backward pass per update. An update is one step unless `gain` is
+    /// given.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub compute_ms: Option<f64>,
-    /// Per update: pushing gradients and waiting for new parameters.
+    /// Milliseconds per update for pushing gradients and waiting for new parameters.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub exchange_ms: Option<f64>,
-    /// Per update: preparing the batch.
+    /// Milliseconds per update for preparing the batch.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub data_ms: Option<f64>,
     pub workers: u32,
     pub ps_shards: u32,
-    /// The gradient noise scale in examples (McCandlish et al., 2018), where several workers sum gradients: batches well below it gain
-    /// from more examples, those well above do not.
+    /// Gradient noise scale in examples (McCandlish et al., 2018), if several workers sum
+    /// gradients. A batch well below it gains from more examples; a batch well above it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise_scale: Option<f64>,
-    /// Steps that an update was worth, where the batch grows with the workers (`batch_rule: adascale`).
+    /// Steps that an update is worth, if the batch grows with the workers (`batch_rule: adascale`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gain: Option<f64>,
 }
 
 impl Sample {
-    /// Updates of the parameters: steps, where nothing says that an update is worth more.
+    /// Returns the parameter updates per second. An update is one step unless `gain` is given.
     #[must_use]
     pub fn updates_per_s(&self) -> f64 {
         match self.gain {
@@ -59,10 +61,10 @@ impl Sample {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Split {
-    /// The built-in engine's, and what a program logs as `test`.
+    /// Test split of the built-in engine, and data that a program logs as `test`.
     #[default]
     Test,
-    /// What a program logs as `val`, `valid`, `validation` or `eval`.
+    /// Data that a program logs as `val`, `valid`, `validation` or `eval`.
     Validation,
 }
 
@@ -75,7 +77,7 @@ impl Split {
         }
     }
 
-    /// The word before `loss` and `accuracy` in texts for people.
+    /// Returns the word before `loss` and `accuracy` in texts for users.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -85,7 +87,7 @@ impl Split {
     }
 }
 
-/// One pass over the test or validation split. At least one of loss and accuracy is there.
+/// One pass over the test or validation split. At least one of loss and accuracy is given.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Evaluation {
@@ -93,17 +95,17 @@ pub struct Evaluation {
     pub epoch: f64,
     #[serde(default)]
     pub split: Split,
-    /// Null of a program that logs none.
+    /// Null if the program does not log it.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub loss: Option<f64>,
-    /// Share of examples classified rightly, 0 to 1; null of a program that logs none.
+    /// Share of examples classified correctly, 0 to 1. Null if the program does not log it.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub accuracy: Option<f64>,
 }
 
-/// Numbers that may be missing.
+/// Types with numbers that may be missing.
 pub trait Partial: Serialize + DeserializeOwned {
-    /// Fields that may be null, by their names in JSON.
+    /// JSON names of the fields that may be null.
     const OPTIONAL: &'static [&'static str];
 }
 
@@ -121,8 +123,8 @@ impl Partial for Evaluation {
     const OPTIONAL: &'static [&'static str] = &["loss", "accuracy"];
 }
 
-/// JSON between daemons and in the store: a missing number is 0, and `unlogged` names it. The previous release expects a number in
-/// each field and refuses null.
+/// JSON form between daemons and in the store: a missing number is 0, and `unlogged` lists its
+/// name. The previous release expects a number in each field and refuses null.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filled<T>(pub T);
 

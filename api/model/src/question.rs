@@ -1,32 +1,32 @@
-//! Questions about what is not: what would come of a job, of more nodes, of another quota. The api asks, the scheduler answers.
+//! Planning and what-if questions. The API server stores a question, the scheduler answers it.
 
 use crate::spec::{FieldError, JobSpec};
 use crate::view::{PlanView, WhatIf, WhatIfView};
 use serde::{Deserialize, Serialize};
 
-/// Nodes that may be imagined at once.
+/// Maximum number of nodes in one assumed addition.
 pub const MOST_NODES: u32 = 10_000;
-/// GPUs of one of them.
+/// Maximum number of GPUs of an assumed node.
 pub const MOST_NODE_GPUS: u32 = 64;
-/// Changes of one kind in one question.
+/// Maximum number of changes of one kind in one question.
 pub const MOST_CHANGES: usize = 32;
 
-/// What is asked.
+/// A planning question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Question {
-    /// When would a job of the tenant that asks start and end?
+    /// Start and end of a job that the tenant might submit.
     Plan {
         job: Box<JobSpec>,
-        /// The step at which it begins, where that is another job's checkpoint.
+        /// Step at which the job starts if it starts from another job's checkpoint.
         #[serde(default)]
         begins: u64,
     },
-    /// For administrators: the changes may be of any tenant, and so is the answer.
+    /// For administrators: changes and answer concern all tenants.
     WhatIf { changes: WhatIf },
 }
 
-/// What is answered.
+/// Answer to a question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Answer {
@@ -36,21 +36,21 @@ pub enum Answer {
     WhatIf {
         comparison: WhatIfView,
     },
-    /// The question names what is not there.
+    /// The question names an object that does not exist.
     Refused {
         error: FieldError,
     },
-    /// The scheduler broke off; asking again may fail again.
+    /// The scheduler aborted the computation; a repetition may fail again.
     Failed {
         why: String,
     },
 }
 
 impl WhatIf {
-    /// Whether the question can be answered at all.
+    /// Checks that the question can be answered.
     ///
     /// # Errors
-    /// Every field that is wrong, those of the documents included.
+    /// One [`FieldError`] per wrong field, including those of the documents.
     pub fn validate(&self) -> Result<(), Vec<FieldError>> {
         let mut errors = Vec::new();
         let mut wrong = |field: String, value: String, expected: String| {

@@ -1,21 +1,22 @@
-//! Reading a task's report that a user's program may have had a hand in: what Postgres could not keep or add up is found here, before
-//! it stands in the way of everything else that its node reports.
+//! Reads reports that a user's program may have written. Values that Postgres cannot store or add
+//! up are rejected here, so that they do not block the other reports of the node.
 
 use crate::assignment::{Observed, TaskReport};
 use serde_json::Value;
 
-/// Bytes of the longest line of `events.jsonl` that is passed on.
+/// Maximum length of a line of `events.jsonl` in bytes.
 pub const MAX_LINE_BYTES: usize = 16 << 10;
-/// Bytes of the longest report that is kept: a line that was read and written again may be longer.
+/// Maximum size of a stored report in bytes. A line that was parsed and serialised again may be
+/// longer.
 pub const MAX_REPORT_BYTES: usize = 2 * MAX_LINE_BYTES;
-/// Largest number of a report, either side of zero: sums over all of a job's samples stay finite.
+/// Largest absolute value of a number in a report: sums over all samples of a job stay finite.
 pub const LARGEST_NUMBER: f64 = 1e30;
-/// Largest number of tasks: the store has 32 bits with a sign for them.
+/// Largest number of tasks: the store has a signed 32-bit integer.
 const MOST_TASKS: f64 = 2_147_483_647.0;
-/// Largest fraction of an epoch count that still is a whole number of the store when rounded.
+/// Largest epoch count that still is a 64-bit integer after rounding.
 const LARGEST_EPOCH: f64 = 1e15;
 
-/// Why a line is no report that can be kept.
+/// Why a line is not an acceptable report.
 #[derive(Debug, thiserror::Error)]
 pub enum UnfitReport {
     #[error("it is no report: {0}")]
@@ -29,10 +30,11 @@ pub enum UnfitReport {
 }
 
 impl TaskReport {
-    /// The report in a line of `events.jsonl`. NUL characters of its texts, which Postgres has none of, become U+FFFD.
+    /// Parses a line of `events.jsonl`. NUL characters in texts become U+FFFD, because Postgres
+    /// cannot store them.
     ///
     /// # Errors
-    /// [`UnfitReport`], naming the number that is out of range.
+    /// [`UnfitReport`], which names the number that is out of range.
     pub fn read(line: &str) -> Result<Self, UnfitReport> {
         let mut value: Value = serde_json::from_str(line)?;
         clean(&mut value);
@@ -53,10 +55,11 @@ impl TaskReport {
 }
 
 impl Observed {
-    /// What a node has observed of a task, whose end a program may have written. Texts as of [`TaskReport::read`].
+    /// Parses the state of a task as its node observed it. A program may have written its end.
+    /// Texts are cleaned as in [`TaskReport::read`].
     ///
     /// # Errors
-    /// When it is no such JSON.
+    /// If the text is not such JSON.
     pub fn read(text: &str) -> Result<Self, serde_json::Error> {
         let mut value: Value = serde_json::from_str(text)?;
         clean(&mut value);
@@ -87,7 +90,7 @@ fn fit(path: &str, value: &Value) -> Result<(), UnfitReport> {
             let most = match path.rsplit('.').next() {
                 Some("epoch") => LARGEST_EPOCH,
                 Some("workers" | "ps_shards") => MOST_TASKS,
-                // Counts are kept in 64 bits with a sign.
+                // The store keeps counts as signed 64-bit integers.
                 _ if number.is_u64() => 9.2e18,
                 _ => LARGEST_NUMBER,
             };
@@ -127,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_the_store_cannot_keep_are_named() {
+    fn numbers_outside_the_stores_range_are_named() {
         assert!(TaskReport::read(&evaluated("7", "1.5", "1e29")).is_ok());
         for (line, field) in [
             (
@@ -146,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sample_comes_to_is_bounded_like_its_numbers() {
+    fn rate_derived_from_a_sample_is_bounded() {
         let read = |changed: Value| {
             let mut sample = json!({
                 "step": 1, "epoch": 1.0, "loss": 1.0, "accuracy": 0.5, "examples_per_s": 1.0, "steps_per_s": 1.0, "compute_ms": 1.0,
@@ -178,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_loses_its_nuls() {
+    fn nul_in_a_text_is_replaced() {
         let read = TaskReport::read(r#"{"kind":"note","message":"a\u0000b"}"#);
         let message = "a\u{fffd}b".to_owned();
         assert_eq!(read.expect("a note"), TaskReport::Note { message });

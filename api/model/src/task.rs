@@ -1,4 +1,5 @@
-//! A task: one process of a job at one revision, on one node, holding its GPUs until it is reported gone.
+//! A task: one process of a job at one revision, on one node. It holds its GPUs until its exit is
+//! reported.
 
 use crate::id::{JobId, NodeId, TaskId};
 use serde::{Deserialize, Serialize};
@@ -9,46 +10,47 @@ use std::fmt;
 pub struct Task {
     pub id: TaskId,
     pub job_id: JobId,
-    /// The job's revision that this task belongs to: its fence.
+    /// Revision of the job to which this task belongs: its fence.
     pub revision: u64,
     pub role: Role,
     pub node_id: NodeId,
-    /// Indices of the node's GPUs (or CPU slots) that it holds; empty for a PS shard without GPUs.
+    /// Indices of the node's GPUs or CPU slots that it holds; empty for a PS shard without GPUs.
     pub gpus: Vec<u32>,
     pub state: TaskState,
-    /// Where its data plane listens, once it does (PS shards).
+    /// Address at which its data plane listens, once it is known (PS shards).
     pub address: Option<String>,
 }
 
-/// What the process does in its job. "Worker" never means a daemon or a thread.
+/// Role of a task in its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Role {
-    /// Computes gradients; rank 0 is the chief, which reports progress and writes checkpoints.
+    /// Computes gradients. Rank 0 is the coordinator, which reports progress and writes
+    /// checkpoints.
     Worker { rank: u32 },
-    /// Holds a part of the parameters and of the optimizer's state.
+    /// Holds a part of the parameters and of the optimizer state.
     PsShard { index: u32 },
 }
 
-/// Where a task stands.
+/// State of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum TaskState {
-    /// Committed to a node; the node has not said that it runs.
+    /// Assigned to a node, which has not reported it as running.
     Assigned,
-    /// Its process is up.
+    /// Its process runs.
     Running,
-    /// Told to stand still at the end of its step; holds its GPUs until it says that it does.
+    /// Requested to suspend at the end of its step; holds its GPUs until it reports its suspension.
     Suspending,
-    /// Its process stands still and holds no GPU.
+    /// Its process is suspended and holds no GPU.
     Suspended,
-    /// Told to stop; still holds its GPUs.
+    /// Requested to stop; still holds its GPUs.
     Stopping,
-    /// Told to stop while it was suspended: holds no GPU.
+    /// Requested to stop while it was suspended: holds no GPU.
     Ending,
-    /// Its process is gone and its GPUs are free.
+    /// Its process has exited and its GPUs are free.
     Released { outcome: Outcome },
 }
 
@@ -59,13 +61,14 @@ pub enum TaskState {
 pub enum Outcome {
     Exited {
         code: i32,
-        /// Of one that failed: the last line of its output, cleaned and cut; absent where it wrote nothing.
+        /// Last line of the output of a failed process, cleaned and cut; absent if it wrote
+        /// nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         said: Option<String>,
     },
     Signalled {
         signal: i32,
-        /// As of one that exited.
+        /// Last line of the output, as in `exited`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         said: Option<String>,
     },
@@ -73,43 +76,45 @@ pub enum Outcome {
     LaunchFailed { message: String },
     /// The node had no session for longer than its lease and stopped the task itself.
     LeaseExpired,
-    /// The node did not come back within its lease, by which time it has stopped its tasks itself; or the task died with the shim
-    /// that held it, as when its machine loses power.
+    /// The node did not return within its lease, so it has stopped its tasks itself. Or the task
+    /// died together with its shim, as in a power failure.
     NodeLost,
-    /// Withdrawn before the node ever started it.
+    /// Withdrawn before the node started it.
     NeverStarted,
-    /// A command's process that was told to stop, and went; `killed` when it had to be killed after the grace.
+    /// The process of a command was requested to stop and exited. `killed` if it exceeded its grace
+    /// period.
     Stopped {
         killed: bool,
-        /// It was no such order: the driver had taken the program off its GPUs, and this is why it did not give it back.
+        /// Set if no stop was requested: the driver had moved the program off its GPUs and did not
+        /// restore it, for this reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         driver: Option<String>,
     },
-    /// Killed for more memory than it was given.
+    /// Killed because it exceeded its memory limit.
     OutOfMemory,
-    /// Kubernetes took its pod off the node, or somebody deleted it there; `reason` in Kubernetes' own words.
+    /// Kubernetes evicted its pod, or another client deleted the pod. `reason` is Kubernetes' own.
     Evicted { reason: String, message: String },
 }
 
-/// What can happen to a task.
+/// Events that change the state of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum TaskEvent {
-    /// The node reports its process as up.
+    /// The node reports its process as running.
     Up,
-    /// Its job is to stand still.
+    /// Its job is suspended.
     Suspend,
-    /// It stands still.
+    /// The task reports its suspension.
     StoodStill,
-    /// Its job goes on; it has its GPUs again.
+    /// Its job resumes; the task holds its GPUs again.
     Continue,
     /// Its job stops.
     Stop,
-    /// The node reports its process as gone, or the node itself is lost.
+    /// The node reports its process as exited, or the node is lost.
     Gone { outcome: Outcome },
 }
 
-/// An event that the present state does not allow; nothing was changed.
+/// Event that the present state does not allow; the state is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a {phase} task cannot take the event {event}")]
 pub struct InvalidTransition {
@@ -118,11 +123,11 @@ pub struct InvalidTransition {
 }
 
 impl TaskState {
-    /// The state after `event`. Reports may come twice (a node reconnects and tells all again), so a repeated `Up`, `Stop` or
-    /// `Gone` leaves the state as it is.
+    /// Returns the state after `event`. A node repeats its reports after a reconnect, so a repeated
+    /// `Up`, `Stop` or `Gone` leaves the state unchanged.
     ///
     /// # Errors
-    /// [`InvalidTransition`] when this state does not allow it.
+    /// [`InvalidTransition`] if this state does not allow the event.
     pub fn apply(self, event: TaskEvent) -> Result<Self, InvalidTransition> {
         let refused = InvalidTransition {
             phase: self.phase(),
@@ -182,7 +187,7 @@ impl TaskState {
         }
     }
 
-    /// Whether it holds the GPUs that it was given.
+    /// Whether the task holds its GPUs in this state.
     #[must_use]
     pub fn holds_gpus(&self) -> bool {
         match self {
@@ -211,24 +216,24 @@ impl TaskEvent {
     }
 }
 
-/// As reasons of [`Outcome::Evicted`], beside those that Kubernetes gives.
+/// Reasons of [`Outcome::Evicted`] that Muster gives, besides those of Kubernetes.
 const REFUSED: &str = "Refused";
 const OVER_LIMIT: &str = "OverLimit";
 
 impl Outcome {
-    /// Of one of whose output nothing is known.
+    /// Exit of a process whose output is unknown.
     #[must_use]
     pub const fn exited(code: i32) -> Self {
         Self::Exited { code, said: None }
     }
 
-    /// Of one of whose output nothing is known.
+    /// Death by a signal of a process whose output is unknown.
     #[must_use]
     pub const fn signalled(signal: i32) -> Self {
         Self::Signalled { signal, said: None }
     }
 
-    /// With the last line of the task's output, if it is of one that failed by itself.
+    /// Adds the last line of the task's output, if the task failed by itself.
     #[must_use]
     pub fn saying(mut self, last_line: Option<String>) -> Self {
         match &mut self {
@@ -245,7 +250,7 @@ impl Outcome {
         self
     }
 
-    /// Whether the process ended by its own will and without an error, or as it was told to.
+    /// Whether the process ended without an error: by itself, or because a stop was requested.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         matches!(
@@ -254,7 +259,7 @@ impl Outcome {
         )
     }
 
-    /// Of a command that was told to stop, and did within its grace.
+    /// Outcome of a command that stopped within its grace period.
     #[must_use]
     pub const fn stopped() -> Self {
         Self::Stopped {
@@ -263,7 +268,7 @@ impl Outcome {
         }
     }
 
-    /// Of one that had to be killed after it.
+    /// Outcome of a command that was killed after its grace period.
     #[must_use]
     pub const fn killed_late() -> Self {
         Self::Stopped {
@@ -272,7 +277,7 @@ impl Outcome {
         }
     }
 
-    /// Of a program that the driver has lost, for this reason.
+    /// Outcome of a program that the driver did not restore to its GPUs, for this reason.
     #[must_use]
     pub const fn lost_by_driver(why: String) -> Self {
         Self::Stopped {
@@ -281,7 +286,7 @@ impl Outcome {
         }
     }
 
-    /// Of a task whose pod somebody else than its executor has deleted.
+    /// Outcome of a task whose pod was deleted by a client other than its executor.
     #[must_use]
     pub fn pod_deleted() -> Self {
         Self::Evicted {
@@ -290,7 +295,8 @@ impl Outcome {
         }
     }
 
-    /// Of a task whose pod its node would not begin with, and why: somebody else's came first, or the node has less than it was taken for.
+    /// Outcome of a task whose pod the node refused to start: other pods hold the resources, or the
+    /// node has less than its capacity says.
     #[must_use]
     pub fn refused(message: String) -> Self {
         Self::Evicted {
@@ -299,13 +305,14 @@ impl Outcome {
         }
     }
 
-    /// Whether its node would not begin with it.
+    /// Whether the node refused to start the task.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Evicted { reason, .. } if reason == REFUSED)
     }
 
-    /// Of a task whose pod Kubernetes has ended because it used more of the disk than it was given, in Kubernetes' words.
+    /// Outcome of a task whose pod Kubernetes ended because it exceeded its disk limit. `message`
+    /// is Kubernetes' own.
     #[must_use]
     pub fn over_limit(message: String) -> Self {
         Self::Evicted {
@@ -314,7 +321,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the machine is to blame, so that the job's `retries` are not charged.
+    /// Whether the node is at fault, so that the job's `retries` are not charged.
     #[must_use]
     pub fn is_node_fault(&self) -> bool {
         match self {
@@ -373,7 +380,7 @@ fn saying(f: &mut fmt::Formatter<'_>, said: Option<&str>) -> fmt::Result {
 }
 
 impl Role {
-    /// `worker` or `ps_shard`, as stored and shown.
+    /// Returns `worker` or `ps_shard`, the stored and displayed form.
     #[must_use]
     pub fn kind(self) -> &'static str {
         match self {
@@ -382,7 +389,7 @@ impl Role {
         }
     }
 
-    /// The rank of a worker, the index of a shard.
+    /// Returns the rank of a worker or the index of a shard.
     #[must_use]
     pub fn index(self) -> u32 {
         match self {

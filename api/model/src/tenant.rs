@@ -1,4 +1,4 @@
-//! A tenant: who owns jobs, how many GPUs its jobs may hold at once, and what share of the cluster is its own.
+//! A tenant: owner of jobs, with a GPU quota and a share of the cluster.
 
 mod limits;
 mod pods;
@@ -11,33 +11,33 @@ pub use pods_change::TenantPodsChange;
 use crate::id::TenantId;
 use serde::{Deserialize, Serialize};
 
-/// The weight of a tenant that nobody has given another.
+/// Weight of a tenant for which no other was set.
 pub const EQUAL_WEIGHT: f64 = 1.0;
 
-/// Below and above these a share is nothing, or all.
+/// Range of weights; beyond it a share is practically nothing or all.
 pub const WEIGHT_RANGE: std::ops::RangeInclusive<f64> = 0.001..=1000.0;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tenant {
     pub id: TenantId,
-    /// Unique, lower case, as in a DNS label.
+    /// Unique, lower case, a DNS label.
     pub name: String,
-    /// GPUs (or CPU slots) that its jobs may hold at once; `None` is no limit.
+    /// Maximum number of GPUs or CPU slots that its jobs hold at one time; `None`: no limit.
     pub gpu_quota: Option<u32>,
-    /// Its share of the cluster beside the weights of the others, within [`WEIGHT_RANGE`]: twice the weight, twice the share.
+    /// Share of the cluster relative to the weights of other tenants, within [`WEIGHT_RANGE`].
     pub weight: f64,
-    /// What the pods of its tasks may have.
+    /// Cluster objects that the pods of its tasks may use.
     pub pods: TenantPods,
 }
 
-/// What a token may do.
+/// Rights of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Access {
     /// Jobs of its own tenant.
     Member,
-    /// Nodes and tenants besides.
+    /// Also nodes and tenants.
     Admin,
 }
 

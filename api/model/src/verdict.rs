@@ -1,56 +1,57 @@
-//! Verdicts on a job's ranks, each with its evidence, as the history keeps them.
+//! Verdicts on the ranks of a job, with their evidence, for the history.
 
 use crate::id::{NodeId, TaskId};
 use crate::task::Role;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A rank was found to hold up the others.
+/// Finding that a rank held up the others, and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Verdict {
     pub task_id: TaskId,
     pub role: Role,
     pub node_id: NodeId,
-    /// The node's name.
+    /// Name of the node.
     pub node: String,
     pub finding: Finding,
-    /// For so long it was so in every round.
+    /// Milliseconds for which every round made this finding.
     pub for_ms: u64,
     pub remedy: Remedy,
 }
 
-/// The evidence.
+/// Evidence of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Finding {
-    /// Under half of the median rate of all ranks, by their own time per step (Optimus, Peng et al., EuroSys 2018).
+    /// The rank had less than half of the median rate of all ranks, by own time per step (Optimus,
+    /// Peng et al., EuroSys 2018).
     Straggler {
-        /// Microseconds of its own that it takes for a step, waiting not counted.
+        /// Microseconds of the rank's own time per step, without waiting.
         own_us: u64,
-        /// Of a step at the median rate.
+        /// Microseconds per step at the median rate.
         median_us: u64,
     },
-    /// Silent, or stuck in a step, while others wait for it.
+    /// The rank was silent, or stuck in a step, while others waited for it.
     Hang {
-        /// Its last step.
+        /// Last step of the rank.
         step: u64,
-        /// Since it was heard, or since its step changed.
+        /// Milliseconds since its last report or since the last change of its step.
         silent_ms: u64,
     },
 }
 
-/// What was done about it.
+/// Remedy of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Remedy {
-    /// Another process takes its place on another node, and the others train on.
+    /// Another process on another node replaces the rank, and the others continue.
     Replaced,
-    /// The others train on without it: there is no other place.
+    /// The others continue without the rank, because no other place was free.
     LeftOut,
-    /// The job starts again from its newest checkpoint.
+    /// The job restarts from its newest checkpoint.
     Restarted,
 }
 

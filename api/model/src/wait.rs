@@ -1,17 +1,18 @@
-//! Why a job does not run, and the smallest change that would let it start. The words follow Kueue's where it has one.
+//! Why a job does not run, and the smallest change that would let it start. Names follow Kueue's
+//! where Kueue has one.
 
 use crate::id::JobId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A reason and its remedy.
+/// Reason for waiting and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Waiting {
     pub why: Wait,
-    /// `None` when nothing but time helps.
+    /// Null if only time helps.
     pub smallest_change: Option<Change>,
-    /// Place in the order in which waiting jobs are considered, from 1; 0 before a round has considered it.
+    /// Position among the waiting jobs, from 1; 0 before the first round has considered the job.
     pub position: u32,
 }
 
@@ -19,130 +20,142 @@ pub struct Waiting {
 #[serde(tag = "reason", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Wait {
-    /// Submitted; no round has seen it yet.
+    /// Submitted; no round has considered the job yet.
     NotConsidered,
-    /// A round considers a limited number of queued jobs, and earlier jobs of its tenant fill the tenant's share of it.
+    /// A round considers a limited number of queued jobs. Earlier jobs of its tenant fill the
+    /// tenant's part.
     BehindEarlierJobs {
-        /// Queued jobs of the tenant that a round considered when this was written.
+        /// Queued jobs of the tenant that the round considered.
         considered: u32,
     },
-    /// A user paused it.
+    /// A user paused the job.
     Suspended,
-    /// The tenant's other jobs hold so much of its quota that the minimum does not fit.
+    /// The tenant's other jobs hold so much of the quota that the job's minimum does not fit.
     WaitingForQuota {
         needed_gpus: u32,
         used_gpus: u32,
         quota_gpus: u32,
     },
-    /// The minimum is above the tenant's whole quota: it can never start so.
+    /// The job's minimum exceeds the whole quota of its tenant, so it can never start.
     ExceedsMaxQuota { needed_gpus: u32, quota_gpus: u32 },
-    /// No node of the cluster, were it empty, holds even one of its tasks.
+    /// No node of the cluster holds even one worker, or no node takes tasks.
     NoMatchingNodes {
         needed_gpus_per_worker: u32,
-        /// Of those that one task can have: of parts of GPUs that is one, however many a node has.
+        /// Largest number of GPUs of one node that one task can use. On a node with GPU parts (MIG
+        /// instances) this is 1.
         largest_node_gpus: u32,
-        /// Some node has enough, but of parts of GPUs (MIG instances), of which a process sees one.
+        /// Whether some node has enough GPU parts (MIG instances). A process can use only one of
+        /// them.
         #[serde(default, skip_serializing_if = "is_false")]
         parts: bool,
-        /// Its tasks must be pods (the document's `pod`), and only nodes whose tasks are pods count here.
+        /// Whether the job's tasks must be pods (`pod` of the document), so that only nodes with
+        /// pods count.
         #[serde(default, skip_serializing_if = "is_false")]
         pods: bool,
     },
-    /// The whole cluster, were it empty, does not hold its minimum.
+    /// The whole cluster, if it were empty, would not hold the job's minimum.
     ExceedsCluster { needed_gpus: u32, cluster_gpus: u32 },
     /// Other jobs hold the GPUs.
     WaitingForGpus {
         needed_gpus: u32,
-        /// GPUs that no task holds, where the job may run.
+        /// GPUs that no task holds, on nodes where the job may run.
         free_gpus: u32,
-        /// Those of them that are kept for jobs ahead of it: for a turn, a restart or a gang that waits for the rest of its GPUs.
+        /// Free GPUs that are reserved for jobs that precede it: for a time slice, a restart or a
+        /// gang that waits for further GPUs.
         #[serde(default, skip_serializing_if = "is_none")]
         kept_gpus: u32,
-        /// The jobs ahead of it first, then the largest holders: those that hold what is missing at least, and more of them up to a handful.
+        /// Jobs that hold GPUs: first the jobs that precede it, then the largest holders. The list
+        /// covers at least the missing GPUs and has a few more jobs.
         held_by: Vec<JobId>,
     },
-    /// Enough GPUs are free, but not so many on one node as one worker needs, or not enough CPU or memory beside them.
+    /// Enough GPUs are free, but no node has enough of them for one worker, or too little CPU or
+    /// memory beside them.
     TopologyPlacementFailed {
         needed_gpus: u32,
         free_gpus: u32,
-        /// What no node has enough of for one worker, were the node empty; `None` when each has, and what is free is too scattered.
+        /// Resource of which every node has too little for one worker even if the node were empty.
+        /// Null if the free resources are only scattered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         short: Option<Short>,
     },
-    /// Room is made for it: these jobs are stopping.
+    /// These jobs are stopping to make room for the job.
     WaitingForPreemptedWorkloads { jobs: Vec<JobId> },
-    /// It failed, or a node refused a task of it, and is tried again after a pause.
+    /// The job failed, or a node refused one of its tasks. It starts again after a pause.
     BackingOff {
         until_unix_ms: i64,
-        /// Of one that a node refused; left out of one that failed. Before there was such a thing both were written so.
+        /// Set if a node refused a task; absent after a failure and in records of older releases.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<Refused>,
     },
 }
 
-/// Who would not begin with a task, though its GPUs were free: pods of others were there first, or the node has less than it was taken for.
+/// Refusal of a task whose GPUs were free: other pods hold the resources, or the node has less than
+/// its capacity says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Refused {
-    /// The node's name.
+    /// Name of the node.
     pub node: String,
-    /// What it said.
+    /// Reason that the node reported.
     pub message: String,
-    /// How often in a row nodes have refused the job's start.
+    /// Number of consecutive refusals of the job's start.
     pub times: u32,
 }
 
-/// What one worker asks for and no node has.
+/// Resource of which one worker needs more than any node has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "of", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Short {
-    /// Bytes.
+    /// Memory in bytes.
     Memory {
         needed_bytes: u64,
         largest_node_bytes: u64,
     },
-    /// Thousandths of a core.
+    /// CPU in thousandths of a core.
     Cpu {
         needed_milli: u64,
         largest_node_milli: u64,
     },
 }
 
-/// The smallest change that would let the job start now, or of one that never could ([`Wait::is_for_good`]) at all: of those that were tried and do, the first in the order of [`Change::rank`].
+/// The smallest change that would let the job start now. For a job that can never start: the
+/// smallest change after which it can. It is the first of the changes that were tried and suffice.
+/// A resume or a short wait comes first, then an uncordoned node, then changes by the job's owner.
+/// A larger quota follows, then changes at the cost of other jobs, a long wait, and new machines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Change {
-    /// Lower `scale.workers.min` to this.
+    /// Lower `scale.workers.min` to this number.
     LowerMinWorkers { to: u32 },
-    /// Lower `resources.worker.gpus` to this.
+    /// Lower `resources.worker.gpus` to this number.
     LowerGpusPerWorker { to: u32 },
-    /// Raise the tenant's quota by this.
+    /// Raise the tenant's quota by this number of GPUs.
     RaiseQuota { by_gpus: u32 },
-    /// Free or add this many GPUs.
+    /// Free or add this number of GPUs.
     AddGpus { gpus: u32 },
     /// Uncordon this node.
     UncordonNode { name: String },
     /// Resume the job.
     Resume,
-    /// Raise its `priority` to this; room is then made for it at once.
+    /// Raise the job's `priority` to this number; other jobs then make room at once.
     RaisePriority { to: i32 },
     /// Pause or end this job of the same tenant.
     EndJob { job: JobId, name: String },
-    /// Wait until about then: these jobs, of whatever tenant, will have ended, by what is estimated of them; or, where none are
-    /// named, its turn comes.
+    /// Wait until about this time. By estimate, these jobs (of any tenant) have ended by then. If
+    /// none are named, the job's time slice begins.
     Wait {
         until_unix_ms: i64,
         ended: Vec<JobId>,
     },
 }
 
-/// A wait up to this is smaller than anything that somebody would have to do.
+/// Longest wait, in milliseconds, that ranks before changes that a user or administrator must make.
 pub const SHORT_WAIT_MS: i64 = 600_000;
 
 impl Change {
-    /// Whether the job starts only after others have gone, for whom there is a moment to wait.
+    /// Whether the job starts only after other jobs have stopped or ended.
     #[must_use]
     pub fn makes_others_go(&self) -> bool {
         match self {
@@ -156,9 +169,15 @@ impl Change {
         }
     }
 
-    /// The order of changes, the smallest first: what nobody has to do anything for; what undoes a temporary measure; what the
-    /// job's owner does to this job alone; what an administrator grants without anybody losing by it; what other jobs pay for;
-    /// a long wait; and last new machines.
+    /// Returns the rank of the change, the smallest change first:
+    ///
+    /// - 0 and 1: resume, a short wait;
+    /// - 2: end of a temporary measure of an administrator;
+    /// - 3 and 4: changes of this job by its owner;
+    /// - 5: a grant of an administrator at no cost to other jobs;
+    /// - 6 and 7: changes at the cost of other jobs;
+    /// - 8: a long wait;
+    /// - 9: new machines.
     #[must_use]
     pub fn rank(&self, now_unix_ms: i64) -> u32 {
         match self {
@@ -181,11 +200,11 @@ impl Change {
 }
 
 impl Waiting {
-    /// What helps, in words; `None` when nothing but time does.
+    /// Returns the remedy as text; `None` if only time helps.
     #[must_use]
     pub fn remedy(&self) -> Option<String> {
         match (&self.smallest_change, &self.why) {
-            // Whoever frees some does not make the cluster larger.
+            // Freed GPUs do not make the cluster larger.
             (Some(Change::AddGpus { gpus: added }), why) if why.is_for_good() => {
                 Some(format!("add {}", gpus(*added)))
             }
@@ -205,11 +224,11 @@ impl Waiting {
 }
 
 impl Wait {
-    /// Whether no time brings the start: the job, its tenant's quota or the cluster must become another.
+    /// Whether waiting does not help: the job, its tenant's quota or the cluster must change.
     #[must_use]
     pub fn is_for_good(&self) -> bool {
         match self {
-            // Where no node takes tasks they may only be away for a moment.
+            // If no node takes tasks, nodes may return soon.
             Self::NoMatchingNodes {
                 largest_node_gpus, ..
             } => *largest_node_gpus > 0,
@@ -227,7 +246,7 @@ impl Wait {
         }
     }
 
-    /// The reason's name in the style of Kubernetes conditions.
+    /// Returns the name of the reason in the style of Kubernetes conditions.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -239,7 +258,7 @@ impl Wait {
             Self::NoMatchingNodes { .. } => "NoMatchingNodes",
             Self::ExceedsCluster { .. } => "ExceedsCluster",
             Self::WaitingForGpus { .. } => "WaitingForGpus",
-            // No node is large enough, whatever it lacks.
+            // No node is large enough, as in `NoMatchingNodes`.
             Self::TopologyPlacementFailed { short: Some(_), .. } => "NoMatchingNodes",
             Self::TopologyPlacementFailed { short: None, .. } => "TopologyPlacementFailed",
             Self::WaitingForPreemptedWorkloads { .. } => "WaitingForPreemptedWorkloads",
@@ -307,12 +326,13 @@ impl fmt::Display for Wait {
                     f,
                     "each worker needs {needed} on one node{kind}; the largest node has {largest_node_gpus}"
                 )?;
-                match parts {
-                    true => write!(
+                if *parts {
+                    write!(
                         f,
                         " for one task: others have parts of GPUs (MIG), of which a process sees one"
-                    ),
-                    false => Ok(()),
+                    )
+                } else {
+                    Ok(())
                 }
             }
             Self::ExceedsCluster {
@@ -445,7 +465,7 @@ impl fmt::Display for Change {
 }
 
 impl Short {
-    /// What its owner can do. That it is enough is not promised: other tasks may need room on the same node.
+    /// Returns what the job's owner can do. It may not suffice: other tasks may use the same node.
     fn remedy(&self) -> String {
         match self {
             Self::Memory {
@@ -483,7 +503,7 @@ fn date(unix_ms: i64) -> Option<time::OffsetDateTime> {
     time::OffsetDateTime::from_unix_timestamp_nanos(nanos).ok()
 }
 
-/// As people write it, to the minute.
+/// Formats a time for users, to the minute.
 fn utc(unix_ms: i64) -> String {
     date(unix_ms).map_or_else(
         || "never".to_owned(),
@@ -491,7 +511,7 @@ fn utc(unix_ms: i64) -> String {
     )
 }
 
-/// Of what is less than a few minutes away.
+/// Formats a time that is at most a few minutes away.
 fn utc_to_the_second(unix_ms: i64) -> String {
     date(unix_ms).map_or_else(
         || "never".to_owned(),
@@ -507,7 +527,7 @@ mod tests {
     use super::{Change, Refused, Wait, Waiting};
 
     #[test]
-    fn one_is_not_many() {
+    fn counts_of_one_are_singular() {
         let waits_beside = |needed_gpus, (free_gpus, kept_gpus), jobs: usize| {
             let held_by = vec![crate::id::JobId(uuid::Uuid::nil()); jobs];
             let why = Wait::WaitingForGpus {
@@ -548,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn who_needs_pods_is_not_told_to_wait_for_them() {
+    fn remedy_for_a_job_without_pod_nodes_is_not_waiting() {
         let waiting = |pods| Waiting {
             why: Wait::NoMatchingNodes {
                 needed_gpus_per_worker: 1,
@@ -565,14 +585,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_put_off_is_told_who_refused_it_how_often_and_until_when() {
+    fn back_off_text_names_node_count_and_time() {
         let why = |refused| Wait::BackingOff {
             until_unix_ms: 1_764_000_061_500,
             refused,
         };
         let said = why(None).to_string();
         assert_eq!(said, "failed, and is tried again after a pause");
-        // As it was written before, and is read still.
+        // Older releases wrote it so, and it is still read.
         let before = r#"{"reason":"backing_off","until_unix_ms":1764000061500}"#;
         assert_eq!(serde_json::to_string(&why(None)).expect("JSON"), before);
         let read: Wait = serde_json::from_str(before).expect("a reason");
@@ -595,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn that_a_process_sees_one_part_of_a_gpu_is_said() {
+    fn reason_mentions_gpu_parts_where_they_matter() {
         let why = |parts| Wait::NoMatchingNodes {
             needed_gpus_per_worker: 2,
             largest_node_gpus: 1,
@@ -606,7 +626,7 @@ mod tests {
         assert_eq!(why(false).to_string(), plain);
         let said = why(true).to_string();
         assert!(said.starts_with(plain) && said.contains("MIG"), "{said}");
-        // As it was written before there was such a thing, and is still where it does not matter.
+        // Older releases wrote it so; it is still written where `parts` does not matter.
         let before =
             r#"{"reason":"no_matching_nodes","needed_gpus_per_worker":2,"largest_node_gpus":1}"#;
         assert_eq!(serde_json::to_string(&why(false)).expect("JSON"), before);

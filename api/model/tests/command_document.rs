@@ -1,4 +1,4 @@
-//! Documents that run a program of the user's own: what they may say, and what only the built-in engine has.
+//! Documents with a user's program: what they may contain, and what only the built-in engine has.
 
 use muster_model::spec::JobSpec;
 
@@ -31,7 +31,7 @@ fn merge(under: &mut serde_json::Value, over: serde_json::Value) {
 }
 
 #[test]
-fn a_command_has_no_shards_no_steps_of_its_own_and_is_not_resized_in_place() {
+fn command_has_no_shards_steps_or_resize_in_place() {
     let spec = read("{}").expect("a document");
     assert_eq!(spec.validate(), Ok(()));
     assert_eq!((spec.ps_shards().min, spec.ps_shards().max), (0, 0));
@@ -109,18 +109,18 @@ fn every_broken_rule_names_its_field() {
 }
 
 #[test]
-fn unknown_fields_of_a_command_are_refused() {
+fn unknown_field_of_a_command_is_refused() {
     assert!(read("command: { shell: true }").is_err());
 }
 
 #[test]
-fn a_title_is_the_program_and_its_script() {
+fn command_title_is_the_program_and_its_script() {
     let spec = read("command: { argv: [python3, -u, train.py, --lr, '0.1'] }").expect("a document");
     assert_eq!(spec.command.expect("a command").title(), "python3 train.py");
 }
 
 #[test]
-fn what_people_write_without_quotes_is_taken_where_nothing_is_lost() {
+fn unquoted_values_are_accepted_where_unambiguous() {
     let spec = read(
         "command: { argv: [sleep, 5], env: { A: 1, B: -2 }, check: [test, 1] }
 resources: { worker: { memory_bytes: 2Gi }, ps_shard: { memory_bytes: 500M } }",
@@ -151,7 +151,7 @@ resources: { worker: { memory_bytes: 2Gi }, ps_shard: { memory_bytes: 500M } }",
 }
 
 #[test]
-fn a_program_may_have_a_limit_of_time_and_no_other() {
+fn command_accepts_only_a_time_limit() {
     let spec = read("stop: { wall_minutes: 30 }").expect("a document");
     assert_eq!(spec.validate(), Ok(()));
     for (wrong, field) in [

@@ -1,10 +1,11 @@
-//! The job document as users write it: the examples are right, unknown fields are refused, and every broken rule is named.
+//! The job document: examples are valid, unknown fields are refused, and every broken rule is
+//! named.
 
 use muster_model::spec::{FieldError, JobSpec};
 use std::path::Path;
 
 #[test]
-fn every_example_is_a_valid_document_and_survives_a_round_trip() {
+fn every_example_is_valid_and_survives_a_round_trip() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut seen = 0;
     for entry in std::fs::read_dir(folder).expect("examples/ is there") {
@@ -13,7 +14,7 @@ fn every_example_is_a_valid_document_and_survives_a_round_trip() {
             continue;
         }
         let text = std::fs::read_to_string(&path).expect("a readable example");
-        // JSON is YAML too.
+        // JSON is also YAML.
         let spec: JobSpec =
             serde_norway::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         spec.validate()
@@ -91,7 +92,7 @@ fn unknown_fields_are_refused_at_every_level() {
 }
 
 #[test]
-fn every_broken_rule_names_field_value_and_remedy() {
+fn broken_rule_names_field_value_and_expectation() {
     for (wrong, field, value) in [
         ("name: Bad_Name", "name", "\"Bad_Name\""),
         ("name: ''", "name", "\"\""),
@@ -216,7 +217,7 @@ fn every_broken_rule_names_field_value_and_remedy() {
 }
 
 #[test]
-fn what_cannot_be_trained_is_refused_with_what_would_be_right() {
+fn untrainable_network_is_refused_with_expectation() {
     let layers = |list: &str| format!("engine: {{ model: {{ kind: layers, layers: {list} }} }}");
     let text = "dataset: { kind: text, path: a, length: 4, train_examples: 999, test_examples: 1 }";
     let path = |path: &str| {
@@ -411,7 +412,7 @@ fn what_cannot_be_trained_is_refused_with_what_would_be_right() {
 }
 
 #[test]
-fn what_of_an_exchange_does_not_go_together_is_named() {
+fn exchange_options_that_conflict_are_named() {
     for (wrong, field, value) in [
         (
             "exchange: { algorithm: ring }",
@@ -537,14 +538,14 @@ fn what_of_an_exchange_does_not_go_together_is_named() {
 }
 
 #[test]
-fn gradients_that_meet_on_gpus_add_up_in_passes_and_are_clipped() {
+fn nccl_accepts_accumulate_and_clip_norm() {
     let right = "{ engine: { accumulate: 4, clip_norm: 1.0 }, exchange: { topology: all_reduce, algorithm: nccl } }";
     let spec: JobSpec = serde_json::from_value(merged(right)).expect("a document");
     assert_eq!(spec.validate(), Ok(()));
 }
 
 #[test]
-fn a_job_without_servers_has_no_shards_unless_it_says_otherwise() {
+fn all_reduce_job_has_no_shards_by_default() {
     let read = |change| -> JobSpec { serde_json::from_value(merged(change)).expect("a document") };
     let servers = read("priority: 0");
     assert_eq!((servers.ps_shards().min, servers.ps_shards().max), (1, 1));
@@ -555,7 +556,7 @@ fn a_job_without_servers_has_no_shards_unless_it_says_otherwise() {
 }
 
 #[test]
-fn documents_of_earlier_releases_mean_what_they_meant() {
+fn documents_of_earlier_releases_keep_their_meaning() {
     let old = "
 exchange: { topology: parameter_server, consistency: { kind: bsp }, compression: none }
 scale: { workers: { min: 1, max: 1 }, ps_shards: { min: 1, max: 1 } }";
@@ -591,16 +592,17 @@ fn large_engine_documents_of_many_tasks_are_refused() {
     assert!(error.expected.contains("16777216 bytes"), "{error}");
 }
 
-/// A job whose threads share parameters, but for one mistake.
+/// A valid job whose threads share parameters, with one mistake in `engine` or `more`.
 fn hogwild(engine: &str, more: &str) -> String {
-    let exchange = match more.contains("exchange") {
-        true => "",
-        false => "exchange: { topology: all_reduce }, ",
+    let exchange = if more.contains("exchange") {
+        ""
+    } else {
+        "exchange: { topology: all_reduce }, "
     };
     format!("{{ engine: {{ {engine} }}, {exchange}{more} }}")
 }
 
-/// A right document with the parts of `change` put over it; a tagged object (`kind`) is replaced whole.
+/// Merges `change` into a valid document. An object with a `kind` is replaced as a whole.
 fn merged(change: &str) -> serde_json::Value {
     let right = "
 version: muster/v1

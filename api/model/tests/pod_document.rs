@@ -1,4 +1,4 @@
-//! What a document may say of its tasks' pods.
+//! The `pod` part of a job document.
 
 use muster_model::spec::JobSpec;
 
@@ -34,7 +34,7 @@ fn broken(pod: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_right_one_is_read_as_it_is_and_survives_a_round_trip() {
+fn pod_document_survives_a_round_trip() {
     let spec = read("{}").expect("a document");
     assert_eq!(spec.validate(), Ok(()));
     assert_eq!(spec.pod.volumes[4].path(), "/dev/shm");
@@ -49,7 +49,7 @@ fn a_right_one_is_read_as_it_is_and_survives_a_round_trip() {
 
 /// Executors of earlier releases do not know the field.
 #[test]
-fn a_document_that_says_nothing_of_it_is_written_as_before() {
+fn document_without_pod_is_written_without_it() {
     let text = "{ version: muster/v1, name: x, command: { argv: ['true'] } }";
     let spec: JobSpec = serde_norway::from_str(text).expect("a document");
     assert!(spec.pod.is_empty());
@@ -162,7 +162,7 @@ fn unknown_fields_and_kinds_are_refused() {
 }
 
 #[test]
-fn the_built_in_engine_is_in_musters_own_image_and_may_have_volumes() {
+fn engine_job_may_have_volumes_but_no_image() {
     let engine = "
 version: muster/v1
 name: built-in

@@ -1,4 +1,5 @@
-//! Both ways to write a search space mean the same, and every mistake is named by field, value and what would be right.
+//! Both forms of a search space are equivalent, and every mistake is named by field, value and
+//! expectation.
 
 use muster_model::study::{Domain, SearchSpec};
 use serde_json::{Value, json};
@@ -24,14 +25,14 @@ fn rate() -> Value {
     json!([{"name": "rate", "type": "float", "low": 0.001, "high": 0.1, "log": true}])
 }
 
-/// The first mistake as one line.
+/// Returns the first mistake as one line.
 fn mistake(document: Value) -> String {
     let errors = read(document).space().expect_err("a mistake");
     errors[0].to_string()
 }
 
 #[test]
-fn katibs_words_and_optunas_mean_the_same() {
+fn katib_and_optuna_forms_are_equivalent() {
     let optuna = json!([
         {"name": "rate", "type": "float", "low": 0.001, "high": 0.1, "log": true},
         {"name": "layers", "type": "int", "low": 1, "high": 9, "step": 2},
@@ -53,7 +54,7 @@ fn katibs_words_and_optunas_mean_the_same() {
 }
 
 #[test]
-fn log_is_the_scale_of_the_value() {
+fn log_scale_applies_to_the_value() {
     let space = read(document(rate())).space().expect("valid");
     let domain = &space.dimensions[0].domain;
     assert!((domain.at(0.5) - 0.01).abs() < 1e-12);
@@ -62,7 +63,7 @@ fn log_is_the_scale_of_the_value() {
 }
 
 #[test]
-fn every_value_of_a_finite_domain_has_its_part() {
+fn value_of_a_finite_domain_has_a_part_of_the_line() {
     let steps = Domain::Float {
         low: 0.0,
         high: 1.0,
@@ -86,7 +87,7 @@ fn every_value_of_a_finite_domain_has_its_part() {
 }
 
 #[test]
-fn bad_ranges_are_named() {
+fn bad_range_is_named() {
     let one = |fields: Value| {
         let mut parameter = json!({"name": "p", "type": "float"});
         for (key, value) in fields.as_object().expect("fields") {
@@ -167,7 +168,7 @@ fn bad_ranges_are_named() {
 }
 
 #[test]
-fn bad_names_and_conditions_are_named() {
+fn bad_name_or_condition_is_named() {
     let a = json!({"name": "a", "type": "categorical", "choices": ["x", "y"]});
     let child =
         |when: Value| json!([a, {"name": "b", "type": "int", "low": 0, "high": 3, "when": when}]);
@@ -190,7 +191,7 @@ fn bad_names_and_conditions_are_named() {
 }
 
 #[test]
-fn a_grid_must_be_finite_and_small() {
+fn grid_must_be_finite_and_small() {
     let grid = |parameters: Value| with(document(parameters), "searcher", json!({"kind": "grid"}));
     assert_eq!(
         mistake(grid(
@@ -206,7 +207,7 @@ fn a_grid_must_be_finite_and_small() {
 }
 
 #[test]
-fn bad_constraints_are_named() {
+fn bad_constraint_is_named() {
     let text = |text: &str| mistake(with(document(rate()), "constraints", json!([text])));
     for (given, expected) in [
         ("rate", "<=, >=, < or > before \"\""),
@@ -228,9 +229,10 @@ fn bad_constraints_are_named() {
     assert!(text(&deep).ends_with("at most 32 nested brackets and signs"));
 }
 
-/// A search is saved as JSON, whose readers follow no deep nesting, and each constraint is worked out for each candidate.
+/// Searches are stored as JSON, whose parsers limit nesting. Each constraint is evaluated for each
+/// candidate.
 #[test]
-fn long_constraints_are_flat_and_longer_ones_are_refused() {
+fn long_constraint_is_flat_and_longer_ones_are_refused() {
     let sum = |terms: usize| format!("rate{} < 1000", "+1".repeat(terms));
     let with_constraints = |texts: Value| with(document(rate()), "constraints", texts);
     let space = read(with_constraints(json!([sum(490)]))).space();
@@ -251,7 +253,7 @@ fn long_constraints_are_flat_and_longer_ones_are_refused() {
 }
 
 #[test]
-fn constraints_hold_where_their_parameters_are() {
+fn constraint_applies_only_with_its_parameters() {
     let spec = read(with(
         document(json!([
             {"name": "kind", "type": "categorical", "choices": ["x", "y"]},
@@ -268,7 +270,7 @@ fn constraints_hold_where_their_parameters_are() {
 }
 
 #[test]
-fn searchers_and_stoppers_name_what_they_need() {
+fn searcher_or_stopper_names_its_requirements() {
     let stopper = |stopper: Value| {
         mistake(with(
             with(document(rate()), "stopper", stopper),

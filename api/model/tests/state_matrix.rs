@@ -1,5 +1,5 @@
-//! The whole state × event matrix of jobs and of tasks, as golden files. A changed line is a changed promise.
-//! `UPDATE_GOLDEN=1 cargo test -p muster-model` writes them anew.
+//! The state × event matrix of jobs and tasks, as golden files. A changed line is a changed
+//! promise. `UPDATE_GOLDEN=1 cargo test -p muster-model` writes them again.
 
 use muster_model::id::NodeId;
 use muster_model::job::{AfterStop, JobEvent, JobState, RequeueCause, Seat};
@@ -62,7 +62,7 @@ fn task_states_change_only_as_the_matrix_says() {
 }
 
 #[test]
-fn a_finished_job_never_changes_again() {
+fn finished_job_never_changes_again() {
     let terminal = [
         JobState::Succeeded,
         JobState::Cancelled,
@@ -73,7 +73,7 @@ fn a_finished_job_never_changes_again() {
     for state in terminal {
         assert!(state.phase().is_terminal());
         for event in job_events() {
-            // A study may let a trial that has done what it was told train further.
+            // A study may extend a trial that has trained to its budget.
             let extended = state == JobState::Succeeded && event == JobEvent::Extend;
             assert_eq!(state.clone().apply(event).is_ok(), extended);
         }

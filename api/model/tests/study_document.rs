@@ -1,4 +1,4 @@
-//! A study's parameters have their fields in its job document, and whatever does not fit is named.
+//! Parameters of a study have their fields in its job document; every misfit is named.
 
 use muster_model::study::StudySpec;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn mistake(document: Value) -> String {
 }
 
 #[test]
-fn the_examples_trials_are_jobs_with_their_values_in_place() {
+fn trials_of_examples_are_jobs_with_their_values() {
     let study: StudySpec = serde_norway::from_str(EXAMPLE).expect("the example");
     let space = study.validate().expect("valid");
     let point = vec![Some(0.01), Some(0.9), Some(2.0), Some(1.0)];
@@ -32,7 +32,7 @@ fn the_examples_trials_are_jobs_with_their_values_in_place() {
 }
 
 #[test]
-fn a_field_that_the_job_does_not_have_is_named() {
+fn parameter_without_a_job_field_is_named() {
     let mut document = example();
     document["search"]["parameters"][0]["field"] = json!("engine.optimiser.learning_rate");
     let text = mistake(document);
@@ -50,7 +50,7 @@ fn a_field_that_the_job_does_not_have_is_named() {
 }
 
 #[test]
-fn a_range_that_the_field_does_not_take_is_named() {
+fn parameter_range_outside_its_field_is_named() {
     let mut document = example();
     document["search"]["parameters"][1]["high"] = json!(1.5);
     let text = mistake(document);
@@ -61,7 +61,7 @@ fn a_range_that_the_field_does_not_take_is_named() {
 }
 
 #[test]
-fn what_is_wrong_with_the_search_or_the_job_is_named_by_its_place() {
+fn study_error_is_named_by_its_field() {
     let mut document = example();
     document["search"]["parameters"][0]["low"] = json!(0.0);
     assert!(mistake(document).starts_with("search.parameters[0].low is 0; "));
@@ -90,7 +90,7 @@ fn with_field(i: usize, field: &str) -> Value {
 }
 
 #[test]
-fn a_parameter_overwrites_nothing_that_the_study_says() {
+fn parameter_cannot_overwrite_a_field_of_the_study() {
     for (field, own) in [
         ("name", "name"),
         ("labels", "labels"),
@@ -108,7 +108,7 @@ fn a_parameter_overwrites_nothing_that_the_study_says() {
 }
 
 #[test]
-fn two_parameters_of_one_trial_do_not_go_to_one_place() {
+fn parameters_of_one_trial_cannot_share_a_field() {
     for field in [
         "engine.model.hidden",
         "engine.model.hidden[0]",
@@ -135,9 +135,9 @@ fn two_parameters_of_one_trial_do_not_go_to_one_place() {
     assert!(text.contains("[00] is not there"), "{text}");
 }
 
-/// Both widths go to one field, and no trial has both.
+/// Both widths are written to one field, and no trial has both.
 #[test]
-fn parameters_of_different_branches_may_go_to_one_place() {
+fn parameters_of_exclusive_branches_may_share_a_field() {
     let branches = |deep: &str| {
         let mut document = example();
         let parameters = &mut document["search"]["parameters"];
@@ -162,7 +162,7 @@ fn parameters_of_different_branches_may_go_to_one_place() {
     assert!(mistake(branches("sgd")).starts_with("search.parameters[3].field is "));
 }
 
-/// A study whose trials run a program, told by a variable how far to train.
+/// A study whose trials run a program with its budget in a variable.
 fn program() -> Value {
     let mut document = example();
     document["search"]["budget"]["field"] = json!("command.env.EPOCHS");
@@ -175,7 +175,7 @@ fn program() -> Value {
 }
 
 #[test]
-fn a_programs_trials_are_told_their_values_and_their_budget_as_text() {
+fn trial_of_a_command_gets_values_and_budget_as_text() {
     let study: StudySpec = serde_json::from_value(program()).expect("a document");
     let space = study.validate().expect("valid");
     let job = study.trial(&space, 0, &[Some(0.25), Some(16.0)], 9, 3);
@@ -186,7 +186,7 @@ fn a_programs_trials_are_told_their_values_and_their_budget_as_text() {
 }
 
 #[test]
-fn nothing_but_the_budget_says_how_far_a_trial_trains() {
+fn budget_alone_decides_trial_length() {
     let mut document = example();
     document["job"]["stop"]["epochs"] = json!(5);
     assert_eq!(
@@ -221,7 +221,7 @@ fn nothing_but_the_budget_says_how_far_a_trial_trains() {
 }
 
 #[test]
-fn the_examples_are_right() {
+fn study_examples_are_valid() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/studies");
     let mut seen = 0;
     for entry in std::fs::read_dir(folder).expect("examples/studies is there") {
@@ -237,7 +237,7 @@ fn the_examples_are_right() {
 }
 
 #[test]
-fn a_job_must_report_what_is_sought_and_a_study_without_one_may_call_it_as_it_likes() {
+fn objective_is_a_job_metric_or_any_name_without_job() {
     let mut document = example();
     document["search"]["objectives"][0]["metric"] = json!("f1");
     let text = mistake(document.clone());

@@ -1,14 +1,15 @@
-//! The same for threads that may block. The runtime lives here and nowhere else: whoever calls knows of none.
+//! Synchronous form of [`Bucket`], for threads that may block. It owns its runtime.
 
 use super::bucket::{Bucket, ObjectsError, Upload, Version};
 use muster_model::place::BucketAddress;
 use std::future::Future;
 use tokio::runtime::{Builder, Runtime};
 
-/// Sending is waiting for the network and hashing for TLS: two threads beside training are enough.
+/// Number of threads. Uploads wait for the network and compute TLS; two threads beside training
+/// suffice.
 const THREADS: usize = 2;
 
-/// A bucket that may be asked by several threads at a time. Must not be used on a thread of a runtime.
+/// A bucket for concurrent use by several threads. Must not be used on a thread of a runtime.
 #[derive(Debug)]
 pub struct Blocking {
     runtime: Runtime,
@@ -16,10 +17,10 @@ pub struct Blocking {
 }
 
 impl Blocking {
-    /// As [`Bucket::open`].
+    /// See [`Bucket::open`].
     ///
     /// # Errors
-    /// As [`Bucket::open`]; [`ObjectsError::Runtime`].
+    /// See [`Bucket::open`]; [`ObjectsError::Runtime`].
     pub fn open(address: &BucketAddress) -> Result<Self, ObjectsError> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(THREADS)
@@ -37,13 +38,13 @@ impl Blocking {
         self.runtime.block_on(answer)
     }
 
-    /// As [`Bucket::describe`].
+    /// See [`Bucket::describe`].
     #[must_use]
     pub fn describe(&self, name: &str) -> String {
         self.bucket.describe(name)
     }
 
-    /// As [`Bucket::get`].
+    /// See [`Bucket::get`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`]; [`ObjectsError::TooLarge`].
@@ -55,7 +56,8 @@ impl Blocking {
         self.wait(self.bucket.get(name, max_bytes))
     }
 
-    /// Fills `into` from this offset; how many bytes there were, `None` when there is no object.
+    /// Fills `into` from this offset on. Returns the number of bytes read; `None` if the object
+    /// does not exist.
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -74,7 +76,7 @@ impl Blocking {
         }))
     }
 
-    /// As [`Bucket::len`].
+    /// See [`Bucket::len`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -82,7 +84,7 @@ impl Blocking {
         self.wait(self.bucket.len(name))
     }
 
-    /// As [`Bucket::put`].
+    /// See [`Bucket::put`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -90,7 +92,7 @@ impl Blocking {
         self.wait(self.bucket.put(name, bytes))
     }
 
-    /// As [`Bucket::replace`].
+    /// See [`Bucket::replace`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -103,7 +105,7 @@ impl Blocking {
         self.wait(self.bucket.replace(name, bytes, read))
     }
 
-    /// As [`Bucket::list`].
+    /// See [`Bucket::list`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -111,7 +113,7 @@ impl Blocking {
         self.wait(self.bucket.list(folder))
     }
 
-    /// As [`Bucket::delete`].
+    /// See [`Bucket::delete`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -119,7 +121,7 @@ impl Blocking {
         self.wait(self.bucket.delete(names))
     }
 
-    /// As [`Bucket::begin`].
+    /// See [`Bucket::begin`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -127,7 +129,7 @@ impl Blocking {
         self.wait(self.bucket.begin(name))
     }
 
-    /// As [`Bucket::upload`].
+    /// See [`Bucket::upload`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -135,7 +137,7 @@ impl Blocking {
         self.wait(self.bucket.upload(upload, content))
     }
 
-    /// As [`Bucket::abort`].
+    /// See [`Bucket::abort`].
     ///
     /// # Errors
     /// [`ObjectsError::Request`].

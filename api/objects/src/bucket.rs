@@ -15,13 +15,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// Parts on their way at a time: enough to hide the latency of each, few enough that a writer beside training holds little memory.
+/// Maximum number of parts in transfer: it hides the latency of each, and bounds the memory of a
+/// writer beside training.
 const IN_FLIGHT: usize = 4;
 
-/// The smallest part that all services take is 5 MiB; small parts cost requests, large ones memory.
+/// Size of a part. All services accept parts from 5 MiB on; small parts cost requests, large ones
+/// memory.
 const PART_BYTES: usize = 8 << 20;
 
-/// S3 takes 10,000 parts of one object at most.
+/// S3 accepts at most 10,000 parts per object.
 const MAX_PARTS: usize = 9_000;
 
 /// Why an object could not be read or written.
@@ -50,25 +52,25 @@ pub enum ObjectsError {
     Runtime(#[source] io::Error),
 }
 
-/// What an object's content was when it was read.
+/// Version of an object's content when it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version(UpdateVersion);
 
-/// An upload in parts that has begun: nothing is seen of it before it is completed, and its parts are kept, and paid for, until it is
-/// aborted.
+/// An upload in parts. It is invisible until it is completed. Its parts stay, and cost money, until
+/// it is completed or aborted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upload {
     pub name: String,
     pub id: String,
 }
 
-/// An object's content on its way.
+/// Content of an object during its download.
 pub struct Download {
     pub bytes: u64,
     pub content: BoxStream<'static, io::Result<Vec<u8>>>,
 }
 
-/// Cheap to clone.
+/// A prefix in a bucket. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Bucket {
     objects: Arc<dyn ObjectStore>,
@@ -76,18 +78,19 @@ pub struct Bucket {
     address: BucketAddress,
 }
 
-/// For `Debug`, which the services have and the trait does not ask for.
+/// Adds `Debug`, which the services implement and the trait does not require.
 trait Parts: MultipartStore + std::fmt::Debug {}
 
 impl<T: MultipartStore + std::fmt::Debug> Parts for T {}
 
 impl Bucket {
-    /// Reads credentials from the environment; nothing is sent yet.
+    /// Opens a bucket with credentials of the environment; nothing is sent yet.
     ///
     /// # Errors
-    /// When the environment's settings for the service contradict each other.
+    /// If the environment's settings for the service contradict each other.
     pub fn open(address: &BucketAddress) -> Result<Self, ObjectsError> {
-        // TLS is rustls with ring, as everywhere in this tree. Fails where the process has chosen before, which is as good.
+        // TLS is rustls with ring in the whole workspace. An error means that the process has
+        // already chosen a provider, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let failed = |source| ObjectsError::Open {
             address: address.to_string(),
@@ -119,7 +122,7 @@ impl Bucket {
         }
     }
 
-    /// How people would write an object's address.
+    /// Returns the address of an object for users.
     #[must_use]
     pub fn describe(&self, name: &str) -> String {
         format!("{}/{name}", self.address)
@@ -145,7 +148,7 @@ impl Bucket {
         }
     }
 
-    /// A small object and its version; `None` when there is none.
+    /// Returns a small object and its version; `None` if it does not exist.
     ///
     /// # Errors
     /// [`ObjectsError::Request`]; [`ObjectsError::TooLarge`].
@@ -173,7 +176,8 @@ impl Bucket {
         Ok(Some((bytes.into(), version)))
     }
 
-    /// The bytes of a range; fewer at the object's end, `None` when there is no object.
+    /// Returns the bytes of a range, fewer at the object's end; `None` if the object does not
+    /// exist.
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -188,7 +192,7 @@ impl Bucket {
         }
     }
 
-    /// Length of an object; `None` when there is none.
+    /// Returns the length of an object; `None` if it does not exist.
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -201,11 +205,12 @@ impl Bucket {
         }
     }
 
-    /// A large object as it comes; `None` when there is none. It is read in parts, because one request has a time limit that a large
-    /// object, or a reader who takes his time, would exceed.
+    /// Downloads a large object; `None` if it does not exist. It is read in parts, because a large
+    /// object or a slow reader would exceed the time limit of one request.
     ///
     /// # Errors
-    /// [`ObjectsError::Request`]; later failures come with the content, among them that the object is another one meanwhile.
+    /// [`ObjectsError::Request`]. Later failures are part of the content, for example if the object
+    /// was replaced meanwhile.
     pub async fn download(&self, name: &str) -> Result<Option<Download>, ObjectsError> {
         let path = self.path(name);
         let meta = match self.objects.head(&path).await {
@@ -236,7 +241,7 @@ impl Bucket {
         }))
     }
 
-    /// Writes an object, whatever there was.
+    /// Writes an object, and replaces an existing one.
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -245,9 +250,11 @@ impl Bucket {
         put.map(drop).map_err(self.failed("write", name))
     }
 
-    /// Writes an object if it still is what was read: of this version, or not there. `false` when it is not.
+    /// Compare-and-set: writes an object if it still has the version that was read, or still does
+    /// not exist. Returns `false` otherwise.
     ///
-    /// A request that is repeated because its answer was lost finds its own work and is told `false`: whoever gets that reads again.
+    /// A request that is repeated after a lost answer finds its own write and returns `false`; the
+    /// caller then reads again.
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -272,13 +279,13 @@ impl Bucket {
                 object_store::Error::Precondition { .. }
                 | object_store::Error::AlreadyExists { .. },
             ) => Ok(false),
-            // What was read is gone. Where nothing was read, it is the bucket that is not there.
+            // The object that was read was removed. If none was read, the bucket is missing.
             Err(object_store::Error::NotFound { .. }) if read.is_some() => Ok(false),
             Err(source) => Err(self.failed("write", name)(source)),
         }
     }
 
-    /// Names of all objects in a folder and below, relative to the folder.
+    /// Returns the names of all objects in a folder and below, relative to the folder.
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -298,12 +305,12 @@ impl Bucket {
         Ok(found.into_iter().filter_map(name).collect())
     }
 
-    /// Removes objects; that one is not there is well.
+    /// Removes objects. Missing objects are not an error.
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
     pub async fn delete(&self, names: &[String]) -> Result<(), ObjectsError> {
-        // One at a time: few services remove many with one request, and not all of them alike.
+        // One request per object: few services remove several per request, and they differ.
         for name in names {
             match self.objects.delete(&self.path(name)).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
@@ -313,7 +320,7 @@ impl Bucket {
         Ok(())
     }
 
-    /// Whether an object of so many bytes is to be uploaded in parts.
+    /// Whether an object of this size is uploaded in parts.
     #[must_use]
     pub fn needs_parts(bytes: usize) -> bool {
         bytes > PART_BYTES
@@ -331,10 +338,10 @@ impl Bucket {
         })
     }
 
-    /// Sends an upload's content and completes it.
+    /// Sends the content of an upload and completes it.
     ///
     /// # Errors
-    /// [`ObjectsError::Request`]; the upload is still to be aborted then.
+    /// [`ObjectsError::Request`]; the caller must then abort the upload.
     pub async fn upload(&self, upload: &Upload, content: &[&[u8]]) -> Result<(), ObjectsError> {
         let path = self.path(&upload.name);
         let bytes = content.iter().map(|slice| slice.len()).sum::<usize>();
@@ -376,7 +383,7 @@ impl Bucket {
             .map_err(self.failed("complete", &upload.name))
     }
 
-    /// Gives up an upload; that there is none is well.
+    /// Aborts an upload. A missing upload is not an error.
     ///
     /// # Errors
     /// [`ObjectsError::Request`].
@@ -389,11 +396,11 @@ impl Bucket {
     }
 }
 
-/// What of some slices is still to be sent.
+/// Remainder of some slices.
 struct Rest<'a>(Vec<&'a [u8]>);
 
 impl Rest<'_> {
-    /// A copy of the first so many bytes, or of what is left.
+    /// Copies the first `bytes` bytes, or the remainder if it is shorter.
     fn take(&mut self, bytes: usize) -> Vec<u8> {
         let left = self.0.iter().map(|slice| slice.len()).sum::<usize>();
         let mut out = Vec::with_capacity(bytes.min(left));
@@ -427,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_are_cut_anew() {
+    fn slices_are_cut_into_parts() {
         let mut rest = Rest(vec![b"abc", b"", b"defg", b"h"]);
         assert_eq!(rest.take(4), b"abcd");
         assert_eq!(rest.take(3), b"efg");
@@ -436,7 +443,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_is_replaced_only_by_who_has_read_it() {
+    async fn object_is_replaced_only_at_the_version_that_was_read() {
         let bucket = bucket();
         assert!(bucket.replace("index", b"1".to_vec(), None).await.unwrap());
         assert!(!bucket.replace("index", b"2".to_vec(), None).await.unwrap());
@@ -459,7 +466,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn object_larger_than_the_bound_is_not_read() {
+    async fn object_above_the_bound_is_not_read() {
         let bucket = bucket();
         bucket.put("manifest", vec![b'x'; 101]).await.unwrap();
         assert_eq!(
@@ -474,7 +481,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_upload_is_the_content_in_order_and_is_seen_when_it_is_whole() {
+    async fn upload_is_in_order_and_visible_only_when_complete() {
         let bucket = bucket();
         let content: Vec<u8> = (0..PART_BYTES * 6 + 4321)
             .map(|i| (i % 251) as u8)

@@ -1,9 +1,11 @@
-//! Objects in a bucket, as checkpoints need them: S3, Google Cloud Storage and Azure alike.
+//! Objects in a bucket for checkpoints: S3, Google Cloud Storage and Azure.
 //!
-//! It is the only user of `object_store`. Credentials, endpoints and regions come from the environment of the process, by the names
-//! that each service's own tools read (`AWS_…`, `GOOGLE_…`, `AZURE_…`), never from an address. It must not know what is in an object.
+//! This crate is the only user of `object_store`. Credentials, endpoints and regions come from the
+//! environment of the process, by the names that each service's own tools read (`AWS_…`,
+//! `GOOGLE_…`, `AZURE_…`), never from an address. It must not know what an object contains.
 //!
-//! [`Bucket`] is for callers with an async runtime. [`Blocking`] is the same for threads that may block, and holds its own runtime.
+//! [`Bucket`] is for callers with an async runtime. [`Blocking`] is for threads that may block, and
+//! has its own runtime.
 
 mod blocking;
 mod bucket;

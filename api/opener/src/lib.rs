@@ -1,21 +1,26 @@
-//! Opens files where somebody else may have put something in their place. That is a task's folder, which the task's program writes as the
-//! executor's own user, and, where tasks are processes of this machine, the executor's whole data folder. The api opens files of
-//! checkpoints with it, which lie in folders that tasks can write.
+//! Opens files in folders in which another process may have replaced them. One is a task's folder,
+//! which the task's program writes as the executor's own user. If tasks are processes of this
+//! machine, the executor's whole data folder is another. The API server opens checkpoint files,
+//! which lie in folders that tasks can write.
 //!
-//! What a plain `open` would do there, and what is done against it:
-//! - A link leads to what only the executor may read, such as its service account's token, which would go out as the task's log, or to
-//!   another's file, which would be written. No link is followed, neither at a file nor at a task's folder.
-//! - A FIFO holds up whoever opens it, here the node's only loop, and so does a file that somebody has a lease on (`fcntl`): nothing waits
-//!   (`O_NONBLOCK`), and nothing but a regular file is taken.
-//! - A file may be larger than the memory, and a folder may have any number of names: what is read whole has a bound.
-//! - Under a name that can be guessed a link may lie ready for a file that is about to be made: names of temporary files are random, and who
-//!   makes a file makes it anew (`O_EXCL`).
-//! - A folder may be another one a moment later: all happens within a folder that is open, one name deep. So each step refuses links by itself,
-//!   and `openat2`, which older kernels lack and containers' profiles refuse, has nothing to add.
+//! Dangers of a plain `open`, and the defence against each:
+//! - A link could lead to a file that only the executor may read, such as its service account's
+//!   token. This file would be sent as the task's log. Or it could lead to another user's file,
+//!   which would be written. No link is followed, neither at a file nor at a task's folder.
+//! - A FIFO blocks the caller, here the node's only loop. So does a file with a lease (`fcntl`).
+//!   Opening never waits (`O_NONBLOCK`), and only regular files are accepted.
+//! - A file may be larger than the memory, and a folder may have any number of names. Every read of
+//!   a whole file or folder has a bound.
+//! - A link may have the guessable name of a file that is about to be created. Names of temporary
+//!   files are random, and files are created with `O_EXCL`.
+//! - A folder may be replaced at any time. All operations happen within an open folder, one name
+//!   deep. Each step refuses links by itself, so `openat2` would add nothing. Older kernels lack
+//!   it, and profiles of containers refuse it.
 //!
-//! Hard links are the kernel's affair: in a pod the task's folder is a mount of its own, and none is made from one mount to another. Programs
-//! that are processes of this machine have the executor's user and need no links to read what it may. The api has another user than tasks
-//! may have: it compares the owners of file and folder.
+//! Hard links are left to the kernel. In a pod the task's folder is a mount of its own, and hard
+//! links cannot cross mounts. Programs that are processes of this machine have the executor's user,
+//! so links give them no further rights. The API server has another user than tasks: it compares
+//! the owners of file and folder.
 
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
@@ -27,14 +32,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Of names in a folder that are looked at. Executor and shim make a few dozens.
+/// Maximum number of names of a folder that are read. Executor and shim create a few dozen.
 const MOST_NAMES: usize = 10_000;
-/// For everybody, less what the process' mask takes away.
+/// Mode for all users, reduced by the process' umask.
 pub const ORDINARY: u32 = 0o666;
-/// For the owner alone.
+/// Mode for the owner only.
 pub const PRIVATE: u32 = 0o600;
 
-/// Something is not what belongs there.
+/// Why something is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     #[error("{} is {found}; only a regular file is taken there", name.display())]
@@ -47,12 +52,12 @@ pub enum Refused {
     Crowded { path: PathBuf },
 }
 
-/// Whether nothing went wrong but what somebody has put there.
+/// Whether the error means that something else was put in place of a file or folder.
 pub fn is_refusal(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Refused>())
 }
 
-/// An open folder: it stays the one that it is.
+/// An open folder. It stays the same folder even if its path is replaced.
 #[derive(Debug)]
 pub struct Folder {
     fd: OwnedFd,
@@ -60,10 +65,11 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// One that no task can exchange. How it is reached is the administrator's affair: links are followed.
+    /// Opens a folder that no task can replace. Its path is the administrator's choice, so links
+    /// are followed.
     ///
     /// # Errors
-    /// If it is not there, or is no folder.
+    /// If it does not exist, or is not a folder.
     pub fn at(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let here = if path.as_os_str().is_empty() {
@@ -77,28 +83,29 @@ impl Folder {
         })
     }
 
-    /// A task's, or another that somebody may have exchanged: it is no link itself. What lies above it no task can write.
+    /// Opens a folder that a task may have replaced, such as a task's own; a link is refused. No
+    /// task can write the folder above it.
     ///
     /// # Errors
-    /// [`Refused`], or if it is not there.
+    /// [`Refused`], or if it does not exist.
     pub fn itself(path: &Path) -> io::Result<Self> {
         let (above, name) = split(path)?;
         let above = Self::at(above)?;
         inner(&above.fd, name, path.to_owned())
     }
 
-    /// For reading.
+    /// Opens a file for reading.
     ///
     /// # Errors
-    /// [`Refused`], or if it is not there.
+    /// [`Refused`], or if it does not exist.
     pub fn open(&self, name: &OsStr) -> io::Result<File> {
         self.open_as(name, OFlags::RDONLY, 0)
     }
 
-    /// All of it, up to a bound.
+    /// Reads a whole file of at most `most_bytes` bytes.
     ///
     /// # Errors
-    /// [`Refused`], if it is longer too, or if it is not there.
+    /// [`Refused`], also if it is longer; or if it does not exist.
     pub fn read(&self, name: &OsStr, most_bytes: u64) -> io::Result<Vec<u8>> {
         let file = self.open(name)?;
         let mut bytes = Vec::new();
@@ -112,31 +119,33 @@ impl Folder {
         Ok(bytes)
     }
 
-    /// For writing at its end; made if there is none.
+    /// Opens a file for appending; creates it if it does not exist.
     ///
     /// # Errors
-    /// [`Refused`], or if it cannot be made.
+    /// [`Refused`], or if it cannot be created.
     pub fn append(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         self.open_as(name, flags, ORDINARY)
     }
 
-    /// For its lock; made if there is none. `is_for_writing`: whoever watches the folder hears of its end.
+    /// Opens a file for locking; creates it if it does not exist. With `is_for_writing`, inotify
+    /// watchers of the folder are notified when it is closed.
     ///
     /// # Errors
-    /// [`Refused`], or if it cannot be made.
+    /// [`Refused`], or if it cannot be created.
     pub fn hold(&self, name: &OsStr, is_for_writing: bool) -> io::Result<File> {
-        let access = match is_for_writing {
-            true => OFlags::WRONLY,
-            false => OFlags::RDONLY,
+        let access = if is_for_writing {
+            OFlags::WRONLY
+        } else {
+            OFlags::RDONLY
         };
         self.open_as(name, access | OFlags::CREATE, ORDINARY)
     }
 
-    /// For writing, empty: another file than the one that may have been there.
+    /// Creates an empty file for writing. An existing file of this name is removed, not reused.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
@@ -146,7 +155,8 @@ impl Folder {
         self.open_as(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode)
     }
 
-    /// Puts a file with this content in its place: readers find the old one or the new one. `durably`: after a loss of power too.
+    /// Replaces a file atomically: readers see the old or the new content. With `durably` also
+    /// after a power loss.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -170,7 +180,8 @@ impl Folder {
         if durably { self.sync() } else { Ok(()) }
     }
 
-    /// Space for a file of this name that is written later ([`Reserved::put`]), on a disk that may be full by then.
+    /// Reserves space for a file that is written later ([`Reserved::put`]), when the disk may be
+    /// full.
     ///
     /// # Errors
     /// If there is no space now.
@@ -192,10 +203,10 @@ impl Folder {
         })
     }
 
-    /// Whatever bears the new name makes way, a folder too.
+    /// Renames a file. An existing file or folder of the new name is replaced.
     ///
     /// # Errors
-    /// If there is no such file.
+    /// If the file does not exist.
     pub fn rename(&self, name: &OsStr, to: &OsStr) -> io::Result<()> {
         let rename = || rustix::fs::renameat(&self.fd, name, &self.fd, to);
         match rename() {
@@ -207,22 +218,26 @@ impl Folder {
         }
     }
 
-    /// Of whatever bears the name, of a link itself.
+    /// Returns the metadata of a file, folder or link; links are not followed.
     ///
     /// # Errors
-    /// If nothing does.
+    /// If it does not exist.
     pub fn metadata(&self, name: &OsStr) -> io::Result<Metadata> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty())?;
         File::from(fd).metadata()
     }
 
+    /// Removes a file.
+    ///
     /// # Errors
-    /// If there is no such file, or it is a folder.
+    /// If it does not exist, or is a folder.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())?)
     }
 
+    /// Returns all names in the folder.
+    ///
     /// # Errors
     /// [`Refused`] if there are too many, or if it cannot be read.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
@@ -235,10 +250,10 @@ impl Folder {
         Ok(names)
     }
 
-    /// The first ones.
+    /// Returns the first `most` names.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the folder cannot be read.
     pub fn some_names(&self, most: usize) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in Dir::new(self.readable()?)? {
@@ -254,15 +269,15 @@ impl Folder {
         Ok(names)
     }
 
-    /// A folder in it, which is no link.
+    /// Opens a folder within it; a link is refused.
     ///
     /// # Errors
-    /// [`Refused`], or if it is not there.
+    /// [`Refused`], or if it does not exist.
     pub fn inner(&self, name: &OsStr) -> io::Result<Self> {
         inner(&self.fd, name, self.path.join(name))
     }
 
-    /// Owner of the folder.
+    /// Returns the owner of the folder.
     ///
     /// # Errors
     /// If the disk fails.
@@ -270,21 +285,23 @@ impl Folder {
         Ok(rustix::fs::fstat(&self.fd)?.st_uid)
     }
 
+    /// Moves a file to another folder.
+    ///
     /// # Errors
-    /// If there is none of this name, or the other one is there.
+    /// If it does not exist, or an object of the new name cannot be replaced.
     pub fn move_to(&self, name: &OsStr, other: &Self, to: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.fd, name, &other.fd, to)?)
     }
 
-    /// Of a folder that is empty.
+    /// Removes an empty folder.
     ///
     /// # Errors
-    /// If it is not.
+    /// If it is not empty.
     pub fn remove_empty(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// After this its names survive a loss of power.
+    /// Makes the names of the folder durable against a power loss.
     ///
     /// # Errors
     /// If the disk fails.
@@ -292,13 +309,14 @@ impl Folder {
         File::from(self.readable()?).sync_all()
     }
 
-    /// What is open only as a place can be neither listed nor synced.
+    /// A descriptor with `O_PATH` can be neither listed nor synced.
     fn readable(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.fd, ".", flags, Mode::empty())?)
     }
 
-    /// A folder cannot be replaced, and may be full of anything: it goes with the task's folder.
+    /// Renames an obstacle. A folder cannot be replaced and may have any content; it is removed
+    /// with the task's folder.
     fn put_aside(&self, name: &OsStr) -> io::Result<()> {
         let aside = format!(".aside-{:016x}", random());
         Ok(rustix::fs::renameat(&self.fd, name, &self.fd, aside)?)
@@ -329,14 +347,14 @@ impl Folder {
             }
             Err(Errno::LOOP) => Err(no_file("a link")),
             Err(Errno::ISDIR) => Err(no_file("a folder")),
-            // Nobody reads a FIFO, nobody can open a socket so, and there is no device.
+            // A FIFO without a reader, a socket, or a device that does not exist.
             Err(Errno::NXIO) => Err(no_file("a FIFO, a socket or a device")),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// Opens a folder in an open folder. A link in its place is refused.
+/// Opens a folder within an open folder. A link in its place is refused.
 fn inner(above: &OwnedFd, name: &OsStr, path: PathBuf) -> io::Result<Folder> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(above, name, flags, Mode::empty()) {
@@ -350,12 +368,13 @@ fn refused(refused: Refused) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, refused)
 }
 
-/// Returns a random number for a temporary name; 0 without a random source, which costs a second attempt.
+/// Returns a random number for a temporary name; 0 without a random source, which costs a second
+/// attempt.
 fn random() -> u64 {
     getrandom::u64().unwrap_or(0)
 }
 
-/// Space that is held for a file until it is written.
+/// Space that is reserved for a file until it is written.
 #[derive(Debug)]
 pub struct Reserved {
     file: File,
@@ -365,16 +384,16 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// Gives the space up.
+    /// Releases the space.
     ///
     /// # Errors
-    /// If it is not there any more.
+    /// If the reserved file does not exist any more.
     pub fn remove(self, folder: &Folder) -> io::Result<()> {
         folder.remove(&self.temporary)
     }
 
-    /// Puts the file in its place, as [`Folder::replace`] does durably. Without what was reserved, as a task may have removed it, or for more than
-    /// that, the disk must have space.
+    /// Writes the file as [`Folder::replace`] does durably, into the reserved space. If a task has
+    /// removed the reservation, or the content is larger, the disk must have space.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -398,10 +417,10 @@ impl Reserved {
     }
 }
 
-/// The folder and the name in it.
+/// Splits a path into the folder and the name in it.
 ///
 /// # Errors
-/// If it is no path of a file.
+/// If it is not the path of a file.
 pub fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
     path.parent()
         .zip(path.file_name())
@@ -434,7 +453,7 @@ mod tests {
         OsStr::new(name)
     }
 
-    /// What a task may put in a file's place, and what that is called.
+    /// Objects that a task may put in place of a file, and their names in errors.
     const OBSTACLES: [(&str, &str); 5] = [
         ("link", "a link"),
         ("dangling", "a link"),
@@ -453,7 +472,7 @@ mod tests {
         }
     }
 
-    /// Each on a task's folder of its own.
+    /// Calls `act` with each obstacle in a new task folder.
     fn each_obstacle(act: impl Fn(&'static str, &Folder, &Path)) {
         for (obstacle, what) in OBSTACLES {
             let place = tempfile::tempdir().expect("a folder");
@@ -469,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_a_regular_file_is_opened_and_nothing_waits() {
+    fn only_regular_file_is_opened_without_blocking() {
         each_obstacle(|what, folder, _| {
             for result in [
                 folder.open(name("x")).map(drop),
@@ -491,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_anew_takes_the_place_of_whatever_is_there() {
+    fn written_file_replaces_any_obstacle() {
         each_obstacle(|what, folder, _| {
             folder.replace(name("x"), b"new", true).expect(what);
             assert_eq!(folder.read(name("x"), FEW).expect(what), b"new");
@@ -511,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn a_temporary_file_that_was_not_kept_is_removed() {
+    fn temporary_file_of_a_failed_write_is_removed() {
         let place = tempfile::tempdir().expect("a folder");
         let folder = Folder::itself(place.path()).expect("there");
         folder.replace(name("x"), b"old", false).expect("written");
@@ -525,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tasks_folder_that_is_a_link_is_not_opened() {
+    fn task_folder_that_is_a_link_is_refused() {
         let place = tempfile::tempdir().expect("a folder");
         let (real, link) = (place.path().join("real"), place.path().join("link"));
         fs::create_dir(&real).expect("made");
@@ -541,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_whole_has_a_bound() {
+    fn read_of_a_whole_file_is_bounded() {
         let place = tempfile::tempdir().expect("a folder");
         let folder = Folder::itself(place.path()).expect("there");
         let file = folder.append(name("x")).expect("made");

@@ -1,5 +1,6 @@
-//! How long to wait after failures that follow each other: one second, doubled each time, up to a minute. Counted per object, so that one
-//! that fails does not hold up the others; the number of requests for it is bounded whatever goes wrong.
+//! Back-off after consecutive failures: one second, doubled each time, up to one minute. Failures
+//! are counted per object, so that a failing object does not delay others and its number of
+//! requests is bounded.
 
 use crate::clock;
 use crate::recent::Recent;
@@ -9,14 +10,14 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Failures in a row, by the object's uid.
+/// Number of consecutive failures, by the object's uid.
 #[derive(Debug, Default)]
 pub struct Backoff {
     failures: Mutex<Recent<u32>>,
 }
 
 impl Backoff {
-    /// Counts one more, and says how long to wait.
+    /// Counts a failure and returns the pause before the next attempt.
     #[must_use]
     pub fn failed(&self, uid: &str) -> Duration {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_a_minute_and_begin_anew_after_a_success() {
+    fn pauses_double_to_a_minute_and_reset_after_success() {
         let backoff = Backoff::default();
         let seconds = || backoff.failed("a").as_secs();
         let pauses: Vec<u64> = (0..9).map(|_| seconds()).collect();

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "the one file of the crate that may"
+    reason = "the only file of the crate that may read a clock"
 )]
 
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Conditions of a status, as Kubernetes' own objects have them.
+//! Conditions of a status, in the format of Kubernetes' own objects.
 
 use crate::refused::Refused;
 use serde::{Deserialize, Serialize};
@@ -14,20 +14,21 @@ pub struct Condition {
     pub status: String,
     pub reason: String,
     pub message: String,
-    /// RFC 3339; since when `status` is what it is.
+    /// RFC 3339; time since which `status` has its value.
     pub last_transition_time: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
 
-/// How a job or a study has ended. One that was cancelled has failed: it is not complete.
+/// Result of a job or a study that has ended. A cancelled one counts as failed, because it is not
+/// complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Complete,
     Failed,
 }
 
-/// The conditions of one look at an object.
+/// Conditions that one reconciliation of an object sets.
 #[derive(Debug)]
 pub struct Conditions<'a> {
     before: &'a [Condition],
@@ -37,7 +38,8 @@ pub struct Conditions<'a> {
 }
 
 impl<'a> Conditions<'a> {
-    /// `before` are those of the last look: what has not changed keeps its time.
+    /// `before` are the conditions of the previous reconciliation; unchanged conditions keep their
+    /// transition time.
     #[must_use]
     pub fn after(before: &'a [Condition], generation: Option<i64>, now: OffsetDateTime) -> Self {
         Self {
@@ -48,7 +50,8 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Without a message the reason is one: some servers make null of an empty text in what is applied, and then refuse it.
+    /// Sets a condition. An empty message is replaced by the reason, because some servers convert
+    /// an applied empty string to null and then reject it.
     pub fn set(&mut self, kind: &str, holds: bool, reason: &str, message: &str) {
         let message = if message.is_empty() { reason } else { message };
         let status = if holds { "True" } else { "False" };
@@ -70,7 +73,8 @@ impl<'a> Conditions<'a> {
         });
     }
 
-    /// `Finished`, and for an object that has ended one of `Complete` and `Failed`, by which `kubectl wait` tells success from failure.
+    /// Sets `Finished`, and for an object that has ended also `Complete` or `Failed`. `kubectl
+    /// wait` needs them to distinguish success from failure.
     pub fn finished(&mut self, end: Option<End>, reason: &str, message: &str) {
         self.set("Finished", end.is_some(), reason, message);
         match end {
@@ -80,7 +84,7 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Whether Muster will not have the object as it is.
+    /// Sets whether Muster rejects the object in its present form.
     pub fn misconfigured(&mut self, refused: Option<&Refused>) {
         match refused {
             Some(refused) => self.set("Misconfigured", true, refused.reason, &refused.message),
@@ -94,7 +98,7 @@ impl<'a> Conditions<'a> {
     }
 }
 
-/// To the second, as Kubernetes writes times.
+/// Formats a time to the second, as Kubernetes does.
 #[must_use]
 pub fn rfc3339(at: OffsetDateTime) -> String {
     let whole = at.replace_nanosecond(0).unwrap_or(at);
@@ -110,7 +114,7 @@ mod tests {
     use time::Duration;
 
     #[test]
-    fn what_has_not_changed_keeps_its_time() {
+    fn unchanged_conditions_keep_their_transition_time() {
         let then = OffsetDateTime::UNIX_EPOCH;
         let mut first = Conditions::after(&[], Some(1), then);
         first.set("Admitted", false, "WaitingForGpus", "needs 2");

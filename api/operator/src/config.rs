@@ -1,5 +1,5 @@
-//! The operator's settings: flags, or environment variables `MUSTER_OPERATOR_*`; read once, in `main`. How Kubernetes is reached is said
-//! where it always is: by the pod's service account, or by `KUBECONFIG`.
+//! Settings of the operator: flags, or environment variables `MUSTER_OPERATOR_*`, read once in
+//! `main`. The address of Kubernetes comes from the pod's service account or from `KUBECONFIG`.
 
 use crate::nodes::{self, PlaceholderSettings, Placeholders, SettingsError};
 use crate::operator::Scope;
@@ -24,13 +24,13 @@ pub struct Flags {
 pub enum Command {
     /// Print the custom resource definitions
     Crds,
-    /// Follow the objects until told to stop
+    /// Reconcile the objects until SIGTERM or SIGINT
     Run(Box<Run>),
 }
 
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Muster's REST interface
+    /// Address of Muster's REST interface
     #[arg(
         long,
         env = "MUSTER_OPERATOR_SERVER",
@@ -44,7 +44,7 @@ pub struct Run {
         required_unless_present = "token"
     )]
     pub token_file: Option<PathBuf>,
-    /// An administrator's token, in place of the file
+    /// An administrator's token, instead of a file
     #[arg(
         long,
         env = "MUSTER_OPERATOR_TOKEN",
@@ -52,22 +52,27 @@ pub struct Run {
         conflicts_with = "token_file"
     )]
     pub token: Option<String>,
-    /// The tenant of namespaces without the label muster.dev/tenant [default: the one of the namespace's name]
+    /// Tenant of namespaces without the label muster.dev/tenant [default: the tenant with the
+    /// namespace's name]
     #[arg(long, env = "MUSTER_OPERATOR_DEFAULT_TENANT", value_parser = tenant)]
     pub default_tenant: Option<String>,
-    /// By what this operator's jobs are known among those of other operators that use the same Muster
+    /// Name that marks this operator's jobs, to distinguish them from those of other operators with
+    /// the same Muster
     #[arg(long, env = "MUSTER_OPERATOR_NAME", default_value = "kubernetes", value_parser = tenant)]
     pub name: String,
-    /// Follow the jobs and studies of this namespace; may be given again, or several with commas between them [default: of all]
+    /// Namespace whose jobs and studies are reconciled; repeat the flag or separate several with
+    /// commas [default: all namespaces]
     #[arg(long = "namespace", env = "MUSTER_OPERATOR_NAMESPACES", value_delimiter = ',', value_parser = tenant)]
     pub namespaces: Vec<String>,
-    /// Whether to follow Tenants, which are the cluster's: of several operators only one should
+    /// Whether to reconcile Tenants, which are cluster-scoped; only one of several operators should
+    /// do it
     #[arg(long, env = "MUSTER_OPERATOR_TENANTS", default_value_t = true, action = clap::ArgAction::Set)]
     pub tenants: bool,
-    /// Whether to follow the cluster's nodes: what is cordoned or tainted there takes no new tasks
+    /// Whether to follow the cluster's nodes: nodes that are cordoned or tainted receive no new
+    /// tasks
     #[arg(long, env = "MUSTER_OPERATOR_NODES", default_value_t = false, action = clap::ArgAction::Set)]
     pub nodes: bool,
-    /// Labels of nodes that say where they stand, the widest first; several with commas between them
+    /// Node labels that state a node's location, the widest first; separate several with commas
     #[arg(
         long = "rack-labels",
         env = "MUSTER_OPERATOR_RACK_LABELS",
@@ -75,7 +80,8 @@ pub struct Run {
         default_value = "topology.kubernetes.io/zone"
     )]
     pub rack_labels: Vec<String>,
-    /// Where several executors share a machine, each with one part of its GPUs: the parts' names, which are behind the machine's as NODE--PART
+    /// Names of the parts of machines with several executors, each with one part of the GPUs; the
+    /// nodes are called NODE--PART in Muster; separate several with commas
     #[arg(
         long = "node-parts",
         env = "MUSTER_OPERATOR_NODE_PARTS",
@@ -83,24 +89,29 @@ pub struct Run {
         value_parser = tenant
     )]
     pub node_parts: Vec<String>,
-    /// Taints that executors tolerate, which therefore close no node: KEY or KEY=VALUE, with :EFFECT or for any; * is every key
+    /// Taints that executors tolerate and that therefore close no node: KEY or KEY=VALUE, each with
+    /// an optional :EFFECT; * matches every key; separate several with commas
     #[arg(
         long = "tolerated",
         env = "MUSTER_OPERATOR_TOLERATED",
         value_delimiter = ','
     )]
     pub tolerated: Vec<nodes::Tolerated>,
-    /// Whether kubectl cordon moves a node's tasks away too, as kubectl drain leaves pods of DaemonSets alone
+    /// Whether kubectl cordon also moves a node's tasks away; kubectl drain does not, because it
+    /// leaves pods of DaemonSets alone
     #[arg(long = "cordon-drains", env = "MUSTER_OPERATOR_CORDON_DRAINS", default_value_t = false, action = clap::ArgAction::Set)]
     pub cordon_drains: bool,
-    /// Whether a node that is drained in Muster is cordoned in Kubernetes
+    /// Whether nodes that are drained in Muster are cordoned in Kubernetes
     #[arg(long = "cordon-nodes", env = "MUSTER_OPERATOR_CORDON_NODES", default_value_t = false, action = clap::ArgAction::Set)]
     pub cordon_nodes: bool,
-    /// Whether GPUs that pods hold which are not Muster's are taken from what nodes of that kind of GPU give out
+    /// Whether GPUs held by pods outside Muster are subtracted from the capacity of the node with
+    /// that kind of GPU
     #[arg(long = "foreign-pods", env = "MUSTER_OPERATOR_FOREIGN_PODS", default_value_t = false, action = clap::ArgAction::Set)]
     pub foreign_pods: bool,
-    /// What Kubernetes counts GPUs as that executors see through the driver: pods of others that hold some close a node, as nobody knows which;
-    /// several with commas between them. GPUs that executors only count are told by their resource
+    /// Extended resources for GPUs that executors detect through the driver. A pod outside Muster
+    /// that holds one closes the node to new tasks, because Kubernetes does not say which GPU it
+    /// uses. Separate several with commas. GPUs that executors only count are identified by their
+    /// own resource
     #[arg(
         long = "seen-as",
         env = "MUSTER_OPERATOR_SEEN_AS",
@@ -108,33 +119,35 @@ pub struct Run {
         default_value = "nvidia.com/gpu"
     )]
     pub seen_as: Vec<String>,
-    /// The release of the chart whose pods are Muster's own, NAMESPACE/NAME; those of others are foreign [default: all are own]
+    /// Release of the chart whose pods belong to Muster, as NAMESPACE/NAME; pods of other releases
+    /// are foreign [default: pods of every release belong to Muster]
     #[arg(long = "release", env = "MUSTER_OPERATOR_RELEASE")]
     pub release: Option<nodes::Release>,
-    /// File with the pods that stand for nodes which are missing, for autoscalers; needs --nodes [default: there are none]
+    /// File with the settings of placeholder pods, which make autoscalers add missing nodes;
+    /// requires --nodes [default: no placeholders]
     #[arg(long = "placeholders", env = "MUSTER_OPERATOR_PLACEHOLDERS")]
     pub placeholders: Option<PathBuf>,
-    /// The operator's own pod, with which its placeholders end
+    /// Name of the operator's own pod; its placeholders are deleted together with it
     #[arg(
         long = "pod-name",
         env = "MUSTER_OPERATOR_POD_NAME",
         requires = "pod_uid"
     )]
     pub pod_name: Option<String>,
-    /// And its uid
+    /// Uid of the operator's own pod
     #[arg(
         long = "pod-uid",
         env = "MUSTER_OPERATOR_POD_UID",
         requires = "pod_name"
     )]
     pub pod_uid: Option<String>,
-    /// Address for /metrics, which needs no token, and for probes, which only connect
+    /// Address for /metrics, without a token, and for TCP probes
     #[arg(long, env = "MUSTER_OPERATOR_LISTEN", default_value = "127.0.0.1:7072")]
     pub listen: SocketAddr,
 }
 
 impl Run {
-    /// Which objects it follows.
+    /// Returns the objects to follow.
     #[must_use]
     pub fn scope(&self) -> Scope {
         Scope {
@@ -154,10 +167,10 @@ impl Run {
         }
     }
 
-    /// What stands for nodes that are missing, if anything does.
+    /// Returns the settings of placeholders, if there are any.
     ///
     /// # Errors
-    /// When the file is not what it should be, or nodes are not followed.
+    /// If the file is invalid, or nodes are not followed.
     pub fn placeholders(&self) -> Result<Option<Placeholders>, SettingsError> {
         let Some(path) = &self.placeholders else {
             return Ok(None);
@@ -177,7 +190,7 @@ impl Run {
         Ok(Some(Placeholders::new(settings, owner)))
     }
 
-    /// The token, or where it lies.
+    /// Returns the token or its file.
     #[must_use]
     pub fn admin_token(&self) -> AdminToken {
         match (&self.token, &self.token_file) {

@@ -1,8 +1,9 @@
-//! The course of one look at an object for which something is submitted, a job or a study alike: what is missing is done, one step at a
-//! time, and what there is is shown.
+//! Reconcile flow of TrainingJob and Study: takes the next missing step and shows the current
+//! state.
 //!
-//! It is submitted once for each object, whatever happens in between: it is looked for by the object's uid first, and submitted under a
-//! key that is the object's own. So the operator may die between any two lines, and two of them may run.
+//! Each object is submitted at most once. The flow first searches for the object's uid, and submits
+//! under an idempotency key of the object. The operator may therefore be killed between any two
+//! steps, and two operators may run.
 
 use crate::clock;
 use crate::error::Error;
@@ -13,11 +14,13 @@ use kube::runtime::controller::Action;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What was refused is tried again: a tenant may have come.
+/// Retry interval of a rejected object; the missing tenant may exist by then.
 pub const REFUSED: Duration = Duration::from_secs(20);
 
+/// Reconciles an object once.
+///
 /// # Errors
-/// When Kubernetes or Muster does not answer; nothing is lost by it.
+/// If Kubernetes or Muster does not answer; the next reconciliation continues.
 pub async fn reconcile<S: Submitted>(
     object: Arc<Object<S>>,
     context: Arc<Context>,
@@ -91,11 +94,11 @@ async fn look<S: Submitted>(
     }
 }
 
-/// Ends a look: the token of the tenant that was spoken for last is forgotten where it was good for nothing, and after a success the
-/// next failure is the first again.
+/// Ends a reconciliation. Discards the token of the tenant used last if Muster has rejected it, and
+/// resets the back-off after a success.
 ///
 /// # Errors
-/// Those of the look.
+/// Those of the reconciliation.
 async fn settled<S: Shown>(
     object: &Object<S>,
     context: &Context,

@@ -1,4 +1,5 @@
-//! What can go wrong with one look at an object. All of it is tried again after a pause; what would not help is no error but a condition.
+//! Errors of a reconciliation. All are retried after a pause; a problem that a retry cannot solve
+//! is a condition and not an error.
 
 use muster_client::ClientError;
 

@@ -1,9 +1,11 @@
-//! Muster's operator: custom resources of Kubernetes become jobs, studies and tenants by way of the REST interface, and their status
-//! follows what becomes of them.
+//! Muster's operator: submits custom resources of Kubernetes as jobs, studies and tenants through
+//! the REST interface, and reports their state in the objects' status.
 //!
-//! It looks at what is wanted and at what there is, and takes the step that is missing; so it may be killed anywhere, run twice, or be
-//! away for a day. It must never decide anything: who runs where and when is the scheduler's business, what a right document is the REST
-//! interface's, who may create an object Kubernetes'. It knows nothing of Postgres or processes, and of nodes only what Kubernetes says of them.
+//! It compares the desired with the current state and takes the missing step. It may therefore be
+//! killed at any point, run twice, or be absent for a day. It must never decide anything: the
+//! scheduler places jobs, the REST interface validates documents, and Kubernetes authorises the
+//! creation of objects. It has no access to Postgres or processes, and knows of nodes only what
+//! Kubernetes reports.
 
 pub mod backoff;
 pub mod clock;

@@ -1,5 +1,5 @@
-//! What one look at a job's object and one at a study's have in common: what is known of the object, whose it is, how a look ends, and
-//! how what was found is shown. It never decides what becomes of a job or a study.
+//! Parts of a reconciliation that are common to jobs and studies: the state of the object, its
+//! owner, and the write of its status. This module never decides the fate of a job or a study.
 
 use crate::condition::{Condition, Conditions, End};
 use crate::error::Error;
@@ -11,10 +11,10 @@ use kube::runtime::controller::Action;
 use muster_client::Client;
 use time::OffsetDateTime;
 
-/// Why nothing more will become of what was removed.
+/// Reason of an object whose job or study was removed from Muster.
 pub const REMOVED: &str = "Removed";
 
-/// What is known of the object at one look.
+/// State of the object in one reconciliation.
 #[derive(Debug)]
 pub struct Look<'a, S> {
     pub before: &'a S,
@@ -22,27 +22,27 @@ pub struct Look<'a, S> {
     pub now: OffsetDateTime,
 }
 
-/// A status of something that is submitted for an object.
+/// Status of an object for which something is submitted.
 pub trait Shown: Status {
-    /// Phases of which the event is a warning.
+    /// Phases that are reported as a warning event.
     const BAD: &'static [&'static str];
-    /// The field in which the id of what was submitted stands.
+    /// Status field with the id of the job or study.
     const ID: &'static str;
 
-    /// Of an object that nothing was submitted for, since `spec.suspend` holds it.
+    /// Status of an object without a submission because `spec.suspend` is true.
     fn held(look: &Look<'_, Self>, tenant: &str) -> Self;
-    /// Of an object that Muster will not take as it is.
+    /// Status of an object that Muster rejects.
     fn refused(look: &Look<'_, Self>, tenant: &str, refused: &Refused) -> Self;
-    /// Of an object of which what was submitted was removed from Muster before it had ended.
+    /// Status of an object whose unfinished job or study was removed from Muster.
     fn removed(look: &Look<'_, Self>) -> Self;
 
     fn phase(&self) -> &str;
     fn message(&self) -> Option<&str>;
-    /// The tenant, by name.
+    /// Name of the tenant.
     fn queue(&self) -> Option<&str>;
-    /// Whether it names what was submitted.
+    /// Whether the status names a job or study.
     fn is_submitted(&self) -> bool;
-    /// Nothing more will become of what was submitted.
+    /// Whether the job or study is in a final state.
     fn is_finished(&self) -> bool;
     fn observed_generation(&self) -> Option<i64>;
     fn conditions(&self) -> &[Condition];
@@ -54,7 +54,7 @@ impl<S: Shown> Look<'_, S> {
         Conditions::after(self.before.conditions(), self.generation, self.now)
     }
 
-    /// Conditions of an object of which the job or study was removed, and a sentence on it.
+    /// Returns the conditions and a message for an object whose job or study was removed.
     #[must_use]
     pub fn removal(&self, what: &str) -> (Vec<Condition>, String) {
         let message = format!("the {what} was removed from Muster");
@@ -64,7 +64,7 @@ impl<S: Shown> Look<'_, S> {
         (conditions.done(), message)
     }
 
-    /// What the spec says now is what it said when it was last compared, and was right then.
+    /// Whether the spec has not changed since the last comparison, and was valid then.
     #[must_use]
     pub fn has_compared(&self) -> bool {
         self.before.observed_generation() == self.generation
@@ -72,7 +72,7 @@ impl<S: Shown> Look<'_, S> {
     }
 }
 
-/// Whether a condition is there, and true.
+/// Whether the condition exists and is true.
 #[must_use]
 pub fn holds(conditions: &[Condition], kind: &str) -> bool {
     conditions
@@ -80,11 +80,12 @@ pub fn holds(conditions: &[Condition], kind: &str) -> bool {
         .any(|condition| condition.kind == kind && condition.status == "True")
 }
 
-/// Something that is submitted for an object, and carries the object's uid. [`crate::course`] says in which order this is asked for.
+/// Job or study that is submitted for an object and carries the object's uid. [`crate::course`]
+/// defines the order of the calls.
 pub trait Submitted: Shown {
     type View: Send;
 
-    /// What carries the object's uid among what the tenant has.
+    /// Finds the tenant's job or study that carries the object's uid.
     fn find(
         object: &Object<Self>,
         context: &Context,
@@ -92,7 +93,7 @@ pub trait Submitted: Shown {
         acting: &Acting,
     ) -> impl Future<Output = Result<Option<Self::View>, Error>> + Send;
 
-    /// Submits it under the object's own key, and shows what came of it.
+    /// Submits under the object's own key, and shows the result.
     fn submit(
         object: &Object<Self>,
         context: &Context,
@@ -100,7 +101,7 @@ pub trait Submitted: Shown {
         acting: &Acting,
     ) -> impl Future<Output = Result<Action, Error>> + Send;
 
-    /// Does to what was submitted what the object asks for, and shows it.
+    /// Carries out the object's spec, and shows the state.
     fn follow(
         object: &Object<Self>,
         context: &Context,
@@ -109,7 +110,7 @@ pub trait Submitted: Shown {
         view: Self::View,
     ) -> impl Future<Output = Result<Action, Error>> + Send;
 
-    /// The object goes: what was submitted is cancelled, and the object stays until nothing runs any more.
+    /// Cancels the job or study of a deleted object. The finalizer stays until it has ended.
     fn end(
         object: &Object<Self>,
         context: &Context,
@@ -119,28 +120,29 @@ pub trait Submitted: Shown {
     ) -> impl Future<Output = Result<Action, Error>> + Send;
 }
 
-/// A tenant, and who may act for it.
+/// Tenant with a client that may act for it.
 #[derive(Debug)]
 pub struct Acting {
     pub tenant: String,
     pub client: Client,
 }
 
-/// Whose an object is.
+/// Owner of an object.
 #[derive(Debug)]
 pub enum Owner<V> {
-    /// With what there is for the object already.
+    /// Tenant, and the job or study that already exists for the object.
     Tenant(Acting, Option<V>),
-    /// Nothing can be there.
+    /// The tenant does not exist, so neither does a job or study.
     NoSuchTenant(String, Refused),
 }
 
-/// The tenant that has what was submitted for the object, else the one of its namespace. Which one has it stands in the status, but
-/// whoever may write there could name any tenant: it is believed where something of this object's uid is found. `acted` becomes the
-/// tenant that was spoken for last.
+/// Returns the tenant that has the object's job or study, else the tenant of its namespace. The
+/// status names the tenant, but any writer of the status could name another one. The name therefore
+/// counts only if that tenant has something with the object's uid. `acted` is set to the tenant
+/// whose token was used last.
 ///
 /// # Errors
-/// When Kubernetes' API or Muster does not answer.
+/// If Kubernetes' API or Muster does not answer.
 pub async fn owner<S: Submitted>(
     object: &Object<S>,
     context: &Context,
@@ -172,10 +174,10 @@ fn act(tenant: String, client: Client, acted: &mut Option<String>) -> Acting {
     Acting { tenant, client }
 }
 
-/// Writes the status, if it is another, and tells of a new phase.
+/// Writes the status if it has changed, and publishes an event for a new phase.
 ///
 /// # Errors
-/// When Kubernetes' API refuses it.
+/// If Kubernetes' API rejects it.
 pub async fn show<S: Shown>(
     object: &Object<S>,
     context: &Context,

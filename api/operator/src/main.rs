@@ -1,4 +1,5 @@
-//! `muster-operator`: prints the custom resource definitions, or follows the objects until it is told to stop.
+//! `muster-operator`: prints the custom resource definitions, or reconciles the objects until
+//! SIGTERM or SIGINT.
 
 use anyhow::Context as _;
 use clap::Parser as _;
@@ -12,7 +13,7 @@ use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
 fn main() -> anyhow::Result<()> {
-    // Secrets are in its environment and its memory, and a task may be a process of the same user.
+    // The environment and the memory contain secrets, and a task may run as the same user.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     match Flags::parse().command {
         Command::Crds => {
@@ -22,7 +23,7 @@ fn main() -> anyhow::Result<()> {
         Command::Run(run) => {
             let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
             let ended = runtime.block_on(follow(*run));
-            // A name that is being resolved on a blocking thread holds up the end no longer.
+            // A blocking name resolution must not delay the exit.
             runtime.shutdown_background();
             ended
         }
@@ -31,7 +32,7 @@ fn main() -> anyhow::Result<()> {
 
 async fn follow(run: Run) -> anyhow::Result<()> {
     trace();
-    // The same TLS as everywhere in this tree; whoever chose before has chosen as well.
+    // Selects the process-wide TLS provider of this project, unless one is already selected.
     let _ = muster_client::Client::new(&run.server, "-").context("--server")?;
     let metrics = Metrics::default();
     let config = kube::Config::infer().await;
@@ -64,7 +65,7 @@ async fn follow(run: Run) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns at SIGTERM or SIGINT. What was under way is done again by the next.
+/// Completes at SIGTERM or SIGINT. The next process repeats unfinished work.
 fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;

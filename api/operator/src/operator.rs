@@ -1,4 +1,4 @@
-//! The controllers, and what their looks have in common: how a status is written, how a finalizer comes and goes, what is told as an event.
+//! Controllers, and common parts of their reconciliations: status writes, finalizers and events.
 
 use crate::backoff::Backoff;
 use crate::clock;
@@ -30,39 +30,43 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Until the watch has shown what an object has become meanwhile; it looks again by itself then, and after this in any case.
+/// Retry interval while the watch lags behind the object. The update of the watch triggers the
+/// reconciliation earlier.
 pub const STALE: Duration = Duration::from_secs(1);
-/// Characters of an error in the log.
+/// Maximum number of characters of an error in the log.
 const MOST_WORDS: usize = 500;
-/// Longest note of an event that Kubernetes takes.
+/// Maximum size of an event's note in Kubernetes, in bytes.
 const MAX_NOTE_BYTES: usize = 1024;
-/// Versions of an object that are told apart; a watch that is farther behind shows one phase twice.
+/// Number of remembered versions of an object; with a watch that lags further behind, a change of
+/// the phase is shown twice.
 const VERSIONS: usize = 16;
 
-/// What every look needs.
+/// Shared state of all reconciliations.
 pub struct Context {
     pub kubernetes: kube::Client,
     pub tenants: Tenants,
     pub known: job::Known,
     pub backoff: Backoff,
-    /// Of statuses that can wait.
+    /// Throttle of status writes that may wait.
     pub pace: Pace,
     pub metrics: Metrics,
     recorder: Recorder,
     written: Mutex<Recent<Written>>,
 }
 
-/// The last status that was written of an object.
+/// Last status that the operator wrote for an object.
 struct Written {
-    /// Of the object at which was looked, and of what the writes since then have made of it: a look at one of these does not see the last of
-    /// them yet, or sees just that. Where versions are no numbers it is known by this alone.
+    /// Version of the reconciled object, and versions that the writes since then have created. A
+    /// reconciliation of one of these versions does not see the last write yet, or sees exactly it.
+    /// Where versions are not numbers, this list is the only criterion.
     versions: Vec<Option<String>>,
     status: Value,
 }
 
 impl Written {
-    /// Whether the last write is no part of what was seen in this version, or just that is seen. Others may have changed the object between the
-    /// version that was looked at and the one that the write has made, and the watch shows that too before it shows the write.
+    /// Whether the version `seen` precedes the last write or is the written one. Another writer may
+    /// have changed the object between the reconciled version and the written one; the watch
+    /// delivers such versions before the write.
     fn hides(&self, seen: &Option<String>) -> bool {
         let number = |version: &Option<String>| version.as_ref()?.parse::<u64>().ok();
         let newest = self.versions.last().and_then(number);
@@ -72,7 +76,8 @@ impl Written {
         is_before || self.versions.contains(seen)
     }
 
-    /// Of an object that was seen in this version; the write has made the other of it.
+    /// Records a write on the object that was seen in version `seen`; the write has created version
+    /// `made`.
     fn next(
         before: Option<&Self>,
         seen: Option<String>,
@@ -88,23 +93,24 @@ impl Written {
     }
 }
 
-/// What came of a change of an object's metadata.
+/// Result of a change of an object's metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Changed {
     Done,
-    /// The object is not there.
+    /// The object does not exist.
     Gone,
-    /// It is newer than what the watch has shown of it; that comes. No failure, or a busy server would have everybody wait longer and longer.
+    /// The object is newer than the watch's copy, which will be updated. This is not a failure;
+    /// otherwise a busy server would increase the back-off of every object.
     Stale,
 }
 
-/// Which objects are followed.
+/// Objects to follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
-    /// Whose jobs and studies; none named is all.
+    /// Namespaces of jobs and studies; empty for all.
     pub namespaces: Vec<String>,
     pub tenants: bool,
-    /// And how; not at all where this is `None`.
+    /// Settings for following nodes; `None` to ignore nodes.
     pub nodes: Option<nodes::Settings>,
 }
 
@@ -151,7 +157,7 @@ pub async fn run(context: Arc<Context>, scope: &Scope, placeholders: Option<Plac
     futures::future::join_all(following).await;
 }
 
-/// Looks at each object of the controller, in turn, until the process ends.
+/// Reconciles the objects of a controller through the work queue until the process ends.
 fn follow<S: Submitted>(
     controller: Controller<Object<S>>,
     context: &Arc<Context>,
@@ -176,7 +182,7 @@ fn follow<S: Submitted>(
         .boxed()
 }
 
-/// Objects that were refused because Muster had no such tenant.
+/// Returns the objects that were rejected because Muster had no such tenant.
 #[must_use]
 pub fn wait_for_tenant<S: Submitted>(
     objects: &[Arc<Object<S>>],
@@ -214,14 +220,14 @@ fn again<S: Status>(object: Arc<Object<S>>, _: &Error, context: Arc<Context>) ->
     Action::requeue(context.backoff.failed(&object.uid_text()))
 }
 
-/// Says in the log what is tried again.
+/// Logs an error that will be retried.
 pub(crate) fn told<T, E: std::error::Error>(kind: &str, done: Result<T, E>) {
     if let Err(error) = done {
         let mut words = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {
             let cause_words = cause.to_string();
-            // Others' errors repeat the inner one's words.
+            // Some errors repeat the text of their cause.
             if !words.contains(&cause_words) {
                 words = format!("{words}: {cause_words}");
             }
@@ -251,7 +257,7 @@ impl Context {
         }
     }
 
-    /// The object's status, or the one that was written after this state of the object was seen.
+    /// Returns the object's status, or a later one that the operator wrote after this version.
     pub fn before<S: Status>(&self, object: &Object<S>) -> S {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written
@@ -261,7 +267,7 @@ impl Context {
             .unwrap_or_else(|| object.own_status())
     }
 
-    /// How long it still is until nothing was written of the object for so long.
+    /// Returns the time until the last write for the object is at least `long` ago.
     pub fn until_unwritten<S: Status>(&self, object: &Object<S>, long: Duration) -> Duration {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let since = written.since(&object.uid_text());
@@ -270,11 +276,12 @@ impl Context {
         })
     }
 
-    /// By server-side apply, whoever else has written to it. What others have added to it is taken away. The uid goes along, so that
-    /// another object that has got the name meanwhile is not shown what became of this one.
+    /// Writes the status by server-side apply, overriding other writers, and removes fields that
+    /// others have added. The request includes the uid, so that a new object with the same name
+    /// does not receive this status.
     ///
     /// # Errors
-    /// When Kubernetes' API refuses it.
+    /// If Kubernetes' API rejects it.
     pub async fn write_status<S: Status>(
         &self,
         object: &Object<S>,
@@ -319,21 +326,21 @@ impl Context {
         written.insert(uid, note, clock::monotonic());
     }
 
-    /// Whether the object is still there to have it. What was deleted while it waited for this look must get nothing submitted: nobody
-    /// would be told to cancel that.
+    /// Adds the finalizer, and reports whether the object still exists. Nothing must be submitted
+    /// for an object that was deleted while it waited, because nothing would cancel it.
     ///
     /// # Errors
-    /// When Kubernetes' API refuses it.
+    /// If Kubernetes' API rejects it.
     pub async fn add_finalizer<S: Status>(&self, object: &Object<S>) -> Result<Changed, Error> {
         let mut finalizers = object.finalizers().to_vec();
         finalizers.push(FINALIZER.to_owned());
         self.set_finalizers(object, &finalizers).await
     }
 
-    /// Nothing is left of the object in Muster that would need it.
+    /// Removes the finalizer of an object whose job or study has ended.
     ///
     /// # Errors
-    /// When Kubernetes' API refuses it.
+    /// If Kubernetes' API rejects it.
     pub async fn remove_finalizer<S: Status>(&self, object: &Object<S>) -> Result<Action, Error> {
         let mut finalizers = object.finalizers().to_vec();
         finalizers.retain(|name| name != FINALIZER);
@@ -346,10 +353,10 @@ impl Context {
         Ok(Action::await_change())
     }
 
-    /// Notes on the object that something was submitted for it, once.
+    /// Sets the annotation that something was submitted for the object, once.
     ///
     /// # Errors
-    /// When Kubernetes' API refuses it.
+    /// If Kubernetes' API rejects it.
     pub async fn mark_submitted<S: Status>(&self, object: &Object<S>) -> Result<(), Error> {
         if object.was_submitted() {
             return Ok(());
@@ -392,7 +399,8 @@ impl Context {
         }
     }
 
-    /// An event on the object. One that is lost is no harm: the status says the same.
+    /// Publishes an event on the object. A lost event does no harm, because the status has the same
+    /// information.
     pub async fn tell<S: Status>(
         &self,
         object: &Object<S>,
@@ -431,7 +439,7 @@ impl Debug for Context {
     }
 }
 
-/// Names the operator as the manager of what a merge patch sets, as server-side apply does.
+/// Sets the operator as the field manager of a merge patch, as server-side apply does.
 fn own_patch() -> PatchParams {
     PatchParams {
         field_manager: Some(MANAGER.to_owned()),
@@ -439,7 +447,7 @@ fn own_patch() -> PatchParams {
     }
 }
 
-/// The message, or as much of it as an event holds and an ellipsis.
+/// Returns the message, shortened with an ellipsis to the size limit of events.
 fn note(message: &str) -> String {
     const ELLIPSIS: &str = "…";
     if message.len() <= MAX_NOTE_BYTES {
@@ -449,7 +457,7 @@ fn note(message: &str) -> String {
     format!("{}{ELLIPSIS}", &message[..end])
 }
 
-/// Fields that are there and should not be, each to become null.
+/// Returns the fields that exist and should not, each with the value null.
 fn foreign(there: &Value, wanted: &Value) -> Option<Map<String, Value>> {
     let foreign: Map<String, Value> = there
         .as_object()?
@@ -464,16 +472,17 @@ fn foreign(there: &Value, wanted: &Value) -> Option<Map<String, Value>> {
 mod tests {
     use super::*;
 
-    /// Two phases may be shown of one state of an object; then the watch shows what the first write made of it, and after it the second.
+    /// Two phases may be shown for one version of an object. The watch then delivers the result of
+    /// the first write, followed by the second.
     #[test]
-    fn what_the_watch_brings_of_own_writes_hides_no_later_one() {
+    fn watched_own_writes_do_not_hide_later_writes() {
         let version = |number: usize| Some(number.to_string());
         let first = Written::next(None, version(1), version(2), json!("first"));
         let second = Written::next(Some(&first), version(1), version(3), json!("second"));
         for own in 1..=3 {
             assert!(second.hides(&version(own)), "{own}");
         }
-        // Somebody else has changed the object: what it is counts.
+        // Another writer has changed the object, so its state counts.
         assert!(!second.hides(&version(4)));
         let third = Written::next(Some(&second), version(4), version(5), json!("third"));
         assert_eq!(third.versions, [version(4), version(5)]);
@@ -486,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_is_cut_visibly_at_kubernetes_limit() {
+    fn long_event_message_is_cut_with_an_ellipsis() {
         let longest = "x".repeat(MAX_NOTE_BYTES);
         assert_eq!(note(&longest), longest);
         let cut = note(&"ü".repeat(MAX_NOTE_BYTES));
@@ -499,14 +508,14 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_changed_before_an_own_write_does_not_show_it_undone() {
+    fn foreign_change_before_own_write_does_not_undo_it() {
         let version = |text: &str| Some(text.to_owned());
         let write = Written::next(None, version("9"), version("11"), json!("own"));
         assert!(write.hides(&version("10")), "as numbers: 10 is before 11");
         assert!(!write.hides(&version("12")));
         let next = Written::next(Some(&write), version("10"), version("13"), json!("next"));
         assert!(next.hides(&version("11")) && next.hides(&version("12")));
-        // Where they are none, what is not known as own is somebody else's, and newer.
+        // Where versions are not numbers, an unknown version counts as newer and foreign.
         let words = Written::next(None, version("b"), version("d"), json!("own"));
         assert!(words.hides(&version("b")) && words.hides(&version("d")));
         assert!(!words.hides(&version("a")) && !words.hides(&version("c")) && !words.hides(&None));

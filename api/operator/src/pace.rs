@@ -1,18 +1,19 @@
-//! When statuses are written that can wait a little: how far a job is, and its place among those that wait. With hundreds of jobs these are most of the
-//! writes, each round of the scheduler moves all places, and what Kubernetes' API has to do for them would be waited for by what cannot wait.
+//! Throttle of status writes that may wait: progress and queue position. With hundreds of jobs
+//! these are most of the writes, because each scheduling round changes all positions. Without a
+//! throttle they would delay urgent requests to Kubernetes' API.
 
 use crate::recent::Recent;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many at one time, as long as each takes what those before it took.
+/// Number of concurrent writes that the throttle aims at, given the recent duration of a write.
 const AT_ONCE: u32 = 2;
 const LEAST: Duration = Duration::from_millis(5);
 const MOST: Duration = Duration::from_millis(500);
-/// A turn that was not taken for so long is lost.
+/// Time after which an unused reservation expires.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// Gives out turns, first come, first served. They are as far apart as the API server is slow.
+/// Assigns write times in FIFO order. The interval grows with the response time of the API server.
 #[derive(Debug, Default)]
 pub struct Pace {
     state: Mutex<State>,
@@ -20,16 +21,17 @@ pub struct Pace {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Turns that were given and not taken yet, by the object's uid.
+    /// Reservations that are not used yet, by the object's uid.
     given: Recent<Instant>,
-    /// The next that is free.
+    /// Next free time.
     next: Option<Instant>,
-    /// What one write takes, of late.
+    /// Moving average of the duration of a write.
     takes: Duration,
 }
 
 impl Pace {
-    /// How long the object has to wait for its turn, which it keeps meanwhile. Whoever need not wait has taken it.
+    /// Returns the time until the object may write, and reserves that time for it. A return value
+    /// of zero uses the reservation.
     pub fn turn(&self, uid: &str, now: Instant) -> Duration {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let given = state.given.get(uid).copied();
@@ -49,12 +51,13 @@ impl Pace {
         turn.saturating_duration_since(now)
     }
 
-    /// A write has failed after so long. A refusal may come at once, and the server has enough to do all the same.
+    /// Records a failed write. It counts as slow even if the server rejected it at once, because
+    /// the server is overloaded.
     pub fn failed(&self, took: Duration) {
         self.took(took.max(AT_ONCE * MOST));
     }
 
-    /// What a write has taken.
+    /// Records the duration of a write.
     pub fn took(&self, took: Duration) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.takes = (state.takes * 7 + took) / 8;
@@ -71,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_as_far_apart_as_writes_take_and_each_object_keeps_its_own() {
+    fn write_times_follow_write_duration_and_stay_reserved() {
         let now = clock::monotonic();
         let pace = Pace::default();
         for _ in 0..100 {
@@ -80,23 +83,23 @@ mod tests {
         let waits: Vec<u128> = ["a", "b", "c", "b", "d"]
             .map(|uid| pace.turn(uid, now).as_millis())
             .into();
-        // Half of what one takes, as two of them go at one time; `b` asks again.
+        // Half of a write's duration, because two run concurrently; `b` asks again.
         let near = |wait: u128, wanted: u128| wait.abs_diff(wanted) <= 2;
         assert!(
             near(waits[1], 20) && near(waits[2], 40) && near(waits[4], 60),
             "{waits:?}"
         );
         assert_eq!((waits[0], waits[3]), (0, waits[1]));
-        // Taken, the next is behind those that still wait.
+        // A used reservation; the next one is after those that still wait.
         assert_eq!(pace.turn("b", now + ms(25)), Duration::ZERO);
         assert!(near(pace.turn("b", now + ms(25)).as_millis(), 55));
-        // `c` has not taken its own for long.
+        // `c` has not used its reservation in time.
         assert_eq!(pace.turn("c", now + ms(2_000)), Duration::ZERO);
         assert!(near(pace.turn("c", now + ms(2_000)).as_millis(), 20));
     }
 
     #[test]
-    fn writes_that_are_refused_at_once_are_made_ever_farther_apart() {
+    fn rejected_writes_increase_the_interval() {
         let now = clock::monotonic();
         let pace = Pace::default();
         let mut before = LEAST;
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_quick_again_is_asked_more_often_and_an_idle_time_is_not_saved_up() {
+    fn interval_shrinks_with_fast_writes_and_saves_no_idle_time() {
         let now = clock::monotonic();
         let pace = Pace::default();
         pace.took(Duration::from_secs(60));

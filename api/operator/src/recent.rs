@@ -1,14 +1,14 @@
-//! What is kept of objects for as long as they are looked at. An object that is gone is not always said to be, so whatever nobody has
-//! kept anew for an hour is dropped: a process that runs for months remembers no more than one that runs for an hour.
+//! Map of per-object values that expire after one hour without renewal. A deletion of an object is
+//! not always observed, so expiry bounds the memory of a long-running process.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 const KEPT: Duration = Duration::from_secs(3_600);
-/// Dropping looks at all of them, so it is not done at every insertion.
+/// Interval of the removal of expired entries, which scans the whole map.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// By an object's uid.
+/// Map by an object's uid.
 #[derive(Debug)]
 pub struct Recent<V> {
     entries: HashMap<String, (Instant, V)>,
@@ -39,7 +39,7 @@ impl<V> Recent<V> {
         self.entries.get(uid).map(|(_, value)| value)
     }
 
-    /// When it was last inserted.
+    /// Time of the last insertion.
     #[must_use]
     pub fn since(&self, uid: &str) -> Option<Instant> {
         self.entries.get(uid).map(|(at, _)| *at)
@@ -56,7 +56,7 @@ mod tests {
     use crate::clock;
 
     #[test]
-    fn what_nobody_has_kept_for_an_hour_is_dropped() {
+    fn entries_expire_after_an_hour() {
         let start = clock::monotonic();
         let mut recent = Recent::default();
         recent.insert("gone".to_owned(), 1, start);

@@ -1,4 +1,4 @@
-//! Why nothing was done for an object, or for a change of it: in one word, and in a sentence.
+//! Rejection of an object or of a change: a one-word reason and a sentence.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
@@ -7,7 +7,8 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// The spec no longer says what was carried out. `goes_on`: what does so, and as what.
+    /// Rejection of a spec that differs from the submitted one. `goes_on` says what continues
+    /// unchanged.
     #[must_use]
     pub fn spec_changed(goes_on: &str, changeable: &str) -> Self {
         Self {

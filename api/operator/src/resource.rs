@@ -1,4 +1,5 @@
-//! The custom resources as the operator reads them. What a spec says of a job or a study is kept as it came: the REST interface judges it.
+//! Custom resources as the operator reads them. The spec of a job or a study stays raw JSON,
+//! because the REST interface validates it.
 
 use crate::condition::Condition;
 use crate::crd::{GROUP, VERSION};
@@ -14,12 +15,15 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt::Debug;
 
-/// Objects of this kind get it before anything is done for them, and lose it once nothing is left of that.
+/// Finalizer that an object receives before anything is submitted for it, and loses when that has
+/// ended.
 pub const FINALIZER: &str = "muster.dev/cancel";
-/// Holds the object's uid once something was submitted for it. Not in the status: more people may write that, and whoever names a finished
-/// job there must not keep the object from getting its own. With the uid, since manifests are copied with their annotations.
+/// Annotation that holds the object's uid once something was submitted for it. It is not part of
+/// the status, because more users may write that: naming a finished job there must not keep the
+/// object from getting its own. It holds the uid because manifests are copied with their
+/// annotations.
 pub const SUBMITTED: &str = "muster.dev/submitted";
-/// Who writes statuses, by server-side apply.
+/// Field manager of status writes by server-side apply.
 pub const MANAGER: &str = "muster-operator";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -30,7 +34,7 @@ pub struct Object<S> {
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: Value,
-    /// A status that was written by somebody else may be anything; it is as good as none.
+    /// A status of another writer may have any content; an invalid one counts as empty.
     #[serde(default, deserialize_with = "lenient")]
     pub status: S,
 }
@@ -39,7 +43,7 @@ pub type TrainingJob = Object<JobStatus>;
 pub type Study = Object<StudyStatus>;
 pub type Tenant = Object<TenantStatus>;
 
-/// What a kind of object is called.
+/// Names of a kind of object.
 pub trait Status:
     Debug + Clone + Default + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
@@ -50,7 +54,7 @@ pub trait Status:
     fn conditions_mut(&mut self) -> &mut Vec<Condition>;
 }
 
-/// Conditions of other types may be set by others.
+/// Condition types of the operator; other writers may set other types.
 const OWN: [&str; 8] = [
     "Submitted",
     "Admitted",
@@ -134,15 +138,16 @@ impl<S: Status> Object<S> {
         self.finalizers().iter().any(|name| name == FINALIZER)
     }
 
-    /// Whether something was, whatever has become of it since.
+    /// Whether something was submitted for the object.
     pub fn was_submitted(&self) -> bool {
         self.annotations()
             .get(SUBMITTED)
             .is_some_and(|uid| *uid == self.uid_text())
     }
 
-    /// Whether the operator itself has written this field of the status. Before the annotation was there, this alone kept an object whose
-    /// job was removed from getting another. Whoever else writes the field has it under another name.
+    /// Whether the operator itself has written this field of the status. Releases before the
+    /// annotation relied on it alone to avoid a second submission for an object whose job was
+    /// removed. Fields of other writers have another field manager.
     pub fn operator_wrote(&self, field: &str) -> bool {
         let field = format!("f:{field}");
         let mut writers = self.managed_fields().iter();
@@ -154,12 +159,12 @@ impl<S: Status> Object<S> {
         })
     }
 
-    /// `spec.suspend`.
+    /// Whether `spec.suspend` is true.
     pub fn wants_to_be_held(&self) -> bool {
         self.spec["suspend"] == true
     }
 
-    /// The status without what others have written into it.
+    /// Returns the status without the conditions of other writers.
     pub fn own_status(&self) -> S {
         let mut status = self.status.clone();
         status

@@ -1,4 +1,5 @@
-//! `Tenant`: what is wanted of a tenant's quota and weight is made so, and looked at again every other minute. A tenant is never removed.
+//! Reconciliation of `Tenant` objects: quota, weight, pod permissions and limits are applied and
+//! compared again every 120 s. A tenant is never removed.
 
 use crate::clock;
 use crate::condition::{Condition, Conditions};
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use time::OffsetDateTime;
 
-/// Somebody may have changed it in Muster.
+/// Interval of the comparison, because the tenant may be changed in Muster.
 const LOOK: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,28 +33,31 @@ pub struct TenantStatus {
     pub message: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What the pods of its tasks may have was said by `spec.pods`. Written before it is said, and taken back after all was taken away: whoever
-    /// writes it by himself can have something taken away, and nothing given.
+    /// Whether `spec.pods` was applied. It is set before the permissions are applied and cleared
+    /// after they were removed. Another writer of this field can therefore cause only a removal of
+    /// permissions.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pods: bool,
     pub conditions: Vec<Condition>,
 }
 
-/// `spec`.
+/// Content of `spec`.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Wanted {
     /// `None` is no limit.
     gpu_quota: Option<u32>,
-    /// `None` leaves it as it is.
+    /// `None` leaves it unchanged.
     weight: Option<f64>,
-    /// `None` leaves them as they are, unless the object has said them before.
+    /// `None` leaves them unchanged, unless the object has stated them before.
     pods: Option<TenantPods>,
-    /// Limits that are not named stay as they are.
+    /// Limits that are not named stay unchanged.
     limits: LimitsChange,
 }
 
+/// Reconciles a tenant once.
+///
 /// # Errors
-/// When Kubernetes or Muster does not answer; nothing is lost by it.
+/// If Kubernetes or Muster does not answer; the next reconciliation continues.
 pub async fn reconcile(object: Arc<Tenant>, context: Arc<Context>) -> Result<Action, Error> {
     let began = clock::monotonic();
     let done = look(&object, &context).await;
@@ -77,7 +81,7 @@ async fn look(object: &Tenant, context: &Context) -> Result<Action, Error> {
                 context.write_status(object, &before).await?;
             }
             if before.pods {
-                // It has said them once and does not any more.
+                // The object stated permissions before and no longer does.
                 wanted.pods.get_or_insert_default();
             }
             match carry_out(&client, &object.name(), wanted).await {
@@ -128,7 +132,7 @@ async fn carry_out(client: &Client, name: &str, wanted: Wanted) -> Result<Tenant
     let weight = wanted.weight.unwrap_or(found.weight);
     let pods = wanted.pods.unwrap_or_else(|| found.pods.clone());
     let limits = changed(&wanted.limits, &found.limits);
-    // All are written as they were sent, so they compare exactly.
+    // Values are stored as sent, so they can be compared exactly.
     let is_same = found.gpu_quota == wanted.gpu_quota && found.weight == weight;
     if is_same && found.pods == pods && limits.is_none() {
         return Ok(found);
@@ -136,21 +140,22 @@ async fn carry_out(client: &Client, name: &str, wanted: Wanted) -> Result<Tenant
     let change = TenantChange {
         gpu_quota: Some(wanted.gpu_quota),
         weight: Some(weight),
-        // Nothing of what a server of the release before does not know, unless it is asked for.
+        // A server of the previous release does not know the field, so it is sent only if it
+        // changes.
         pods: (found.pods != pods).then(|| pods.into()),
         limits,
     };
     client.change_tenant(name, &change).await
 }
 
-/// The change that makes the named limits hold; `None` where they do.
+/// Returns the change that applies the named limits; `None` if they already apply.
 fn changed(wanted: &LimitsChange, found: &TenantLimits) -> Option<LimitsChange> {
     let named = wanted.of(LimitsSet::from(*found)).or_default();
     (named != *found).then_some(*wanted)
 }
 
 /// # Errors
-/// When the schema of an older release has let through what this one does not know.
+/// If the schema of an older release has accepted a field that this release rejects.
 fn wanted(spec: &Value) -> Result<Wanted, Refused> {
     let pods = match spec.get("pods") {
         None => None,
@@ -176,7 +181,7 @@ fn wanted(spec: &Value) -> Result<Wanted, Refused> {
     })
 }
 
-/// What is shown of a tenant.
+/// Returns the status of a tenant.
 #[must_use]
 pub fn status(
     before: &TenantStatus,

@@ -1,8 +1,9 @@
-//! Whose jobs the objects of a namespace are, and the right to act for them.
+//! Tenants of namespaces, and clients that act for them.
 //!
-//! A namespace belongs to the tenant that its label `muster.dev/tenant` names, else to the one that the operator's settings name for
-//! namespaces without a label, else to the tenant of the namespace's own name. A token of Muster's stands for one tenant; the operator has
-//! an administrator's, and with it makes itself one for each tenant that it needs, for a day. None of them is kept anywhere.
+//! A namespace's label `muster.dev/tenant` names its tenant. Without the label it is the tenant of
+//! the operator's setting, or else the tenant with the namespace's name. A token of Muster belongs
+//! to one tenant. With an administrator's token the operator creates a token for each tenant that
+//! it needs, valid for a day. These tokens are not stored.
 
 use crate::clock;
 use crate::error::Error;
@@ -23,17 +24,17 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 pub const LABEL: &str = "muster.dev/tenant";
 const TOKEN_LIVES: time::Duration = time::Duration::hours(24);
-/// A token is used no longer than this, and a new one made.
+/// Time after which a token is replaced.
 const TOKEN_USED: Duration = Duration::from_secs(12 * 3_600);
-/// A namespace's label is looked at again after this.
+/// Time for which a namespace's label is cached.
 const NAMESPACE_KNOWN: Duration = Duration::from_secs(10);
-/// Where Muster's administrators find who did what.
+/// User of the operator's tokens, which Muster records as the author of its requests.
 const USER: &str = "kubernetes";
 
 #[derive(Debug, Clone)]
 pub enum AdminToken {
     Given(String),
-    /// Read anew whenever it is needed, since secrets in pods are replaced under them.
+    /// Read again for each use, because secrets in pods are replaced while it runs.
     File(PathBuf),
 }
 
@@ -41,18 +42,18 @@ pub struct Tenants {
     kubernetes: kube::Client,
     server: String,
     token: AdminToken,
-    /// Of namespaces without a label.
+    /// Tenant of namespaces without a label.
     default: Option<String>,
     namespaces: Mutex<HashMap<String, (Instant, String)>>,
     clients: Mutex<HashMap<String, (Instant, Client)>>,
     metrics: Metrics,
     /// Controllers whose objects may wait for a tenant.
     waiting: std::sync::Mutex<Vec<UnboundedSender<String>>>,
-    /// The administrator's, with the token that it was made of.
+    /// Client of the administrator, with its token.
     admin: std::sync::Mutex<Option<(String, Client)>>,
 }
 
-/// What came of asking for a tenant's client.
+/// Result of a request for a tenant's client.
 #[derive(Debug)]
 pub enum Found {
     Client(Client),
@@ -82,10 +83,10 @@ impl Tenants {
         }
     }
 
-    /// The tenant of a namespace.
+    /// Returns the tenant of a namespace.
     ///
     /// # Errors
-    /// When Kubernetes' API does not answer.
+    /// If Kubernetes' API does not answer.
     pub async fn of_namespace(&self, namespace: &str) -> Result<String, Error> {
         let now = clock::monotonic();
         let mut known = self.namespaces.lock().await;
@@ -108,10 +109,10 @@ impl Tenants {
         Ok(tenant)
     }
 
-    /// Who may act for the tenant's jobs.
+    /// Returns a client that may act for the tenant's jobs.
     ///
     /// # Errors
-    /// When the REST interface does not answer, or refuses the administrator's token.
+    /// If the REST interface does not answer, or rejects the administrator's token.
     pub async fn client(&self, tenant: &str) -> Result<Found, Error> {
         let now = clock::monotonic();
         let mut clients = self.clients.lock().await;
@@ -144,7 +145,7 @@ impl Tenants {
         Ok(Found::Client(client))
     }
 
-    /// Names of tenants that [`Self::was_created`] reports from now on.
+    /// Returns the names of tenants that [`Self::was_created`] reports from now on.
     pub fn created(&self) -> impl Stream<Item = String> + Send + 'static {
         let (sender, receiver) = unbounded_channel();
         self.waiting().push(sender);
@@ -153,7 +154,7 @@ impl Tenants {
         })
     }
 
-    /// Reports a tenant that Muster has now.
+    /// Reports that a tenant now exists in Muster.
     pub fn was_created(&self, tenant: &str) {
         let mut waiting = self.waiting();
         waiting.retain(|sender| sender.send(tenant.to_owned()).is_ok());
@@ -163,16 +164,18 @@ impl Tenants {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tenant's token is no longer good for anything: it was revoked, or the database is another.
+    /// Discards the tenant's token after Muster has rejected it: it was revoked, or the database
+    /// was replaced.
     pub async fn forget(&self, tenant: &str) {
         self.clients.lock().await.remove(tenant);
     }
 
-    /// With the administrator's token. One for all looks, until the token is another: to make one reads the system's authorities and dials
-    /// anew, which took half of a processor where two hundred nodes are followed.
+    /// Returns a client with the administrator's token. All reconciliations share it until the
+    /// token changes, because a new client loads the system's certificate authorities and opens new
+    /// connections.
     ///
     /// # Errors
-    /// When the token cannot be read.
+    /// If the token cannot be read.
     pub fn admin(&self) -> Result<Client, Error> {
         let token = match &self.token {
             AdminToken::Given(token) => token.clone(),
@@ -194,7 +197,7 @@ impl Tenants {
         Ok(client)
     }
 
-    /// Whose requests are counted.
+    /// Creates a client whose requests are counted.
     fn with(&self, token: &str) -> Result<Client, Error> {
         let client = Client::new(&self.server, token);
         let client = client.map_err(Error::muster("no client was made"))?;
@@ -225,7 +228,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
-    /// Answers every request with an empty list of nodes, and counts who dials.
+    /// Answers every request with an empty list of nodes, and counts connections.
     async fn serve(listener: TcpListener, dialled: Arc<AtomicUsize>) {
         while let Ok((mut line, _)) = listener.accept().await {
             dialled.fetch_add(1, Ordering::Relaxed);
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_looks_have_one_line_to_muster() {
+    async fn reconciliations_share_one_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
         let dialled = Arc::new(AtomicUsize::new(0));

@@ -1,7 +1,8 @@
-//! Who is looked at next. Of the objects that wait, kube's controller takes whichever comes first in a hash set: with more of them than are
-//! looked at at one time, some are passed over for as long as others keep coming. So it may begin as many looks as it likes, and they wait
-//! here: first come, first served. Objects of which nothing has been submitted yet wait by themselves, and fewer of them are looked at
-//! at one time: two hundred new ones at once do not hold up what has become of those that were there before.
+//! Fair work queue for reconciliations. kube's controller takes waiting objects in the order of a
+//! hash set and can starve some of them while others keep arriving. The controller may therefore
+//! start any number of reconciliations, which wait here in FIFO order. Objects without a submission
+//! have a separate, lower concurrency limit, so that many new objects do not delay the existing
+//! ones.
 
 use crate::error::Error;
 use kube::Resource;
@@ -11,12 +12,12 @@ use std::hash::Hash;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Looks at one time. Each waits for answers most of its time.
+/// Maximum number of concurrent reconciliations; each mostly waits for answers.
 const AT_ONCE: usize = 32;
-/// Of these, looks at objects of which nothing has been submitted yet.
+/// Maximum number of concurrent reconciliations of objects without a submission.
 const NEW: usize = 8;
 
-/// Of one controller, and the objects that it has.
+/// Work queue of one controller, and the objects of the controller.
 #[derive(Clone)]
 pub struct Turns<K>
 where
@@ -28,13 +29,13 @@ where
     new: Arc<Semaphore>,
 }
 
-/// Until it is dropped.
+/// Place in the running set, held until it is dropped.
 struct Turn {
     _all: OwnedSemaphorePermit,
     _new: Option<OwnedSemaphorePermit>,
 }
 
-/// Of a controller whose looks take turns.
+/// Settings of a controller whose concurrency this queue limits.
 #[must_use]
 pub fn settings() -> Config {
     Config::default().concurrency(0)
@@ -54,14 +55,15 @@ where
         }
     }
 
-    /// Looks at the object, as the watch has it by then, when it is its turn. The look is a task of its own: those that wait are asked whenever
-    /// one of them may go on, and that shall cost little.
+    /// Reconciles the object when its place is free, in the version that the watch then has. The
+    /// reconciliation runs as a separate task, because waiting futures are polled whenever one of
+    /// them may continue, and polling must be cheap.
     ///
     /// # Errors
-    /// Those of the look.
+    /// Those of the reconciliation.
     ///
     /// # Panics
-    /// When the look does.
+    /// If the reconciliation panics.
     pub async fn look<F>(
         self,
         object: Arc<K>,
@@ -85,7 +87,8 @@ where
             let turn = Arc::clone(turns).acquire_owned().await;
             turn.expect("nobody closes it")
         };
-        // In this order: who is new waits for the others only once it is first among the new.
+        // In this order a new object competes with the others only once it is first among the new
+        // ones.
         let new = if is_new {
             Some(of(&self.new).await)
         } else {
@@ -115,10 +118,10 @@ mod tests {
     const OBJECTS: usize = 300;
     const LOOK: Duration = Duration::from_millis(1);
 
-    /// Who was looked at, in order.
+    /// Names of the reconciled objects, in order.
     type Looked = Arc<Mutex<Vec<String>>>;
 
-    /// Objects called `0`, `1` and so on, as a watch has them.
+    /// Objects called `0`, `1` and so on, as in a watch.
     fn objects() -> Store<ConfigMap> {
         let (store, mut writer) = reflector::store();
         writer.apply_watcher_event(&Event::Init);
@@ -131,7 +134,8 @@ mod tests {
         store
     }
 
-    /// Looks at all objects, each again as soon as it was looked at, until there were so many looks.
+    /// Reconciles all objects, each again as soon as it is done, until `looks` reconciliations have
+    /// run.
     async fn looked(is_new: fn(&str) -> bool, looks: usize) -> Vec<String> {
         let objects = objects();
         let turns = Turns::of(objects.clone());
@@ -163,9 +167,9 @@ mod tests {
         looked.clone()
     }
 
-    /// In kube's own order many are passed over for as long as others keep coming.
+    /// In kube's own order many objects starve while others keep arriving.
     #[tokio::test]
-    async fn each_is_looked_at_as_often_as_the_others() {
+    async fn objects_are_reconciled_equally_often() {
         let looked = looked(|_| false, 10 * OBJECTS).await;
         let mut times: BTreeMap<&str, usize> = BTreeMap::new();
         for name in &looked {
@@ -179,8 +183,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_new_waits_for_those_before_and_they_for_no_crowd_of_new_ones() {
-        // Four of five are new: eight of them stand in the line with the sixty others.
+    async fn new_objects_wait_and_do_not_delay_existing_ones() {
+        // Four of five objects are new: eight of them queue together with the sixty others.
         let is_new = |name: &str| !name.ends_with(['0', '5']);
         let looked = looked(is_new, 10 * OBJECTS).await;
         let new = looked.iter().filter(|name| is_new(name)).count();

@@ -1,6 +1,10 @@
-//! How soon a look is woken when a job has changed, and what may wait: against a Kubernetes and a Muster of the tests' own.
+//! Tests when changes of jobs wake reconciliations, and which writes are throttled, with stand-ins
+//! for Kubernetes and Muster.
 
-#![expect(clippy::disallowed_methods, reason = "a turn is given at a time")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the throttle takes the time as an argument"
+)]
 
 #[allow(dead_code, reason = "every test binary uses another part of it")]
 mod world;
@@ -17,10 +21,10 @@ use std::time::Duration;
 use world::{UID, World, job};
 
 const OURS: &str = "01890000-0000-7000-8000-000000000001";
-/// More than two lists take.
+/// Longer than two lists take.
 const LONG: Duration = Duration::from_secs(20);
 
-/// One operator that follows one job, and whom it wakes.
+/// One operator that follows one job, and the objects that it wakes.
 struct Story {
     world: World,
     operator: Arc<Context>,
@@ -45,7 +49,8 @@ impl Story {
             operator,
             woken,
         };
-        // The first finds it by its uid, the second by its id; from then on it is followed.
+        // The first reconciliation finds the job by its uid, the second by its id; then it is
+        // followed.
         story.look().await;
         story.look().await;
         assert_eq!(story.world.status()["jobId"], OURS);
@@ -60,7 +65,7 @@ impl Story {
         look.await.expect("a look");
     }
 
-    /// The next object that is to be looked at.
+    /// Waits until the object is woken.
     async fn is_woken(&mut self) {
         let woken = tokio::time::timeout(LONG, self.woken.next()).await;
         let object = woken.expect("it is woken in time").expect("no end");
@@ -70,7 +75,8 @@ impl Story {
         );
     }
 
-    /// As the watch shows the operator's own writes; and nobody is woken any more.
+    /// Shows the operator's own writes as the watch does, and waits until nothing is woken any
+    /// more.
     async fn settle(&mut self) {
         self.world.change(|object| {
             let version = object["metadata"]["resourceVersion"].as_str();
@@ -113,10 +119,10 @@ fn enter(job: &mut Value, phase: &str) {
 }
 
 #[tokio::test]
-async fn what_the_stream_tells_of_is_read_and_its_object_looked_at() {
+async fn stream_event_wakes_the_reconciliation_of_its_object() {
     let mut story = Story::begin(|_| {}).await;
     story.settle().await;
-    // Nothing but the stream can tell of it.
+    // Only the stream can report the change.
     story.world.state().lists_nothing = true;
     story.change(|job| enter(job, "running"));
     story.world.tell(OURS);
@@ -127,7 +133,7 @@ async fn what_the_stream_tells_of_is_read_and_its_object_looked_at() {
 }
 
 #[tokio::test]
-async fn without_a_stream_lists_find_what_has_changed_and_what_has_ended() {
+async fn lists_without_a_stream_find_changed_and_ended_jobs() {
     let mut story = Story::begin(|world| world.state().is_mute = true).await;
     story.settle().await;
     story.change(|job| enter(job, "running"));
@@ -135,12 +141,13 @@ async fn without_a_stream_lists_find_what_has_changed_and_what_has_ended() {
     story.look().await;
     assert_eq!(story.world.status()["phase"], "Running");
     story.settle().await;
-    // No list of those that live has it any more.
+    // Lists of unfinished jobs do not contain it any more.
     story.change(|job| enter(job, "succeeded"));
     story.is_woken().await;
     story.look().await;
     assert_eq!(story.world.status()["phase"], "Succeeded");
-    // What it has become is known: the look that follows the last write asks for nothing of it.
+    // The final state is cached: the reconciliation after the last write sends no request for the
+    // job.
     let of_it = format!("/muster/api/v1/jobs/{OURS}");
     let times_read = || {
         let state = story.world.state();
@@ -152,7 +159,7 @@ async fn without_a_stream_lists_find_what_has_changed_and_what_has_ended() {
 }
 
 #[tokio::test]
-async fn a_place_waits_a_little_and_a_change_does_not() {
+async fn position_write_is_throttled_and_a_change_is_not() {
     let mut story = Story::begin(|_| {}).await;
     story.settle().await;
     story.change(|job| wait(job, 3));
@@ -160,7 +167,7 @@ async fn a_place_waits_a_little_and_a_change_does_not() {
     story.is_woken().await;
     let before = story.patches();
     story.look().await;
-    // It was written a moment ago.
+    // A status was written a moment ago.
     assert_eq!(story.world.status()["position"], 4);
     assert_eq!(story.patches(), before);
     story.change(|job| enter(job, "starting"));
@@ -172,7 +179,7 @@ async fn a_place_waits_a_little_and_a_change_does_not() {
 }
 
 #[tokio::test]
-async fn a_place_is_shown_when_it_has_waited() {
+async fn position_is_written_after_the_throttle() {
     let mut story = Story::begin(|_| {}).await;
     story.settle().await;
     story.change(|job| wait(job, 3));
@@ -188,9 +195,9 @@ async fn a_place_is_shown_when_it_has_waited() {
     assert!(looks > 1, "not at once");
 }
 
-/// While a release is replaced pod by pod, the api may be the one of before.
+/// During a rolling update the API server may have the previous release.
 #[tokio::test]
-async fn an_api_that_lists_no_ids_is_asked_for_each_job() {
+async fn api_without_id_lists_is_asked_for_each_job() {
     let mut story = Story::begin(|world| world.state().knows_no_ids = true).await;
     story.settle().await;
     story.change(|job| enter(job, "succeeded"));
@@ -204,9 +211,10 @@ async fn an_api_that_lists_no_ids_is_asked_for_each_job() {
     }
 }
 
-/// The one right of the operator's role that no story on a real server comes to use: its watch must lag behind its own writes.
+/// Covers the one right of the operator's role that no e2e story uses, because the watch must lag
+/// behind the operator's own writes.
 #[tokio::test]
-async fn an_event_that_comes_again_of_the_same_object_is_counted_and_not_made_anew() {
+async fn repeated_event_increments_its_count() {
     let mut story = Story::begin(|_| {}).await;
     story.world.state().noted.clear();
     for (before, phase) in ["running", "paused", "running"].into_iter().enumerate() {
@@ -224,9 +232,9 @@ async fn an_event_that_comes_again_of_the_same_object_is_counted_and_not_made_an
     );
 }
 
-/// What has ended is in no list of those that live, so nothing else would tell of it.
+/// An ended job is in no list of unfinished jobs, so only this read finds it.
 #[tokio::test]
-async fn what_could_not_be_read_is_read_when_it_can_be() {
+async fn failed_read_is_retried() {
     let mut story = Story::begin(|_| {}).await;
     story.settle().await;
     story.world.state().read.clear();
@@ -242,9 +250,10 @@ async fn what_could_not_be_read_is_read_when_it_can_be() {
     assert_eq!(story.world.status()["phase"], "Succeeded");
 }
 
-/// The stream may have told of it while the answer to its submission was under way, when nobody here knew it.
+/// The stream may have reported a change before the answer to the submission arrived, when the job
+/// was not cached.
 #[tokio::test]
-async fn what_became_of_a_job_before_it_was_known_is_read() {
+async fn job_is_read_again_after_its_submission() {
     let world = World::with("TrainingJob", json!({ "command": { "argv": ["true"] } })).await;
     let operator = world.operator();
     while world.status()["jobId"].is_null() {
@@ -263,9 +272,10 @@ async fn what_became_of_a_job_before_it_was_known_is_read() {
         .expect("it is read");
 }
 
-/// Many wait for their turn when a round has moved all places; what nobody told of is found all the same.
+/// Many objects wait for the throttle after a round has moved all positions; changes without an
+/// event must be found nevertheless.
 #[tokio::test]
-async fn a_far_turn_puts_no_look_off() {
+async fn distant_write_time_does_not_delay_reconciliation() {
     let mut story = Story::begin(|_| {}).await;
     story.settle().await;
     for _ in 0..200 {
@@ -278,7 +288,7 @@ async fn a_far_turn_puts_no_look_off() {
     story.change(|job| wait(job, 3));
     story.world.tell(OURS);
     story.is_woken().await;
-    // Places are written once a second at most.
+    // Positions are written at most once a second.
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     let look = muster_operator::course::reconcile::<JobStatus>(
         story.world.seen(),

@@ -1,4 +1,4 @@
-//! What the operator tells of itself to whoever watches it: the real process, against a Kubernetes and a Muster of the tests' own.
+//! Tests the metrics of the real process, with stand-ins for Kubernetes and Muster.
 
 #[allow(dead_code, reason = "every test binary uses another part of it")]
 mod world;
@@ -16,7 +16,7 @@ use world::{UID, World, job};
 
 const OURS: &str = "01890000-0000-7000-8000-000000000001";
 const WAITS: &str = "01890000-0000-7000-8000-000000000002";
-/// A busy machine has other things to do.
+/// Generous, because the machine may be busy.
 const STEPS: u32 = 600;
 const STEP: Duration = Duration::from_millis(100);
 
@@ -32,7 +32,7 @@ const OUTDATED: &str = "muster_operator_objects_outdated{kind=\"TrainingJob\"}";
 
 type Series = BTreeMap<String, f64>;
 
-/// A process, which ends with the test.
+/// Operator process, which ends with the test.
 struct Operator {
     process: Child,
     at: SocketAddr,
@@ -67,7 +67,7 @@ impl Operator {
         Self { process, at }
     }
 
-    /// Every series with its value; `None` while it does not listen yet.
+    /// Returns every series with its value; `None` while the process does not listen yet.
     async fn scraped(&self) -> Option<Series> {
         let mut connection = TcpStream::connect(self.at).await.ok()?;
         let request = "GET /metrics HTTP/1.1\r\nHost: operator\r\nConnection: close\r\n\r\n";
@@ -77,7 +77,7 @@ impl Operator {
         let (head, text) = answer.split_once("\r\n\r\n").expect("a head");
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
         assert!(head.contains("text/plain; version=0.0.4"), "{head}");
-        // Whose objects these are is nobody's business who may scrape.
+        // Names of objects must not be readable for every scraper.
         for name in ["vision", "mine", "web", "secret-project", UID] {
             assert!(!text.contains(name), "{name} in {text}");
         }
@@ -139,7 +139,7 @@ fn looks(kind: &str, outcome: &str) -> String {
     format!("muster_operator_look_seconds_count{{kind=\"{kind}\",outcome=\"{outcome}\"}}")
 }
 
-/// The object's job, and one of nobody's object that waits for a node.
+/// The object's job, and a job without an object that waits for a node.
 async fn world() -> World {
     let world = World::with("TrainingJob", json!({ "command": { "argv": ["true"] } })).await;
     let document = |name: &str, labels: Value| json!({ "version": "muster/v1", "name": name, "labels": labels, "command": { "argv": ["true"] } });
@@ -162,7 +162,7 @@ async fn world() -> World {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_tells_its_objects_its_looks_its_requests_and_how_far_behind_it_is() {
+async fn metrics_report_objects_reconciliations_requests_and_lag() {
     let world = world().await;
     let operator = Operator::started(&world);
     let first = operator
@@ -188,7 +188,7 @@ async fn it_tells_its_objects_its_looks_its_requests_and_how_far_behind_it_is() 
     hears_nothing(&world, &operator).await;
 }
 
-/// Whose GPUs others hold, and who stands for a node that is missing.
+/// External GPU use and placeholders.
 async fn tells_of_nodes(world: &World, operator: &Operator) {
     let held = "muster_operator_foreign_held{resource=\"nvidia.com/gpu\"}";
     let wanted = "muster_operator_placeholders_wanted{pool=\"gpu\"}";
@@ -206,7 +206,7 @@ async fn tells_of_nodes(world: &World, operator: &Operator) {
     }
 }
 
-/// Kubernetes takes no status: what the job has become, and what its object says now, nobody shows.
+/// Kubernetes rejects statuses, so the job's new state and the spec's new generation are not shown.
 async fn falls_behind(world: &World, operator: &Operator) {
     world.state().takes_no_status = true;
     for job in &mut world.state().jobs {
@@ -229,7 +229,7 @@ async fn falls_behind(world: &World, operator: &Operator) {
     assert!(!series.contains_key(&objects("Running")), "{series:#?}");
 }
 
-/// Muster is away: what has become of jobs since then is not known, and no look ends well.
+/// Muster does not answer, so changes of jobs are unknown and reconciliations fail.
 async fn hears_nothing(world: &World, operator: &Operator) {
     world.state().is_away = true;
     let failed = looks("TrainingJob", "failed_by_muster");
@@ -244,7 +244,7 @@ async fn hears_nothing(world: &World, operator: &Operator) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_only_connects_learns_that_it_lives() {
+async fn tcp_probe_is_accepted() {
     let world = world().await;
     let operator = Operator::started(&world);
     operator.until("it listens", |_| true).await;

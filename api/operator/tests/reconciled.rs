@@ -1,4 +1,5 @@
-//! What a look at an object does, against a Kubernetes and a Muster of the tests' own: who is asked for what, and in which order.
+//! Tests the requests of a reconciliation and their order, with stand-ins for Kubernetes and
+//! Muster.
 
 #[allow(dead_code, reason = "every test binary uses another part of it")]
 mod world;
@@ -27,7 +28,7 @@ fn search() -> Value {
     } })
 }
 
-/// The document of the object of this uid, as it was submitted.
+/// The document as it was submitted for the object with this uid.
 fn submitted(mut document: Value, kind: &str, uid: &str) -> Value {
     document["version"] = "muster/v1".into();
     if kind == "study" {
@@ -46,7 +47,7 @@ fn study_of(id: &str, tenant: &str, uid: &str) -> Value {
     study(id, tenant, &submitted(search(), "study", uid))
 }
 
-/// A job's object that has one already, and its status.
+/// Object that already has a job, and its status.
 async fn with_job() -> World {
     let world = World::with("TrainingJob", command()).await;
     world.state().jobs.push(job_of(OURS, "vision", UID));
@@ -66,7 +67,7 @@ async fn with_study() -> World {
 }
 
 #[tokio::test]
-async fn an_object_gets_its_job_once_in_its_namespaces_tenant() {
+async fn object_is_submitted_once_for_its_namespaces_tenant() {
     let world = World::with("TrainingJob", command()).await;
     for _ in 0..3 {
         world.job_look().await.expect("a look");
@@ -78,7 +79,7 @@ async fn an_object_gets_its_job_once_in_its_namespaces_tenant() {
 }
 
 #[tokio::test]
-async fn what_was_deleted_while_it_waited_for_its_look_gets_nothing_submitted() {
+async fn object_deleted_before_reconciliation_is_not_submitted() {
     for kind in ["TrainingJob", "Study"] {
         let spec = if kind == "Study" { search() } else { command() };
         let world = World::with(kind, spec).await;
@@ -98,7 +99,7 @@ async fn what_was_deleted_while_it_waited_for_its_look_gets_nothing_submitted() 
 }
 
 #[tokio::test]
-async fn a_status_that_names_another_job_or_study_leads_nowhere() {
+async fn status_naming_another_job_or_study_is_ignored() {
     let world = with_job().await;
     world
         .state()
@@ -126,7 +127,7 @@ async fn a_status_that_names_another_job_or_study_leads_nowhere() {
 }
 
 #[tokio::test]
-async fn a_status_that_names_another_tenant_leads_nowhere() {
+async fn status_naming_another_tenant_is_ignored() {
     let world = with_job().await;
     world
         .state()
@@ -164,9 +165,10 @@ async fn a_status_that_names_another_tenant_leads_nowhere() {
     );
 }
 
-/// Whoever may write statuses can say that it is done; what was submitted and then removed from Muster is not submitted again.
+/// Any writer of a status can claim a finished job. A job that was submitted and then removed from
+/// Muster is not submitted again.
 #[tokio::test]
-async fn a_status_that_claims_a_finished_job_keeps_no_object_from_its_own() {
+async fn status_claiming_a_finished_job_does_not_stop_submission() {
     for (kind, id, path) in [
         ("TrainingJob", "jobId", "jobs"),
         ("Study", "studyId", "studies"),
@@ -181,7 +183,7 @@ async fn a_status_that_claims_a_finished_job_keeps_no_object_from_its_own() {
             world.change(|object| {
                 object["status"] =
                     json!({ "phase": phase, id: FOREIGN, "queue": "vision", "conditions": [] });
-                // As a manifest is copied from one namespace to another.
+                // This happens when a manifest is copied from another namespace.
                 object["metadata"]["annotations"] = json!({ "muster.dev/submitted": "of-another" });
             });
             for _ in 0..3 {
@@ -192,7 +194,7 @@ async fn a_status_that_claims_a_finished_job_keeps_no_object_from_its_own() {
             world.state().jobs.clear();
             world.state().studies.clear();
         }
-        // That of the last round was its own, and is gone from Muster.
+        // The last round's job or study was the object's own, and was removed from Muster.
         for _ in 0..2 {
             look().await;
         }
@@ -201,9 +203,10 @@ async fn a_status_that_claims_a_finished_job_keeps_no_object_from_its_own() {
     }
 }
 
-/// A release before noted only in the status what was submitted. What its jobs and studies were is gone from Muster.
+/// An earlier release recorded submissions only in the status. Its jobs and studies were removed
+/// from Muster.
 #[tokio::test]
-async fn what_a_release_before_the_annotation_has_submitted_is_not_submitted_again() {
+async fn submission_of_an_older_release_is_not_repeated() {
     for (kind, id, phase) in [
         ("TrainingJob", "jobId", "Succeeded"),
         ("Study", "studyId", "Finished"),
@@ -236,7 +239,7 @@ async fn what_a_release_before_the_annotation_has_submitted_is_not_submitted_aga
         let annotations = world.seen::<JobStatus>().metadata.annotations.clone();
         let submitted = annotations.and_then(|all| all.get("muster.dev/submitted").cloned());
         assert_eq!(submitted.as_deref(), Some(UID));
-        // Somebody else who has written the same has not submitted it.
+        // Another writer of the same field has not submitted anything.
         world.change(|object| {
             object["metadata"]["annotations"] = json!({});
             object["metadata"]["managedFields"] = wrote("somebody");
@@ -246,16 +249,16 @@ async fn what_a_release_before_the_annotation_has_submitted_is_not_submitted_aga
     }
 }
 
-/// The namespace was given to another tenant after the job was submitted.
+/// The namespace was assigned to another tenant after the submission.
 #[tokio::test]
-async fn a_job_stays_with_the_tenant_that_has_it() {
+async fn job_stays_with_its_tenant() {
     let world = with_job().await;
     world.state().tenant = "other".to_owned();
     world.delete();
     world.job_look().await.expect("a look");
     let cancel = format!("vision POST /muster/api/v1/jobs/{OURS}/cancel");
     assert_eq!(world.told("vision "), [cancel]);
-    // Neither has it any more.
+    // Neither tenant has the job any more.
     world.state().jobs.clear();
     world.job_look().await.expect("a look");
     let finalizers = world.seen::<JobStatus>().metadata.finalizers.clone();
@@ -263,7 +266,7 @@ async fn a_job_stays_with_the_tenant_that_has_it() {
 }
 
 #[tokio::test]
-async fn a_study_is_told_to_pause_once_and_to_go_on_before_it_has_paused() {
+async fn study_is_paused_once_and_resumed_before_it_has_paused() {
     let world = with_study().await;
     world.suspend(true);
     for _ in 0..4 {
@@ -283,7 +286,7 @@ async fn a_study_is_told_to_pause_once_and_to_go_on_before_it_has_paused() {
     assert_eq!(world.told("vision "), [order("resume")]);
     assert_eq!(world.status()["suspended"], false);
 
-    // Paused by the operator, resumed by somebody else.
+    // Paused by the operator, resumed by another user.
     world.suspend(true);
     world.study_look().await.expect("a look");
     world.state().studies[0]["phase"] = "paused".into();
@@ -297,7 +300,7 @@ async fn a_study_is_told_to_pause_once_and_to_go_on_before_it_has_paused() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_has_paused_stays_so_whatever_the_object_wants_later() {
+async fn pause_by_another_user_is_not_resumed() {
     let world = with_job().await;
     world.state().jobs[0]["intent"] = "pause".into();
     let study = with_study().await;
@@ -315,7 +318,7 @@ async fn what_somebody_else_has_paused_stays_so_whatever_the_object_wants_later(
 }
 
 #[tokio::test]
-async fn that_it_pauses_is_written_before_it_does() {
+async fn pause_is_recorded_before_it_is_requested() {
     for kind in ["jobs", "studies"] {
         let world = match kind {
             "jobs" => with_job().await,
@@ -334,7 +337,7 @@ async fn that_it_pauses_is_written_before_it_does() {
             "{told:?}"
         );
         assert_eq!(world.state().applied[1]["status"]["suspended"], true);
-        // Killed before it could pause: the next does it.
+        // Killed before the pause was requested: the next operator requests it.
         let written = world.state().applied[1]["status"].clone();
         world.change(|object| object["status"] = written);
         if kind == "jobs" {
@@ -349,7 +352,7 @@ async fn that_it_pauses_is_written_before_it_does() {
 }
 
 #[tokio::test]
-async fn a_token_that_was_revoked_is_made_anew_before_a_status_names_the_tenant() {
+async fn revoked_token_is_replaced_before_a_status_names_the_tenant() {
     let world = World::with("TrainingJob", command()).await;
     let operator = world.operator();
     world.state().revoked.insert("vision/1".to_owned());
@@ -360,7 +363,7 @@ async fn a_token_that_was_revoked_is_made_anew_before_a_status_names_the_tenant(
 }
 
 #[tokio::test]
-async fn a_deleted_study_is_shown_while_it_ends() {
+async fn deleted_study_is_shown_while_it_ends() {
     let world = with_study().await;
     world.delete();
     world.state().studies[0]["phase"] = "closing".into();
@@ -386,9 +389,10 @@ async fn tenant_of(spec: Value) -> World {
     world
 }
 
-/// Jobs of a namespace may be applied before its tenant. They must not wait for their back-off to end.
+/// Jobs of a namespace may be applied before its tenant. They must not wait for the end of their
+/// back-off.
 #[tokio::test]
-async fn a_tenant_that_is_new_is_reported_once() {
+async fn new_tenant_is_reported_once() {
     let world = tenant_of(json!({})).await;
     let operator = world.operator();
     let mut created = Box::pin(operator.tenants.created());
@@ -406,7 +410,7 @@ async fn a_tenant_that_is_new_is_reported_once() {
 }
 
 #[tokio::test]
-async fn a_new_tenant_wakes_only_objects_that_wait_for_it() {
+async fn new_tenant_wakes_only_objects_that_wait_for_it() {
     let refused = json!({ "phase": "Misconfigured", "reason": "NoSuchTenant", "queue": "vision", "conditions": [] });
     let mut submitted = refused.clone();
     submitted["jobId"] = OURS.into();
@@ -423,12 +427,12 @@ async fn a_new_tenant_wakes_only_objects_that_wait_for_it() {
     }
 }
 
-/// Whoever keeps objects in a repository takes a right back by deleting the lines that gave it.
+/// Permissions are revoked by deleting the lines of the manifest that granted them.
 #[tokio::test]
-async fn what_a_tenants_object_has_allowed_and_does_not_name_any_more_is_taken_back() {
+async fn removed_pod_permissions_of_a_tenant_object_are_revoked() {
     let spec = json!({ "pods": { "secrets": ["wandb"] } });
     let world = tenant_of(spec.clone()).await;
-    // Nothing is allowed before it is noted that the object has done it.
+    // Nothing is granted before the status records that the object grants it.
     world.state().takes_no_status = true;
     assert!(world.tenant_look().await.is_err());
     assert_eq!(secrets(&world), Value::Null);
@@ -438,7 +442,7 @@ async fn what_a_tenants_object_has_allowed_and_does_not_name_any_more_is_taken_b
     assert_eq!(world.status()["pods"], true);
 
     world.change(|object| object["spec"] = json!({}));
-    // By whichever operator, and however often it is asked.
+    // Any operator revokes it, after any number of attempts.
     world.state().is_away = true;
     assert!(world.tenant_look().await.is_err());
     assert_eq!(world.status()["pods"], true);
@@ -450,7 +454,7 @@ async fn what_a_tenants_object_has_allowed_and_does_not_name_any_more_is_taken_b
     world.tenant_look().await.expect("a look");
     assert_eq!(world.status().get("pods"), None);
 
-    // From now on it is as if it had never said anything.
+    // The object then has no effect on permissions.
     world.state().tenant_pods = json!({ "secrets": ["by-hand"] });
     world.told("");
     world.tenant_look().await.expect("a look");
@@ -459,7 +463,7 @@ async fn what_a_tenants_object_has_allowed_and_does_not_name_any_more_is_taken_b
 }
 
 #[tokio::test]
-async fn an_object_that_says_nothing_of_pods_leaves_what_an_administrator_has_said() {
+async fn tenant_object_without_pods_keeps_permissions() {
     let world = tenant_of(json!({ "weight": 1.0 })).await;
     world.state().tenant_pods = json!({ "secrets": ["by-hand"] });
     world.tenant_look().await.expect("a look");
@@ -469,7 +473,7 @@ async fn an_object_that_says_nothing_of_pods_leaves_what_an_administrator_has_sa
 }
 
 #[tokio::test]
-async fn limits_that_a_tenants_object_names_hold_and_the_others_stay() {
+async fn named_limits_of_a_tenant_object_apply_and_others_stay() {
     let world = tenant_of(json!({ "limits": { "open_jobs": 100 } })).await;
     world.state().tenant_limits.tokens = 7;
     world.tenant_look().await.expect("a look");

@@ -1,4 +1,5 @@
-//! What `kubectl scale` and other changes of an object do to its job, against a Kubernetes and a Muster of the tests' own.
+//! Tests `kubectl scale` and other changes of an object with a job, with stand-ins for Kubernetes
+//! and Muster.
 
 #[allow(dead_code, reason = "every test binary uses another part of it")]
 mod world;
@@ -8,7 +9,7 @@ use world::{UID, World, job};
 
 const OURS: &str = "01890000-0000-7000-8000-000000000001";
 
-/// An object with a job of one worker.
+/// Object with a job of one worker.
 async fn with_job() -> World {
     let spec = json!({ "command": { "argv": ["true"] } });
     let world = World::with("TrainingJob", spec).await;
@@ -22,7 +23,7 @@ async fn with_job() -> World {
     world
 }
 
-/// As Kubernetes does it: another spec has another generation.
+/// Changes the spec and increases the generation, as Kubernetes does.
 fn write(world: &World, field: &str, value: Value) {
     world.change(|object| {
         object["spec"][field] = value;
@@ -40,7 +41,7 @@ fn misconfigured(world: &World) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn a_number_of_replicas_is_handed_on_once_and_taken_back() {
+async fn replicas_are_passed_on_once_and_withdrawn() {
     let world = with_job().await;
     write(&world, "replicas", 3.into());
     for _ in 0..3 {
@@ -69,7 +70,7 @@ async fn a_number_of_replicas_is_handed_on_once_and_taken_back() {
 }
 
 #[tokio::test]
-async fn an_object_is_submitted_with_its_replicas() {
+async fn object_is_submitted_with_its_replicas() {
     let spec = json!({ "command": { "argv": ["true"] }, "replicas": 2, "scale": { "power_of_two": true } });
     let world = World::with("TrainingJob", spec).await;
     world.job_look().await.expect("a look");
@@ -83,7 +84,7 @@ async fn an_object_is_submitted_with_its_replicas() {
 }
 
 #[tokio::test]
-async fn what_was_changed_in_muster_stays_until_the_object_changes() {
+async fn change_in_muster_stays_until_the_object_changes() {
     let world = with_job().await;
     let changed = json!({ "workers": { "min": 5, "max": 5 } });
     world.state().jobs[0]["spec"]["scale"] = changed;
@@ -99,7 +100,7 @@ async fn what_was_changed_in_muster_stays_until_the_object_changes() {
 }
 
 #[tokio::test]
-async fn a_change_that_muster_refuses_is_asked_for_once_and_shown() {
+async fn rejected_change_is_requested_once_and_shown() {
     let world = with_job().await;
     world.state().unwilling = Some("workers.min");
     write(&world, "replicas", 3.into());
@@ -119,7 +120,7 @@ async fn a_change_that_muster_refuses_is_asked_for_once_and_shown() {
 }
 
 #[tokio::test]
-async fn what_else_was_changed_is_shown_and_keeps_nothing_else_from_being_done() {
+async fn immutable_change_is_shown_and_others_are_carried_out() {
     let world = with_job().await;
     write(&world, "retries", 9.into());
     write(&world, "replicas", 2.into());
@@ -130,7 +131,7 @@ async fn what_else_was_changed_is_shown_and_keeps_nothing_else_from_being_done()
 }
 
 #[tokio::test]
-async fn a_spec_that_is_shown_as_changed_does_not_undo_what_was_changed_in_muster() {
+async fn spec_shown_as_changed_does_not_undo_changes_in_muster() {
     let world = with_job().await;
     write(&world, "retries", 9.into());
     world.job_look().await.expect("a look");
@@ -145,7 +146,7 @@ async fn a_spec_that_is_shown_as_changed_does_not_undo_what_was_changed_in_muste
 }
 
 #[tokio::test]
-async fn the_step_that_muster_has_named_is_no_change() {
+async fn step_filled_in_by_muster_is_no_change() {
     let world = with_job().await;
     let from = json!({ "job": OURS, "step": 7 });
     world.state().jobs[0]["spec"]["from"] = from;

@@ -1,4 +1,4 @@
-//! What the operator's flags say.
+//! Tests of the operator's flags.
 
 use clap::Parser as _;
 use muster_operator::config::{Command, Flags, Run};
@@ -14,7 +14,7 @@ fn run(further: &[&str]) -> Result<Run, clap::Error> {
 }
 
 #[test]
-fn it_follows_everything_unless_it_is_told_whose() {
+fn operator_follows_all_objects_by_default() {
     let all = run(&[]).expect("right").scope();
     assert!(all.namespaces.is_empty() && all.tenants);
     let some = [
@@ -38,7 +38,7 @@ fn it_follows_everything_unless_it_is_told_whose() {
 }
 
 #[test]
-fn placeholders_need_nodes_and_a_file_that_says_what_they_are() {
+fn placeholders_need_nodes_and_a_valid_file() {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("placeholders.json");
     let pod = json!({ "spec": { "containers": [{ "name": "a", "image": "b:1" }] } });
     let pool = json!({ "gpus": 8, "parts": false, "pods": false, "part": "", "cpuMilli": 1, "memoryBytes": 1, "pod": pod });

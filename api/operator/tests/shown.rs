@@ -1,4 +1,4 @@
-//! What is shown of a job, and what is sent for an object: no server, no cluster.
+//! Tests of statuses and of submitted documents, without servers.
 
 use muster_client::ClientError;
 use muster_model::view::{JobView, Problem, StudyView};
@@ -65,7 +65,7 @@ fn condition<'a>(status: &'a JobStatus, kind: &str) -> (&'a str, &'a str, &'a st
 }
 
 #[test]
-fn a_waiting_job_shows_its_place_and_kueues_reason() {
+fn waiting_job_shows_position_and_kueue_condition() {
     let waiting = json!({
         "reason": "WaitingForGpus",
         "message": "needs 2 GPUs, 1 are free; 3 jobs hold the others",
@@ -95,7 +95,7 @@ fn a_waiting_job_shows_its_place_and_kueues_reason() {
 }
 
 #[test]
-fn a_running_job_shows_how_far_it_is_and_how_long_it_will_take() {
+fn running_job_shows_progress_and_remaining_time() {
     let before = JobStatus::default();
     let shown = |eta_s: f64| {
         let running = json!({ "phase": "running", "state": { "phase": "running" }, "progress": progress(eta_s) });
@@ -120,9 +120,9 @@ fn a_running_job_shows_how_far_it_is_and_how_long_it_will_take() {
     assert_eq!(status.news(&before), News::Change);
 }
 
-/// Each round moves the places of all that wait, and the figures of why.
+/// Each round changes the positions of all waiting jobs, and the figures of their reasons.
 #[test]
-fn a_place_is_less_than_a_change_and_more_than_progress() {
+fn position_ranks_between_change_and_progress() {
     let before = JobStatus::default();
     let waiting = |reason: &str, message: &str, position: u32| {
         let waiting = json!({
@@ -142,7 +142,7 @@ fn a_place_is_less_than_a_change_and_more_than_progress() {
 }
 
 #[test]
-fn a_failed_job_says_why_and_a_paused_one_that_it_is_held() {
+fn failed_job_shows_its_reason_and_paused_job_its_hold() {
     let before = JobStatus::default();
     let failed = json!({ "phase": "failed", "state": { "phase": "failed", "reason": "code 3" }, "failure": "code 3" });
     let status = look(&before).of(&job(&failed), false, None);
@@ -158,9 +158,9 @@ fn a_failed_job_says_why_and_a_paused_one_that_it_is_held() {
     assert!(message.contains("spec.suspend"), "{message}");
 }
 
-/// `kubectl wait` waits for one condition, so success and failure need one each.
+/// `kubectl wait` waits for one condition, so success and failure need separate ones.
 #[test]
-fn an_ended_job_is_complete_or_failed_and_never_both() {
+fn ended_job_is_either_complete_or_failed() {
     let before = JobStatus::default();
     let has = |status: &JobStatus, kind: &str| {
         let mut conditions = status.conditions.iter();
@@ -193,9 +193,10 @@ fn an_ended_job_is_complete_or_failed_and_never_both() {
     assert!(has(&removed, "Failed") && !has(&removed, "Complete"));
 }
 
-/// Kubernetes drops fields of a status that the definition does not know, and refuses those of another type.
+/// Kubernetes drops fields of a status that the definition lacks, and rejects fields of another
+/// type.
 #[test]
-fn the_definitions_know_every_field_of_every_status() {
+fn definitions_have_every_field_of_every_status() {
     let before = JobStatus::default();
     let changed = Refused::spec_changed("it goes on", "spec.suspend");
     let everything = json!({
@@ -290,7 +291,7 @@ fn object(spec: &Value) -> TrainingJob {
 }
 
 #[test]
-fn the_document_is_the_spec_with_a_name_and_labels() {
+fn document_is_the_spec_with_name_and_labels() {
     let object = object(
         &json!({ "suspend": true, "labels": { "team": "a", "muster.dev/uid": "forged" }, "command": { "argv": ["true"] } }),
     );
@@ -308,7 +309,7 @@ fn the_document_is_the_spec_with_a_name_and_labels() {
 }
 
 #[test]
-fn what_would_be_refused_again_is_told_from_what_may_pass() {
+fn permanent_rejections_differ_from_transient_errors() {
     let problem = |status: u16, errors: Value| {
         let body = json!({ "type": "urn:x", "title": "t", "status": status, "detail": "d", "errors": errors });
         ClientError::Problem(Box::new(

@@ -1,6 +1,7 @@
-//! The gRPC contract between an executor and the scheduler (`proto/session.proto`), as generated.
+//! The generated gRPC contract between executor and scheduler (`proto/session.proto`).
 //!
-//! It must know nothing of what either side does with the messages. The JSON inside them is of `muster-model`'s types.
+//! It must not know what the two sides do with the messages. The JSON in them is that of
+//! `muster-model`'s types.
 
 /// Generated from `proto/session.proto`.
 #[allow(clippy::all)]
@@ -8,5 +9,5 @@ pub mod session {
     tonic::include_proto!("muster.session.v1");
 }
 
-/// Largest message that either side accepts, in bytes; reports and assignments are cut below it.
+/// Largest message that either side accepts, in bytes. Larger reports and assignments are split.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 20;

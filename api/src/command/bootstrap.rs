@@ -1,7 +1,9 @@
-//! Makes the first tenant, user and token, and prints the token's secret: somebody must be able to ask before anybody can be
-//! asked. Tenant and user are made only if they are not there; a token is made each time, since secrets are stored nowhere.
+//! Creates the first tenant, user and token, and prints the token's secret, because all other ways
+//! to create a token need one. Tenant and user are created only if they are missing. A token is
+//! created each time, because secrets are not stored.
 //!
-//! A tenant that was deleted is brought back: whoever has locked himself out by that has no other way in, and nobody else may have its name.
+//! A deleted tenant is restored: its administrator may have no other access, and the name is not
+//! free for another tenant.
 
 use crate::clock;
 use crate::token::wire;
@@ -18,26 +20,28 @@ use time::OffsetDateTime;
 
 #[derive(Debug, Args)]
 pub struct Bootstrap {
-    /// Postgres, as the owner of the schema [default: the value of --database-url]
+    /// Address of Postgres, as the owner of the schema [default: the value of --database-url]
     #[arg(long, env = "MUSTER_API_OWNER_DATABASE_URL", hide_env_values = true)]
     pub owner_database_url: Option<String>,
-    /// Tenant
+    /// Name of the tenant
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// User of the tenant
+    /// Name of the user
     #[arg(long, default_value = "admin")]
     pub user: String,
-    /// What to call the token
+    /// Name of the token
     #[arg(long, default_value = "bootstrap")]
     pub token_name: String,
-    /// Make a token that sees jobs of its tenant only
+    /// Create a token for the jobs of its tenant only
     #[arg(long)]
     pub member: bool,
 }
 
 impl Bootstrap {
+    /// Creates what is missing and prints the secret.
+    ///
     /// # Errors
-    /// When the database refuses.
+    /// If the database refuses.
     pub async fn run(self, database_url: Option<String>) -> anyhow::Result<()> {
         anyhow::ensure!(
             is_dns_label(&self.tenant),
@@ -119,7 +123,8 @@ async fn created(
     Ok(new.id)
 }
 
-/// The tenant of this name if it was deleted, which it then no longer is. The tokens that it had stay refused.
+/// Restores a deleted tenant of this name; its earlier tokens stay refused. `None` if there is
+/// none.
 async fn back(
     conn: &mut PgConnection,
     name: &str,
@@ -139,7 +144,7 @@ async fn back(
     Ok(Some(id))
 }
 
-/// As the owner if its address is given, else as the daemon's own role, which may do the same.
+/// Connects as the owner if its address is given, otherwise with the daemon's own role.
 pub(super) fn connect(owner: Option<String>, own: Option<String>) -> anyhow::Result<Pool> {
     match (owner, own) {
         (Some(url), _) => pool::owner(&url, 1).context("read the database's address"),

@@ -1,4 +1,4 @@
-//! Whether a token is valid, asked of the database itself: for scripts that run before the daemon does.
+//! Checks a token in the database, for scripts that run before the daemon.
 
 use super::bootstrap::connect;
 use crate::{auth, clock};
@@ -12,17 +12,19 @@ const REFUSED: u8 = 3;
 
 #[derive(Debug, Args)]
 pub struct CheckToken {
-    /// Postgres, as the owner of the schema [default: the value of --database-url]
+    /// Address of Postgres, as the owner of the schema [default: the value of --database-url]
     #[arg(long, env = "MUSTER_API_OWNER_DATABASE_URL", hide_env_values = true)]
     pub owner_database_url: Option<String>,
-    /// The token's secret
+    /// Secret of the token
     #[arg(long, env = "MUSTER_API_TOKEN", hide_env_values = true)]
     pub token: String,
 }
 
 impl CheckToken {
+    /// Checks the token.
+    ///
     /// # Errors
-    /// When the database cannot be asked.
+    /// If the database does not answer.
     pub async fn run(self, database_url: Option<String>) -> anyhow::Result<ExitCode> {
         let pool = connect(self.owner_database_url, database_url)?;
         let mut tx = muster_store::pool::begin(&pool)

@@ -1,4 +1,5 @@
-//! Brings the database to this version's schema, and lets the daemons' roles sign in when their passwords are given.
+//! Migrates the database to this version's schema, and enables the login of the daemons' roles if
+//! their passwords are given.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -6,20 +7,22 @@ use muster_store::migrate::{self, Login};
 
 #[derive(Debug, Args)]
 pub struct Migrate {
-    /// Postgres, as the owner of the schema [default: the value of --database-url]
+    /// Address of Postgres, as the owner of the schema [default: the value of --database-url]
     #[arg(long, env = "MUSTER_API_OWNER_DATABASE_URL", hide_env_values = true)]
     pub owner_database_url: Option<String>,
-    /// Let the role muster_api sign in with this password
+    /// Enable the login of the role muster_api with this password
     #[arg(long, env = "MUSTER_API_ROLE_PASSWORD", hide_env_values = true)]
     pub api_password: Option<String>,
-    /// Let the role muster_scheduler sign in with this password
+    /// Enable the login of the role muster_scheduler with this password
     #[arg(long, env = "MUSTER_SCHEDULER_ROLE_PASSWORD", hide_env_values = true)]
     pub scheduler_password: Option<String>,
 }
 
 impl Migrate {
+    /// Migrates the schema and sets passwords.
+    ///
     /// # Errors
-    /// When the database cannot be reached, or is not this version's to change.
+    /// If the database does not answer, or cannot be migrated by this version.
     pub async fn run(self, database_url: Option<String>) -> anyhow::Result<()> {
         let url = self
             .owner_database_url

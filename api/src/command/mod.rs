@@ -1,4 +1,4 @@
-//! What the program does besides serving.
+//! Commands of the program.
 
 pub mod bootstrap;
 pub mod check_token;

@@ -1,4 +1,4 @@
-//! Answers requests until it is told to stop.
+//! Answers requests until a signal.
 
 use crate::config::Settings;
 use crate::{App, connection, router};
@@ -8,13 +8,15 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Time after the signal to stop for the answers that are under way.
+/// Time after the signal for requests in progress.
 const GRACE: Duration = Duration::from_secs(3);
-/// Time after that for the connections to the database to close.
+/// Time after that for closing the connections to the database.
 const CLOSING: Duration = Duration::from_secs(1);
 
+/// Runs the daemon.
+///
 /// # Errors
-/// When the address is taken, or the database's address is none.
+/// If the listen address is in use, or the address of the database is invalid.
 pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let stopping = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;

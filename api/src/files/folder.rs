@@ -1,4 +1,5 @@
-//! Files of checkpoints in a folder of this machine. See [`muster_opener`] for what a task may put in a file's place.
+//! Files of checkpoints in a folder of this machine. [`muster_opener`] describes what a task may
+//! put in place of a file.
 
 use super::manifest::stated_sha256;
 use super::reads::Reads;
@@ -12,10 +13,10 @@ use std::io::{self, BufReader, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Bytes of one read.
+/// Bytes per read.
 const PIECE_BYTES: u64 = 256 << 10;
 
-/// An open regular file, and what is known of it.
+/// An open regular file with its length and checksum.
 pub struct Opened {
     pub file: File,
     pub bytes: u64,
@@ -26,25 +27,26 @@ pub struct Opened {
 #[derive(Debug)]
 pub enum OpenError {
     Missing,
-    /// What a task has put in its place.
+    /// A task has put something else in its place.
     Unfit(String),
     Failed(io::Error),
 }
 
-/// Opens the file `name` in the folder `path` below `root`, and reads its checksum from the manifest of the same open folder.
-/// `path` is relative and plain.
+/// Opens the file `name` in the folder `path` below `root`, and reads its checksum from the
+/// manifest of the same open folder. `path` is relative and plain.
 ///
 /// # Errors
 /// [`OpenError`].
 pub fn open(root: &Path, path: &Path, name: &str) -> Result<Opened, OpenError> {
     let mut folder = Folder::at(root).map_err(|error| failed("", error))?;
     for part in path {
-        folder = folder
-            .inner(part)
-            .map_err(|error| match is_refusal(&error) {
-                true => OpenError::Unfit(format!("{} is a link or no folder", part.display())),
-                false => failed("", error),
-            })?;
+        folder = folder.inner(part).map_err(|error| {
+            if is_refusal(&error) {
+                OpenError::Unfit(format!("{} is a link or no folder", part.display()))
+            } else {
+                failed("", error)
+            }
+        })?;
     }
     let file = open_own(&folder, name)?;
     let sha256 = match name {
@@ -63,8 +65,9 @@ pub fn open(root: &Path, path: &Path, name: &str) -> Result<Opened, OpenError> {
     })
 }
 
-/// A link to a file of another user makes that user's file appear in the folder. Linux forbids it (`fs.protected_hardlinks`) unless
-/// an administrator has allowed it, and nothing here relies on that.
+/// Opens a file that belongs to the owner of the folder. A hard link could make another user's file
+/// appear in the folder. Linux forbids this by default (`fs.protected_hardlinks`); this check does
+/// not rely on it.
 fn open_own(folder: &Folder, name: &str) -> Result<File, OpenError> {
     let file = folder
         .open(name.as_ref())
@@ -86,7 +89,7 @@ fn read_sha256(manifest: File, name: &str) -> Result<Option<String>, OpenError> 
             "{MANIFEST} has {bytes} bytes; a manifest has at most {MAX_MANIFEST_BYTES}"
         )));
     }
-    // The file may grow after the look at its length.
+    // The file may have grown since its length was read.
     let manifest = BufReader::new(manifest.take(MAX_MANIFEST_BYTES));
     Ok(stated_sha256(manifest, name))
 }
@@ -104,7 +107,7 @@ fn failed(name: &str, error: io::Error) -> OpenError {
     }
 }
 
-/// The first `bytes` of the file, in pieces. A file that has become shorter ends with an error.
+/// Returns the first `bytes` of the file, in pieces. A file that was shortened ends with an error.
 pub fn content(
     file: File,
     bytes: u64,

@@ -1,10 +1,11 @@
-//! The checksum that a manifest states of a file. The manifest is read as a stream: it may have any content.
+//! Checksum of a file in a manifest. The manifest is parsed as a stream, because it may have any
+//! content.
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::fmt;
 use std::io::Read;
 
-/// `files.<name>.sha256`, if it is there and is one.
+/// Returns `files.<name>.sha256` if it is a valid checksum.
 pub fn stated_sha256(manifest: impl Read, name: &str) -> Option<String> {
     let mut reader = serde_json::Deserializer::from_reader(manifest);
     let sha256 = Field(&["files", name, "sha256"])
@@ -14,7 +15,7 @@ pub fn stated_sha256(manifest: impl Read, name: &str) -> Option<String> {
     (sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(sha256)
 }
 
-/// The text at a path of fields; everything beside it is skipped.
+/// The text at a path of fields; everything else is skipped.
 #[derive(Clone, Copy)]
 struct Field<'a>(&'a [&'a str]);
 
@@ -63,7 +64,7 @@ mod tests {
     use super::stated_sha256;
 
     #[test]
-    fn checksum_of_the_named_file_is_found_and_nothing_else() {
+    fn checksum_of_the_named_file_is_found() {
         let sum = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";
         let manifest = format!(
             r#"{{"step": 3, "files": {{"a": {{"crcs": [1, 2], "sha256": "{sum}"}}, "b": {{}}, "c": {{"sha256": "short"}}}}, "sha256": []}}"#

@@ -1,7 +1,7 @@
 //! Files of checkpoints, in the cluster's folder or bucket.
 //!
-//! A task can write its job's folder: each file there may be a link, a FIFO or of any size, and may change between two looks.
-//! Paths come from the store, which has them from nodes.
+//! A task can write its job's folder: each file may be a link, a FIFO or of any size, and may
+//! change between two checks. Paths come from the store, which has them from nodes.
 
 mod folder;
 mod manifest;
@@ -16,12 +16,12 @@ use muster_objects::{Bucket, ObjectsError};
 use reads::{Reads, Stalled};
 use std::path::{Component, Path, PathBuf};
 
-/// Maximum size of a manifest. One of a checkpoint of 1 TB has about 3 MB.
+/// Maximum size of a manifest. That of a checkpoint of 1 TB has about 3 MB.
 const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 
 const MANIFEST: &str = "manifest.json";
 
-/// The cluster's place for checkpoints.
+/// The cluster's checkpoint store.
 #[derive(Debug, Clone)]
 pub struct Files {
     place: Source,
@@ -37,14 +37,16 @@ enum Source {
 /// A file to send.
 pub struct Found {
     pub bytes: u64,
-    /// Hex, if its manifest states it.
+    /// Hex checksum, if the manifest contains it.
     pub sha256: Option<String>,
     pub body: Body,
 }
 
 impl Files {
+    /// Opens the checkpoint store.
+    ///
     /// # Errors
-    /// When the environment does not say how to reach the bucket.
+    /// If the environment lacks the settings of the bucket.
     pub fn open(place: &Place) -> Result<Self, ObjectsError> {
         Ok(Self {
             place: match place {
@@ -55,11 +57,12 @@ impl Files {
         })
     }
 
-    /// The file `name` in the folder `relative`, which must be one of the job's.
+    /// Returns the file `name` in the folder `relative`, which must be one of the job's.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] when there is none or it is not the job's; [`Kind::UnreadableFile`] when the job's tasks have left something there
-    /// that is not served; [`Kind::Unavailable`] when the folder or the object store does not answer.
+    /// [`Kind::NotFound`] if it does not exist or is not the job's; [`Kind::UnreadableFile`] if a
+    /// task has put something else in its place; [`Kind::Unavailable`] if the folder or the object
+    /// store does not answer.
     pub async fn read(
         &self,
         tenant: TenantId,

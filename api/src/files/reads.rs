@@ -1,7 +1,7 @@
-//! Reads of the file system: bounded in number and in time.
+//! File system reads, bounded in number and time.
 //!
-//! A file system that does not answer blocks the thread that reads. All of tokio's blocking threads would be lost to it, and with
-//! them the web page and the resolution of the database's name.
+//! A file system that does not answer blocks the reading thread. Without the bound it could block
+//! all blocking threads of tokio, and with them the web page and name resolution for the database.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 /// Maximum number of threads in a read. tokio has 512 blocking threads.
 const MAX_READS: usize = 16;
-/// Maximum time of a read, the wait for a thread included. Shorter than a request may take.
+/// Maximum time of a read, including the wait for a thread. Shorter than the time of a request.
 const READ_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Runs reads. Cheap to clone.
@@ -19,7 +19,7 @@ pub struct Reads {
     deadline: Duration,
 }
 
-/// A read has not ended in time. Its thread may still be in it, and counts until it returns.
+/// A read has not ended in time. Its thread may still be blocked, and counts until it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the file system did not answer in time")]
 pub struct Stalled;
@@ -49,7 +49,7 @@ impl Reads {
         let answer = async {
             let permit = Arc::clone(&self.threads).acquire_owned().await;
             let permit = permit.expect("the semaphore is never closed");
-            // The permit is the thread's, not the caller's: a caller may give up before the thread returns.
+            // The permit belongs to the thread: the caller may give up before the thread returns.
             let read = tokio::task::spawn_blocking(move || {
                 let _permit = permit;
                 read()
@@ -69,7 +69,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn stalled_reads_hold_their_threads_until_they_return() {
+    async fn stalled_read_holds_its_thread_until_it_returns() {
         let reads = Reads::new(2, Duration::from_millis(100));
         let (release, blocked) = mpsc::channel::<()>();
         let (other_release, other_blocked) = mpsc::channel::<()>();
@@ -78,7 +78,7 @@ mod tests {
             reads.run(move || other_blocked.recv().ok()),
         );
         assert_eq!(stalled, (Err(Stalled), Err(Stalled)));
-        // No thread is taken beyond the two.
+        // No thread is used beyond the two.
         assert_eq!(reads.threads.available_permits(), 0);
         assert_eq!(
             reads.run(|| panic!("no thread is free")).await,

@@ -14,11 +14,11 @@ use muster_model::view::JobView;
 
 /// Cancel a job
 ///
-/// Its tasks stop, and write a checkpoint before. Cancelling again changes nothing.
+/// Its tasks write a checkpoint and stop. A repeated request changes nothing.
 #[utoipa::path(
     post, path = "/jobs/{id}/cancel", operation_id = "cancelJob", tag = "jobs",
     params(("id" = JobId, Path, description = "The job")),
-    responses((status = 202, description = "Stated; the next round obeys", body = JobView)),
+    responses((status = 202, description = "Accepted; takes effect in the next scheduling round", body = JobView)),
 )]
 #[tracing::instrument(name = "api.job.cancel", skip_all, fields(job.id = %id))]
 pub async fn cancel(

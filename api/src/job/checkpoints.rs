@@ -14,10 +14,10 @@ use muster_store::{checkpoint, job, origin};
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct CheckpointsParams {
-    /// Items on the page.
+    /// Items per page.
     #[param(minimum = 1, maximum = 500, default = 500, required = false)]
     pub limit: u32,
-    /// `continue` of the page before.
+    /// Value of `continue` of the last page.
     #[param(rename = "continue", value_type = Option<String>)]
     pub after: Option<CheckpointId>,
 }
@@ -36,7 +36,7 @@ impl FromQuery for CheckpointsParams {
 
 /// List a job's checkpoints, newest first
 ///
-/// Those that were pruned too, with their size, their measures and why they stay.
+/// Includes pruned checkpoints. Each has its size, its measures and the reasons why it is retained.
 #[utoipa::path(
     get, path = "/jobs/{id}/checkpoints", operation_id = "listCheckpoints", tag = "jobs",
     params(("id" = JobId, Path, description = "The job"), CheckpointsParams),
@@ -52,14 +52,14 @@ pub async fn checkpoints(
     let job = job::get(&mut tx, id)
         .await?
         .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
-    // Why one stays depends on the others, and the tenant's limits bound their number.
+    // The reasons of one checkpoint depend on the others. The tenant's limits bound their number.
     let rows = checkpoint::list(&mut tx, id).await?;
     let spared = origin::spared_of(&mut tx, id).await?;
     let views = wire::checkpoints(rows, &job.job.spec.checkpoint, &spared);
     let before = |view: &CheckpointView| params.after.is_some_and(|after| view.id != after);
     let mut views = views.into_iter();
     if params.after.is_some() {
-        // A row that was forgotten meanwhile was the oldest.
+        // The cursor's row may have been removed since; then it was the oldest.
         views.by_ref().take_while(before).for_each(drop);
     }
     let views: Vec<CheckpointView> = views.take(params.limit as usize + 1).collect();

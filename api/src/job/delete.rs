@@ -13,7 +13,8 @@ use muster_store::job::{self, DeleteOutcome};
 
 /// Delete a job that has ended
 ///
-/// It disappears from lists. Its checkpoints and models are erased within minutes, once no open job begins from them.
+/// The job disappears from lists. Its checkpoints and models are erased within minutes, once no
+/// open job starts from them.
 #[utoipa::path(
     delete, path = "/jobs/{id}", operation_id = "deleteJob", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
     responses((status = 204, description = "Deleted")),

@@ -1,4 +1,5 @@
-//! Files of checkpoints, and the final model. Which folder it is says the store alone; a request only names a file of its list.
+//! Downloads of checkpoint files and of the final model. Only the store names the folder; a request
+//! selects one of its listed files.
 
 use crate::auth::Caller;
 use crate::problem::{Kind, Refusal};
@@ -41,7 +42,7 @@ pub async fn checkpoint_file(
         .await?
         .ok_or_else(missing)?;
     drop(tx);
-    // The list was reported by a node: a name must not lead out of the folder.
+    // A node reported the list: a name must not lead out of the folder.
     let mut parts = Path::new(&name).components();
     let plain = matches!(
         (parts.next(), parts.next()),
@@ -66,7 +67,8 @@ pub async fn checkpoint_file(
 
 /// Download a job's final model
 ///
-/// A safetensors file of named tensors. Jobs that have not succeeded have none; their checkpoints can be downloaded.
+/// A safetensors file of named tensors. Only a job that has succeeded has one; checkpoints of other
+/// jobs can be downloaded.
 #[utoipa::path(
     get, path = "/jobs/{id}/model", operation_id = "downloadModel", tag = "jobs",
     params(("id" = JobId, Path, description = "The job")),

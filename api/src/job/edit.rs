@@ -17,15 +17,20 @@ use muster_model::view::{JobChange, JobView};
 use muster_store::edit::{self, Editing};
 use muster_store::{StoreError, job};
 
-/// Change a job's range of workers and its priority
+/// Change a job's size range and priority
 ///
-/// While it waits or runs. Above a new maximum it shrinks with the next round, or where it must restart once it would come back; below a new minimum it goes on as it is, and grows as soon
-/// as there is room that nobody waits for. With `edits` only if nobody has changed it since. A trial's size is its study's, and with
-/// `batch_rule` `adascale` the minimum stays. Asking for what is so already changes nothing.
+/// Allowed while the job waits or runs. Above a new maximum a running job shrinks in the next
+/// scheduling round; a job that must restart for that does so once it can be placed again at once.
+/// Below a new minimum the job continues at its size. It grows into GPUs that no job of the same or
+/// a higher priority waits for.
+///
+/// With `edits`, the change is refused if the job was changed since. The size of a trial cannot be
+/// changed, and with `batch_rule` `adascale` the minimum cannot. A change without effect is
+/// accepted.
 #[utoipa::path(
     patch, path = "/jobs/{id}", operation_id = "editJob", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
     request_body = JobChange,
-    responses((status = 202, description = "Changed; the next round obeys", body = JobView)),
+    responses((status = 202, description = "Changed; takes effect in the next scheduling round", body = JobView)),
 )]
 #[tracing::instrument(name = "api.job.edit", skip_all, fields(job.id = %id))]
 pub async fn edit(
@@ -68,7 +73,7 @@ pub async fn edit(
     Ok((StatusCode::ACCEPTED, Json(view)))
 }
 
-/// Whether the job can be changed at all, and is the one that the caller has read.
+/// Whether the job can be changed, and has not changed since the caller read it.
 fn is_open(editing: &Editing, change: &JobChange) -> Result<(), Refusal> {
     let phase = editing.phase.as_str();
     if editing.phase.is_terminal() {

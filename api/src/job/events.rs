@@ -14,13 +14,13 @@ use muster_store::event::{self, Cursor, EventFilter};
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct EventsParams {
-    /// Only events after this cursor, which may be that of any event or the `continue` of a page.
+    /// Only events after this cursor: that of any event, or the `continue` of a page.
     #[param(value_type = Option<String>, pattern = "^[0-9]+-[0-9]+$")]
     pub after: Option<Cursor>,
-    /// The same as `after`.
+    /// Same as `after`.
     #[param(rename = "continue", value_type = Option<String>, pattern = "^[0-9]+-[0-9]+$")]
     pub from: Option<Cursor>,
-    /// Items on the page.
+    /// Items per page.
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]
     pub limit: u32,
 }

@@ -27,7 +27,7 @@ use time::OffsetDateTime;
 
 const NODES_SHOWN: usize = 16;
 
-/// What a round's report says of a job, as far as it is shown; other releases may say more or less.
+/// The part of a round's report about a job that is shown. Other releases may write more or less.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct JobReport {
@@ -39,9 +39,9 @@ struct JobReport {
     steps_left: Option<f64>,
     steps_left_between: Option<[f64; 2]>,
     time_left_s: Option<f64>,
-    /// Its step in that round.
+    /// Step of the job in that round.
     step: Option<u64>,
-    /// What tells how many steps are left: a name of the core's `Length`.
+    /// Basis of the remaining steps: a name of the core's `Length`.
     length: Option<String>,
 }
 
@@ -59,14 +59,15 @@ struct RunnerUp {
     gain: f64,
 }
 
-/// Say why a job has its size, or why it waits
+/// Explain a job's size, or why it waits
 ///
-/// Of a waiting job: the nodes, jobs and the quota in its way, and the smallest change that would start it now. Of a running one:
-/// what one worker more would gain beside the gain of whoever would have got the next GPU.
+/// For a waiting job: the nodes, jobs and quota that keep it from starting, and the smallest change
+/// that would start it now. For a running job: the gain of one additional worker, compared with
+/// that of the job that would get the next GPU.
 #[utoipa::path(
     get, path = "/jobs/{id}/explain", operation_id = "explainJob", tag = "jobs",
     params(("id" = JobId, Path, description = "The job")),
-    responses((status = 200, description = "Why", body = ExplainView)),
+    responses((status = 200, description = "The explanation", body = ExplainView)),
 )]
 pub async fn explain(
     State(app): State<App>,
@@ -130,8 +131,8 @@ async fn decided(tx: &mut Transaction, row: &JobRow, said: Said) -> Result<Decid
     })
 }
 
-/// How far a job is: from what the newest kept round expected of it, and what was reported since. A round is kept when it decides
-/// something, which of a job that runs undisturbed may be long ago.
+/// Progress of a job: the estimates of the newest stored round, updated by later reports. Rounds
+/// without decisions are not stored, so the round of an undisturbed job may be old.
 #[derive(Debug, PartialEq)]
 struct Now {
     steps_per_s: Option<f64>,
@@ -160,7 +161,8 @@ impl Now {
             .latest
             .as_ref()
             .filter(|_| row.sample_at.is_some_and(|at| at > decided_at));
-        // Where the batch grows, speeds are of updates, which are worth more than a step.
+        // If the batch grows, measured speeds are updates per second, and an update is worth more
+        // than a step.
         let here = speeds.iter().find(|(at, _)| *at == size && !grows);
         let told = newest
             .filter(|sample| grows && (sample.workers, sample.ps_shards) == size)
@@ -195,7 +197,7 @@ impl Now {
     }
 }
 
-/// Of a job of the tenant in scope; the names of others' jobs are theirs.
+/// Returns the name of a job of the tenant in scope; `None` for jobs of other tenants.
 async fn name(tx: &mut Transaction, id: JobId) -> Result<Option<String>, StoreError> {
     let row = job::get(tx, id).await?;
     Ok(row.map(|row| row.job.spec.name))

@@ -1,5 +1,5 @@
-//! `GET /jobs/{id}/logs/stream`: a log as it grows. A place (`worker-0`) is followed through the job's revisions, so that a resize
-//! does not end what a user reads.
+//! `GET /jobs/{id}/logs/stream`: a log as it grows. A task name (`worker-0`) is followed through
+//! the job's revisions, so that a resize does not end the stream.
 
 use super::logs::{self, TaskChoice};
 use crate::auth::Caller;
@@ -18,10 +18,10 @@ use muster_store::task::TaskRow;
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes of a log in one message at most.
+/// Maximum bytes of a log in one message.
 const PIECE: u64 = 32 << 10;
 
-/// Where a reader stands: `task@offset`.
+/// Position of a reader: `task@offset`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogPosition {
     pub task: TaskId,
@@ -31,11 +31,11 @@ pub struct LogPosition {
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct FollowParams {
-    /// Id of a task, or its name (`worker-0`, `ps-1`), which is followed through all revisions to come. The chief, `worker-0`, if
-    /// left out.
+    /// Id of a task, or its name (`worker-0`, `ps-1`). A name is followed through all later
+    /// revisions. Default: `worker-0`, the coordinator.
     #[param(value_type = Option<String>, pattern = "^(worker|ps)-[0-9]+$|^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
     pub task: Option<TaskChoice>,
-    /// Begin at this byte of the task that is there now; at its last 64 KiB if left out.
+    /// First byte of the present task's log. Default: its last 64 KiB.
     pub offset: Option<u64>,
 }
 
@@ -53,14 +53,15 @@ impl FromQuery for FollowParams {
 
 /// Follow a task's log
 ///
-/// Server-sent events: `log` (LogPiece) for each piece, `task_end` (LogEnd) where a task has ended and the next one of its place is followed,
-/// and `end` (LogEnd) once nothing can follow. The `id:` of a message says
-/// where the reader stands; who connects again with it as `Last-Event-ID` misses and repeats nothing.
+/// Server-sent events: `log` (LogPiece) for each piece, `task_end` (LogEnd) when a task has ended
+/// and the stream follows its successor, and `end` (LogEnd) when nothing can follow. The `id:` of a
+/// message is the position of the reader. A client that reconnects with it as `Last-Event-ID`
+/// receives each piece exactly once.
 #[utoipa::path(
     get, path = "/jobs/{id}/logs/stream", operation_id = "followLog", tag = "streams",
     params(
         ("id" = JobId, Path, description = "The job"), FollowParams,
-        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last message seen; goes before `offset`"),
+        ("Last-Event-ID" = Option<String>, Header, description = "Id of the last received message; precedes `offset`"),
     ),
     responses((status = 200, description = "A stream that ends with the job", content_type = "text/event-stream", body = String)),
 )]
@@ -85,12 +86,12 @@ pub async fn follow_logs(
     })
 }
 
-/// What one look found.
+/// Result of one poll.
 struct Look {
-    /// The task that is followed; `None` before the first has been placed.
+    /// The task that is followed; `None` before the first one is placed.
     task: Option<TaskRow>,
     slice: Option<Slice>,
-    /// The next task of the place, if there is one by now.
+    /// The next task of the same name, if it exists.
     successor: Option<TaskId>,
     job_ended: bool,
 }
@@ -112,7 +113,8 @@ async fn follow(
             let all_read = position.offset >= end;
             read_on = !all_read;
             at = Some(position);
-            // A released task's log is whole only when its executor has shipped the rest, which it does before it reports the end.
+            // The log of a released task is complete: its executor reports the end after the rest
+            // of the log.
             if released && all_read {
                 if let Some(successor) = look.successor {
                     let reason = format!("{} {}", task.task.role, ending(task));
@@ -121,7 +123,8 @@ async fn follow(
                         task: successor,
                         offset: 0,
                     };
-                    // With the place behind it, so that whoever connects again is not told twice.
+                    // With the position of the successor, so that a reconnecting client does not
+                    // get the message twice.
                     client.send(name::TASK_END, &next, &ended).await?;
                     at = Some(next);
                     continue;
@@ -151,7 +154,7 @@ async fn look(
     client
         .read(async || {
             let mut tx = client.app().begin(client.caller()).await?;
-            // The job first: if it has ended, what is read below is the whole of it.
+            // The job is read first: if it has ended, the following reads are complete.
             let job_ended = job::get(&mut tx, id)
                 .await?
                 .is_none_or(|row| row.job.state.phase().is_terminal());
@@ -186,7 +189,8 @@ async fn look(
         .await
 }
 
-/// The one that was started after it, of those that the choice means. A resize in place takes a task into a new revision, and is no start.
+/// Returns the task that was started after it, among the chosen ones. A resize in place takes a
+/// task into a new revision, which is not a start.
 fn next(chosen: &[TaskRow], followed: &TaskRow) -> Option<TaskId> {
     let later = chosen
         .iter()
@@ -195,7 +199,7 @@ fn next(chosen: &[TaskRow], followed: &TaskRow) -> Option<TaskId> {
     next.map(|row| row.task.id)
 }
 
-/// Sends a piece, except for a character at its end of which only the beginning has come; where the reader stands then.
+/// Sends a piece without an incomplete character at its end, and returns the reader's new position.
 async fn send(
     client: &Client,
     row: &TaskRow,
@@ -229,7 +233,8 @@ async fn send(
 fn whole_characters(bytes: &[u8]) -> usize {
     match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_none() => error.valid_up_to(),
-        // An invalid byte further ahead hides what is at the end: at most three bytes there may begin a character.
+        // An invalid byte earlier hides the end: at most the last three bytes can begin a
+        // character.
         Err(_) => {
             let start = bytes.len().saturating_sub(3);
             let open = (start..bytes.len()).find(|at| {

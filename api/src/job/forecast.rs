@@ -19,7 +19,7 @@ const DAYS_MAX: u64 = 365;
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct AccuracyParams {
-    /// Forecasts made in so many days.
+    /// Number of days: only forecasts made in this time count.
     #[param(minimum = 1, maximum = 365, default = 7, required = false)]
     pub days: u64,
 }
@@ -34,11 +34,11 @@ impl FromQuery for AccuracyParams {
     }
 }
 
-/// Say when a job is expected to start and to end
+/// Get the forecast of a job's start and end
 ///
-/// The scheduler runs its own planner forward from the present state of the cluster, many times, each time with other speeds and
-/// other work left, as far apart as its estimates are unsure. An interval is to hold in eight cases of ten. One that is `unsure` says too
-/// little to be shown as an interval.
+/// The scheduler simulates its own decisions from the present state of the cluster many times.
+/// Speeds and remaining work vary by the uncertainty of its estimates. An interval should be right
+/// in eight of ten cases. An interval marked `unsure` is too wide to be shown.
 #[utoipa::path(
     get, path = "/jobs/{id}/forecast", operation_id = "forecastJob", tag = "jobs",
     params(("id" = JobId, Path, description = "The job")),
@@ -58,10 +58,11 @@ pub async fn forecast(
     Ok(Json(row.forecast.map(|found| found.seen_at(now))))
 }
 
-/// Say how often forecasts held
+/// Get the accuracy of forecasts
 ///
-/// Of the forecasts of the tenant's jobs that have succeeded: how often the interval held what came. The target is 80 %. A forecast counts
-/// for as long as it was shown, each job counts once, and forecasts that are `unsure` do not count.
+/// Share of the forecasts of the tenant's succeeded jobs whose interval was right. The target is 80
+/// %. A forecast counts for the time in which it was the newest, each job counts once, and
+/// forecasts marked `unsure` do not count.
 #[utoipa::path(
     get, path = "/forecasts/accuracy", operation_id = "forecastAccuracy", tag = "jobs", params(AccuracyParams),
     responses((status = 200, description = "Hit rates", body = AccuracyView)),

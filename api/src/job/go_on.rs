@@ -12,14 +12,14 @@ use muster_model::id::JobId;
 use muster_model::job::Intent;
 use muster_model::view::JobView;
 
-/// Let a suspended job go on
+/// Continue a suspended job
 ///
-/// Its workers go on from the step at which they stand still, on the GPUs that they had, as soon as those are free. Of a job that is not
-/// suspended by its owner this changes nothing.
+/// Its workers resume from the step at which they were suspended, on the same GPUs, as soon as
+/// these are free. A request for a job that its owner has not suspended changes nothing.
 #[utoipa::path(
     post, path = "/jobs/{id}/continue", operation_id = "continueJob", tag = "jobs",
     params(("id" = JobId, Path, description = "The job")),
-    responses((status = 202, description = "Stated; the next round obeys", body = JobView)),
+    responses((status = 202, description = "Accepted; takes effect in the next scheduling round", body = JobView)),
 )]
 #[tracing::instrument(name = "api.job.continue", skip_all, fields(job.id = %id))]
 pub async fn go_on(

@@ -1,4 +1,5 @@
-//! What cancel, pause, resume, suspend and continue share: they state what the user wants, and answer the job as it is by then.
+//! Shared part of cancel, pause, resume, suspend and continue: they write an intent and answer with
+//! the job.
 
 use super::wire;
 use crate::auth::Caller;
@@ -14,7 +15,7 @@ use muster_store::StoreError;
 use muster_store::job::{self, IntentOutcome};
 use muster_store::pool::Transaction;
 
-/// `verb` is what the user called it.
+/// Writes an intent; `verb` is the name of the request.
 pub async fn state(
     app: &App,
     caller: &Caller,
@@ -31,13 +32,13 @@ pub async fn state(
     wanted.state(app, caller, id).await
 }
 
-/// An intent that is meant for some jobs only.
+/// An intent that only some jobs accept.
 pub struct Wanted<'a> {
     pub verb: &'a str,
     pub intent: Intent,
-    /// By phase and present intent.
+    /// Whether a job in this phase and with this intent accepts it.
     pub fits: fn(JobPhase, Intent) -> bool,
-    /// What is said of another; nothing, if it stays as it is.
+    /// Answer for other jobs: a refusal, or no change.
     pub unfit: fn(JobPhase) -> Result<(), Refusal>,
 }
 
@@ -52,7 +53,7 @@ impl Wanted<'_> {
         self.state_in(tx, caller, id).await
     }
 
-    /// As [`Self::state`], in a transaction that has read of the job already.
+    /// As [`Self::state`], in a transaction that has already read the job.
     pub async fn state_in(
         self,
         mut tx: Transaction,

@@ -15,21 +15,21 @@ use muster_store::job::{self, JobFilter};
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ListParams {
-    /// Only this job; may be repeated, up to 500 times.
+    /// Only jobs with this id; may be repeated up to 500 times.
     #[param(required = false)]
     pub id: Vec<JobId>,
-    /// Only jobs in one of these phases; may be repeated.
+    /// Only jobs in this phase; may be repeated for several phases.
     #[param(required = false)]
     pub phase: Vec<JobPhase>,
-    /// Only jobs with this label, as `key=value`; all of them if repeated.
+    /// Only jobs with this label, as `key=value`; may be repeated to require several labels.
     #[param(required = false)]
     pub label: Vec<String>,
-    /// Only jobs of exactly this name.
+    /// Only jobs with exactly this name.
     pub name: Option<String>,
-    /// Items on the page.
+    /// Items per page.
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]
     pub limit: u32,
-    /// `continue` of the page before.
+    /// Value of `continue` of the last page.
     #[param(rename = "continue", value_type = Option<String>, pattern = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
     pub after: Option<JobId>,
 }

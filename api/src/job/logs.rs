@@ -1,4 +1,4 @@
-//! `GET /jobs/{id}/logs`: what a task wrote, as text.
+//! `GET /jobs/{id}/logs`: output of a task as text.
 
 use super::tasks;
 use crate::auth::Caller;
@@ -14,7 +14,7 @@ use muster_store::task::{self, Revisions, TaskRow};
 use muster_store::{PgConnection, StoreError, log};
 use std::str::FromStr;
 
-/// Bytes of a log in one answer at most.
+/// Maximum bytes of a log in one answer.
 pub const MAX_BYTES: u64 = 1 << 20;
 
 const OFFSET: HeaderName = HeaderName::from_static("muster-log-offset");
@@ -22,8 +22,8 @@ const NEXT_OFFSET: HeaderName = HeaderName::from_static("muster-log-next-offset"
 const END: HeaderName = HeaderName::from_static("muster-log-end");
 const TASK: HeaderName = HeaderName::from_static("muster-log-task");
 
-/// Which task of a job: one process by its id, or a place by its name (`worker-0`, `ps-1`), in which the newest revision's
-/// process is meant.
+/// Selection of a task: one process by its id, or a name (`worker-0`, `ps-1`), which selects the
+/// process of the newest revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskChoice {
     Process(TaskId),
@@ -33,13 +33,14 @@ pub enum TaskChoice {
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct LogsParams {
-    /// Id of a task, or its name (`worker-0`, `ps-1`) in the newest revision. The chief, `worker-0`, if left out.
+    /// Id of a task, or its name (`worker-0`, `ps-1`) in the newest revision. Default: `worker-0`,
+    /// the coordinator.
     #[param(value_type = Option<String>, pattern = "^(worker|ps)-[0-9]+$|^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
     pub task: Option<TaskChoice>,
-    /// The last so many bytes; 65536 if neither this nor `offset` is given.
+    /// Number of last bytes. Default: 65536 if `offset` is not given either.
     #[param(minimum = 1, maximum = 1048576)]
     pub tail_bytes: Option<u64>,
-    /// From this byte on, at most 1 MiB.
+    /// First byte; the answer has at most 1 MiB.
     pub offset: Option<u64>,
 }
 
@@ -71,7 +72,8 @@ impl FromQuery for LogsParams {
 
 /// Read a task's log
 ///
-/// The bytes as the task wrote them, standard output and error together. Of a log longer than 16 MiB the newest part is kept.
+/// The output of the task, standard output and standard error together. Of a log longer than 16 MiB
+/// the newest part is stored.
 #[utoipa::path(
     get, path = "/jobs/{id}/logs", operation_id = "readLog", tag = "jobs",
     params(("id" = JobId, Path, description = "The job"), LogsParams),
@@ -79,7 +81,7 @@ impl FromQuery for LogsParams {
         ("Muster-Log-Task" = String, description = "Id of the task"),
         ("Muster-Log-Offset" = u64, description = "Bytes of the log before this part"),
         ("Muster-Log-Next-Offset" = u64, description = "`offset` of the part that follows"),
-        ("Muster-Log-End" = u64, description = "Bytes that the log has by now"),
+        ("Muster-Log-End" = u64, description = "Present length of the log in bytes"),
     ))),
 )]
 pub async fn logs(
@@ -118,7 +120,7 @@ pub async fn logs(
     Ok((headers, slice.bytes).into_response())
 }
 
-/// The newest task that the choice means.
+/// Returns the newest selected task.
 pub(super) async fn find(
     conn: &mut PgConnection,
     job: JobId,
@@ -127,7 +129,7 @@ pub(super) async fn find(
     Ok(all(conn, job, choice).await?.into_iter().next())
 }
 
-/// All tasks that the choice means, the newest first.
+/// Returns all selected tasks, the newest first.
 pub(super) async fn all(
     conn: &mut PgConnection,
     job: JobId,

@@ -1,4 +1,4 @@
-//! Jobs: one file a verb. What users want is written here; what becomes of it is decided by the scheduler's rounds.
+//! Jobs: one file per verb. Requests write intents here; the scheduler's rounds decide.
 
 pub mod cancel;
 pub mod checkpoints;

@@ -1,14 +1,16 @@
-//! What a document says of the job to begin from, held against that job: it must be the tenant's own, and still have the checkpoint.
+//! Checks `from` of a document against the other job: it must be of the same tenant and still have
+//! the checkpoint.
 
 use crate::problem::{Kind, Refusal};
 use muster_model::spec::{FieldError, JobSpec, Origin};
 use muster_store::PgConnection;
 use muster_store::{checkpoint, job};
 
-/// Names the step where the document leaves it out, and tells at which step of its own the job begins. The connection sees only what the caller's tenant owns.
+/// Fills in the step if the document leaves it out, and returns the new job's own step at its
+/// start. The connection sees only rows of the caller's tenant.
 ///
 /// # Errors
-/// A refusal by field, when the job could not begin so.
+/// A refusal by field if the job cannot start from the checkpoint.
 pub async fn resolve(conn: &mut PgConnection, spec: &mut JobSpec) -> Result<u64, Refusal> {
     let Some(from) = spec.from else {
         return Ok(0);
@@ -27,12 +29,13 @@ pub async fn resolve(conn: &mut PgConnection, spec: &mut JobSpec) -> Result<u64,
     let Some(found) = found else {
         let value = from.step.map_or("left out".to_owned(), |s| s.to_string());
         let known: Vec<String> = steps.iter().map(u64::to_string).collect();
-        let expected = match known.is_empty() {
-            true => "a job that has a checkpoint; this one has none yet".to_owned(),
-            false => format!(
+        let expected = if known.is_empty() {
+            "a job that has a checkpoint; this one has none yet".to_owned()
+        } else {
+            format!(
                 "a step of which the job still has a checkpoint: {}",
                 known.join(", ")
-            ),
+            )
         };
         return Err(refused("from.step", value, &expected));
     };

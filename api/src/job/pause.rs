@@ -14,10 +14,10 @@ use muster_model::view::JobView;
 
 /// Pause a job
 ///
-/// Its tasks write a checkpoint and give their GPUs back. Pausing again changes nothing.
+/// Its tasks write a checkpoint and release their GPUs. A repeated request changes nothing.
 #[utoipa::path(
     post, path = "/jobs/{id}/pause", operation_id = "pauseJob", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
-    responses((status = 202, description = "Stated; the next round obeys", body = JobView)),
+    responses((status = 202, description = "Accepted; takes effect in the next scheduling round", body = JobView)),
 )]
 #[tracing::instrument(name = "api.job.pause", skip_all, fields(job.id = %id))]
 pub async fn pause(

@@ -16,7 +16,8 @@ use muster_store::progress;
 pub struct ProgressParams {
     /// Only samples after this step.
     pub after_step: Option<u64>,
-    /// Samples at most; more are thinned evenly, the first and the last kept.
+    /// Maximum number of samples; a longer series is thinned evenly, with its first and last sample
+    /// kept.
     #[param(minimum = 2, maximum = 10000, default = 1000, required = false)]
     pub max_points: u32,
 }

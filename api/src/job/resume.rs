@@ -14,11 +14,12 @@ use muster_model::view::JobView;
 
 /// Resume a paused job
 ///
-/// It is queued again and continues from its newest checkpoint. Resuming a job that is not paused changes nothing.
+/// The job is queued again and continues from its newest checkpoint. A request for a job that is
+/// not paused changes nothing.
 #[utoipa::path(
     post, path = "/jobs/{id}/resume", operation_id = "resumeJob", tag = "jobs",
     params(("id" = JobId, Path, description = "The job")),
-    responses((status = 202, description = "Stated; the next round obeys", body = JobView)),
+    responses((status = 202, description = "Accepted; takes effect in the next scheduling round", body = JobView)),
 )]
 #[tracing::instrument(name = "api.job.resume", skip_all, fields(job.id = %id))]
 pub async fn resume(

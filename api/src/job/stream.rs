@@ -1,4 +1,4 @@
-//! `GET /jobs/{id}/stream`: a job's history and training series as they grow.
+//! `GET /jobs/{id}/stream`: history and training series of a job as they grow.
 
 use super::wire;
 use crate::auth::Caller;
@@ -18,25 +18,25 @@ use muster_store::{job, progress};
 use std::fmt;
 use std::str::FromStr;
 
-/// Samples in one message at most.
+/// Maximum number of samples in one message.
 const POINTS: u32 = 500;
 
-/// Where a reader of the stream stands: `cursor`, or `cursor/step`. The history alone would not do: a reader that lost its
-/// connection between two entries would miss the samples that came meanwhile.
+/// Position of a reader: `cursor`, or `cursor/step`. A cursor alone does not suffice: a reader that
+/// disconnects between two entries would miss the samples in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     pub cursor: Cursor,
-    /// The newest step whose sample it has; `None` leaves it to the stream.
+    /// Step of the newest sample that the reader has; `None` if the stream may choose.
     pub step: Option<u64>,
 }
 
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct JobStreamParams {
-    /// Begin after this cursor, or after this message's id; from now on if left out.
+    /// Begin after this cursor or id of a message. Default: now.
     #[param(value_type = Option<String>, pattern = "^[0-9]+-[0-9]+(/[0-9]+)?$")]
     pub after: Option<Position>,
-    /// Begin the series after this step; from now on if left out.
+    /// Begin the series after this step. Default: now.
     pub after_step: Option<u64>,
 }
 
@@ -56,14 +56,15 @@ impl FromQuery for JobStreamParams {
 
 /// Follow a job
 ///
-/// Server-sent events: first `opened` (Opened), then an `event` (EventView) for each entry of its history and `progress`
-/// (ProgressMessage) for new samples. The `id:` of a message says where the reader stands in both; who connects again with it as
-/// `Last-Event-ID` misses and repeats nothing.
+/// Server-sent events. The first message is `opened` (Opened). Each entry of the job's history is
+/// an `event` (EventView), and new samples are `progress` (ProgressMessage). The `id:` of a message
+/// is the position of the reader in both. A client that reconnects with it as `Last-Event-ID`
+/// receives each entry and sample exactly once.
 #[utoipa::path(
     get, path = "/jobs/{id}/stream", operation_id = "followJob", tag = "streams",
     params(
         ("id" = JobId, Path, description = "The job"), JobStreamParams,
-        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last message seen; goes before `after`"),
+        ("Last-Event-ID" = Option<String>, Header, description = "Id of the last received message; precedes `after`"),
     ),
     responses((status = 200, description = "A stream that ends only when the job is deleted", content_type = "text/event-stream", body = String)),
 )]
@@ -139,7 +140,7 @@ async fn follow(
     }
 }
 
-/// Sends the samples after `step`; the newest step by then.
+/// Sends the samples after `step` and returns the newest step.
 async fn samples(client: &Client, id: JobId, cursor: Cursor, step: u64) -> Result<u64, Gone> {
     let (after_step, samples) = client
         .read(async || {
@@ -148,7 +149,8 @@ async fn samples(client: &Client, id: JobId, cursor: Cursor, step: u64) -> Resul
                 .await?
                 .and_then(|row| row.latest)
                 .map_or(step, |latest| latest.step);
-            // The job went back behind what the client has; it gets the whole series anew.
+            // The job went back to a checkpoint before the client's step; the client gets the whole
+            // series again.
             let after = if latest < step { 0 } else { step };
             if latest == after {
                 return Ok((after, Vec::new()));

@@ -1,4 +1,4 @@
-//! `POST /jobs`: the document is read, checked, and kept; the next round sees it.
+//! `POST /jobs`: the document is parsed, checked and stored; the next round considers it.
 
 use super::{origin, wire};
 use crate::auth::Caller;
@@ -24,7 +24,7 @@ use uuid::Uuid;
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct SubmitParams {
-    /// Check the document and answer what would be submitted, without submitting it.
+    /// Check the document and answer with the job, without submitting it.
     #[param(required = false, default = false)]
     pub dry_run: bool,
 }
@@ -41,9 +41,10 @@ impl FromQuery for SubmitParams {
 
 /// Submit a job
 ///
-/// The same document in JSON or YAML. A request with an `Idempotency-Key` that comes again within 24 hours gets the answer of the
-/// first, with the header `Idempotency-Replayed: true`, and submits nothing. With `from` the job begins from a checkpoint of another
-/// job of the tenant, its newest if no step is named.
+/// The document may be JSON or YAML. A request that is repeated with the same `Idempotency-Key`
+/// within 24 hours gets the answer of the first one, with the header `Idempotency-Replayed: true`,
+/// and submits nothing. With `from` the job starts from a checkpoint of another job of the tenant,
+/// by default from the newest.
 #[utoipa::path(
     post, path = "/jobs", operation_id = "submitJob", tag = "jobs",
     params(
@@ -56,7 +57,7 @@ impl FromQuery for SubmitParams {
     ),
     responses(
         (status = 201, description = "Submitted", body = JobView, headers(("Location" = String, description = "Path of the job"))),
-        (status = 200, description = "`dry_run`: the document is right; the id is all zeros and nothing was submitted", body = JobView),
+        (status = 200, description = "`dry_run`: the document is valid; the id is all zeros and nothing was submitted", body = JobView),
     ),
 )]
 #[tracing::instrument(name = "api.job.submit", skip_all, fields(job.id))]
@@ -91,7 +92,7 @@ pub async fn submit(
     if key.is_none() && !asks_the_store(&new.spec) {
         let mut conn = app.pool.acquire().await.map_err(StoreError::from)?;
         let stored = job::submit(&mut conn, &new, clock::now()).await?;
-        // Given back before the answer is written: others wait for it.
+        // Released before the answer is written, because other requests wait for a connection.
         drop(conn);
         let (id, body) = written(&caller, stored);
         return Ok(created(&app, id, body));
@@ -109,13 +110,14 @@ pub async fn submit(
     Ok(created(&app, id, body))
 }
 
-/// Submits a job, once what it asks for was looked at in the same transaction.
+/// Inserts a job after checks in the same transaction.
 async fn begun(conn: &mut PgConnection, caller: &Caller, mut new: NewJob) -> Result<Job, Refusal> {
     checked(conn, caller, &mut new.spec).await?;
     Ok(job::insert(conn, &new, clock::now()).await?)
 }
 
-/// Whether a document names what only the store knows: a checkpoint of another job, or what its tenant's pods may have.
+/// Whether the document needs a query: for a checkpoint of another job, or for the tenant's pod
+/// permissions.
 fn asks_the_store(spec: &JobSpec) -> bool {
     spec.from.is_some() || !spec.pod.is_empty()
 }
@@ -139,7 +141,7 @@ fn written(caller: &Caller, stored: Job) -> (JobId, String) {
     (job.id, body)
 }
 
-/// The job is committed.
+/// Answers after the commit, and notifies the scheduler.
 fn created(app: &App, id: JobId, body: String) -> Response {
     app.waker.ring();
     tracing::Span::current().record("job.id", tracing::field::display(id));

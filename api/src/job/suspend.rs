@@ -15,13 +15,16 @@ use muster_store::job;
 
 /// Suspend a running job
 ///
-/// Its workers stand still at the end of their step, keep their processes and memory, and give their GPUs to others, until it is continued.
-/// Of a job with `command` all processes are stopped as by SIGSTOP. It is refused of a job that is not running, and of one whose workers do
-/// not wait for each other in every step, and of one whose tasks are pods, since Kubernetes gives what a pod holds to nobody else. Suspending again changes nothing.
+/// Its workers stop at the end of their step, keep their processes and memory, and release their
+/// GPUs until the job is continued. All processes of a `command` are stopped as by SIGSTOP.
+///
+/// Refused for a job that is not running, and for a job whose workers do not wait for each other in
+/// every step. Also refused if the tasks are pods, because Kubernetes does not release the
+/// resources of a pod. A repeated request changes nothing.
 #[utoipa::path(
     post, path = "/jobs/{id}/suspend", operation_id = "suspendJob", tag = "jobs",
     params(("id" = JobId, Path, description = "The job")),
-    responses((status = 202, description = "Stated; the next round obeys", body = JobView)),
+    responses((status = 202, description = "Accepted; takes effect in the next scheduling round", body = JobView)),
 )]
 #[tracing::instrument(name = "api.job.suspend", skip_all, fields(job.id = %id))]
 pub async fn suspend(

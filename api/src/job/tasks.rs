@@ -15,7 +15,7 @@ use muster_store::{PgConnection, job};
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct TasksParams {
-    /// Tasks of earlier revisions too.
+    /// Include tasks of earlier revisions.
     #[param(required = false, default = false)]
     pub all: bool,
 }
@@ -32,7 +32,7 @@ impl FromQuery for TasksParams {
 
 /// List a job's tasks
 ///
-/// All on one page, the newest revision first.
+/// All tasks on one page, the newest revision first.
 #[utoipa::path(
     get, path = "/jobs/{id}/tasks", operation_id = "listTasks", tag = "jobs",
     params(("id" = JobId, Path, description = "The job"), TasksParams),
@@ -59,7 +59,7 @@ pub async fn tasks(
     }))
 }
 
-/// Refuses a job that is not there for the caller, where an empty list would hide it.
+/// Refuses a job that the caller cannot see; an empty list would hide that.
 pub(super) async fn must_exist(conn: &mut PgConnection, id: JobId) -> Result<(), Refusal> {
     match job::get(conn, id).await? {
         Some(_) => Ok(()),

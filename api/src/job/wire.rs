@@ -1,4 +1,4 @@
-//! How rows of the store are shown.
+//! Conversion of rows to response types.
 
 use crate::clock;
 use muster_model::checkpoint::{Candidate, Checkpoint, Kept};
@@ -18,9 +18,9 @@ use muster_store::task::{RankPace, TaskRow};
 use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 
-/// `tenant` is the name of the one that owns it.
+/// `tenant` is the name of the job's tenant.
 pub fn job(row: JobRow, tenant: &str) -> JobView {
-    // Of steps that it will do once more nothing is left.
+    // A job that repeats its steps has no progress.
     let progress = progress(&row);
     let Job {
         id,
@@ -81,7 +81,7 @@ pub fn job(row: JobRow, tenant: &str) -> JobView {
     }
 }
 
-/// A job that has just been submitted, or would be.
+/// Returns the row of a job that was just submitted, or of a dry run.
 pub fn submitted(job: Job, user: &str) -> JobRow {
     JobRow {
         job,
@@ -113,7 +113,7 @@ pub fn event(event: StoredEvent) -> EventView {
     }
 }
 
-/// The tasks of a job, and what some of them have told of their pace.
+/// Returns the tasks of a job, with the pace of those that have reported it.
 pub fn tasks(rows: Vec<TaskRow>, paces: &[RankPace]) -> Vec<TaskView> {
     let told: Vec<Pace> = paces.iter().map(|rank| rank.pace).collect();
     let views = paces.iter().zip(pace::of_median(&told));
@@ -142,7 +142,7 @@ fn pace_of(rank: &RankPace, of_median: Option<f64>) -> PaceView {
     }
 }
 
-/// A time that is not one counts as the beginning of them.
+/// Converts a time; an invalid one becomes the epoch.
 fn at(unix_ms: i64) -> OffsetDateTime {
     let at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(unix_ms) * 1_000_000);
     at.unwrap_or(OffsetDateTime::UNIX_EPOCH)
@@ -177,7 +177,8 @@ pub fn evaluation((at, evaluation): (OffsetDateTime, Evaluation)) -> EvaluationV
     EvaluationView { at, evaluation }
 }
 
-/// All of a job, with why they stay: by its policy, or because they are `spared`.
+/// Returns all checkpoints of a job, with the reasons why they are retained: its policy, or
+/// `spared`.
 pub fn checkpoints(
     checkpoints: Vec<Checkpoint>,
     policy: &CheckpointPolicy,
@@ -212,7 +213,7 @@ fn waiting_view(waiting: Waiting) -> WaitingView {
     }
 }
 
-/// How far a job is by its newest sample and evaluation; a program may log only one of the two.
+/// Returns the progress by the newest sample and evaluation. A program may log only one of them.
 fn progress(row: &JobRow) -> Option<ProgressView> {
     let latest = row.latest.as_ref().filter(|_| !row.begins_anew);
     let evaluation = row.latest_evaluation.as_ref();
@@ -221,7 +222,7 @@ fn progress(row: &JobRow) -> Option<ProgressView> {
         .map(|one| one.step)
         .max(evaluated.map(|one| one.step))?;
     let total_steps = row.job.spec.max_steps();
-    // Zero epochs of a program mean that it logs none.
+    // Epoch 0 of a program means that it logs no epochs.
     let is_program = row.job.spec.command.is_some();
     let epoch = latest
         .map(|one| one.epoch)

@@ -11,11 +11,11 @@ use muster_model::view::NodeView;
 
 /// Drain a node
 ///
-/// It takes no new task, and its tasks move away with their checkpoints. For administrators.
+/// The node takes no new task, and its tasks move away with their checkpoints. For administrators.
 #[utoipa::path(
     post, path = "/nodes/{name}/drain", operation_id = "drainNode", tag = "nodes",
     params(("name" = String, Path, description = "Name of the node")),
-    responses((status = 202, description = "Stated; the next round obeys", body = NodeView)),
+    responses((status = 202, description = "Accepted; takes effect in the next scheduling round", body = NodeView)),
 )]
 #[tracing::instrument(name = "api.node.drain", skip_all, fields(node.name = name))]
 pub async fn drain(

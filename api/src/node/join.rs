@@ -15,15 +15,16 @@ use muster_store::{StoreError, membership};
 use std::fmt::Write as _;
 use time::Duration;
 
-/// An hour.
+/// One hour.
 const DEFAULT_LIFETIME_S: u64 = 3_600;
-/// A week.
+/// One week.
 const MAX_LIFETIME_S: u64 = 604_800;
 
 /// Create a one-time join token
 ///
-/// The answer holds it, and it is stored nowhere. One executor can join with it under this name, instead of with the cluster's join token; it
-/// then speaks for the node in place of the executor before. The node need not exist yet. For administrators.
+/// The token is in the answer only. One executor can join with it under this name, instead of with
+/// the cluster's join token. It then replaces the node's earlier executor. The node need not exist
+/// yet. For administrators.
 #[utoipa::path(
     post, path = "/nodes/{name}/join-tokens", operation_id = "createJoinToken", tag = "nodes", request_body = NewJoinToken,
     params(("name" = String, Path, description = "Name of the node")),

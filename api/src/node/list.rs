@@ -12,7 +12,8 @@ use muster_store::node;
 
 /// List nodes by name
 ///
-/// Every tenant sees all nodes and which GPUs are held; whose job holds one only its own tenant and administrators.
+/// Every tenant sees all nodes and which GPUs are held. The job that holds a GPU is shown only to
+/// its own tenant and to administrators.
 #[utoipa::path(
     get, path = "/nodes", operation_id = "listNodes", tag = "nodes", params(PageParams),
     responses((status = 200, description = "A page of the cluster's nodes", body = Page<NodeView>)),
@@ -24,7 +25,7 @@ pub async fn list(
 ) -> Result<Json<Page<NodeView>>, Refusal> {
     let mut tx = wire::begin(&app, &caller).await?;
     let after = params.after.unwrap_or_default();
-    // A cluster has hundreds of nodes, not millions: the store gives them all, and the page is cut here.
+    // A cluster has at most a few thousand nodes, so all are read and the page is cut here.
     let rows: Vec<_> = node::list(&mut tx)
         .await?
         .into_iter()

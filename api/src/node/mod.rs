@@ -1,4 +1,4 @@
-//! Nodes: one file a verb. Draining states an administrator's wish; the scheduler moves the tasks.
+//! Nodes: one file per verb. A drain is stored here; the scheduler moves the tasks.
 
 pub mod drain;
 pub mod get;
@@ -19,7 +19,7 @@ use axum::http::StatusCode;
 use muster_model::view::NodeView;
 use muster_store::{StoreError, node};
 
-/// What both verbs do: the wish is stored, and the next round obeys.
+/// Shared part of drain and uncordon: stores the setting, which takes effect in the next round.
 async fn set_drained(
     app: &App,
     caller: &Caller,

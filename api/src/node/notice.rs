@@ -16,40 +16,43 @@ use muster_model::view::NodeView;
 use muster_store::{StoreError, node};
 
 const BY_MAX: usize = 63;
-/// Maximum number of GPUs in use elsewhere; more than any node has.
+/// Maximum number of GPUs in use outside Muster; more than any node has.
 const TAKEN_MAX: u32 = 65_535;
 
-/// A notice as it is sent. Here alone unknown fields are refused: what is stored is also read by daemons of another release.
+/// Notice about a node. Only here unknown fields are refused, because daemons of other releases
+/// read the stored form.
 #[derive(Debug, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SaidOfNode)]
 pub struct Said {
     closed: Closed,
-    /// Why it is closed, or whose GPUs some of them are, in words: at most 500 characters.
+    /// Why the node is closed, or what holds some of its GPUs; at most 500 characters.
     #[serde(default)]
     why: String,
-    /// Where it stands; counts before what its executor says of that.
+    /// Rack of the node. It precedes the executor's setting.
     #[serde(default)]
     rack: Option<String>,
-    /// What its labels say of its GPUs; counts where its executor has not looked at them.
+    /// GPUs according to the machine's labels. They count if the executor has not read the GPUs
+    /// itself.
     #[serde(default)]
     gpus: Option<SaidOfGpus>,
-    /// So many of its GPUs somebody outside of Muster has; jobs get the others.
+    /// Number of GPUs that pods outside Muster hold; jobs get the others.
     #[serde(default)]
     #[schema(maximum = 65_535)]
     taken: u32,
-    /// Who says so: an operator leaves alone what another has said, or an administrator, who says nothing here.
+    /// Sender of the notice. Absent: an administrator. An operator replaces only notices that it
+    /// sent itself.
     #[serde(default)]
     by: Option<String>,
 }
 
-/// All of one kind.
+/// GPUs of one kind.
 #[derive(Debug, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SaidOfGpus {
-    /// Such as `NVIDIA-H100-80GB-HBM3-MIG-1g.10gb`: 1 to 253 characters.
+    /// Product name, such as `NVIDIA-H100-80GB-HBM3-MIG-1g.10gb`: 1 to 253 characters.
     model: String,
-    /// Of one of them; 0 is not known.
+    /// Memory of one GPU; 0 is unknown.
     memory_bytes: u64,
 }
 
@@ -78,15 +81,16 @@ impl From<Said> for Notice {
     }
 }
 
-/// Say what the cluster that a machine belongs to says of it
+/// Report what the cluster manager says about a machine
 ///
-/// All of it, in place of what was said before; Muster's operator does so for Kubernetes. An administrator's drain and this stand beside
-/// each other: the node takes work where neither closes it. For administrators.
+/// The notice replaces the earlier one. Muster's operator sends it for Kubernetes. It is
+/// independent of an administrator's drain: the node takes tasks if neither closes it. For
+/// administrators.
 #[utoipa::path(
     put, path = "/nodes/{name}/notice", operation_id = "noticeNode", tag = "nodes",
     params(("name" = String, Path, description = "Name of the node")),
     request_body = Said,
-    responses((status = 202, description = "Stated; the next round obeys", body = NodeView)),
+    responses((status = 202, description = "Accepted; takes effect in the next scheduling round", body = NodeView)),
 )]
 #[tracing::instrument(name = "api.node.notice", skip_all, fields(node.name = name))]
 pub async fn notice(

@@ -13,8 +13,9 @@ use muster_store::membership::{self, Removal};
 
 /// Remove a node
 ///
-/// It is in no list any more, and its credential is forgotten. Refused while it is up or holds tasks (409). The history of its tasks stays. A
-/// node that joins under the name later is as new. For administrators.
+/// The node disappears from lists and its credential is deleted. Refused while it is up or holds
+/// tasks (409). The history of its tasks stays. A node that joins under the name later is a new
+/// node. For administrators.
 #[utoipa::path(
     delete, path = "/nodes/{name}", operation_id = "removeNode", tag = "nodes",
     params(("name" = String, Path, description = "Name of the node")),

@@ -13,8 +13,9 @@ use muster_store::{StoreError, membership};
 
 /// Reset a node's credential
 ///
-/// For a machine that has lost its executor's data folder: the next executor that joins under this name with the cluster's join token binds
-/// its own credential. What the node runs is not touched. For administrators.
+/// For a machine that has lost its executor's data folder. The next executor that joins under this
+/// name with the cluster's join token gets a new credential. Running tasks are not affected. For
+/// administrators.
 #[utoipa::path(
     post, path = "/nodes/{name}/reset", operation_id = "resetNode", tag = "nodes",
     params(("name" = String, Path, description = "Name of the node")),

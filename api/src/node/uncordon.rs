@@ -11,11 +11,12 @@ use muster_model::view::NodeView;
 
 /// Let a drained node take tasks again
 ///
-/// Also one that was closed because too many tasks failed there; what was charged to it is forgiven. For administrators.
+/// Also ends the exclusion of a node with too many failures and clears the charges. For
+/// administrators.
 #[utoipa::path(
     post, path = "/nodes/{name}/uncordon", operation_id = "uncordonNode", tag = "nodes",
     params(("name" = String, Path, description = "Name of the node")),
-    responses((status = 202, description = "Stated; the next round obeys", body = NodeView)),
+    responses((status = 202, description = "Accepted; takes effect in the next scheduling round", body = NodeView)),
 )]
 #[tracing::instrument(name = "api.node.uncordon", skip_all, fields(node.name = name))]
 pub async fn uncordon(

@@ -1,4 +1,4 @@
-//! How rows of the store are shown.
+//! Conversion of rows to response types.
 
 use crate::auth::Caller;
 use crate::problem::Refusal;
@@ -40,7 +40,7 @@ pub fn node(row: NodeRow) -> NodeView {
     }
 }
 
-/// A transaction that shows administrators whose jobs hold which GPUs.
+/// Begins a transaction that shows administrators the jobs of all tenants on GPUs.
 pub async fn begin(app: &App, caller: &Caller) -> Result<Transaction, Refusal> {
     let mut tx = app.begin(caller).await?;
     if caller.is_admin() {

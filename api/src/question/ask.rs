@@ -1,4 +1,4 @@
-//! Asks the scheduler by way of the store, and waits for its answer.
+//! Sends a question to the scheduler through the store, and waits for the answer.
 
 use crate::auth::Caller;
 use crate::clock;
@@ -10,17 +10,20 @@ use muster_store::question::{self, Open};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Open questions of one tenant at a time: each costs the scheduler seconds on a large cluster.
+/// Maximum number of open questions of one tenant: each costs the scheduler seconds on a large
+/// cluster.
 const MOST_OPEN: u32 = 8;
-/// Below the time in which every answer must begin.
+/// Maximum wait for the answer; shorter than the time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(25);
-/// A question outlives whoever asked by this at most, should the api die.
+/// Lifetime of a question, in case the API server dies.
 const LIVES: Duration = Duration::from_secs(60);
-/// Between two looks for the answer: few milliseconds at first.
+/// Poll interval for the answer in milliseconds: first and longest.
 const LOOKS_MS: (u64, u64) = (5, 200);
 
+/// Asks the scheduler and returns its answer.
+///
 /// # Errors
-/// Too many questions of the tenant are open, no scheduler answers, or it refuses.
+/// If the tenant has too many open questions, no scheduler answers, or it refuses.
 pub async fn ask(app: &App, caller: &Caller, question: Question) -> Result<Answer, Refusal> {
     let open = Open {
         id: clock::new_id(),
@@ -57,8 +60,8 @@ pub async fn ask(app: &App, caller: &Caller, question: Question) -> Result<Answe
     }
 }
 
-/// An open question. Dropped before it is withdrawn, as when the client hangs up, it is withdrawn in the background: the scheduler
-/// then computes no answer.
+/// An open question. If it is dropped early, because the client disconnects, it is withdrawn in the
+/// background; the scheduler then computes no answer.
 struct Asked {
     app: App,
     caller: Caller,
@@ -114,7 +117,7 @@ async fn wait(app: &App, caller: &Caller, open: &Open) -> Result<Answer, Refusal
         if let Some(answer) = question::answer_of(&mut tx, open.id).await? {
             return Ok(answer);
         }
-        // Given back before the next pause: others wait for it.
+        // Released before the pause, because other requests wait for a connection.
         drop(tx);
         pause_ms = (pause_ms * 2).min(longest_ms);
     }

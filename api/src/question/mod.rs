@@ -1,4 +1,5 @@
-//! Questions about what is not, one file per verb. The api asks in the store and waits; the scheduler answers.
+//! Planning questions, one file per verb. The API server stores a question and waits; the scheduler
+//! answers.
 
 mod ask;
 pub mod plan;

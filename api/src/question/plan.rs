@@ -14,18 +14,19 @@ use muster_model::question::{Answer, Question};
 use muster_model::spec::JobSpec;
 use muster_model::view::PlanView;
 
-/// Say what would come of a job, without submitting it
+/// Predict the effects of a job without submitting it
 ///
-/// The scheduler runs its real decisions forward from the cluster as it is, with the job and without it, many times, each time with
-/// other speeds and other work left. The intervals hold in eight cases of ten, as far as those of forecasts past did. The tenant's
-/// own jobs that would make way or move are named, those of other tenants are counted.
+/// The scheduler simulates its real decisions from the present state of the cluster, with and
+/// without the job, many times with varied speeds and remaining work. The intervals are right in
+/// eight of ten cases, as far as earlier forecasts were. Affected jobs of the tenant are named;
+/// those of other tenants are counted.
 #[utoipa::path(
     post, path = "/plan", operation_id = "planJob", tag = "jobs",
     request_body(
         content((JobSpec = "application/json"), (JobSpec = "application/yaml")),
         description = "The job document, version `muster/v1`",
     ),
-    responses((status = 200, description = "What is to be expected", body = PlanView)),
+    responses((status = 200, description = "The predicted effects", body = PlanView)),
 )]
 #[tracing::instrument(name = "api.plan", skip_all)]
 pub async fn plan(

@@ -13,14 +13,14 @@ use muster_model::spec::FieldError;
 use muster_model::view::{WhatIf, WhatIfView};
 use muster_store::{scope, tenant};
 
-/// Say what more nodes, other quotas or more jobs would change
+/// Predict the effects of more nodes, other quotas or more jobs
 ///
-/// For administrators: the answer names jobs of every tenant. Nothing is changed; the cluster as it is is forecast with all the
-/// changes together and without them, by the same dice.
+/// For administrators, because the answer names jobs of every tenant. Nothing is changed. The
+/// cluster is simulated with all changes together and without them, with the same random numbers.
 #[utoipa::path(
     post, path = "/what-if", operation_id = "whatIf", tag = "rounds",
     request_body = WhatIf,
-    responses((status = 200, description = "What is to be expected", body = WhatIfView)),
+    responses((status = 200, description = "The predicted effects", body = WhatIfView)),
 )]
 #[tracing::instrument(name = "api.what_if", skip_all)]
 pub async fn what_if(
@@ -58,7 +58,7 @@ pub async fn what_if(
     }
 }
 
-/// Every tenant that is named, and where.
+/// Returns every named tenant with its field.
 fn tenants(changes: &WhatIf) -> Vec<(String, &str)> {
     let quotas = changes.quotas.iter().enumerate();
     let quotas =

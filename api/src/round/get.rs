@@ -12,7 +12,7 @@ use muster_store::scope;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
-/// A round whose bytes are not what a scheduler writes.
+/// Why a stored round cannot be read.
 #[derive(Debug, thiserror::Error)]
 enum ReadError {
     #[error("unpack its snapshot")]
@@ -23,10 +23,10 @@ enum ReadError {
     Json(#[from] serde_json::Error),
 }
 
-/// Get a round, whole
+/// Get a complete round
 ///
-/// For administrators: its snapshot holds the jobs of every tenant. The same snapshot and policy give the same plan and report
-/// again, byte for byte (`muster replay`).
+/// For administrators, because its snapshot contains the jobs of every tenant. The same snapshot
+/// and policy give the same plan and report again, byte for byte (`muster replay`).
 #[utoipa::path(
     get, path = "/rounds/{number}", operation_id = "getRound", tag = "rounds",
     params(("number" = u64, Path, description = "Number of the round")),
@@ -48,7 +48,7 @@ pub async fn get(
     scope::admin(&mut tx).await?;
     let (at, record) = round::get(&mut tx, number).await?.ok_or_else(missing)?;
     drop(tx);
-    // The snapshot of a large cluster takes a while to unpack.
+    // Unpacking the snapshot of a large cluster blocks.
     let read = tokio::task::spawn_blocking(move || view(at, record)).await;
     match read {
         Ok(Ok(view)) => Ok(Json(view)),

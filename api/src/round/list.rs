@@ -18,10 +18,10 @@ pub struct RoundParams {
     /// Only rounds at or after this time (RFC 3339).
     #[param(value_type = Option<String>, format = DateTime)]
     pub since: Option<OffsetDateTime>,
-    /// Items on the page.
+    /// Items per page.
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]
     pub limit: u32,
-    /// `continue` of the page before; any number of a round shows those below it.
+    /// Value of `continue` of the last page; any round number lists the rounds below it.
     #[param(rename = "continue", value_type = Option<String>, pattern = "^[0-9]+$")]
     pub after: Option<u64>,
 }
@@ -48,7 +48,8 @@ impl FromQuery for RoundParams {
 
 /// List the scheduler's rounds, newest first
 ///
-/// For administrators. Rounds that changed nothing are not kept, nor those older than the scheduler's `keep_rounds_s`.
+/// For administrators. Rounds without changes are not stored. Rounds older than the scheduler's
+/// `keep_rounds_s` are removed.
 #[utoipa::path(
     get, path = "/rounds", operation_id = "listRounds", tag = "rounds", params(RoundParams),
     responses((status = 200, description = "A page of rounds", body = Page<RoundSummaryView>)),
@@ -75,7 +76,7 @@ fn summary(round: RoundSummary) -> RoundSummaryView {
         at: round.at,
         policy: round.policy,
         decisions: round.decisions,
-        // A report of another release may count otherwise; the list shows what it can.
+        // Another release may write other totals; they are then left out.
         totals: round
             .totals
             .and_then(|totals| serde_json::from_value(totals).ok()),

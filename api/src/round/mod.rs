@@ -1,4 +1,5 @@
-//! Rounds: one file a verb, for administrators, because a round holds the jobs of every tenant.
+//! Rounds: one file per verb. For administrators, because a round contains the jobs of every
+//! tenant.
 
 pub mod get;
 pub mod list;

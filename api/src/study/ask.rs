@@ -21,24 +21,25 @@ use std::time::Duration;
 
 const MOST: usize = 1000;
 const LONGEST_WAIT_S: u32 = 20;
-/// Between two looks for a trial at least: few milliseconds at first.
+/// Shortest time between two polls for a trial in milliseconds: first and longest.
 const APART_MS: (u64, u64) = (2, 100);
-/// Without a wake-up who waits looks this often: a wake-up may be lost with its sender.
+/// Poll interval without a notification, which may be lost with its sender.
 const IDLE: Duration = Duration::from_secs(2);
 
 /// Ask for trials to train outside
 ///
-/// Of a study without a `job`. Nobody else is given the same trial; one that was lost is told as failed. There are as many at a time
-/// as the study's `concurrency` allows, so there may be none until results are told. An `Idempotency-Key` that comes again within 24
-/// hours gets the same trials, so that an answer that was lost loses none.
+/// For a study without a `job`. Each trial is handed out once; report a trial whose trainer was
+/// lost as `failed`. At most `concurrency` trials are handed out at a time, so the answer may
+/// contain none until results are reported. A request that is repeated with the same
+/// `Idempotency-Key` within 24 hours gets the same trials, so that no trial is lost with an answer.
 #[utoipa::path(
     post, path = "/studies/{id}/ask", operation_id = "askStudy", tag = "studies",
     params(
         ("id" = StudyId, Path, description = "The study"),
-        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters, chosen by the client; one for each time it asks"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters, chosen by the client; one for each request for trials"),
     ),
     request_body = Ask,
-    responses((status = 200, description = "The trials, perhaps none", body = view::Asked)),
+    responses((status = 200, description = "The trials; the list may be empty", body = view::Asked)),
 )]
 pub async fn ask(
     State(app): State<App>,
@@ -60,11 +61,12 @@ pub async fn ask(
 
 struct Given {
     asked: view::Asked,
-    /// Trials were given out by this request, so whatever was committed before is on the disk with that.
+    /// Whether this request handed out the trials: its commit then also made earlier commits
+    /// durable.
     now: bool,
 }
 
-/// Trials, as soon as there are some; under a key that was given some before, those.
+/// Returns trials once there are some. A key that was used before returns the same trials.
 async fn given(
     app: &App,
     caller: &Caller,
@@ -79,7 +81,7 @@ async fn given(
     let (mut apart_ms, longest_ms) = APART_MS;
     let mut place = None;
     loop {
-        // What happens from here on wakes us.
+        // Later notifications wake this loop.
         woken.mark_unchanged();
         let looked = clock::monotonic();
         let mut tx = app.begin(caller).await?;
@@ -104,18 +106,20 @@ async fn given(
         if !asked.trials.is_empty() {
             let kept = wire::written(&asked);
             once.keep(&mut tx, caller, StatusCode::OK, &kept).await?;
-            // Who is next may look while this waits for the disk: what is given out is locked.
+            // The next waiting request may query while this one waits for the disk: handed-out rows
+            // are locked.
             drop(place);
             tx.commit().await.map_err(StoreError::from)?;
             return Ok(Given { asked, now });
         }
-        // Nothing was given, so nothing is kept: the same key may be given something yet.
+        // No trial was handed out, so nothing is stored: the same key may still get trials.
         drop(tx);
         let left = patience.saturating_sub(began.elapsed());
         if phase.is_over() || left.is_zero() {
             return Ok(Given { asked, now: false });
         }
-        // Everybody looks once without standing in line, so that who sends a request again is answered at once.
+        // The first query does not wait for the queue, so that a repeated request is answered at
+        // once.
         if place.is_none() {
             let first = tokio::time::timeout(left, app.lines.first(id)).await;
             place = first.ok();
@@ -128,20 +132,23 @@ async fn given(
     }
 }
 
-/// Tell what came of trials that were trained outside
+/// Report results of trials that were trained outside
 ///
-/// Points of a curve (`running`), results (`finished`) and failures. What was told before, and what is told of a trial that has
-/// ended, changes nothing. A trial that is `finished` has trained to its budget: an earlier `step` is refused, unless it is that of a
-/// rung which has ended. The answer names those of the trials that need not be trained on. With `ask` it brings trials like `ask`, and
-/// comes when there are some; an `Idempotency-Key` is that of asking, since what is told again changes nothing anyway.
+/// Results are points of a curve (`running`), final values (`finished`) and failures. A repeated
+/// result, or one of a trial that has ended, changes nothing. A `finished` trial has trained to its
+/// budget. An earlier `step` is refused unless it is that of a completed rung or `exhausted` is
+/// true. The answer lists the trials that should stop.
+///
+/// With `ask`, the answer also contains further trials, and is sent once there are some. The
+/// `Idempotency-Key` then applies to `ask`; repeated results have no effect anyway.
 #[utoipa::path(
     post, path = "/studies/{id}/tell", operation_id = "tellStudy", tag = "studies",
     params(
         ("id" = StudyId, Path, description = "The study"),
-        ("Idempotency-Key" = Option<String>, Header, description = "With `ask`: 1 to 255 visible ASCII characters, chosen by the client; one for each time it asks"),
+        ("Idempotency-Key" = Option<String>, Header, description = "With `ask`: 1 to 255 visible ASCII characters, chosen by the client; one for each request for trials"),
     ),
     request_body = Tell,
-    responses((status = 202, description = "Kept; the scheduler takes it in", body = TellAnswer)),
+    responses((status = 202, description = "Stored; the scheduler reads it shortly after", body = TellAnswer)),
 )]
 pub async fn tell(
     State(app): State<App>,
@@ -240,8 +247,8 @@ fn read(
     }
 }
 
-/// Whether the trial can have come as far as is told; else, what would be right. A result that is sent again, because its answer was
-/// lost, may be about a rung that has ended since then; the search knows it already.
+/// Whether the trial can have this progress; otherwise returns what is expected. A repeated result,
+/// whose answer was lost, may concern a completed rung; the search knows it already.
 fn came(trial: &Reached, result: &TrialResult) -> Result<(), String> {
     let budget = trial.budget;
     match (result.state, result.step) {
@@ -265,7 +272,7 @@ fn came(trial: &Reached, result: &TrialResult) -> Result<(), String> {
     }
 }
 
-/// One a metric, in the objectives' order.
+/// Returns one value per metric, in the order of the objectives.
 fn values(
     document: &StudySpec,
     at: &str,
@@ -296,7 +303,7 @@ fn values(
     found.collect()
 }
 
-/// `at` is where its fields are in the body.
+/// Checks the bounds of `ask`; `at` is the prefix of its fields in the body.
 fn bounds(errors: &mut Vec<FieldError>, at: &str, ask: Ask) {
     within(errors, &format!("{at}count"), ask.count, 1, MOST as u32);
     within(

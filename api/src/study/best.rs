@@ -16,10 +16,10 @@ use muster_store::{checkpoint, job};
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct BestParams {
-    /// Items on the page.
+    /// Items per page.
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]
     pub limit: u32,
-    /// `continue` of the page before.
+    /// Value of `continue` of the last page.
     #[param(rename = "continue", value_type = Option<String>, pattern = "^[0-9]+$")]
     pub after: Option<u32>,
 }
@@ -35,13 +35,13 @@ impl FromQuery for BestParams {
     }
 }
 
-/// Show the best trial, or the Pareto front, with the checkpoints
+/// List the best trial, or the Pareto front, with checkpoints
 ///
-/// In the order of their creation. A checkpoint's files are downloaded as those of the trial's job.
+/// In the order of creation. The files of a checkpoint can be downloaded from the trial's job.
 #[utoipa::path(
     get, path = "/studies/{id}/best", operation_id = "getBestTrials", tag = "studies",
     params(("id" = StudyId, Path, description = "The study"), BestParams),
-    responses((status = 200, description = "A page of them; none while no trial has completed a rung", body = Page<BestTrialView>)),
+    responses((status = 200, description = "A page of trials; empty until a trial has completed a rung", body = Page<BestTrialView>)),
 )]
 pub async fn best(
     State(app): State<App>,

@@ -1,4 +1,5 @@
-//! `POST /studies`: the document is read, its space and its job are checked, and it is kept; the scheduler begins it.
+//! `POST /studies`: the document, its search space and its job are checked and stored; the
+//! scheduler starts the study.
 
 use super::wire;
 use crate::auth::Caller;
@@ -19,13 +20,13 @@ use muster_store::StoreError;
 use muster_store::study::{self, NewStudy};
 use uuid::Uuid;
 
-/// Where a study says what its trials' pods have, and what it is when that is not allowed.
+/// Position of `pod` in a study's document, and the kind of its refusal.
 const OF_ITS_JOB: (&str, Kind) = ("job.pod", Kind::InvalidStudy);
 
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct CreateParams {
-    /// Check the document and answer what would be created, without creating it.
+    /// Check the document and answer with the study, without creating it.
     #[param(required = false, default = false)]
     pub dry_run: bool,
 }
@@ -42,9 +43,9 @@ impl FromQuery for CreateParams {
 
 /// Create a study
 ///
-/// The same document in JSON or YAML. Whatever is wrong with its space, its search or the job of its trials is named field by field.
-/// A request with an `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with the header
-/// `Idempotency-Replayed: true`, and creates nothing.
+/// The document may be JSON or YAML. Each error of the search space, the search or the trials' job
+/// names its field. A request that is repeated with the same `Idempotency-Key` within 24 hours gets
+/// the answer of the first one, with the header `Idempotency-Replayed: true`, and creates nothing.
 #[utoipa::path(
     post, path = "/studies", operation_id = "createStudy", tag = "studies",
     params(
@@ -57,7 +58,7 @@ impl FromQuery for CreateParams {
     ),
     responses(
         (status = 201, description = "Created", body = StudyView, headers(("Location" = String, description = "Path of the study"))),
-        (status = 200, description = "`dry_run`: the document is right; the id is all zeros and nothing was created", body = StudyView),
+        (status = 200, description = "`dry_run`: the document is valid; the id is all zeros and nothing was created", body = StudyView),
     ),
 )]
 #[tracing::instrument(name = "api.study.create", skip_all)]
@@ -80,7 +81,7 @@ pub async fn create(
         return Ok((StatusCode::OK, axum::Json(imagined)).into_response());
     }
     let mut tx = app.begin(&caller).await?;
-    // A job and a study under one key are two requests.
+    // A job and a study under one key are different requests.
     let request: [&[u8]; 2] = [b"study", &document.bytes];
     let once = match idempotency::claim(&mut tx, &caller, key, &request, "study").await? {
         Turn::First(once) => once,
@@ -105,7 +106,8 @@ fn place(id: StudyId) -> String {
     format!("/api/v1/studies/{id}")
 }
 
-/// The document, if it is right. Trying its parameters in its job takes long where both are large, and other requests must not wait.
+/// Validates the document on a blocking thread. With many parameters and a large job this takes
+/// long.
 async fn checked(document: Document<StudySpec>) -> Result<Document<StudySpec>, Refusal> {
     let checked = tokio::task::spawn_blocking(move || match document.value.validate() {
         Ok(_) => Ok(document),

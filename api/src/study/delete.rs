@@ -12,10 +12,11 @@ use muster_model::id::StudyId;
 use muster_store::StoreError;
 use muster_store::study::{self, Outcome};
 
-/// Delete a study that is over
+/// Delete a study that has ended
 ///
-/// It disappears from lists, and the jobs of its trials with it. Their checkpoints and models are erased within minutes, once no open job begins from them. What was ordered before
-/// comes first: until the scheduler has taken it in, the study is not deleted.
+/// The study disappears from lists, together with the jobs of its trials. Their checkpoints and
+/// models are erased within minutes, once no open job starts from them. The request is refused
+/// while an earlier order of the study waits for the scheduler.
 #[utoipa::path(
     delete, path = "/studies/{id}", operation_id = "deleteStudy", tag = "studies",
     params(("id" = StudyId, Path, description = "The study")),

@@ -16,7 +16,7 @@ use muster_store::StoreError;
 use muster_store::study::trial;
 use serde_json::Value;
 
-/// Trials that are read at once: no more of a study, however large, are in memory while it is sent.
+/// Trials per query; it bounds the memory of an export.
 const PAGE: u32 = 200;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum Format {
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ExportParams {
-    /// `csv`: a line a trial, without curves. `json`: a list of trials with their curves.
+    /// `csv`: one line per trial, without curves. `json`: a list of trials with their curves.
     #[param(required = false, value_type = String, default = "csv", pattern = "^(csv|json)$")]
     pub format: Format,
 }
@@ -85,7 +85,8 @@ pub async fn export(
     Ok((headers, body).into_response())
 }
 
-/// A file on its way. Each page is read in a transaction of its own, so that a slow client holds none open.
+/// A file during its transfer. Each page has its own transaction, so that a slow client keeps none
+/// open.
 struct File {
     app: App,
     caller: Caller,
@@ -104,7 +105,8 @@ enum Next {
 }
 
 impl File {
-    /// The next piece of the file, with what is left. A store that fails ends the body before its end, which clients see.
+    /// Returns the next piece of the file and the remaining state. If the store fails, the body
+    /// ends early, which clients detect.
     async fn more(mut self) -> Result<Option<(String, Self)>, StoreError> {
         let after = match self.next {
             Next::First => None,
@@ -128,7 +130,7 @@ impl File {
     }
 }
 
-/// A part of a list.
+/// Returns a part of a list.
 fn json(trials: &[TrialView], is_first: bool, is_last: bool) -> String {
     let mut text = String::new();
     let mut comma = if is_first { "[" } else { "," };
@@ -147,7 +149,7 @@ fn json(trials: &[TrialView], is_first: bool, is_last: bool) -> String {
     text
 }
 
-/// The names of the columns.
+/// Returns the names of the columns.
 fn header(document: &StudySpec) -> String {
     let parameters = &document.search.parameters;
     let fixed = [
@@ -169,8 +171,8 @@ fn header(document: &StudySpec) -> String {
     header.join(",") + "\n"
 }
 
-/// A line a trial: what is known of it, its parameters by name, its objectives by metric. Missing values are empty. The names of the
-/// columns come before the first.
+/// Returns one line per trial: its state, its parameters by name, its objectives by metric. Missing
+/// values are empty. The column names precede the first line.
 fn csv(document: &StudySpec, trials: &[TrialView], is_first: bool) -> String {
     let parameters = &document.search.parameters;
     let mut text = if is_first {
@@ -212,7 +214,7 @@ fn csv(document: &StudySpec, trials: &[TrialView], is_first: bool) -> String {
     text
 }
 
-/// RFC 4180; what a spreadsheet would take for a formula is a text to it.
+/// Quotes by RFC 4180. A text that a spreadsheet would evaluate as a formula is made a plain text.
 fn quoted(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '@', '\t', '\r'])
         || (text.starts_with('-') && text.parse::<f64>().is_err());
@@ -233,13 +235,13 @@ mod tests {
     use super::{json, quoted};
 
     #[test]
-    fn pages_of_no_trials_make_a_list_too() {
+    fn export_without_trials_is_a_valid_list() {
         assert_eq!(json(&[], true, true), "[]");
         assert_eq!(json(&[], false, true), "]");
     }
 
     #[test]
-    fn texts_stay_in_their_cell_and_are_no_formulas() {
+    fn csv_text_is_quoted_and_no_formula() {
         for (text, cell) in [
             ("sgd", "sgd"),
             ("[64,32]", "\"[64,32]\""),

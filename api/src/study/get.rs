@@ -10,9 +10,9 @@ use axum::extract::State;
 use muster_model::id::StudyId;
 use muster_model::view::StudyView;
 
-/// Show a study
+/// Get a study
 ///
-/// With how many trials it has in which state, and the best of them or the Pareto front.
+/// With the number of trials in each state, and the best trial or the Pareto front.
 #[utoipa::path(
     get, path = "/studies/{id}", operation_id = "getStudy", tag = "studies",
     params(("id" = StudyId, Path, description = "The study")),

@@ -1,24 +1,24 @@
-//! Who waits for trials of a study stands in line: only the first looks whether there are any. Else each wake-up would have everybody
-//! look, for trials of which there are mostly as many as somebody has just told of.
+//! Long-poll queue: serialises waiting requests for a study's trials. Only the first one queries
+//! the database, so a notification causes one query instead of one per waiting request.
 
 use muster_model::id::StudyId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The lines of this process. Another replica has its own.
+/// The queues of this process. Another replica has its own.
 #[derive(Debug, Default)]
 pub struct Lines {
     lines: Mutex<HashMap<StudyId, Weak<tokio::sync::Mutex<()>>>>,
 }
 
-/// The first place of a line, until it is dropped.
+/// The first place of a queue, until it is dropped.
 #[derive(Debug)]
 pub struct First {
     _place: tokio::sync::OwnedMutexGuard<()>,
 }
 
 impl Lines {
-    /// Waits until everybody who came before has left.
+    /// Waits until all earlier requests have left the queue.
     pub async fn first(&self, study: StudyId) -> First {
         let line = self.of(study);
         First {
@@ -44,7 +44,7 @@ mod tests {
     use futures::FutureExt as _;
 
     #[tokio::test]
-    async fn one_is_first_of_each_study_and_who_came_next_follows() {
+    async fn long_polls_of_a_study_are_served_in_order() {
         let (lines, one, other) = (Lines::default(), StudyId(uuid(1)), StudyId(uuid(2)));
         let first = lines.first(one).await;
         let (mut second, mut third) = (Box::pin(lines.first(one)), Box::pin(lines.first(one)));

@@ -14,12 +14,12 @@ use muster_store::study::{self, StudyFilter};
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ListParams {
-    /// Only studies of exactly this name.
+    /// Only studies with exactly this name.
     pub name: Option<String>,
-    /// Items on the page.
+    /// Items per page.
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]
     pub limit: u32,
-    /// `continue` of the page before.
+    /// Value of `continue` of the last page.
     #[param(rename = "continue", value_type = Option<String>, pattern = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
     pub after: Option<StudyId>,
 }

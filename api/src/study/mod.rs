@@ -1,4 +1,4 @@
-//! Studies: one file a verb. What users want of a search is written here; how it proceeds is the scheduler's business.
+//! Studies: one file per verb. Requests store orders here; the scheduler carries them out.
 
 pub mod ask;
 pub mod best;

@@ -1,4 +1,5 @@
-//! `POST /studies/{id}/propose`: a searcher that lives outside chooses trials, which the study trains like its own.
+//! `POST /studies/{id}/propose`: a searcher outside chooses trials, which the study trains as
+//! usual.
 
 use super::wire;
 use crate::auth::Caller;
@@ -20,10 +21,11 @@ const MOST: usize = 1000;
 
 /// Propose trials to a study whose searcher is `external`
 ///
-/// They are created in this order, as the study's concurrency allows, and numbered so; what came of them is listed with the study's
-/// trials. Beyond the number of trials that the study may have they wait until it is extended; 10,000 may wait. A request with an
-/// `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with the header `Idempotency-Replayed: true`, and
-/// proposes nothing more.
+/// Trials are created and numbered in this order, within the study's `concurrency`. The list of the
+/// study's trials contains their results. Proposals beyond the study's number of trials wait until
+/// it is extended; at most 10,000 wait. A request that is repeated with the same `Idempotency-Key`
+/// within 24 hours gets the answer of the first one, with the header `Idempotency-Replayed: true`,
+/// and proposes nothing.
 #[utoipa::path(
     post, path = "/studies/{id}/propose", operation_id = "proposeTrials", tag = "studies",
     params(
@@ -31,7 +33,7 @@ const MOST: usize = 1000;
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters, chosen by the client; one for each proposal"),
     ),
     request_body = Proposal,
-    responses((status = 202, description = "Kept; the scheduler takes it in", body = StudyView)),
+    responses((status = 202, description = "Stored; the scheduler reads it shortly after", body = StudyView)),
 )]
 pub async fn propose(
     State(app): State<App>,

@@ -1,4 +1,5 @@
-//! `POST /studies/{id}/pause`, `resume`, `extend` and `cancel`: what a user wants of a study. The scheduler takes it in within moments.
+//! `POST /studies/{id}/pause`, `resume`, `extend` and `cancel`: orders of users. The scheduler
+//! carries them out shortly after.
 
 use super::wire;
 use crate::auth::Caller;
@@ -20,11 +21,12 @@ type Stated = Result<(StatusCode, Json<StudyView>), Refusal>;
 
 /// Pause a study
 ///
-/// No trial starts or trains on to its next rung; those that train, train on as far as they were told to.
+/// No trial starts, and none continues to its next rung. Running trials train to the end of their
+/// rung.
 #[utoipa::path(
     post, path = "/studies/{id}/pause", operation_id = "pauseStudy", tag = "studies",
     params(("id" = StudyId, Path, description = "The study")),
-    responses((status = 202, description = "Stated; the scheduler obeys", body = StudyView)),
+    responses((status = 202, description = "Accepted; the scheduler carries it out shortly after", body = StudyView)),
 )]
 pub async fn pause(
     State(app): State<App>,
@@ -35,11 +37,11 @@ pub async fn pause(
     state(&app, &caller, id, "pause", StudyOrder::Pause).await
 }
 
-/// Let a paused study go on
+/// Resume a paused study
 #[utoipa::path(
     post, path = "/studies/{id}/resume", operation_id = "resumeStudy", tag = "studies",
     params(("id" = StudyId, Path, description = "The study")),
-    responses((status = 202, description = "Stated; the scheduler obeys", body = StudyView)),
+    responses((status = 202, description = "Accepted; the scheduler carries it out shortly after", body = StudyView)),
 )]
 pub async fn resume(
     State(app): State<App>,
@@ -50,11 +52,11 @@ pub async fn resume(
     state(&app, &caller, id, "resume", StudyOrder::Resume).await
 }
 
-/// Give a study more trials
+/// Extend a study by more trials
 ///
-/// One that has finished goes on; one that was told to end, even if some of its trials still run, does not. A request with an
-/// `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with the header `Idempotency-Replayed: true`, and
-/// gives nothing more.
+/// A finished study continues; a cancelled study does not, even if some of its trials still run. A
+/// request that is repeated with the same `Idempotency-Key` within 24 hours gets the answer of the
+/// first one, with the header `Idempotency-Replayed: true`, and adds nothing.
 #[utoipa::path(
     post, path = "/studies/{id}/extend", operation_id = "extendStudy", tag = "studies",
     params(
@@ -62,7 +64,7 @@ pub async fn resume(
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters, chosen by the client; one for each extension"),
     ),
     request_body = StudyExtension,
-    responses((status = 202, description = "Stated; the scheduler obeys", body = StudyView)),
+    responses((status = 202, description = "Accepted; the scheduler carries it out shortly after", body = StudyView)),
 )]
 pub async fn extend(
     State(app): State<App>,
@@ -92,13 +94,13 @@ pub async fn extend(
     Ok(idempotency::answer(status, None, body))
 }
 
-/// End a study
+/// Cancel a study
 ///
-/// Its trials stop; what they have measured and their checkpoints stay.
+/// Its trials stop; their results and checkpoints stay.
 #[utoipa::path(
     post, path = "/studies/{id}/cancel", operation_id = "cancelStudy", tag = "studies",
     params(("id" = StudyId, Path, description = "The study")),
-    responses((status = 202, description = "Stated; the scheduler obeys", body = StudyView)),
+    responses((status = 202, description = "Accepted; the scheduler carries it out shortly after", body = StudyView)),
 )]
 pub async fn cancel(
     State(app): State<App>,
@@ -116,7 +118,7 @@ async fn state(app: &App, caller: &Caller, id: StudyId, verb: &str, order: Study
     Ok((StatusCode::ACCEPTED, Json(shown)))
 }
 
-/// States it; the caller commits.
+/// Stores the order; the caller commits.
 async fn stated(
     conn: &mut PgConnection,
     caller: &Caller,

@@ -12,7 +12,7 @@ use muster_model::study::TrialPhase;
 use muster_model::view::{Page, TrialView};
 use muster_store::study::trial;
 
-/// Trials with their curves on one page: a curve may have thousands of points.
+/// Maximum number of trials with curves on one page: a curve may have thousands of points.
 const CURVES: u32 = 100;
 
 #[derive(Debug, utoipa::IntoParams)]
@@ -20,13 +20,13 @@ const CURVES: u32 = 100;
 pub struct TrialsParams {
     /// Only trials in this state.
     pub state: Option<TrialPhase>,
-    /// With the learning curve of each.
+    /// Include the learning curve of each trial.
     #[param(required = false, default = true)]
     pub curves: bool,
-    /// Items on the page; with curves never more than 100.
+    /// Items per page; with curves at most 100.
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]
     pub limit: u32,
-    /// `continue` of the page before.
+    /// Value of `continue` of the last page.
     #[param(rename = "continue", value_type = Option<String>, pattern = "^[0-9]+$")]
     pub after: Option<u32>,
 }
@@ -46,7 +46,7 @@ impl FromQuery for TrialsParams {
 
 /// List a study's trials, in the order of their creation
 ///
-/// With parameters, what each had at the end of its rungs, and its learning curve.
+/// With their parameters, the values at the end of their rungs, and their learning curves.
 #[utoipa::path(
     get, path = "/studies/{id}/trials", operation_id = "listTrials", tag = "studies",
     params(("id" = StudyId, Path, description = "The study"), TrialsParams),
@@ -58,9 +58,10 @@ pub async fn trials(
     Named(id): Named<StudyId>,
     Params(params): Params<TrialsParams>,
 ) -> Result<Json<Page<TrialView>>, Refusal> {
-    let limit = match params.curves {
-        true => params.limit.min(CURVES),
-        false => params.limit,
+    let limit = if params.curves {
+        params.limit.min(CURVES)
+    } else {
+        params.limit
     };
     let mut tx = app.begin(&caller).await?;
     wire::exists(&mut tx, id).await?;

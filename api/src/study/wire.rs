@@ -1,4 +1,4 @@
-//! How rows of studies are shown.
+//! Conversion of studies to response types.
 
 use crate::auth::Caller;
 use crate::clock;
@@ -11,7 +11,7 @@ use muster_store::PgConnection;
 use muster_store::study::{self, MAX_PROPOSED, Outcome, StudyRow};
 use serde::Serialize;
 
-/// `tenant` is the name of the one that owns it.
+/// `tenant` is the name of the study's tenant.
 pub fn view(row: StudyRow, tenant: &str) -> StudyView {
     StudyView {
         id: row.id,
@@ -29,17 +29,18 @@ pub fn view(row: StudyRow, tenant: &str) -> StudyView {
     }
 }
 
-/// The study, or the refusal that there is none.
+/// Returns the study, or the refusal of a missing one.
 pub async fn find(conn: &mut PgConnection, id: StudyId) -> Result<StudyRow, Refusal> {
     study::get(conn, id).await?.ok_or_else(|| missing(id))
 }
 
-/// The study's document, without a look at its trials, of which there may be many; or the refusal that there is no such study.
+/// Returns the document of the study without reading its trials, which may be many; or the refusal
+/// of a missing study.
 pub async fn document(conn: &mut PgConnection, id: StudyId) -> Result<StudySpec, Refusal> {
     study::document(conn, id).await?.ok_or_else(|| missing(id))
 }
 
-/// Refuses what is asked of a study that is not there.
+/// Refuses a study that does not exist.
 pub async fn exists(conn: &mut PgConnection, id: StudyId) -> Result<(), Refusal> {
     let phase = study::phase_of(conn, id).await?;
     phase.map(drop).ok_or_else(|| missing(id))
@@ -54,7 +55,7 @@ pub fn wrong_phase(phase: StudyPhase, verb: &str, needed: &str) -> Refusal {
     Refusal::new(Kind::WrongPhase, detail)
 }
 
-/// The scheduler has not taken in yet what was said before.
+/// Returns the refusal while the scheduler has not read earlier orders.
 pub fn busy(waiting: u64) -> Refusal {
     let detail = format!(
         "{waiting} orders, results or ends of jobs of the study wait for the scheduler; try again in a moment"
@@ -62,7 +63,8 @@ pub fn busy(waiting: u64) -> Refusal {
     Refusal::new(Kind::TooManyRequests, detail).retry_after(1)
 }
 
-/// States what a user wants of a study or tells it, or says why it does not take that; `needed` is what would.
+/// Stores orders or results of a study, or returns why it does not accept them. `needed` is what is
+/// expected.
 pub async fn order(
     conn: &mut PgConnection,
     id: StudyId,
@@ -74,7 +76,7 @@ pub async fn order(
     ordered(done, id, orders, verb, needed)
 }
 
-/// The refusal of what was ordered or told, if it was not taken.
+/// Returns the refusal of orders or results that were not stored.
 pub fn ordered(
     done: Outcome,
     id: StudyId,
@@ -98,7 +100,7 @@ pub fn ordered(
     }
 }
 
-/// More trials than a study may have.
+/// Returns the refusal of more trials than a study may have.
 pub fn too_many(asked: u32, limit: u32, most: u32) -> Refusal {
     let expected = match most {
         0 => {
@@ -116,7 +118,7 @@ pub fn too_many(asked: u32, limit: u32, most: u32) -> Refusal {
     Refusal::of_fields(Kind::InvalidBody, vec![error])
 }
 
-/// More proposals than may wait.
+/// Returns the refusal of more proposals than may wait.
 fn too_many_proposed(orders: &[StudyOrder], waiting: u64) -> Refusal {
     let proposed = orders.iter().map(StudyOrder::proposed).sum::<u64>();
     let rule = format!("{waiting} proposals wait to become trials, and {MAX_PROPOSED} may");
@@ -132,7 +134,7 @@ fn too_many_proposed(orders: &[StudyOrder], waiting: u64) -> Refusal {
     Refusal::of_fields(Kind::InvalidBody, vec![error])
 }
 
-/// The study as it is now.
+/// Returns the present state of the study.
 pub async fn shown(
     conn: &mut PgConnection,
     caller: &Caller,

@@ -14,9 +14,10 @@ use muster_store::{StoreError, limit, scope, tenant};
 
 /// Change a tenant's quota, weight, pods and limits
 ///
-/// For administrators. The next round obeys; jobs above a lowered quota are stopped with a checkpoint. A weight says what share of the cluster is its own while several tenants want more
-/// than there is. What pods may have is asked of jobs and studies that are submitted from now on; those that were keep it. So are limits: what
-/// is open above a lowered one stays open.
+/// For administrators. Takes effect in the next scheduling round: jobs above a lowered quota stop
+/// with a checkpoint. The weight is the tenant's share of a full cluster relative to other tenants.
+/// `pods` applies to later submissions; jobs and studies that were submitted before keep their
+/// pods. Work that is open above a lowered limit stays open.
 #[utoipa::path(
     patch, path = "/tenants/{name}", operation_id = "changeTenant", tag = "tenants",
     params(("name" = String, Path, description = "Name of the tenant")),

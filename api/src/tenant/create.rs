@@ -17,7 +17,7 @@ use muster_store::{StoreError, scope, tenant};
 
 /// Create a tenant
 ///
-/// For administrators. `POST /tokens` with its name makes its first user and token.
+/// For administrators. `POST /tokens` with its name creates its first user and token.
 #[utoipa::path(
     post, path = "/tenants", operation_id = "createTenant", tag = "tenants", request_body = NewTenant,
     responses((status = 201, description = "Created", body = TenantView)),

@@ -14,9 +14,11 @@ use time::OffsetDateTime;
 
 /// Delete a tenant
 ///
-/// For administrators, and not that of their own token. Refused while any of its jobs or studies has not ended, or where nobody else could
-/// administer (409, `last-administrator`). Its tokens are refused from now on, by other replicas of this daemon within 5 seconds, and nothing is
-/// begun for it any more. It is in no list; its jobs, their events, logs, curves and checkpoints stay, and nobody else gets its name.
+/// For administrators; not the tenant of their own token. Refused while one of its jobs or studies
+/// has not ended, or if no other administrator would remain (409, `last-administrator`). Its tokens
+/// are refused from now on, by other API servers within 5 seconds, and nothing new starts for it.
+/// It disappears from lists. Its jobs, events, logs, curves and checkpoints stay, and its name is
+/// not given to another tenant.
 #[utoipa::path(
     delete, path = "/tenants/{name}", operation_id = "deleteTenant", tag = "tenants",
     params(("name" = String, Path, description = "Name of the tenant")),
@@ -55,7 +57,8 @@ pub async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Who asks may hold a token that ends within the hour, while the lasting ones are those of the tenant.
+/// Checks that an administrator of another tenant remains. The caller's own token may expire within
+/// the hour, while the lasting ones belong to the tenant.
 async fn others_must_administer(
     conn: &mut PgConnection,
     found: &Tenant,

@@ -1,4 +1,4 @@
-//! Tenants: one file a verb, for administrators.
+//! Tenants: one file per verb, for administrators.
 
 pub mod change;
 pub mod create;

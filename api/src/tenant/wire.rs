@@ -1,4 +1,4 @@
-//! How tenants are shown, and what a quota and a weight may be.
+//! Conversion of tenants to response types, and the allowed quotas and weights.
 
 use crate::problem::{Kind, Refusal};
 use muster_model::id::TenantId;
@@ -13,10 +13,10 @@ use muster_store::{PgConnection, StoreError, limit, tenant};
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
 
-/// Above any cluster, and within what the store's column takes.
+/// Larger than any cluster, and within the range of the store's column.
 const QUOTA_MAX: u32 = 1_000_000;
 
-/// What tenants hold and have open, and their limits.
+/// GPU use and open work of tenants, and their limits.
 #[derive(Debug, Default)]
 pub struct Uses {
     in_use: BTreeMap<TenantId, InUse>,
@@ -25,10 +25,10 @@ pub struct Uses {
 }
 
 impl Uses {
-    /// Of the tenant in scope, with `scope::admin` of all.
+    /// Reads the tenant in scope; with `scope::admin` all tenants.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// If the store does not answer.
     pub async fn read(conn: &mut PgConnection, now: OffsetDateTime) -> Result<Self, StoreError> {
         Ok(Self {
             in_use: tenant::in_use(conn).await?,
@@ -66,8 +66,10 @@ impl Uses {
     }
 }
 
+/// Checks a change of limits.
+///
 /// # Errors
-/// When a limit is above what the store takes, or nothing is said.
+/// If a limit exceeds the range of the store, or the change is empty.
 pub fn check_limits_change(change: Option<&LimitsChange>) -> Result<(), Refusal> {
     let Some(change) = change else {
         return Ok(());
@@ -82,8 +84,10 @@ pub fn check_limits_change(change: Option<&LimitsChange>) -> Result<(), Refusal>
     checked.map_err(|errors| Refusal::of_fields(Kind::InvalidBody, errors))
 }
 
+/// Checks a quota.
+///
 /// # Errors
-/// When it is more than any cluster has.
+/// If it exceeds `QUOTA_MAX`.
 pub fn check_quota(gpu_quota: Option<u32>) -> Result<(), Refusal> {
     let Some(quota) = gpu_quota.filter(|quota| *quota > QUOTA_MAX) else {
         return Ok(());
@@ -95,8 +99,10 @@ pub fn check_quota(gpu_quota: Option<u32>) -> Result<(), Refusal> {
     ))
 }
 
+/// Checks a weight.
+///
 /// # Errors
-/// When it is not within [`WEIGHT_RANGE`].
+/// If it is not within [`WEIGHT_RANGE`].
 pub fn check_weight(weight: Option<f64>) -> Result<(), Refusal> {
     let Some(weight) = weight.filter(|weight| !WEIGHT_RANGE.contains(weight)) else {
         return Ok(());
@@ -109,15 +115,19 @@ pub fn check_weight(weight: Option<f64>) -> Result<(), Refusal> {
     ))
 }
 
+/// Checks names of cluster objects.
+///
 /// # Errors
-/// When something of it can be no name in Kubernetes.
+/// If one of them cannot be a name in Kubernetes.
 pub fn check_pods(pods: &TenantPods) -> Result<(), Refusal> {
     let checked = pods.validate("pods");
     checked.map_err(|errors| Refusal::of_fields(Kind::InvalidBody, errors))
 }
 
+/// Checks a change of cluster objects.
+///
 /// # Errors
-/// When something of it can be no name in Kubernetes, or nothing is said.
+/// If a name cannot be one in Kubernetes, or the change is empty.
 pub fn check_pods_change(change: Option<&TenantPodsChange>) -> Result<(), Refusal> {
     let Some(change) = change else {
         return Ok(());

@@ -1,27 +1,30 @@
-//! That somebody can still administer. Without an administrator's token nobody could make one any more, nor manage nodes and tenants.
+//! Checks that an administrator's token remains. Without one, no further token can be created, and
+//! no node or tenant managed.
 
 use muster_model::id::{TenantId, TokenId};
 use muster_store::{PgConnection, StoreError, scope, tenant, token};
 use time::{Duration, OffsetDateTime};
 
-/// An administrator's token that ends sooner may be gone before anybody has noticed that it was the last.
+/// Shortest remaining lifetime of an administrator's token that counts as lasting. A shorter one
+/// may expire before it is noticed that it was the last.
 pub const LASTING: Duration = Duration::days(1);
 
-/// What is about to be refused for ever.
+/// Tokens that are about to be refused for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     Token(TokenId),
-    /// What is gone already in the transaction.
+    /// Tokens that the transaction has already revoked.
     Nothing,
-    /// With all of its tokens.
+    /// A tenant with all of its tokens.
     Tenant(TenantId),
 }
 
-/// Whether beside what is taken there is a token with which an administrator may still ask at `until`. Nobody else takes any until the end of
-/// the transaction, which is left in the scope of some tenant.
+/// Whether a token of an administrator remains valid at `until` besides `taken`. Takes a lock, so
+/// that no other transaction removes one before the end of this one. Leaves the transaction in the
+/// scope of some tenant.
 ///
 /// # Errors
-/// When the store does not answer.
+/// If the store does not answer.
 pub async fn stay(
     conn: &mut PgConnection,
     taken: Taken,

@@ -23,8 +23,9 @@ use time::format_description::well_known::Rfc3339;
 
 /// Create a token
 ///
-/// The answer holds its secret, which is stored nowhere. Members make tokens for themselves; administrators also for other users
-/// and tenants, and with access `admin`. A member's new token ends no later than the one with which it is made.
+/// The secret is in the answer only. Members create tokens for themselves; administrators also for
+/// other users and tenants, and with access `admin`. The token of a member expires no later than
+/// the token that creates it.
 #[utoipa::path(
     post, path = "/tokens", operation_id = "createToken", tag = "tokens", request_body = NewToken,
     responses((status = 201, description = "Created", body = CreatedToken)),
@@ -49,7 +50,7 @@ pub async fn create(
             let found = tenant::by_name(&mut tx, name).await?;
             let found = found
                 .ok_or_else(|| invalid("tenant", &format!("{name:?}"), "the name of a tenant"))?;
-            // Tokens belong to the tenant in scope, even for administrators.
+            // Tokens belong to the tenant in scope, also for administrators.
             scope::tenant(&mut tx, found.id).await?;
             (found.id, found.name)
         }
@@ -120,7 +121,7 @@ fn check(wanted: &NewToken, caller: &Caller, now: OffsetDateTime) -> Result<(), 
     Ok(())
 }
 
-/// Whoever has got hold of a token that ends must not make one of it that does not.
+/// A stolen token that expires must not be exchanged for one that does not.
 async fn must_not_outlive(
     conn: &mut PgConnection,
     wanted: &NewToken,
@@ -142,7 +143,7 @@ async fn must_not_outlive(
     Err(invalid("expires_at", &value, &expected))
 }
 
-/// The user of this name, who is created if need be.
+/// Returns the user of this name; creates it if necessary.
 pub(crate) async fn user_id(
     conn: &mut PgConnection,
     tenant_id: TenantId,

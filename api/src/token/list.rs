@@ -17,15 +17,15 @@ use std::cmp::Reverse;
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct TokensParams {
-    /// Of the tenant of this name; for administrators. The bearer's if left out.
+    /// Name of the tenant; for administrators. Default: that of the caller.
     pub tenant: Option<String>,
-    /// Of all tenants; for administrators.
+    /// Tokens of all tenants; for administrators.
     #[param(required = false, default = false)]
     pub all_tenants: bool,
-    /// Items on the page.
+    /// Items per page.
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]
     pub limit: u32,
-    /// `continue` of the page before.
+    /// Value of `continue` of the last page.
     #[param(rename = "continue", value_type = Option<String>, pattern = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
     pub after: Option<TokenId>,
 }
@@ -50,7 +50,8 @@ impl FromQuery for TokensParams {
 
 /// List the tenant's tokens, newest first
 ///
-/// Revoked ones too; never their secrets. Administrators may ask for those of another tenant, or of all.
+/// Includes revoked tokens, without secrets. Administrators may list those of another tenant, or of
+/// all.
 #[utoipa::path(
     get, path = "/tokens", operation_id = "listTokens", tag = "tokens", params(TokensParams),
     responses((status = 200, description = "A page of tokens", body = Page<TokenView>)),
@@ -70,7 +71,7 @@ pub async fn list(
     .await?;
     let mut rows: Vec<(Token, String)> = Vec::new();
     for (id, name) in tenants {
-        // Tokens are seen in their tenant's scope only, also by administrators.
+        // Tokens are visible only in the scope of their tenant, also for administrators.
         scope::tenant(&mut tx, id).await?;
         let listed = token::list(&mut tx, params.after, params.limit + 1).await?;
         rows.extend(listed.into_iter().map(|token| (token, name.clone())));
@@ -85,7 +86,7 @@ pub async fn list(
     )))
 }
 
-/// Whose tokens are meant.
+/// Returns the tenants whose tokens are listed.
 pub(super) async fn tenants(
     tx: &mut Transaction,
     caller: &Caller,

@@ -11,12 +11,12 @@ use axum::extract::State;
 use muster_model::view::Me;
 use muster_store::tenant;
 
-/// Whom the token stands for
+/// Get the user, tenant and token of the caller
 ///
-/// With the quota and the limits of the tenant, and what of them is used.
+/// With the quota and the limits of the tenant and their use.
 #[utoipa::path(
     get, path = "/me", operation_id = "getMe", tag = "tokens",
-    responses((status = 200, description = "The bearer", body = Me)),
+    responses((status = 200, description = "The caller", body = Me)),
 )]
 pub async fn me(
     State(app): State<App>,

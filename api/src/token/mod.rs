@@ -1,4 +1,4 @@
-//! Tokens and their bearers: one file a verb.
+//! Tokens: one file per verb.
 
 pub(crate) mod administrators;
 pub mod create;

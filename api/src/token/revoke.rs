@@ -17,9 +17,9 @@ use uuid::Uuid;
 
 /// Revoke a token
 ///
-/// It is refused from now on, by other replicas of this daemon within 5 seconds. Members may revoke their own tokens,
-/// administrators any. Revoking again changes nothing. The last token with which an administrator can ask is not revoked (409,
-/// `last-administrator`): make another first.
+/// The token is refused from now on, by other API servers within 5 seconds. Members may revoke
+/// their own tokens, administrators all. A repeated request changes nothing. The last token of an
+/// administrator is not revoked (409, `last-administrator`): create another one first.
 #[utoipa::path(
     delete, path = "/tokens/{id}", operation_id = "revokeToken", tag = "tokens",
     params(("id" = TokenId, Path, description = "The token")),
@@ -55,7 +55,8 @@ pub async fn revoke(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The token and its tenant: the caller's, or any for an administrator. The transaction is left in that tenant's scope.
+/// Returns the token and its tenant: of the caller's tenant, or of any for an administrator. Leaves
+/// the transaction in that tenant's scope.
 async fn find(
     conn: &mut PgConnection,
     caller: &Caller,
@@ -77,7 +78,7 @@ async fn find(
     Ok(None)
 }
 
-/// Lists go down from an id that is not among them; the one just above makes the wanted token their first.
+/// Lists contain ids below a given one; the next higher id makes the wanted token the first.
 pub(super) async fn find_in_scope(
     conn: &mut PgConnection,
     id: TokenId,
@@ -87,17 +88,19 @@ pub(super) async fn find_in_scope(
     Ok(first.filter(|token| token.id == id))
 }
 
-/// Without an administrator's token nobody could make one any more, nor manage nodes and tenants.
+/// Refuses to revoke the last token of an administrator.
 async fn must_not_be_the_last(
     conn: &mut PgConnection,
     revoked: &Token,
     now: OffsetDateTime,
 ) -> Result<(), Refusal> {
-    // Who revokes one that ends sooner anyhow loses nothing that lasts; somebody must be able to make another.
+    // If the revoked token expires within a day, it suffices that any administrator's token remains
+    // now.
     let lasts = revoked.expires_at.is_none_or(|at| at > now + LASTING);
-    let (until, that) = match lasts {
-        true => (now + LASTING, "administers for longer than a day"),
-        false => (now, "administers"),
+    let (until, that) = if lasts {
+        (now + LASTING, "administers for longer than a day")
+    } else {
+        (now, "administers")
     };
     let id = revoked.id;
     if administrators::stay(conn, Taken::Token(id), until).await? {

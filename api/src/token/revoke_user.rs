@@ -17,10 +17,10 @@ use time::OffsetDateTime;
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct RevokeParams {
-    /// Name of the user whose tokens are revoked.
+    /// Name of the user.
     #[param(value_type = String)]
     pub user: Option<String>,
-    /// Name of the user's tenant; for administrators. The bearer's if left out.
+    /// Name of the user's tenant; for administrators. Default: that of the caller.
     pub tenant: Option<String>,
 }
 
@@ -41,9 +41,10 @@ impl FromQuery for RevokeParams {
 
 /// Revoke all tokens of a user
 ///
-/// They are refused from now on, by other replicas of this daemon within 5 seconds; so are those that were made with a stolen one of them.
-/// Members may revoke their own, the request's token among them, administrators those of any user. Refused where no administrator could ask
-/// any more (409, `last-administrator`).
+/// The tokens are refused from now on, by other API servers within 5 seconds. This includes tokens
+/// that were created with a stolen one. Members may revoke their own tokens, including that of the
+/// request; administrators those of any user. Refused if no administrator's token would remain
+/// (409, `last-administrator`).
 #[utoipa::path(
     delete, path = "/tokens", operation_id = "revokeTokensOfUser", tag = "tokens", params(RevokeParams),
     responses((status = 200, description = "Revoked", body = RevokedTokens)),
@@ -79,7 +80,8 @@ pub async fn revoke_user(
     Ok(Json(RevokedTokens { revoked }))
 }
 
-/// Until when the tenant in scope has an administrator's token, as far as that matters.
+/// Returns until when the tenant in scope has an administrator's token: for longer than a day, or
+/// now.
 async fn administers(
     conn: &mut PgConnection,
     now: OffsetDateTime,
@@ -92,7 +94,7 @@ async fn administers(
     Ok(None)
 }
 
-/// Looks at what is left, in the transaction that has revoked the others.
+/// Checks the remaining tokens, in the transaction that has revoked the others.
 async fn administrators_must_stay(
     conn: &mut PgConnection,
     tenant: TenantId,

@@ -1,4 +1,4 @@
-//! How tokens are shown, and how they are made.
+//! Conversion of tokens to response types, and creation of secrets.
 
 use crate::auth;
 use crate::clock;
@@ -7,7 +7,7 @@ use muster_model::view::TokenView;
 use muster_store::token::{Hash, Token};
 use std::fmt::Write as _;
 
-/// `tenant` is the name of the one that its user is of.
+/// `tenant` is the name of its user's tenant.
 pub fn token(token: Token, tenant: &str) -> TokenView {
     TokenView {
         id: token.id,
@@ -21,10 +21,10 @@ pub fn token(token: Token, tenant: &str) -> TokenView {
     }
 }
 
-/// A new secret and what the store knows it by. The prefix lets scanners of leaked secrets recognise it.
+/// Returns a new secret and its hash. The prefix lets scanners of leaked secrets recognise it.
 ///
 /// # Errors
-/// When the operating system has no randomness to give.
+/// If the operating system has no randomness.
 pub fn secret() -> Result<(String, Hash), Refusal> {
     let bytes = clock::secret().map_err(|error| Refusal::internal(&error))?;
     let mut secret = String::from("muster_");

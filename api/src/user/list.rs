@@ -12,7 +12,7 @@ use muster_store::{scope, tenant, user};
 
 /// List users by tenant and name
 ///
-/// For administrators. With the number of tokens of each that are neither revoked nor expired.
+/// For administrators. With the number of tokens of each user that are neither revoked nor expired.
 #[utoipa::path(
     get, path = "/users", operation_id = "listUsers", tag = "tokens", params(PageParams),
     responses((status = 200, description = "A page of users", body = Page<UserView>)),
@@ -27,7 +27,7 @@ pub async fn list(
     scope::admin(&mut tx).await?;
     let mut rows = Vec::new();
     for tenant in tenant::list(&mut tx).await? {
-        // Tokens are seen in their tenant's scope only, also by administrators.
+        // Tokens are visible only in the scope of their tenant, also for administrators.
         scope::tenant(&mut tx, tenant.id).await?;
         let users = user::list(&mut tx, tenant.id, now).await?;
         rows.extend(users.into_iter().map(|user| UserView {

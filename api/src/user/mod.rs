@@ -1,3 +1,3 @@
-//! Users: one file a verb, for administrators.
+//! Users: one file per verb, for administrators.
 
 pub mod list;

@@ -1,4 +1,4 @@
-//! Every kind of bad input gets its own clear refusal, and none changes anything.
+//! Every kind of bad input gets a clear refusal of its own and changes nothing.
 
 use crate::world::{ADMIN, BLUE, RED, World, document, json_request, request};
 use axum::body::Body;
@@ -10,12 +10,13 @@ struct Case {
     request: Request<Body>,
     status: u16,
     kind: &'static str,
-    /// Field, and a part of what would be right; empty when the problem names no field.
+    /// Field, and a part of the expectation; empty if the problem names no field.
     field: &'static str,
     expected: &'static str,
 }
 
-/// A document with one thing replaced, by a path of keys; `null` with an empty path leaves it.
+/// Returns a valid document with one value replaced at a path of keys; unchanged for `null` with an
+/// empty path.
 fn with(path: &[&str], value: Value) -> Value {
     let mut whole = document("bad");
     let mut place = &mut whole;
@@ -406,7 +407,7 @@ fn bodies() -> Vec<Case> {
 }
 
 fn serde_norway_document(extra: &str) -> String {
-    // JSON is YAML too, in its flow style; a block beside it would not be.
+    // JSON is YAML in flow style, and must not be mixed with block style.
     let mut text = String::from(extra);
     for (key, value) in document("bad").as_object().expect("an object") {
         text.push_str(&format!("{key}: {value}\n"));
@@ -742,7 +743,7 @@ fn administration() -> Vec<Case> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_kind_of_bad_input_is_refused_clearly_and_changes_nothing() {
+async fn bad_input_is_refused_clearly_and_changes_nothing() {
     let world = World::new().await;
     let waiting = world.submit("waiting").await.to_string();
     let ended = world.submit("ended").await;
@@ -797,7 +798,7 @@ async fn every_kind_of_bad_input_is_refused_clearly_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_phase_names_the_phase_and_those_that_would_do() {
+async fn wrong_phase_is_refused_with_the_expected_ones() {
     let world = World::new().await;
     let job = world.submit("waiting").await;
     let problem = world
@@ -812,7 +813,7 @@ async fn a_wrong_phase_names_the_phase_and_those_that_would_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_asks_too_often_is_told_when_to_come_back() {
+async fn token_above_its_rate_gets_retry_after() {
     let limits = muster_api::config::Limits {
         requests_per_s: 1,
         requests_burst: 3,
@@ -839,7 +840,7 @@ async fn a_token_that_asks_too_often_is_told_when_to_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_is_named_as_it_was_written() {
+async fn error_names_the_value_as_it_was_written() {
     let world = World::new().await;
     let said = async |path: &[&str], value: Value| {
         let answer = world.post(RED, "/api/v1/jobs", &with(path, value)).await;

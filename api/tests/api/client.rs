@@ -1,4 +1,4 @@
-//! The typed client against the real server, over a real socket.
+//! The typed client against a real server, over a real socket.
 
 use crate::world::{RED, World, document, sample};
 use futures::StreamExt as _;
@@ -19,7 +19,7 @@ async fn serve(world: &World, at: SocketAddr) -> (SocketAddr, JoinHandle<()>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_call_is_understood() {
+async fn client_calls_are_understood_by_the_server() {
     let world = World::new().await;
     let (address, _server) = serve(&world, ([127, 0, 0, 1], 0).into()).await;
     let client = Client::new(&format!("http://{address}"), RED).expect("an address");
@@ -104,13 +104,13 @@ async fn every_call_is_understood() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watched_job_is_watched_over_a_restart_of_the_server() {
+async fn watched_job_is_followed_over_a_server_restart() {
     let world = World::new().await;
     let job = world.submit("watched").await;
     let (worker, _) = world.run(job, 0, 0).await;
     let (address, server) = serve(&world, ([127, 0, 0, 1], 0).into()).await;
     let client = Client::new(&format!("http://{address}"), RED).expect("an address");
-    // The tenant's stream, for lists, tells of it too.
+    // The tenant's stream, for lists, reports the job too.
     let mut all = client.watch(None);
     let mut stream = client.watch_job(job, None);
     assert!(matches!(
@@ -143,7 +143,8 @@ async fn a_watched_job_is_watched_over_a_restart_of_the_server() {
     assert_eq!((newest.job_id, newest.samples[0].sample.step), (job, 10));
     server.abort();
     let _ = server.await;
-    // Connections of an aborted server live on in their own tasks; the router's streams end with the daemon.
+    // Connections of an aborted server continue in their own tasks; the router's streams end with
+    // the daemon.
     world.tell(worker, 1, 1, vec![told(20)]).await;
     let (_, _again) = serve(&world, address).await;
     world.tell(worker, 1, 2, vec![told(30)]).await;

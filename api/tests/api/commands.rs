@@ -1,4 +1,4 @@
-//! The program itself: it migrates, makes the first token, serves, and stops when told.
+//! The program itself: it migrates, creates the first token, serves, and stops on a signal.
 
 use crate::world::document;
 use futures::StreamExt as _;
@@ -33,9 +33,9 @@ fn bootstrap(db: &TestDb) -> String {
         .to_owned()
 }
 
-/// Whoever has deleted the tenant of all administrators has no other way in.
+/// An administrator that has deleted the last administrators' tenant has no other access.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_tenant_is_back_after_bootstrap_and_its_old_tokens_stay_refused() {
+async fn bootstrap_restores_a_deleted_tenant_without_its_tokens() {
     let db = TestDb::new().await;
     let old = bootstrap(&db);
     let owner = pool::owner(&db.owner_url, 1).expect("an address");
@@ -47,7 +47,7 @@ async fn a_deleted_tenant_is_back_after_bootstrap_and_its_old_tokens_stay_refuse
     tenant::delete(&mut conn, id, crate::world::at(0))
         .await
         .expect("an answer");
-    // By the owner, and by the daemon's own role, which may do the same.
+    // By the owner, and by the daemon's own role, which has the needed rights.
     let as_api = {
         let output = program(&db)
             .env_remove("MUSTER_API_OWNER_DATABASE_URL")
@@ -91,7 +91,7 @@ impl Drop for Running {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_database_is_migrated_gets_its_first_token_and_is_served_until_the_signal() {
+async fn program_migrates_bootstraps_and_serves_until_a_signal() {
     let db = TestDb::unmigrated().await;
     for _ in 0..2 {
         let migrated = program(&db).arg("migrate").output().expect("it runs");
@@ -132,7 +132,7 @@ async fn an_empty_database_is_migrated_gets_its_first_token_and_is_served_until_
         .submit(&document("first"), None)
         .await
         .expect("a job");
-    // Over a real socket the client reads the refusal, although it was still sending.
+    // Over a real socket the client reads the refusal while it still sends.
     let huge = serde_json::json!({ "name": "x".repeat(10 << 20) });
     assert_eq!(
         client

@@ -1,4 +1,4 @@
-//! Connections: what is slow or idle is closed, what is under way is not, and there are so many at most.
+//! Connections: slow and idle ones are closed, active ones are not, and their number is limited.
 
 use crate::world::{RED, World};
 use axum::http::StatusCode;
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Far above what any answer takes; a test that waits this long has failed.
+/// Far above the time of any answer; a test that waits this long fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Served {
@@ -37,7 +37,8 @@ async fn serve(limits: Limits) -> Served {
 }
 
 impl Served {
-    /// Closes the connections to Postgres too: one that is still being opened would hold up the server's end for a minute.
+    /// Also closes the connections to Postgres: one that is still being opened would delay the
+    /// server's end by a minute.
     async fn end(self) {
         self.stopping.cancel();
         self.server.await.expect("no panic");
@@ -49,7 +50,7 @@ impl Served {
     }
 }
 
-/// Until the server closes the connection, which may reset it.
+/// Reads until the server closes the connection, or resets it.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut text)).await;
@@ -57,7 +58,7 @@ async fn rest(stream: &mut TcpStream) -> String {
     String::from_utf8(text).expect("text")
 }
 
-/// Until the text has come.
+/// Reads until the text has arrived.
 async fn until(stream: &mut TcpStream, wanted: &str) -> String {
     let mut text = String::new();
     while !text.contains(wanted) {

@@ -1,4 +1,5 @@
-//! `api/openapi.json` is what the code says. To renew it: `cargo run -p muster-api -- openapi > api/openapi.json`.
+//! `api/openapi.json` is the document that the code generates. To update it:
+//! `cargo run -p muster-api -- openapi > api/openapi.json`.
 
 use crate::world::{RED, World, request};
 use axum::body::Body;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 #[test]
-fn the_kept_document_is_the_generated_one() {
+fn stored_openapi_document_equals_the_generated_one() {
     let kept = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json"))
         .expect("api/openapi.json");
     assert!(
@@ -18,7 +19,7 @@ fn the_kept_document_is_the_generated_one() {
 }
 
 #[test]
-fn every_reference_in_the_document_leads_somewhere() {
+fn openapi_references_are_resolved() {
     let document: Value = serde_json::from_str(&muster_api::openapi::text()).expect("JSON");
     assert!(
         document["openapi"]
@@ -35,9 +36,9 @@ fn every_reference_in_the_document_leads_somewhere() {
     }
 }
 
-/// Generators of clients name their functions by it; of two that share one they keep one.
+/// Client generators name functions by it and keep only one of two with the same name.
 #[test]
-fn every_operation_has_a_name_of_its_own() {
+fn openapi_operations_have_unique_names() {
     let document: Value = serde_json::from_str(&muster_api::openapi::text()).expect("JSON");
     let mut named: BTreeMap<&str, String> = BTreeMap::new();
     for (path, item) in document["paths"].as_object().expect("paths") {
@@ -71,7 +72,7 @@ fn collect(value: &Value, references: &mut Vec<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_document_is_served_and_every_path_in_it_is_a_route() {
+async fn openapi_document_is_served_and_its_paths_are_routes() {
     let world = World::new().await;
     let document: Value = world.get("", "/openapi.json").await.json();
     for (path, item) in document["paths"].as_object().expect("paths") {
@@ -82,7 +83,7 @@ async fn the_document_is_served_and_every_path_in_it_is_a_route() {
         for method in item.as_object().expect("methods").keys() {
             let method: Method = method.to_uppercase().parse().expect("a method");
             let asked = world.send(request(method.clone(), RED, &path, Body::empty()));
-            // A stream does not end; that it goes on is answer enough.
+            // A stream does not end; an open stream is a sufficient answer.
             let Ok(answer) = tokio::time::timeout(Duration::from_millis(500), asked).await else {
                 continue;
             };

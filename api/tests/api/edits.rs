@@ -1,4 +1,4 @@
-//! A job's range of workers and its priority, changed after it was submitted.
+//! Changes of a job's size range and priority after its submission.
 
 use crate::world::{Answer, BLUE, RED, World, document, json_request};
 use axum::http::Method;
@@ -12,7 +12,7 @@ async fn edit(world: &World, token: &str, id: impl std::fmt::Display, body: &Val
         .await
 }
 
-/// Kinds and bodies of the job's events, oldest first.
+/// Returns kinds and bodies of the job's events, oldest first.
 async fn events(world: &World, id: impl std::fmt::Display) -> Vec<Value> {
     let path = format!("/api/v1/jobs/{id}/events");
     let page: Value = world.get(RED, &path).await.json();
@@ -21,7 +21,7 @@ async fn events(world: &World, id: impl std::fmt::Display) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiting_and_a_running_job_take_another_range_and_priority() {
+async fn range_and_priority_change_while_waiting_and_running() {
     let world = World::new().await;
     let id = world.submit("sized").await;
     let answer = edit(
@@ -68,7 +68,7 @@ async fn a_waiting_and_a_running_job_take_another_range_and_priority() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_of_what_was_changed_since_it_was_read_is_refused() {
+async fn change_with_stale_edits_is_refused() {
     let world = World::new().await;
     let id = world.submit("shared").await;
     let once = json!({"priority": 1, "edits": 0});
@@ -83,7 +83,7 @@ async fn a_change_of_what_was_changed_since_it_was_read_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_a_change_is_said_by_its_field() {
+async fn invalid_change_is_refused_by_its_field() {
     let world = World::new().await;
     let id = world.submit("wrong").await;
     for (body, status, field) in [
@@ -115,7 +115,7 @@ async fn what_is_wrong_with_a_change_is_said_by_its_field() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_that_grows_with_the_workers_keeps_its_base() {
+async fn adascale_job_keeps_its_minimum_of_workers() {
     let world = World::new().await;
     let mut adaptive = document("adaptive");
     adaptive["engine"]["batch_rule"] = "adascale".into();
@@ -141,7 +141,7 @@ async fn a_batch_that_grows_with_the_workers_keeps_its_base() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_has_ended_ends_or_is_somebody_elses_is_not_changed() {
+async fn ended_ending_or_foreign_job_is_not_changed() {
     let world = World::new().await;
     let id = world.submit("ends").await;
     let change = json!({"priority": 1});

@@ -1,4 +1,4 @@
-//! Why a job has its size or waits: for its tenant, from the newest round and the nodes as they are.
+//! Why a job has its size or waits, from the newest round and the present nodes.
 
 use crate::world::{BLUE, RED, World, at, document, sample};
 use muster_model::assignment::TaskReport;
@@ -30,7 +30,7 @@ async fn explain(world: &World, token: &str, job: JobId) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_job_is_weighed_against_the_runner_up() {
+async fn explanation_of_a_running_job_names_the_runner_up() {
     let world = World::new().await;
     let job = world.submit("trains").await;
     world.run(job, 0, 2).await;
@@ -71,9 +71,10 @@ async fn a_running_job_is_weighed_against_the_runner_up() {
     assert_eq!(denied.status, 404);
 }
 
-/// Rounds are kept when they decide something, which may be long ago: what is left is as of now, in one piece with the progress.
+/// Only rounds with decisions are stored, and the newest may be old. Remaining work is as of now,
+/// consistent with the progress.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_left_and_how_fast_it_goes_are_as_of_the_newest_report() {
+async fn explanation_uses_the_newest_report() {
     let world = World::new().await;
     let job = world.submit("trains").await;
     let (chief, _) = world.run(job, 0, 2).await;
@@ -100,7 +101,7 @@ async fn what_is_left_and_how_fast_it_goes_are_as_of_the_newest_report() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_what_has_no_length_no_steps_are_left() {
+async fn explanation_without_a_length_has_no_steps_left() {
     let world = World::new().await;
     let job = world.submit("trains").await;
     world.run(job, 0, 2).await;
@@ -122,7 +123,7 @@ async fn of_what_has_no_length_no_steps_are_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiting_job_is_told_the_jobs_and_nodes_in_its_way() {
+async fn explanation_of_a_waiting_job_names_jobs_and_nodes() {
     let world = World::new().await;
     let holder = world.submit("holder").await;
     world.run(holder, 0, 2).await;
@@ -163,9 +164,10 @@ async fn a_waiting_job_is_told_the_jobs_and_nodes_in_its_way() {
     );
 }
 
-/// It asks for memory that no node has: each is too small, and nobody is in its way.
+/// The job requests more memory than any node has: each node is too small, and no job is in its
+/// way.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_for_more_memory_than_any_node_has_is_told_which_to_lower() {
+async fn explanation_names_memory_above_that_of_any_node() {
     let world = World::new().await;
     let mut large = document("large");
     large["resources"] = json!({"worker": {"memory_bytes": 1_u64 << 42}});

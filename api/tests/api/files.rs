@@ -1,4 +1,4 @@
-//! Files: checkpoints and models, which lie where the store says and nowhere else, and the web page.
+//! Files of checkpoints and models at the places that the store names, and the web page.
 
 use crate::world::{BLUE, RED, World};
 use muster_model::assignment::TaskReport;
@@ -53,7 +53,7 @@ async fn written(world: &World, worker: TaskId, seq: u64, step: u64, path: Strin
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_checkpoint_is_listed_and_downloaded_with_its_checksum() {
+async fn checkpoint_is_listed_and_downloaded_with_its_checksum() {
     let world = World::new().await;
     let (job, worker) = started(&world).await;
     let (folder, path) = folder(&world, job, "step-0000000050-r1");
@@ -126,7 +126,7 @@ async fn a_checkpoint_is_listed_and_downloaded_with_its_checksum() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_path_that_leads_out_of_the_jobs_folder_is_not_followed() {
+async fn path_out_of_the_job_folder_is_not_followed() {
     let world = World::new().await;
     let (job, worker) = started(&world).await;
     let (home, _) = folder(&world, job, "");
@@ -164,9 +164,9 @@ async fn a_path_that_leads_out_of_the_jobs_folder_is_not_followed() {
     }
 }
 
-/// A FIFO would hold a thread for ever, and a sparse file would fill the memory.
+/// A FIFO would block a thread for ever, and a sparse file would fill the memory.
 #[tokio::test(flavor = "multi_thread")]
-async fn manifest_that_is_no_small_file_refuses_the_download() {
+async fn download_with_an_unfit_manifest_is_refused() {
     let world = World::new().await;
     let (job, worker) = started(&world).await;
     type Put = fn(&PathBuf);
@@ -233,7 +233,7 @@ fn api_is_not_ready_without_a_free_blocking_thread() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_is_served_with_its_policy_and_routes_of_its_own() {
+async fn web_page_is_served_with_its_policy_and_own_routes() {
     let world = World::new().await;
     for path in ["/", "/jobs/1234", "/nodes"] {
         let answer = world.get("", path).await;

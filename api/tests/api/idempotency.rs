@@ -1,4 +1,4 @@
-//! A request that comes twice under one key submits once.
+//! A request that is repeated under one key submits once.
 
 use crate::world::{BLUE, RED, World, document, json_request};
 use axum::body::Body;
@@ -21,7 +21,7 @@ async fn jobs(world: &World) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_request_gets_the_same_answer_and_another_one_under_its_key_is_refused() {
+async fn repeated_key_replays_the_answer_or_refuses_another_request() {
     let world = World::new().await;
     let first = world.send(keyed(RED, "k1", &document("once"))).await;
     assert_eq!(first.status, 201);
@@ -51,7 +51,7 @@ async fn a_repeated_request_gets_the_same_answer_and_another_one_under_its_key_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_request_does_not_use_its_key_up() {
+async fn refused_request_does_not_use_its_key() {
     let world = World::new().await;
     assert_eq!(
         world
@@ -67,7 +67,7 @@ async fn a_refused_request_does_not_use_its_key_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_at_once_one_submits_and_all_get_its_answer() {
+async fn concurrent_requests_under_one_key_submit_once() {
     let world = World::new().await;
     let document = document("crowd");
     let all =
@@ -86,7 +86,7 @@ async fn of_many_at_once_one_submits_and_all_get_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_answers_what_would_be_and_keeps_nothing() {
+async fn dry_run_answers_and_stores_nothing() {
     let world = World::new().await;
     let before = world.everything().await;
     let answer = world

@@ -10,7 +10,7 @@ use muster_store::plan::Action;
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_is_submitted_read_paused_resumed_cancelled_and_deleted() {
+async fn job_is_submitted_read_steered_and_deleted() {
     let world = World::new().await;
     let answer = world.post(RED, "/api/v1/jobs", &document("whole")).await;
     let place = answer.header("location").to_owned();
@@ -63,7 +63,7 @@ async fn a_job_is_submitted_read_paused_resumed_cancelled_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_document_in_yaml_is_the_same_job() {
+async fn yaml_and_json_documents_give_the_same_job() {
     let world = World::new().await;
     let text = std::fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -91,7 +91,7 @@ async fn the_same_document_in_yaml_is_the_same_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_job_shows_its_tasks_progress_eta_and_model() {
+async fn running_job_shows_tasks_progress_eta_and_model() {
     let world = World::new().await;
     let id = world.submit("runs").await;
     let (worker, shard) = world.run(id, 0, 1).await;
@@ -200,7 +200,7 @@ async fn a_running_job_shows_its_tasks_progress_eta_and_model() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_is_read_by_its_tail_and_by_offset() {
+async fn log_is_read_by_its_tail_and_by_offset() {
     let world = World::new().await;
     let id = world.submit("talks").await;
     let (worker, _) = world.run(id, 0, 1).await;
@@ -250,7 +250,7 @@ async fn health_readiness_and_counters_need_no_token() {
         ),
         "{metrics}"
     );
-    // Nobody is named, and what is told again within seconds is what was told.
+    // The text contains no names, and a second request within seconds gets the cached answer.
     for gauge in [
         "muster_gpus ",
         "muster_gpus_held 0",
@@ -262,7 +262,7 @@ async fn health_readiness_and_counters_need_no_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_is_counted_by_its_reason() {
+async fn waiting_jobs_are_counted_by_reason() {
     let world = World::new().await;
     let document = json!({
         "version": "muster/v1", "name": "large", "command": {"argv": ["true"]},
@@ -282,7 +282,7 @@ async fn what_waits_is_counted_by_its_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_program_does_not_tell_is_null_and_not_zero() {
+async fn unreported_numbers_of_a_program_are_null() {
     let world = World::new().await;
     let program =
         json!({ "version": "muster/v1", "name": "quiet", "command": { "argv": ["true"] } });

@@ -1,4 +1,4 @@
-//! Limits of a tenant, as users meet them and administrators set them; and pages that end before they are too large.
+//! Limits of a tenant for users and administrators, and pages that end before they are too large.
 
 use crate::world::{ADMIN, BLUE, RED, World, document, json_request};
 use axum::http::{Method, StatusCode};
@@ -15,7 +15,7 @@ async fn limit(world: &World, limits: Value) -> Value {
 }
 
 #[tokio::test]
-async fn job_above_the_limit_is_refused_with_what_helps() {
+async fn job_above_the_limit_is_refused_with_a_remedy() {
     let world = World::new().await;
     limit(&world, json!({ "open_jobs": 1 })).await;
     world.submit("first").await;
@@ -192,7 +192,7 @@ async fn all_tokens_of_a_user_are_revoked_at_once() {
     };
     assert_eq!(found("rob")["tokens"], 2);
     assert_eq!(found("bea")["tenant"], "blue");
-    // Members revoke their own only.
+    // Members may revoke only their own tokens.
     let refused = world.delete(BLUE, "/api/v1/tokens?user=rob").await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
     assert_eq!(
@@ -218,7 +218,7 @@ async fn all_tokens_of_a_user_are_revoked_at_once() {
 }
 
 #[tokio::test]
-async fn last_administrators_tokens_are_not_revoked() {
+async fn tokens_of_the_last_administrator_are_not_revoked() {
     let world = World::new().await;
     let refused = world.delete(ADMIN, "/api/v1/tokens?user=ada").await;
     assert_eq!(refused.status, StatusCode::CONFLICT);

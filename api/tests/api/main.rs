@@ -1,4 +1,4 @@
-//! The interface as its users meet it: the whole router in this process, on a real Postgres.
+//! The interface as clients use it: the whole router in this process, with a real Postgres.
 
 mod bad_input;
 mod client;

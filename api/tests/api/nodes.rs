@@ -1,4 +1,4 @@
-//! What administrators do to a node's membership.
+//! Requests of administrators that change a node's membership.
 
 use crate::world::{ADMIN, RED, World, at, json_request};
 use axum::http::Method;
@@ -10,7 +10,7 @@ use std::time::Duration;
 const TOKENS: &str = "/api/v1/nodes/node-b/join-tokens";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_one_time_join_token_is_stored_as_its_hash() {
+async fn one_time_join_token_is_stored_as_its_hash() {
     let world = World::new().await;
     assert_eq!(world.post(RED, TOKENS, &json!({})).await.status, 403);
     for lifetime_s in [0, 604_801] {

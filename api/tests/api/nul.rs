@@ -1,4 +1,4 @@
-//! A NUL is refused by its name in every parameter and every text of a body that the interface describes.
+//! A NUL is refused in every parameter and every text of a body that the interface describes.
 
 use crate::world::{ADMIN, World, json_request, request};
 use axum::body::Body;
@@ -6,10 +6,10 @@ use axum::http::Method;
 use muster_api::config::Limits;
 use serde_json::{Map, Value, json};
 
-/// Levels of a schema that are looked at; layers hold layers.
+/// Levels of a schema that are visited; layers contain layers.
 const MAX_LEVELS: usize = 9;
 
-/// Every operation of the document: its method, its path and what is said of it.
+/// Returns every operation of the document: method, path and description.
 fn operations(document: &Value) -> Vec<(Method, String, &Value)> {
     let mut operations = Vec::new();
     for (path, item) in document["paths"].as_object().expect("paths") {
@@ -27,7 +27,7 @@ fn parameters<'a>(operation: &'a Value, place: &'a str) -> impl Iterator<Item = 
         .map(|parameter| parameter["name"].as_str().expect("a name"))
 }
 
-/// The path with `%00` in place of one parameter, and something in place of the others.
+/// Returns the path with `%00` in place of one parameter, and a valid text in place of the others.
 fn with(path: &str, nul: &str) -> String {
     let parts = path.split('/').map(|part| match part {
         part if part == format!("{{{nul}}}") => "a%00b",
@@ -78,7 +78,8 @@ async fn nul_in_any_parameter_is_refused() {
     }
 }
 
-/// Values that conform in one place to the schema, each with a NUL in one text or one field's name, and the field to be named.
+/// Returns values that conform to the schema, each with a NUL in one text or one field name, and
+/// the field that the error must name.
 fn with_nul(document: &Value, schema: &Value, levels: usize) -> Vec<(Value, String)> {
     if levels == 0 {
         return Vec::new();

@@ -1,4 +1,5 @@
-//! Jobs that begin from other jobs' checkpoints: which may be named, by whom, and that these then stay.
+//! Jobs that start from checkpoints of other jobs: which checkpoints they may name, and that these
+//! stay.
 
 use crate::world::{BLUE, RED, World, at, document, json_request};
 use axum::http::Method;
@@ -26,7 +27,7 @@ async fn wrote(world: &World, worker: TaskId, seq: u64, job: JobId, step: u64) {
     world.tell(worker, 1, seq, vec![report]).await;
 }
 
-/// A running job with checkpoints of steps 40 and 50.
+/// Starts a job with checkpoints of steps 40 and 50.
 async fn parent(world: &World) -> (JobId, TaskId) {
     let job = world.submit("parent").await;
     let (worker, _) = world.run(job, 0, 0).await;
@@ -49,7 +50,7 @@ async fn spared(world: &World) -> BTreeSet<u64> {
     tasks[0].peers.spared.clone()
 }
 
-/// The step that a round takes a job to be at which has not trained yet.
+/// Returns the step that a round assumes for a job that has not trained yet.
 async fn stands(world: &World, job: JobId) -> Option<u64> {
     let mut tx = pool::begin(&world.scheduler).await.expect("a transaction");
     let loaded = plan::Loader::new(1_000)
@@ -61,7 +62,7 @@ async fn stands(world: &World, job: JobId) -> Option<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_of_other_epochs_stands_at_the_same_place_of_its_own() {
+async fn fork_with_other_epochs_starts_at_the_same_place() {
     let world = World::new().await;
     let (job, worker) = parent(&world).await;
     let epoch = document("parent");
@@ -91,7 +92,7 @@ async fn generation(world: &World) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_begins_from_the_newest_checkpoint_or_the_one_that_is_named_and_it_stays_meanwhile() {
+async fn fork_uses_newest_or_named_checkpoint_and_protects_it() {
     let world = World::new().await;
     let (job, _) = parent(&world).await;
     let before = generation(&world).await;
@@ -123,13 +124,13 @@ async fn a_job_begins_from_the_newest_checkpoint_or_the_one_that_is_named_and_it
     assert_eq!(named.status, 201, "{}", named.text());
     assert_eq!(spared(&world).await, BTreeSet::from([40, 50]));
 
-    // Who has a checkpoint of its own goes on from that; who has ended begins no more.
+    // A job with a checkpoint of its own continues from that; a job that has ended needs none.
     let id: JobId = newest["id"]
         .as_str()
         .expect("an id")
         .parse()
         .expect("a UUID");
-    // It stands where the other stood, in steps of its own, which is what its end is foreseen from.
+    // It has the position of the other job, in its own steps, and its end is predicted from there.
     assert_eq!(stands(&world, id).await, Some(50));
     let (worker, _) = world.run(id, 0, 1).await;
     assert_eq!(spared(&world).await, BTreeSet::from([40, 50]));
@@ -138,7 +139,7 @@ async fn a_job_begins_from_the_newest_checkpoint_or_the_one_that_is_named_and_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_begun_from_is_refused_by_its_field() {
+async fn unusable_origin_is_refused_by_its_field() {
     let world = World::new().await;
     let (job, _) = parent(&world).await;
     let other = world.submit("without").await;

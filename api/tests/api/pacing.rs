@@ -1,4 +1,4 @@
-//! How often clients may ask: of a token, of a tenant, and of an address without a valid token.
+//! Request rates: per token, per tenant, and per address without a valid token.
 
 use crate::world::{ADMIN, Answer, BLUE, RED, World, request};
 use axum::body::Body;
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 const PATH: &str = "/api/v1/me";
 
-/// Wrong tokens are refused with 401 three times, and hardly ever again.
+/// Three wrong tokens are refused with 401; further ones are limited.
 fn strict() -> Limits {
     Limits {
         failures_per_s: 1,
@@ -45,7 +45,7 @@ async fn wrong_tokens_of_one_address_are_limited() {
     assert_eq!(limited.status, 429);
     assert_eq!(limited.header("retry-after"), "1");
     assert!(limited.problem().kind.ends_with("too-many-requests"));
-    // Nobody else is hit, nor a token that was good before.
+    // Other clients are not affected, nor is a token that was valid before.
     assert_eq!(ask(&world, "wrong", "192.0.2.2", None).await.status, 401);
     assert_eq!(ask(&world, BLUE, "192.0.2.2", None).await.status, 200);
     assert_eq!(ask(&world, RED, "192.0.2.1", None).await.status, 200);
@@ -84,7 +84,7 @@ async fn forwarded_address_counts_behind_a_trusted_proxy_only() {
 }
 
 #[tokio::test]
-async fn refused_token_costs_one_query_in_a_while() {
+async fn refused_token_costs_one_query_per_cache_lifetime() {
     let world = World::new().await;
     assert_eq!(world.get("wrong", PATH).await.status, 401);
     world.app.pool.close().await;

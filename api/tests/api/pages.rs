@@ -1,4 +1,4 @@
-//! Lists in pages: every item once, in order, whatever comes meanwhile.
+//! Lists in pages: every item once, in order, also with concurrent changes.
 
 use crate::world::{RED, World, request};
 use axum::body::Body;
@@ -28,7 +28,7 @@ async fn walk(world: &World, path: &str, between: impl AsyncFn()) -> Vec<String>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_of_jobs_hold_every_job_once_although_new_ones_come() {
+async fn pages_list_each_job_once_despite_new_ones() {
     let world = World::new().await;
     for number in 0..7 {
         world.submit(&format!("job-{number}")).await;
@@ -48,7 +48,7 @@ async fn pages_of_jobs_hold_every_job_once_although_new_ones_come() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_are_found_by_id_phase_label_and_name() {
+async fn jobs_are_filtered_by_id_phase_label_and_name() {
     let world = World::new().await;
     let first = world.submit("first").await;
     let second = world.submit("second").await;

@@ -1,4 +1,5 @@
-//! What pods of a job's tasks may have: an administrator says it of the tenant, and whoever submits is held to it.
+//! Permissions for the pods of a job's tasks: administrators set them per tenant, and submissions
+//! are checked.
 
 use crate::world::{ADMIN, BLUE, RED, World, at, document, id, json_request};
 use axum::http::Method;
@@ -48,7 +49,7 @@ fn fields(answer: &crate::world::Answer) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenants_jobs_have_of_the_cluster_what_an_administrator_lets_them_have() {
+async fn pod_permissions_of_a_tenant_apply_to_its_jobs() {
     let world = World::new().await;
     let expected = ["pod.secret_env.KEY.secret", "pod.volumes[0].name"];
     for path in ["/api/v1/jobs", "/api/v1/jobs?dry_run=true", "/api/v1/plan"] {
@@ -88,15 +89,15 @@ async fn a_tenants_jobs_have_of_the_cluster_what_an_administrator_lets_them_have
         world.post(RED, "/api/v1/studies", &study()).await.status,
         201
     );
-    // Of one tenant is of no other.
+    // A permission of one tenant does not apply to another.
     assert_eq!(world.post(BLUE, "/api/v1/jobs", &own()).await.status, 422);
-    // Whoever changes something else leaves it.
+    // A change of other fields leaves it.
     let path = "/api/v1/tenants/red";
     let weight = json!({ "weight": 2.0 });
     let request = json_request(Method::PATCH, ADMIN, path, &weight);
     let changed: Value = world.send(request).await.json();
     assert_eq!(changed["pods"], pods);
-    // So does whoever changes one list of the others, and null is that of all tasks.
+    // So does a change of another list, and null selects the account of all tasks.
     let account = json!({ "service_account": "trainers" });
     allow(&world, "red", account).await;
     let fewer = json!({ "secrets": [], "service_account": null });
@@ -110,9 +111,9 @@ async fn a_tenants_jobs_have_of_the_cluster_what_an_administrator_lets_them_have
     assert_eq!(fields(&refused), ["pod.secret_env.KEY.secret"]);
 }
 
-/// Else a study's own document would be asked, and its trials not.
+/// Otherwise only the study's document would be checked, and not its trials.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_parameter_of_a_study_says_what_pods_have() {
+async fn study_parameter_cannot_set_pod_fields() {
     let world = World::new().await;
     let mut study = study();
     study["job"]
@@ -133,7 +134,7 @@ async fn no_parameter_of_a_study_says_what_pods_have() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_be_no_name_is_refused_and_members_change_nothing() {
+async fn invalid_pod_permission_or_member_change_is_refused() {
     let world = World::new().await;
     let refused = allow(
         &world,
@@ -143,7 +144,7 @@ async fn what_can_be_no_name_is_refused_and_members_change_nothing() {
     .await;
     assert_eq!(refused.status, 422, "{}", refused.text());
     assert_eq!(fields(&refused), ["pods.images[1]", "pods.secrets[0]"]);
-    // It was all that could be meant by it before, and is nothing now.
+    // An empty object had a meaning in older releases and has none now.
     let nothing = allow(&world, "red", json!({})).await;
     assert_eq!(fields(&nothing), ["pods"], "{}", nothing.text());
     let unknown = allow(&world, "red", json!({ "nodes": ["a"] })).await;
@@ -159,9 +160,9 @@ async fn what_can_be_no_name_is_refused_and_members_change_nothing() {
     );
 }
 
-/// The next start has the account that is set by then.
+/// The next start uses the account that is set by then.
 #[tokio::test(flavor = "multi_thread")]
-async fn tasks_run_as_their_tenants_account() {
+async fn tasks_use_the_service_account_of_their_tenant() {
     let world = World::new().await;
     let job = world.submit("of-red").await;
     world.run(job, 0, 0).await;
@@ -180,9 +181,9 @@ async fn tasks_run_as_their_tenants_account() {
     assert_eq!(accounts().await, [wanted.clone(), wanted]);
 }
 
-/// Kubernetes gives what a pod holds to nobody else while it stands still.
+/// Kubernetes does not release the resources of a suspended pod.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_in_pods_is_not_suspended() {
+async fn job_in_pods_is_not_suspended() {
     let world = World::new().await;
     let job = world.submit("still").await;
     world.run(job, 0, 0).await;
@@ -196,7 +197,7 @@ async fn a_job_in_pods_is_not_suspended() {
     assert_eq!(paused.status, 202, "{}", paused.text());
 }
 
-/// The node's executor dials in anew, and its tasks are pods.
+/// The node's executor connects again, and its tasks are pods.
 async fn become_pods(world: &World) {
     let gpu = |index| Gpu {
         index,

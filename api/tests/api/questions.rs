@@ -1,4 +1,5 @@
-//! Plans and what-ifs: asked in the store, answered by whoever plays the scheduler here, and refused with the field's name.
+//! Plans and what-ifs: stored as questions, answered by the test in place of the scheduler, and
+//! refused with the field's name.
 
 use crate::world::{ADMIN, BLUE, RED, World, at, document};
 use muster_model::question::{Answer, Question};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use time::OffsetDateTime;
 
-/// Answers one question, as a scheduler would; what was asked.
+/// Answers one question in place of the scheduler and returns the question.
 async fn scheduler(pool: Pool, answer: Answer) -> Question {
     loop {
         let mut tx = pool::begin(&pool).await.expect("begun");
@@ -43,7 +44,7 @@ fn planned() -> PlanView {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_is_told_what_would_come_of_a_job_and_nothing_is_submitted() {
+async fn plan_predicts_a_job_without_submitting_it() {
     let world = World::new().await;
     let answer = Answer::Plan { plan: planned() };
     let scheduler = tokio::spawn(scheduler(world.scheduler.clone(), answer));
@@ -67,7 +68,7 @@ async fn a_member_is_told_what_would_come_of_a_job_and_nothing_is_submitted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_scheduler_that_breaks_off_is_told_of_at_once() {
+async fn failed_answer_of_the_scheduler_is_reported_at_once() {
     let world = World::new().await;
     let why = "run the core forward".to_owned();
     let scheduler = tokio::spawn(scheduler(world.scheduler.clone(), Answer::Failed { why }));
@@ -79,7 +80,7 @@ async fn a_scheduler_that_breaks_off_is_told_of_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_if_is_for_administrators_and_wrong_fields_are_named() {
+async fn what_if_is_for_administrators_and_names_wrong_fields() {
     let world = World::new().await;
     let nodes = json!({"add_nodes": [{"nodes": 2, "gpus": 8}]});
     for token in [RED, BLUE] {
@@ -104,7 +105,7 @@ async fn what_if_is_for_administrators_and_wrong_fields_are_named() {
             json!({"quotas": [{"tenant": "nobody", "gpu_quota": null}]}),
             "quotas[0].tenant",
         ),
-        // Left out, it would lift a limit by mistake.
+        // A default would remove the limit by mistake.
         (
             json!({"quotas": [{"tenant": "red"}]}),
             "quotas[0].gpu_quota",
@@ -148,7 +149,7 @@ async fn is_asked(world: &World) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_is_withdrawn_when_its_client_hangs_up() {
+async fn question_is_withdrawn_when_its_client_disconnects() {
     let world = World::new().await;
     let asked = async {
         while !is_asked(&world).await {

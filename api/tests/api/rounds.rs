@@ -1,4 +1,4 @@
-//! Rounds: whole and byte for byte, for administrators alone.
+//! Rounds: complete and byte for byte, for administrators only.
 
 use crate::world::{ADMIN, BLUE, RED, World, at};
 use muster_store::pool;
@@ -24,7 +24,7 @@ async fn keep(world: &World, number: u64, policy: Option<&str>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn administrators_list_rounds_and_get_one_byte_for_byte() {
+async fn administrator_lists_rounds_and_reads_one_byte_for_byte() {
     let world = World::new().await;
     keep(&world, 1, None).await;
     keep(&world, 2, Some(r#"{"share":"muster","x":1}"#)).await;
@@ -61,7 +61,7 @@ async fn administrators_list_rounds_and_get_one_byte_for_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_else_reads_a_round_and_wrong_names_are_told() {
+async fn round_is_refused_to_members_and_wrong_numbers_are_named() {
     let world = World::new().await;
     keep(&world, 1, None).await;
     for token in [RED, BLUE] {

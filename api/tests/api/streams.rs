@@ -1,4 +1,5 @@
-//! Server-sent events: whoever connects again with the id of the last message misses nothing and gets nothing twice.
+//! Server-sent events: a client that reconnects with the id of the last message receives each
+//! message exactly once.
 
 use crate::world::{ADMIN, BLUE, RED, World, request, sample};
 use axum::body::{Body, BodyDataStream};
@@ -16,7 +17,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use tower::ServiceExt as _;
 
-/// Far above what any message takes; a test that waits so long has failed.
+/// Far above the time of any message; a test that waits this long fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Stream {
@@ -86,7 +87,7 @@ impl Stream {
         self.ready.pop_front()
     }
 
-    /// The next message of this name.
+    /// Returns the next message of this name.
     async fn next_of(&mut self, name: &str) -> Message {
         loop {
             let message = self.next().await.expect("the stream goes on");
@@ -98,7 +99,7 @@ impl Stream {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_resumed_after_every_message_has_no_gap_and_no_duplicate() {
+async fn resumed_stream_has_no_gap_and_no_duplicate() {
     let world = World::new().await;
     let begin = Stream::open(&world, RED, "/api/v1/stream", "")
         .await
@@ -113,7 +114,7 @@ async fn a_stream_resumed_after_every_message_has_no_gap_and_no_duplicate() {
     submit(0).await;
     let mut seen = Vec::new();
     let mut last = begin;
-    // Half of them come while nobody is connected, the others while a reader is.
+    // Half of them arrive while no reader is connected, the others while one is.
     for round in 0..10 {
         let mut stream = Stream::open(&world, RED, "/api/v1/stream", &last).await;
         if round == 5 {
@@ -137,7 +138,7 @@ async fn a_stream_resumed_after_every_message_has_no_gap_and_no_duplicate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_that_is_overtaken_is_not_skipped() {
+async fn stream_does_not_skip_an_overtaken_commit() {
     let world = World::new().await;
     let mut stream = Stream::open(&world, RED, "/api/v1/stream", "").await;
     stream.next_of("opened").await;
@@ -176,7 +177,7 @@ async fn a_commit_that_is_overtaken_is_not_skipped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn streams_show_each_tenant_its_own_jobs_and_everybody_the_nodes() {
+async fn stream_shows_own_jobs_and_all_nodes() {
     let world = World::new().await;
     let mut blue = Stream::open(&world, BLUE, "/api/v1/stream", "").await;
     blue.next_of("opened").await;
@@ -193,7 +194,7 @@ async fn streams_show_each_tenant_its_own_jobs_and_everybody_the_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn samples_come_once_over_breaks_and_again_after_the_job_went_back() {
+async fn samples_are_sent_once_and_again_after_a_restart() {
     let world = World::new().await;
     let job = world.submit("trains").await;
     let (worker, shard) = world.run(job, 0, 0).await;
@@ -218,7 +219,7 @@ async fn samples_come_once_over_breaks_and_again_after_the_job_went_back() {
         (Some(0), vec![10, 20])
     );
     drop(stream);
-    // While nobody is connected.
+    // While no reader is connected.
     world.tell(worker, 1, 2, vec![told(30)]).await;
     let mut stream = Stream::open(&world, RED, &path, &message.id).await;
     let message = stream.next_of("progress").await;
@@ -266,7 +267,7 @@ async fn samples_come_once_over_breaks_and_again_after_the_job_went_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenants_stream_brings_the_newest_sample_of_each_running_job() {
+async fn tenant_stream_has_the_newest_sample_of_running_jobs() {
     let world = World::new().await;
     let (first, second) = (world.submit("first").await, world.submit("second").await);
     let (one, shard) = world.run(first, 0, 0).await;
@@ -287,7 +288,7 @@ async fn a_tenants_stream_brings_the_newest_sample_of_each_running_job() {
     let mut stream = Stream::open(&world, RED, "/api/v1/stream", "").await;
     let mut others = Stream::open(&world, BLUE, "/api/v1/stream", "").await;
     others.next_of("opened").await;
-    // A reader that has just come is told where the jobs are, and from then on only of those that went on.
+    // A new reader gets the present step of each job, and then only those of jobs with progress.
     let message = stream.next_of("progress").await;
     assert_eq!(seen(&message), (first.to_string(), 0, 20));
     assert!(message.id.contains('-'), "a cursor to resume from");
@@ -313,13 +314,13 @@ async fn a_tenants_stream_brings_the_newest_sample_of_each_running_job() {
     let (one, _) = world.run(first, 1, 0).await;
     let again = vec![TaskReport::Ready { from_step: 10 }, told(15)];
     world.tell(one, 2, 0, again).await;
-    // What it told before may come once more, since its tasks are there again.
+    // Its earlier samples may be repeated once, because its tasks run again.
     let mut message = stream.next_of("progress").await;
     while seen(&message).2 == 40 {
         message = stream.next_of("progress").await;
     }
     assert_eq!(seen(&message), (first.to_string(), 0, 15));
-    // The other tenant has been told of nothing but of what it may see: its stream's next message is a node's.
+    // The other tenant's stream contains only what it may see: its next message is about a node.
     let drain = request(
         Method::POST,
         crate::world::ADMIN,
@@ -332,7 +333,7 @@ async fn a_tenants_stream_brings_the_newest_sample_of_each_running_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_is_followed_through_revisions_and_ends_with_the_job() {
+async fn log_stream_follows_revisions_and_ends_with_the_job() {
     let world = World::new().await;
     let job = world.submit("talks").await;
     let (worker, shard) = world.run(job, 0, 0).await;
@@ -415,7 +416,7 @@ async fn a_log_is_followed_through_revisions_and_ends_with_the_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_outlives_a_crash_of_postgres() {
+async fn stream_outlives_a_crash_of_postgres() {
     let world = World::new().await;
     let mut stream = Stream::open(&world, RED, "/api/v1/stream", "").await;
     stream.next_of("opened").await;
@@ -435,7 +436,7 @@ async fn a_stream_outlives_a_crash_of_postgres() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_follower_hears_of_every_start_and_not_of_the_newest_alone() {
+async fn log_stream_reports_every_start_and_not_only_the_newest() {
     let world = World::new().await;
     let job = world.submit("fails").await;
     let path = format!("/api/v1/jobs/{job}/logs/stream");
@@ -443,7 +444,7 @@ async fn a_follower_hears_of_every_start_and_not_of_the_newest_alone() {
     world.write_log(worker, 0, b"try 1\n").await;
     let mut stream = Stream::open(&world, RED, &path, "").await;
     assert_eq!(stream.next_of("log").await.data["text"], "try 1\n");
-    // Whoever reads slowly, or was away, comes back to a job that has been started twice since.
+    // A reader that is slow or was disconnected returns to a job that has started twice since.
     drop(stream);
     let (mut before, mut revision) = ((worker, shard), 1);
     for text in [b"try 2\n", b"try 3\n"] {
@@ -471,7 +472,7 @@ async fn a_follower_hears_of_every_start_and_not_of_the_newest_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_that_opens_all_streams_leaves_others_theirs() {
+async fn tenant_with_all_its_streams_leaves_others_theirs() {
     let limits = muster_api::config::Limits {
         streams: 4,
         streams_per_tenant: 2,
@@ -499,11 +500,11 @@ async fn a_tenant_that_opens_all_streams_leaves_others_theirs() {
         detail.contains("2 event streams of your tenant"),
         "{detail}"
     );
-    // An administrator's own tenant pays, whichever it looks at.
+    // An administrator's streams count for its own tenant, also those for another one.
     assert_eq!(ask(ADMIN).await.status(), 429);
     let mut blue = vec![open(BLUE).await, open(BLUE).await];
     assert_eq!(ask(BLUE).await.status(), 429);
-    // A place is there again once somebody goes.
+    // A place is free again once a stream ends.
     drop((red.pop(), blue.pop()));
     let again = async {
         while ask(RED).await.status() == 429 {
@@ -516,7 +517,7 @@ async fn a_tenant_that_opens_all_streams_leaves_others_theirs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_goes_on_from_a_removed_event_says_so() {
+async fn stream_after_a_removed_event_reports_it() {
     let world = World::new().await;
     let old = OffsetDateTime::UNIX_EPOCH;
     let told = |text: &str, at| NewEvent {
@@ -561,7 +562,7 @@ async fn a_stream_that_goes_on_from_a_removed_event_says_so() {
     assert_eq!(forgotten(missed).await, two.as_str());
 }
 
-/// What the first message says of removed events.
+/// Returns what the first message reports about removed events.
 async fn forgotten(mut stream: Stream) -> Value {
     let opened = stream.next_of("opened").await;
     opened.data["forgotten"].clone()

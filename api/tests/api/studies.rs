@@ -1,4 +1,4 @@
-//! Studies by REST, before any scheduler has seen them: what is created, refused, stated, and whose it is.
+//! Studies by REST before a scheduler has read them: creation, refusals, orders and visibility.
 
 use crate::world::{BLUE, RED, World, at, json_request};
 use axum::http::Method;
@@ -29,7 +29,7 @@ fn place(id: &Value, rest: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_study_is_created_once_under_its_key_and_seen_by_its_tenant_alone() {
+async fn study_is_created_once_per_key_and_visible_to_its_tenant() {
     let world = World::new().await;
     let keyed = |token| {
         let mut request = json_request(Method::POST, token, "/api/v1/studies", &study("one"));
@@ -69,7 +69,7 @@ async fn a_study_is_created_once_under_its_key_and_seen_by_its_tenant_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_is_named_by_its_field_and_nothing_is_created() {
+async fn invalid_study_is_refused_by_field_and_not_created() {
     let world = World::new().await;
     let mut wrong = study("wrong");
     wrong["search"]["parameters"][0]["low"] = json!(0.0);
@@ -104,7 +104,7 @@ async fn what_is_wrong_is_named_by_its_field_and_nothing_is_created() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_studies_without_a_job_are_asked_and_told() {
+async fn ask_and_tell_need_a_study_without_a_job() {
     let world = World::new().await;
     let made: Value = world
         .post(RED, "/api/v1/studies", &study("jobs"))
@@ -132,7 +132,7 @@ async fn only_studies_without_a_job_are_asked_and_told() {
         .post(RED, &place(&made["id"], "/extend"), &json!({"trials": 0}))
         .await;
     assert_eq!(none.status, 422);
-    // Together with those that it has.
+    // Together with the existing trials.
     let all = json!({"trials": 100_000});
     let refused = world.post(RED, &place(&made["id"], "/extend"), &all).await;
     assert_eq!(refused.status, 422);
@@ -140,7 +140,7 @@ async fn only_studies_without_a_job_are_asked_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_study_is_extended_once_under_its_key() {
+async fn study_is_extended_once_per_key() {
     let world = World::new().await;
     let made: Value = world
         .post(RED, "/api/v1/studies", &study("one"))
@@ -164,7 +164,7 @@ async fn a_study_is_extended_once_under_its_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_searcher_outside_proposes_and_only_points_of_the_space() {
+async fn proposal_needs_an_external_searcher_and_valid_points() {
     let world = World::new().await;
     let own: Value = world
         .post(RED, "/api/v1/studies", &study("own"))
@@ -189,7 +189,7 @@ async fn only_a_searcher_outside_proposes_and_only_points_of_the_space() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn populations_of_jobs_change_only_what_a_copied_state_does_not_depend_on() {
+async fn pbt_parameters_must_not_affect_the_copied_state() {
     let world = World::new().await;
     let mut pbt = study("pbt");
     pbt["search"]["searcher"] = json!({"kind": "random"});
@@ -204,7 +204,7 @@ async fn populations_of_jobs_change_only_what_a_copied_state_does_not_depend_on(
         refused.problem().errors[0].field,
         "search.parameters[0].field"
     );
-    // Inside an epoch of one batch there is no place of another's.
+    // Within an epoch of one batch size there is no same place for another one.
     let batch =
         json!({"name": "batch", "field": "engine.batch", "type": "int", "low": 16, "high": 64});
     let mut in_steps = pbt.clone();
@@ -235,7 +235,7 @@ async fn orders(world: &World) -> usize {
     orders.len()
 }
 
-/// A trial that was told to train to 3, after a first rung that ended at 1.
+/// A trial with a budget of 3, after a first rung that ended at 1.
 async fn second_rung(world: &World, study: StudyId) {
     let point = TrialPoint {
         step: 1,
@@ -280,7 +280,7 @@ async fn second_rung(world: &World, study: StudyId) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trial_has_not_finished_before_it_has_trained_as_far_as_it_was_told() {
+async fn finished_result_below_the_budget_is_refused() {
     let world = World::new().await;
     let mut outside = study("outside");
     outside.as_object_mut().expect("fields").remove("job");
@@ -305,7 +305,7 @@ async fn a_trial_has_not_finished_before_it_has_trained_as_far_as_it_was_told() 
         json!({"step": 2, "state": "running"}),
         json!({"step": 2, "exhausted": true}),
         json!({"step": 3}),
-        // What ended its first rung may come twice.
+        // The result of its first rung may be repeated.
         json!({"step": 1}),
     ] {
         let told = world.post(RED, &path, &tell(right.clone())).await;
@@ -314,7 +314,7 @@ async fn a_trial_has_not_finished_before_it_has_trained_as_far_as_it_was_told() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_tells_may_ask_in_the_same_request() {
+async fn tell_may_ask_in_the_same_request() {
     let world = World::new().await;
     let mut outside = study("outside");
     outside.as_object_mut().expect("fields").remove("job");

@@ -1,4 +1,4 @@
-//! Two tenants on one cluster, and who may do what.
+//! Rights of the users of two tenants on one cluster.
 
 use crate::world::{ADMIN, BLUE, RED, World, at, document, json_request};
 use axum::http::Method;
@@ -7,7 +7,7 @@ use muster_store::{pool, scope, tenant};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_sees_its_own_jobs_only() {
+async fn tenant_sees_only_its_own_jobs() {
     let world = World::new().await;
     let job = world.submit("secret").await;
     assert_eq!(
@@ -50,7 +50,7 @@ async fn a_tenant_sees_its_own_jobs_only() {
     }
 }
 
-/// A request that asks for a tenant by name.
+/// Sends a request that names a tenant.
 async fn acting(
     world: &World,
     token: &str,
@@ -66,7 +66,7 @@ async fn acting(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_administrator_acts_for_another_tenant_by_its_name() {
+async fn administrator_acts_for_another_tenant_by_its_name() {
     let world = World::new().await;
     let made = world
         .post(BLUE, "/api/v1/jobs", &document("secret"))
@@ -80,7 +80,7 @@ async fn an_administrator_acts_for_another_tenant_by_its_name() {
     let pause = format!("{path}/pause");
     let paused = acting(&world, ADMIN, "blue", Method::POST, &pause, &none).await;
     assert_eq!(paused.status, 202, "{}", paused.text());
-    // The tenant's members see who did what.
+    // The tenant's members see the author of each change.
     let resume = format!("{path}/resume");
     assert_eq!(world.post(BLUE, &resume, &none).await.status, 202);
     let change = json!({ "priority": 7 });
@@ -104,14 +104,14 @@ async fn an_administrator_acts_for_another_tenant_by_its_name() {
             json!(["job_edited", administrator]),
         ]
     );
-    // What it submits there is that tenant's, and says who it was.
+    // A job that it submits there belongs to that tenant, and names the administrator.
     let made = document("for-blue");
     let made = acting(&world, ADMIN, "blue", Method::POST, "/api/v1/jobs", &made).await;
     assert_eq!(made.status, 201, "{}", made.text());
     let listed: Value = world.get(BLUE, "/api/v1/jobs?name=for-blue").await.json();
     let by = listed["items"][0]["submitted_by"].as_str().expect("a user");
     assert!(by.ends_with("@red"), "{by}");
-    // Nobody else may, and a tenant that is not there is said to be so.
+    // Members may not act for other tenants, and an unknown tenant is reported as such.
     for (token, tenant, status) in [
         (RED, "blue", 403),
         (BLUE, "blue", 200),
@@ -123,9 +123,10 @@ async fn an_administrator_acts_for_another_tenant_by_its_name() {
     }
 }
 
-/// The first act of an administrator makes its user there; two first ones at once make one.
+/// The first request of an administrator creates its user there; concurrent first requests create
+/// one.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_administrator_may_begin_to_act_with_many_requests_at_once() {
+async fn concurrent_first_requests_of_impersonation_succeed() {
     let world = World::new().await;
     let documents: Vec<Value> = (0..8).map(|one| document(&format!("job-{one}"))).collect();
     let submitted = documents
@@ -137,7 +138,7 @@ async fn an_administrator_may_begin_to_act_with_many_requests_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whose_job_holds_a_gpu_is_told_to_its_tenant_and_administrators() {
+async fn gpu_holder_is_shown_to_its_tenant_and_administrators() {
     let world = World::new().await;
     let job = world.submit("secret").await;
     world.run(job, 0, 2).await;
@@ -176,7 +177,7 @@ async fn whose_job_holds_a_gpu_is_told_to_its_tenant_and_administrators() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn administrators_drain_nodes_set_quotas_and_bring_tenants_in() {
+async fn administrator_drains_nodes_sets_quotas_and_adds_tenants() {
     let world = World::new().await;
     let drained = world
         .post(ADMIN, "/api/v1/nodes/node-a/drain", &json!({}))
@@ -289,7 +290,7 @@ async fn administrators_drain_nodes_set_quotas_and_bring_tenants_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revoked_token_is_refused_at_once_and_only_its_owner_or_an_administrator_revokes() {
+async fn token_is_revoked_at_once_by_owner_or_administrator() {
     let world = World::new().await;
     let made: Value = world
         .post(RED, "/api/v1/tokens", &json!({"name": "spare"}))
@@ -330,7 +331,7 @@ async fn a_revoked_token_is_refused_at_once_and_only_its_owner_or_an_administrat
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn administrators_list_and_revoke_tokens_of_other_tenants() {
+async fn administrator_lists_and_revokes_tokens_of_other_tenants() {
     let world = World::new().await;
     let names = async |token: &str, query: &str| -> Vec<(String, String)> {
         let answer = world.get(token, &format!("/api/v1/tokens{query}")).await;
@@ -365,7 +366,7 @@ async fn administrators_list_and_revoke_tokens_of_other_tenants() {
     assert_eq!(world.get(BLUE, "/api/v1/me").await.status, 401);
 }
 
-/// By the clock of the api.
+/// Returns the time in an hour by the clock of the API server.
 async fn in_an_hour(world: &World) -> String {
     let job: Value = world
         .post(ADMIN, "/api/v1/jobs", &document("clock"))
@@ -378,9 +379,9 @@ async fn in_an_hour(world: &World) -> String {
     soon.format(form).expect("a date")
 }
 
-/// Whoever has found a token that ends has nothing that lasts.
+/// A stolen token that expires gives no lasting access.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_members_token_outlives_the_one_that_makes_it() {
+async fn member_token_does_not_outlive_its_creating_token() {
     let world = World::new().await;
     let soon = in_an_hour(&world).await;
     let made = async |by: &str, body: Value| world.post(by, "/api/v1/tokens", &body).await;
@@ -404,7 +405,7 @@ async fn no_members_token_outlives_the_one_that_makes_it() {
         let body = json!({"name": "t", "expires_at": expires_at});
         assert_eq!(made(&short, body).await.status, 201);
     }
-    // Who administers makes tokens for others, and can do worse.
+    // Administrators may create tokens for other users in any case.
     let admin = json!({"name": "short", "access": "admin", "expires_at": soon});
     let admin = secret(ADMIN, admin).await;
     let lasting = json!({"name": "operator", "tenant": "blue", "user": "operator"});
@@ -412,7 +413,7 @@ async fn no_members_token_outlives_the_one_that_makes_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_tells_everybody_how_many_tasks_it_has() {
+async fn node_shows_its_number_of_tasks_to_all_tenants() {
     let world = World::new().await;
     let told = async || {
         let mut told = Vec::new();
@@ -439,7 +440,7 @@ async fn a_node_tells_everybody_how_many_tasks_it_has() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_token_that_administers_is_not_revoked() {
+async fn last_administrator_token_is_not_revoked() {
     let world = World::new().await;
     let me: Value = world.get(ADMIN, "/api/v1/me").await.json();
     let first = format!("/api/v1/tokens/{}", me["token_id"].as_str().expect("an id"));
@@ -447,7 +448,7 @@ async fn the_last_token_that_administers_is_not_revoked() {
     assert_eq!(refused.status, 409, "{refused}");
     assert_eq!(refused.kind, "urn:muster:problem:last-administrator");
     assert_eq!(world.get(ADMIN, "/api/v1/me").await.status, 200);
-    // One that ends within the day may be gone before anybody sees that it was the last.
+    // A token that expires within the day may be gone before it is noticed that it was the last.
     let soon = in_an_hour(&world).await;
     let short = json!({"name": "short", "access": "admin", "expires_at": soon});
     assert_eq!(
@@ -465,7 +466,7 @@ async fn the_last_token_that_administers_is_not_revoked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_administrators_who_revoke_each_other_one_stays() {
+async fn mutual_revocation_leaves_one_administrator() {
     let world = World::new().await;
     let me: Value = world.get(ADMIN, "/api/v1/me").await.json();
     let first = format!("/api/v1/tokens/{}", me["token_id"].as_str().expect("an id"));
@@ -476,13 +477,13 @@ async fn of_two_administrators_who_revoke_each_other_one_stays() {
     let (one, other) = tokio::join!(world.delete(ADMIN, &last), world.delete(secret, &first));
     let mut answers = [one.status.as_u16(), other.status.as_u16()];
     answers.sort_unstable();
-    // Who comes second is refused, or is no administrator any more.
+    // The second request is refused, or its caller is no longer an administrator.
     assert_eq!(answers[0], 204);
     assert!([401, 409].contains(&answers[1]), "{answers:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_newest_events_are_the_tenants_and_the_nodes() {
+async fn recent_events_are_of_the_tenant_and_of_nodes() {
     let world = World::new().await;
     let job = world.submit("secret").await;
     world.run(job, 0, 2).await;
@@ -517,7 +518,7 @@ async fn the_newest_events_are_the_tenants_and_the_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_is_deleted_once_its_work_has_ended_and_its_tokens_are_refused() {
+async fn tenant_without_open_work_is_deleted_with_its_tokens() {
     let world = World::new().await;
     let made = world.post(BLUE, "/api/v1/jobs", &document("last")).await;
     let made = made.json::<Value>();
@@ -558,7 +559,7 @@ async fn a_tenant_is_deleted_once_its_work_has_ended_and_its_tokens_are_refused(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_sees_its_quota_and_an_administrator_what_all_hold() {
+async fn member_sees_own_quota_and_administrator_all_use() {
     let world = World::new().await;
     let job = world.submit("holds").await;
     world.run(job, 0, 0).await;
@@ -575,13 +576,13 @@ async fn a_member_sees_its_quota_and_an_administrator_what_all_hold() {
     assert_eq!(used, [json!(["blue", 0]), json!(["red", 1])]);
 }
 
-/// Acting for another tenant, its own is not that of the request.
+/// If it acts for another tenant, the tenant of its token is not that of the request.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_administrator_does_not_delete_the_tenant_of_its_token_in_the_name_of_another() {
+async fn impersonation_does_not_delete_the_tenant_of_the_token() {
     let world = World::new().await;
     let none = json!({});
     let red = "/api/v1/tenants/red";
-    // Somebody else could administer.
+    // Another administrator would remain.
     let spare = json!({"name": "spare", "tenant": "blue", "user": "bea", "access": "admin"});
     assert_eq!(
         world.post(ADMIN, "/api/v1/tokens", &spare).await.status,
@@ -599,7 +600,7 @@ async fn an_administrator_does_not_delete_the_tenant_of_its_token_in_the_name_of
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_with_the_last_lasting_administrator_is_not_deleted() {
+async fn tenant_of_the_last_lasting_administrator_is_kept() {
     let world = World::new().await;
     let lasting = json!({"name": "lasts", "tenant": "blue", "user": "bea", "access": "admin"});
     let lasting: Value = world.post(ADMIN, "/api/v1/tokens", &lasting).await.json();
@@ -624,7 +625,7 @@ async fn a_tenant_with_the_last_lasting_administrator_is_not_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_administrators_who_delete_each_others_tenants_one_stays() {
+async fn mutual_tenant_deletion_leaves_one_administrator() {
     for _ in 0..4 {
         let world = World::new().await;
         let other = json!({"name": "other", "tenant": "blue", "user": "bea", "access": "admin"});
@@ -641,9 +642,9 @@ async fn of_two_administrators_who_delete_each_others_tenants_one_stays() {
     }
 }
 
-/// For a moment another replica still takes its tokens for good ones.
+/// For a short time another replica still accepts its tokens.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_of_a_deleted_tenant_that_is_remembered_begins_nothing() {
+async fn cached_token_of_a_deleted_tenant_starts_nothing() {
     let world = World::new().await;
     let me: Value = world.get(BLUE, "/api/v1/me").await.json();
     let blue: uuid::Uuid = me["tenant_id"]

@@ -1,5 +1,5 @@
-//! Studies whose trials are there, as the scheduler would have written them: what is told of trials, how many are shown at once, and
-//! orders that fall together with an end or a deletion.
+//! Studies with trials, as the scheduler would have written them: results, large lists, and orders
+//! that are concurrent with an end or a deletion.
 
 use crate::world::{RED, World, at, json_request};
 use axum::http::Method;
@@ -14,7 +14,7 @@ use muster_store::study::{self, Outcome, trial};
 use muster_store::wake::{self, Channel};
 use serde_json::{Value, json};
 
-/// A study whose trials are trained outside.
+/// Creates a study whose trials are trained outside.
 async fn created(world: &World) -> StudyId {
     let document = json!({
         "version": "muster/v1", "kind": "study", "name": "outside",
@@ -29,7 +29,7 @@ async fn created(world: &World) -> StudyId {
     made["id"].as_str().expect("an id").parse().expect("an id")
 }
 
-/// One whose trials are chosen outside.
+/// Creates a study whose trials are chosen outside.
 async fn external(world: &World) -> StudyId {
     let document = json!({
         "version": "muster/v1", "kind": "study", "name": "proposed",
@@ -64,12 +64,12 @@ fn trial(number: u32) -> TrialWrite {
     }
 }
 
-/// Writes as the scheduler does.
+/// Writes trials and phase as the scheduler does.
 async fn written(world: &World, id: StudyId, trials: &[TrialWrite], phase: &'static str) {
     stands(world, id, trials, phase, 0).await;
 }
 
-/// The same; so many proposals wait that it has taken in.
+/// As `written`, with a number of proposals that the scheduler has read and that wait.
 async fn stands(
     world: &World,
     id: StudyId,
@@ -115,7 +115,7 @@ fn place(id: StudyId, rest: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_is_told_with_how_far_the_trial_has_come() {
+async fn result_needs_the_progress_of_its_trial() {
     let world = World::new().await;
     let id = created(&world).await;
     let rung = TrialPoint {
@@ -148,7 +148,7 @@ async fn a_result_is_told_with_how_far_the_trial_has_come() {
         assert_eq!(error.field, "results[0].step");
         assert!(error.expected.contains(expected), "{error}");
     }
-    // The first rung's result, sent again because its answer was lost.
+    // The first rung's result, repeated because its answer was lost.
     for (step, state) in [
         (json!(1), "finished"),
         (json!(2), "running"),
@@ -165,7 +165,7 @@ async fn a_result_is_told_with_how_far_the_trial_has_come() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_study_that_was_told_to_end_is_not_extended_and_two_extensions_are_counted_together() {
+async fn cancelled_study_is_not_extended_and_extensions_add_up() {
     let world = World::new().await;
     let id = created(&world).await;
     written(&world, id, &[], "running").await;
@@ -180,7 +180,7 @@ async fn a_study_that_was_told_to_end_is_not_extended_and_two_extensions_are_cou
     assert_eq!(error.field, "trials");
     assert!(error.expected.contains("1 to 39000"), "{error}");
     assert_eq!(extend(0).await.status, 422);
-    // Once more changes nothing.
+    // A repetition changes nothing.
     for _ in 0..2 {
         let path = place(id, "/cancel");
         assert_eq!(world.post(RED, &path, &json!({})).await.status, 202);
@@ -199,7 +199,7 @@ async fn a_study_that_was_told_to_end_is_not_extended_and_two_extensions_are_cou
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_extension_and_a_deletion_never_both_come_about() {
+async fn extension_and_deletion_exclude_each_other() {
     let world = World::new().await;
     let id = created(&world).await;
     written(&world, id, &[], "finished").await;
@@ -207,7 +207,7 @@ async fn an_extension_and_a_deletion_never_both_come_about() {
     let more = [StudyOrder::Extend { trials: 1 }];
     let done = study::order(&mut extends, id, &more, at(2)).await;
     assert_eq!(done.expect("ordered"), Outcome::Done);
-    // Nobody sees the order yet; the deletion waits for it all the same.
+    // The order is not committed yet; the deletion must still wait for it.
     let mut deletes = as_red(&world).await;
     let deleted = tokio::spawn(async move { study::delete(&mut deletes, id, at(3)).await });
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -241,7 +241,7 @@ async fn an_extension_and_a_deletion_never_both_come_about() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_studies_are_shown_in_parts_and_exported_whole() {
+async fn large_study_is_paged_and_exported_completely() {
     const TRIALS: u32 = 450;
     let world = World::new().await;
     let id = created(&world).await;
@@ -287,7 +287,7 @@ async fn large_studies_are_shown_in_parts_and_exported_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_a_trial_is_given_the_one_that_comes() {
+async fn waiting_ask_gets_the_next_trial() {
     let world = World::new().await;
     let id = created(&world).await;
     let ask = json!({"count": 1, "wait_s": 20});
@@ -315,7 +315,7 @@ async fn under(world: &World, key: &str, path: &str, body: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_lost_the_answer_gets_the_same_trials_again_under_its_key() {
+async fn repeated_ask_under_its_key_gets_the_same_trials() {
     let world = World::new().await;
     let id = created(&world).await;
     let (ask, now) = (place(id, "/ask"), json!({"count": 2, "wait_s": 0}));
@@ -341,7 +341,7 @@ async fn who_lost_the_answer_gets_the_same_trials_again_under_its_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_told_of_a_trial_that_nobody_was_given() {
+async fn result_of_a_trial_not_handed_out_is_refused() {
     let world = World::new().await;
     let id = created(&world).await;
     written(&world, id, &[trial(0)], "running").await;
@@ -361,7 +361,7 @@ async fn nothing_is_told_of_a_trial_that_nobody_was_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_number_that_no_trial_can_have_there_is_no_trial() {
+async fn impossible_trial_number_is_refused() {
     let world = World::new().await;
     let id = created(&world).await;
     written(&world, id, &[trial(0)], "running").await;
@@ -380,7 +380,7 @@ async fn of_a_number_that_no_trial_can_have_there_is_no_trial() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn so_many_proposals_wait_and_each_is_kept_once_under_its_key() {
+async fn proposals_are_limited_and_stored_once_per_key() {
     let world = World::new().await;
     let id = external(&world).await;
     let propose = |count: usize, key: &str| {
@@ -400,7 +400,7 @@ async fn so_many_proposals_wait_and_each_is_kept_once_under_its_key() {
     for key in ["b", "c", "d"] {
         assert_eq!(propose(1000, key).await.status, 202);
     }
-    // Orders that wait for the scheduler count like what it has taken in.
+    // Orders that wait for the scheduler count like those that it has read.
     stands(&world, id, &[], "running", 5900).await;
     let refused = propose(101, "e").await;
     assert_eq!(refused.status, 422);
@@ -408,7 +408,7 @@ async fn so_many_proposals_wait_and_each_is_kept_once_under_its_key() {
     assert_eq!((&*error.field, &*error.value), ("trials", "101 trials"));
     let rule = "9900 proposals wait to become trials, and 10000 may";
     assert_eq!(error.expected, format!("1 to 100 trials: {rule}"));
-    // What was refused has not used up its key.
+    // A refused request has not used its key.
     assert_eq!(propose(100, "e").await.status, 202);
     let refused = propose(1, "f").await;
     assert!(

@@ -1,4 +1,5 @@
-//! What the tests begin with: two tenants with a member each, an administrator, a node, and short words for requests.
+//! Fixture of the tests: two tenants with a member each, an administrator, a node, and helpers for
+//! requests.
 
 use axum::Router;
 use axum::body::Body;
@@ -61,7 +62,7 @@ pub fn at(seconds: u64) -> OffsetDateTime {
         + Duration::from_secs(seconds)
 }
 
-/// A document that is right.
+/// Returns a valid document.
 pub fn document(name: &str) -> Value {
     json!({
         "version": "muster/v1", "name": name, "labels": { "team": name },
@@ -185,7 +186,7 @@ impl World {
             .await
     }
 
-    /// A job of red's.
+    /// Submits a job of tenant red.
     pub async fn submit(&self, name: &str) -> JobId {
         let answer = self.post(RED, "/api/v1/jobs", &document(name)).await;
         assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
@@ -196,7 +197,8 @@ impl World {
             .expect("a UUID")
     }
 
-    /// Starts the job with one worker on `gpu` and one shard, and reports both as up: worker, shard.
+    /// Starts the job with one worker on `gpu` and one shard, and reports both as running. Returns
+    /// worker and shard.
     pub async fn run(&self, job: JobId, revision: u64, gpu: u32) -> (TaskId, TaskId) {
         let (worker, shard): (TaskId, TaskId) = (id(), id());
         let tasks = vec![
@@ -234,7 +236,7 @@ impl World {
         (worker, shard)
     }
 
-    /// Lets a running job fail, which is charged to it, and puts it back into the queue.
+    /// Fails a running job with a charge, and returns it to the queue.
     pub async fn fail(&self, job: JobId, revision: u64, tasks: &[TaskId]) {
         let said = Some("no luck".to_owned());
         let outcome = Outcome::exited(1).saying(said);
@@ -253,7 +255,7 @@ impl World {
         self.step(job, revision, Action::Release).await;
     }
 
-    /// Reports tasks as gone with code 0.
+    /// Reports tasks as exited with code 0.
     pub async fn gone(&self, tasks: &[TaskId], revision: u64) {
         let gone = Observed::Gone {
             outcome: Outcome::exited(0),
@@ -329,7 +331,7 @@ impl World {
         tx.commit().await.expect("commit");
     }
 
-    /// All that requests could have changed, as text.
+    /// Returns everything that requests could have changed, as text.
     pub async fn everything(&self) -> String {
         let mut text = String::new();
         let owner = pool::owner(&self.db.owner_url, 1).expect("an address");
@@ -355,7 +357,7 @@ impl World {
         text
     }
 
-    /// Ends what works in the background, streams among it.
+    /// Ends all background tasks, including streams.
     pub fn stop(&self) {
         self.stopping.cancel();
     }
@@ -387,7 +389,7 @@ impl Answer {
             .map_or("", |value| value.to_str().expect("text"))
     }
 
-    /// The refusal, whose form is checked.
+    /// Returns the refusal, after a check of its form.
     pub fn problem(&self) -> Problem {
         assert_eq!(
             self.header("content-type"),

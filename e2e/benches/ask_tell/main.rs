@@ -1,16 +1,22 @@
-//! What one ask and tell costs once a study has 10,000 trials: ours through the REST interface, the scheduler and back, against
-//! Optuna's with its relational storage, on one Postgres with its own settings (every commit is on the disk). `make bench-ask`.
+//! Cost of one ask and tell in a study with 10,000 trials: Muster through REST and the scheduler,
+//! and Optuna with its relational storage. Both use one Postgres with default settings (every
+//! commit is on the disk). `make bench-ask`.
 //!
-//! Both search Hartmann-6 by TPE after as many trials all over the space. A round tells one trial and asks for the next, which is
-//! proposed in between, so nothing is prepared ahead: in one request, as is quickest, and in two. First one client asks, as one process of Optuna's does; then eight at once, each
-//! three times, against eight processes of Optuna's on its one study: what an ask and tell costs is then the time for all by their number.
-//! And one client with eight trials at a time, which tells of them and asks for the next eight in one request, as Optuna's cannot.
-//! Ours has 99 more trials open, which are told nothing of and weigh on the proposal. The sides take turns, so that a noisy machine
-//! disturbs both alike. Beside the wall time stands the CPU time of the processes that search: `muster-api` and `muster-scheduler`, and
-//! Optuna's python; what Postgres takes is in the wall time only.
+//! Both search Hartmann-6 by TPE after as many trials in the whole space. A round reports one trial
+//! and asks for the next one, which is proposed in between, so nothing is prepared ahead. Muster is
+//! measured with one request and with two. First one client asks, as one process of Optuna does.
+//! Then eight ask at the same time, each three times, against eight processes of Optuna on its one
+//! study. The cost of an ask and tell is then the total time divided by their number. Last, one
+//! client reports eight trials and asks for the next eight in one request, which Optuna does not
+//! support.
 //!
-//! `MUSTER_OPTUNA_PYTHON` is a python3 with optuna and psycopg2 (`scripts/ensure-optuna`); without it only our side is shown.
-//! `MUSTER_ASK_TRIALS` is 10,000 unless told.
+//! Muster's study has 99 further open trials, which the proposal takes into account. The sides
+//! alternate, so that a noisy machine affects both alike. The CPU time is that of the searching
+//! processes: `muster-api` and `muster-scheduler`, and Optuna's python. Postgres counts in the wall
+//! time only.
+//!
+//! `MUSTER_OPTUNA_PYTHON` is a python3 with optuna and psycopg2 (`scripts/ensure-optuna`); without
+//! it only Muster is measured. `MUSTER_ASK_TRIALS` is 10,000 by default.
 
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
@@ -23,7 +29,7 @@ use theirs::Theirs;
 
 const ROUNDS: usize = 21;
 const ASKERS: usize = 8;
-/// Asks and tells of each of them in a round, and such rounds.
+/// Asks and tells per client and round, and number of such rounds.
 const EACH: usize = 3;
 const ROUNDS_OF_SEVERAL: usize = 7;
 
@@ -64,7 +70,7 @@ async fn main() {
     drop(cluster);
 }
 
-/// So many rounds of so many askers, who ask so often in each; the sides by turns.
+/// Runs `rounds` rounds of `askers` clients with `each` asks and tells; the sides alternate.
 async fn contest(
     ours: &mut Ours<'_>,
     theirs: &mut Option<Theirs>,
@@ -114,7 +120,7 @@ fn show(name: &str, costs: &[Cost]) {
     println!("{name:38} {median:8.1} {least:8.1} {most:8.1} {cpu:10.1}");
 }
 
-/// The mean: the kernel counts ours in hundredths of a second, which is more than most rounds take.
+/// Mean: the kernel counts in hundredths of a second, which is more than most rounds take.
 fn cpu(costs: &[Cost]) -> f64 {
     costs.iter().map(|cost| cost.cpu).sum::<f64>() / costs.len() as f64
 }

@@ -1,4 +1,4 @@
-//! Our side: a study without jobs, asked and told by REST.
+//! Muster's side: a study without jobs, used by REST.
 
 use super::Cost;
 use muster_client::Client;
@@ -12,32 +12,32 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Ticks of a second in `/proc`, on every Linux there is.
+/// Ticks per second in `/proc` on Linux.
 const TICKS: f64 = 100.0;
 
-/// Trials that are open at a time. All but one of them stay so while rounds are measured.
+/// Maximum number of open trials. All but one stay open while rounds are measured.
 const CONCURRENCY: u32 = 100;
 
-/// How a trial is told of and the next asked for.
+/// Requests of one tell and ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// In one request.
+    /// One request.
     One,
-    /// In one request, then another.
+    /// One request each.
     Two,
 }
 
 pub struct Ours<'a> {
     client: &'a Client,
     study: StudyId,
-    /// Asked for and not told.
+    /// Trials without a result.
     open: Vec<TrialView>,
     daemons: Vec<Process>,
     noise: u64,
 }
 
 impl<'a> Ours<'a> {
-    /// A study with so many trials all over the space.
+    /// Creates a study with `trials` finished trials in the whole space.
     pub async fn fill(cluster: &'a Cluster, trials: u32) -> Self {
         let axes: Vec<_> = (0..6)
             .map(|i| json!({"name": format!("x{i}"), "type": "float", "low": 0.0, "high": 1.0}))
@@ -74,8 +74,8 @@ impl<'a> Ours<'a> {
         ours
     }
 
-    /// So many clients at once tell of a trial and ask for the one that takes its place, which nobody can have proposed before, each so
-    /// often; what one tell and ask has cost.
+    /// Runs `askers` clients at the same time. Each reports a trial and asks for its successor,
+    /// `each` times; no successor can be proposed before. Returns the cost of one tell and ask.
     pub async fn round(&mut self, askers: usize, each: usize, by: By) -> Cost {
         let (began, cpu) = (Instant::now(), self.cpu_ms());
         let trials: Vec<TrialView> = self.open.drain(..askers).collect();
@@ -104,8 +104,8 @@ impl<'a> Ours<'a> {
         }
     }
 
-    /// One client with so many trials at a time, of which it tells together, and asks for as many until it has them; what one tell and ask has
-    /// cost.
+    /// Runs one client with `count` trials at a time. It reports them together and asks until it
+    /// has as many again. Returns the cost of one tell and ask.
     pub async fn round_together(&mut self, count: usize) -> Cost {
         let (began, cpu) = (Instant::now(), self.cpu_ms());
         let trials: Vec<TrialView> = self.open.drain(..count).collect();
@@ -123,7 +123,7 @@ impl<'a> Ours<'a> {
         }
     }
 
-    /// Tells of the trials that are open longest.
+    /// Reports results of the trials that have been open longest.
     async fn tell(&mut self, count: usize) {
         let trials: Vec<TrialView> = self.open.drain(..count).collect();
         let results = trials.into_iter().map(|trial| (trial, self.noise()));
@@ -143,14 +143,14 @@ impl<'a> Ours<'a> {
         (self.noise >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// CPU time of the daemons until now.
+    /// CPU time of the daemons so far.
     fn cpu_ms(&self) -> f64 {
         let of = |process: &Process| {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.pid));
             let stat = stat.expect("the daemon runs");
             let (_, rest) = stat.rsplit_once(") ").expect("a name in brackets");
             let fields: Vec<&str> = rest.split(' ').collect();
-            // utime and stime, the 14th and 15th in all.
+            // utime and stime, the 14th and 15th field in total.
             let ticks = |i: usize| fields[i].parse::<f64>().expect("ticks");
             (ticks(11) + ticks(12)) * 1e3 / TICKS
         };
@@ -163,7 +163,7 @@ const ASK: Ask = Ask {
     wait_s: 20,
 };
 
-/// The trials that were asked for, if any were.
+/// Reports results and returns the requested trials, if any.
 async fn told(
     client: &Client,
     study: StudyId,

@@ -1,4 +1,4 @@
-//! Optuna, on a database of its own of the cluster's Postgres.
+//! Optuna on a separate database of the cluster's Postgres.
 
 use super::Cost;
 use muster_e2e::cluster::Cluster;
@@ -16,7 +16,7 @@ const PEER: &str = concat!(
     "/../scheduler/search/benches/against_optuna/optuna_peer.py"
 );
 
-/// Processes on one study, each with a sampler of its own.
+/// Processes on one study, each with its own sampler.
 pub struct Theirs {
     askers: Vec<Optuna>,
     python: OsString,
@@ -24,7 +24,7 @@ pub struct Theirs {
 }
 
 impl Theirs {
-    /// Begins to fill its database; `None` without Optuna.
+    /// Starts to fill its database; `None` without Optuna.
     pub async fn start(cluster: &Cluster, trials: u32) -> Option<Self> {
         let python = std::env::var_os("MUSTER_OPTUNA_PYTHON")?;
         let server = server(cluster);
@@ -43,14 +43,14 @@ impl Theirs {
         })
     }
 
-    /// Waits until its trials are there.
+    /// Waits until its trials are complete.
     pub fn ready(&mut self) {
         for asker in &mut self.askers {
             assert_eq!(asker.line(), "ready");
         }
     }
 
-    /// So many processes ask from now on.
+    /// Sets the number of asking processes.
     pub fn are(&mut self, askers: usize) {
         while self.askers.len() < askers {
             let seed = self.askers.len().to_string();
@@ -61,7 +61,8 @@ impl Theirs {
         }
     }
 
-    /// Each process asks and tells so often, all of them at once; what one ask and tell has cost.
+    /// Lets each process ask and tell `each` times, all at the same time. Returns the cost of one
+    /// ask and tell.
     pub fn round(&mut self, each: usize) -> Cost {
         let began = Instant::now();
         for asker in &mut self.askers {
@@ -76,14 +77,14 @@ impl Theirs {
     }
 }
 
-/// CPU milliseconds of what it was told to do.
+/// CPU milliseconds of the last request.
 fn cpu(asker: &mut Optuna) -> f64 {
     let line = asker.line();
     let cpu = line.split(' ').nth(1).and_then(|word| word.parse().ok());
     cpu.unwrap_or_else(|| panic!("Optuna said {line:?}"))
 }
 
-/// The owner's name and password, and where Postgres listens.
+/// User, password and address of the cluster's Postgres.
 fn server(cluster: &Cluster) -> String {
     let postgres = cluster.running("postgres");
     let mut arguments = postgres.iter().flat_map(|process| &process.arguments);

@@ -1,4 +1,5 @@
-//! The limit: the same rows into a table of the same columns and key, without foreign keys, policies or anything kept beside them.
+//! Lower limit of the cost: the same rows into a table with the same columns and key, without
+//! foreign keys, policies and derived rows.
 
 use muster_model::progress::Sample;
 use sqlx::postgres::PgConnection;
@@ -6,13 +7,13 @@ use sqlx::{Connection as _, Executor as _};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// Task, when it was read, what it told. The task stands for the job.
+/// Task, time of reading and sample. The task stands for the job.
 pub type Told = (Uuid, OffsetDateTime, Sample);
 
 const COLUMNS: &str = "job_id, tenant_id, revision, step, at, epoch, loss, accuracy, examples_per_s, steps_per_s, compute_ms, exchange_ms, \
                        data_ms, workers, ps_shards";
 const COLUMN_COUNT: i16 = 15;
-/// Postgres counts from 2000.
+/// Origin of Postgres' time stamps.
 const EPOCH: OffsetDateTime = time::macros::datetime!(2000-01-01 0:00 UTC);
 
 pub struct Bare {
@@ -30,7 +31,7 @@ impl Bare {
         Ok(Self { conn })
     }
 
-    /// In one binary COPY, which is one transaction.
+    /// Inserts in one binary COPY, which is one transaction.
     pub async fn copy(&mut self, told: &[Told]) -> anyhow::Result<()> {
         let mut copy = self
             .conn
@@ -48,7 +49,7 @@ impl Bare {
         Ok(())
     }
 
-    /// By UNNEST, `rows` in each statement, which is one transaction.
+    /// Inserts by UNNEST, with `rows` rows per statement, which is one transaction.
     pub async fn unnest(&mut self, told: &[Told], rows: usize) -> anyhow::Result<()> {
         let statement = format!(
             "insert into unnested_sample ({COLUMNS}) select * from unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], \
@@ -105,7 +106,8 @@ fn floats(sample: &Sample) -> [f64; 8] {
     ]
 }
 
-/// Postgres' binary format of COPY: a header, for each row the number of fields and each field behind its length, a trailer.
+/// Postgres' binary format of COPY: a header; per row the number of fields, and each field after
+/// its length; a trailer.
 fn encode(told: &[Told]) -> Vec<u8> {
     let mut bytes = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0".to_vec();
     let field = |bytes: &mut Vec<u8>, value: &[u8]| {

@@ -1,5 +1,5 @@
-//! An HTTP client that costs as little as one can, so that the cores are the api's and Postgres': one connection kept alive, one
-//! request at a time, written from a buffer that stays.
+//! Minimal HTTP client, so that the cores are left to the API server and Postgres. It keeps one
+//! connection, sends one request at a time and reuses its buffers.
 
 use anyhow::{Context as _, ensure};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Posts `document` again and again.
+    /// Connects, for repeated posts of `document`.
     pub async fn connect(
         address: SocketAddr,
         token: &str,
@@ -34,7 +34,7 @@ impl Client {
         })
     }
 
-    /// Sends the request and reads its whole answer, which must be 201.
+    /// Sends the request and reads the whole answer, which must be 201.
     pub async fn post(&mut self) -> anyhow::Result<()> {
         self.stream.write_all(&self.request).await?;
         self.answer.clear();

@@ -1,4 +1,4 @@
-//! Jobs that run on a node, and the reports that their node's executor would send.
+//! Running jobs on a node, and the reports of its executor.
 
 use anyhow::ensure;
 use muster_model::assignment::{Observed, TaskReport};
@@ -23,14 +23,14 @@ pub struct Cluster {
     pool: Pool,
     node: NodeId,
     jobs: Vec<Running>,
-    /// Whose turn it is to send a backlog.
+    /// Number of the job that sends the next backlog.
     turn: usize,
 }
 
 struct Running {
     job: JobId,
     task: TaskId,
-    /// Of the next sample.
+    /// Step of the next sample.
     step: u64,
 }
 
@@ -87,7 +87,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The next `samples` samples of one job after the other.
+    /// The next `samples` samples of one job, the jobs in rotation.
     pub fn backlog(&mut self, samples: u64) -> NodeReport {
         let turn = self.turn % self.jobs.len();
         self.turn += 1;
@@ -105,7 +105,7 @@ impl Cluster {
         }
     }
 
-    /// Each in a transaction of its own, as a node session does.
+    /// Records each report in its own transaction, as a node session does.
     pub async fn record(&self, reports: &[NodeReport]) -> anyhow::Result<()> {
         for report in reports {
             let mut tx = pool::begin(&self.pool).await?;
@@ -117,7 +117,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Every sample that was told is there.
+    /// Checks that every reported sample is stored.
     pub async fn verify(&self, conn: &mut PgConnection) -> anyhow::Result<()> {
         for job in &self.jobs {
             let kept: i64 =

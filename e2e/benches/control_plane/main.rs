@@ -1,14 +1,17 @@
-//! What the control plane costs against the limits of this machine, as ratios taken in one run:
+//! Cost of the control plane relative to the limits of this machine, as ratios within one run:
 //!
-//! * submissions per second through the REST api, against single-row commits per second of the same Postgres;
-//! * progress samples per second through `report::record`, against binary COPY and against UNNEST of the same rows.
+//! - submissions per second through REST, relative to single-row commits per second of the same
+//!   Postgres;
+//! - progress samples per second through `report::record`, relative to binary COPY and to UNNEST of
+//!   the same rows.
 //!
-//! Postgres runs with its own settings on a real disk: fsync is on. The sides of a ratio take turns, so that a noisy machine
-//! disturbs all alike; a ratio is the median of the ratios of the rounds, with the least and the greatest beside it.
+//! Postgres runs with its default settings on a real disk: fsync is on. The sides of a ratio
+//! alternate, so that a noisy machine affects all alike. A ratio is the median of the rounds'
+//! ratios, printed with the minimum and the maximum.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "a bench reads the clock and makes ids"
+    reason = "a bench reads the clock and creates ids"
 )]
 
 mod bare;
@@ -20,7 +23,7 @@ mod table;
 
 use muster_testdb::TestDb;
 
-/// What is submitted.
+/// Submitted document.
 const DOCUMENT: &str = r#"{
     "version": "muster/v1", "name": "bench", "labels": { "team": "vision", "stage": "bench" },
     "engine": {
@@ -33,7 +36,7 @@ const DOCUMENT: &str = r#"{
 }"#;
 
 fn main() -> anyhow::Result<()> {
-    // As the daemon logs by default: its spans are part of what a request costs.
+    // As the daemon logs by default: its spans are part of the cost of a request.
     tracing_subscriber::fmt()
         .with_env_filter("info,sqlx=warn")
         .with_writer(std::io::stderr)
@@ -45,7 +48,7 @@ fn main() -> anyhow::Result<()> {
         rows.extend(samples::measure(&db).await?);
         anyhow::Ok((db, rows))
     })?;
-    // The api ends before its database does, and has nothing to complain about.
+    // The API server ends before its database, so that it logs no errors.
     drop(runtime);
     drop(db);
     table::print(&rows);

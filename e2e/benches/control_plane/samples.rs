@@ -1,4 +1,4 @@
-//! Progress samples through `report::record` against the same rows by COPY and by UNNEST.
+//! Progress samples through `report::record`, compared with the same rows by COPY and by UNNEST.
 
 use crate::bare::{Bare, Told};
 use crate::cluster::Cluster;
@@ -9,10 +9,10 @@ use muster_testdb::TestDb;
 use std::time::Instant;
 
 const JOBS: u32 = 8;
-/// As many lines as an executor that was away sends of one task in one report: 512 KiB of them.
+/// Lines per report of a task after an executor's absence: 512 KiB of them.
 const BACKLOG: u64 = 2_000;
 const ROUNDS: usize = 5;
-/// Reports of a round.
+/// Reports per round.
 const BACKLOG_REPORTS: usize = 10;
 const LIVE_REPORTS: usize = 100;
 const UNNEST_ROWS: usize = 1_000;
@@ -109,7 +109,7 @@ async fn rate(count: usize, work: impl Future<Output = anyhow::Result<()>>) -> a
 fn rows(report: &NodeReport) -> impl Iterator<Item = Told> {
     report.events.iter().flat_map(|run| {
         run.events.iter().map(|(at, line)| match line {
-            // The limits' tables know a task's samples by the task.
+            // The tables of the limits identify the samples of a task by the task.
             TaskReport::Progress { sample } => (run.task_id.0, *at, sample.clone()),
             other => unreachable!("only samples are told here, not {other:?}"),
         })

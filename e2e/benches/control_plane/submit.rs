@@ -1,4 +1,4 @@
-//! Submissions through the api against bare commits.
+//! Submissions through the API server, compared with bare commits.
 
 use crate::client::Client;
 use crate::table::Row;
@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use uuid::Uuid;
 
 const CLIENTS: usize = 32;
-/// The api's default.
+/// Default of the API server.
 const POOL: u32 = 16;
 const ROUNDS: usize = 5;
 const TURN: Duration = Duration::from_millis(1_500);
@@ -49,7 +49,7 @@ pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<Row>> {
         }
     }
 
-    // Fills caches, plans statements and opens the api's connections.
+    // Fills caches, plans statements and opens the API server's connections.
     let mut submitted = together(&mut clients, TURN / 2).await?.0;
     together(&mut bare, TURN / 2).await?;
     let (mut ours, mut few, mut many) = (Vec::new(), Vec::new(), Vec::new());
@@ -86,7 +86,7 @@ fn row(what: &'static str, limit: Vec<f64>, ours: &[f64], connections: usize) ->
     }
 }
 
-/// Something that is done over and over on a connection of its own.
+/// Operation that is repeated on its own connection.
 trait Turn: Send + 'static {
     fn once(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send;
 }
@@ -107,7 +107,8 @@ impl Turn for PgConnection {
     }
 }
 
-/// All at once, each one time after the other until the turn is over; how often altogether, and per second.
+/// Runs all operations repeatedly at the same time for the duration `turn`. Returns their number
+/// and their rate per second.
 async fn together<T: Turn>(all: &mut Vec<T>, turn: Duration) -> anyhow::Result<(u64, f64)> {
     let began = Instant::now();
     let tasks: Vec<_> = all
@@ -132,7 +133,7 @@ async fn together<T: Turn>(all: &mut Vec<T>, turn: Duration) -> anyhow::Result<(
     Ok((sum, sum as f64 / began.elapsed().as_secs_f64()))
 }
 
-/// A tenant, its user and a token.
+/// Creates a tenant, a user and a token.
 async fn allow(db: &TestDb) -> anyhow::Result<()> {
     let (tenant_id, user_id): (TenantId, UserId) = (Uuid::now_v7().into(), Uuid::now_v7().into());
     let now = OffsetDateTime::now_utc();
@@ -176,7 +177,7 @@ async fn allow(db: &TestDb) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The api as its daemon serves it, on a port that was free a moment ago.
+/// Starts the API server as its daemon does, on a port that was free before.
 async fn serve(db: &TestDb) -> anyhow::Result<SocketAddr> {
     let listen = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let settings = Settings {

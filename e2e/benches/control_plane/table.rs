@@ -1,10 +1,11 @@
-//! `what | ours | limit | ratio`, each with how it was measured.
+//! Prints `what | ours | limit | ratio`, each with its method.
 
-/// One ratio. Each value is one round's; ours and the limit's of a round were taken one after the other.
+/// One ratio with the values of each round. Both values of a round were measured one after the
+/// other.
 pub struct Row {
     pub what: &'static str,
     pub unit: &'static str,
-    /// One line.
+    /// Method in one line.
     pub how: String,
     pub ours: Vec<f64>,
     pub limit: Vec<f64>,

@@ -1,13 +1,17 @@
-//! How often the 80 % intervals of forecasts hold, on real processes: three tenants submit a few hundred short jobs to twelve slots.
+//! Share of 80 % intervals of forecasts that hold, on real processes: three tenants submit a few
+//! hundred short jobs to twelve slots.
 //!
-//! The jobs repeat 27 documents: programs of random length, programs that report steps, and engine jobs, some of them elastic. Every
-//! two seconds each tenant lists its open jobs, as a user does, and the bench keeps what the list says. After the last job has ended,
-//! each kept interval is compared with the instant at which the job really started or ended.
+//! The jobs repeat 27 documents: programs of random length, programs that report steps, and engine
+//! jobs, some of them elastic. Every two seconds each tenant lists its open jobs, as a user does,
+//! and the bench stores the list. After the last job has ended, each stored interval is compared
+//! with the real start or end.
 //!
-//! Every job counts once: its share is the mean over the looks at it, and the printed share is the mean over the jobs. Before some of
-//! the submissions the bench asks for a plan of the same document, and compares that too.
+//! Every job counts once: its share is the mean over the polls of it, and the printed share is the
+//! mean over the jobs. Before some submissions the bench asks for a plan of the same document, and
+//! compares that too.
 //!
-//! `make bench-forecasts`; `ARGS=120` for another number of seconds of submissions than 360, `ARGS="csv=FILE"` for every look.
+//! `make bench-forecasts`; `ARGS=120` sets another number of seconds of submissions than 360,
+//! `ARGS="csv=FILE"` writes every poll.
 
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
@@ -32,16 +36,16 @@ const LEASE_MS: u32 = 15_000;
 const TENANTS: [&str; 3] = ["red", "green", "blue"];
 /// Seconds during which jobs are submitted.
 const SUBMITTED_S: u64 = 360;
-/// Mean time between two submissions, milliseconds; and the jobs of a burst, at each minute.
+/// Mean time between two submissions in milliseconds, and the jobs of a burst at each minute.
 const BETWEEN_MS: f64 = 1_300.0;
 const BURST: u32 = 8;
 const LOOK: Duration = Duration::from_secs(2);
-/// One of so many submissions is planned before.
+/// One of this number of submissions is planned before.
 const PLANNED: u32 = 5;
-/// Jobs that have not ended so long after the last submission are left out.
+/// Time after the last submission after which unfinished jobs are left out.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// What was seen during the run.
+/// Observations of the run.
 #[derive(Default)]
 struct Seen {
     looks: Vec<Look>,
@@ -114,7 +118,7 @@ async fn tenant(cluster: &Cluster, name: &str) -> anyhow::Result<Client> {
     Ok(Client::new(cluster.server(), &token.secret)?)
 }
 
-/// Submits jobs for so long and looks at them until all have ended.
+/// Submits jobs for the duration `submitted` and polls them until all have ended.
 async fn run(clients: &[Client], submitted: Duration, seen: &mut Seen) -> anyhow::Result<()> {
     let mut dice = Dice::new(7);
     let began = Instant::now();
@@ -169,7 +173,7 @@ async fn submit(clients: &[Client], dice: &mut Dice, seen: &mut Seen) -> anyhow:
     Ok(())
 }
 
-/// Keeps what the tenants' lists say now, and returns how many jobs are open.
+/// Stores the tenants' lists and returns the number of open jobs.
 async fn look(clients: &[Client], seen: &mut Seen) -> anyhow::Result<usize> {
     let mut open = 0;
     for client in clients {

@@ -1,4 +1,4 @@
-//! What was seen against what came, as it is printed.
+//! Compares stored forecasts with real times and prints the result.
 
 use crate::work::Document;
 use muster_model::forecast::Interval;
@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use time::OffsetDateTime;
 
-/// What became of a job that has succeeded.
+/// Real times of a job that succeeded.
 pub struct Come {
     pub document: Document,
     pub started_at: OffsetDateTime,
     pub finished_at: OffsetDateTime,
 }
 
-/// What a list said of a job.
+/// Forecast of a job in a list.
 pub struct Look {
     pub job: JobId,
     pub at: OffsetDateTime,
@@ -23,16 +23,16 @@ pub struct Look {
     pub finish: Option<Interval>,
 }
 
-/// What a plan said of a job that was submitted right after.
+/// Answer to a plan of a job that was submitted directly after it.
 pub struct Planned {
     pub job: JobId,
     pub made_at: OffsetDateTime,
     pub finish: Option<Interval>,
-    /// Jobs of the same document that had been submitted before.
+    /// Earlier submissions of the same document.
     pub runs_before: usize,
 }
 
-/// One interval, or none, and what came.
+/// Interval, or none, and the real time.
 #[derive(Clone, Copy)]
 struct Case {
     job: JobId,
@@ -48,13 +48,13 @@ impl Case {
         (at - self.at).as_seconds_f64().max(0.0)
     }
 
-    /// Shown as an interval.
+    /// Interval that is shown as one.
     fn shown(&self) -> Option<Interval> {
         self.interval
             .filter(|interval| !interval.seen_at(self.at).unsure)
     }
 
-    /// Seconds until the middle.
+    /// Seconds until the median.
     fn ahead_s(&self) -> Option<f64> {
         self.shown().map(|interval| self.left_s(interval.p50))
     }
@@ -112,13 +112,14 @@ fn horizons(cases: &[Case]) {
     }
 }
 
-/// Every look at a job before what is foreseen came.
+/// Polls of a job before the event.
 fn cases(came: &BTreeMap<JobId, Come>, looks: &[Look], ends: bool) -> Vec<Case> {
     let case = |look: &Look| {
         let come = came.get(&look.job)?;
-        let (interval, came_at) = match ends {
-            true => (look.finish, come.finished_at),
-            false => (look.start, come.started_at),
+        let (interval, came_at) = if ends {
+            (look.finish, come.finished_at)
+        } else {
+            (look.start, come.started_at)
         };
         (look.at < came_at).then_some(Case {
             job: look.job,
@@ -144,7 +145,7 @@ fn planned(came: &BTreeMap<JobId, Come>, plan: &Planned) -> Option<Case> {
     })
 }
 
-/// Sums over one job's looks.
+/// Sums over one job's polls.
 #[derive(Default, Clone, Copy)]
 struct Sums {
     looks: f64,
@@ -172,7 +173,7 @@ fn row(title: &str, cases: &[Case], counts: impl Fn(&Case) -> bool) {
             (None, None) => {}
         }
     }
-    // Of every job the share, and of the shares the mean.
+    // The share of each job, then the mean of the shares.
     let mean = |part: fn(&Sums) -> f64, whole: fn(&Sums) -> f64| {
         let shares: Vec<f64> = jobs
             .values()
@@ -196,7 +197,7 @@ fn row(title: &str, cases: &[Case], counts: impl Fn(&Case) -> bool) {
     );
 }
 
-/// By what factor the middle of a plan is off, in the middle of all plans.
+/// Median factor between a plan's median and the real time.
 fn factor(cases: &[Case]) -> String {
     let mut off: Vec<f64> = cases
         .iter()
@@ -212,7 +213,7 @@ fn factor(cases: &[Case]) -> String {
     }
 }
 
-/// A line for every look at a job that was still to end.
+/// One line for every poll of a job before its end.
 pub fn csv(came: &BTreeMap<JobId, Come>, looks: &[Look]) -> String {
     let mut text = String::from("what,document,job,at_s,started,p10_s,p50_s,p90_s,came_s\n");
     let first = looks.first().map(|look| look.at);

@@ -1,4 +1,4 @@
-//! The documents that are submitted, and the random numbers that choose them.
+//! Submitted documents, and random numbers that select them.
 
 use serde_json::{Value, json};
 
@@ -25,19 +25,19 @@ impl Dice {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Its length is even between both, tenths of a second.
+    /// Program of uniform length between both, in tenths of a second.
     Even(u32, u32),
-    /// The logarithm of its length is normal: the middle in tenths of a second, and the spread in hundredths.
+    /// Program of lognormal length: median in tenths of a second, and spread in hundredths.
     Wild(u32, u32),
-    /// Reports so many steps.
+    /// Program that reports this number of steps.
     Steps(u32),
-    /// The built-in engine, with workers from 1 to this number and this number of steps.
+    /// Built-in engine with 1 to this number of workers and this number of steps.
     Engine(u32, u32),
-    /// The built-in engine, which stops at a test accuracy.
+    /// Built-in engine that stops at a test accuracy.
     Target,
 }
 
-/// Each with its weight.
+/// Kinds with their weights.
 const KINDS: [(Kind, u32); 9] = [
     (Kind::Even(30, 60), 3),
     (Kind::Even(100, 200), 3),
@@ -50,7 +50,7 @@ const KINDS: [(Kind, u32); 9] = [
     (Kind::Target, 1),
 ];
 
-/// What a tenant submits again and again.
+/// Document that a tenant submits repeatedly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Document {
     pub tenant: usize,
@@ -125,7 +125,7 @@ impl Document {
     }
 }
 
-/// Two numbers between 0 and 1, by the kernel.
+/// Two numbers between 0 and 1 from the kernel.
 const THROW: &str = "set -- $(od -An -N4 -tu2 /dev/urandom); a=$(awk \"BEGIN { print ($1 + 0.5) / 65536 }\"); b=$(awk \"BEGIN { print ($2 + 0.5) / 65536 }\")";
 
 fn engine(name: &str, workers: u32, stop: Value) -> Value {

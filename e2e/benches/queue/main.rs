@@ -1,12 +1,13 @@
-//! What a long queue costs, on real processes: three nodes of two slots, and jobs that run `true`.
+//! Cost of a long queue on real processes: three nodes of two slots, and jobs that run `true`.
 //!
-//! * time from submission to success of one job, on an idle cluster and, for another tenant's job, beside the queue;
-//! * jobs that six slots finish in a second, of a short queue and of a long one;
-//! * time of rounds and memory of the scheduler beside the long queue;
-//! * time in which `muster down` ends every daemon beside the long queue.
+//! - time from submission to success of one job, on an idle cluster and, for another tenant's job,
+//!   beside the queue;
+//! - jobs per second on six slots, with a short queue and with a long one;
+//! - time of rounds and memory of the scheduler beside the long queue;
+//! - time in which `muster down` ends every daemon beside the long queue.
 //!
-//! All figures are of one run, and the long queue's stand beside the short one's as ratios. `make bench-queue`, `ARGS=50000` for
-//! another length than 10,000.
+//! All figures are from one run; those of the long queue are also printed relative to the short
+//! one. `make bench-queue`; `ARGS=50000` sets another length than 10,000.
 
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
@@ -25,10 +26,10 @@ const NODES: Options = Options { nodes: 3, slots: 2 };
 const LEASE_MS: u32 = 10_000;
 const SHORT_QUEUE: usize = 200;
 const LONG_QUEUE: usize = 10_000;
-/// Single jobs whose time is taken.
+/// Number of single jobs that are timed.
 const SINGLE: usize = 20;
 const CLIENTS: usize = 16;
-/// How long jobs of the long queue are counted.
+/// Time for which finished jobs of the long queue are counted.
 const COUNTED: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -133,7 +134,7 @@ async fn submit(client: &Client, jobs: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// As fast as the pacing of requests allows.
+/// Submits one job, and retries while requests are throttled.
 async fn submit_one(client: &Client, document: &serde_json::Value) -> anyhow::Result<()> {
     loop {
         match client.submit(document, None).await {
@@ -161,7 +162,7 @@ async fn succeeded(client: &Client) -> anyhow::Result<usize> {
     count(client, JobPhase::Succeeded).await
 }
 
-/// Jobs of the client's tenant in a phase.
+/// Number of jobs of the client's tenant in a phase.
 async fn count(client: &Client, phase: JobPhase) -> anyhow::Result<usize> {
     let mut query = JobQuery {
         phases: vec![phase],

@@ -1,10 +1,10 @@
-//! What the daemons' logs and `/proc` tell, and the figures as they are printed.
+//! Figures from the daemons' logs and `/proc`, and their output.
 
 use muster_e2e::cluster::Cluster;
 
-/// One run's.
+/// Figures of one run.
 pub struct Figures {
-    /// Jobs of the long queue.
+    /// Length of the long queue.
     pub long: usize,
     pub idle_ms: Vec<f64>,
     pub beside_ms: Vec<f64>,
@@ -13,7 +13,7 @@ pub struct Figures {
     pub round_ms: Vec<f64>,
     pub scheduler_mib: u64,
     pub lost_nodes: usize,
-    /// Jobs in the queue when `muster down` began.
+    /// Jobs in the queue at the start of `muster down`.
     pub queued: usize,
     pub down_s: f64,
 }
@@ -76,11 +76,12 @@ fn log(cluster: &Cluster) -> anyhow::Result<String> {
     Ok(std::fs::read_to_string(path)?)
 }
 
-/// Milliseconds of the rounds that decided something, as the scheduler logs them with `MUSTER_LOG=muster_scheduler=debug`.
+/// Milliseconds of the rounds that decided something, from the scheduler's log with
+/// `MUSTER_LOG=muster_scheduler=debug`.
 pub fn round_ms(cluster: &Cluster) -> anyhow::Result<Vec<f64>> {
     let log = log(cluster)?;
     let rounds = log.lines().filter(|line| line.contains("round committed"));
-    // The terminal's colours stand between the name and the number.
+    // Colour codes of the terminal are between the name and the number.
     let took = rounds.filter_map(|line| {
         let (_, took) = line.rsplit_once("elapsed_ms")?;
         let (_, took) = took.rsplit_once(['=', 'm'])?;
@@ -93,7 +94,7 @@ pub fn lost_nodes(cluster: &Cluster) -> anyhow::Result<usize> {
     Ok(log(cluster)?.matches("node lost").count())
 }
 
-/// The largest resident set of the scheduler so far, in MiB.
+/// Peak resident set of the scheduler so far, in MiB.
 pub fn peak_mib(cluster: &Cluster) -> anyhow::Result<u64> {
     let schedulers = cluster.running("muster-scheduler");
     let scheduler = schedulers

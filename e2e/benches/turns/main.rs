@@ -1,9 +1,10 @@
-//! What turns bring short jobs behind a long one, on real processes: one job fills four slots, eight short ones come at once, and their
-//! mean completion time under FIFO is set against that in turns. The simulator is asked the same of the same jobs, with the launch and
-//! the length of a job as they were measured here, and both factors are shown. `make bench-slicing`.
+//! Effect of time slicing on short jobs behind a long one, on real processes. One job fills four
+//! slots and eight short ones are submitted at once. Their mean completion time under FIFO is
+//! compared with that under time slicing. The simulator runs the same jobs with the measured start
+//! times and lengths. Both factors are printed. `make bench-slicing`.
 //!
-//! The jobs are users' programs that count and sleep, so that they are as fast beside each other as alone: what is measured is who waits
-//! for whom, and not how this machine shares its cores.
+//! The jobs are commands that count and sleep, so they run as fast beside each other as alone. The
+//! bench thus measures waiting, and not the sharing of this machine's cores.
 
 mod simulated;
 
@@ -20,10 +21,10 @@ pub const SHORT_JOBS: usize = 8;
 /// Tenths of a second that a program works.
 const LONG: u32 = 900;
 const SHORT: u32 = 60;
-/// The long job has so long a start.
+/// Head start of the long job.
 const AHEAD: Duration = Duration::from_secs(8);
 
-/// A program that counts tenths of a second, and writes down when it began and when it was done.
+/// Program that counts tenths of a second and records its start and its end.
 fn document(name: &str, workers: u32, tenths: u32) -> String {
     format!(
         r#"version: muster/v1
@@ -37,25 +38,25 @@ scale:
     )
 }
 
-/// Seconds of the jobs' lives.
+/// Times of the jobs in seconds.
 #[derive(Debug, Clone)]
 pub struct Told {
-    /// From submission to end, of each short job.
+    /// From submission to end of each short job.
     pub shorts_s: Vec<f64>,
     pub long_s: f64,
-    /// From submission until each short job worked.
+    /// From submission to the first work of each short job.
     pub first_s: Vec<f64>,
-    /// When each short job was submitted, after the first of them.
+    /// Submission of each short job after the first one.
     pub offsets_ms: Vec<i64>,
 }
 
-/// A short job by itself.
+/// A short job alone.
 #[derive(Debug, Clone, Copy)]
 pub struct Alone {
-    /// From submission until it works, and from its work's end to its own.
+    /// From submission to its first work, plus from its last work to its end.
     pub around_ms: i64,
     pub works_ms: i64,
-    /// How much longer than it says the sleeping takes.
+    /// Factor by which sleeping takes longer than requested.
     pub stretch: f64,
 }
 
@@ -127,7 +128,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// One short job alone, then the long one and the short ones behind it.
+/// Measures one short job alone, then the long one and the short ones behind it.
 async fn measure(quantum_ms: u32) -> (Alone, Told) {
     let cluster = Cluster::start_under(NODES, "fifo", quantum_ms).await;
     let runs = Runs { cluster };
@@ -178,14 +179,14 @@ impl Runs {
         self.cluster.submit(&text).await.id
     }
 
-    /// Milliseconds that the programs of a job wrote down.
+    /// Milliseconds that the programs of a job recorded.
     fn times(&self, name: &str) -> Vec<i64> {
         let text = std::fs::read_to_string(self.out(name)).expect("its program has written");
         let lines = text.lines().map(|line| line.parse().expect("milliseconds"));
         lines.collect()
     }
 
-    /// A job that has ended well.
+    /// Waits until a job has succeeded.
     async fn done(&self, job: JobId) -> JobView {
         let succeeded = |job: &JobView| job.phase == JobPhase::Succeeded;
         self.cluster.until(job, "its end", succeeded).await

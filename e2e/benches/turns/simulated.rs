@@ -1,4 +1,4 @@
-//! The same jobs in the simulator, which asks the same planner.
+//! The same jobs in the simulator, which uses the same planner.
 
 use crate::{Alone, SHORT_JOBS, Told};
 use muster_model::spec::{Consistency, Range};
@@ -7,10 +7,11 @@ use muster_sim::core::policy::{Policy, Slicing};
 use muster_sim::scenario::{Scenario, SimJob, SimNode, SimTenant, TrueSpeed};
 use muster_sim::simulate;
 
-/// Finer than a turn, so that rounding to steps is nothing.
+/// Finer than a time slice, so that rounding to steps has no effect.
 const STEPS_PER_S: i64 = 100;
 
-/// What becomes of the long job and of the short ones that come so long after it, with turns of so many milliseconds or none.
+/// Simulates the long job and the short ones submitted after it, with time slices of `quantum_ms`
+/// or without.
 pub fn run(alone: Alone, long_ms: i64, submitted_ms: &[i64], quantum_ms: Option<u64>) -> Told {
     let mut jobs = vec![job("long".to_owned(), 0, 4, long_ms)];
     let short =

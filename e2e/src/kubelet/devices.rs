@@ -1,13 +1,14 @@
-//! What a node's device plugin has given to pods: counted where their processes live, whatever anybody else believes is free.
+//! GPUs that a node's device plugin has given to pods, counted by living processes, independent of
+//! other bookkeeping.
 
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Of whole GPUs; other resources are not counted.
+/// Whole GPUs; other resources are not counted.
 const RESOURCE: &str = "nvidia.com/gpu";
 
-/// Of all nodes.
+/// Devices of all nodes.
 #[derive(Debug, Default)]
 pub(super) struct Devices(Mutex<BTreeMap<String, Given>>);
 
@@ -17,7 +18,7 @@ struct Given {
     most: u64,
 }
 
-/// What one pod has, until this is dropped.
+/// Devices of one pod, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Held {
     devices: Arc<Devices>,

@@ -1,5 +1,5 @@
-//! What a kubelet puts into a pod: host paths where they are, and secrets, ConfigMaps, claims that are bound to host paths, and empty
-//! folders, each mounted where the container wants it, in the pod's own mount namespace.
+//! Volumes of a pod: host paths in place, and secrets, ConfigMaps, claims bound to host paths and
+//! empty folders. Each is mounted at the container's path in the pod's own mount namespace.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Mounts what its arguments say, three to each, up to `--`, and becomes the program behind it.
+/// Mounts its arguments, three per mount, up to `--`, and becomes the program after it.
 pub const MOUNTING: &str = r#"
 while [ "$1" != -- ]; do
   mkdir -p "$3" || exit 125
@@ -27,17 +27,19 @@ shift
 exec "$@"
 "#;
 
-/// Of one pod.
+/// Volumes and variables of one pod.
 #[derive(Debug, Default)]
 pub struct Prepared {
-    /// How, what, where: the arguments of [`MOUNTING`].
+    /// Kind, source and target of each mount: the arguments of [`MOUNTING`].
     pub mounts: Vec<[String; 3]>,
     /// Values of variables that come from secrets.
     pub variables: BTreeMap<String, String>,
 }
 
+/// Prepares the volumes of a pod.
+///
 /// # Errors
-/// What the pod names and is not there, in words.
+/// Names the missing object.
 pub async fn prepare(client: &Client, pod: &Pod, folder: &Path) -> Result<Prepared, String> {
     let spec = pod.spec.as_ref().expect("the server checks it");
     let container = &spec.containers[0];
@@ -52,7 +54,7 @@ pub async fn prepare(client: &Client, pod: &Pod, folder: &Path) -> Result<Prepar
         ..Prepared::default()
     };
     let mut mounts: Vec<&VolumeMount> = container.volume_mounts.iter().flatten().collect();
-    // As container runtimes do: what lies within another comes after it.
+    // As container runtimes do: nested mounts come later.
     mounts.sort_by_key(|mount| Path::new(&mount.mount_path).components().count());
     for mount in mounts {
         let mut volumes = spec.volumes.iter().flatten();
@@ -65,7 +67,7 @@ pub async fn prepare(client: &Client, pod: &Pod, folder: &Path) -> Result<Prepar
 }
 
 impl Prepared {
-    /// The pod's mounts hide folders of this machine that others of its mounts come from: these are held on to before the first one.
+    /// Keeps sources accessible that the pod's mounts hide, by bind mounts before the first mount.
     fn hold_on_to_sources(&mut self, folder: &Path) -> Result<(), String> {
         let targets: Vec<String> = self.mounts.iter().map(|[_, _, to]| to.clone()).collect();
         let is_hidden = |from: &str| targets.iter().any(|to| Path::new(from).starts_with(to));
@@ -87,7 +89,7 @@ impl Prepared {
 struct Source<'a> {
     client: &'a Client,
     namespace: &'a str,
-    /// Of what is made for this pod.
+    /// Folder for files of this pod.
     folder: PathBuf,
 }
 
@@ -126,7 +128,7 @@ impl Source<'_> {
         if let Some(host) = &volume.host_path {
             let sub_path = mount.sub_path.as_deref().unwrap_or_default();
             let from = Path::new(&host.path).join(sub_path);
-            // Where it is already, and everything of it.
+            // The folder is already in place, completely.
             if from == target && mount.read_only != Some(true) && sub_path.is_empty() {
                 return Ok(None);
             }
@@ -141,7 +143,7 @@ impl Source<'_> {
             let from = from.to_string_lossy().into_owned();
             return Ok(Some([how.to_owned(), from, mount.mount_path.clone()]));
         }
-        // A container's own file system has the folder made for it.
+        // In a container the folder would be created in its own file system.
         fs::create_dir_all(target).map_err(|error| error.to_string())?;
         let read_only = mount.read_only == Some(true);
         let mut source = self.folder.join(&volume.name);
@@ -176,7 +178,7 @@ impl Source<'_> {
         Ok(Some([how.to_owned(), source, mount.mount_path.clone()]))
     }
 
-    /// The folder of the volume that the claim is bound to.
+    /// Folder of the volume to which the claim is bound.
     async fn claimed(&self, name: &str) -> Result<PathBuf, String> {
         let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), self.namespace);
         let claim = claims.get(name).await.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! What the operator and the executors have asked the API server for, by its own account.
+//! Requests of the operator and the executors, from the API server's audit log.
 
 use super::Kubernetes;
 use crate::cluster::PATIENCE;
@@ -9,10 +9,11 @@ use std::time::Duration;
 const STEP: Duration = Duration::from_millis(100);
 
 impl Kubernetes {
-    /// What the operator or the executors have asked for, each once: API group, resource (with its subresource), verb, and whether it was forbidden.
+    /// Distinct requests of the operator and the executors: API group, resource (with subresource),
+    /// verb, and whether it was forbidden.
     ///
     /// # Panics
-    /// When the server has kept no account of it.
+    /// If there is no audit log.
     #[must_use]
     pub fn asked(&self) -> BTreeSet<(String, String, String, bool)> {
         let log = std::fs::read_to_string(self.audit_log()).expect("the server keeps an account");
@@ -39,10 +40,10 @@ impl Kubernetes {
         asked
     }
 
-    /// How often the operator or the executors have asked for this verb on this resource, for each object.
+    /// Number of requests with this verb on this resource, by object.
     ///
     /// # Panics
-    /// When the server has kept no account of it.
+    /// If there is no audit log.
     #[must_use]
     pub fn times_asked(&self, resource: &str, verb: &str) -> BTreeMap<String, u64> {
         let log = std::fs::read_to_string(self.audit_log()).expect("the server keeps an account");
@@ -58,10 +59,10 @@ impl Kubernetes {
         times
     }
 
-    /// Waits until every right was used that there is; nothing was forbidden meanwhile. `but` are those that no story needs.
+    /// Waits until every right has been used. `but` lists the rights that no story needs.
     ///
     /// # Panics
-    /// When one is not, or something was forbidden.
+    /// If a right is not used, or a request was forbidden.
     pub async fn used_exactly(
         &self,
         allowed: &BTreeSet<(String, String, String)>,

@@ -1,5 +1,5 @@
-//! What kubectl's watch has shown of the objects of a kind, from its start on. A story that looks now and then may miss what stands for
-//! less than it sleeps; a watch misses nothing that was written, so what must have been seen is looked for in here.
+//! Record of the objects of a kind from kubectl's watch since its start. A story that polls may
+//! miss a short-lived state; a watch misses no written state.
 
 use super::Kubernetes;
 use crate::clock;
@@ -16,10 +16,10 @@ use time::OffsetDateTime;
 
 const STEP: Duration = Duration::from_millis(100);
 
-/// Where the objects are.
+/// API path of the objects.
 const OBJECTS: &str = "/apis/muster.dev/v1alpha1";
 
-/// Ends when it is dropped.
+/// Ended on drop.
 #[derive(Debug)]
 pub struct History {
     kind: &'static str,
@@ -27,7 +27,7 @@ pub struct History {
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
-/// A kubectl that watches, and the next where the server has hung up on it.
+/// Watching kubectl, restarted after the server has closed the connection.
 #[derive(Debug)]
 struct Watch {
     program: OsString,
@@ -42,7 +42,7 @@ struct Running {
     is_over: bool,
 }
 
-/// What the watch has shown once.
+/// One event of the watch.
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub at: OffsetDateTime,
@@ -51,12 +51,12 @@ pub struct Seen {
     pub is_gone: bool,
 }
 
-/// A place in a history: what was seen before it does not count.
+/// Position in a history; earlier events do not count.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark(usize);
 
 impl History {
-    /// Of all namespaces, from about now on; `kind` is its plural.
+    /// Starts a watch of all namespaces. `kind` is the plural.
     #[must_use]
     pub fn of(kubernetes: &Kubernetes, kind: &'static str) -> Self {
         let kubectl = kubernetes.kubectl(&[]);
@@ -75,14 +75,14 @@ impl History {
         Self { kind, watch, seen }
     }
 
-    /// All that was seen, in order.
+    /// All events in order.
     #[must_use]
     pub fn all(&self) -> Vec<Seen> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.clone()
     }
 
-    /// The status that each object was seen with last, by its name.
+    /// Last status of each object, by name.
     #[must_use]
     pub fn newest(&self) -> BTreeMap<String, Value> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +96,7 @@ impl History {
             .collect()
     }
 
-    /// Taken before something is done, it stands before whatever comes of that.
+    /// Position before the effects of the next change.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark(
@@ -107,10 +107,10 @@ impl History {
         )
     }
 
-    /// Waits until the object was seen with a status that is as `right` says, and returns that.
+    /// Waits until the object has a status for which `right` is true, and returns it.
     ///
     /// # Panics
-    /// When it is not seen; what was is printed.
+    /// If it never has one; all its events are printed.
     pub async fn until_seen(
         &self,
         name: &str,
@@ -121,15 +121,19 @@ impl History {
         found.await.status
     }
 
+    /// Waits until the object is in a phase.
+    ///
     /// # Panics
-    /// When it is not seen; what was is printed.
+    /// If it never is; all its events are printed.
     pub async fn until_phase(&self, name: &str, since: Mark, phase: &str) -> Value {
         self.until_seen(name, since, |status| status["phase"] == phase)
             .await
     }
 
+    /// Waits until the object is deleted.
+    ///
     /// # Panics
-    /// When it stays.
+    /// If it stays.
     pub async fn until_gone(&self, name: &str, since: Mark) {
         let _ = self.until(name, since, |seen| seen.is_gone).await;
     }
@@ -157,7 +161,8 @@ impl History {
 }
 
 impl Watch {
-    /// Until it is over. A watch that has ended goes on where it was: a busy server hangs up on whoever is slow.
+    /// Follows until the end. Resumes an ended watch at its version, because a busy server
+    /// disconnects slow clients.
     fn follow(&self, into: &Mutex<Vec<Seen>>) {
         let mut version = String::new();
         while let Some(said) = self.start(&version) {
@@ -166,7 +171,8 @@ impl Watch {
             let events = serde_json::Deserializer::from_reader(said);
             for event in events.into_iter::<Value>().map_while(Result::ok) {
                 if event["type"] == "ERROR" {
-                    // The server does not remember so far back: all that there is comes once more.
+                    // The server does not keep that version any more: all present objects are sent
+                    // again.
                     version.clear();
                     break;
                 }
@@ -187,7 +193,8 @@ impl Watch {
         }
     }
 
-    /// As the server writes it: to read it, and to write it anew, takes kubectl more time than a busy machine has.
+    /// Raw output of the server: kubectl would need too much time to parse and format it on a busy
+    /// machine.
     fn start(&self, version: &str) -> Option<ChildStdout> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.end();
@@ -218,12 +225,12 @@ impl Running {
     }
 }
 
-/// What kubectl has written, taken from it at once and read later: the server hangs up on a watch that is not read for a moment, and how soon
-/// something was shown is not how soon this process has understood it.
+/// Output of kubectl, read at once and parsed later. The server disconnects a watch that is not
+/// read for a moment. The time of an event is when it was read, not when it was parsed.
 struct Said {
     pieces: Receiver<(OffsetDateTime, Vec<u8>)>,
     piece: std::io::Cursor<Vec<u8>>,
-    /// When the piece that is being read was written.
+    /// Time at which the current piece was read.
     at: Arc<Mutex<OffsetDateTime>>,
 }
 
@@ -253,7 +260,7 @@ impl Read for Said {
         if length > 0 || buffer.is_empty() {
             return Ok(length);
         }
-        // Without another it is the end.
+        // No further piece: end of the output.
         let Ok((at, piece)) = self.pieces.recv() else {
             return Ok(0);
         };

@@ -1,11 +1,11 @@
-//! A line to the API server that can be cut, as networks are.
+//! Connection to the API server that a test can cut.
 
 use crate::cluster::free_port;
 use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-/// A line to the API server that can be cut.
+/// Forwards connections to the API server until they are cut.
 #[derive(Debug)]
 pub struct Line {
     pub port: u16,
@@ -13,8 +13,10 @@ pub struct Line {
 }
 
 impl Line {
+    /// Starts to forward.
+    ///
     /// # Panics
-    /// When nothing can be listened on.
+    /// If no port is free.
     pub async fn to(server: u16) -> Self {
         let port = free_port();
         let listener = TcpListener::bind(("127.0.0.1", port))
@@ -25,7 +27,7 @@ impl Line {
         Self { port, cut }
     }
 
-    /// Ends every connection that there is.
+    /// Closes all open connections.
     pub fn cut(&self) {
         self.cut.notify_waiters();
     }

@@ -1,11 +1,11 @@
-//! The operator as a process of its own, with settings like those of the chart's pod.
+//! The operator as a separate process, with settings like those of the chart's pod.
 
 use super::{print_log, stop};
 use crate::cluster::{free_port, program};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// `muster-operator run`. Killed when it is dropped.
+/// `muster-operator run`. Killed on drop.
 #[derive(Debug)]
 pub struct Operator {
     child: Option<Child>,
@@ -15,19 +15,20 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Starts one that speaks to the API server by `kubeconfig` and to Muster with an administrator's token.
+    /// Starts an operator that uses the API server of `kubeconfig`, and Muster with an
+    /// administrator's token.
     ///
     /// # Panics
-    /// When it does not start.
+    /// If it does not start.
     #[must_use]
     pub fn start(kubeconfig: PathBuf, log: PathBuf, muster: &str, token: &str) -> Self {
         Self::start_with(kubeconfig, log, muster, token, &[])
     }
 
-    /// As [`Self::start`], with further flags. Nodes are followed, as the chart has it.
+    /// As [`Self::start`], with further flags. It follows nodes, as in the chart.
     ///
     /// # Panics
-    /// When it does not start.
+    /// If it does not start.
     #[must_use]
     pub fn start_with(
         kubeconfig: PathBuf,
@@ -51,13 +52,15 @@ impl Operator {
         operator
     }
 
-    /// SIGKILL, in whatever it was doing.
+    /// Kills it with SIGKILL at any moment.
     pub fn kill(&mut self) {
         stop(&mut self.child);
     }
 
+    /// Kills it and starts it again.
+    ///
     /// # Panics
-    /// When it does not start.
+    /// If it does not start.
     pub fn start_again(&mut self) {
         self.kill();
         let log = std::fs::File::options()

@@ -1,4 +1,4 @@
-//! The roles that the chart gives, in a real server: who may what, and nothing else.
+//! Installs the chart's roles in a real server, which forbids everything else.
 
 use super::{Kubernetes, NAMESPACE, STEP, text};
 use crate::cluster::PATIENCE;
@@ -9,11 +9,11 @@ use std::process::Command;
 use std::time::Duration;
 
 impl Kubernetes {
-    /// Gives the operator the role that the chart gives it, and no more, and waits until the server knows it: until then it forbids.
-    /// Returns what the operator may: API group, resource, verb.
+    /// Gives the operator exactly the chart's role, and waits until the server has applied it.
+    /// Returns its rights: API group, resource, verb.
     ///
     /// # Panics
-    /// When the chart cannot be rendered, its objects are refused, or what they allow stays forbidden.
+    /// If the chart cannot be rendered, its objects are refused, or a right stays forbidden.
     pub fn admit_operator(&self) -> BTreeSet<(String, String, String)> {
         self.admit_operator_with("")
     }
@@ -21,7 +21,7 @@ impl Kubernetes {
     /// As [`Self::admit_operator`], with further values for the chart.
     ///
     /// # Panics
-    /// When the chart cannot be rendered, its objects are refused, or what they allow stays forbidden.
+    /// If the chart cannot be rendered, its objects are refused, or a right stays forbidden.
     pub fn admit_operator_with(&self, values: &str) -> BTreeSet<(String, String, String)> {
         let values = format!("operator.enabled=true,{values}");
         let setting = values.trim_end_matches(',');
@@ -29,10 +29,11 @@ impl Kubernetes {
         self.admit("operator", &role, &["--all-namespaces"])
     }
 
-    /// Gives the operator what the chart gives it for placeholders besides. Returns the file that it reads of them, and what it may.
+    /// Gives the operator the chart's additional rights for placeholders. Returns the content of
+    /// its file and its rights.
     ///
     /// # Panics
-    /// When the chart cannot be rendered, or its objects are refused.
+    /// If the chart cannot be rendered, or its objects are refused.
     pub fn admit_placeholders(&self, values: &str) -> (String, BTreeSet<(String, String, String)>) {
         let setting =
             format!("operator.enabled=true,operator.nodes.placeholders.enabled=true,{values}");
@@ -46,10 +47,10 @@ impl Kubernetes {
         (file.expect("the operator's file"), allowed)
     }
 
-    /// As [`Self::admit_operator`], for executors whose tasks are pods.
+    /// As [`Self::admit_operator`], for executors with tasks as pods.
     ///
     /// # Panics
-    /// When the chart cannot be rendered, or its objects are refused.
+    /// If the chart cannot be rendered, or its objects are refused.
     pub fn admit_executors(&self) -> BTreeSet<(String, String, String)> {
         let role = self.rendered(
             "executor-role",
@@ -58,7 +59,7 @@ impl Kubernetes {
         self.admit("executor", &role, &["--namespace", NAMESPACE])
     }
 
-    /// The objects of one of the chart's templates.
+    /// Objects of one template of the chart.
     fn rendered(&self, template: &str, setting: &str) -> String {
         let helm = std::env::var_os("MUSTER_HELM")
             .map(PathBuf::from)
@@ -120,12 +121,12 @@ impl Kubernetes {
     }
 }
 
-/// As whom a component of the chart is known.
+/// User name of a component of the chart.
 pub(super) fn account(component: &str) -> String {
     format!("system:serviceaccount:{NAMESPACE}:muster-{component}")
 }
 
-/// What the rules of a role allow, if the document is one.
+/// Rights of a role; empty if the document is not a role.
 fn allowed(document: &str) -> Vec<(String, String, String)> {
     let role: Value = serde_norway::from_str(document).expect("YAML");
     let list = |value: &Value| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! etcd and the API server as processes, with the keys and tokens that they need.
+//! etcd and the API server as processes, with their keys and tokens.
 
 use super::roles::account;
 use super::{ADMIN, EXECUTOR, Kubernetes, NAMESPACE, OPERATOR, STEP, text};
@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 impl Kubernetes {
-    /// The server makes its certificate by itself; what signs the tokens of service accounts it must be given.
+    /// Writes the keys that sign tokens of service accounts. The server creates its certificate by
+    /// itself.
     pub(super) fn write_keys(&self) {
         let keys = self.folder().join("keys");
         std::fs::create_dir(&keys).expect("our own folder");
@@ -41,7 +42,8 @@ impl Kubernetes {
 
     pub(super) fn start_etcd(&mut self) {
         let clients = format!("http://127.0.0.1:{}", self.etcd_port);
-        // Nobody connects to it; 0 would not do, since it is told to itself.
+        // No peer connects to it. Port 0 is not possible, because etcd also advertises the address
+        // to itself.
         let peers = format!("http://127.0.0.1:{}", self.peer_port);
         let child = self
             .daemon("etcd")

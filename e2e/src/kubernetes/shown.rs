@@ -1,4 +1,5 @@
-//! What kubectl's watch has shown of jobs, held against the jobs' own histories: nothing older after something newer, and how late it was.
+//! Compares the statuses that kubectl's watch showed with the jobs' histories: their order and
+//! their delay.
 
 use super::Seen;
 use muster_model::event::Event;
@@ -7,10 +8,10 @@ use muster_model::view::EventView;
 use std::fmt;
 use time::{Duration, OffsetDateTime};
 
-/// Of these, the latest are told one by one.
+/// Number of latest changes that are printed one by one.
 const LATEST: usize = 10;
 
-/// How late changes of phases were shown.
+/// Delays with which phases were shown.
 #[derive(Debug, Default)]
 pub struct Lateness(Vec<Change>);
 
@@ -23,10 +24,10 @@ struct Change {
 }
 
 impl Lateness {
-    /// Adds one job's changes. `seen` is what was shown of it, in order.
+    /// Adds one job's changes. `seen` are its events of the watch, in order.
     ///
     /// # Panics
-    /// When an older phase was shown after a newer one, or the last one never.
+    /// If an older phase was shown after a newer one, or the last one never.
     pub fn add(&mut self, name: &str, history: &[EventView], seen: &[Seen]) {
         let has_phase = |seen: &&Seen| seen.status["phase"].is_string();
         let seen: Vec<&Seen> = seen.iter().filter(has_phase).collect();
@@ -80,7 +81,7 @@ impl fmt::Display for Lateness {
     }
 }
 
-/// When the job came into which phase.
+/// Times at which the job entered its phases.
 fn phases(history: &[EventView]) -> Vec<(OffsetDateTime, JobPhase)> {
     let changes = history.iter().filter_map(|entry| match &entry.event {
         Event::JobSubmitted { .. } => Some((entry.at, JobPhase::Queued)),
@@ -90,7 +91,7 @@ fn phases(history: &[EventView]) -> Vec<(OffsetDateTime, JobPhase)> {
     changes.collect()
 }
 
-/// Which of the changes each status shows: the first of its phase that is no older than what was shown before it.
+/// Change that each status shows: the first of its phase that is not older than the previous one.
 fn places(changes: &[(OffsetDateTime, JobPhase)], seen: &[&Seen]) -> Vec<usize> {
     let mut places: Vec<usize> = Vec::new();
     for one in seen {
@@ -102,7 +103,7 @@ fn places(changes: &[(OffsetDateTime, JobPhase)], seen: &[&Seen]) -> Vec<usize> 
             .iter()
             .position(of_phase)
             .map(|at| from + at);
-        // One that comes only earlier makes the places unsorted.
+        // An earlier change makes the places unsorted.
         let place = later.or_else(|| changes.iter().position(of_phase));
         places.push(place.unwrap_or_else(|| panic!("{one:?} is in no history: {changes:?}")));
     }

@@ -1,4 +1,4 @@
-//! A Muster, a Kubernetes and the operator between them, which has the chart's role and no other right.
+//! Muster, a Kubernetes and the operator between them, with the chart's role and no other right.
 
 use super::{Kubernetes, Line, Operator};
 use crate::cluster::{Cluster, Options, PATIENCE};
@@ -12,19 +12,17 @@ const STEP: Duration = Duration::from_millis(200);
 pub struct Stage {
     pub cluster: Cluster,
     pub kubernetes: Kubernetes,
-    /// Through which the operator speaks to Kubernetes.
+    /// Connection of the operator to Kubernetes.
     pub line: Line,
     pub operator: Operator,
-    /// What the chart's role allows: API group, resource, verb.
+    /// Rights of the chart's role: API group, resource, verb.
     pub allowed: BTreeSet<(String, String, String)>,
 }
 
-#[allow(
-    clippy::missing_panics_doc,
-    reason = "a story that goes wrong ends with a panic"
-)]
+#[allow(clippy::missing_panics_doc, reason = "a failing story panics")]
 impl Stage {
-    /// Kubernetes knows the nodes of these names. `values` are the chart's, `flags` the operator's.
+    /// Starts everything with nodes of these names. `values` are for the chart, `flags` for the
+    /// operator.
     pub async fn set(options: Options, nodes: &[&str], values: &str, flags: &[&str]) -> Self {
         let cluster = Cluster::start(options).await;
         let kubernetes = Kubernetes::start().await;
@@ -50,7 +48,7 @@ impl Stage {
         }
     }
 
-    /// The status of every object of a kind, by name; nothing while the server is away.
+    /// Status of every object of a kind, by name; `None` while the server is unavailable.
     #[must_use]
     pub fn statuses(&self, kind: &str) -> Option<BTreeMap<String, Value>> {
         let output = self
@@ -70,7 +68,7 @@ impl Stage {
         Some(named.collect())
     }
 
-    /// Waits until the object's status is as `right` says.
+    /// Waits until `right` is true of the object's status.
     pub async fn until(&self, kind: &str, name: &str, right: impl Fn(&Value) -> bool) -> Value {
         let mut waited = Duration::ZERO;
         loop {
@@ -120,7 +118,7 @@ impl Stage {
     }
 }
 
-/// A `TrainingJob` that runs a command, as a document of several.
+/// `TrainingJob` that runs a command, as one document of several.
 #[must_use]
 pub fn sleeper(name: &str, argv: &str) -> String {
     format!(
@@ -134,7 +132,7 @@ spec:
     )
 }
 
-/// Null where the status has no such condition.
+/// Condition of a status; null if it is missing.
 #[must_use]
 pub fn condition(status: &Value, kind: &str) -> Value {
     let conditions = status["conditions"].as_array().into_iter().flatten();

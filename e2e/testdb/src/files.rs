@@ -1,4 +1,4 @@
-//! Temporary folders that Postgres may use, and copies of data folders.
+//! Temporary folders that Postgres can use, and copies of data folders.
 
 use crate::programs::{UNPRIVILEGED, runs_as_root};
 use rustix::fs::{Gid, Uid};
@@ -10,16 +10,17 @@ use tempfile::TempDir;
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 const PREFIX: &str = "muster-testdb-";
 
-/// A folder for one server, short enough for the path of a socket, gone with its owner; one whose process was killed is removed by
-/// the next that makes one.
+/// Folder for one server, with a path short enough for a socket. It is removed on drop. The folder
+/// of a killed process is removed by the next call.
 pub fn folder() -> TempDir {
     folder_in(&parent())
 }
 
-/// Like `folder`, on a disk and not in memory: `/var/tmp` outlives a restart of the machine by convention.
+/// Like `folder`, on a disk and not in memory: by convention `/var/tmp` survives a restart of the
+/// machine.
 ///
 /// # Panics
-/// When the folders for temporary files are all in memory.
+/// If all folders for temporary files are in memory.
 pub fn folder_on_disk() -> TempDir {
     let candidates = [std::env::temp_dir(), PathBuf::from("/var/tmp")];
     let on_disk = candidates.iter().find(|folder| {
@@ -40,7 +41,7 @@ fn folder_in(parent: &Path) -> TempDir {
     folder
 }
 
-/// Copies a folder whole, and gives it to whom Postgres runs as.
+/// Copies a folder completely and gives it to the user of Postgres.
 pub fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp")
         .args(["-a", "--reflink=auto", "--"])
@@ -55,7 +56,8 @@ pub fn copy(from: &Path, to: &Path) {
     );
 }
 
-/// In memory where there is room: a copied data folder is a thousand small files, which a busy disk takes seconds for.
+/// In memory if there is room: a copied data folder has a thousand small files, which are slow on a
+/// busy disk.
 fn parent() -> PathBuf {
     const ROOM_BYTES: u64 = 2 << 30;
     let memory = Path::new("/dev/shm");
@@ -65,7 +67,7 @@ fn parent() -> PathBuf {
     }
 }
 
-/// Gives one entry to whom Postgres runs as.
+/// Gives one entry to the user of Postgres.
 fn give(path: &Path) {
     if runs_as_root() {
         let (user, group) = (Uid::from_raw(UNPRIVILEGED), Gid::from_raw(UNPRIVILEGED));
@@ -88,7 +90,7 @@ fn sweep(parent: &Path) {
             continue;
         };
         if !Path::new(&format!("/proc/{owner}")).exists() {
-            // Its server may be ending this very moment; what is left then is for the next sweep.
+            // Its server may be ending at this moment; the next sweep removes the rest.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

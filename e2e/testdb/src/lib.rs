@@ -1,12 +1,15 @@
-//! Real Postgres for tests: each test gets a private server with a migrated database of its own.
+//! Real Postgres for tests: each test gets a private server with a migrated database.
 //!
-//! cargo-nextest runs every test in a process of its own, so a server must be cheap: a migrated data folder is made once per build
-//! folder and version of the migrations, and each server starts on a copy of it, in a fraction of a second. A server shared by
-//! all would be a little cheaper, but somebody would have to end it after the last test, one test's open transaction would hold
-//! back another's events, and none could crash it.
+//! cargo-nextest runs every test in its own process, so a server must be cheap. A migrated data
+//! folder is created once per build folder and version of the migrations. Each server starts on a
+//! copy of it, in a fraction of a second.
 //!
-//! A server ends with its `TestDb`; if the process is killed, the kernel ends it by the death signal of its parent. This crate
-//! must never be a dependency of anything but tests and benches.
+//! A shared server would be slightly cheaper, but has three drawbacks. A separate process would
+//! have to end it after the last test. An open transaction of one test would delay events of
+//! another. No test could crash it.
+//!
+//! A server ends with its `TestDb`. If the process is killed, the kernel ends the server by the
+//! parent death signal. Only tests and benches may depend on this crate.
 
 mod files;
 mod locks;
@@ -25,10 +28,10 @@ use sqlx::Connection as _;
 const NAME: &str = "test";
 const SAVED: &str = "saved";
 
-/// A migrated, empty database on a running server, for as long as this lives.
+/// Migrated, empty database on a running server, until this is dropped.
 #[derive(Debug)]
 pub struct TestDb {
-    /// The owner, a superuser: migrates, and sees everything.
+    /// The owner, a superuser: migrates, and reads all rows.
     pub owner_url: String,
     /// `muster_api`, bound by row level security.
     pub api_url: String,
@@ -37,24 +40,24 @@ pub struct TestDb {
     server: Server,
 }
 
-/// A database at one instant, as `pg_dump` writes it, or as a copy in its server.
+/// Database at one instant, as a file of `pg_dump` or as a copy in its server.
 #[derive(Debug)]
 pub struct Dump(Option<tempfile::TempDir>);
 
-/// The files of a database at one instant.
+/// Files of a database at one instant.
 #[derive(Debug)]
 pub struct Backup(tempfile::TempDir);
 
 impl TestDb {
-    /// A new server with a new database.
+    /// Starts a new server with a new database.
     ///
     /// # Panics
-    /// When there is no Postgres, or it does not start; the message says what to do.
+    /// If there is no Postgres or it does not start; the message says what to do.
     pub async fn new() -> Self {
         Self::create(Some(template::DATABASE)).await
     }
 
-    /// A new server with a database without any table, for tests of the migrations.
+    /// Starts a new server with an empty database, for tests of the migrations.
     ///
     /// # Panics
     /// As `new`.
@@ -62,10 +65,11 @@ impl TestDb {
         Self::create(None).await
     }
 
-    /// A new server with Postgres' own settings on a real disk, for measurements: a commit is acknowledged once it is on the disk.
+    /// Starts a new server with Postgres' default settings on a real disk, for measurements: a
+    /// commit is acknowledged when it is on the disk.
     ///
     /// # Panics
-    /// As `new`, and when there is no disk for temporary files.
+    /// As `new`, and if there is no disk for temporary files.
     pub async fn durable() -> Self {
         let folder = files::folder_on_disk();
         server::init(folder.path(), Promise::OutlivesMachine);
@@ -74,11 +78,11 @@ impl TestDb {
         Self::on(server)
     }
 
-    /// Kills the server as a crash would, without a checkpoint, and starts it again on what it had written. Databases keep their
-    /// addresses; connections break.
+    /// Kills the server without a checkpoint, as a crash would, and starts it again on its files.
+    /// Databases keep their addresses; connections break.
     ///
     /// # Panics
-    /// When it does not start again.
+    /// If it does not start again.
     pub fn crash_and_restart(&self) {
         self.server.crash_and_restart();
     }
@@ -87,10 +91,10 @@ impl TestDb {
         self.server.socket()
     }
 
-    /// A copy of the database's files as they are now. The server stops for it, so connections break.
+    /// Copies the database's present files. The server stops for it, so connections break.
     ///
     /// # Panics
-    /// When the server does not start again.
+    /// If the server does not start again.
     pub fn back_up(&self) -> Backup {
         let folder = files::folder();
         self.server.while_stopped(|data| {
@@ -99,10 +103,11 @@ impl TestDb {
         Backup(folder)
     }
 
-    /// Puts the files of a backup in the place of those of now. What was committed since is lost, and connections break.
+    /// Replaces the present files by those of a backup. Later commits are lost, and connections
+    /// break.
     ///
     /// # Panics
-    /// When the server does not start again.
+    /// If the server does not start again.
     pub fn restore(&self, backup: &Backup) {
         self.server.while_stopped(|data| {
             std::fs::remove_dir_all(data).expect("remove the data folder");
@@ -110,10 +115,11 @@ impl TestDb {
         });
     }
 
-    /// Dumps the database with `pg_dump`. Where that is not installed, copies it within its server, for which connections break.
+    /// Dumps the database with `pg_dump`. If that is not installed, copies it within its server,
+    /// which breaks connections.
     ///
     /// # Panics
-    /// When it fails.
+    /// If it fails.
     pub async fn dump(&self) -> Dump {
         let Some(program) = programs::beside_postgres("pg_dump") else {
             self.copy(NAME, SAVED).await;
@@ -127,10 +133,10 @@ impl TestDb {
         Dump(Some(folder))
     }
 
-    /// Puts the dump in the place of the database, as docs/operations.md says. Connections break.
+    /// Restores the dump as docs/operations.md describes. Connections break.
     ///
     /// # Panics
-    /// When it fails.
+    /// If it fails.
     pub async fn restore_dump(&self, dump: &Dump) {
         self.on_server("drop database test with (force)").await;
         match &dump.0 {
@@ -155,7 +161,7 @@ impl TestDb {
             .await;
     }
 
-    /// Runs a statement beside the database, outside of a transaction.
+    /// Runs a statement in another database of the server, outside of a transaction.
     async fn on_server(&self, statement: &str) {
         let server = self.server.url("owner", "postgres");
         let mut conn = sqlx::PgConnection::connect(&server).await.expect("connect");

@@ -1,17 +1,18 @@
-//! Rows and tables that a test holds, as another transaction would, who waits for them, and connections that are lost meanwhile.
+//! Locks on rows and tables, as another transaction would hold them, their waiters, and loss of
+//! connections.
 
 use crate::TestDb;
 use sqlx::AssertSqlSafe;
 
-/// What is held, until this is dropped or the server is gone.
+/// Lock that is held until this is dropped or the server is gone.
 #[derive(Debug)]
 pub struct Held(muster_store::pool::Transaction);
 
 impl Held {
-    /// Gives it back, at once.
+    /// Releases the lock at once.
     ///
     /// # Panics
-    /// When the server is gone.
+    /// If the server is gone.
     pub async fn give_back(self) {
         self.0.rollback().await.expect("the server is there");
     }
@@ -21,7 +22,7 @@ impl TestDb {
     /// Runs statements as the owner, in one transaction.
     ///
     /// # Panics
-    /// When one of them is refused.
+    /// If one of them is refused.
     pub async fn execute(&self, statements: &str) {
         let pool = muster_store::pool::owner(&self.owner_url, 1).expect("the owner's address");
         let mut tx = muster_store::pool::begin(&pool).await.expect("begin");
@@ -31,36 +32,37 @@ impl TestDb {
         tx.commit().await.expect("commit");
     }
 
-    /// Holds a whole table: nobody reads or writes it.
+    /// Locks a whole table against reads and writes.
     ///
     /// # Panics
-    /// When there is no such table, or somebody else holds it for long.
+    /// If the table does not exist, or another transaction holds it for long.
     pub async fn hold_table(&self, table: &str) -> Held {
         self.hold(format!("lock table {table} in access exclusive mode"))
             .await
     }
 
-    /// Holds the rows of a table of which `which` is so, a condition in SQL: who would change or lock them waits.
+    /// Locks the rows of a table for which `which`, a condition in SQL, is true.
     ///
     /// # Panics
-    /// When the condition is none, or there is no such row.
+    /// If the condition is invalid, or there is no such row.
     pub async fn hold_rows(&self, table: &str, which: &str) -> Held {
         let statement = format!("select 1 from {table} where {which} for update");
         self.hold(statement).await
     }
 
-    /// Connections of the program that wait for somebody's lock at the moment.
+    /// Number of connections of the program that wait for a lock.
     ///
     /// # Panics
-    /// When the server is gone.
+    /// If the server is gone.
     pub async fn waiting(&self, program: &str) -> i64 {
         self.of_waiting(program, "count(*)").await
     }
 
-    /// Ends the connections of the program that wait for somebody's lock, as a proxy or a restart of the server would; how many these were.
+    /// Ends the connections of the program that wait for a lock, as a proxy or a restart of the
+    /// server would. Returns their number.
     ///
     /// # Panics
-    /// When the server is gone.
+    /// If the server is gone.
     pub async fn disconnect_waiting(&self, program: &str) -> i64 {
         self.of_waiting(program, "count(pg_terminate_backend(pid))")
             .await

@@ -1,16 +1,17 @@
-//! Where Postgres' programs lie, looked for in the same order as `scripts/ensure-postgres`; and as whom they run.
+//! Paths of Postgres' programs, searched in the same order as in `scripts/ensure-postgres`, and the
+//! user that runs them.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// `nobody`, everywhere on Linux.
+/// `nobody` on Linux.
 pub const UNPRIVILEGED: u32 = 65_534;
 
-/// The folder of `postgres` and `initdb`.
+/// Folder of `postgres` and `initdb`.
 ///
 /// # Panics
-/// When there is none.
+/// If there is none.
 pub fn folder() -> PathBuf {
     if let Some(given) = std::env::var_os("MUSTER_POSTGRES_BIN").filter(|given| !given.is_empty()) {
         let folder = PathBuf::from(given);
@@ -28,7 +29,7 @@ pub fn folder() -> PathBuf {
     found.expect("Postgres is missing: run `MUSTER_POSTGRES_BIN=$(scripts/ensure-postgres)` and export it, or install postgresql")
 }
 
-/// Another program of the same installation, if it has it.
+/// Another program of the same installation, if it exists.
 pub fn beside_postgres(name: &str) -> Option<PathBuf> {
     let given = folder().join("postgres");
     let real = given.canonicalize().ok()?;
@@ -40,7 +41,7 @@ pub fn beside_postgres(name: &str) -> Option<PathBuf> {
 /// Runs a command to its end.
 ///
 /// # Panics
-/// When it fails.
+/// If it fails.
 pub fn run(command: &mut Command) {
     let output = command
         .output()
@@ -53,7 +54,8 @@ pub fn run(command: &mut Command) {
     );
 }
 
-/// A command that runs as the caller, or as nobody when the caller is root, which Postgres refuses.
+/// Command that runs as the caller, or as the user `nobody` if the caller is root, which Postgres
+/// refuses.
 pub fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     if runs_as_root() {

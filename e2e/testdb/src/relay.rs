@@ -1,4 +1,5 @@
-//! A link to a server that a test can cut as a vanished host or router does: both ends stay open, and nothing passes any more.
+//! Connection to a server that a test can cut as a vanished host or router does: both ends stay
+//! open, and no data passes.
 
 use crate::TestDb;
 use std::net::SocketAddr;
@@ -16,10 +17,10 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Needs a tokio runtime.
+    /// Starts to forward; needs a tokio runtime.
     ///
     /// # Panics
-    /// When there is no free port.
+    /// If no port is free.
     pub async fn before(database: &TestDb) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -42,17 +43,17 @@ impl Relay {
         }
     }
 
-    /// The address of a database by way of the relay.
+    /// Address of a database through the relay.
     ///
     /// # Panics
-    /// When `url` is none of a [`TestDb`].
+    /// If `url` is not of a [`TestDb`].
     #[must_use]
     pub fn url(&self, url: &str) -> String {
         let (direct, _) = url.split_once('?').expect("a socket");
         direct.replace("@localhost/", &format!("@{}/", self.address))
     }
 
-    /// Cuts all connections that there are. Later ones are forwarded.
+    /// Cuts all open connections. Later ones are forwarded.
     pub fn cut(&self) {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }

@@ -1,4 +1,4 @@
-//! One running Postgres, reachable by a socket in its own folder only.
+//! One running Postgres, reachable only by a socket in its own folder.
 
 use crate::{files, programs};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
@@ -15,16 +15,17 @@ const POLL: Duration = Duration::from_millis(10);
 const POLLS: u32 = 6_000;
 const SOCKET: &str = ".s.PGSQL.5432";
 
-/// What a server keeps, and how it is made.
+/// Durability of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
-    /// What a crash of Postgres would lose is kept, what a crash of the machine would lose is not: tests ask for no more.
+    /// Data survives a crash of Postgres, but not of the machine, which suffices for tests.
     OutlivesProcess,
-    /// Every commit is on disk before it is acknowledged. Postgres' own defaults, as `muster up` runs it.
+    /// Every commit is on disk before it is acknowledged: Postgres' defaults, as `muster up` runs
+    /// it.
     OutlivesMachine,
 }
 
-/// A server and its folder, which holds `data`, the socket and the server's log.
+/// Server and its folder, which contains `data`, the socket and the server's log.
 pub struct Server {
     child: Mutex<Child>,
     folder: TempDir,
@@ -32,14 +33,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// On a copy of a data folder.
+    /// Starts a server on a copy of a data folder.
     pub fn start_copy(template: &Path) -> Self {
         let folder = files::folder();
         files::copy(template, &folder.path().join("data"));
         Self::start(folder, Promise::OutlivesProcess)
     }
 
-    /// On the folder `data` in `folder`.
+    /// Starts a server on the folder `data` in `folder`.
     pub fn start(folder: TempDir, promise: Promise) -> Self {
         let child = start(folder.path(), promise);
         Self {
@@ -71,7 +72,7 @@ impl Server {
         *child = start(self.folder.path(), self.promise);
     }
 
-    /// Ends it in order, gives its data folder to `change`, and starts it again.
+    /// Stops the server orderly, calls `change` with its data folder, and starts it again.
     pub fn while_stopped(&self, change: impl FnOnce(&Path)) {
         self.end(Signal::INT);
         change(&self.folder.path().join("data"));
@@ -79,7 +80,7 @@ impl Server {
         *child = start(self.folder.path(), self.promise);
     }
 
-    /// Ends it in order, so that its data folder can be copied.
+    /// Stops the server orderly, so that its data folder can be copied.
     pub fn stop(&self) {
         self.end(Signal::INT);
     }
@@ -95,7 +96,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // At once: nobody reads the folder any more, it is removed next.
+        // At once: the folder is removed next.
         self.end(Signal::QUIT);
     }
 }
@@ -108,13 +109,14 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Starts a server and waits until it takes connections.
+/// Starts a server and waits until it accepts connections.
 fn start(folder: &Path, promise: Promise) -> Child {
     let mut child = spawn(command(folder, promise));
     let socket = folder.join(SOCKET);
     for _ in 0..POLLS {
         if let Some(ended) = child.try_wait().expect("wait for Postgres") {
-            // After a crash the children of the server before end by themselves, and hold its shared memory until then.
+            // After a crash, children of the previous server hold its shared memory until they end
+            // by themselves.
             assert!(
                 is_occupied(folder),
                 "Postgres ended with {ended}; its log: {}",
@@ -122,7 +124,7 @@ fn start(folder: &Path, promise: Promise) -> Child {
             );
             child = spawn(command(folder, promise));
         }
-        // The line in its pid file is `ready` once it has recovered.
+        // The last line of the pid file is `ready` after the recovery.
         let ready = std::fs::read_to_string(folder.join("data/postmaster.pid")).is_ok_and(|text| {
             let mut lines = text.lines();
             lines.next() == Some(&child.id().to_string())
@@ -176,17 +178,19 @@ fn command(folder: &Path, promise: Promise) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log);
-    // Not in the group of the terminal, whose Ctrl-C would reach it before the tests end.
+    // Not in the process group of the terminal, whose Ctrl-C would reach it before the tests end.
     command.process_group(0);
-    // SAFETY: between fork and exec, the closure makes one system call, allocates nothing and takes no lock.
+    // SAFETY: between fork and exec, the closure makes one system call, allocates nothing and takes
+    // no lock.
     unsafe {
         command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::QUIT))?));
     }
     command
 }
 
-/// The kernel sends the death signal when the THREAD that spawned ends, and a test's thread may end before others that use the
-/// server do. So one thread spawns them all, and lives as long as the process.
+/// Spawns a server. The kernel sends the parent death signal when the spawning thread ends, and a
+/// test's thread may end before other users of the server. One thread therefore spawns all servers
+/// and lives as long as the process.
 fn spawn(command: Command) -> Child {
     type Request = (Command, mpsc::SyncSender<std::io::Result<Child>>);
     static SPAWNER: OnceLock<mpsc::Sender<Request>> = OnceLock::new();
@@ -194,7 +198,7 @@ fn spawn(command: Command) -> Child {
         let (sender, requests) = mpsc::channel::<Request>();
         std::thread::spawn(move || {
             for (mut command, reply) in requests {
-                // A requester that is gone has no use for an answer.
+                // The requester may have gone.
                 let _ = reply.send(command.spawn());
             }
         });

@@ -1,4 +1,5 @@
-//! The data folder that servers start on copies of: freshly made, with one migrated database, kept beside the build.
+//! Template data folder with one migrated database, kept beside the build. Servers start on copies
+//! of it.
 
 use crate::files;
 use crate::server::{self, Promise, Server};
@@ -6,10 +7,10 @@ use muster_store::migrate::{self, Login};
 use std::fs::File;
 use std::path::PathBuf;
 
-/// The migrated database in it.
+/// Name of the migrated database.
 pub const DATABASE: &str = "muster_template";
 
-/// Another version of the migrations or of Postgres has another folder.
+/// Path of the template, which depends on the migrations and on the Postgres installation.
 pub fn folder() -> PathBuf {
     let postgres = crate::programs::folder();
     let key = format!(
@@ -20,7 +21,7 @@ pub fn folder() -> PathBuf {
     build_folder().join(format!("testdb-{key}"))
 }
 
-/// Makes it if there is none; processes that want it at the same time wait for the first.
+/// Creates the template if it is missing; concurrent processes wait for the first one.
 pub async fn ensure() {
     let wanted = folder();
     if wanted.exists() {
@@ -37,7 +38,7 @@ pub async fn ensure() {
     let server = Server::start(folder, Promise::OutlivesProcess);
     migrated(&server, DATABASE).await;
     server.stop();
-    // Renamed when whole, so that a process killed now leaves no half of it.
+    // Renamed when complete, so that a killed process leaves no partial template.
     let copied = wanted.with_extension("tmp");
     if copied.exists() {
         std::fs::remove_dir_all(&copied).expect("remove what a killed process left");
@@ -46,7 +47,7 @@ pub async fn ensure() {
     std::fs::rename(&copied, &wanted).expect("put the template into place");
 }
 
-/// Makes a migrated database that both roles may log in to.
+/// Creates a migrated database to which both roles can connect.
 pub async fn migrated(server: &Server, database: &str) {
     migrate::create_database(&server.url("owner", "postgres"), database, None)
         .await

@@ -1,4 +1,5 @@
-/* Adds to the wall clock of one process the seconds that a shared file holds. Monotonic clocks stay as they are. */
+/* Adds the seconds of a shared file to the wall clock of one process.
+ * Monotonic clocks are not changed. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -9,15 +9,17 @@ const LIBRARY: &str = include_str!("clock.c");
 /// One page, which the library maps.
 const BYTES: u64 = 4_096;
 
-/// The library, and for each host a file with how far its clock is off.
+/// The library, and per host a file with the offset of its clock.
 #[derive(Debug)]
 pub struct Clocks {
     folder: PathBuf,
 }
 
 impl Clocks {
+    /// Compiles the library.
+    ///
     /// # Errors
-    /// Without a C compiler.
+    /// If there is no C compiler.
     pub fn build(folder: &Path, hosts: &[Host]) -> Result<Self, String> {
         let clocks = Self {
             folder: folder.to_owned(),
@@ -42,7 +44,7 @@ impl Clocks {
         Ok(clocks)
     }
 
-    /// What the host's daemon needs in its environment.
+    /// Environment of the host's daemon.
     pub fn environment(&self, host: Host) -> [(&'static str, String); 2] {
         [
             ("LD_PRELOAD", self.library().display().to_string()),
@@ -50,7 +52,7 @@ impl Clocks {
         ]
     }
 
-    /// The host's wall clock is so many seconds ahead of this machine's from now on.
+    /// Sets the host's wall clock `by_s` seconds ahead of this machine's.
     pub fn step(&self, host: Host, by_s: i64) {
         let file = std::fs::File::options().write(true).open(self.file(host));
         file.and_then(|file| file.write_all_at(&by_s.to_ne_bytes(), 0))

@@ -1,4 +1,5 @@
-//! Two servers of Postgres: one leads, the other follows by streaming replication and takes its place and its address.
+//! Two Postgres servers: one leads, the other follows by streaming replication and takes over its
+//! role and address.
 
 use crate::schedule::Host;
 use crate::stand::{SUPERUSER, Stand};
@@ -11,14 +12,14 @@ use std::time::Duration;
 /// `nobody`: Postgres refuses root.
 pub const UNPRIVILEGED: &str = "65534";
 const STEP: Duration = Duration::from_millis(250);
-/// Looks until the standby has all commits.
+/// Polls until the standby has all commits.
 const LOOKS: u32 = 60;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
-/// The first server's folder and database.
+/// Creates the first server's folder and database.
 ///
 /// # Panics
-/// When they cannot be made.
+/// If they cannot be created.
 pub fn initialise(stand: &Stand, number: usize) {
     let data = data(stand, number);
     let mut initdb = unprivileged(&program("initdb"));
@@ -63,10 +64,10 @@ pub fn initialise(stand: &Stand, number: usize) {
     );
 }
 
-/// Makes a server's folder anew as a copy of the other's, which it follows.
+/// Creates a server's folder again as a copy of the other server, which it follows.
 ///
 /// # Errors
-/// What `pg_basebackup` says.
+/// The output of `pg_basebackup`.
 pub fn follow(stand: &Stand, number: usize) -> Result<(), String> {
     let backup =
         muster_testdb::beside_postgres("pg_basebackup").ok_or("pg_basebackup is missing")?;
@@ -80,7 +81,7 @@ pub fn follow(stand: &Stand, number: usize) -> Result<(), String> {
     run(backup.arg(&data))
 }
 
-/// What a server is started with, whichever part it plays.
+/// Arguments of a server in either role.
 pub fn arguments(stand: &Stand, number: usize) -> Vec<String> {
     let mut arguments = vec![program("postgres").display().to_string(), "-D".to_owned()];
     arguments.push(data(stand, number).display().to_string());
@@ -98,7 +99,7 @@ pub fn arguments(stand: &Stand, number: usize) -> Vec<String> {
     arguments
 }
 
-/// Keeps what the store knows beside the logs.
+/// Saves a dump of the database beside the logs.
 pub fn dump(stand: &Stand) {
     let Some(program) = muster_testdb::beside_postgres("pg_dump") else {
         return;
@@ -112,11 +113,12 @@ pub fn dump(stand: &Stand) {
     }
 }
 
-/// Commits become synchronous, the leading server is killed, the other is promoted and gets the address; the killed one follows it then.
-/// Where the standby does not have all commits in time, it is only made anew.
+/// Fails over. Makes commits synchronous, kills the leading server, promotes the other one and
+/// moves the address. The killed server then follows. If the standby does not have all commits in
+/// time, only the standby is created again.
 ///
 /// # Errors
-/// What could not be done.
+/// The step that failed.
 pub async fn fail_over(stand: &Stand) -> Result<String, String> {
     let old = stand.network.database();
     let new = 1 - old;
@@ -182,7 +184,7 @@ async fn set_synchronous(stand: &Stand, leading: usize, standbys: &str) -> Resul
     Ok(())
 }
 
-/// At the server's own address; tried again while it recovers.
+/// Connects at the server's own address; retries during its recovery.
 async fn connect(stand: &Stand, number: usize) -> Result<PgConnection, String> {
     let address = stand.network.address(Host::Postgres(number));
     let url = format!("postgres://{SUPERUSER}@{address}:5432/muster");

@@ -1,4 +1,5 @@
-//! Disks of the hosts: small ext4 file systems in files, which can be filled, stalled and slowed down.
+//! Disks of the hosts: small ext4 file systems in files, which can be filled, stalled and slowed
+//! down.
 
 use crate::databases;
 use crate::schedule::Host;
@@ -12,12 +13,12 @@ use std::time::Duration;
 
 const NODE_MIB: u64 = 384;
 const POSTGRES_MIB: u64 = 1_536;
-/// What a slow disk does in turns.
+/// Alternating times of a slow disk.
 const FROZEN: Duration = Duration::from_millis(400);
 const THAWED: Duration = Duration::from_millis(100);
 const PIECE: usize = 1 << 20;
 
-/// A disk that is slowed down by a thread.
+/// Disk that a thread slows down.
 #[derive(Debug)]
 struct Slow {
     host: Host,
@@ -34,8 +35,10 @@ pub struct Disks {
 }
 
 impl Disks {
+    /// Creates and mounts the disks.
+    ///
     /// # Errors
-    /// What this machine or this user cannot do.
+    /// If this machine or this user cannot do it.
     pub fn mount(folder: &Path, hosts: &[Host]) -> Result<Self, String> {
         let mut disks = Self {
             folder: folder.to_owned(),
@@ -69,12 +72,12 @@ impl Disks {
         Ok(disks)
     }
 
-    /// Where it is mounted.
+    /// Mount point.
     pub fn path(&self, host: Host) -> PathBuf {
         self.folder.join(format!("disk-{host}"))
     }
 
-    /// Takes all space that is free.
+    /// Fills all free space.
     pub fn fill(&self, host: Host) {
         let Ok(mut file) = std::fs::File::create(self.ballast(host)) else {
             return;
@@ -89,7 +92,7 @@ impl Disks {
         let _ = std::fs::remove_file(self.ballast(host));
     }
 
-    /// Writes to it wait from now on.
+    /// Blocks writes.
     pub fn stall(&self, host: Host) {
         freeze(&self.path(host), true);
     }
@@ -98,7 +101,7 @@ impl Disks {
         freeze(&self.path(host), false);
     }
 
-    /// Writes to it wait four fifths of the time.
+    /// Blocks writes for four fifths of the time.
     pub fn slow_down(&self, host: Host) {
         let (stop, place) = (Arc::new(AtomicBool::new(false)), self.path(host));
         let stopped = Arc::clone(&stop);
@@ -140,7 +143,7 @@ impl Drop for Disks {
             self.speed_up(host);
             self.go_on(host);
             let place = self.path(host).display().to_string();
-            // Lazily where a process on it has not gone yet.
+            // Lazily if a process still uses it.
             if run("umount", &[&place]).is_err() {
                 let _ = run("umount", &["-l", &place]);
             }
@@ -157,7 +160,7 @@ pub fn left(folder: &Path) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// One that is frozen already, or thawed, stays as it is.
+/// Has no effect on a disk in that state.
 fn freeze(place: &Path, is_to_stand: bool) {
     let _ = Command::new("fsfreeze")
         .arg(if is_to_stand { "-f" } else { "-u" })

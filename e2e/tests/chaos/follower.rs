@@ -1,4 +1,5 @@
-//! A follower of a tenant's events that reconnects again and again, to either api: it sees each event once, in order.
+//! Follower of a tenant's events that reconnects repeatedly to either API server. It receives each
+//! event once, in order.
 
 use crate::record::Record;
 use futures::StreamExt as _;
@@ -9,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Connections are given up after so long, and after so long without a message.
+/// Limit of a connection, in total and without a message.
 const CONNECTED: Duration = Duration::from_secs(25);
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -20,11 +21,11 @@ pub struct Follower {
 
 #[derive(Default)]
 struct Seen {
-    /// Where the first connection began.
+    /// Cursor of the first event.
     first: Option<(u64, i64)>,
     last: Option<(u64, i64)>,
     tenant: Option<TenantId>,
-    /// Of the tenant's own events.
+    /// Events of the tenant itself.
     own: BTreeSet<(u64, i64)>,
     connections: u32,
 }
@@ -90,7 +91,7 @@ impl Follower {
         )
     }
 
-    /// Compares with the store; the cluster must be at rest. Returns what is missing.
+    /// Compares with the store, while the cluster is idle. Returns the missing events.
     pub async fn missing(&self, conn: &mut PgConnection) -> sqlx::Result<Vec<(u64, i64)>> {
         let (first, tenant, own) = {
             let seen = self.seen.lock().expect("no panic");

@@ -1,4 +1,5 @@
-//! A tenant that means harm: documents, requests, connections and tasks against the control plane, the nodes and the other tenants.
+//! Attacking tenant: documents, requests, connections and tasks against the control plane, the
+//! nodes and the other tenants.
 
 use crate::schedule::{Dice, Host};
 use crate::stand::Stand;
@@ -16,13 +17,13 @@ use tokio::net::TcpStream;
 
 const PAUSE: Duration = Duration::from_millis(700);
 const CALL_WITHIN: Duration = Duration::from_secs(15);
-/// As an administrator limits tenants that are not trusted.
+/// Limits that an administrator sets for an untrusted tenant.
 const QUOTA: u32 = 2;
 const OPEN_JOBS: u64 = 300;
 const FLOOD: u32 = 40;
 const SLOW_CONNECTIONS: usize = 20;
 
-/// What its tasks do. None ends by itself before its time, most take no word.
+/// Programs of its tasks. None ends early, and most ignore signals.
 const PROGRAMS: [(&str, &str); 8] = [
     (
         "fills-disk",
@@ -85,7 +86,7 @@ impl Hostile {
             let mut dice = Dice(seed ^ 0x0065_7665);
             while !ours.ends.load(Ordering::Relaxed) {
                 let attempt = ours.attempt(&mut dice);
-                // A cluster that does not answer is none of its business.
+                // A cluster that does not answer does not stop it.
                 let _ = tokio::time::timeout(CALL_WITHIN, attempt).await;
                 ours.attempts.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(PAUSE).await;
@@ -97,13 +98,13 @@ impl Hostile {
         self.attempts.load(Ordering::Relaxed)
     }
 
-    /// No further attempts; connections are closed.
+    /// Ends the attempts and closes the connections.
     pub fn end(&self) {
         self.ends.store(true, Ordering::Relaxed);
         self.held.lock().expect("no panic").clear();
     }
 
-    /// Cancels all that is open; how many jobs have not ended.
+    /// Cancels all open jobs and studies. Returns the number of jobs that have not ended.
     pub async fn cancel(&self) -> Option<usize> {
         let mut open = 0;
         let mut query = JobQuery {
@@ -165,7 +166,7 @@ impl Hostile {
             }
             10 => self.hold_connections(api).await,
             _ => {
-                // More workers than there are slots, and a training that no node can carry.
+                // More workers than slots, and a training that no node can run.
                 let text = document("greedy", (64, 64), (1, 1), 1_000_000);
                 let mut greedy: Value = serde_norway::from_str(&text).expect("YAML");
                 greedy["retries"] = json!(0);
@@ -191,7 +192,7 @@ impl Hostile {
         let _ = stream.read(&mut [0; 1_024]).await;
     }
 
-    /// Connections that send half of a header and then nothing.
+    /// Opens connections that send half of a header and then nothing.
     async fn hold_connections(&self, api: usize) {
         let mut new = Vec::new();
         for _ in 0..SLOW_CONNECTIONS {

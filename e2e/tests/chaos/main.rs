@@ -1,5 +1,6 @@
-//! A whole cluster under random faults while tenants train and one attacks: nothing acknowledged is lost, nothing runs twice, nothing is
-//! left behind. `make story-chaos` runs it for half an hour, as root.
+//! Whole cluster under random faults while tenants train and one attacks. No acknowledged work is
+//! lost, nothing runs twice, and nothing is left behind. `make story-chaos` runs it for half an
+//! hour, as root.
 
 mod clocks;
 mod databases;
@@ -52,7 +53,7 @@ fn faults_at_random_lose_double_and_leave_nothing() {
         .build()
         .expect("a runtime");
     let outcome = runtime.block_on(run(&folder, minutes, seed));
-    // What holds the cluster are tasks of the runtime.
+    // Tasks of the runtime hold the cluster.
     drop(runtime);
     let record = match outcome {
         Ok(record) => record,
@@ -67,7 +68,7 @@ fn faults_at_random_lose_double_and_leave_nothing() {
     {
         record.broke(&format!("left: {left}"));
     }
-    // Of tasks and threads, which end without ending the test.
+    // Panics of tasks and threads, which do not fail the test by themselves.
     if panics.load(Ordering::Relaxed) > 0 {
         record.broke("a part of the story panicked");
     }
@@ -140,8 +141,10 @@ async fn run(folder: &Path, minutes: u64, seed: u64) -> Result<Arc<Record>, Stri
     Ok(record)
 }
 
+/// Value of a variable, or the default.
+///
 /// # Panics
-/// When the variable is no number.
+/// If the value is not a number.
 fn number(variable: &str, default: u64) -> u64 {
     match std::env::var(variable) {
         Ok(text) if !text.is_empty() => text

@@ -1,4 +1,4 @@
-//! Carries the schedule out, and heals what it has broken.
+//! Carries out the schedule and heals its faults.
 
 use crate::databases;
 use crate::record::Record;
@@ -14,13 +14,13 @@ use tokio::runtime::Handle;
 
 const TICK: Duration = Duration::from_millis(50);
 
-/// Ends when it is dropped, everything healed.
+/// Ends on drop with all faults healed.
 pub struct Nemesis {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is healed when.
+/// Active fault with its end.
 struct Open {
     until_ms: u64,
     fault: Fault,
@@ -86,14 +86,15 @@ impl Work<'_> {
         open.iter().for_each(|one| self.heal(one));
     }
 
-    /// `None` where there is nothing to heal.
+    /// `None` if there is nothing to heal.
     fn begin(&self, planned: Planned, now_ms: u64) -> Option<Open> {
         let mut stopped = Vec::new();
         let number = |met: String| self.record.begun(planned, met);
         let number = match planned.fault {
             Fault::Kill(victim) => number(self.signal(&self.victims(victim), Signal::KILL)),
             Fault::KillNode(node) => {
-                // The shims first: one that outlives its task for an instant would tell how the task ended.
+                // The shims first: a shim that outlives its task briefly would report the task's
+                // end.
                 let mut all = self.stand.processes_of(node);
                 all.sort_by_key(|process| !is_shim(process));
                 number(self.signal(&all, Signal::KILL))
@@ -150,7 +151,7 @@ impl Work<'_> {
         })
     }
 
-    /// By a thread, as it takes a while and heals itself.
+    /// On a thread, because it takes time and heals itself.
     fn fail_over(&self, planned: Planned) -> Option<Open> {
         let number = self
             .record
@@ -237,7 +238,7 @@ impl Work<'_> {
         )
     }
 
-    /// Says which processes it has met.
+    /// Signals the victims and returns their description.
     fn signal(&self, victims: &[Process], signal: Signal) -> String {
         let met = victims.iter().map(|victim| {
             victim.signal(signal);
@@ -258,7 +259,7 @@ pub fn is_shim(process: &Process) -> bool {
         && process.arguments.get(1).is_some_and(|word| word == "shim")
 }
 
-/// The task that a process belongs to; `None` of a daemon or a shim.
+/// Task of a process; `None` for a daemon or a shim.
 pub fn task_of(process: &Process) -> Option<&str> {
     let mut variables = process.environment.iter();
     let task = variables.find_map(|variable| variable.strip_prefix("MUSTER_TASK_ID="));
@@ -271,10 +272,10 @@ fn ids(processes: &[Process]) -> Vec<(i32, u64)> {
         .collect()
 }
 
-/// By which a process is told from a later one of the same number.
+/// Start time, which distinguishes a process from a later one with the same id.
 pub fn start_ticks(pid: i32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold blanks and brackets.
+    // The name may contain blanks and brackets.
     let (_, rest) = text.rsplit_once(')')?;
     rest.split_whitespace().nth(19)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Hosts as network namespaces of this machine, on one bridge, whose links can be cut.
+//! Hosts as network namespaces of this machine on one bridge, with links that can be cut.
 
 use crate::schedule::{DATABASES, Host};
 use std::collections::BTreeMap;
@@ -6,28 +6,28 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
 
-/// An address of hardware that no host has: packets to it are lost without a word.
+/// Hardware address that no host has: packets to it are lost silently.
 const NOWHERE: &str = "02:00:00:00:00:99";
 const PREFIX: &str = "mch";
 
-/// Namespaces, bridge and links; removed when it is dropped.
+/// Namespaces, bridge and links; removed on drop.
 #[derive(Debug)]
 pub struct Network {
-    /// Names of this process's bridge and namespaces begin so.
+    /// Prefix of the names of this process's bridge and namespaces.
     name: String,
-    /// The first three numbers of every address.
+    /// First three numbers of every address.
     subnet: String,
-    /// The last number of each host's address.
+    /// Last number of each host's address.
     hosts: BTreeMap<Host, usize>,
-    /// The server of Postgres that has the address by which clients know it.
+    /// Postgres server that has the address for clients.
     database: Mutex<usize>,
 }
 
 impl Network {
-    /// Creates what `hosts` need.
+    /// Creates the network of `hosts`.
     ///
     /// # Errors
-    /// What this machine or this user cannot do.
+    /// If this machine or this user cannot create it.
     pub fn create(hosts: &[Host]) -> Result<Self, String> {
         remove_left();
         let pid = std::process::id();
@@ -59,17 +59,17 @@ impl Network {
         Ok(network)
     }
 
-    /// By which clients know Postgres, whichever server leads.
+    /// Address of Postgres for clients, independent of the leading server.
     pub fn database_address(&self) -> String {
         format!("{}.250", self.subnet)
     }
 
-    /// The server that has it.
+    /// Server that has this address.
     pub fn database(&self) -> usize {
         *self.database.lock().expect("no panic")
     }
 
-    /// Takes the address from both servers, as when the leading one is gone.
+    /// Removes the address from both servers, as if the leading one were gone.
     pub fn withdraw_database(&self) {
         for number in 0..DATABASES {
             let space = self.namespace(Host::Postgres(number));
@@ -79,7 +79,7 @@ impl Network {
         }
     }
 
-    /// Gives the address to one server, and makes it known.
+    /// Assigns the address to one server and announces it.
     pub fn move_database(&self, number: usize) {
         self.withdraw_database();
         *self.database.lock().expect("no panic") = number;
@@ -104,7 +104,7 @@ impl Network {
         }
     }
 
-    /// Addresses at which others find the host.
+    /// Addresses at which other hosts reach the host.
     fn addresses(&self, host: Host) -> Vec<String> {
         let mut addresses = vec![self.address(host)];
         if host == Host::Postgres(self.database()) {
@@ -117,7 +117,7 @@ impl Network {
         format!("{}.{}", self.subnet, self.hosts[&host])
     }
 
-    /// This process's own.
+    /// Address of this process.
     pub fn gateway(&self) -> String {
         format!("{}.1", self.subnet)
     }
@@ -130,7 +130,7 @@ impl Network {
         PathBuf::from("/run/netns").join(self.namespace(host))
     }
 
-    /// No packet between the two arrives, and no error says so.
+    /// Drops all packets between the two hosts silently.
     pub fn cut(&self, one: Host, other: Host) {
         let to_nowhere = ["lladdr", NOWHERE, "nud", "permanent"];
         self.between(one, other, "replace", &to_nowhere);
@@ -178,7 +178,7 @@ impl Drop for Network {
     }
 }
 
-/// Names of namespaces and bridges of this story that are there.
+/// Remaining namespaces and bridges of this story.
 pub fn left(pid: u32) -> Vec<String> {
     let name = format!("{PREFIX}{pid}");
     let listed = |arguments: &[&str]| ip(arguments).unwrap_or_default();
@@ -187,7 +187,7 @@ pub fn left(pid: u32) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Removes what killed runs of this story have left.
+/// Removes the remains of killed runs of this story.
 fn remove_left() {
     let lives = |name: &str| {
         let digits: String = name.chars().take_while(char::is_ascii_digit).collect();

@@ -1,4 +1,4 @@
-//! What has happened so far: faults, broken promises, and whether the cluster is left alone.
+//! Events so far: faults, broken promises, and whether the cluster is quiet.
 
 use crate::schedule::{Fault, Planned};
 use muster_e2e::clock;
@@ -7,22 +7,22 @@ use std::fmt::Write as _;
 use std::sync::Mutex;
 use time::{Duration, OffsetDateTime};
 
-/// Broken promises that are kept; the first ones tell most.
+/// Maximum number of recorded broken promises; the first ones matter most.
 const KEPT: usize = 60;
 
-/// A fault as it was carried out.
+/// Fault that was carried out.
 #[derive(Debug, Clone)]
 pub struct Done {
     pub planned: Planned,
     pub from: OffsetDateTime,
-    /// Absent while it lasts.
+    /// `None` while it lasts.
     pub until: Option<OffsetDateTime>,
-    /// The processes or places that it met.
+    /// Affected processes or places.
     pub met: String,
 }
 
 impl Done {
-    /// Whether it keeps one of these processes, or what this node writes, from going on.
+    /// Whether it blocks one of these processes, or the writes of this node.
     pub fn hinders(&self, pids: &[Option<i32>], node: &str) -> bool {
         match self.planned.fault {
             Fault::Stop(_) | Fault::StopNode(_) => pids.iter().flatten().any(|pid| {
@@ -55,7 +55,7 @@ impl Record {
         clock::now() - self.began
     }
 
-    /// Notes a fault that begins now.
+    /// Records the start of a fault.
     pub fn begun(&self, planned: Planned, met: String) -> usize {
         let mut faults = self.faults.lock().expect("no panic");
         let from = clock::now();
@@ -82,14 +82,14 @@ impl Record {
         self.faults.lock().expect("no panic").clone()
     }
 
-    /// Since when no fault has been active; `None` while one is, or before the first.
+    /// Time since which no fault is active; `None` while one is.
     pub fn calm_since(&self) -> Option<OffsetDateTime> {
         let faults = self.faults.lock().expect("no panic");
         let ends: Option<Vec<_>> = faults.iter().map(|fault| fault.until).collect();
         Some(ends?.into_iter().max().unwrap_or(self.began))
     }
 
-    /// Notes a promise that was broken, and says so at once.
+    /// Records and prints a broken promise.
     pub fn broke(&self, what: &str) {
         let at = self.elapsed();
         let line = format!("{:.1} s: {what}", at.as_seconds_f64());
@@ -104,7 +104,7 @@ impl Record {
         self.broken.lock().expect("no panic").clone()
     }
 
-    /// Faults so far by kind.
+    /// Number of faults so far, by kind.
     pub fn counts(&self) -> String {
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
         for fault in self.faults() {
@@ -114,7 +114,7 @@ impl Record {
         told.collect::<Vec<_>>().join(", ")
     }
 
-    /// Every fault with what it met, a line each.
+    /// All faults with their victims, one line each.
     pub fn history(&self) -> String {
         let mut text = String::new();
         for fault in self.faults() {

@@ -1,4 +1,5 @@
-//! What a node takes for the schedulers' common address, as a service of Kubernetes is: connections go to one after the other.
+//! Common address of the schedulers on a node, like a Kubernetes service: connections go to the
+//! schedulers in rotation.
 
 use crate::stand::NODES_PORT;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -14,7 +15,7 @@ pub fn start(namespace: &Path, schedulers: Vec<String>) {
     let space = std::fs::File::open(namespace).expect("a namespace");
     let (listens, listening) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        // Of this thread and those that it starts.
+        // Affects this thread and the threads that it starts.
         move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))
             .expect("root may enter it");
         let listener = TcpListener::bind(("127.0.0.1", NODES_PORT)).expect("a port of our own");

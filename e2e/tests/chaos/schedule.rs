@@ -1,19 +1,19 @@
-//! Which fault begins when, and how long it lasts: a pure function of the seed.
+//! Schedule of faults with their start and duration: a pure function of the seed.
 
 use std::fmt;
 
-/// One leads, the other follows it and takes its place.
+/// One leads, the other follows and can take over.
 pub const DATABASES: usize = 2;
 pub const APIS: usize = 2;
 pub const SCHEDULERS: usize = 2;
 pub const NODES: usize = 3;
-/// Pause between the beginnings of two faults, in milliseconds.
+/// Pause between the starts of two faults, in milliseconds.
 const SHORTEST_PAUSE_MS: u64 = 2_000;
 const LONGEST_PAUSE_MS: u64 = 14_000;
-/// A fault that lasts is healed after so many milliseconds.
+/// Duration of a lasting fault, in milliseconds.
 const SHORTEST_FAULT_MS: u64 = 1_000;
 const LONGEST_FAULT_MS: u64 = 40_000;
-/// In each period faults begin first, then the cluster is quiet until the period's end.
+/// Each period begins with faults and ends with a quiet time.
 pub const PERIOD_MS: u64 = 300_000;
 pub const QUIET_MS: u64 = 75_000;
 
@@ -35,7 +35,7 @@ impl Host {
         hosts
     }
 
-    /// Nodes and Postgres have a disk of their own.
+    /// Nodes and Postgres have their own disks.
     pub fn with_disks() -> Vec<Self> {
         let mut hosts: Vec<Self> = (0..DATABASES).map(Self::Postgres).collect();
         hosts.extend((0..NODES).map(Self::Node));
@@ -54,15 +54,15 @@ impl fmt::Display for Host {
     }
 }
 
-/// A process; numbers choose among those that run when the fault begins.
+/// A process; a number selects among those that run when the fault begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Victim {
     Daemon(Host),
-    /// The scheduler that leads then.
+    /// The leading scheduler at that time.
     Leader,
     Shim(u32),
     Task(u32),
-    /// A server process of Postgres.
+    /// Server process of Postgres.
     Backend(u32),
 }
 
@@ -76,30 +76,31 @@ pub enum Fault {
     KillNode(usize),
     /// SIGSTOP of all of them, as when a virtual machine is paused.
     StopNode(usize),
-    /// No packet between the two arrives.
+    /// Drops all packets between the two.
     Cut(Host, Host),
-    /// No packet of the host arrives anywhere.
+    /// Drops all packets of the host.
     Isolate(Host),
     FillDisk(Host),
     /// Writes wait until the end of the fault.
     StallDisk(Host),
     /// Writes wait most of the time.
     SlowDisk(Host),
-    /// The wall clock of one daemon, there and back.
+    /// Steps the wall clock of one daemon, and steps it back.
     StepClock {
         host: Host,
         by_s: i64,
     },
-    /// SIGINT to the leading postmaster: sessions are ended, then it is started again.
+    /// SIGINT to the leading postmaster: its sessions end, then it is restarted.
     RestartPostgres,
-    /// SIGQUIT to it: no checkpoint, so recovery on the next start.
+    /// SIGQUIT to it: no checkpoint, so the next start recovers.
     CrashPostgres,
-    /// SIGKILL to it; the standby, to which commits were synchronous, is promoted and takes the address.
+    /// SIGKILL to it. The standby, to which commits were synchronous, is promoted and takes the
+    /// address.
     FailOver,
 }
 
 impl Fault {
-    /// Name of its kind, to count by.
+    /// Name of the kind, for counts.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Kill(_) => "kill",
@@ -118,7 +119,7 @@ impl Fault {
         }
     }
 
-    /// Whether a task may fail by it, which is charged to its job's retries.
+    /// Whether it can make a task fail, which is charged to its job's retries.
     pub fn reaches_tasks(self) -> bool {
         match self {
             Self::Kill(victim) | Self::Stop(victim) => {
@@ -147,7 +148,8 @@ impl Fault {
         )
     }
 
-    /// A fail-over needs both servers of Postgres, their disks and their links.
+    /// Whether it affects the servers of Postgres, their disks or their links, which a failover
+    /// needs.
     fn touches_the_database(self) -> bool {
         let is_database = |host: Host| matches!(host, Host::Postgres(_));
         match self {
@@ -167,7 +169,7 @@ impl Fault {
         }
     }
 
-    /// Two faults of one place at one time would heal each other.
+    /// Whether both faults affect one place: simultaneous ones would heal each other.
     fn shares_its_place(self, other: Self) -> bool {
         let disk = |fault: Self| match fault {
             Self::FillDisk(host) | Self::StallDisk(host) | Self::SlowDisk(host) => Some(host),
@@ -194,7 +196,8 @@ impl Fault {
     }
 }
 
-/// A fault that begins `at_ms` after the nemesis has begun and is healed `for_ms` later; 0 where there is nothing to heal.
+/// Fault that begins `at_ms` after the start and is healed `for_ms` later; 0 if there is nothing to
+/// heal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Planned {
     pub at_ms: u64,
@@ -213,12 +216,12 @@ impl fmt::Display for Planned {
     }
 }
 
-/// Whether the cluster is to be left alone at that time.
+/// Whether the cluster must be quiet at that time.
 pub fn is_quiet(at_ms: u64) -> bool {
     at_ms % PERIOD_MS >= PERIOD_MS - QUIET_MS
 }
 
-/// Faults of so many minutes, in the order of their beginnings.
+/// Faults of `minutes` minutes, ordered by their start.
 pub fn schedule(seed: u64, minutes: u64) -> Vec<Planned> {
     let mut dice = Dice(seed);
     let end_ms = minutes * 60_000;
@@ -237,7 +240,7 @@ pub fn schedule(seed: u64, minutes: u64) -> Vec<Planned> {
         if is_quiet(at_ms) {
             continue;
         }
-        // It is healed when the quiet time begins.
+        // It is healed at the start of the quiet time.
         let until_quiet_ms = PERIOD_MS - QUIET_MS - at_ms % PERIOD_MS;
         let for_ms = if fault.lasts() {
             drawn_ms.min(until_quiet_ms).min(end_ms - at_ms)

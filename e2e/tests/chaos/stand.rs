@@ -1,4 +1,5 @@
-//! The cluster: Postgres, two apis, two schedulers and three nodes, each daemon on a host of its own.
+//! The cluster: Postgres, two API servers, two schedulers and three nodes, each daemon on its own
+//! host.
 
 use crate::clocks::Clocks;
 use crate::databases::{self, UNPRIVILEGED};
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub const SUPERUSER: &str = "owner";
-/// Servers of Postgres at the beginning.
+/// Roles of the Postgres servers at the start.
 const LEADING: usize = 0;
 const FOLLOWING: usize = 1;
 const PASSWORD: &str = "chaos-password-of-every-role";
@@ -35,15 +36,16 @@ pub const GRACE_MS: u64 = 5_000;
 /// Folders of ended tasks that a node keeps.
 pub const KEEP_ENDED_TASKS: usize = 8;
 const DISK_RESERVE_BYTES: u64 = 64 << 20;
-/// Turns, so that short jobs wait for less than the story's bound.
+/// Time slice that keeps the wait of short jobs below the story's limit.
 const QUANTUM_MS: u64 = 15_000;
-/// A node that is stopped, cut off and slow in turn is not charged with it: it would take no tasks for minutes.
+/// A node that is stopped, cut off and slow in succession must not be charged: it would take no
+/// tasks for minutes.
 const START_LIMIT_MS: u64 = 180_000;
 const STEP: Duration = Duration::from_millis(200);
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const SCRAPE_WITHIN: Duration = Duration::from_millis(500);
 
-/// Stopped and removed when it is dropped; the logs stay.
+/// Stopped and removed on drop; the logs stay.
 pub struct Stand {
     pub network: Network,
     pub disks: Disks,
@@ -54,11 +56,13 @@ pub struct Stand {
 }
 
 impl Stand {
+    /// Starts the cluster.
+    ///
     /// # Errors
-    /// What this machine or this user cannot do, before any daemon is started.
+    /// If this machine or this user cannot do it; no daemon has started then.
     ///
     /// # Panics
-    /// When a daemon does not come up.
+    /// If a daemon does not come up.
     pub async fn set(folder: PathBuf) -> Result<Arc<Self>, String> {
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755))
             .expect("our own folder");
@@ -95,7 +99,7 @@ impl Stand {
         Ok(Arc::new(stand))
     }
 
-    /// One client for each api, with this token.
+    /// One client with this token for each API server.
     pub fn clients(&self, token: &str) -> Vec<Client> {
         let client = |host| Client::new(&self.server(host), token).expect("a right address");
         (0..crate::schedule::APIS)
@@ -128,7 +132,7 @@ impl Stand {
         self.supervisor.pid(&host.to_string())
     }
 
-    /// The scheduler that says that it leads.
+    /// Scheduler that reports that it leads.
     pub fn leader(&self) -> Option<Host> {
         let schedulers = (0..SCHEDULERS).map(Host::Scheduler);
         schedulers.into_iter().find(|host| {
@@ -147,12 +151,12 @@ impl Stand {
         })
     }
 
-    /// All processes of the cluster, those of tasks among them.
+    /// All processes of the cluster, tasks included.
     pub fn processes(&self) -> Vec<Process> {
         processes::of(&self.folder)
     }
 
-    /// Those of one node: executor, shims and tasks.
+    /// Processes of one node: executor, shims and tasks.
     pub fn processes_of(&self, node: usize) -> Vec<Process> {
         let disk = self.disks.path(Host::Node(node)).display().to_string();
         let mut all = self.processes();
@@ -160,13 +164,13 @@ impl Stand {
         all
     }
 
-    /// Server processes of Postgres, the postmaster excepted.
+    /// Server processes of Postgres without the postmaster.
     pub fn backends(&self) -> Vec<Process> {
         let postmaster = self.daemon(Host::Postgres(self.network.database()));
         postmaster.map_or_else(Vec::new, processes::children)
     }
 
-    /// Ends the daemons, the nodes first; tasks are left to the executors' shims.
+    /// Stops the daemons, the nodes first; the shims keep the tasks.
     pub fn stop(&self) {
         self.supervisor.stop();
     }
@@ -345,7 +349,7 @@ impl Drop for Stand {
             self.disks.speed_up(host);
             self.disks.go_on(host);
         }
-        // What a process starts while it is looked for is found by the next look.
+        // The next poll finds processes that start during the search.
         for _ in 0..20 {
             let left = self.processes();
             if left.is_empty() {

@@ -1,4 +1,5 @@
-//! Keeps daemons running, as an init system does: one that ends is started again after a pause that doubles.
+//! Keeps daemons running as an init system does: restarts a daemon that ended, after a pause that
+//! doubles.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -9,18 +10,18 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 const LOOK: Duration = Duration::from_millis(50);
-/// In looks: 0.2 s, doubled up to 3.2 s.
+/// In polls: 0.2 s, doubled up to 3.2 s.
 const FIRST_PAUSE: u32 = 4;
 const LONGEST_PAUSE: u32 = 64;
-/// Looks after which a daemon is taken to run well.
+/// Polls after which a daemon counts as stable.
 const STEADY: u32 = 400;
-/// Looks until a daemon that was told to stop is killed.
+/// Polls until a stopping daemon is killed.
 const STOP_PATIENCE: u32 = 600;
 
 #[derive(Debug, Clone)]
 pub struct Daemon {
     pub name: String,
-    /// The program first.
+    /// The program is first.
     pub arguments: Vec<String>,
     pub environment: Vec<(String, String)>,
     pub log: PathBuf,
@@ -42,10 +43,10 @@ struct State {
 #[derive(Debug)]
 enum Order {
     Keep(Daemon),
-    /// In order, the newest first.
+    /// Stops all daemons orderly, the newest first.
     Stop,
     Kill,
-    /// SIGKILL to the one of this name, which is not started again before it is released.
+    /// Kills the daemon of this name, which is not restarted before `Release`.
     Hold(String, mpsc::Sender<()>),
     Release(String),
 }
@@ -53,14 +54,15 @@ enum Order {
 struct Kept {
     daemon: Daemon,
     child: Option<Child>,
-    /// Looks since its start, or until its next.
+    /// Polls since its start, or until its next one.
     looks: u32,
     pause: u32,
     is_held: bool,
 }
 
 impl Supervisor {
-    /// One thread starts them all and lives as long as they do: the kernel ends a daemon with the thread that has started it.
+    /// Starts the supervisor. One thread starts all daemons and lives as long as they do, because
+    /// the kernel ends a daemon with the thread that started it.
     pub fn start() -> Self {
         let state = Arc::new(Mutex::new(State::default()));
         let (orders, received) = mpsc::channel();
@@ -79,7 +81,7 @@ impl Supervisor {
             .expect("the thread lives");
     }
 
-    /// Returns once it is gone.
+    /// Returns when the daemon is gone.
     pub fn hold(&self, name: &str) {
         let (done, gone) = mpsc::channel();
         let _ = self.orders.send(Order::Hold(name.to_owned(), done));
@@ -90,13 +92,13 @@ impl Supervisor {
         let _ = self.orders.send(Order::Release(name.to_owned()));
     }
 
-    /// Its number while it runs.
+    /// Process id while the daemon runs.
     pub fn pid(&self, name: &str) -> Option<i32> {
         let state = self.state.lock().expect("no panic");
         state.pids.get(name).copied()
     }
 
-    /// Returns once all have ended.
+    /// Returns when all daemons have ended.
     pub fn stop(&self) {
         self.end(Order::Stop);
     }

@@ -1,4 +1,5 @@
-//! Well-meaning tenants, who submit all the while: trainings, programs with checkpoints of their own, short jobs and studies.
+//! Regular tenants that submit all the time: trainings, programs with their own checkpoints, short
+//! jobs and studies.
 
 use crate::record::Record;
 use crate::stand::Stand;
@@ -27,11 +28,12 @@ const SHORT: usize = 2;
 pub const STEPS: u64 = 1_200;
 const PROGRAM_STEPS: u32 = 80;
 pub const TRIALS: u32 = 4;
-/// More than faults can use up: the story compares them with the faults instead.
+/// More than faults can use up; the story compares failures with the faults instead.
 const RETRIES: u32 = 100;
-/// From which the cluster has recovered, in quiet times, and in which a short job then ends.
+/// Recovery time of the cluster at the start of a quiet time.
 const RECOVERS_WITHIN: time::Duration = time::Duration::seconds(30);
-/// A turn of another job, its end, a start, and as much again for a machine with two cores.
+/// Limit for a short job in a quiet time: a time slice of another job, its end and a start, doubled
+/// for a machine with two cores.
 const SHORT_ENDS_WITHIN: time::Duration = time::Duration::seconds(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +43,7 @@ pub enum Kind {
     Short,
 }
 
-/// A submission that the api has acknowledged.
+/// Acknowledged submission.
 #[derive(Debug, Clone)]
 pub struct Job {
     pub id: JobId,
@@ -55,9 +57,9 @@ pub struct Tenants {
     pub clients: Vec<Vec<Client>>,
     pub jobs: Mutex<Vec<Job>>,
     pub studies: Mutex<Vec<StudyId>>,
-    /// Keys by which a submission may be sent again.
+    /// Number of idempotency keys so far.
     keys: Mutex<u64>,
-    /// Short jobs that were told to be late.
+    /// Short jobs that were reported as late.
     late: Mutex<BTreeSet<JobId>>,
     ends: AtomicBool,
 }
@@ -78,7 +80,7 @@ impl Tenants {
         })
     }
 
-    /// No further submissions.
+    /// Ends the submissions.
     pub fn end(&self) {
         self.ends.store(true, Ordering::Relaxed);
     }
@@ -99,7 +101,7 @@ impl Tenants {
         tokio::spawn(async move { ours.study_all_the_while().await });
     }
 
-    /// How many jobs stand where, by kind.
+    /// Number of jobs by kind and phase.
     pub fn counts(&self) -> String {
         let mut counts = std::collections::BTreeMap::new();
         for job in self.jobs.lock().expect("no panic").iter() {
@@ -115,7 +117,7 @@ impl Tenants {
         self.jobs.lock().expect("no panic").clone()
     }
 
-    /// The job, by whichever api answers.
+    /// The job according to the first API server that answers.
     pub async fn job(&self, job: &Job) -> Option<JobView> {
         for client in &self.clients[job.tenant] {
             let view = tokio::time::timeout(CALL_WITHIN, client.job(job.id)).await;
@@ -140,7 +142,7 @@ impl Tenants {
         }
     }
 
-    /// Sends the document with one key until an api acknowledges it.
+    /// Sends the document with one key until an API server acknowledges it.
     async fn submit(&self, tenant: usize, kind: Kind, record: &Record) {
         let number = {
             let mut keys = self.keys.lock().expect("no panic");
@@ -174,7 +176,7 @@ impl Tenants {
         }
     }
 
-    /// Brings the phases up to date; short jobs must end soon while the cluster is calm.
+    /// Updates the phases. Short jobs must end soon while no fault is active.
     pub async fn look(&self, tenant: usize, kind: Kind, record: &Record) {
         let jobs = self.all().into_iter().enumerate();
         let open = jobs.filter(|(_, job)| {
@@ -244,7 +246,7 @@ impl Tenants {
     }
 }
 
-/// The cluster has answered, and another attempt would have the same answer.
+/// Whether the cluster has refused the request, and would refuse it again.
 fn is_refused(error: &ClientError) -> bool {
     let refused = error
         .status()
@@ -252,7 +254,7 @@ fn is_refused(error: &ClientError) -> bool {
     refused && !error.is_transient() && error.status() != Some(409)
 }
 
-/// A tenant with one token, which is returned.
+/// Creates a tenant and returns its token.
 pub async fn settle(stand: &Stand, name: &str, gpu_quota: Option<u32>) -> String {
     let admin = &stand.clients(&stand.token)[0];
     let new = NewTenant {
@@ -284,7 +286,7 @@ fn document(kind: Kind, number: u64) -> Value {
             }
             document
         }
-        // It appends its revision to a log with each step, so that two at one time would be seen.
+        // It appends its revision to a log with each step, which would show two simultaneous runs.
         Kind::Program => json!({
             "version": "muster/v1", "name": format!("program-{number}"), "retries": RETRIES,
             "command": {"argv": ["sh", "-c", format!(

@@ -1,4 +1,4 @@
-//! What must hold when all faults are healed and all jobs have ended.
+//! Conditions that hold when all faults are healed and all jobs have ended.
 
 use crate::databases;
 use crate::follower::Follower;
@@ -18,7 +18,7 @@ use muster_model::view::{EventView, JobView};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// From the last fault on.
+/// From the end of the last fault.
 pub const ENDS_WITHIN: time::Duration = time::Duration::minutes(8);
 const HOSTILE_ENDS_WITHIN: time::Duration = time::Duration::minutes(4);
 const CLEANED_WITHIN: time::Duration = time::Duration::minutes(2);
@@ -33,7 +33,7 @@ pub struct Verdict<'a> {
 }
 
 impl Verdict<'_> {
-    /// Notes each promise that is broken.
+    /// Records each broken promise.
     pub async fn reach(&self) {
         self.all_end().await;
         for job in self.tenants.all() {
@@ -109,7 +109,7 @@ impl Verdict<'_> {
         }
     }
 
-    /// No more failures are charged than faults could have reached its tasks.
+    /// Checks that a job is not charged with more failures than faults that can have hit its tasks.
     fn retries_are_fair(&self, job: &Job, view: &JobView) {
         let until = view.finished_at.unwrap_or_else(clock::now);
         let margin = time::Duration::seconds(90);
@@ -138,7 +138,8 @@ impl Verdict<'_> {
             .map(|point| point.sample.step)
             .collect();
         let history = self.history(job).await;
-        // What a lost node has not told in time is not told later; its training goes on from a checkpoint beyond what it told.
+        // Reports of a lost node can be missing. Its training continues from a checkpoint beyond
+        // the last report.
         let is_restart = |low: u64, high: u64| {
             let resumed = history.iter().filter_map(|entry| match entry.event {
                 Event::Resumed { from_step } => Some(from_step),
@@ -194,7 +195,7 @@ impl Verdict<'_> {
         }
     }
 
-    /// The program's own log: revisions in order, steps of each one after the other.
+    /// Checks the program's own log: revisions are in order, and so are the steps of each.
     fn program_ran_once_at_a_time(&self, job: &Job) {
         let Some(folder) = found(self.stand.checkpoints(), &job.id.to_string()) else {
             self.record
@@ -209,7 +210,7 @@ impl Verdict<'_> {
             let follows = if revision == before.1 {
                 step == before.0 + 1
             } else {
-                // A step that was logged and not kept is repeated.
+                // A step that was logged and not stored is repeated.
                 revision > before.1 && (before.0..=before.0 + 1).contains(&step)
             };
             if !follows {
@@ -236,7 +237,7 @@ impl Verdict<'_> {
         }
     }
 
-    /// A submission that was sent again and again under one key is one job.
+    /// Checks that repeated submissions with one key are one job.
     async fn each_key_is_one_job(&self) {
         let mut conn = connect(self.stand).await.expect("all is healed");
         let twice: Vec<(String, i64)> = sqlx::query_as(
@@ -352,7 +353,7 @@ impl Verdict<'_> {
     }
 }
 
-/// The folder of that name below another, two levels deep at most.
+/// Folder of that name below another, at most two levels deep.
 fn found(root: PathBuf, name: &str) -> Option<PathBuf> {
     let mut folders = vec![(root, 0)];
     while let Some((folder, depth)) = folders.pop() {

@@ -1,4 +1,4 @@
-//! Looks every few seconds at the store and at the processes, and notes each promise that is broken.
+//! Polls the store and the processes every few seconds and records each broken promise.
 
 use crate::nemesis::{is_shim, start_ticks, task_of};
 use crate::record::Record;
@@ -14,9 +14,11 @@ use time::OffsetDateTime;
 
 const LOOK: Duration = Duration::from_secs(2);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-/// A start takes three minutes at most, a stop the grace; a lost node adds its lease, a fault up to 40 s, several may follow one another.
+/// Maximum time in a transient state. A start takes at most three minutes and a stop at most the
+/// grace. A lost node adds its lease, and a fault up to 40 s; several faults may follow one
+/// another.
 const TRANSIENT: time::Duration = time::Duration::seconds(360);
-/// The process of a task that the store takes for gone.
+/// Time for which the process of a released task may remain.
 const OUTLIVES: time::Duration = time::Duration::seconds(3);
 
 pub struct Watcher {
@@ -24,22 +26,22 @@ pub struct Watcher {
     ends: AtomicBool,
 }
 
-/// What was seen so far.
+/// Observations so far.
 #[derive(Default)]
 struct Seen {
     generations: BTreeMap<String, i64>,
     revisions: BTreeMap<String, i64>,
     round: i64,
-    /// Jobs that are on their way: phase, revision, since when, and whether it was told.
+    /// Jobs in a transient state: phase, revision, since when, and whether it was reported.
     transient: BTreeMap<String, (String, i64, OffsetDateTime, bool)>,
     outliving: BTreeMap<(i32, u64), OffsetDateTime>,
     old_leaders: BTreeSet<(String, String)>,
     told: BTreeSet<String>,
 }
 
-/// The task of a live process, as the store has it.
+/// Task of a live process, according to the store.
 #[derive(Debug, Clone)]
-#[expect(dead_code, reason = "all of it is printed")]
+#[expect(dead_code, reason = "all fields are printed")]
 struct Known {
     task: String,
     phase: String,
@@ -71,7 +73,7 @@ impl Watcher {
                     },
                 };
                 let look = seen.look(&stand, &record, &mut conn);
-                // A connection that fails or is late is given up; the next look has another.
+                // A failed or late connection is dropped; the next poll opens another.
                 match tokio::time::timeout(ANSWERS_WITHIN, look).await {
                     Ok(Ok(())) => {
                         ours.looks.fetch_add(1, Ordering::Relaxed);
@@ -94,7 +96,7 @@ impl Watcher {
     }
 }
 
-/// As the owner, who sees all.
+/// Connects as the owner role, which reads all rows.
 pub async fn connect(stand: &Stand) -> Option<PgConnection> {
     let url = stand.database_url();
     let connecting = PgConnection::connect(&url);
@@ -153,13 +155,14 @@ impl Seen {
         Ok(())
     }
 
-    /// A scheduler that does not hold the lock writes nothing once the holder has held it for a while.
+    /// Checks that a scheduler without the lock stops writing some time after another one has
+    /// acquired it.
     async fn no_old_leader_acts(
         &mut self,
         record: &Record,
         conn: &mut PgConnection,
     ) -> sqlx::Result<()> {
-        // A leader that was stopped notices within a ping and its time-out after it goes on.
+        // A stopped leader notices within a ping and its time limit after it continues.
         let acting: Vec<(String, String)> = sqlx::query_as(
             "with holder as (select a.client_addr, a.backend_start from pg_locks l join pg_stat_activity a on a.pid = l.pid
                 where l.locktype = 'advisory' and l.granted and a.application_name = 'muster-leader')
@@ -230,7 +233,8 @@ impl Seen {
         let ids: Vec<String> = ids.into_iter().collect();
         let known = known(&ids, conn).await?;
         let slots = slots(&ids, conn).await?;
-        // A process that was there before and is there after the store was read was there while it was.
+        // Keeps processes that exist before and after the store was read, and so existed during the
+        // read.
         let live: Vec<(&Process, u64, &Known)> = live
             .into_iter()
             .filter(|(process, ticks)| {
@@ -256,7 +260,7 @@ impl Seen {
                 holders.entry((node, *slot)).or_default().insert(task);
             }
         }
-        // Those that the store has released are judged by how long they outlive that.
+        // Released tasks are checked by `none_outlives_its_release`.
         holders.retain(|_, tasks| {
             let of_them = live
                 .iter()
@@ -275,7 +279,8 @@ impl Seen {
         }
     }
 
-    /// A task that the store takes for gone has no process, unless a fault keeps its shim from ending it, or did until a moment ago.
+    /// Checks that a released task has no process. Exceptions are a fault that stops its shim, or
+    /// one that did shortly before.
     fn none_outlives_its_release(
         &mut self,
         record: &Record,
@@ -335,7 +340,8 @@ async fn known(ids: &[String], conn: &mut PgConnection) -> sqlx::Result<BTreeMap
     Ok(known.collect())
 }
 
-/// Task, node and slot that the task holds, or held until it was released: what is suspended, or ends while it is, holds none.
+/// Task, node and slot of each held slot. A suspended task, or one that ends while suspended, holds
+/// none.
 async fn slots(
     ids: &[String],
     conn: &mut PgConnection,
@@ -378,10 +384,10 @@ mod tests {
     }
 
     #[test]
-    fn slot_of_two_live_tasks_is_told_once() {
+    fn slot_of_two_live_tasks_is_reported_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut children = ["one", "two"].map(|task| sleeper(folder.path(), task));
-        // A child is another program only once it has begun.
+        // A child runs the other program only after its exec.
         let found = loop {
             let found = processes::of(folder.path());
             if found.len() == children.len() {

@@ -1,8 +1,10 @@
-//! Checkpoints of 400 MB on this machine: writing against a bare write and fsync of as many bytes, what training stalls for against
-//! a memory copy, and loading against `torch.load`: `cargo bench --bench checkpoint`.
+//! Checkpoints of 400 MB on this machine: writing compared with a plain write and fsync of the same
+//! number of bytes, the stall of training compared with a memory copy, and loading compared with
+//! `torch.load`. Run by `cargo bench --bench checkpoint`.
 //!
-//! All sides take turns, so that what else the machine does meets all of them; medians. `MUSTER_BENCH_FOLDER` names another disk,
-//! `MUSTER_TORCH_PYTHON` a Python with PyTorch, without which ours alone is measured, and that is said.
+//! All sides alternate, so that other load of the machine affects them equally; medians.
+//! `MUSTER_BENCH_FOLDER` selects another disk, `MUSTER_TORCH_PYTHON` a Python with PyTorch. Without
+//! PyTorch only the engine is measured, and the output says so.
 
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
@@ -84,7 +86,8 @@ fn writing(folder: &JobFolder, root: &Path, contents: &Contents) {
     );
 }
 
-/// What a step boundary waits for: a copy into memory that the writer gives back, while it writes the one before or not.
+/// Stall at a step boundary: a copy into memory that the writer returns, with and without a write
+/// in progress.
 fn stalling(folder: &JobFolder, contents: &Contents) {
     let policy = CheckpointPolicy {
         keep: 1,

@@ -1,9 +1,11 @@
-//! All-reduce of 100 MB between 2 and 4 processes of this machine: algorithm bandwidth (bytes of one rank's gradients over seconds)
-//! of each fabric, and of gloo and Open MPI where they are found, in the same run, the sides alternating.
+//! All-reduce of 100 MB between 2 and 4 processes of this machine. Measures the algorithm bandwidth
+//! (bytes of one rank's gradients per second) of each fabric. Also measures gloo and Open MPI if
+//! they are installed, alternating in the same run.
 //!
-//! `MUSTER_TORCH_PYTHON` names a Python with PyTorch for gloo; `mpirun` and `mpicc` on the path stand for Open MPI. A side that is
-//! not there is left out. `MUSTER_BENCH_MB`, `MUSTER_BENCH_ROUNDS` and `MUSTER_BENCH_TURNS` change the size, the rounds of one
-//! side's turn and the turns.
+//! `MUSTER_TORCH_PYTHON` names a Python with PyTorch for gloo; Open MPI needs `mpirun` and `mpicc`
+//! in PATH. A missing side is left out. `MUSTER_BENCH_MB`, `MUSTER_BENCH_ROUNDS` and
+//! `MUSTER_BENCH_TURNS` set the size, the rounds of a side at a time, and the number of
+//! alternations.
 
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
@@ -22,23 +24,24 @@ use std::thread;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// What one side does.
+/// Implementation that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     /// An arena over TCP links.
     Tcp(Algorithm),
-    /// An arena in shared memory: sums straight out of everyone's gradients.
+    /// An arena in shared memory: sums computed from the gradients of all ranks.
     Arena,
-    /// The same, and each rank copies the sums to memory of its own.
+    /// Like `Arena`, and each rank copies the sums to its own memory.
     ArenaCopied,
-    /// Private memory over rings of shared memory.
+    /// Private memory over rings in shared memory.
     Rings(Algorithm),
     Gloo,
     MpiTcp,
     MpiShared,
-    /// The bytes that a ring carries, through bare TCP sockets by vectored writes, with no sum made of them: the limit of any ring.
+    /// The bytes of a ring through plain TCP sockets by vectored writes, without additions: the
+    /// limit of any ring.
     BareTcp,
-    /// One thread copies the bytes once: the machine's measure.
+    /// One thread copies the bytes once, as a measure of the machine.
     Copy,
 }
 
@@ -79,7 +82,7 @@ fn main() {
                 let meeting = folder.path().join(format!("{ranks}-{turn}-{at}"));
                 fs::create_dir(&meeting).expect("a folder");
                 let took = run(*side, name, ranks, floats, rounds, &meeting, mpi.as_deref());
-                // The first rounds touch fresh memory and grow socket buffers.
+                // The first rounds touch new memory and grow socket buffers.
                 let took = took.into_iter().flatten().skip(2);
                 seconds.entry(at).or_default().extend(took);
             }
@@ -104,7 +107,7 @@ fn main() {
     }
 }
 
-/// `MUSTER_BENCH_RANKS` leaves only that number of processes.
+/// Whether this number of processes is measured; `MUSTER_BENCH_RANKS` selects one.
 fn wanted(ranks: usize) -> bool {
     number("MUSTER_BENCH_RANKS", ranks) == ranks
 }
@@ -113,7 +116,7 @@ fn number(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// One turn of a side; the seconds of each round, `None` where the side is not to be had.
+/// Runs one side. Returns the seconds of each round; `None` if the side is not available.
 fn run(
     side: Side,
     name: &str,
@@ -196,7 +199,7 @@ fn spawn(command: &mut Command) -> Child {
         .expect("a member starts")
 }
 
-/// The MPI program, built for this run; `None` without Open MPI.
+/// Builds the MPI program for this run; `None` without Open MPI.
 fn mpi_program(folder: &Path) -> Option<PathBuf> {
     let source = folder.join("allreduce.c");
     fs::write(&source, include_str!("peers/allreduce.c")).expect("a file");
@@ -210,7 +213,7 @@ fn mpi_program(folder: &Path) -> Option<PathBuf> {
         .then_some(program)
 }
 
-/// One rank of a side of ours.
+/// Runs one rank of one of the engine's sides.
 fn member(side: &str) {
     let rank = number("RANK", 0);
     let ranks = number("WORLD_SIZE", 1);
@@ -261,7 +264,7 @@ fn member(side: &str) {
         fabric.share(&mut arena).expect("the arena is shared");
     }
     for round in 0..rounds {
-        // As a backward pass does: the gradients are written anew by the core that will have to publish them.
+        // As in a backward pass, the core that publishes the gradients writes them first.
         match side {
             Side::Rings(_) => own.fill(1.0 + round as f32),
             _ => arena.gradients_mut().fill(1.0 + round as f32),
@@ -298,7 +301,8 @@ fn member(side: &str) {
     }
 }
 
-/// Each round this rank gives the next one, and has from the one before, as many bytes as in a ring all-reduce.
+/// In each round this rank sends to the next one, and receives from the previous one, as many bytes
+/// as in a ring all-reduce.
 fn bare_ring(meeting: &Path, rank: usize, ranks: usize, floats: usize, rounds: usize) {
     let file = |rank: usize| meeting.join(format!("bare-{rank}"));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -314,14 +318,14 @@ fn bare_ring(meeting: &Path, rank: usize, ranks: usize, floats: usize, rounds: u
     };
     let (mut before, _) = listener.accept().expect("the rank before");
     for stream in [&next, &before] {
-        // The data plane's options, which belong to the socket and stay when the duplicate goes.
+        // The options belong to the socket and remain after the duplicate is closed.
         let duplicate = stream.try_clone().expect("a descriptor");
         drop(Connection::new(duplicate).expect("options"));
     }
     let bytes = floats * 4 / ranks * 2 * (ranks - 1);
     let (sent, mut got) = (vec![1u8; bytes], vec![0u8; bytes]);
     for _ in 0..rounds {
-        // All begin together: a byte goes round twice.
+        // All ranks begin together: a byte passes the ring twice.
         for _ in 0..2 * ranks {
             (&next).write_all(&[1]).expect("send");
             before.read_exact(&mut [0]).expect("receive");
@@ -343,7 +347,7 @@ fn bare_ring(meeting: &Path, rank: usize, ranks: usize, floats: usize, rounds: u
     }
 }
 
-/// Members find each other by files: this side's own in place, the others' awaited.
+/// Members find each other by files: writes the own one and waits for the others.
 fn meet(folder: &Path, ranks: usize, me: &Member) -> Vec<Member> {
     let file = |id: TaskId| folder.join(format!("{id}.json"));
     let draft = folder.join(format!("{}.draft", me.id));

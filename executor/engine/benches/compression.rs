@@ -1,8 +1,10 @@
-//! What compressing 100 MB of gradients costs on one thread, as a share of what copying them costs in the same run.
+//! Cost of compressing 100 MB of gradients on one thread, relative to the cost of a copy in the
+//! same run.
 //!
-//! The sides take turns, so that a noisy machine disturbs all alike, and medians of the thread's own CPU time are compared. Each
-//! codec with error feedback keeps its state from round to round, as in training; the gradients alternate between two sets. Gradients, state and
-//! the copy lie in huge pages, as an arena does.
+//! The sides alternate, so that other load affects them equally, and medians of the thread's CPU
+//! time are compared. Codecs with error feedback keep their state between rounds, as in training;
+//! the gradients alternate between two sets. Gradients, state and the copy use huge pages, as an
+//! arena does.
 
 use muster_engine::compress::{
     Codec, Correction, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane, Qsgd, Rounding, Scale,
@@ -28,7 +30,7 @@ fn main() {
     for round in 0..ROUNDS {
         let gradients = &gradients[round % 2];
         for side in &mut sides {
-            // One copy before each side: the machine's moods last longer than that.
+            // One copy before each side, because load of the machine lasts longer than that.
             copies.push(seconds(|| {
                 copy.copy_from_slice(black_box(gradients));
                 black_box(&mut copy);
@@ -60,7 +62,7 @@ fn main() {
     }
 }
 
-/// Name, the time that is promised in copies, codec.
+/// Name, goal as a multiple of a copy's time, codec.
 fn codecs() -> Vec<(&'static str, &'static str, Box<dyn Codec>)> {
     let half = |format, rounding, feedback| Box::new(Half::new(format, rounding, feedback));
     let qsgd = |bits, norm| Box::new(Qsgd::new(bits, 512, norm).expect("sizes that are allowed"));
@@ -148,9 +150,12 @@ struct Side {
 
 impl Side {
     fn new(name: &'static str, target: &'static str, codec: Box<dyn Codec>) -> Self {
-        let plane = |plane| match codec.planes().contains(&plane) {
-            true => pages::zeros(LEN),
-            false => Vec::new(),
+        let plane = |plane| {
+            if codec.planes().contains(&plane) {
+                pages::zeros(LEN)
+            } else {
+                Vec::new()
+            }
         };
         Self {
             name,
@@ -188,7 +193,7 @@ impl Side {
         let decode = seconds(|| {
             decode(&*self.codec, black_box(bytes), sum, Mode::Add).expect("our own bytes");
         });
-        // The first rounds touch fresh memory, and the residual has not reached its usual size.
+        // The first rounds touch new memory, and the residual has not reached its usual size.
         if step >= ROUNDS as u64 / 4 {
             self.encode.push(encode);
             self.decode.push(decode);
@@ -196,7 +201,8 @@ impl Side {
     }
 }
 
-/// Of this thread's CPU time: whoever else uses the machine does not count, except for the memory's bandwidth.
+/// CPU seconds of this thread: other processes count only through the memory bandwidth that they
+/// use.
 fn seconds(work: impl FnOnce()) -> f64 {
     let now = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -212,7 +218,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Layers of different scale, with tails heavier than a normal distribution's.
+/// Layers of different scale, with heavier tails than a normal distribution.
 fn gradients(seed: u64) -> Vec<f32> {
     let mut state = seed;
     let mut draw = || {

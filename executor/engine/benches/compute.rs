@@ -1,4 +1,4 @@
-//! Examples per second of whole steps and the parts they are made of, single-threaded.
+//! Examples per second of complete training steps and of their parts, on one thread.
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};

@@ -1,8 +1,10 @@
-//! Two workers train the CNN of `peers/models.py` on this machine, ours (whole workers that add up gradients among themselves, data and updates
-//! included) against PyTorch's DistributedDataParallel over gloo: images per second of wall time, one thread a worker.
+//! Two workers train the CNN of `peers/models.py` on this machine: the engine (complete workers
+//! with all-reduce, data and updates) compared with PyTorch's DistributedDataParallel over gloo.
+//! Measures images per second of wall time with one thread per worker.
 //!
-//! The sides take turns, so that what else the machine does meets both; medians over the turns are compared. `MUSTER_TORCH_PYTHON`
-//! names a Python with PyTorch; without one ours alone is measured, and that is said. `MUSTER_BENCH_TURNS` changes the turns.
+//! The sides alternate, so that other load affects both, and medians are compared.
+//! `MUSTER_TORCH_PYTHON` names a Python with PyTorch. Without it only the engine is measured, and
+//! the output says so. `MUSTER_BENCH_TURNS` sets the number of alternations.
 
 #[path = "shared/noise.rs"]
 mod noise;
@@ -25,11 +27,11 @@ use std::time::Duration;
 use uuid::Uuid;
 
 const WORKERS: u32 = 2;
-/// Of each worker.
+/// Examples per worker and step.
 const BATCH: u32 = 128;
-/// Of one turn.
+/// Steps of one run.
 const STEPS: u64 = 60;
-/// That is promised: images per second, ours over PyTorch's.
+/// Goal for the ratio of images per second, engine to PyTorch.
 const GOAL: f64 = 1.3;
 
 fn main() {
@@ -79,7 +81,7 @@ fn task(rank: u32) -> TaskId {
     TaskId(Uuid::from_u128(u128::from(rank) + 1))
 }
 
-/// The workers as they know each other, with the chief's address once it is there.
+/// Task set of the workers, with the coordinator's address when it is known.
 fn peers(chief: Option<String>) -> Peers {
     let workers = (0..WORKERS).map(|rank| Peer {
         task_id: task(rank),
@@ -99,7 +101,8 @@ fn put(folder: &Path, peers: &Peers) -> io::Result<()> {
     fs::rename(draft, folder.join("peers.json"))
 }
 
-/// Images per second of one turn of ours, by the chief's own samples: what comes before the first step is none of it.
+/// Images per second of one run of the engine, from the coordinator's samples; time before the
+/// first step does not count.
 fn train(data: &Path) -> f64 {
     let folder = tempfile::tempdir().expect("a folder");
     put(folder.path(), &peers(None)).expect("a file");
@@ -130,7 +133,7 @@ fn train(data: &Path) -> f64 {
                 (step.parse().expect("a step"), rate.parse().expect("a rate"));
             let count = f64::from((step - before) * BATCH * WORKERS);
             before = step;
-            // The first has touched fresh memory.
+            // The first sample contains accesses to new memory.
             if at > 0 {
                 images += count;
                 seconds += count / rate;
@@ -158,7 +161,7 @@ fn job() -> JobSpec {
     .expect("a job document")
 }
 
-/// What a worker tells goes to this bench, and where the chief listens to the other one.
+/// Sends a worker's reports to this bench, and the coordinator's address to the other worker.
 struct Teller {
     rank: u32,
     folder: PathBuf,
@@ -179,7 +182,7 @@ impl Reporter for Teller {
     }
 }
 
-/// One of our workers.
+/// Runs one worker of the engine.
 fn member(rank: u32) {
     let variable = |name: &str| PathBuf::from(std::env::var_os(name).expect("a folder"));
     let (folder, data) = (variable("FOLDER"), variable("DATA"));

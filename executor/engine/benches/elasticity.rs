@@ -1,8 +1,10 @@
-//! What a change of the task set costs a job that runs: 2, 6 and 3 workers on 1, 3 and 2 PS shards in one training on Fashion-MNIST, then
-//! SIGKILL of a worker and of a shard that has a copy. `cargo bench --bench elasticity`, with `MUSTER_DATASETS`.
+//! Cost of changes of the task set of a running job: 2, 6 and 3 workers on 1, 3 and 2 PS shards in
+//! one training on Fashion-MNIST, then SIGKILL of a worker and of a replicated shard. Run by
+//! `cargo bench --bench elasticity`, with `MUSTER_DATASETS`.
 //!
-//! A pause is what the first step after a change takes beyond a usual one before it, as the chief measures both, and is given in such
-//! steps. The accuracy in the end is compared with that of the same training undisturbed.
+//! A pause is the additional time of the first step after a change, compared with a usual step
+//! before it, as the coordinator measures both. It is given in usual steps. The final accuracy is
+//! compared with that of the same training without changes.
 
 #![expect(clippy::disallowed_methods, reason = "the rig waits with a time limit")]
 
@@ -18,10 +20,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Steps between two changes.
+/// Number of steps between two changes.
 const APART: u64 = 60;
 const EPOCHS: u64 = 3;
-/// Longer than a training takes on two cores that others use, too.
+/// Longer than a training takes on two shared cores.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 fn main() {
@@ -59,9 +61,9 @@ fn main() {
 
 struct Change {
     name: &'static str,
-    /// Before it.
+    /// Milliseconds of a usual step before the change.
     usual_ms: f64,
-    /// After it.
+    /// Milliseconds of the first step after the change.
     first_ms: f64,
 }
 
@@ -134,7 +136,7 @@ fn train_on(revision: &mut Revision) {
     });
 }
 
-/// The change of this number, counted from 1.
+/// Change number `number`, counted from 1.
 fn resized(revision: &mut Revision, number: usize, name: &'static str) -> Change {
     let line = |log: &str| {
         log.lines()
@@ -157,7 +159,7 @@ fn inherited(revision: &mut Revision) -> Change {
     change("SIGKILL of one of 2 shards", &message)
 }
 
-/// Of what the chief says once there was a usual step: "… step took 41.0 ms, a usual one 30.2 ms".
+/// Parses the coordinator's log line: "… step took 41.0 ms, a usual one 30.2 ms".
 fn change(name: &'static str, said: &str) -> Change {
     let after = |words: &str| -> f64 {
         let rest = said.split(words).nth(1).expect("the chief says both");
@@ -196,7 +198,8 @@ fn patient(revision: &Revision, began: Instant) {
     thread::sleep(Duration::from_millis(5));
 }
 
-/// All but the killed ones end well, and the chief was started once; its last evaluation's accuracy.
+/// Checks that all tasks except the killed ones exit with 0 and that the coordinator started once.
+/// Returns the accuracy of its last evaluation.
 fn finish(revision: &mut Revision, killed: &[Role]) -> f64 {
     wait(revision, |events| {
         let is_end = |event: &TaskReport| matches!(event, TaskReport::Finished { .. });

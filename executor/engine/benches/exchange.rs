@@ -1,15 +1,21 @@
-//! What the exchange costs against the limits of this machine, as ratios taken in one run:
+//! Cost of the parameter exchange relative to the limits of this machine, as ratios measured in one
+//! run:
 //!
-//! * the data plane's frames, and push and pull between one worker and one PS shard, update included, against the same bytes through
-//!   bare TCP;
-//! * push and pull of two workers with two shards, plain and with encoded gradients and answers, over TCP and through shared memory;
-//! * training steps over wires of a limited rate, at once against in parts, as they become ready and by need;
-//! * training steps of workers among themselves over such wires, with an update at the end and by need;
-//! * what a checkpoint holds training up for: the shards' state read at once, against copied there and drawn meanwhile;
-//! * training steps of workers that share their node's wire, each by itself against added up in the node first;
-//! * examples per second of a worker with a shard against the same model in a bare loop.
+//! * frames, and push and pull between one worker and one PS shard including the update, compared
+//!   with the same bytes through plain TCP;
+//! * push and pull of two workers with two shards, plain and encoded, over TCP and through shared
+//!   memory;
+//! * training steps over connections with limited rates: whole steps compared with parts, in order
+//!   of readiness and of need;
+//! * training steps of workers without shards over such connections, with an update at the end and
+//!   in priority order;
+//! * stall of training by a checkpoint: the shards' state read at once, compared with a snapshot
+//!   that is read in the background;
+//! * training steps of workers that share their node's connection, without and with local
+//!   aggregation;
+//! * examples per second of a worker with a shard, compared with the same model in a plain loop.
 //!
-//! The two sides of a ratio take turns, so that a noisy machine disturbs both alike; medians are compared.
+//! The two sides of a ratio alternate, so that other load affects both; medians are compared.
 
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
@@ -85,7 +91,7 @@ fn main() {
         node::say(&node::rows());
         return;
     }
-    // The tasks' own log lines go to standard output too, so the tables wait until everything has run.
+    // The log lines of the tasks use standard output too, so the tables are printed after all runs.
     let exchanged = there_and_back::rows();
     let data = tempfile::tempdir().expect("a folder for the data set");
     noise::write_images(&data.path().join("fashion-mnist"));
@@ -145,7 +151,7 @@ fn say_limited(rows: &[String]) {
     println!("{}", rows.join("\n"));
 }
 
-/// Over a wire of 1 Gbit/s each way for each worker, and over loopback itself.
+/// Steps with 1 Gbit/s in each direction per worker, and over plain loopback.
 fn compressed_rows() -> Vec<String> {
     [(125e6, 6), (f64::INFINITY, 12)]
         .into_iter()
@@ -153,7 +159,8 @@ fn compressed_rows() -> Vec<String> {
         .collect()
 }
 
-/// Steps of two workers with two shards, each a thread with its connections, plain and encoded by turns.
+/// Steps of two workers with two shards, each a thread with its connections; plain and encoded
+/// alternate.
 fn compressed_over(rate: f64, rounds: usize) -> Vec<String> {
     let codecs = [
         ("plain", None),
@@ -190,7 +197,7 @@ fn compressed_over(rate: f64, rounds: usize) -> Vec<String> {
         .collect()
 }
 
-/// The same steps over TCP and through memory that workers and shards share, by turns.
+/// The same steps over TCP and through shared memory, alternating.
 fn near_rows() -> Vec<String> {
     let bf16 = CodecConfig::Half {
         format: HalfFormat::Bf16,
@@ -229,7 +236,7 @@ fn near_rows() -> Vec<String> {
     (0..ways.len()).map(row).collect()
 }
 
-/// Medians of the seconds that a step of each takes, and of those that are computed meanwhile.
+/// Medians of the wall seconds and of the CPU seconds of a step of each pair.
 fn by_turns(pairs: &mut [Pair], rounds: usize) -> (Vec<f64>, Vec<f64>) {
     let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
     let mut cpu: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
@@ -247,7 +254,7 @@ fn by_turns(pairs: &mut [Pair], rounds: usize) -> (Vec<f64>, Vec<f64>) {
     (medians(seconds), medians(cpu))
 }
 
-/// Seconds that all threads of this process have computed.
+/// CPU seconds of all threads of this process.
 fn process_cpu() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
@@ -262,17 +269,18 @@ struct Pair {
 }
 
 impl Pair {
-    /// Each worker on a wire of so many bytes a second, each way, of which either shard has half.
+    /// Starts a pair. Each worker has a connection with `rate` bytes per second in each direction,
+    /// half of it per shard.
     fn start(codec: Option<CodecConfig>, rate: f64) -> Self {
         Self::meet(codec, rate, None)
     }
 
-    /// The same; where they meet in a folder they share memory.
+    /// Starts a pair, with shared memory if `sockets` is a folder.
     fn meet(codec: Option<CodecConfig>, rate: f64, sockets: Option<&Path>) -> Self {
         Self::of(PAIRS_MB, &sgd(), codec, rate, sockets)
     }
 
-    /// The same of so many megabytes of parameters.
+    /// Starts a pair with `megabytes` of parameters.
     fn of(
         megabytes: usize,
         optimizer: &spec::Optimizer,
@@ -308,15 +316,16 @@ impl Pair {
                     says_held: false,
                     plain_statistics: false,
                 };
-                let reached = addresses
-                    .iter()
-                    .map(|(shard, address)| match rate.is_finite() {
-                        true => (
+                let reached = addresses.iter().map(|(shard, address)| {
+                    if rate.is_finite() {
+                        (
                             *shard,
                             limited::relay(address, &limited::Wire::of(rate / 2.0)),
-                        ),
-                        false => (*shard, address.clone()),
-                    });
+                        )
+                    } else {
+                        (*shard, address.clone())
+                    }
+                });
                 let reached: Vec<Address> = reached.collect();
                 let joined = Shards::join_near(&reached, size, &hello, sockets);
                 let mut shards = joined.expect("a shard");
@@ -378,7 +387,7 @@ fn sgd() -> spec::Optimizer {
     }
 }
 
-/// The address of a shard that serves until its worker leaves.
+/// Address of a shard that serves until its worker leaves.
 fn start_shard(optimizer: Optimizer, size: usize, batch: u32) -> String {
     start_with(SHARD, Recipe::weights(optimizer, size, 1), batch)
 }
@@ -480,7 +489,7 @@ impl Reporter for Kept {
     }
 }
 
-/// Examples per second of the whole worker, by its own progress samples.
+/// Examples per second of a complete worker, from its own progress samples.
 fn in_worker(job: &JobSpec, data: &Path) -> f64 {
     let checkpoints = tempfile::tempdir().expect("a folder for checkpoints");
     let network = document::network(job.engine()).expect("the network");
@@ -499,8 +508,8 @@ fn in_worker(job: &JobSpec, data: &Path) -> f64 {
     examples / seconds
 }
 
-/// What a worker reports of a whole training: one of these by its rank, on a shard that it reaches at `address`. All that share `folder` are of
-/// one node.
+/// Reports of a worker of a whole training: the one with this rank, with a shard at `address`.
+/// Workers with the same `folder` are on one node.
 fn run_worker(
     job: &JobSpec,
     (workers, rank): (&[TaskId], u32),

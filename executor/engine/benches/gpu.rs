@@ -1,8 +1,10 @@
-//! Training steps on a GPU in bf16, ours against PyTorch's eager and compiled ones, and what it takes to leave the GPU and to come back:
+//! Training steps on a GPU in bf16, the engine compared with PyTorch's eager and compiled steps,
+//! and the time to release and take back the GPU. Run by
 //! `cargo bench -p muster-engine --bench gpu [model ...] [turns=3]`.
 //!
-//! The parts take turns on the same GPU. `MUSTER_TORCH_PYTHON` names a Python with PyTorch and CUDA; without one ours alone is measured, and
-//! that is said. Without a GPU the bench says so and ends: `cargo bench` runs everywhere. docs/gpu.md tells how.
+//! The sides alternate on the same GPU. `MUSTER_TORCH_PYTHON` names a Python with PyTorch and CUDA.
+//! Without it only the engine is measured, and the output says so. Without a GPU the bench reports
+//! this and ends, so `cargo bench` works everywhere. See docs/gpu.md.
 
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
@@ -13,19 +15,20 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// Turns that each side takes, unless it is told otherwise.
+/// Default number of runs per side.
 const TURNS: usize = 3;
-/// Times that a training leaves the GPU.
+/// Number of suspensions per training.
 const SUSPENSIONS: usize = 20;
-/// Steps before measuring, and steps measured, in a turn.
+/// Steps before the measurement, and measured steps, per run.
 const STEPS: (usize, usize) = (10, 50);
 
-/// A network of `peers/gpu_step.py`.
+/// Network of `peers/gpu_step.py`.
 struct Model {
     name: &'static str,
     network: Network,
     examples: usize,
-    /// Floating-point operations of a step: 6 per weight and row, and attention's, of which half is never looked at.
+    /// Floating-point operations of a step: 6 per weight and row, plus those of attention, half of
+    /// which is masked.
     operations: f64,
 }
 
@@ -64,7 +67,7 @@ fn models() -> Vec<Model> {
     ]
 }
 
-/// Evenly spread over what is possible, the same each time.
+/// Pseudo-random integers, evenly distributed and the same in each run.
 fn draws(below: u64) -> impl Iterator<Item = u64> {
     let mut state = 1_u64;
     std::iter::repeat_with(move || {
@@ -80,12 +83,12 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// What we measured of one training, in milliseconds each.
+/// Measurements of one training of the engine, in milliseconds.
 #[derive(Default)]
 struct Ours {
     steps: Vec<f64>,
     suspensions: Vec<f64>,
-    /// Until the first step is made.
+    /// Until the end of the first step.
     resumptions: Vec<f64>,
 }
 
@@ -126,7 +129,7 @@ fn ours(gpu: &Gpu, model: &Model, measured: &mut Ours) {
         .collect();
     let batch = Batch::classes(&inputs, &classes);
     let scale = 1.0 / targets as f32;
-    // As the peer finds its batch: in pinned memory.
+    // In pinned memory, like the batch of the other side.
     resident.lay(&batch);
     let mut step = || {
         let began = Instant::now();
@@ -138,7 +141,7 @@ fn ours(gpu: &Gpu, model: &Model, measured: &mut Ours) {
         step();
     }
     measured.steps.extend((0..STEPS.1).map(|_| step()));
-    // The first takes pinned memory, which is kept.
+    // The first suspension allocates pinned memory, which is kept.
     for turn in 0..=SUSPENSIONS {
         let began = Instant::now();
         resident.suspend().expect("it leaves");
@@ -154,7 +157,7 @@ fn ours(gpu: &Gpu, model: &Model, measured: &mut Ours) {
     }
 }
 
-/// Milliseconds of each step, as the script prints them, or in words why there are none.
+/// Milliseconds of each step, as the script prints them, or the reason why there are none.
 fn torch(python: &str, model: &Model, how: &str) -> Result<Vec<f64>, String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers/gpu_step.py");
     let said = Command::new(python)

@@ -1,7 +1,9 @@
-//! One training step on one thread, ours against PyTorch's: `cargo bench --bench peers [model ...]`.
+//! One training step on one thread, the engine compared with PyTorch:
+//! `cargo bench --bench peers [model ...]`.
 //!
-//! Both take turns, some steps each, so that what else the machine does meets both; what is compared is CPU time, medians over all steps.
-//! `MUSTER_TORCH_PYTHON` names a Python with PyTorch; without one ours alone is measured, and that is said.
+//! Both alternate after some steps each, so that other load affects both; medians of the CPU time
+//! over all steps are compared. `MUSTER_TORCH_PYTHON` names a Python with PyTorch. Without it only
+//! the engine is measured, and the output says so.
 
 #[path = "peers/torch.rs"]
 mod torch;
@@ -14,14 +16,14 @@ use serde::Deserialize;
 
 const ROUNDS: usize = 7;
 
-/// A network of `peers/models.py`.
+/// Network of `peers/models.py`.
 struct Model {
     name: &'static str,
     network: Network,
     examples: usize,
-    /// Per turn.
+    /// Steps per run.
     steps: usize,
-    /// PyTorch's time over ours that is promised.
+    /// Goal for the ratio of PyTorch's time to the engine's.
     goal: f64,
 }
 
@@ -92,13 +94,13 @@ fn compare(model: &Model, mut torch: Option<&mut torch::Torch>) {
     );
 }
 
-/// In milliseconds; not a number of none.
+/// Median in milliseconds; NaN of an empty list.
 fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Our side: a network, its optimizer and one batch.
+/// The engine's side: a network, its optimizer and one batch.
 struct Engine<'a> {
     model: &'a Model,
     workspace: muster_engine::model::Workspace,
@@ -138,7 +140,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Milliseconds of each.
+    /// Milliseconds of each step.
     fn steps(&mut self, steps: usize) -> Vec<f64> {
         let batch = Batch::classes(&self.inputs, &self.targets);
         let scale = 1.0 / self.targets.len() as f32;
@@ -161,7 +163,7 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// CPU time of this thread.
+/// CPU time of this thread in milliseconds.
 fn cpu_ms() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
@@ -172,7 +174,7 @@ struct Said {
     cpu_ns: Vec<u64>,
 }
 
-/// Milliseconds of CPU of each.
+/// CPU milliseconds of each of PyTorch's steps.
 fn steps_ms(torch: &mut torch::Torch, model: &Model) -> Vec<f64> {
     let (name, steps) = (model.name, model.steps);
     let said: Said = torch.ask(&format!("run {name} {steps} momentum"));

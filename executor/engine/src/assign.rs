@@ -1,30 +1,32 @@
-//! Which PS shard holds which part of the parameters: the parameter assignment of Optimus (Peng et al., EuroSys 2018), made
-//! even.
+//! Parameter assignment: distribution of the parameters over the PS shards. Based on the PAA of
+//! Optimus (Peng et al., EuroSys 2018), with more even loads.
 //!
-//! Optimus' PAA fills shards by best fit up to the mean load, slices blocks larger than that, and deals tiny blocks by request
-//! count alone. Its loads drift where a block fits nowhere and where tiny blocks add up: the fullest shard of ResNeXt-152 on
-//! eight shards holds 13 % more than the mean. Here there is one rule: blocks go, largest first, to the emptiest shard, and
-//! whatever would lift it above [`SLACK_PERCENT`] over the mean is cut off and goes on to the next. Large blocks are so cut
-//! into the fewest pieces, and the tiny ones, which come last, even out what the others left.
+//! PAA fills shards by best fit up to the mean load, slices larger blocks, and distributes tiny
+//! blocks by request count alone. Its loads become uneven where a block fits nowhere or where tiny
+//! blocks add up. This module has one rule: each block, largest first, goes to the shard with the
+//! least load. The part that would lift this shard more than [`SLACK_PERCENT`] above the mean is
+//! cut off and goes to the next shard. Large blocks are thus cut into few pieces, and the tiny
+//! blocks, which come last, even out the loads.
 //!
-//! No slack at all would make loads exactly even, at up to one more cut per shard.
+//! Without slack the loads would be exactly even, at the price of up to one more cut per shard.
 //!
-//! Worker and shard both compute this from the network's blocks, so it must stay a pure function of its arguments.
+//! Worker and shard both compute the assignment from the network's blocks, so it must remain a pure
+//! function of its arguments.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// By how much the fullest shard may exceed the mean load.
+/// Maximum excess of the fullest shard over the mean load, in percent.
 pub const SLACK_PERCENT: usize = 1;
 
-/// A run of parameters in the flat arena; on the wire a pair of numbers.
+/// Contiguous range of parameters in the flat arena; a pair of numbers on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "(usize, usize)", into = "(usize, usize)")]
 pub struct Piece {
-    /// In parameters, from the start of the arena.
+    /// Number of parameters before the piece in the arena.
     pub offset: usize,
-    /// In parameters; never 0.
+    /// Number of parameters; never 0.
     pub len: usize,
 }
 
@@ -41,18 +43,19 @@ impl From<Piece> for (usize, usize) {
 }
 
 impl Piece {
-    /// As a range of indices into the flat arena.
+    /// The piece as a range of indices into the flat arena.
     #[must_use]
     pub fn range(self) -> Range<usize> {
         self.offset..self.offset + self.len
     }
 }
 
-/// Per shard the pieces that it holds, ascending by offset, neighbours merged. Blocks are `(offset, len)` in parameters and
-/// must not overlap; empty blocks are left out. A shard may hold nothing when there are fewer parameters than shards.
+/// Assigns `blocks` to `shards` shards. Returns the pieces of each shard, ascending by offset, with
+/// neighbours merged. Blocks are in parameters and must not overlap; empty blocks are skipped. A
+/// shard may hold nothing if there are fewer parameters than shards.
 ///
 /// # Panics
-/// When `shards` is 0: the job document does not allow it.
+/// If `shards` is 0, which the job document does not allow.
 #[must_use]
 pub fn assign(blocks: &[Piece], shards: usize) -> Vec<Vec<Piece>> {
     assert!(shards > 0, "a job has at least one PS shard");
@@ -64,11 +67,13 @@ pub fn assign(blocks: &[Piece], shards: usize) -> Vec<Vec<Piece>> {
     )
 }
 
-/// The same once shards have come or gone: `held` is what each of the new shards holds already (nothing, where it is new), `total`
-/// all parameters. Only what nobody holds and what lies above the capacity moves, so that as little as possible does.
+/// Assigns the parameters again after shards were added or removed. `held` contains the pieces that
+/// each new shard already holds (empty for a new shard), `total` is the number of all parameters.
+/// Only pieces without a holder and pieces above the capacity move, so that as few parameters as
+/// possible do.
 ///
 /// # Panics
-/// When `held` is empty, or its pieces overlap.
+/// If `held` is empty or its pieces overlap.
 #[must_use]
 pub fn reassign(total: usize, held: &[Vec<Piece>]) -> Vec<Vec<Piece>> {
     assert!(!held.is_empty(), "a job has at least one PS shard");
@@ -83,11 +88,11 @@ pub fn reassign(total: usize, held: &[Vec<Piece>]) -> Vec<Vec<Piece>> {
     fill(kept, homeless, capacity)
 }
 
-/// Deals `homeless` to the emptiest shards, up to `capacity` each.
+/// Distributes `homeless` to the shards with the least load, up to `capacity` each.
 fn fill(mut held: Vec<Vec<Piece>>, mut homeless: Vec<Piece>, capacity: usize) -> Vec<Vec<Piece>> {
     homeless.retain(|piece| piece.len > 0);
     homeless.sort_by(|a, b| b.len.cmp(&a.len).then(a.offset.cmp(&b.offset)));
-    // Ordered by load, then by requests: the first is the emptiest.
+    // Ordered by load, then by number of pieces: the first is the emptiest shard.
     let mut emptiest: BTreeSet<(usize, usize, usize)> = held
         .iter()
         .enumerate()
@@ -114,7 +119,7 @@ fn fill(mut held: Vec<Vec<Piece>>, mut homeless: Vec<Piece>, capacity: usize) ->
     held.into_iter().map(merged).collect()
 }
 
-/// What nobody holds.
+/// Ranges of the arena that no shard holds.
 fn gaps(total: usize, held: &[Vec<Piece>]) -> Vec<Piece> {
     let mut all: Vec<Piece> = held.iter().flatten().copied().collect();
     all.sort_unstable();
@@ -135,7 +140,8 @@ fn gaps(total: usize, held: &[Vec<Piece>]) -> Vec<Piece> {
     out
 }
 
-/// Parts from `pieces` with exactly `excess` parameters: whole pieces where they fit, the largest first, then one cut.
+/// Splits `pieces` into those that stay and those that leave with exactly `excess` parameters:
+/// whole pieces where they fit, the largest first, then one cut.
 fn shed(pieces: &[Piece], mut excess: usize) -> (Vec<Piece>, Vec<Piece>) {
     let mut largest_first = pieces.to_vec();
     largest_first.sort_by(|a, b| b.len.cmp(&a.len).then(a.offset.cmp(&b.offset)));
@@ -148,7 +154,7 @@ fn shed(pieces: &[Piece], mut excess: usize) -> (Vec<Piece>, Vec<Piece>) {
             stays.push(piece);
         }
     }
-    // Every piece that is left is larger than what is still to go.
+    // Every piece that stays so far is larger than the rest of the excess.
     if let Some(last) = stays.pop() {
         let len = last.len - excess;
         stays.push(Piece { len, ..last });
@@ -161,7 +167,7 @@ fn shed(pieces: &[Piece], mut excess: usize) -> (Vec<Piece>, Vec<Piece>) {
     (stays, goes)
 }
 
-/// What lies in both; each must be ascending.
+/// Intersection of two lists of pieces; both must be ascending.
 #[must_use]
 pub fn common(a: &[Piece], b: &[Piece]) -> Vec<Piece> {
     let (mut i, mut j) = (0, 0);
@@ -184,10 +190,10 @@ pub fn common(a: &[Piece], b: &[Piece]) -> Vec<Piece> {
     out
 }
 
-/// Where `parts` lie in the local order of whoever holds `pieces`; both ascending.
+/// Ranges of `parts` in the local order of a shard that holds `pieces`; both must be ascending.
 ///
 /// # Panics
-/// When a part lies outside the pieces, or across two of them; those of [`common`] do not.
+/// If a part lies outside the pieces or crosses two of them. Parts from [`common`] do neither.
 #[must_use]
 pub fn local(pieces: &[Piece], parts: &[Piece]) -> Vec<Range<usize>> {
     let (mut index, mut before) = (0, 0);
@@ -206,7 +212,8 @@ pub fn local(pieces: &[Piece], parts: &[Piece]) -> Vec<Range<usize>> {
     out
 }
 
-/// The most that a shard holds: the mean and its slack, but at least the mean rounded up, so that everything finds room.
+/// Maximum load of a shard: the mean and its slack, but at least the mean rounded up, so that all
+/// parameters fit.
 fn capacity(total: usize, shards: usize) -> usize {
     let slack = total / shards * SLACK_PERCENT / 100;
     total.div_ceil(shards).max(total / shards + slack)
@@ -224,17 +231,17 @@ fn merged(mut pieces: Vec<Piece>) -> Vec<Piece> {
     out
 }
 
-/// Parameters that a shard holds.
+/// Number of parameters that a shard holds.
 #[must_use]
 pub fn load(pieces: &[Piece]) -> usize {
     pieces.iter().map(|piece| piece.len).sum()
 }
 
-/// The mutable parts of `arena` that `assignment` names, shard by shard: each shard's connection then writes its own part at the
-/// same time as the others.
+/// Splits `arena` into the mutable parts of `assignment`, shard by shard. Each shard's connection
+/// can then write its part at the same time as the others.
 ///
 /// # Panics
-/// When pieces overlap or leave the arena; [`assign`] makes no such pieces.
+/// If pieces overlap or lie outside the arena. [`assign`] returns no such pieces.
 #[must_use]
 pub fn split_mut<'a>(arena: &'a mut [f32], assignment: &[Vec<Piece>]) -> Vec<Vec<&'a mut [f32]>> {
     let mut order: Vec<(Piece, usize)> = assignment
@@ -274,7 +281,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn covers_everything_once_and_evenly(
+        fn every_parameter_is_assigned_once_and_evenly(
             lens in prop::collection::vec(0usize..5_000, 0..60), shards in 1usize..20,
         ) {
             let total: usize = lens.iter().sum();
@@ -293,10 +300,10 @@ mod tests {
             prop_assert!(loads.iter().all(|&load| load <= most), "loads {:?}", loads);
         }
 
-        /// Shards come and go, one after the other: everything stays held once and evenly, and no shard that stays below its
-        /// capacity gives anything away.
+        /// After each change of the number of shards, every parameter has one holder and loads are
+        /// even. A shard below its capacity gives no parameters away.
         #[test]
-        fn moves_only_what_must(
+        fn reassignment_moves_only_the_necessary_parameters(
             lens in prop::collection::vec(1usize..5_000, 1..40),
             counts in prop::collection::vec(1usize..9, 2..6),
         ) {
@@ -397,7 +404,7 @@ mod tests {
         assert_eq!(pieces, 4, "the last piece and the small block merge");
     }
 
-    /// Many tiny blocks after large ones are the case where dealing by request count alone drifts.
+    /// Assignment by request count alone becomes uneven with many tiny blocks after large ones.
     #[test]
     fn many_tiny_blocks_do_not_drift() {
         let mut lens = vec![50_000, 30_000, 20_000];

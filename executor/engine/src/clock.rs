@@ -1,11 +1,11 @@
-//! The engine's only clock. Everything that decides what is computed (data order, updates, checkpoints' content) is free of it;
-//! it serves rates, time limits and the file names of nothing.
+//! The engine's only clock. It serves rates and time limits. Code that decides on results (data
+//! order, updates, content of checkpoints) does not use it.
 
 #![expect(clippy::disallowed_methods, reason = "the engine's designated file")]
 
 use std::time::Instant;
 
-/// A monotonic instant.
+/// Returns the present monotonic time.
 #[must_use]
 pub fn now() -> Instant {
     Instant::now()

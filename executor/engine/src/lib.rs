@@ -1,9 +1,11 @@
 //! The training engine: models, data, optimizers, PS shards, workers, checkpoints.
 //!
-//! It trains what a task launch tells it and reports events; it must never know tenants, quotas, plans or the control plane's store.
+//! It trains what a task launch describes and reports events. It must not depend on tenants,
+//! quotas, plans or the control plane's store.
 //!
-//! The compute half ([`model`], [`data`], [`optimizer`], [`loss`] and the layers below them) is pure: no clock, no threads but those asked
-//! for, no network, no muster crate. The distributed half calls it, never the other way round.
+//! The compute half ([`model`], [`data`], [`optimizer`], [`loss`] and the layers below them) is
+//! pure: no clock, no threads except those that a caller requests, no network, no Muster crate. The
+//! distributed half calls the compute half, never the other way round.
 
 pub mod cuda;
 pub mod data;

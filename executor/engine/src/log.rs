@@ -1,17 +1,19 @@
-//! The task's log: plain lines on standard output, which the task's shim captures. People read them; programs read events.
+//! The task's log: plain lines on standard output, which the task's shim captures. The log is for
+//! people; programs read the event file.
 
 use std::error::Error;
 use std::fmt::Display;
 use std::io::Write;
 
-/// Writes one line. A log that nobody captures any more is no reason to stop training, so failures are ignored.
+/// Writes one line. Errors are ignored, because a log without a reader is no reason to stop
+/// training.
 pub fn line(text: impl Display) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{text}");
     let _ = out.flush();
 }
 
-/// An error and its causes, outermost first, in one line.
+/// Formats an error and its causes in one line, outermost first.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

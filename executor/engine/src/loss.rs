@@ -1,15 +1,17 @@
-//! What networks are trained to make small.
+//! Loss functions.
 
 use crate::layer::math;
 use crate::model::Targets;
 
-/// What a pass over some examples found. Sums, so that parts of a batch add up.
+/// Result of a pass over some examples. Both fields are sums, so that the parts of a batch add up.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StepLoss {
-    /// Sum over the examples of their loss: −ln p(label), in nats, of a classifier. NaN or infinite once the network has diverged.
+    /// Sum of the losses of the examples; for a classifier −ln p(label) in nats. NaN or infinite
+    /// once the network has diverged.
     pub loss_sum: f64,
-    /// Examples whose label has the highest score; ties go to the lower class, an example with a NaN score is wrong. Of yes-or-no
-    /// targets, how many scores lie on the right side of 0; of numbers, none.
+    /// Classifiers: number of examples whose label has the highest score. A tie selects the lower
+    /// class, and an example with a NaN score is wrong. Binary targets: number of scores on the
+    /// correct side of 0. Regression: 0.
     pub correct: usize,
 }
 
@@ -20,10 +22,10 @@ impl std::ops::AddAssign for StepLoss {
     }
 }
 
-/// What a network is trained to make small. Per example it is the mean over the example's targets.
+/// Loss function. The loss of an example is the mean over its targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// −ln of the softmax of the right class, in nats.
+    /// −ln of the softmax of the correct class, in nats.
     CrossEntropy { classes: usize },
     /// (output − target)².
     Squared { outputs: usize },
@@ -32,7 +34,7 @@ pub(crate) enum Loss {
 }
 
 impl Loss {
-    /// Targets per example of so many outputs.
+    /// Returns the number of targets per example with `outputs` outputs.
     pub(crate) fn targets(self, outputs: usize) -> usize {
         match self {
             Self::CrossEntropy { classes } => outputs / classes,
@@ -47,11 +49,12 @@ impl Loss {
         }
     }
 
-    /// Of `output`, examples × outputs. With `d_output`, that is overwritten by the gradient of each example's loss with respect to
-    /// the output.
+    /// Returns the loss of `output`, examples × outputs. Overwrites `d_output`, if given, with the
+    /// gradient of each example's loss with respect to the output.
     ///
     /// # Panics
-    /// When targets are of another kind or number, or a class is none; data sets are checked when they are read.
+    /// If the targets are of another kind or number, or a class is out of range; data sets are
+    /// checked when they are read.
     pub(crate) fn of(
         self,
         output: &[f32],
@@ -73,7 +76,7 @@ impl Loss {
     }
 }
 
-/// `scores` is rows × classes; softmax minus one-hot is the gradient.
+/// Cross-entropy; `scores` is rows × classes. The gradient is softmax minus one-hot.
 fn cross_entropy(
     scores: &[f32],
     labels: &[u32],
@@ -106,7 +109,7 @@ fn cross_entropy(
     total
 }
 
-/// Examples × outputs.
+/// Squared error of examples × outputs.
 fn squared(
     output: &[f32],
     targets: &[f32],
@@ -128,7 +131,8 @@ fn squared(
     }
 }
 
-/// Examples × outputs. As max(x, 0) − x t + ln(1 + e^−|x|), which neither overflows nor loses small losses.
+/// Binary cross-entropy of examples × outputs, computed as max(x, 0) − x t + ln(1 + e^−|x|), which
+/// neither overflows nor loses small losses.
 fn binary(
     scores: &[f32],
     targets: &[f32],
@@ -138,7 +142,7 @@ fn binary(
     assert_eq!(scores.len(), targets.len(), "one target per score");
     let mut total = StepLoss::default();
     for (&x, &t) in scores.iter().zip(targets) {
-        // A NaN passes, as it would not through `f32::max`.
+        // The comparison propagates a NaN; `f32::max` would not.
         let positive = if x < 0.0 { 0.0 } else { x };
         let tail = (-f64::from(x.abs())).exp().ln_1p();
         total.loss_sum += f64::from(positive) - f64::from(x) * f64::from(t) + tail;
@@ -159,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn even_scores_cost_the_logarithm_of_the_classes() {
+    fn equal_scores_cost_the_logarithm_of_the_classes() {
         let mut d_scores = vec![f32::NAN; 8];
         let loss = cross_entropy(&[3.0; 8], &[0, 3], 4, Some(&mut d_scores));
         assert!((loss.loss_sum - 2.0 * 4.0_f64.ln()).abs() < 1e-12);
@@ -168,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_scores_neither_overflow_nor_lose_the_loss() {
+    fn huge_scores_neither_overflow_nor_hide_the_loss() {
         let scores = [1e30, 0.0, -1e30, 5e4, 5e4, 0.0];
         let mut d_scores = [f32::NAN; 6];
         let loss = cross_entropy(&scores, &[0, 1], 3, Some(&mut d_scores));
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn yes_or_no_costs_its_surprise() {
+    fn binary_loss_is_the_cross_entropy() {
         let (scores, targets) = ([0.0, 100.0, -100.0, 3.0], [1.0, 1.0, 1.0, 0.0]);
         let mut d_scores = [f32::NAN; 4];
         let loss = binary(&scores, &targets, 2, Some(&mut d_scores));
@@ -193,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn distance_costs_its_square() {
+    fn squared_loss_is_the_mean_square() {
         let mut d_output = [f32::NAN; 4];
         let loss = squared(
             &[1.0, 2.0, 3.0, 0.5],
@@ -206,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diverged_network_shows() {
+    fn nan_scores_give_a_nonfinite_loss() {
         for bad in [f32::NAN, f32::INFINITY] {
             assert!(!squared(&[bad], &[0.0], 1, None).loss_sum.is_finite());
             assert!(!binary(&[bad], &[0.0], 1, None).loss_sum.is_finite());

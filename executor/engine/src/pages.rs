@@ -1,12 +1,13 @@
-//! Memory for arenas and what is sent of them: in huge pages where the kernel gives them, whose translations the processor keeps while it goes over an arena.
+//! Memory for arenas and send buffers. It uses huge pages where the kernel provides them, which
+//! reduces TLB misses in a pass over an arena.
 
 use bytemuck::Pod;
 use rustix::mm::{Advice, madvise};
 
-/// Of a huge page, on x86-64 and on most others.
+/// Size of a huge page in bytes on x86-64 and most other architectures.
 pub const HUGE: usize = 2 << 20;
 
-/// Zeros; untouched, they take no memory.
+/// Allocates `len` zeros. Pages that are not touched use no memory.
 #[must_use]
 pub fn zeros<T: Pod>(len: usize) -> Vec<T> {
     let values = vec![T::zeroed(); len];
@@ -14,7 +15,7 @@ pub fn zeros<T: Pod>(len: usize) -> Vec<T> {
     values
 }
 
-/// Zeros whose pages are in place.
+/// Allocates `len` zeros whose pages are all populated.
 #[must_use]
 pub fn touched_zeros(len: usize) -> Vec<f32> {
     let mut values = Vec::with_capacity(len);
@@ -23,23 +24,24 @@ pub fn touched_zeros(len: usize) -> Vec<f32> {
     values
 }
 
-/// Makes `values` so many numbers, whatever they are, for somebody to write.
+/// Sets the length of `values` to `len`. The content is unspecified; the caller overwrites it.
 pub fn resize<T: Pod>(values: &mut Vec<T>, len: usize) {
-    match values.capacity() < len {
-        true => *values = zeros(len),
-        false => values.resize(len, T::zeroed()),
+    if values.capacity() < len {
+        *values = zeros(len);
+    } else {
+        values.resize(len, T::zeroed());
     }
 }
 
-/// For all that the vector has room for.
+/// Advises huge pages for the whole capacity of the vector.
 fn ask_for_huge<T>(values: &Vec<T>) {
     let bytes = values.capacity() * size_of::<T>();
     let first = values.as_ptr().cast::<u8>().align_offset(HUGE);
     let whole = bytes.saturating_sub(first) / HUGE * HUGE;
     if whole > 0 {
         let start = values.as_ptr().wrapping_byte_add(first).cast_mut();
-        // SAFETY: the advice changes how pages of this vector are backed, not what they hold. Kernels without huge pages refuse; that is
-        // fine.
+        // SAFETY: the advice changes how the pages of this vector are backed, not their content. An
+        // error of a kernel without huge pages is harmless.
         let _ = unsafe { madvise(start.cast(), whole, Advice::LinuxHugepage) };
     }
 }
@@ -49,7 +51,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// Kilobytes that are in place in the stretch of memory that holds `address`.
+    /// Populated kilobytes of the mapping that contains `address`.
     fn resident(address: usize) -> usize {
         let maps = fs::read_to_string("/proc/self/smaps").expect("Linux");
         let mut holds = false;
@@ -68,11 +70,11 @@ mod tests {
     }
 
     #[test]
-    fn touched_zeros_are_zeros_that_take_memory() {
+    fn touched_zeros_are_zero_and_resident() {
         let len = (16 << 20) / size_of::<f32>();
         let values = touched_zeros(len);
         let found = resident(values.as_ptr().addr() + (8 << 20));
-        // What lies before the first huge page and after the last is another stretch.
+        // The memory before the first huge page and after the last one is another mapping.
         assert!(found >= 14 << 10, "{found} kB of 14 MB are in place");
         assert_eq!(values.len(), len);
         assert!(values.iter().all(|&value| value == 0.0));

@@ -1,48 +1,53 @@
-//! A step that travels in parts: what a shard holds is cut into ranges, each of which goes to the shard, is applied and comes back by
-//! itself, in the order in which the next forward pass needs them.
+//! Steps in partitions ("parts"): the range of each shard is cut into parts. Each part is sent to
+//! the shard, applied and returned by itself, in the order in which the next forward pass needs the
+//! parts.
 //!
-//! The backward pass has the gradients of the last layers first; the next forward pass needs the parameters of the first layers first.
-//! So of the parts that are ready the one with the lowest place goes first, whenever the wire is free: one that becomes ready later
-//! overtakes all that wait (TicTac, Hashemi et al., MLSys 2019; ByteScheduler, Peng et al., SOSP 2019). A part is the unit of preemption.
+//! The backward pass produces the gradients of the last layers first; the next forward pass needs
+//! the parameters of the first layers first. Whenever the connection is free, the ready part with
+//! the lowest position is sent, so a part that becomes ready later overtakes waiting ones (TicTac,
+//! Hashemi et al., MLSys 2019; ByteScheduler, Peng et al., SOSP 2019). A part is the unit of
+//! preemption.
 //!
-//! Worker and shard both compute the cut from the view, so it is a pure function. This module knows no sockets.
+//! Worker and shard both compute the cut from the view, so it is a pure function. This module does
+//! not use sockets.
 
 use crate::assign::{Piece, load};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Numbers of a part, 256 KiB: few enough that one which is on its way holds up a more urgent one for a millisecond or two on a
-/// gigabit wire, enough that frames, locks and wake-ups do not show.
+/// Values per part (256 KiB). A part in transfer delays a more urgent one by only a few
+/// milliseconds on a gigabit link, and the overhead of frames, locks and wake-ups stays small.
 pub const PART: usize = 64 << 10;
 
-/// Parameters of a network whose steps are worth cutting, 4 MiB: below, threads, frames and round trips cost more than waiting.
+/// Smallest number of parameters of a network whose steps are sent in parts (4 MiB). Below it,
+/// threads, frames and round trips cost more than the wait.
 pub const WORTH_CUTTING: usize = 1 << 20;
 
-/// Into how many parts a shard's numbers are cut.
+/// Number of parts of a shard that holds `numbers` values.
 #[must_use]
 pub fn count(numbers: usize) -> usize {
     numbers.div_ceil(PART)
 }
 
-/// Of a shard's `numbers`, those of a part, in its local order.
+/// Range of a part among the `numbers` values of a shard, in the shard's local order.
 #[must_use]
 pub fn range(part: usize, numbers: usize) -> Range<usize> {
     let start = (part * PART).min(numbers);
     start..(start + PART).min(numbers)
 }
 
-/// One shard's part in the whole arena.
+/// One part of a shard and its position in the arena.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     pub shard: usize,
     pub part: usize,
-    /// Where its numbers lie in the arena, ascending.
+    /// Ranges of the arena, ascending.
     pub ranges: Vec<Range<usize>>,
 }
 
 impl Place {
-    /// Of the arena, the first number that is in it.
+    /// Index of the part's first value in the arena.
     #[must_use]
     pub fn start(&self) -> usize {
         self.ranges.first().map_or(0, |range| range.start)
@@ -53,7 +58,7 @@ impl Place {
         self.ranges.iter().any(meets)
     }
 
-    /// Its numbers, copied out of the arena.
+    /// Copies the part's values out of the arena.
     pub fn read(&self, arena: &[f32], out: &mut Vec<f32>) {
         out.clear();
         for range in &self.ranges {
@@ -61,10 +66,10 @@ impl Place {
         }
     }
 
-    /// Puts its numbers into the arena.
+    /// Copies `numbers` into the part's ranges of the arena.
     ///
     /// # Panics
-    /// When there are not as many as it has places.
+    /// If the number of values differs from the part's.
     pub fn write(&self, numbers: &[f32], arena: &mut [f32]) {
         let mut rest = numbers;
         for range in &self.ranges {
@@ -79,14 +84,14 @@ impl Place {
 /// All parts of all shards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// By their first number.
+    /// Parts in the order of their first value.
     places: Vec<Place>,
-    /// By shard and part, which of them.
+    /// Index into `places` by shard and part.
     index: Vec<Vec<usize>>,
 }
 
 impl Plan {
-    /// Of shards that hold these pieces, each ascending.
+    /// Cuts the pieces of each shard, which must be ascending.
     #[must_use]
     pub fn new(assignment: &[Vec<Piece>]) -> Self {
         let mut places = Vec::new();
@@ -125,19 +130,19 @@ impl Plan {
         Self { places, index }
     }
 
-    /// By their first number.
+    /// Parts in the order of their first value.
     #[must_use]
     pub fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// Which of [`Self::places`] this is; `None` where a shard has no such part.
+    /// Index into [`Self::places`]; `None` if the shard has no such part.
     #[must_use]
     pub fn find(&self, shard: usize, part: usize) -> Option<usize> {
         self.index.get(shard)?.get(part).copied()
     }
 
-    /// Whether any part of `range` is among those that `missing` marks, by place.
+    /// Whether a part that overlaps `range` is marked in `missing`, which is indexed by place.
     #[must_use]
     pub fn lacks(&self, range: &Range<usize>, missing: &[bool]) -> bool {
         let until = self.places.partition_point(|p| p.start() < range.end);
@@ -148,17 +153,17 @@ impl Plan {
     }
 }
 
-/// Which of several ready parts goes first.
+/// Order in which ready parts are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
-    /// The one that the next forward pass needs first.
+    /// The part that the next forward pass needs first.
     #[default]
     ByNeed,
-    /// The one that was ready first: what benches compare with.
+    /// The part that was ready first; a baseline for benches.
     AsReady,
 }
 
-/// Parts that wait for the wire. One thread takes them, any may add to them.
+/// Queue of parts that wait for the connection. One thread takes parts; any thread may add them.
 #[derive(Debug)]
 pub struct Queue<T> {
     order: Order,
@@ -170,7 +175,7 @@ pub struct Queue<T> {
 struct Lane<T> {
     waiting: BTreeMap<usize, (usize, T)>,
     added: usize,
-    /// Whether one that was taken is on its way yet.
+    /// Whether a taken part is still being sent.
     is_sending: bool,
     is_closed: bool,
 }
@@ -194,7 +199,7 @@ impl<T> Queue<T> {
         self.lane.lock().expect("nobody panics with it")
     }
 
-    /// This part is ready. What comes after the end is thrown away.
+    /// Adds a ready part. Parts added after the end are dropped.
     pub fn add(&self, part: usize, what: T) {
         let mut lane = self.lane();
         if lane.is_closed {
@@ -210,8 +215,8 @@ impl<T> Queue<T> {
         self.changed.notify_all();
     }
 
-    /// Waits for a part and takes the first; `None` once all are taken and no more come. Taking says that the one before is on its way
-    /// no more.
+    /// Waits for a part and takes the first one. Returns `None` after the end once no part is left.
+    /// The call also states that the previous part has been sent.
     pub fn take(&self) -> Option<(usize, T)> {
         let mut lane = self.lane();
         lane.is_sending = false;
@@ -228,13 +233,13 @@ impl<T> Queue<T> {
         }
     }
 
-    /// No more come; what waits is taken yet.
+    /// Ends the queue. Parts that wait can still be taken.
     pub fn close(&self) {
         self.lane().is_closed = true;
         self.changed.notify_all();
     }
 
-    /// Nobody takes any more: what waits is thrown away.
+    /// Ends the queue and drops the parts that wait.
     pub fn give_up(&self) {
         let mut lane = self.lane();
         lane.is_closed = true;
@@ -244,7 +249,7 @@ impl<T> Queue<T> {
         self.changed.notify_all();
     }
 
-    /// Waits until all that was added is on its way no more.
+    /// Waits until all added parts have been sent.
     pub fn wait_until_idle(&self) {
         let mut lane = self.lane();
         while lane.is_sending || !lane.waiting.is_empty() {
@@ -289,7 +294,7 @@ mod tests {
                 place.ranges.iter().flat_map(Clone::clone).for_each(|at| held[at] += 1);
             }
             prop_assert!(held.iter().all(|&count| count == 1));
-            // Of one shard, a part that is needed earlier has the lower number.
+            // Within a shard, a part that is needed earlier has the lower number.
             for shard in 0..shards {
                 let own = plan.places().iter().filter(|place| place.shard == shard);
                 prop_assert!(own.map(|place| place.part).eq(0..plan.index[shard].len()));
@@ -297,7 +302,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_read_out_is_written_back(
+        fn part_read_and_written_back_is_unchanged(
             lens in prop::collection::vec(1usize..90_000, 1..6), shards in 1usize..4,
         ) {
             let plan = Plan::new(&assignment(&lens, shards));
@@ -312,7 +317,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_lacked_is_what_a_slow_look_finds(
+        fn lacks_agrees_with_a_linear_search(
             lens in prop::collection::vec(1usize..100_000, 1..6), shards in 1usize..4,
             seed: u64, at in 0.0..1.0f64, len in 1usize..200_000,
         ) {
@@ -328,9 +333,9 @@ mod tests {
             prop_assert_eq!(plan.lacks(&range, &missing), slow);
         }
 
-        /// In whatever order parts become ready between two sendings, the next one is always the most urgent of those that are.
+        /// Holds for every order in which parts become ready between two takes.
         #[test]
-        fn the_most_urgent_of_those_that_are_ready_goes_first(
+        fn queue_returns_the_most_urgent_ready_part(
             parts in Just((0..40usize).collect::<Vec<_>>()).prop_shuffle(),
             takes in prop::collection::vec(any::<bool>(), 200),
         ) {
@@ -355,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn as_ready_is_first_come_first_served() {
+    fn as_ready_order_is_first_in_first_out() {
         let queue = Queue::new(Order::AsReady);
         for part in [5, 3, 9, 0] {
             queue.add(part, ());

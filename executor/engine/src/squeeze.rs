@@ -1,11 +1,15 @@
-//! How gradients go to one PS shard in few bytes, and new parameters come back in few bytes. Worker and shard make the same
-//! [`Squeeze`] from the job's codecs, the network's blocks and the shard's pieces, so nothing of it is ever sent.
+//! Shard codec: encodes the gradients that a worker sends to one PS shard and the parameters that
+//! the shard returns. Worker and shard construct the same [`Squeeze`] from the job's codecs, the
+//! network's blocks and the shard's pieces, so it is never sent.
 //!
-//! On the way to the shard a worker keeps what a codec loses and adds it to its next gradients. On the way back the shard keeps the
-//! parameters as the workers have them, which is the same for all of them; it sends what they lack of its own, and adds to them
-//! what the codec made of it, as each worker does. What one answer loses is so in the next, and nothing drifts (the double pass of
-//! DoubleSqueeze, Tang et al., ICML 2019). This needs workers in step, so only BSP does it; and a codec that is never further off
-//! than what it encodes, so three levels at random and sparse codecs come back as bfloat16.
+//! Pushes: a worker keeps the loss of a codec as its residual and adds it to its next gradients.
+//! Answers: the shard keeps the known parameters, which are the parameters as all workers have
+//! them. It encodes the difference between its parameters and the known ones, and adds the decoded
+//! difference to the known ones, as each worker does. The loss of one answer is part of the next
+//! difference, so the replicas do not drift (the double pass of DoubleSqueeze, Tang et al., ICML
+//! 2019). This requires workers in step, so only BSP uses it. It also requires a codec whose error
+//! is never larger than its input; therefore answers to TernGrad and sparse codecs are encoded as
+//! bfloat16.
 
 use crate::assign::{Piece, common};
 use crate::compress::{
@@ -17,35 +21,35 @@ use crate::pages;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A part of a block that lives on the shard.
+/// Part of a block that lies on the shard.
 #[derive(Debug)]
 struct Part {
-    /// In the whole arena.
+    /// Range in the whole arena.
     global: Range<usize>,
     pull: Arc<dyn Codec>,
 }
 
-/// Of one shard.
+/// Codecs, blocks and ranges that one worker and one shard share.
 #[derive(Debug)]
 pub struct Squeeze {
-    /// By part, in the shard's local order.
+    /// Plan of pushes, indexed by part, in the shard's local order.
     push: Plan,
     parts: Vec<Part>,
 }
 
-/// What a codec's randomness hangs on, on either way.
+/// Input of a codec's random numbers, for pushes and answers.
 #[derive(Debug, Clone, Copy)]
 pub struct Salt {
-    /// Of the job and whoever encodes.
+    /// Seed of the job and of the encoding task.
     pub seed: u64,
     pub step: u64,
 }
 
 impl Squeeze {
-    /// For the shard that holds `pieces`.
+    /// Creates the codec of the shard that holds `pieces`.
     ///
     /// # Errors
-    /// When a codec's settings lie outside their range.
+    /// If a setting of a codec is out of range.
     pub fn new(codecs: &Codecs, blocks: &[Block], pieces: &[Piece]) -> Result<Self, PlanError> {
         let all: Vec<Piece> = blocks
             .iter()
@@ -76,7 +80,7 @@ impl Squeeze {
         Ok(Self { push, parts })
     }
 
-    /// The error feedback of a worker, for the whole network and any number of shards.
+    /// Creates the error feedback of a worker, for the whole network and any number of shards.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -87,7 +91,7 @@ impl Squeeze {
         Ok(Feedback::new(&Plan::new(codecs, named)?))
     }
 
-    /// Worker: the shard's part of `gradients`, which are the whole network's, as bytes.
+    /// Worker: encodes the shard's part of `gradients`, which contain the whole network.
     pub fn encode_push(
         &self,
         salt: Salt,
@@ -109,7 +113,7 @@ impl Squeeze {
         out.truncate(written);
     }
 
-    /// Worker: of its error feedback the shard's part, plane by plane.
+    /// Worker: the shard's part of the residual, plane by plane.
     #[must_use]
     pub fn held<'a>(&self, feedback: &'a Feedback) -> Vec<&'a [f32]> {
         let of = |plane: &'a [f32]| {
@@ -120,16 +124,17 @@ impl Squeeze {
         feedback.planes().flat_map(|(_, plane)| of(plane)).collect()
     }
 
-    /// Shard: the gradients that a worker's bytes stand for, in the local order.
+    /// Shard: decodes the gradients of a worker, in the local order.
     ///
     /// # Errors
-    /// [`DecodeError`] when they are no push.
+    /// [`DecodeError`] if the bytes are not a valid push.
     pub fn decode_push(&self, bytes: &[u8], gradients: &mut [f32]) -> Result<(), DecodeError> {
         let all = 0..self.parts.len();
         self.push.decode(all, bytes, gradients, Mode::Overwrite)
     }
 
-    /// Shard: what the workers lack to have `parameters`, as bytes; `known` is what they have, and will have.
+    /// Shard: encodes the difference between `parameters` and `known`, the parameters that the
+    /// workers have, and adds the decoded difference to `known`.
     pub fn encode_pull(
         &self,
         salt: Salt,
@@ -153,17 +158,19 @@ impl Squeeze {
         out.truncate(written);
     }
 
-    /// Whether [`Self::stretches`] are to be had: every codec, on either way, makes of so many numbers so many bytes.
+    /// Whether [`Self::stretches`] is available: the encoded length of every codec, in both
+    /// directions, depends on the number of values only.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
         let mut all = self.parts.iter().zip(self.push.blocks());
         all.all(|(part, planned)| planned.codec().is_fixed() && part.pull.is_fixed())
     }
 
-    /// Shard: a step's work cut into stretches that follow one another in the local order, each with its own bytes of pushes and answer.
+    /// Shard: cuts a step into consecutive chunks in the local order, each with its own byte ranges
+    /// in pushes and answer.
     ///
     /// # Panics
-    /// Unless all codecs are fixed.
+    /// If a codec has no fixed length.
     #[must_use]
     pub fn stretches(&self) -> Vec<Stretch<'_>> {
         assert!(self.is_fixed(), "bytes of a length that is known");
@@ -189,13 +196,13 @@ impl Squeeze {
         out
     }
 
-    /// Worker: adds what the shard's bytes stand for to its `pieces` of the parameters.
+    /// Worker: decodes the shard's answer and adds it to its `pieces` of the parameters.
     ///
     /// # Errors
-    /// [`DecodeError`] when they are no answer.
+    /// [`DecodeError`] if the bytes are not a valid answer.
     ///
     /// # Panics
-    /// When the pieces are not those of the shard.
+    /// If the pieces are not those of the shard.
     pub fn decode_pull(
         &self,
         mut bytes: &[u8],
@@ -220,13 +227,13 @@ impl Squeeze {
         }
     }
 
-    /// The most bytes of a push.
+    /// Maximum length of a push in bytes.
     #[must_use]
     pub fn max_push_bytes(&self) -> usize {
         self.push.max_bytes(0..self.parts.len())
     }
 
-    /// The most bytes of an answer.
+    /// Maximum length of an answer in bytes.
     #[must_use]
     pub fn max_pull_bytes(&self) -> usize {
         let bytes =
@@ -235,38 +242,42 @@ impl Squeeze {
     }
 }
 
-/// A chunk of a part, at most [`CHUNK`] numbers: what a shard does of a step while they stay in a core's cache.
+/// Chunk of a part, at most [`CHUNK`] values. A shard processes a step chunk by chunk, so that the
+/// values stay in a core's cache.
 #[derive(Debug)]
 pub struct Stretch<'a> {
     part: &'a Part,
-    /// Of the part.
+    /// Index within the part.
     chunk: usize,
     push: &'a dyn Codec,
-    /// In the shard's local order.
+    /// Range in the shard's local order.
     pub range: Range<usize>,
-    /// Of a push, and of the answer.
+    /// Byte range in each push; `pull_bytes` is the byte range in the answer.
     push_bytes: Range<usize>,
     pub pull_bytes: Range<usize>,
 }
 
-/// Numbers of a stretch that are worked on at a time, so that sums, parameters and what is known of them stay in the first-level cache.
+/// Values that are processed at a time, so that sums, parameters and known parameters stay in the
+/// first-level cache.
 const RUN: usize = 2048;
 
 impl Stretch<'_> {
-    /// Numbers that can be worked on at a time; the last time it may be fewer.
+    /// Number of values that can be processed at a time; the last run may be shorter.
     #[must_use]
     pub fn run(&self) -> usize {
         let grains = [self.push.grain(), self.part.pull.grain()];
-        match grains.iter().all(|&grain| RUN.is_multiple_of(grain)) {
-            true => RUN,
-            false => CHUNK,
+        if grains.iter().all(|&grain| RUN.is_multiple_of(grain)) {
+            RUN
+        } else {
+            CHUNK
         }
     }
 
-    /// Into `sum`, which are the stretch's numbers from `start` on, what the workers' pushes stand for together, in their order.
+    /// Decodes the workers' pushes and adds them up in their order into `sum`, which holds the
+    /// chunk's values from `start` on.
     ///
     /// # Panics
-    /// When a push is not as long as one must be, or a run begins elsewhere.
+    /// If a push has a wrong length, or `start` is not the beginning of a run.
     pub fn add_up(&self, pushes: &[&[u8]], start: usize, sum: &mut [f32]) {
         let skipped = self.push_bytes.start + self.push.max_chunk_bytes(start);
         for (index, push) in pushes.iter().enumerate() {
@@ -279,8 +290,9 @@ impl Stretch<'_> {
         }
     }
 
-    /// Of the numbers from `start` on, what workers lack to have `parameters`, into the same part of `out`; `known` is what they have,
-    /// and will have. `scratch` is memory to work in.
+    /// Encodes the difference between `parameters` and `known` for the values from `start` on, into
+    /// the same part of `out`, and adds the decoded difference to `known`. `scratch` is working
+    /// memory.
     pub fn catch_up(
         &self,
         (salt, start): (Salt, usize),
@@ -300,21 +312,23 @@ impl Part {
         Key {
             seed: salt.seed,
             step: salt.step,
-            // Places are what differs between any two parts and chunks of a step.
+            // The offset differs between any two parts and chunks of a step.
             block: (self.global.start + chunk * CHUNK) as u32,
         }
     }
 }
 
-/// Whether some blocks of an encoded network's gradients are never encoded, as they are no gradients: earlier releases did.
+/// Whether a network with codecs has blocks that are never encoded, because they are running
+/// statistics and not gradients. Earlier releases encoded them.
 #[must_use]
 pub fn has_plain_statistics(codecs: Option<&Codecs>, blocks: &[Block]) -> bool {
     let mut roles = blocks.iter().map(|block| block.role);
     codecs.is_some() && roles.any(|role| role == Role::Statistic)
 }
 
-/// QSGD for what makes its own errors up: by the Euclidean norm of a bucket its few levels are so far apart that an error is larger
-/// than what it was made of, and feedback would add errors up without end.
+/// QSGD for codecs with error feedback. With the Euclidean norm of a bucket, the few levels are so
+/// far apart that an error can exceed its input. Error feedback would then add up errors without
+/// limit.
 pub(crate) fn by_largest(bits: u8, bucket: usize) -> CodecConfig {
     CodecConfig::Qsgd {
         bits,
@@ -323,7 +337,7 @@ pub(crate) fn by_largest(bits: u8, bucket: usize) -> CodecConfig {
     }
 }
 
-/// The codec of the answers, where pushes go by `config`.
+/// Codec of the answers for pushes with `config`.
 fn back(config: CodecConfig) -> CodecConfig {
     match config {
         CodecConfig::None {} | CodecConfig::OneBit {} | CodecConfig::Half { .. } => config,
@@ -362,9 +376,10 @@ mod tests {
             .collect()
     }
 
-    /// Workers follow a target that moves and then rests: what answers lost comes after, for every codec of the way back.
+    /// The shard's parameters move and then rest. With every codec of the answers, later answers
+    /// compensate for the loss of earlier ones.
     #[test]
-    fn workers_catch_up_with_the_shard() {
+    fn known_parameters_converge_to_the_shards_parameters() {
         let blocks = blocks(&[70_000, 50, 3_000]);
         let len = 73_050;
         let held = reassign(len, &[Vec::new(), Vec::new()]);
@@ -415,7 +430,8 @@ mod tests {
         }
     }
 
-    /// What goes to two shards is what would go to one, and what is not sent stays with the worker.
+    /// Pushes to two shards equal the push to one shard, and the unsent part stays in the worker's
+    /// residual.
     #[test]
     fn pushes_and_their_feedback_add_up_to_the_gradients() {
         let blocks = blocks(&[70_000, 50, 3_000]);

@@ -1,11 +1,11 @@
-//! The wish to stop: set by a signal, looked at between steps and while waiting.
+//! Stop request of a task: set by a signal, polled between steps and during waits.
 
 use crate::clock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Set once, never taken back.
+/// Flag that is set once and never cleared.
 #[derive(Debug, Clone)]
 pub struct StopFlag {
     flag: Arc<AtomicBool>,
@@ -14,7 +14,7 @@ pub struct StopFlag {
 }
 
 impl StopFlag {
-    /// `grace` is the time from SIGTERM to SIGKILL.
+    /// Creates the flag. `grace` is the time from SIGTERM to SIGKILL.
     #[must_use]
     pub fn new(grace: Duration) -> Self {
         Self {
@@ -24,13 +24,13 @@ impl StopFlag {
         }
     }
 
-    /// The bare flag, for a signal handler.
+    /// The atomic flag, for a signal handler.
     #[must_use]
     pub fn raw(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.flag)
     }
 
-    /// Sets it from within the process.
+    /// Sets the flag from within the process.
     pub fn set(&self) {
         self.flag.store(true, Ordering::Relaxed);
     }
@@ -44,7 +44,8 @@ impl StopFlag {
         set
     }
 
-    /// Whether so much of the grace is gone that one must not wait for peers any longer: what is left is for the checkpoint.
+    /// Whether half of the grace period has passed: the task must no longer wait for peers, because
+    /// the rest is for the checkpoint.
     #[must_use]
     pub fn must_hurry(&self) -> bool {
         self.is_set()
@@ -54,7 +55,7 @@ impl StopFlag {
                 .is_some_and(|at| at.elapsed() > self.grace / 2)
     }
 
-    /// How long one may wait for peers yet; `None` while nobody wishes to stop.
+    /// Time for which the task may still wait for peers; `None` if no stop was requested.
     #[must_use]
     pub fn to_wait(&self) -> Option<Duration> {
         let waited = || self.noticed.get().map_or(Duration::ZERO, Instant::elapsed);
@@ -62,7 +63,7 @@ impl StopFlag {
             .then(|| (self.grace / 2).saturating_sub(waited()))
     }
 
-    /// Whether the grace is nearly over.
+    /// Whether 90 % of the grace period has passed.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_set()

@@ -1,4 +1,5 @@
-//! Our parameter assignment against Optimus' own (PAA) on the parameter blocks of real networks, where they are at hand.
+//! Compares the parameter assignment with Optimus' own (PAA) on the parameter blocks of real
+//! networks, if these are available.
 
 #[path = "../../../scheduler/sim/tests/traces/mod.rs"]
 mod traces;
@@ -6,7 +7,7 @@ mod traces;
 use muster_engine::assign::{Piece, assign, load};
 use std::collections::BTreeMap;
 
-/// Per network the lengths of its blocks in their order.
+/// Lengths of each network's blocks, in order.
 fn networks() -> Option<BTreeMap<String, Vec<usize>>> {
     let file = traces::part("ps/model_parameter_blocks.csv")?;
     let text = std::fs::read_to_string(file).expect("a file");
@@ -20,7 +21,7 @@ fn networks() -> Option<BTreeMap<String, Vec<usize>>> {
     Some(networks)
 }
 
-/// What a shard of PAA holds.
+/// Load of a shard under PAA.
 #[derive(Clone, Copy, Default)]
 struct Filled {
     load: usize,
@@ -34,9 +35,10 @@ impl Filled {
     }
 }
 
-/// Optimus' parameter assignment as its authors published it: tiny blocks (up to 1 % of the mean load) to the shard with the
-/// fewest requests, blocks up to the mean best fit or else to the emptiest shard, larger ones over the emptiest shards up to
-/// the mean each, their last piece best fit.
+/// Optimus' parameter assignment (PAA) as published by its authors. Tiny blocks (up to 1 % of the
+/// mean load) go to the shard with the fewest requests. Blocks up to the mean go to the best fit,
+/// or else to the emptiest shard. Larger blocks are split over the emptiest shards, up to the mean
+/// each; their last piece goes to the best fit.
 fn paa(blocks: &[usize], shards: usize) -> Vec<Filled> {
     let total: usize = blocks.iter().sum();
     let mean = total / shards;
@@ -87,7 +89,8 @@ struct Compared {
 
 fn compare(lens: &[usize], shards: usize) -> Compared {
     let mut offset = 0;
-    // A gap after every block keeps neighbours from merging, which would flatter our count of requests.
+    // A gap after every block prevents neighbours from merging, which would lower the number of
+    // requests unfairly.
     let apart: Vec<Piece> = lens
         .iter()
         .map(|&len| {
@@ -110,7 +113,7 @@ fn compare(lens: &[usize], shards: usize) -> Compared {
 }
 
 #[test]
-fn loads_are_even_within_a_percent_with_no_more_requests_than_paa() {
+fn loads_are_within_one_percent_with_no_more_requests_than_paa() {
     let Some(networks) = networks() else { return };
     for (name, lens) in &networks {
         let found = compare(lens, 8);
@@ -123,9 +126,10 @@ fn loads_are_even_within_a_percent_with_no_more_requests_than_paa() {
     }
 }
 
-/// At other numbers of shards PAA sometimes makes a request fewer, but then its loads are always less even than ours may be.
+/// With other numbers of shards PAA sometimes needs one request fewer, but its loads are then less
+/// even than the limit here.
 #[test]
-fn where_paa_makes_fewer_requests_it_pays_with_its_loads() {
+fn fewer_requests_of_paa_cost_less_even_loads() {
     let Some(networks) = networks() else { return };
     let mut fewer = 0;
     for (name, lens) in &networks {

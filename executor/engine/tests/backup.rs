@@ -1,4 +1,4 @@
-//! Backup workers: a step does not wait for the slowest, and what comes too late does not count.
+//! Backup workers: a step does not wait for the slowest worker, and late gradients do not count.
 
 mod loopback;
 
@@ -9,7 +9,7 @@ use muster_engine::worker::{Reply, Shards};
 use muster_model::spec::Consistency;
 use std::thread;
 
-/// Both of them at once: the chief's answer, and the other's.
+/// One step of both workers at once: the coordinator's answer, then the other's.
 fn two(chief: &mut Shards, second: &mut Shards, step: u64) -> [(u64, StepStats, Vec<f32>); 2] {
     thread::scope(|scope| {
         let other = scope.spawn(|| push(second, 1, step));
@@ -32,7 +32,7 @@ fn push(shards: &mut Shards, rank: u32, step: u64) -> (u64, StepStats, Vec<f32>)
     }
 }
 
-/// Of the steps, which ranks count in each.
+/// Parameters after steps in which the gradients of the given ranks count.
 fn reference(who: &[&[u32]]) -> Vec<f32> {
     let mut parameters = fresh().parameters;
     let mut state = vec![0.0; size() * 2];
@@ -56,9 +56,9 @@ fn reference(who: &[&[u32]]) -> Vec<f32> {
     parameters
 }
 
-/// The slowest of three misses two steps, is told to go on from the newest parameters, and counts again.
+/// The slowest of three workers misses two steps, receives the newest parameters, and counts again.
 #[test]
-fn a_step_is_the_mean_of_who_came_in_time() {
+fn step_is_the_mean_of_the_workers_in_time() {
     let job = Job::start(3, 2, Consistency::Bsp { backup: 1 });
     let mut joined = job.joined(0);
     let mut slow = joined.pop().unwrap();
@@ -74,7 +74,7 @@ fn a_step_is_the_mean_of_who_came_in_time() {
     assert_eq!(clock, 2, "straight on with the step that the others are at");
     assert_eq!(late, reference(&[&[0, 1], &[0, 1]]));
 
-    // It comes before the chief, who is waited for whoever else is there.
+    // The slow worker pushes before the coordinator, which is always waited for.
     let (second_too, slow_too, own) = thread::scope(|scope| {
         let second_too = scope.spawn(|| push(&mut second, 1, 2));
         let slow_too = scope.spawn(|| push(&mut slow, 2, 2));
@@ -90,9 +90,9 @@ fn a_step_is_the_mean_of_who_came_in_time() {
     assert_eq!(snapshot.version(), Some(3));
 }
 
-/// A worker that is lost while steps do without it does not stay the one that is not waited for.
+/// A worker that is lost while steps are completed without it does not remain the backup worker.
 #[test]
-fn the_chief_is_told_of_a_loss_that_holds_nobody_up() {
+fn coordinator_learns_of_a_lost_backup_worker() {
     let job = Job::start(3, 1, Consistency::Bsp { backup: 1 });
     let mut joined = job.joined(0);
     drop(joined.pop().unwrap());
@@ -107,7 +107,7 @@ fn the_chief_is_told_of_a_loss_that_holds_nobody_up() {
                 second.follow().unwrap();
                 step = match reply.unwrap() {
                     Reply::Parameters { clock, .. } => clock,
-                    // The first step of the new view was over before it came.
+                    // The first step of the new view has ended without this worker.
                     Reply::Moved => loopback::enter(&mut second).0,
                     other => panic!("{other:?}"),
                 };
@@ -149,9 +149,9 @@ fn the_chief_is_told_of_a_loss_that_holds_nobody_up() {
     });
 }
 
-/// Whoever missed the end of a view is told of the next one, whatever it pushed.
+/// A worker that missed the end of a view learns of the next one, whichever step it pushed.
 #[test]
-fn who_is_late_for_a_whole_view_enters_the_next() {
+fn worker_that_missed_a_view_enters_the_next() {
     let mut job = Job::start(3, 1, Consistency::Bsp { backup: 1 });
     let mut joined = job.joined(0);
     let mut slow = joined.pop().unwrap();

@@ -1,4 +1,5 @@
-//! A pass that begins while its parameters arrive: its bits, and the order in which networks ask for them.
+//! A forward pass that begins while its parameters arrive: bits of the result, and the order in
+//! which parameters are requested.
 
 use muster_engine::model::{Batch, Draw, InputShape, Network, Targets, zoo};
 use std::ops::Range;
@@ -67,7 +68,7 @@ impl Examples {
 }
 
 #[test]
-fn a_pass_that_began_as_parameters_arrived_has_the_bits_of_one_that_had_them() {
+fn pass_with_arriving_parameters_has_the_bits_of_a_plain_pass() {
     for (name, network) in networks() {
         let examples = Examples::of(&network);
         let params = network.init(3);
@@ -79,7 +80,7 @@ fn a_pass_that_began_as_parameters_arrived_has_the_bits_of_one_that_had_them() {
                 network.loss_and_grad(&mut workspace, &params, &examples.batch(), &mut grads);
             (loss, grads)
         };
-        // Nothing is there but what was asked for; and a part of the batch comes after the first.
+        // Only requested parameters are there; a second part of the batch follows the first.
         let mut arriving = vec![f32::NAN; count];
         let mut asked: Vec<Range<usize>> = Vec::new();
         let mut workspace = network.workspace(2, 1);
@@ -105,7 +106,8 @@ fn a_pass_that_began_as_parameters_arrived_has_the_bits_of_one_that_had_them() {
             &mut |_, _| {},
         );
         assert_eq!((loss, grads), expected, "{name}");
-        // The arena lies in the order of need: what is asked for later lies later, but for what was there already.
+        // The arena is in the order of need: a later request has a higher offset, except for
+        // parameters that have already arrived.
         let mut end = 0;
         for range in asked {
             assert!(
@@ -118,7 +120,7 @@ fn a_pass_that_began_as_parameters_arrived_has_the_bits_of_one_that_had_them() {
 }
 
 #[test]
-fn a_pass_whose_parameters_do_not_come_is_not_begun() {
+fn pass_without_its_parameters_does_not_begin() {
     for (name, network) in networks() {
         let examples = Examples::of(&network);
         let mut params = network.init(3);

@@ -1,4 +1,4 @@
-//! Collectives between threads of one process, each with its own port, over both fabrics.
+//! Collectives between threads of one process, each with its own port, over TCP and shared memory.
 
 use muster_engine::collective::{self, Algorithm, Model, all_reduce_arena, pieces};
 use muster_engine::fabric::{
@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Empty, single, odd, around a cache line and around the pieces of rings; the largest is longer than a ring of shared memory.
+/// Empty, single, odd, around a cache line and around the pieces of rings; the largest exceeds a
+/// ring of shared memory.
 const SIZES: [usize; 9] = [0, 1, 2, 7, 17, 63, 1_001, 65_537, 300_007];
 
 fn credentials(id: u32) -> Credentials {
@@ -23,7 +24,7 @@ fn credentials(id: u32) -> Credentials {
     }
 }
 
-/// Runs `task` on every rank of a view of `n` members, each on its own thread; results by rank.
+/// Runs `task` on every rank of a view of `n` members, each on its own thread. Results by rank.
 fn on_all<R: Send>(
     n: usize,
     shared_memory: bool,
@@ -66,7 +67,7 @@ fn on_all_with<R: Send>(
     })
 }
 
-/// Small integers: every partial sum is exact, in whatever order.
+/// Small integers, so that every partial sum is exact in any order.
 fn integers(rank: usize, len: usize) -> Vec<f32> {
     (0..len).map(|i| integer(rank, i)).collect()
 }
@@ -75,7 +76,7 @@ fn integer(rank: usize, i: usize) -> f32 {
     ((i * 31 + rank * 1_009 + 7) % 2_003) as f32 - 1_000.0
 }
 
-/// Numbers whose sums depend on the order of summation.
+/// Values whose sums depend on the order of summation.
 fn fractions(rank: usize, len: usize) -> Vec<f32> {
     (0..len)
         .map(|i| {
@@ -94,7 +95,7 @@ fn exact_sum(n: usize, len: usize) -> Vec<f32> {
     sum
 }
 
-/// Ranks dealt to nodes unevenly: {0}, {1, 2}, {3, 4, 5}...
+/// Distributes ranks to nodes unevenly: {0}, {1, 2}, {3, 4, 5}...
 fn groups(n: usize) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut next = 0;
@@ -193,7 +194,7 @@ fn scatter_and_gather_are_the_two_halves_of_an_all_reduce() {
 }
 
 #[test]
-fn a_broadcast_reaches_everyone_from_every_root() {
+fn broadcast_reaches_all_ranks_from_every_root() {
     for n in [1, 2, 3, 5, 8] {
         for shared_memory in [false, true] {
             on_all(n, shared_memory, |fabric| {
@@ -260,13 +261,13 @@ fn all_ranks_measure_the_same_model_and_choose_alike() {
 }
 
 #[test]
-fn a_pair_that_cannot_meet_locally_falls_back_to_tcp() {
+fn pair_without_shared_memory_falls_back_to_tcp() {
     let folder = tempfile::tempdir().unwrap();
     let ports: Vec<Port> = (0..4)
         .map(|id| Port::bind("127.0.0.1", Some(folder.path()), credentials(id)).unwrap())
         .collect();
     let mut members: Vec<Member> = ports.iter().map(Port::member).collect();
-    // 1 cannot be found at its path; 2's path leads to somebody else, who refuses.
+    // The path of 1 does not exist; the path of 2 belongs to another task, which refuses.
     members[1].local = Some(folder.path().join("nowhere"));
     members[2].local = members[0].local.clone();
     let view = View { number: 1, members };
@@ -275,7 +276,7 @@ fn a_pair_that_cannot_meet_locally_falls_back_to_tcp() {
             let view = view.clone();
             scope.spawn(move || {
                 let mut fabric = Fabric::join(port, view, &Options::default()).unwrap();
-                // The higher rank connects: 1, 2 and 3 reach 0, nobody reaches 1 or 2.
+                // The higher rank connects: 1, 2 and 3 reach 0; no rank reaches 1 or 2.
                 assert_eq!(fabric.groups(), [vec![0, 1], vec![2], vec![3]]);
                 let mut arena = Arena::new(1_001).unwrap();
                 fabric.share(&mut arena).unwrap();
@@ -289,10 +290,10 @@ fn a_pair_that_cannot_meet_locally_falls_back_to_tcp() {
     });
 }
 
-/// A member that computes for several times as long as silence may last, while the others wait for it: over either fabric nobody is
-/// held for dead, as its process is alive.
+/// A member computes for several times the silence limit while the others wait for it. It is not
+/// considered lost, because its process runs.
 #[test]
-fn a_long_step_is_no_death() {
+fn long_step_is_not_a_lost_member() {
     for shared_memory in [false, true] {
         let options = Options {
             shared_memory,
@@ -318,9 +319,10 @@ fn a_long_step_is_no_death() {
     }
 }
 
-/// Over TCP the peers of a large sum are lent its floats and read them later, so whoever has its sum may write on only once they have.
+/// Over TCP the floats of a large sum are lent to peers, which read them later. A member may
+/// therefore write only after the peers have read them.
 #[test]
-fn who_has_the_sum_may_write_at_once() {
+fn member_with_the_sum_may_write_at_once() {
     const LEN: usize = 1_300_003;
     for algorithm in [Algorithm::Ring, Algorithm::HalvingDoubling] {
         for n in [2, 3, 4] {
@@ -341,9 +343,9 @@ fn who_has_the_sum_may_write_at_once() {
     }
 }
 
-/// A peer that is slow to read gets what was sent, though the sum was broken off and its place is used for something else.
+/// A slow peer receives the sent data, although the sum was aborted and the arena is overwritten.
 #[test]
-fn what_was_lent_for_a_broken_sum_stays_as_it_was() {
+fn lent_data_of_an_aborted_sum_stays_unchanged() {
     const LEN: usize = 400_001;
     let options = Options {
         shared_memory: false,
@@ -364,7 +366,7 @@ fn what_was_lent_for_a_broken_sum_stays_as_it_was() {
         if fabric.rank() == 0 {
             let mut arena = Arena::new(LEN).unwrap();
             arena.gradients_mut().fill(1.0);
-            // The peer sends all of its part, and takes too little of this one's.
+            // The peer sends its whole part, and receives too little of this rank's part.
             all_reduce_arena(fabric, &mut arena, 0..LEN, Algorithm::Ring).unwrap_err();
             let (_, sums) = arena.sides();
             sums.fill(f32::NAN);

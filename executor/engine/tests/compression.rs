@@ -1,4 +1,5 @@
-//! What every codec promises: nothing is lost over time, the same bytes everywhere, and no byte from the network is trusted.
+//! Requirements on every codec: no loss over time, the same bytes on every processor, and no trust
+//! in bytes from the network.
 
 use muster_engine::compress::{
     CHUNK, Codec, Correction, DecodeError, Dense, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane,
@@ -24,7 +25,7 @@ const LENGTHS: [usize; 14] = [
     CHUNK + 4101,
 ];
 
-/// Name, as this processor runs it, as any does.
+/// Name, codec with this processor's instructions, portable codec.
 type Pair = (String, Box<dyn Codec>, Box<dyn Codec>);
 
 fn codecs() -> Vec<Pair> {
@@ -88,7 +89,7 @@ fn codecs() -> Vec<Pair> {
     codecs
 }
 
-/// A worker's side of a codec: the state it carries, and the last encoding.
+/// A worker's side of a codec: its state, and its last encoding.
 struct Side<'a> {
     codec: &'a dyn Codec,
     residual: Vec<f32>,
@@ -98,9 +99,12 @@ struct Side<'a> {
 
 impl<'a> Side<'a> {
     fn new(codec: &'a dyn Codec, len: usize) -> Self {
-        let plane = |plane| match codec.planes().contains(&plane) {
-            true => vec![0.0; len],
-            false => Vec::new(),
+        let plane = |plane| {
+            if codec.planes().contains(&plane) {
+                vec![0.0; len]
+            } else {
+                Vec::new()
+            }
         };
         Self {
             codec,
@@ -134,7 +138,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Deterministic gradients of both signs, with zeros and an uneven spread.
+/// Deterministic gradients of both signs, with zeros and an uneven distribution.
 fn gradients(seed: u64, len: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..len)
@@ -153,7 +157,7 @@ fn gradients(seed: u64, len: usize) -> Vec<f32> {
 }
 
 #[test]
-fn what_is_sent_and_what_is_kept_are_what_was_given() {
+fn sent_values_plus_residual_equal_the_gradients() {
     for (name, codec, _) in codecs() {
         if codec.planes() != [Plane::Residual] {
             continue;
@@ -174,7 +178,7 @@ fn what_is_sent_and_what_is_kept_are_what_was_given() {
             }
             for i in 0..len {
                 let kept = f64::from(side.residual[i]);
-                // Each step rounds twice at most, where numbers stay below 16.
+                // Each step rounds at most twice, and values stay below 16.
                 let tolerance = 12.0 * 2.0 * 16.0 * f64::from(f32::EPSILON) / 2.0;
                 let error = (sent[i] + kept - given[i]).abs();
                 assert!(
@@ -257,7 +261,7 @@ fn an_encoding_cut_short_or_continued_is_refused() {
 }
 
 #[test]
-fn what_is_not_finite_is_noticed_by_whoever_decodes() {
+fn non_finite_gradient_is_visible_after_decoding() {
     for (name, wide, portable) in codecs() {
         for codec in [wide, portable] {
             for broken in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
@@ -298,7 +302,7 @@ proptest! {
     }
 }
 
-/// What brings `known` up to `wanted`, by encoding the difference and adding what its bytes stand for.
+/// Brings `known` to `wanted` by encoding the difference and adding the decoded bytes.
 fn caught_up(codec: &dyn Codec, key: Key, wanted: &[f32], known: &mut [f32]) -> Vec<u8> {
     let lacking: Vec<f32> = wanted.iter().zip(&*known).map(|(a, b)| a - b).collect();
     let mut lost = vec![0.0; wanted.len()];
@@ -314,9 +318,9 @@ fn caught_up(codec: &dyn Codec, key: Key, wanted: &[f32], known: &mut [f32]) -> 
     out
 }
 
-/// In one pass or in several, in whole or run by run: the same bytes, and the same numbers known afterwards.
+/// Bytes and known values are the same in one pass or several, for the whole chunk or run by run.
 #[test]
-fn catching_up_is_encoding_what_is_lacking_and_adding_what_it_stands_for() {
+fn catch_up_equals_encoding_the_difference_and_adding_it() {
     let key = Key {
         seed: 5,
         step: 3,
@@ -329,7 +333,7 @@ fn catching_up_is_encoding_what_is_lacking_and_adding_what_it_stands_for() {
         }
         for len in LENGTHS.into_iter().filter(|&len| len <= CHUNK) {
             let wanted: Vec<f32> = (0..len).map(value).collect();
-            // Some lack nothing, and the difference of some is a zero with a sign.
+            // Some differences are zero, and some are a zero with a sign.
             let before = |i: usize| match i % 5 {
                 0 => value(i),
                 1 => -0.0,

@@ -1,4 +1,5 @@
-//! A codec for each block: who gets which, buckets, chunks on their way, and error feedback through checkpoints.
+//! Plan with a codec for each block: selection of codecs, buckets, transfer in chunks, and error
+//! feedback in checkpoints.
 
 use muster_engine::compress::{
     CHUNK, CodecConfig, Codecs, DecodeError, Feedback, FeedbackError, Half, HalfFormat, LayerCodec,
@@ -90,9 +91,9 @@ fn small_blocks_stay_plain_and_named_ones_get_their_own() {
     assert_eq!(plan.arena_len(), LEN);
 }
 
-/// A mean that runs along is no gradient: whatever is asked for, it is neither rounded nor held back nor given momentum.
+/// A running mean is not a gradient: it is never rounded, kept as a residual or given momentum.
 #[test]
-fn statistics_go_as_they_are_whatever_the_document_says() {
+fn statistics_are_never_encoded() {
     let blocks = [
         ("norm1.scale", 0..2000, Role::Bias),
         ("norm1.variance", 2000..4000, Role::Statistic),
@@ -147,7 +148,8 @@ fn buckets_hold_what_their_blocks_encode_to() {
         let mut arena = vec![f32::NAN; LEN];
         plan.decode(0..5, &bytes, &mut arena, Mode::Overwrite)
             .expect("our own bytes");
-        // Biases are plain but for the momentum that all have, and the gap between two blocks is nobody's.
+        // Biases are plain except for the momentum that all blocks have; the gap between two blocks
+        // belongs to no block.
         momentum(&mut moved, &gradients(step)[2400..2432]);
         assert_eq!(arena[2400..2432], moved);
         assert!(
@@ -165,9 +167,10 @@ fn momentum(velocity: &mut [f32], gradients: &[f32]) {
     }
 }
 
-/// Where one codec has the momentum in it the optimizer has none, so every other block's gradients would be without.
+/// If one codec contains the momentum, the optimizer has none, so the gradients of all other blocks
+/// would be without it.
 #[test]
-fn what_is_sent_by_another_codec_beside_dgc_has_the_momentum_too() {
+fn blocks_with_another_codec_beside_dgc_have_momentum() {
     let plan = plan();
     let mut feedback = Feedback::new(&plan);
     let mut velocity = vec![0.0f32; LEN];
@@ -184,7 +187,8 @@ fn what_is_sent_by_another_codec_beside_dgc_has_the_momentum_too() {
         }
     }
     let held: Vec<&[f32]> = feedback.planes().map(|(_, plane)| plane).collect();
-    // The bias is plain, `dense1.weight` goes by top-k and `dense1.bias` by signs: what is not sent is held back.
+    // The bias is plain, `dense1.weight` uses top-k and `dense1.bias` signs: unsent values are in
+    // the residual.
     for block in [1, 2, 3] {
         for i in plan.blocks()[block].range.clone() {
             let all = sent[i] + f64::from(held[0][i]);
@@ -192,7 +196,7 @@ fn what_is_sent_by_another_codec_beside_dgc_has_the_momentum_too() {
             assert_eq!(held[1][i], velocity[i], "{i}");
         }
     }
-    // `logits.weight` is rounded to bfloat16 at random, with nothing held back.
+    // `logits.weight` is rounded to bfloat16 at random, without a residual.
     for i in plan.blocks()[4].range.clone() {
         assert!(
             (sent[i] - due[i]).abs() < 0.2,
@@ -232,7 +236,7 @@ fn chunks_on_their_way_are_decoded_as_they_come() {
 }
 
 #[test]
-fn a_checkpoint_carries_what_was_not_sent() {
+fn checkpoint_contains_the_residuals() {
     let plan = plan();
     let mut feedback = Feedback::new(&plan);
     for step in 0..4 {
@@ -271,7 +275,7 @@ fn a_checkpoint_carries_what_was_not_sent() {
 }
 
 #[test]
-fn who_stays_takes_over_from_who_leaves() {
+fn remaining_worker_absorbs_the_residual_of_a_leaving_one() {
     let plan = plan();
     let (mut stays, mut leaves) = (Feedback::new(&plan), Feedback::new(&plan));
     encoded(&plan, 0, 0..5, &mut stays);
@@ -287,7 +291,7 @@ fn who_stays_takes_over_from_who_leaves() {
 }
 
 #[test]
-fn a_plan_that_cannot_be_is_refused() {
+fn invalid_plan_is_refused() {
     let qsgd = CodecConfig::Qsgd {
         bits: 3,
         bucket: 512,
@@ -351,7 +355,7 @@ fn a_document_names_codecs_and_defaults() {
 }
 
 #[test]
-fn half_precision_agrees_with_the_processor_on_every_number_of_sixteen_bits() {
+fn half_precision_matches_the_processor_on_all_values() {
     use muster_engine::compress::{Key, State, decode, encode};
     let every: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
     let wide = Half::new(HalfFormat::F16, Rounding::Nearest, false);
@@ -360,7 +364,7 @@ fn half_precision_agrees_with_the_processor_on_every_number_of_sixteen_bits() {
     decode(&wide.portable(), &every, &mut b, Mode::Overwrite).expect("two bytes a number");
     let bits = |values: &[f32]| -> Vec<u32> { values.iter().map(|v| v.to_bits()).collect() };
     assert!(bits(&a) == bits(&b));
-    // The numbers themselves, the middles between neighbours, and what lies just beside these.
+    // All values, the midpoints between neighbours, and the floats next to these.
     let mut near: Vec<f32> = Vec::new();
     for pair in a.windows(2).filter(|pair| pair[0].is_finite()) {
         let middle = f32::midpoint(pair[0], pair[1]);
@@ -378,7 +382,7 @@ fn half_precision_agrees_with_the_processor_on_every_number_of_sixteen_bits() {
     encode(&wide, key, &near, State::default(), &mut left);
     encode(&wide.portable(), key, &near, State::default(), &mut right);
     assert!(left == right);
-    // Every finite number of the format is itself.
+    // Every finite value of the format is exact.
     let finite: Vec<f32> = a.iter().copied().filter(|v| v.is_finite()).collect();
     let mut bytes = vec![0; 2 * finite.len()];
     encode(&wide, key, &finite, State::default(), &mut bytes);
@@ -387,7 +391,7 @@ fn half_precision_agrees_with_the_processor_on_every_number_of_sixteen_bits() {
     assert!(bits(&finite) == bits(&back));
 }
 
-/// A sparse chunk by hand: the header's word, what says the places, and so many numbers.
+/// Builds a sparse chunk: the header word, the positions, and `numbers` values.
 fn sparse_bytes(header: u32, places: &[u8], numbers: usize) -> Vec<u8> {
     let mut bytes = header.to_le_bytes().to_vec();
     bytes.extend(places);
@@ -408,7 +412,7 @@ fn sparse_places_must_be_ascending_and_inside() {
     assert_eq!(read(&sparse_bytes(2, &[7, 0, 3, 0], 2)), index(3));
     assert_eq!(read(&sparse_bytes(2, &[5, 0, 100, 0], 2)), index(100));
     assert_eq!(read(&sparse_bytes(101, &[0; 202], 101)), count(101));
-    // 100 numbers have 13 bytes of bits, which are shorter than seven offsets and longer than six.
+    // 100 values have 13 bytes of bitmap, which is shorter than seven offsets and longer than six.
     let mut bits = [0; 13];
     bits[0] = 0x7f;
     assert_eq!(read(&sparse_bytes(BITMAP | 7, &bits, 7)), Ok(4 + 13 + 28));
@@ -427,7 +431,7 @@ fn sparse_places_must_be_ascending_and_inside() {
 
 proptest! {
     #[test]
-    fn a_bucket_with_damage_is_refused_or_decoded_but_never_panics(
+    fn damaged_bucket_never_panics(
         step in 0u64..3, at in any::<prop::sample::Index>(), value: u8, cut in any::<prop::sample::Index>(),
     ) {
         let plan = plan();
@@ -448,7 +452,7 @@ proptest! {
         prop_assert!(is_error);
     }
 
-    /// Bytes that look like a sparse chunk: a count that fits, places and numbers at random.
+    /// Bytes similar to a sparse chunk: a valid count with random positions and values.
     #[test]
     fn sparse_bytes_at_random_never_panic(
         count in 0u32..40, bitmap: bool, rest in prop::collection::vec(any::<u8>(), 0..300), len in 1usize..600,

@@ -1,4 +1,4 @@
-//! Each codec against what its paper says, computed plainly.
+//! Compares each codec with a plain implementation of its paper.
 
 use muster_engine::compress::{
     CHUNK, Codec, Correction, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane, Prepared, Qsgd,
@@ -14,7 +14,7 @@ fn key(step: u64) -> Key {
     }
 }
 
-/// Both signs, zeros among them, most of them small.
+/// Gradients of both signs with zeros, most of them small.
 fn gradients(seed: u64, len: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..len)
@@ -71,8 +71,9 @@ fn one_bit_sends_the_means_of_either_sign() {
     }
 }
 
-/// The mean over many steps lies as near the gradient as independent draws between its two neighbours, `unit` apart, would bring
-/// it: each number by itself, and all together, where a common bias would show.
+/// The mean over many steps is as close to the gradient as independent random choices between its
+/// two neighbours, `unit` apart, would be. Each value is tested by itself, and all together, where
+/// a common bias would show.
 fn is_unbiased(
     codec: &dyn Codec,
     gradients: &[f32],
@@ -95,7 +96,8 @@ fn is_unbiased(
         let upper = (f64::from(expected[i]) / unit).rem_euclid(1.0);
         let variance = upper * (1.0 - upper) / steps;
         let error = (sum / steps - f64::from(expected[i])) / unit;
-        // Rare events are not normal: a few of them are allowed beside five standard errors.
+        // Rare events are not normally distributed: a few of them are allowed besides five standard
+        // errors.
         assert!(
             error.abs() <= 5.0 * variance.sqrt() + 4.0 / steps,
             "{codec:?}: number {i}, {}, is off by {error} units",
@@ -135,7 +137,7 @@ fn qsgd_has_the_right_mean() {
 #[test]
 fn stochastic_rounding_has_the_right_mean() {
     for (format, bits, least) in [(HalfFormat::F16, 10, -14), (HalfFormat::Bf16, 7, -126)] {
-        // The second set is below binary16's smallest normal number.
+        // The second set is below the smallest normal value of binary16.
         for scale in [1.0, 1e-4] {
             let gradients: Vec<f32> = gradients(3, 700).iter().map(|v| v * scale).collect();
             let unit = |i: usize| {
@@ -203,7 +205,7 @@ fn workers_that_share_a_scale_send_codes_of_one_size() {
     }
 }
 
-/// Indices of the `count` largest magnitudes, by sorting; of equal ones the first; no zeros.
+/// Indices of the `count` largest magnitudes by sorting; of equal ones the first; no zeros.
 fn largest(values: &[f32], count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..values.len()).filter(|i| values[*i] != 0.0).collect();
     order.sort_by(|a, b| {
@@ -216,7 +218,7 @@ fn largest(values: &[f32], count: usize) -> Vec<usize> {
 }
 
 #[test]
-fn exact_selection_is_what_sorting_finds() {
+fn exact_selection_agrees_with_sorting() {
     let alike = |len| {
         (0..len)
             .map(|i| ((i * 7 % 5) as f32 - 2.0) * 0.25)
@@ -228,7 +230,8 @@ fn exact_selection_is_what_sorting_finds() {
             .collect()
     };
     let skewed = |len: usize| {
-        // The first lines are large, the rest small: a sample that misses them must not be trusted.
+        // The first lines are large, the others small: a sample that misses the large ones must not
+        // be trusted.
         (0..len)
             .map(|i| {
                 if i < len / 300 {
@@ -264,7 +267,7 @@ fn exact_selection_is_what_sorting_finds() {
 }
 
 #[test]
-fn sampled_selection_sends_about_the_share_that_was_asked_for() {
+fn sampled_selection_sends_about_the_requested_share() {
     let len = 1 << 20;
     for density in [0.001, 0.01, 0.1] {
         let codec = Sparse::new(Selection::Sampled { density }, None).expect("a share");
@@ -285,7 +288,8 @@ fn sampled_selection_sends_about_the_share_that_was_asked_for() {
     }
 }
 
-/// Large numbers that come by the line of memory mislead a sample of lines, now and then by more than its margin.
+/// Large values that fill whole cache lines mislead a sample of lines, sometimes by more than its
+/// margin.
 #[test]
 fn exact_selection_does_not_trust_its_sample() {
     let len = 3 * CHUNK;
@@ -317,8 +321,8 @@ fn exact_selection_does_not_trust_its_sample() {
     }
 }
 
-/// Deep Gradient Compression's algorithm, number by number, for a threshold that marks many and one that marks few, which are
-/// written in different forms.
+/// Compares with Deep Gradient Compression value by value, for a threshold that marks many values
+/// and one that marks few; the two have different encoded forms.
 #[test]
 fn momentum_is_corrected_and_masked_as_in_the_paper() {
     for (magnitude, least, most) in [(0.5, 20_000, 60_000), (6.0, 20, 4_000)] {
@@ -335,7 +339,7 @@ fn momentum_is_kept_where_it_is_not_masked() {
     }
 }
 
-/// How many numbers were sent in all.
+/// Returns the number of sent values.
 fn follow_momentum(magnitude: f32, masking: bool) -> usize {
     let len = 5_000;
     let momentum = 0.9f32;
@@ -421,7 +425,7 @@ fn sparse_sums_are_the_sums_of_plain_vectors() {
         let mut out = vec![0.0; len];
         sum.add_to(&mut out);
         assert_eq!(out, dense, "after worker {worker}");
-        // On to the next rank, and back.
+        // Encoded for the next rank, and decoded.
         let mut bytes = vec![0; sum.max_bytes()];
         let written = sum.encode(&mut bytes);
         assert_eq!(SparseSum::decode(&bytes[..written], len).as_ref(), Ok(&sum));
@@ -451,7 +455,7 @@ fn rounding_to_nearest_keeps_the_sum_to_the_bit() {
             .zip(&residual)
         {
             assert_eq!(sent + kept, *given);
-            // Half a step: relative, or of binary16's smallest numbers.
+            // Half a step: relative, or of the smallest values of binary16.
             assert!(kept.abs() <= given.abs() / 256.0 || kept.abs() <= 2f32.powi(-25));
         }
     }

@@ -1,5 +1,6 @@
-//! Gradient descent by four workers finds the same minimum through every codec as without: what error feedback and unbiased
-//! rounding are for. The problem is least squares, where the minimum is known and nothing but the codec differs.
+//! Gradient descent by four workers finds the same minimum with every codec as without, thanks to
+//! error feedback and unbiased rounding. The problem is least squares: the minimum is known, and
+//! only the codec differs.
 
 use muster_engine::compress::{
     CodecConfig, Codecs, Feedback, HalfFormat, Mode, Norm, Plan, Rounding, Scale,
@@ -10,7 +11,7 @@ const LEN: usize = 2048;
 const WORKERS: u64 = 4;
 const STEPS: u64 = 600;
 
-/// Uniform in [-1, 1), by place.
+/// Uniform in [-1, 1), by position.
 fn noise(a: u64, b: u64) -> f32 {
     let mut x = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b.wrapping_mul(0xd1b5_4a32_d192_ed03);
     x = (x ^ x >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,8 +19,9 @@ fn noise(a: u64, b: u64) -> f32 {
     ((x ^ x >> 31) >> 40) as f32 / (1u64 << 23) as f32 - 1.0
 }
 
-/// Mean square distance from the minimum, over that at the start, when curvatures differ by a hundred and each worker sees gradients
-/// with noise of its own. `kept`: whether workers keep what they have not sent.
+/// Mean squared distance from the minimum, relative to that at the start. Curvatures differ by a
+/// factor of a hundred, and each worker's gradients have their own noise. `kept`: whether workers
+/// keep residuals.
 fn distance(codec: CodecConfig, kept: bool) -> f64 {
     let compression = Codecs::uniform(codec);
     let plan = Plan::new(&compression, [("weight", 0..LEN, Role::Weight)]).expect("a plan");
@@ -31,7 +33,7 @@ fn distance(codec: CodecConfig, kept: bool) -> f64 {
     let mut weights = vec![0.0f32; LEN];
     let mut bytes = vec![0; plan.max_bytes(0..1)];
     let (mut gradients, mut sum) = (vec![0.0f32; LEN], vec![0.0f32; LEN]);
-    // Deep Gradient Compression moves on by its momentum: a tenth of the rate is as fast.
+    // Deep Gradient Compression contains momentum: a tenth of the rate is as fast.
     let rate = match codec {
         CodecConfig::Dgc { .. } => 0.04,
         _ => 0.4,
@@ -65,7 +67,7 @@ fn distance(codec: CodecConfig, kept: bool) -> f64 {
 }
 
 #[test]
-fn every_codec_comes_as_near_to_the_minimum() {
+fn every_codec_reaches_the_minimum() {
     let plain = distance(CodecConfig::None {}, true);
     assert!(plain < 0.002, "{plain}");
     let half = |format, rounding, feedback| CodecConfig::Half {
@@ -92,7 +94,7 @@ fn every_codec_comes_as_near_to_the_minimum() {
         warm_up_steps: 40,
         masking,
     };
-    // How much further away each may stay.
+    // Maximum additional distance of each codec.
     for (codec, more) in [
         (half(HalfFormat::F16, Rounding::Nearest, false), 0.0001),
         (half(HalfFormat::Bf16, Rounding::Stochastic, false), 0.0001),
@@ -104,7 +106,7 @@ fn every_codec_comes_as_near_to_the_minimum() {
         (top(false), 0.0002),
         (top(true), 0.0002),
         (dgc(false), 0.0002),
-        // Masking the momentum slows it down where curvature is small.
+        // Masking of the momentum slows training where the curvature is small.
         (dgc(true), 0.02),
     ] {
         let distance = distance(codec, true);
@@ -117,7 +119,7 @@ fn every_codec_comes_as_near_to_the_minimum() {
 }
 
 #[test]
-fn without_its_feedback_a_biased_codec_stays_away() {
+fn biased_codec_without_feedback_misses_the_minimum() {
     let top = CodecConfig::TopK {
         density: 0.05,
         sampled: false,

@@ -1,6 +1,7 @@
-//! A member dies between two collectives on different ranges: who had completed the first gives its sum to who had not.
+//! A member is lost between two collectives on different ranges: the member that has completed the
+//! first one sends its sum to the others.
 //!
-//! The members are threads, and say themselves where the death finds them; what goes between them goes over real links.
+//! The members are threads that define where the loss occurs; their data uses real links.
 
 use muster_engine::collective::{Choice, Group};
 use muster_engine::fabric::{
@@ -64,7 +65,7 @@ fn join(office: &Arc<Office>, number: u32) -> Group {
     Group::start(port, office, FLOATS, Choice::Fastest, false, options).unwrap()
 }
 
-/// Has `range` of the sums filled, but not before the view in which the victim is gone where it `is_interrupted`.
+/// Fills `range` of the sums; if `is_interrupted`, only in the view without the victim.
 fn reduce(group: &mut Group, range: Range<usize>, is_interrupted: bool, value: f32) -> usize {
     let first = group.view().number;
     let victim = group.view().rank_of(task(VICTIM));
@@ -84,7 +85,7 @@ fn of_last_sum(group: &Group) -> usize {
 }
 
 #[test]
-fn the_sum_of_the_range_that_was_completed_is_handed_on() {
+fn sum_of_a_completed_range_is_passed_on() {
     let office = Arc::new(Office {
         gathering: Mutex::new(Gathering::new(3)),
         formed: Condvar::new(),
@@ -100,14 +101,15 @@ fn the_sum_of_the_range_that_was_completed_is_handed_on() {
         scope.spawn(move || {
             let mut group = enter(0);
             assert_eq!(reduce(&mut group, FIRST, false, 1.0), 3);
-            // It does not know of the death, and who does cuts the next step as it does.
+            // This member does not know of the loss; a member that does cuts the next step in the
+            // same way.
             assert_eq!((of_last_sum(&group), group.view().members.len()), (3, 3));
             assert_eq!(reduce(&mut group, SECOND, true, 2.0), 2);
             assert_eq!(group.sums()[..3], [1.0; 3]);
         });
         scope.spawn(move || {
             let mut group = enter(1);
-            // Its own would be 7, but the sum of three was complete already.
+            // The own sum would be 7, but the sum of three members was already complete.
             assert_eq!(reduce(&mut group, FIRST, true, 7.0), 3);
             assert_eq!((of_last_sum(&group), group.view().members.len()), (3, 2));
             assert_eq!(group.sums()[..3], [1.0; 3]);

@@ -1,7 +1,8 @@
-//! A view changes under way: real processes, one killed in the middle of an all-reduce, one that comes in later.
+//! A view changes during training with real processes: one is killed in an all-reduce, one joins
+//! later.
 //!
-//! The test coordinates: it hosts a [`Gathering`] behind a socket of lines of JSON. The members are this test's own program, run
-//! again.
+//! The test is the coordinator: it runs a [`Gathering`] behind a socket with lines of JSON. The
+//! members are this test program itself, started again.
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
@@ -22,19 +23,19 @@ use uuid::Uuid;
 
 const FLOATS: usize = 4 << 20;
 const STEPS: u64 = 12;
-/// The step in whose all-reduce a member dies, and after which step a newcomer is started.
+/// Step in whose all-reduce a member is killed; a new member is started after it.
 const DEATH_STEP: u64 = 4;
 const VICTIM: u32 = 2;
 const NEWCOMER: u32 = 9;
 
-/// What a member is told on its command's environment.
+/// Settings of a member, passed in its environment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Orders {
     id: u32,
     coordinator: SocketAddr,
     folder: String,
     shared_memory: bool,
-    /// From entering the all-reduce of [`DEATH_STEP`] to its own death.
+    /// Time from the start of the all-reduce of [`DEATH_STEP`] to its own end.
     dies_after_us: Option<u64>,
 }
 
@@ -42,7 +43,7 @@ struct Orders {
 enum Call {
     Next(Report),
     SomeoneWaits,
-    /// A step's result: contributions and how long the all-reduce took.
+    /// Result of a step: contributions and duration of the all-reduce.
     Step {
         id: u32,
         step: u64,
@@ -59,7 +60,7 @@ enum Answer {
     Noted,
 }
 
-/// The member's end of the coordinator.
+/// Member's connection to the coordinator.
 struct Remote(Mutex<BufReader<TcpStream>>);
 
 impl Remote {
@@ -95,12 +96,13 @@ fn number(task: TaskId) -> u32 {
     task.0.as_u128() as u32
 }
 
-/// Contribution of member `id` to step `step`: integers, so sums are exact.
+/// Contribution of member `id` to step `step`: integers, so that sums are exact.
 fn value(id: u32, step: u64, i: usize) -> f32 {
     ((i % 1_021) as u64 * u64::from(id + 1) + step * 17) as f32
 }
 
-/// Rank 0 is told by everyone who it is and what its step is; what was meant for a sum would be something else. A death may end it.
+/// Every member sends its id and step to rank 0; data of a sum would differ from these. A lost
+/// member may end the exchange.
 fn gather(group: &mut Group, id: u32, step: u64) {
     let (rank, members) = (group.rank(), group.view().members.clone());
     let mut word = [id as f32, step as f32];
@@ -116,7 +118,7 @@ fn gather(group: &mut Group, id: u32, step: u64) {
     }
 }
 
-/// Not a test by itself: a member, when the environment has its orders.
+/// Not a test by itself: runs a member if the environment contains its settings.
 #[test]
 fn member() {
     let Ok(orders) = std::env::var("MUSTER_TEST_ELASTIC_MEMBER") else {
@@ -140,7 +142,7 @@ fn member() {
     let coordinator = Arc::clone(&remote);
     let mut group =
         Group::start(port, coordinator, FLOATS, Choice::Fastest, false, options).unwrap();
-    // The parameters: how often they were updated, and by what.
+    // The parameters: the number of their updates, and the values.
     let mut step = [0.0];
     let mut parameters = vec![0.5; 1_003];
     loop {
@@ -173,7 +175,8 @@ fn member() {
             .collect();
         for (i, sum) in group.sums().iter().enumerate() {
             let of = |ids: &[u32]| ids.iter().map(|&id| value(id, now, i)).sum::<f32>();
-            // A result handed over by one that had completed it before the death has the dead one's part in it.
+            // A result from a member that had completed it before the loss contains the victim's
+            // part.
             let with_victim = || of(&[0, 1, VICTIM, 3]);
             let expected = if reduced.contributions == ids.len() {
                 of(&ids)
@@ -189,7 +192,8 @@ fn member() {
             *parameter += group.sums()[1] + reduced.contributions as f32;
         }
         step[0] += 1.0;
-        // Every member has applied the same updates, the newcomer those of before as well.
+        // Every member has applied the same updates; the new member has those before its start as
+        // well.
         assert!(
             parameters
                 .iter()
@@ -201,7 +205,7 @@ fn member() {
             contributions: reduced.contributions,
             took_ms,
         });
-        // Room for the newcomer to come before all is over.
+        // Leaves time for the new member to join before the end.
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -274,7 +278,7 @@ fn start(orders: &Orders) -> Child {
         .unwrap()
 }
 
-/// Members 0, 1, 2 and 3; 2 dies in the middle of a step, 9 comes in later.
+/// Members 0, 1, 2 and 3; 2 is killed during a step, 9 joins later.
 fn story(shared_memory: bool, dies_after_us: u64) {
     let folder = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -303,7 +307,7 @@ fn story(shared_memory: bool, dies_after_us: u64) {
         orders.dies_after_us = (id == VICTIM).then_some(dies_after_us);
         members.push((id, start(&orders)));
     }
-    // The newcomer is started when the survivors are past the death.
+    // The new member is started after the survivors have completed the step of the loss.
     let deadline = Instant::now() + Duration::from_secs(100);
     while !office
         .steps
@@ -353,7 +357,7 @@ fn check(steps: &BTreeMap<(u64, u32), (usize, u64)>) {
         if step < DEATH_STEP {
             assert_eq!(contributions, [4; 4], "step {step}");
         } else if joined_at.is_none() {
-            // The step of the death itself may have been complete before it.
+            // The step of the loss itself may have been complete before it.
             assert_eq!(
                 contributions.len(),
                 3 + usize::from(members.contains(&VICTIM))
@@ -378,14 +382,14 @@ fn check(steps: &BTreeMap<(u64, u32), (usize, u64)>) {
 }
 
 #[test]
-fn survivors_complete_the_step_over_tcp_and_a_newcomer_comes_in() {
+fn survivors_complete_the_step_over_tcp_and_a_new_member_joins() {
     for dies_after_us in [0, 3_000] {
         story(false, dies_after_us);
     }
 }
 
 #[test]
-fn survivors_complete_the_step_in_shared_memory_and_a_newcomer_comes_in() {
+fn survivors_complete_the_step_over_shm_and_a_new_member_joins() {
     for dies_after_us in [0, 1_000] {
         story(true, dies_after_us);
     }

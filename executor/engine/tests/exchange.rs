@@ -1,4 +1,5 @@
-//! Shards and workers over loopback in one process: who waits for whom, and what the numbers come to.
+//! Shards and workers over loopback in one process: which worker waits for which, and the resulting
+//! parameters.
 
 mod loopback;
 
@@ -51,7 +52,8 @@ fn bsp_has_the_bits_of_a_plain_loop_for_every_layout() {
     }
 }
 
-/// What a snapshot holds fills other shards of another layout, and training goes on as if nothing had been.
+/// A snapshot fills shards of another layout, and training continues as if it had not been
+/// interrupted.
 #[test]
 fn a_snapshot_continues_on_another_number_of_shards() {
     let job = Job::start(2, 1, Consistency::default());
@@ -66,9 +68,10 @@ fn a_snapshot_continues_on_another_number_of_shards() {
     assert_eq!(parameters, reference(2, 0..6).0);
 }
 
-/// A worker that comes again while its old connection asks, and goes: the shard knows that nobody is there.
+/// A worker connects again while its old connection asks, and then leaves: the shard knows that the
+/// worker is gone.
 #[test]
-fn a_connection_that_was_replaced_leaves_nothing_behind() {
+fn replaced_connection_leaves_no_state() {
     let recipe = Recipe::weights(adam(), size(), 1);
     let exchange = Exchange::new(shard(0), recipe, Consistency::default(), BATCH);
     let old = exchange.join(worker(1), false).unwrap();
@@ -84,7 +87,7 @@ fn a_connection_that_was_replaced_leaves_nothing_behind() {
 }
 
 #[test]
-fn ssp_never_lets_a_worker_run_further_ahead_than_its_bound() {
+fn ssp_limits_the_lead_of_workers() {
     const STALENESS: u64 = 2;
     const STEPS: u64 = 60;
     let workers = 3;
@@ -99,7 +102,7 @@ fn ssp_never_lets_a_worker_run_further_ahead_than_its_bound() {
     );
     let begun: Vec<AtomicU64> = (0..workers).map(|_| AtomicU64::new(0)).collect();
     let furthest = AtomicU64::new(0);
-    // Nobody leaves before all are done: a departure interrupts the others.
+    // No worker leaves before all are done, because a departure interrupts the others.
     let done = Barrier::new(workers as usize);
     thread::scope(|scope| {
         for (rank, mut shards) in job.joined(0).into_iter().enumerate() {
@@ -107,7 +110,7 @@ fn ssp_never_lets_a_worker_run_further_ahead_than_its_bound() {
             scope.spawn(move || {
                 let mut parameters = vec![0.0; size()];
                 for step in 0..STEPS {
-                    // Worker 0 is slow in bursts, the others race ahead of it.
+                    // Worker 0 is slow in bursts; the others run ahead of it.
                     if rank == 0 && step % 7 < 3 {
                         thread::sleep(Duration::from_millis(4));
                     }
@@ -119,7 +122,8 @@ fn ssp_never_lets_a_worker_run_further_ahead_than_its_bound() {
                         panic!("not answered");
                     };
                     assert_eq!(clock, step + 1);
-                    // What others have begun to push is at least what the shard has seen of them.
+                    // The number of pushes that others have begun is at least the number that the
+                    // shard has received.
                     let slowest = begun
                         .iter()
                         .map(|count| count.load(Ordering::SeqCst))
@@ -139,7 +143,7 @@ fn ssp_never_lets_a_worker_run_further_ahead_than_its_bound() {
 }
 
 #[test]
-fn asp_waits_for_nobody() {
+fn asp_does_not_wait() {
     let job = Job::start(
         2,
         1,
@@ -182,7 +186,7 @@ fn asp_waits_for_nobody() {
 }
 
 #[test]
-fn the_chief_is_told_who_left_in_order_and_its_leaving_interrupts_the_others() {
+fn coordinator_learns_of_orderly_leave_and_its_own_interrupts() {
     let job = Job::start(3, 2, Consistency::default());
     let (mut joined, ..) = train(job.joined(10), 10, 2);
     joined.pop().unwrap().goodbye();
@@ -230,7 +234,7 @@ fn a_worker_lost_after_its_push_still_completes_the_step() {
     let mut joined = job.joined(0);
     let mut lost = joined.pop().unwrap();
     let mut parameters = vec![0.0; size()];
-    // It pushes, has no patience for the answer, and is gone.
+    // The worker pushes, does not wait for the answer, and is lost.
     let reply = lost
         .push_pull(0, stats(1), &gradients(1, 0), &mut parameters, &|| false)
         .unwrap();
@@ -295,7 +299,7 @@ fn only_the_chief_fills_and_only_once() {
 }
 
 #[test]
-fn peers_of_another_job_or_without_its_secret_are_refused_and_named() {
+fn peers_of_another_job_or_without_its_secret_are_refused() {
     let job = Job::start(2, 1, Consistency::default());
     let right = hello(0);
     let wrong = [
@@ -357,7 +361,7 @@ fn a_stopped_shard_serves_until_its_workers_have_left() {
 }
 
 #[test]
-fn those_who_wait_are_told_when_training_is_over() {
+fn waiting_workers_learn_that_training_has_finished() {
     let job = Job::start(2, 2, Consistency::default());
     let mut joined = job.joined(0);
     let mut waiting = joined.pop().unwrap();

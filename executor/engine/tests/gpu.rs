@@ -1,5 +1,6 @@
-//! On a GPU, what the crate's own tests hold to the CPU on an emulated one. `cargo test -p muster-engine --test gpu -- --ignored` runs it; it
-//! fails, and does not skip, where no GPU can be used. See docs/gpu.md.
+//! Tests on a GPU that the crate's own tests run on an emulated one. Run by
+//! `cargo test -p muster-engine --test gpu -- --ignored`. They fail, and are not skipped, if no GPU
+//! can be used. See docs/gpu.md.
 
 mod devices;
 
@@ -21,8 +22,8 @@ fn norm(numbers: impl Iterator<Item = f32>) -> f64 {
         .sqrt()
 }
 
-/// Of the whole gradient, how far a GPU's may lie from the CPU's, and of the loss. ReLU and pooling may choose otherwise where two numbers
-/// are close, which counts for much in small networks.
+/// Maximum relative distance from the CPU's result, of the whole gradient and of the loss. ReLU and
+/// pooling may decide differently if two values are close, which matters in small networks.
 fn tolerances(precision: Precision) -> [f64; 2] {
     match precision {
         Precision::F32 => [1e-4, 1e-5],
@@ -40,7 +41,7 @@ fn check(cases: &[Case], gpu: Gpu, precision: Precision) {
         let batch = examples.batch();
         let params = devices::parameters(network);
         for max_batch in [EXAMPLES, 3] {
-            // In the same parts: each has batch statistics of its own.
+            // In the same parts, because each part has its own batch statistics.
             let mut expected = vec![0.0; params.len()];
             let mut cpu = network.workspace(max_batch, 1);
             let loss = network.loss_and_grad(&mut cpu, &params, &batch, &mut expected);
@@ -105,7 +106,7 @@ fn convolutions_are_the_cpus() {
     check_all(devices::convolutions());
 }
 
-/// As where cuDNN is missing.
+/// As without cuDNN.
 #[test]
 #[ignore = "needs a GPU"]
 fn convolutions_as_products_are_the_cpus() {
@@ -140,8 +141,8 @@ fn small_gpt() -> Network {
     zoo::gpt(gpt).expect("a network")
 }
 
-/// Steps written down (CUDA graphs) and repeated are the steps asked for one by one, also across giving the memory back; whole, in parts of
-/// three, three and one, and clipped.
+/// Repeated CUDA graphs give the same results as single steps, also after the GPU memory was
+/// released; for whole batches, parts of three, three and one, and with clipping.
 #[test]
 #[ignore = "needs a GPU"]
 fn training_stays_on_the_gpu() {
@@ -152,7 +153,7 @@ fn training_stays_on_the_gpu() {
 
 fn follow(at_once: usize, clip_norm: Option<f64>) {
     let network = small_gpt();
-    // An update by Adam hardly depends on the length of a gradient.
+    // An Adam update hardly depends on the length of the gradient.
     let rule = match clip_norm {
         None => Rule::Adam {
             lr: 1e-3,

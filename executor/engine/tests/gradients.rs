@@ -1,6 +1,8 @@
-//! Loss and gradients against an independent network in f64, written from the definitions one number at a time.
+//! Loss and gradients against an independent network in f64, written from the definitions one value
+//! at a time.
 //!
-//! Differences are taken on the f64 network: there a step can be so small that no ReLU or pooling window changes its mind.
+//! Difference quotients use the f64 network: its steps can be so small that no ReLU or pooling
+//! window changes its decision.
 
 use muster_engine::model::{self, Block, InputShape, Network, zoo};
 use std::ops::Range;
@@ -165,7 +167,8 @@ fn shape(height: usize, width: usize, channels: usize) -> InputShape {
     }
 }
 
-/// Architectures and inputs that reach every layer, first and later, even and odd sides, one channel and several.
+/// Architectures and inputs that reach every layer: first and later ones, even and odd sides, one
+/// channel and several.
 fn cases() -> Vec<(Architecture, InputShape, usize)> {
     vec![
         (mlp(&[]), shape(3, 2, 1), 3),
@@ -178,7 +181,7 @@ fn cases() -> Vec<(Architecture, InputShape, usize)> {
     ]
 }
 
-/// Numbers in [-1, 1) that repeat on every run.
+/// Reproducible values in [-1, 1).
 fn numbers(seed: u64, len: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -202,7 +205,7 @@ impl Batch {
     }
 }
 
-/// Biases are set too: with those of `init`, all 0, an error in them could hide.
+/// Biases are set too: the initial values of 0 could hide an error in them.
 fn batch(network: &Network, seed: u64, examples: usize) -> Batch {
     let mut params = network.init(seed);
     for block in network
@@ -253,7 +256,7 @@ fn assert_close(actual: &[f32], expected: &[f32], tolerance: f32, what: &str) {
 fn every_gradient_is_the_difference_quotient() {
     for (case, (architecture, input, classes)) in cases().into_iter().enumerate() {
         let network = architecture.network(input, classes);
-        // Not a multiple of the convolution's groups of 16, and more than one of them.
+        // More than one of the convolution's groups of 16, and not a multiple.
         let batch = batch(&network, case as u64 + 1, 19);
         let (loss, _, grads) = step(&network, &batch, 19, 1);
         let reference = Reference {
@@ -268,7 +271,7 @@ fn every_gradient_is_the_difference_quotient() {
             "{architecture:?}: loss {loss}, should be {expected}"
         );
         for block in network.blocks() {
-            // Every parameter of small blocks, about 40 spread over large ones.
+            // Every parameter of small blocks, about 40 of large ones.
             let mut probed = (Vec::new(), Vec::new());
             for i in block.range().step_by(block.len.div_ceil(40)) {
                 const H: f64 = 1e-6;
@@ -336,7 +339,8 @@ fn a_batch_larger_than_the_workspace_runs_in_parts() {
     }
 }
 
-/// A dirty workspace must not show either: the second run uses the first one's, after another batch.
+/// The second run uses the workspace of the first one after another batch, so remains in it would
+/// show.
 #[test]
 fn a_repeated_step_has_the_same_bits_on_any_number_of_threads() {
     let mut cases = cases();
@@ -365,9 +369,9 @@ fn a_repeated_step_has_the_same_bits_on_any_number_of_threads() {
     }
 }
 
-/// A network that sends gradients while it still computes relies on each range being final when it is told.
+/// A network that sends gradients during its computation relies on each reported range being final.
 #[test]
-fn gradients_are_told_from_the_last_layer_to_the_first_and_final() {
+fn gradient_ranges_are_reported_last_layer_first_and_final() {
     for (architecture, input, classes) in cases() {
         let network = architecture.network(input, classes);
         let batch = batch(&network, 9, 21);

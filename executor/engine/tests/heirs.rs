@@ -1,4 +1,5 @@
-//! Shards with followers in one process, whose connections a relay breaks at the worst moments: what the heir knows then.
+//! Shards with replicas in one process, whose connections a relay breaks at critical moments: the
+//! state of the promoted replica (`heir`).
 
 mod loopback;
 mod relay;
@@ -13,10 +14,10 @@ use muster_model::spec::{Consistency, Rate};
 use relay::Relay;
 use std::thread;
 
-/// Two workers, and shards that follow each other, all of them behind relays.
+/// Two workers, and shards that replicate each other, all behind relays.
 struct Ring {
     job: Job,
-    /// To the first shard, one for each worker.
+    /// Relays to the first shard, one per worker.
     first: [Relay; 2],
     others: Vec<Relay>,
 }
@@ -53,7 +54,8 @@ impl Ring {
         [chief, other]
     }
 
-    /// Both have done step 0, a view is announced that begins with step 2, and no answer of the first shard comes through any more.
+    /// Both workers have done step 0, a view that begins with step 2 is announced, and answers of
+    /// the first shard no longer arrive.
     fn before_a_change(&self) -> [Shards; 2] {
         let mut workers = self.joined();
         both(&mut workers, 0);
@@ -67,14 +69,14 @@ impl Ring {
         workers
     }
 
-    /// Both answers of the first shard are on their way, so that its copy has the step.
+    /// Waits until the first shard has sent both answers, so that its replica has the step.
     fn wait_for_answers(&self) {
         for relay in &self.first {
             relay.wait_for_an_answer();
         }
     }
 
-    /// Both see the first shard's connections closed.
+    /// Closes the connections of both workers to the first shard.
     fn lose_first(&self) {
         for relay in &self.first {
             relay.cut();
@@ -88,7 +90,7 @@ fn all() -> Vec<TaskId> {
 
 const BSP: Consistency = Consistency::Bsp { backup: 0 };
 
-/// One step of a worker; its parameters afterwards.
+/// One step of a worker. Returns its parameters afterwards.
 fn step(shards: &mut Shards, rank: u32, step: u64) -> Vec<f32> {
     let mut parameters = vec![0.0; size()];
     let gradients = gradients(rank, step);
@@ -101,7 +103,7 @@ fn step(shards: &mut Shards, rank: u32, step: u64) -> Vec<f32> {
     parameters
 }
 
-/// The same of both at once.
+/// One step of both workers at the same time.
 fn both(workers: &mut [Shards; 2], at: u64) -> [Vec<f32>; 2] {
     let [chief, other] = workers;
     thread::scope(|scope| {
@@ -110,10 +112,11 @@ fn both(workers: &mut [Shards; 2], at: u64) -> [Vec<f32>; 2] {
     })
 }
 
-/// The step before a change of the view is applied and copied, and the shard is lost before anybody has its answer. The heir is in the
-/// next view at once; what the workers push again is of the one before.
+/// The step before a view change is applied and replicated, and the shard is lost before any worker
+/// has its answer. The promoted replica is in the next view at once; the repeated pushes belong to
+/// the previous one.
 #[test]
-fn an_heir_answers_the_last_step_of_the_view_before() {
+fn promoted_replica_answers_the_last_step_of_the_old_view() {
     let ring = Ring::start(2, BSP);
     let mut workers = ring.before_a_change();
     let after = thread::scope(|scope| {
@@ -130,9 +133,10 @@ fn an_heir_answers_the_last_step_of_the_view_before() {
     assert_eq!(after, [expected.clone(), expected]);
 }
 
-/// The same, where a worker's gradients are on their way to the heir, under the view that it is in, and the next one comes meanwhile.
+/// As before, but the next view begins while a worker's gradients of the previous view are on the
+/// way to the promoted replica.
 #[test]
-fn a_push_that_the_next_view_overtakes_on_the_way_to_an_heir_has_its_answer() {
+fn push_overtaken_by_a_view_change_is_answered_after_failover() {
     let ring = Ring::start(2, BSP);
     let mut workers = ring.before_a_change();
     let [chief, other] = &mut workers;
@@ -155,9 +159,10 @@ fn a_push_that_the_next_view_overtakes_on_the_way_to_an_heir_has_its_answer() {
     assert_eq!(after, [expected.clone(), expected]);
 }
 
-/// The chief asks whether a newcomer waits when it finds that a shard is lost: the heir answers.
+/// The coordinator detects the lost shard when it asks for waiting workers: the promoted replica
+/// answers.
 #[test]
-fn a_shard_that_is_lost_while_somebody_is_awaited_has_an_heir() {
+fn shard_lost_while_a_worker_is_awaited_is_replaced() {
     let ring = Ring::start(2, BSP);
     let mut workers = ring.joined();
     both(&mut workers, 0);
@@ -170,9 +175,10 @@ fn a_shard_that_is_lost_while_somebody_is_awaited_has_an_heir() {
     assert_eq!(after, [expected.clone(), expected]);
 }
 
-/// A worker goes away, and a shard while the chief decides on it: the heir has not heard of the step, nor of who is gone.
+/// A worker is lost, and a shard while the coordinator decides about it: the replica knows neither
+/// the step nor the lost worker.
 #[test]
-fn a_shard_that_is_lost_while_the_chief_decides_has_an_heir() {
+fn shard_lost_while_the_coordinator_decides_is_replaced() {
     let ring = Ring::start(2, BSP);
     let mut workers = ring.joined();
     both(&mut workers, 0);
@@ -195,9 +201,10 @@ fn a_shard_that_is_lost_while_the_chief_decides_has_an_heir() {
     step(&mut chief, 0, 2);
 }
 
-/// Under SSP a change of the view is announced, and the shard lost before anybody has asked for parameters under it.
+/// Under SSP a view change is announced, and the shard is lost before any worker has pulled under
+/// it.
 #[test]
-fn an_heir_begins_a_stale_view_where_the_others_do() {
+fn promoted_replica_begins_an_ssp_view_with_the_others() {
     let consistency = Consistency::Ssp {
         staleness: 2,
         eager: false,
@@ -230,9 +237,10 @@ fn an_heir_begins_a_stale_view_where_the_others_do() {
     assert_eq!(chief.snapshot(fresh()).unwrap().version(), Some(3));
 }
 
-/// Whoever loses a shard before the chief does comes to the heir once, and waits there.
+/// A worker that loses a shard before the coordinator does connects to the replica holder once and
+/// waits there.
 #[test]
-fn a_worker_asks_an_heir_once() {
+fn worker_connects_to_a_promoted_replica_once() {
     let ring = Ring::start(2, BSP);
     let [mut chief, mut other] = ring.joined();
     thread::scope(|scope| {
@@ -247,7 +255,7 @@ fn a_worker_asks_an_heir_once() {
         while ring.others[0].visits() == before {
             thread::yield_now();
         }
-        // Long enough to ask again, if it did.
+        // Long enough for a second connection.
         thread::sleep(std::time::Duration::from_millis(700));
         assert_eq!(ring.others[0].visits(), before + 1);
         ring.first[0].cut();
@@ -257,10 +265,10 @@ fn a_worker_asks_an_heir_once() {
     });
 }
 
-/// The chief alone loses its way to a shard, whose copy becomes the shard. What the shard itself takes after that would be in no
-/// model, so that it answers nobody.
+/// Only the coordinator loses its connection to a shard, and the replica is promoted. Later pushes
+/// to the replaced shard would be in no model, so it answers no worker.
 #[test]
-fn a_shard_whose_copy_was_adopted_answers_nobody() {
+fn shard_with_a_promoted_replica_answers_no_worker() {
     let consistency = Consistency::Asp {
         rate: Rate::Constant,
     };
@@ -282,9 +290,10 @@ fn a_shard_whose_copy_was_adopted_answers_nobody() {
     assert!(snapshot.contents.parameters == expected);
 }
 
-/// A shard lives on elsewhere and the next layout keeps it: whoever hands pieces to it finds it there.
+/// The next layout keeps a promoted replica: shards that send pieces to it find it at its new
+/// address.
 #[test]
-fn pieces_come_to_an_heir_where_it_lives() {
+fn pieces_reach_a_promoted_replica() {
     let ring = Ring::start(3, BSP);
     let mut workers = ring.joined();
     both(&mut workers, 0);
@@ -305,10 +314,10 @@ fn pieces_come_to_an_heir_where_it_lives() {
     }
 }
 
-/// A worker that alone has lost a shard asks for its heir and goes away, and the chief, which has lost nothing, never does: the host keeps
-/// nothing of it, and ends when its own pieces are elsewhere.
+/// Only one worker loses a shard, asks for its replica and leaves; the coordinator never promotes
+/// it. The replica holder keeps no state of it and ends when its own pieces are moved away.
 #[test]
-fn an_heir_that_the_chief_never_made_one_does_not_keep_its_host() {
+fn replica_that_is_never_promoted_does_not_keep_its_host() {
     let ring = Ring::start(3, BSP);
     let mut workers = ring.joined();
     both(&mut workers, 0);

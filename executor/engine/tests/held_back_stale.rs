@@ -1,5 +1,6 @@
-//! What workers hold back of encoded gradients where they are not in step: whatever the delays, each shard's part of a checkpoint has the pushes
-//! that the shard had applied by then and, of every worker, what was held back after the last of them. So nothing is lost or there twice.
+//! Residuals of encoded gradients under SSP and ASP, for random delays. Each shard's part of a
+//! checkpoint contains the pushes that the shard had applied, and for every worker the residual
+//! after its last such push. So no gradient is lost or counted twice.
 
 mod loopback;
 
@@ -16,10 +17,10 @@ use proptest::prelude::*;
 use std::thread;
 use std::time::Duration;
 
-/// The chief's steps; a checkpoint is kept of the beginning of each third.
+/// Steps of the coordinator; every third one begins with a checkpoint.
 const STEPS: u64 = 9;
 
-/// A step of it takes away exactly the gradient over the batch.
+/// A step subtracts exactly the gradient divided by the batch.
 fn plain() -> Optimizer {
     Optimizer::new(Rule::Sgd {
         lr: f64::from(BATCH),
@@ -37,17 +38,17 @@ fn codecs() -> [CodecConfig; 2] {
     [CodecConfig::OneBit {}, top_k]
 }
 
-/// What a worker held back after its push of each step that it has done.
+/// Residual of a worker after its push of each step.
 type History = Vec<(u64, Feedback)>;
 
-/// What the chief has kept, at which step.
+/// Checkpoint of the coordinator with its step.
 struct Kept {
     step: u64,
     contents: Contents,
     pieces: Vec<Vec<Piece>>,
 }
 
-/// Pushes one step, eagerly or not; whether training goes on and with which step.
+/// Pushes one step, eagerly or not. Returns the next step; `None` if training has ended.
 fn push(
     shards: &mut Shards,
     eager: Option<&mut Eager>,
@@ -65,13 +66,13 @@ fn push(
         thread::sleep(wait);
         let mut parameters = vec![0.0; size()];
         let mut reply = shards.push_pull(step, counts, &own, &mut parameters, &hurried);
-        // One that has not come yet will.
+        // A worker that has not connected yet will.
         while matches!(reply, Ok(Reply::Gone)) {
             reply = shards.wait_on(&own, &mut parameters, &hurried);
         }
         return match reply {
             Ok(Reply::Parameters { clock, .. }) => Some(clock),
-            // The chief has ended it, and the shard may be gone by now.
+            // The coordinator has ended training, and the shard may have ended too.
             Ok(Reply::Finished | Reply::Interrupted { .. }) | Err(_) => None,
             Ok(other) => panic!("{other:?}"),
         };
@@ -89,7 +90,7 @@ fn push(
     goes_on(reply).then_some(step + 1)
 }
 
-/// Pushes until the chief ends it.
+/// Pushes until the coordinator ends training.
 fn follow(rank: usize, mut shards: Shards, mut eager: Option<Eager>, delays: &[u8]) -> History {
     let (mut history, mut step) = (History::new(), 0);
     loop {
@@ -109,7 +110,7 @@ fn follow(rank: usize, mut shards: Shards, mut eager: Option<Eager>, delays: &[u
     }
 }
 
-/// Keeps a checkpoint of the beginning of every third step.
+/// Writes a checkpoint at the beginning of every third step.
 fn lead(mut shards: Shards, mut eager: Option<Eager>, delays: &[u8]) -> (Vec<Kept>, History) {
     let (mut all, mut history) = (Vec::new(), History::new());
     for step in 0..STEPS {
@@ -179,7 +180,8 @@ fn plane(feedback: &Feedback) -> &[f32] {
     feedback.planes().next().expect("the codec has one").1
 }
 
-/// After which of a worker's pushes a shard's part of what is kept was held back.
+/// Index of the push of a worker after which the residual in a shard's part of the checkpoint was
+/// taken.
 fn found(kept: &[f32], history: &History, pieces: &[Piece]) -> Option<usize> {
     let same = |(_, feedback): &(u64, Feedback)| {
         let held = plane(feedback);
@@ -190,7 +192,7 @@ fn found(kept: &[f32], history: &History, pieces: &[Piece]) -> Option<usize> {
     history.iter().position(same)
 }
 
-/// What the pushes of a worker up to and with that one have taken away, at a place.
+/// Sum that the pushes of a worker, up to and including this one, have subtracted at a position.
 fn applied(history: &[(u64, Feedback)], rank: usize, at: usize) -> f64 {
     let sent: f64 = history
         .iter()
@@ -260,11 +262,12 @@ proptest! {
     }
 
     #[test]
-    fn what_is_kept_of_eager_workers_was_held_back(delays in delays(), staleness in 1u32..4) {
+    fn checkpoint_of_eager_workers_contains_their_residuals(delays in delays(), staleness in 1u32..4) {
         let consistency = Consistency::Ssp { staleness, eager: true, rate: Rate::Constant };
         let (kept, mut histories) = run(&delays, consistency, CodecConfig::OneBit {});
         prop_assert_eq!(kept.len(), 3);
-        // The chief's own pushes are the test's to order; what is asked here is of the others.
+        // The test defines the order of the coordinator's own pushes; this checks the other
+        // workers.
         for kept in &kept {
             for pieces in &kept.pieces {
                 for (rank, history) in histories.iter_mut().enumerate().skip(1) {
@@ -282,7 +285,7 @@ const FAR: Consistency = Consistency::Ssp {
     rate: Rate::Constant,
 };
 
-/// One push of whoever need not wait for others.
+/// One push of a worker that need not wait for others.
 fn go(shards: &mut Shards, rank: usize, step: u64) {
     assert_eq!(
         push(shards, None, rank, step, Duration::ZERO),
@@ -290,14 +293,15 @@ fn go(shards: &mut Shards, rank: usize, step: u64) {
     );
 }
 
-/// What a worker of some rank holds back in a checkpoint that no run has made.
+/// Residual of a worker in a checkpoint that no run has written.
 fn dealt(rank: u32) -> Vec<f32> {
     gradients(rank, 99)
 }
 
-/// A resumed worker that comes after others' first steps has its own all the same, and the sum over all is what it was.
+/// A resumed worker that joins after the first steps of the others still gets its own residual, and
+/// the sum over all is unchanged.
 #[test]
-fn what_was_dealt_waits_for_a_worker_that_comes_late() {
+fn residual_is_kept_for_a_worker_that_joins_late() {
     let rate = Rate::Constant;
     for consistency in [
         FAR,
@@ -338,7 +342,7 @@ fn what_was_dealt_waits_for_a_worker_that_comes_late() {
             "{consistency:?}"
         );
         if consistency.is_bulk_synchronous() {
-            // The mean of what counted is no sum.
+            // The mean of the counted gradients is not a sum.
             continue;
         }
         go(&mut all[2], 2, 0);
@@ -362,18 +366,20 @@ fn what_was_dealt_waits_for_a_worker_that_comes_late() {
     }
 }
 
-/// Who says nothing in time is left out, the others are not, and the next checkpoint has it again.
+/// A worker that sends nothing in time is left out; the others are not, and the next checkpoint
+/// contains it again.
 #[test]
-fn a_checkpoint_does_not_wait_for_whoever_is_silent() {
+fn checkpoint_does_not_wait_for_a_silent_worker() {
     let job = Job::start_encoded_with(3, 2, codecs()[0], FAR, plain());
     let mut all = job.joined(0);
     go(&mut all[2], 2, 0);
     for step in 0..2 {
         let is_silent = step == 0;
         all[0].keep(step + 1).unwrap();
-        all[0].hear_within(match is_silent {
-            true => Duration::from_millis(100),
-            false => Duration::from_secs(60),
+        all[0].hear_within(if is_silent {
+            Duration::from_millis(100)
+        } else {
+            Duration::from_secs(60)
         });
         go(&mut all[0], 0, step);
         go(&mut all[1], 1, step);
@@ -386,17 +392,18 @@ fn a_checkpoint_does_not_wait_for_whoever_is_silent() {
         for (rank, shards) in all.iter().enumerate() {
             let name = Feedback::extra("compress.residual", rank);
             let (_, kept) = held_back.iter().find(|(known, _)| *known == name).unwrap();
-            match is_silent && rank == 2 {
-                true => assert!(kept.iter().all(|&value| value == 0.0)),
-                false => assert!(kept == plane(shards.feedback().unwrap()), "{step}: {rank}"),
+            if is_silent && rank == 2 {
+                assert!(kept.iter().all(|&value| value == 0.0));
+            } else {
+                assert!(kept == plane(shards.feedback().unwrap()), "{step}: {rank}");
             }
         }
     }
 }
 
-/// A worker is lost in a noticed step, so another view begins with the very step that is kept.
+/// A worker is lost in an announced step, so another view begins with the step of the checkpoint.
 #[test]
-fn a_worker_that_is_lost_at_a_noticed_step_takes_only_its_own_along() {
+fn worker_lost_at_an_announced_step_loses_only_its_residual() {
     let job = Job::start_encoded_with(3, 2, codecs()[1], FAR, plain());
     let mut all = job.joined(0).into_iter();
     let (mut chief, mut other) = (all.next().unwrap(), all.next().unwrap());
@@ -425,7 +432,7 @@ fn a_worker_that_is_lost_at_a_noticed_step_takes_only_its_own_along() {
             let mut history = History::new();
             let mut parameters = vec![0.0; size()];
             let mut next = 1;
-            // Far enough that it has said something under the new view; no further than it may.
+            // Until it has sent a residual under the new view; not further than it may.
             while next < 4 {
                 let own = gradients(1, next);
                 let reply = other.push_pull(next, stats(1), &own, &mut parameters, &|| true);
@@ -459,9 +466,10 @@ fn a_worker_that_is_lost_at_a_noticed_step_takes_only_its_own_along() {
     assert_eq!(history.len(), 3);
 }
 
-/// What a worker says before a push may be of pieces that are elsewhere by now: its connection goes on.
+/// The residual that a worker sends before a push may belong to pieces that have moved: it is
+/// dropped, and the connection continues.
 #[test]
-fn a_word_of_other_pieces_is_thrown_away() {
+fn residual_of_moved_pieces_is_dropped() {
     let job = Job::start_encoded_with(2, 1, codecs()[0], FAR, plain());
     let mut chief = job.join(0);
     let view = first_view(1, (0..2).map(worker).collect(), &job.addresses, &job.blocks);
@@ -480,9 +488,10 @@ fn a_word_of_other_pieces_is_thrown_away() {
     assert_eq!(raw.receive().unwrap().kind, Kind::View);
 }
 
-/// A worker of an older release would not understand what it is asked; where nobody asks, it is welcome.
+/// A worker of an older release could not parse the request for residuals. It is accepted where
+/// residuals are not requested.
 #[test]
-fn who_cannot_say_what_it_holds_back_is_refused_where_that_is_asked() {
+fn worker_without_residual_support_is_refused_if_needed() {
     let older = |number| Hello {
         says_held: false,
         ..hello(number)

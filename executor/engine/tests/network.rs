@@ -1,4 +1,4 @@
-//! What networks are laid out as, and what is refused.
+//! Layout of networks, and refusal of invalid ones.
 
 use muster_engine::model::{Batch, BuildError, InputShape, Network, zoo};
 
@@ -40,9 +40,10 @@ fn blocks_tile_the_arena_in_order() {
     assert_eq!(network.parameter_count(), offset);
 }
 
-/// The bytes are pinned: a change would break the promise that a seed names one network on every machine and release.
+/// The bytes are fixed: a change would break the guarantee that a seed gives the same network on
+/// every machine and release.
 #[test]
-fn initial_parameters_are_those_of_the_seed() {
+fn initial_parameters_depend_on_the_seed_only() {
     let network = cnn(&[4, 8], &[16]);
     let params = network.init(42);
     assert_eq!(params, network.init(42));
@@ -82,7 +83,7 @@ fn initial_parameters_are_those_of_the_seed() {
 const PINNED: [u32; 3] = [1040866880, 1047341424, 1059761202];
 
 #[test]
-fn what_cannot_be_built_is_named() {
+fn invalid_networks_are_refused_with_a_reason() {
     let refused = |built: Result<Network, BuildError>| built.unwrap_err().to_string();
     let mlp = |hidden: &[usize]| zoo::mlp(FASHION, hidden, 10);
     let cnn = |channels: &[usize], dense: &[usize]| zoo::cnn(FASHION, channels, dense, 10);

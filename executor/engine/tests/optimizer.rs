@@ -1,17 +1,18 @@
-//! Each rule against its textbook formula, one parameter at a time in f64.
+//! Each update rule against its textbook formula, one parameter at a time in f64.
 
 use muster_engine::optimizer::{Decay, Optimizer, Rule, Schedule};
 
 const SCALE: f32 = 0.125;
 
-/// The gradient of step `step` at parameter `i`: neither constant nor of one sign, and 0 now and then.
+/// Gradient of step `step` at parameter `i`: neither constant nor of one sign, and sometimes 0.
 fn gradient(step: u64, i: usize) -> f32 {
     let phase = (step as usize * 31 + i * 17) % 13;
     (phase as f32 - 6.0) * 0.3
 }
 
-/// Runs `rule` on parameters of an odd number, so that vector loops have a rest, and compares with `reference`, which is given
-/// (parameter, its two state numbers, gradient, time from 1) and changes them.
+/// Runs `rule` on an odd number of parameters, so that vector loops have a remainder, and compares
+/// with `reference`. Its arguments are the parameter, its two state values, the gradient and the
+/// time from 1; it updates the first two.
 fn compare(rule: Rule, reference: impl Fn(&mut f64, &mut [f64; 2], f64, i32)) {
     let optimizer = Optimizer::new(rule);
     optimizer.validate().unwrap();
@@ -66,7 +67,7 @@ fn adam(weight_decay: f64) -> Rule {
 }
 
 #[test]
-fn sgd_is_its_formula() {
+fn sgd_matches_its_formula() {
     for decay in [0.0, 0.02] {
         compare(sgd(0.0, false, decay), |p, _, g, _| {
             *p -= 0.05 * (g + decay * *p)
@@ -84,7 +85,7 @@ fn sgd_is_its_formula() {
 }
 
 #[test]
-fn adam_is_its_formula() {
+fn adam_matches_its_formula() {
     for decay in [0.0, 0.02] {
         compare(adam(decay), |p, [m, v], g, t| {
             let g = g + decay * *p;
@@ -96,7 +97,7 @@ fn adam_is_its_formula() {
     }
 }
 
-/// However the arena is cut into shards, each parameter gets the same bits.
+/// Decoupled decay shrinks the parameter before the step of Adam.
 #[test]
 fn adam_with_decoupled_decay_shrinks_first() {
     let (lr, beta1, beta2, eps, weight_decay) = (0.01, 0.9, 0.99, 1e-3, 0.1);
@@ -119,7 +120,7 @@ fn adam_with_decoupled_decay_shrinks_first() {
 }
 
 #[test]
-fn adagrad_is_its_formula() {
+fn adagrad_matches_its_formula() {
     let (lr, eps, weight_decay) = (0.05, 1e-3, 0.01);
     let rule = Rule::AdaGrad {
         lr,
@@ -134,7 +135,7 @@ fn adagrad_is_its_formula() {
 }
 
 #[test]
-fn rmsprop_is_its_formula() {
+fn rmsprop_matches_its_formula() {
     let (lr, rho, eps, weight_decay) = (0.002, 0.9, 1e-3, 0.01);
     for momentum in [0.0, 0.8] {
         let rule = Rule::RmsProp {
@@ -158,7 +159,7 @@ fn rmsprop_is_its_formula() {
     }
 }
 
-/// One tensor at a time, since its factor is of the whole tensor.
+/// One tensor at a time, because its factor depends on the whole tensor.
 #[test]
 fn lars_scales_by_the_norms() {
     let (lr, weight_decay, trust) = (0.5, 0.01, 0.02);
@@ -203,6 +204,7 @@ fn lars_scales_by_the_norms() {
     }
 }
 
+/// A parameter gets the same bits for every cut of the arena into shards.
 #[test]
 fn a_range_alone_gets_the_same_bits() {
     for rule in [
@@ -254,7 +256,7 @@ fn the_schedule_reaches_the_update() {
 }
 
 #[test]
-fn what_is_out_of_range_is_named() {
+fn settings_out_of_range_are_named() {
     let refused = |rule| Optimizer::new(rule).validate().unwrap_err().to_string();
     let lr = |lr| Rule::Sgd {
         lr,

@@ -1,4 +1,4 @@
-//! Steps that go to shards in parts and come back in parts: the numbers, the order on the wire, and what a death leaves.
+//! Steps in parts: results, the order on the connection, and the state after a worker is lost.
 
 mod loopback;
 
@@ -21,7 +21,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Cut across parts in several places.
+/// Crosses boundaries of parts in several places.
 const BLOCKS: [usize; 5] = [3 * PART + 700, 120, 2 * PART, 10, 5_000];
 const BATCH: u32 = 8;
 
@@ -73,7 +73,8 @@ fn gradients(rank: u32, step: u64) -> Vec<f32> {
         .collect()
 }
 
-/// Parameters after each of these steps, by one update over the whole arena; `counts` says whose gradients of which number are in it.
+/// Parameters after each step, by one update over the whole arena; `counts` tells which gradients
+/// of which values count.
 fn reference(workers: u32, steps: u64, counts: impl Fn(u64, u32, usize) -> bool) -> Vec<Vec<f32>> {
     let mut parameters = contents().parameters;
     let mut state = vec![0.0; size() * 2];
@@ -84,7 +85,7 @@ fn reference(workers: u32, steps: u64, counts: impl Fn(u64, u32, usize) -> bool)
             let own = gradients(rank, step);
             for (at, (sum, value)) in sum.iter_mut().zip(own).enumerate() {
                 if counts(step, rank, at) {
-                    // The first is no addition to a zero, whose sign would be lost.
+                    // The first gradient is not added to zero, which would lose the sign of a zero.
                     *sum = if rank == 0 { value } else { *sum + value };
                 }
             }
@@ -95,7 +96,7 @@ fn reference(workers: u32, steps: u64, counts: impl Fn(u64, u32, usize) -> bool)
     after
 }
 
-/// All workers and shards, filled.
+/// All workers, with filled shards.
 fn joined(workers: u32, addresses: &[Address]) -> Vec<Shards> {
     let mut all: Vec<Shards> = (0..workers)
         .map(|rank| {
@@ -125,14 +126,14 @@ fn enter(shards: &mut Shards) -> u64 {
     }
 }
 
-/// Gradients that are there from the start, and become ready in ranges of a length of their own; the next step looks at parameters
-/// layer by layer as they come.
+/// Gradients that exist from the start and become ready in ranges of a given length; the next step
+/// reads parameters layer by layer as they arrive.
 struct Steady {
     rank: u32,
     step: u64,
     stride: usize,
     parameters: Vec<f32>,
-    /// What it saw of the parameters while others were on their way.
+    /// Parameters that it has read while others were in transfer.
     seen: Vec<(Range<usize>, Vec<f32>)>,
 }
 
@@ -241,7 +242,7 @@ fn parts_have_the_bits_of_a_plain_loop_for_every_layout() {
     }
 }
 
-/// The noise of gradients is what steps at once measure of the same gradients.
+/// The noise of gradients equals that of whole steps with the same gradients.
 #[test]
 fn parts_measure_the_same_noise() {
     let measure = |in_parts: bool| {
@@ -284,7 +285,8 @@ fn parts_measure_the_same_noise() {
     }
 }
 
-/// A shard that takes nothing off the wire before it is told to, and then notes in which order parts come.
+/// A shard that reads nothing before it is signalled, and then records the order in which parts
+/// arrive.
 fn slow_shard(reads_on: Receiver<()>, order: Sender<Vec<usize>>) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     socket2::SockRef::from(&listener)
@@ -340,15 +342,16 @@ fn slow_shard(reads_on: Receiver<()>, order: Sender<Vec<usize>>) -> Address {
     (shard(9), address)
 }
 
-/// What has become ready while the wire was busy goes in the order of need, ahead of what became ready before it: only what was given to
-/// the wire already, a part or two, is not overtaken.
+/// Parts that become ready while the connection is busy are sent in the order of need, before
+/// earlier ones. Only the one or two parts that have already been passed to the connection are not
+/// overtaken.
 #[test]
-fn the_parts_that_the_next_step_needs_first_overtake_the_others() {
+fn most_urgent_parts_overtake_waiting_ones() {
     struct Stalled(Steady, Sender<()>);
     impl Pass for Stalled {
         fn compute(&mut self, ready: Ready<'_>) -> StepStats {
             let stats = self.0.compute(ready);
-            // All are ready before the shard takes the first.
+            // All parts are ready before the shard reads the first one.
             thread::sleep(Duration::from_millis(100));
             self.1.send(()).unwrap();
             stats
@@ -380,9 +383,10 @@ fn the_parts_that_the_next_step_needs_first_overtake_the_others() {
     assert!(order[first..].is_sorted(), "then all by need: {order:?}");
 }
 
-/// A worker that dies in the middle of its push: the chief goes on without it, what it had pushed of the step is in it part by part.
+/// A worker is lost during its push: the coordinator continues without it, and the step contains
+/// the complete parts of its push.
 #[test]
-fn a_death_in_the_middle_of_a_push_leaves_whole_parts() {
+fn worker_lost_during_a_push_leaves_whole_parts() {
     let (address, serving) = start(0);
     let addresses = [address];
     let mut chief = Shards::join(&addresses, size(), &hello(0)).unwrap();
@@ -390,7 +394,7 @@ fn a_death_in_the_middle_of_a_push_leaves_whole_parts() {
     chief.begin(view, 0, 0, &contents()).unwrap();
     let mut chief = chief.in_parts(Some(Order::ByNeed));
 
-    // The last two parts, then it is gone.
+    // The last two parts, then the worker is lost.
     let (mut dying, _) = greet(&addresses[0].1, &hello(1), Duration::from_secs(5)).unwrap();
     let came = parts::count(size()) - 2..parts::count(size());
     push_parts(&mut dying, 1, came.clone());
@@ -425,10 +429,10 @@ fn a_death_in_the_middle_of_a_push_leaves_whole_parts() {
     assert_eq!(serving.join().unwrap(), End::Finished);
 }
 
-/// Another shard comes between two steps: pieces move, the cut into parts is another, the numbers are not; and what was computed ahead
-/// under the old view is given up.
+/// A shard joins between two steps: pieces move and the cut into parts changes, but not the
+/// results. A step that was begun early under the old view is discarded.
 #[test]
-fn a_new_shard_changes_the_cut_and_no_number() {
+fn new_shard_changes_the_cut_but_no_value() {
     const STEPS: u64 = 4;
     let (first, serving) = start(0);
     let (second, serving_second) = start(1);
@@ -464,16 +468,16 @@ fn a_new_shard_changes_the_cut_and_no_number() {
         assert_eq!(moved.before, moved.after);
         let snapshot = chief.snapshot(Contents::default()).unwrap();
         assert!(snapshot.contents.parameters == expected[STEPS as usize - 1]);
-        // The other worker has left in order by now, or soon has.
+        // The other worker has left in order by now, or will soon.
         chief.done();
     });
     assert_eq!(serving.join().unwrap(), End::Finished);
     assert_eq!(serving_second.join().unwrap(), End::Finished);
 }
 
-/// Some in parts, some at once: a fault of a worker, which is refused.
+/// Some in parts, some as a whole: an error of a worker, which is refused.
 #[test]
-fn a_step_is_pushed_in_one_way_by_all() {
+fn mixed_ways_of_pushing_a_step_are_refused() {
     let (address, serving) = start(0);
     let mut chief = Shards::join(std::slice::from_ref(&address), size(), &hello(0)).unwrap();
     let members = vec![worker(0), worker(1)];
@@ -489,7 +493,8 @@ fn a_step_is_pushed_in_one_way_by_all() {
     assert_eq!(serving.join().unwrap(), End::PeerLost);
 }
 
-/// Parts of a worker's gradients of step 0, under the first view; returns once the shard has read them.
+/// Sends parts of a worker's gradients of step 0 under the first view. Returns after the shard has
+/// read them.
 fn push_parts(line: &mut Connection, rank: u32, parts: Range<usize>) {
     let own = gradients(rank, 0);
     for part in parts {

@@ -1,4 +1,5 @@
-//! Language models as whole networks: sizes, threads, workers, and gradients told while the backward pass goes on.
+//! Language models as whole networks: sizes, threads, workers, and gradients reported during the
+//! backward pass.
 
 use muster_engine::model::{Batch, Draw, Network, Role, Targets, zoo};
 use std::ops::Range;
@@ -38,7 +39,7 @@ fn text(network: &Network, examples: usize) -> Text {
 }
 
 impl Text {
-    /// Examples of a step that many workers share.
+    /// Some examples of a step that many workers share.
     fn part(&self, network: &Network, examples: Range<usize>) -> Batch<'_> {
         let len = network.input().len();
         let span = examples.start * len..examples.end * len;
@@ -87,15 +88,15 @@ fn threads_do_not_change_a_bit() {
     }
 }
 
-/// With dropout too: what is dropped depends on an example's place in the batch of all workers.
+/// With dropout too: dropped values depend on the example's position in the global batch.
 #[test]
-fn workers_and_parts_add_up_to_the_batch() {
+fn gradients_of_workers_and_parts_add_up_to_the_batch() {
     for network in networks() {
         let text = text(&network, 11);
         let (loss, grads) = step(&network, &text, 0..11, 16, 1);
         let mut sum = (0.0, vec![0.0; grads.len()]);
         for examples in [0..4, 4..4, 4..11] {
-            // The last in parts of 3.
+            // The last one in parts of 3.
             let (loss, part) = step(&network, &text, examples, 3, 1);
             sum.0 += loss;
             sum.1
@@ -111,7 +112,7 @@ fn workers_and_parts_add_up_to_the_batch() {
 }
 
 #[test]
-fn gradients_are_told_once_and_final() {
+fn gradient_ranges_are_reported_once_and_final() {
     for network in networks() {
         let text = text(&network, 7);
         let (_, expected) = step(&network, &text, 0..7, 4, 1);
@@ -134,7 +135,7 @@ fn gradients_are_told_once_and_final() {
 }
 
 #[test]
-fn a_language_model_learns_what_follows() {
+fn language_model_learns_the_next_token() {
     for network in networks() {
         let text = text(&network, 8);
         let mut params = network.init(2);
@@ -172,7 +173,8 @@ fn gpt2_small_has_the_published_number_of_parameters() {
     assert_eq!(network.targets(), 1024);
 }
 
-/// 4 · ((inputs + hidden) · hidden + hidden) of each LSTM layer, with one bias; a GRU has 3 gates and two.
+/// 4 · ((inputs + hidden) · hidden + hidden) for each LSTM layer, with one bias; a GRU has 3 gates
+/// and two biases.
 #[test]
 fn recurrent_models_have_the_sizes_of_their_formulas() {
     let lstm = zoo::lstm_language_model(64, 256, 128, &[200, 300]).unwrap();

@@ -1,4 +1,4 @@
-//! SSP and ASP: what a read has seen, whatever the delays, and what old gradients still count for.
+//! SSP and ASP: the content of reads for random delays, and the weight of stale gradients.
 
 mod loopback;
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const STEPS: u64 = 12;
 
-/// A step of it takes away exactly the gradient over the batch.
+/// A step subtracts exactly the gradient divided by the batch.
 fn plain() -> Optimizer {
     Optimizer::new(Rule::Sgd {
         lr: f64::from(BATCH),
@@ -23,12 +23,13 @@ fn plain() -> Optimizer {
     })
 }
 
-/// Worker `rank` counts its pushes at this parameter of each shard; the first block is on the first shard, the second on the other.
+/// Worker `rank` counts its pushes at this parameter of each shard; the first block is on the first
+/// shard, the second on the other.
 fn counters(rank: usize) -> [usize; 2] {
     [rank, 40_000 + rank]
 }
 
-/// Pushes of each worker that these parameters hold, the fewest over the shards.
+/// Number of pushes of each worker that these parameters contain, the minimum over the shards.
 fn seen(parameters: &[f32], workers: usize) -> Vec<u64> {
     let before = fresh().parameters;
     let count = |at: usize| (before[at] - parameters[at]).round() as u64;
@@ -45,8 +46,8 @@ fn one_more(rank: usize) -> Vec<f32> {
     gradients
 }
 
-/// Runs workers with these delays in milliseconds before each of their steps; by worker and step, what the parameters had seen that the step
-/// was computed from.
+/// Runs workers with these delays in milliseconds before each of their steps. Returns by worker and
+/// step the pushes in the parameters from which the step was computed.
 fn run(delays: &[Vec<u8>], staleness: u32, eager: bool) -> Vec<Vec<Vec<u64>>> {
     let consistency = Consistency::Ssp {
         staleness,
@@ -55,7 +56,7 @@ fn run(delays: &[Vec<u8>], staleness: u32, eager: bool) -> Vec<Vec<Vec<u64>>> {
     };
     let workers = delays.len();
     let job = Job::start_with(workers as u32, 2, consistency, plain());
-    // Nobody leaves before all are done: a departure interrupts the others.
+    // No worker leaves before all are done, because a departure interrupts the others.
     let done = Barrier::new(workers);
     let work = |rank: usize, mut shards: Shards| {
         let mut parameters = fresh().parameters;
@@ -102,7 +103,8 @@ fn run(delays: &[Vec<u8>], staleness: u32, eager: bool) -> Vec<Vec<Vec<u64>>> {
     })
 }
 
-/// Ho et al., 2013: what worker p reads for its step c holds every push of every worker q of steps before c - s.
+/// Ho et al., 2013: the parameters that worker p reads for its step c contain every push of every
+/// worker q for steps before c - s.
 fn check(reads: &[Vec<Vec<u64>>], staleness: u64) -> Result<(), TestCaseError> {
     for (reader, reads) in reads.iter().enumerate() {
         for (step, seen) in reads.iter().enumerate() {
@@ -145,7 +147,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
-    /// Whoever goes on before its answer is there reads nothing older, only without its own last push.
+    /// A worker that continues before its answer has arrived reads nothing older, only without its
+    /// own last push.
     #[test]
     fn no_eager_read_is_older_than_the_bound(delays in delays(), staleness in 1u32..4) {
         let reads = run(&delays, staleness, true);
@@ -158,7 +161,8 @@ proptest! {
     }
 }
 
-/// A worker alone never waits for an answer: each step is computed while the one before travels.
+/// A single worker never waits for an answer: each step is computed during the transfer of the
+/// previous one.
 #[test]
 fn an_eager_worker_within_the_bound_does_not_wait() {
     let consistency = Consistency::Ssp {
@@ -169,7 +173,7 @@ fn an_eager_worker_within_the_bound_does_not_wait() {
     let job = Job::start_with(2, 1, consistency, plain());
     let mut joined = job.joined(0);
     let mut eager = Eager::new(2, size());
-    // The other has not pushed anything: steps 0 to 2 may be computed, and step 3 may not.
+    // The other worker has not pushed anything: steps 0 to 2 may be computed, step 3 may not.
     for step in 0..3 {
         assert!(eager.may_read(&joined[1], step), "step {step}");
         let (_, reply) = eager
@@ -183,9 +187,10 @@ fn an_eager_worker_within_the_bound_does_not_wait() {
     assert!(!eager.may_read(&joined[1], 3), "the bound is 2");
 }
 
-/// Three pushes of another worker came between what it read and what it pushes: a third of it counts.
+/// Three pushes of another worker arrived between a worker's read and its push: a third of it
+/// counts.
 #[test]
-fn a_late_gradient_counts_for_less() {
+fn stale_gradient_has_a_lower_rate() {
     for (rate, expected) in [(Rate::Constant, 1.0), (Rate::ByStaleness, 1.0 / 3.0)] {
         let job = Job::start_with(2, 2, Consistency::Asp { rate }, plain());
         let mut joined = job.joined(0);

@@ -1,4 +1,5 @@
-//! Gradients that one worker pushes for several, over loopback in one process: whoever brings them, each worker's are in a step once.
+//! Local aggregation: gradients that one worker pushes for several, over loopback in one process.
+//! Each worker's gradients are in a step once.
 
 mod loopback;
 
@@ -13,7 +14,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-/// What the first of these ranks gives for all of them.
+/// Sum that the first of these ranks pushes for all of them.
 fn summed(ranks: RangeInclusive<u32>, step: u64) -> (SumHead, Vec<f32>) {
     let (first, last) = ranks.into_inner();
     let (mut sum, mut counted) = (gradients(first, step), stats(first));
@@ -47,7 +48,7 @@ fn ask(shards: &mut Shards, rank: u32, step: u64, parameters: &mut [f32]) -> Rep
         .unwrap()
 }
 
-/// What the first step makes of the chief's gradients and what came beside them.
+/// Parameters after the first step of the coordinator's gradients and others.
 fn updated(others: &[f32]) -> Vec<f32> {
     let mut all = gradients(0, 0);
     all.iter_mut()
@@ -65,9 +66,10 @@ fn counted(reply: Reply) -> (u64, StepStats) {
     }
 }
 
-/// The others hear nothing of a shard for as long as nobody has anything to tell them but parameters.
+/// The other workers do not communicate with a shard while there is no news for them besides
+/// parameters.
 #[test]
-fn a_sum_stands_for_all_of_its_workers() {
+fn sum_counts_for_all_of_its_workers() {
     let job = Job::start(3, 2, Consistency::default());
     let mut joined = job.joined(0);
     let (first, rest) = joined.split_at_mut(1);
@@ -98,7 +100,7 @@ fn a_sum_stands_for_all_of_its_workers() {
         }
     }
     assert_eq!(parameters, reference(3, 0..9).0);
-    // Whoever asks late is told all the same.
+    // A worker that asks late is still answered.
     let mut late = vec![0.0; size()];
     let (clock, stats) = counted(ask(&mut rest[0], 1, 8, &mut late));
     assert_eq!((clock, stats.examples), (9, 0));
@@ -107,10 +109,10 @@ fn a_sum_stands_for_all_of_its_workers() {
     assert_eq!(snapshot.version(), Some(9));
 }
 
-/// It pushes alone because it does not know better, and the step with the sum is over by then, and so is its view: it is answered as if it had been on
-/// time.
+/// The worker pushes alone, although the step with the sum and its view have ended: it is answered
+/// as if it had been in time.
 #[test]
-fn who_pushes_after_the_sum_is_told_of_the_next_view() {
+fn worker_that_pushes_after_the_sum_learns_of_the_next_view() {
     let job = Job::start(2, 2, Consistency::default());
     let mut joined = job.joined(0);
     let (first, rest) = joined.split_at_mut(1);
@@ -136,9 +138,9 @@ fn who_pushes_after_the_sum_is_told_of_the_next_view() {
     }
 }
 
-/// One of them has pushed alone: no shard takes its gradients twice.
+/// One of the workers has pushed alone: no shard counts its gradients twice.
 #[test]
-fn a_sum_with_gradients_that_are_there_is_refused() {
+fn sum_with_gradients_already_present_is_refused() {
     let job = Job::start(2, 2, Consistency::default());
     let mut joined = job.joined(0);
     let (first, rest) = joined.split_at_mut(1);
@@ -158,15 +160,17 @@ fn a_sum_with_gradients_that_are_there_is_refused() {
     assert_eq!(parameters, reference(2, 0..1).0);
 }
 
-/// Who spoke for others is lost after one shard has its sum: those others go on, and so does the step.
+/// The worker that pushes for others is lost after one shard has its sum: the others continue, and
+/// so does the step.
 #[test]
-fn a_sum_of_a_worker_that_is_lost_keeps_what_it_has_of_others() {
+fn sum_of_a_lost_worker_still_counts_for_the_others() {
     let waits = [200, 1_000, 5_000].map(Duration::from_millis);
-    // A shard that is slow to read the sum hears first that the speaker is gone.
+    // A shard that reads the sum slowly may detect the lost worker first.
     assert!(waits.into_iter().any(the_sum_outlives_its_speaker));
 }
 
-/// Whether the sum was in when its speaker was lost; if not, those whom it was of have pushed alone.
+/// Returns whether the sum was complete when its worker was lost. If not, the other workers of the
+/// sum have pushed alone.
 fn the_sum_outlives_its_speaker(after: Duration) -> bool {
     let job = Job::start(4, 1, Consistency::default());
     let mut joined = job.joined(0);
@@ -185,7 +189,8 @@ fn the_sum_outlives_its_speaker(after: Duration) -> bool {
     assert_eq!(reply, Reply::GaveUp);
     thread::sleep(after);
     drop(speaker);
-    // The last one, which has not pushed, goes too: the chief has something to decide on before the step is complete.
+    // The last worker, which has not pushed, leaves too: the coordinator must decide before the
+    // step is complete.
     alone.goodbye();
     thread::scope(|scope| {
         let other = scope.spawn(|| {
@@ -207,22 +212,23 @@ fn the_sum_outlives_its_speaker(after: Duration) -> bool {
         assert_eq!(clock, 1);
         assert!(theirs == parameters);
     });
-    // With what the lost one had pushed, as if it had pushed alone.
+    // Including the gradients of the lost worker, as if it had pushed alone.
     let is_in = parameters == updated(&sum);
     assert!(is_in || parameters == updated(&gradients(2, 0)));
     is_in
 }
 
-/// The chief has just been told that a worker is lost when another one brings that worker's gradients with its own: the step is complete then, and yet
-/// nobody is past it before the chief has said which view comes next.
+/// The coordinator has just learned of a lost worker when another worker pushes that worker's
+/// gradients with its own. The step is then complete, but is not acknowledged before the
+/// coordinator has announced the next view.
 #[test]
-fn a_sum_that_comes_while_the_chief_decides_lets_nobody_past_the_next_view() {
+fn sum_during_the_decision_is_not_acknowledged_early() {
     let waits = [200, 1_000, 5_000].map(Duration::from_millis);
-    // Whoever asks before a slow shard has the sum pushes alone, and the sum is refused.
+    // A worker that asks before a slow shard has the sum pushes alone, and the sum is refused.
     assert!(waits.into_iter().any(nobody_is_past_the_next_view));
 }
 
-/// Whether the sum was in before one of its workers asked.
+/// Returns whether the sum arrived before one of its workers asked.
 fn nobody_is_past_the_next_view(wait: Duration) -> bool {
     let job = Job::start(4, 1, Consistency::default());
     let mut joined = job.joined(0);
@@ -244,7 +250,7 @@ fn nobody_is_past_the_next_view(wait: Duration) -> bool {
             let reply = speaker.push_together(0, (head, &sum), own, &mut parameters, &forever);
             (counted(reply.unwrap()).0, parameters)
         });
-        // Long enough for the sum to be first, and then for both to be answered if they are.
+        // Long enough for the sum to be first, and for both answers if they were sent.
         thread::sleep(wait);
         let asking = scope.spawn(|| {
             let mut parameters = vec![0.0; size()];
@@ -273,16 +279,17 @@ fn nobody_is_past_the_next_view(wait: Duration) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whoever asks, pushes or speaks first at whichever shard, a step has the bits of a plain loop and each example once.
+    /// For any order of asking, pushing and pushing for others at the shards, a step has the bits
+    /// of a plain loop and counts each example once.
     #[test]
-    fn whoever_is_first_each_gradient_counts_once(
+    fn each_gradient_counts_once_in_any_order(
         delays in prop::collection::vec((0u64..3, 0u64..3, 0u64..3, any::<bool>()), 6),
         ps_shards in 1usize..4,
     ) {
         let job = Job::start(3, ps_shards, Consistency::default());
         let joined = job.joined(0);
         let steps = delays.len() as u64;
-        // Nobody speaks for one that has not begun the step.
+        // No worker pushes for another one that has not begun the step.
         let all_have_begun = Barrier::new(3);
         let trained: Vec<Vec<f32>> = thread::scope(|scope| {
             let running: Vec<_> = joined
@@ -312,7 +319,8 @@ proptest! {
                     })
                 })
                 .collect();
-            // Nobody leaves before all have the last step: whoever asks after the chief has left is told of that instead.
+            // No worker leaves before all have the last step: a worker that asks after the
+            // coordinator has left would be interrupted.
             let done: Vec<_> = running
                 .into_iter()
                 .map(|one| one.join().unwrap())

@@ -1,4 +1,5 @@
-//! Training runs, update rules and schedules against PyTorch's, as stored in `executor/engine/fixtures`.
+//! Training runs, update rules and schedules compared with PyTorch's, as stored in
+//! `executor/engine/fixtures`.
 
 mod fixtures;
 
@@ -7,9 +8,10 @@ use muster_engine::model::{Batch, Block, InputShape, Network, zoo};
 use muster_engine::optimizer::{Decay, Optimizer, Rule, Schedule, clip_factor, square_norm};
 use serde_json::json;
 
-/// Pinned on both sides: SplitMix64's first number from the seed FNV-1a gives to the empty name, and what follows from it.
+/// Fixed on both sides: the first number of SplitMix64 with the FNV-1a hash of the empty name as
+/// seed, and derived values.
 #[test]
-fn the_generator_is_that_of_the_fixtures() {
+fn generator_matches_the_fixtures() {
     let stream = Stream::new("");
     assert_eq!(stream.number(0), PINNED);
     for (case, name) in cases("dense").iter().zip(["plain", "relu", "one", "wide"]) {
@@ -79,7 +81,7 @@ fn gpt_trains_as_pytorch_does() {
     }
 }
 
-/// What the fixtures call one of our blocks.
+/// Name of one of our blocks in the fixtures.
 fn theirs(block: &Block) -> String {
     match block.name.as_str() {
         "embedding.weight" | "tokens.weight" | "positions.weight" => {
@@ -89,7 +91,7 @@ fn theirs(block: &Block) -> String {
     }
 }
 
-/// The gradient of step 0, then every loss.
+/// Compares the gradient of step 0, then every loss.
 fn train(network: &Network, curve: &Curve) {
     let names = curve.parameters.iter().map(|parameter| &parameter.name);
     assert!(names.cloned().eq(network.blocks().iter().map(theirs)));
@@ -155,7 +157,7 @@ fn rules_update_as_pytorch_does() {
     for case in cases("optimizer") {
         let Some(rule) = rule(&case) else { continue };
         let optimizer = Optimizer::new(rule);
-        // Of AdaGrad alone PyTorch's learns ever slower, and its state may begin with something.
+        // Only PyTorch's AdaGrad reduces its rate, and its state may have an initial value.
         let slower = |step: usize| 1.0 / (1.0 + step as f64 * case.number_or_zero("lr_decay"));
         let begins_with = case.number_or_zero("initial_accumulator_value") as f32;
         for tensor in ["weight", "bias"] {
@@ -165,7 +167,7 @@ fn rules_update_as_pytorch_does() {
             let mut after = Vec::new();
             for (step, gradient) in gradients.chunks(params.len()).enumerate() {
                 let optimizer = match rule {
-                    // Its corrections go by the step; its rate stays.
+                    // Its corrections depend on the step; its rate is constant.
                     Rule::Adam { .. } => optimizer.clone(),
                     _ => optimizer.for_one(step as u64, slower(step)),
                 };
@@ -176,11 +178,12 @@ fn rules_update_as_pytorch_does() {
         }
         compared += 1;
     }
-    // All but the one that the engine does not have.
+    // All cases except the one that the engine does not implement.
     assert_eq!(compared, cases("optimizer").len() - 1);
 }
 
-/// As a user writes it, so that what is not named is what the engine presumes. `None`: of RMSProp the kind that takes off the mean.
+/// The rule as a user writes it, so that omitted settings have the engine's defaults. `None` for
+/// the centred variant of RMSProp.
 fn rule(case: &Case) -> Option<Rule> {
     let (lr, weight_decay) = (case.number("lr"), case.number_or_zero("weight_decay"));
     match case.name.as_str() {

@@ -1,6 +1,8 @@
-//! A CNN learns real images in one process: forward, backward, optimizer and data order together.
+//! A CNN learns real images in one process: forward pass, backward pass, optimizer and data order
+//! together.
 //!
-//! Reads Fashion-MNIST from `$MUSTER_DATASETS`, by default `~/.cache/muster/datasets`, where `scripts/ensure-dataset` puts it.
+//! Reads Fashion-MNIST from `$MUSTER_DATASETS`, by default `~/.cache/muster/datasets`, where
+//! `scripts/ensure-dataset` stores it.
 
 use muster_engine::data::{Dataset, GlobalBatches, Kind, Limits, Source};
 use muster_engine::loss::StepLoss;
@@ -33,7 +35,8 @@ struct Run {
     test: StepLoss,
 }
 
-/// Trains on `workers` slices of each batch, one after another, and adds their gradients as a PS shard would.
+/// Trains on `workers` slices of each batch, one after another, and adds their gradients as a PS
+/// shard would.
 fn train(data: &Dataset, optimizer: &Optimizer, epochs: u64, workers: usize) -> Run {
     let network = zoo::cnn(data.input, &[8, 16], &[32], data.outputs()).unwrap();
     let mut params = network.init(1);
@@ -138,9 +141,9 @@ fn sgd_with_momentum_learns_too() {
     );
 }
 
-/// Workers change only the order of additions: the runs stay close, and each repeats to the bit.
+/// Workers change only the order of additions: the runs stay close, and each repeats bit for bit.
 #[test]
-fn three_workers_learn_what_one_does() {
+fn three_workers_learn_as_well_as_one() {
     let data = dataset(Limits {
         train: Some(2_000),
         test: Some(1_000),

@@ -1,4 +1,4 @@
-//! Views that change while training goes on, in one process: what the numbers come to, and who is told what.
+//! Views that change during training, in one process: results, and notifications of workers.
 
 use muster_engine::assign::Piece;
 use muster_engine::checkpoint::Contents;
@@ -47,7 +47,7 @@ fn fresh() -> Contents {
     }
 }
 
-/// Of the worker of one rank at one step.
+/// Gradients of the worker with this rank at one step.
 fn gradients(rank: usize, step: u64) -> Vec<f32> {
     let salt = rank as u64 * 31 + step * 17;
     (0..size() as u64)
@@ -59,7 +59,7 @@ fn forever() -> bool {
     true
 }
 
-/// Shards that were started, by their number.
+/// Started shards, by number.
 struct Cluster {
     consistency: Consistency,
     codecs: Option<Codecs>,
@@ -145,7 +145,7 @@ impl Cluster {
     }
 }
 
-/// Pulls until there are parameters; the next step. `None` when it is not in the view.
+/// Pulls until parameters arrive. Returns the next step; `None` if the worker is not in the view.
 fn enter(shards: &mut Shards, parameters: &mut [f32]) -> Option<u64> {
     loop {
         let reply = shards.pull(parameters, &forever, &forever).unwrap();
@@ -160,7 +160,8 @@ fn enter(shards: &mut Shards, parameters: &mut [f32]) -> Option<u64> {
     }
 }
 
-/// A follower's life: trains until it is out or training is over; the step after its last, and its parameters.
+/// Runs a follower: trains until it leaves the view or training has finished. Returns the step
+/// after its last one, and its parameters.
 fn follow(mut shards: Shards) -> (u64, Vec<f32>) {
     let mut parameters = vec![0.0; size()];
     let mut step = enter(&mut shards, &mut parameters).unwrap();
@@ -186,7 +187,7 @@ fn follow(mut shards: Shards) -> (u64, Vec<f32>) {
     }
 }
 
-/// Who takes part from one step on.
+/// Workers and shards from one step on.
 struct Stage {
     from: u64,
     workers: &'static [u32],
@@ -195,10 +196,10 @@ struct Stage {
 
 struct Run {
     snapshot: Snapshot,
-    /// The chief's parameters at the end.
+    /// The coordinator's parameters at the end.
     parameters: Vec<f32>,
     moved: Vec<Moved>,
-    /// By worker, as [`follow`] gives it.
+    /// Results of [`follow`] by worker.
     followers: BTreeMap<u32, (u64, Vec<f32>)>,
     ends: Vec<End>,
 }
@@ -219,7 +220,7 @@ fn run(consistency: Consistency, codecs: Option<Codecs>, stages: &[Stage], steps
     let bsp = consistency.is_bulk_synchronous();
     let mut step = 0;
     while step < steps {
-        // Under BSP a view is announced before the push of the step before its first.
+        // Under BSP a view is announced before the push of the step before its first one.
         let lead = u64::from(bsp);
         if let Some(stage) = stages
             .iter()
@@ -291,10 +292,10 @@ fn run(consistency: Consistency, codecs: Option<Codecs>, stages: &[Stage], steps
     }
 }
 
-/// 2, 6 and 3 workers on 1, 3 and 2 shards: to the bit what one process computes with the same gradients, and every piece that moved
-/// is the same before and after. The shard of the beginning is one of those that go.
+/// 2, 6 and 3 workers on 1, 3 and 2 shards: the same bits as one process with the same gradients,
+/// and every moved piece is unchanged. The first shard is one of those that leave.
 #[test]
-fn bsp_through_changing_views_has_the_bits_of_a_plain_loop() {
+fn bsp_with_view_changes_has_the_bits_of_a_plain_loop() {
     let stages = [
         Stage {
             from: 0,
@@ -340,7 +341,8 @@ fn bsp_through_changing_views_has_the_bits_of_a_plain_loop() {
     assert!(run.snapshot.contents.parameters == parameters);
     assert!(run.snapshot.contents.state.concat() == state);
     assert_eq!(run.ends, [End::Stopped, End::Finished, End::Finished]);
-    // Leavers know the last step that they took part in, and those who stayed have what everyone has.
+    // Leaving workers have the parameters of their last step, and the remaining ones those of all
+    // others.
     for (number, ended) in [(1, 9), (3, 9), (5, 9), (2, steps), (4, steps), (7, steps)] {
         let (step, of) = &run.followers[&number];
         assert_eq!(*step, ended, "worker {number}");
@@ -351,7 +353,8 @@ fn bsp_through_changing_views_has_the_bits_of_a_plain_loop() {
         assert_eq!(moved.before, moved.after);
         assert_ne!(moved.before, 0);
     }
-    // Two thirds went to the new shards; a third, the first shard's part, to those who stayed; three numbers of each parameter.
+    // Two thirds moved to the new shards. The first shard's third moved to the remaining ones.
+    // There are three values per parameter.
     let share = |moved: &Moved| moved.numbers as f64 / (3 * size()) as f64;
     assert!(
         (0.64..0.68).contains(&share(&run.moved[0])),
@@ -365,10 +368,10 @@ fn bsp_through_changing_views_has_the_bits_of_a_plain_loop() {
     );
 }
 
-/// Without a common step there is a common barrier: everyone goes on from the chief's step, nothing of the state is lost, and what
-/// was pushed before is in it.
+/// Without a common step there is a common barrier: all workers continue from the coordinator's
+/// step, no state is lost, and earlier pushes are in it.
 #[test]
-fn ssp_and_asp_change_the_view_at_a_barrier() {
+fn ssp_and_asp_change_views_at_a_barrier() {
     let rate = Rate::Constant;
     let ssp = Consistency::Ssp {
         staleness: 2,
@@ -417,10 +420,10 @@ fn ssp_and_asp_change_the_view_at_a_barrier() {
     }
 }
 
-/// With encoded gradients and answers all workers have the same parameters, those who came later too, and the same in every run;
-/// and these are near what the shards hold.
+/// With encoded gradients and answers all workers, including new ones, have the same parameters,
+/// also in every run. They are close to the shards' parameters.
 #[test]
-fn encoded_answers_keep_all_workers_the_same_through_changing_views() {
+fn encoded_answers_keep_workers_equal_across_views() {
     let stages = [
         Stage {
             from: 0,
@@ -475,9 +478,9 @@ fn encoded_answers_keep_all_workers_the_same_through_changing_views() {
     }
 }
 
-/// A worker that never came keeps nobody waiting once the task set goes on without it.
+/// A worker that never connected does not block the others after the task set has changed.
 #[test]
-fn whoever_never_came_is_not_waited_for_when_the_view_goes_on_without_it() {
+fn worker_that_never_connected_is_not_waited_for() {
     let rate = Rate::Constant;
     for consistency in [Consistency::default(), Consistency::Asp { rate }] {
         let mut cluster = Cluster::new(consistency, None);
@@ -503,9 +506,10 @@ fn whoever_never_came_is_not_waited_for_when_the_view_goes_on_without_it() {
     }
 }
 
-/// A worker comes, and pushes, when the chief was just told that it has not come: nobody is past the step before the chief has said which view is next.
+/// A worker connects and pushes after the coordinator was notified that it is missing: the step is
+/// not acknowledged before the coordinator has announced the next view.
 #[test]
-fn whoever_comes_while_the_chief_decides_lets_nobody_past_the_next_view() {
+fn worker_that_connects_during_the_decision_waits_for_it() {
     let mut cluster = Cluster::new(Consistency::default(), None);
     cluster.start(0);
     let mut chief = cluster.lead(&[0, 1, 2], &[0]);
@@ -547,14 +551,14 @@ fn whoever_comes_while_the_chief_decides_lets_nobody_past_the_next_view() {
 }
 
 #[test]
-fn whoever_gives_up_waiting_in_the_moment_that_it_is_taken_in_is_in() {
+fn worker_admitted_while_it_gives_up_waiting_is_a_member() {
     let mut cluster = Cluster::new(Consistency::default(), None);
     cluster.start(0);
     cluster.start(1);
     let mut guest = cluster.join(1, &[0, 1]);
     let mut parameters = vec![0.0; size()];
     let (has_given_up, chief) = (AtomicBool::new(false), Mutex::new(None));
-    // At one shard it waits no longer, and is taken in before it looks up from the other.
+    // At one shard it stops waiting, and is admitted before it polls the other one.
     let stays = || {
         if !has_given_up.swap(true, Ordering::Relaxed) {
             return false;

@@ -1,12 +1,12 @@
-//! The sockets of the data plane: what they ask of the system.
+//! Socket options of the parameter exchange.
 
 use muster_engine::wire::Connection;
 use socket2::SockRef;
 use std::net::{TcpListener, TcpStream};
 
-/// Pacing halves what two tasks of one machine can tell each other.
+/// Pacing would reduce the throughput between two tasks of one machine.
 #[test]
-fn neither_end_of_a_connection_within_this_machine_is_paced() {
+fn local_connection_is_not_paced_at_either_end() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (here, _) = listener.accept().unwrap();

@@ -1,13 +1,13 @@
-//! How likely a learning curve reaches a target: curves of several families are weighed by how well they explain what was seen, and
-//! each of them says how it may go on (after Domhan et al. 2015).
+//! Probability that a learning curve reaches a target. Several families of curves are weighted by
+//! their evidence, and each extrapolates the curve (after Domhan et al. 2015).
 //!
-//! Where they sample with Markov chains, a family's shape is on a grid here; its scale and asymptote then have exact normal
-//! posteriors, so the answer is a sum and has no randomness.
+//! The paper samples with Markov chains. Here a family's shape is on a grid; its scale and
+//! asymptote then have exact normal posteriors. The answer is a sum and has no randomness.
 
 use crate::numeric::{cdf, log_density};
 use crate::trial::Trial;
 
-/// Losses over steps, by ascending step.
+/// Losses by step, ascending.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     /// (step, loss)
@@ -15,7 +15,7 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// The first objective's losses of a trial.
+    /// Losses of a trial's first objective.
     #[must_use]
     pub fn of(trial: &Trial) -> Self {
         let points = trial.reports.iter().map(|r| (r.step as f64, r.losses[0]));
@@ -32,7 +32,7 @@ impl Curve {
     }
 }
 
-/// One shape: falls from about 1 towards 0.
+/// Shape that falls from about 1 towards 0.
 #[derive(Clone, Copy)]
 enum Shape {
     Power(f64),
@@ -41,12 +41,14 @@ enum Shape {
     Hill(f64, f64),
 }
 
-/// What is believed of a line `asymptote + scale * shape` before anything was seen: means and deviations, in units of the fall seen.
+/// Prior means and deviations of `asymptote` and `scale` in `asymptote + scale * shape`, in units
+/// of the observed decrease.
 const PRIOR: [(f64, f64); 2] = [(-0.2, 1.0), (1.0, 2.0)];
 /// Noise of one report in the same units.
 const NOISE: [f64; 6] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2];
 
-/// The probability (0 to 1) that the loss is at most `target` at step `at` or was so before. Without two points it is 0.5.
+/// Probability (0 to 1) that the loss is at most `target` at step `at` or earlier. Returns 0.5 for
+/// fewer than two points.
 #[must_use]
 pub fn chance_to_reach(curve: &Curve, at: f64, target: f64) -> f64 {
     if curve.best() <= target {
@@ -97,7 +99,7 @@ fn shapes() -> Vec<Shape> {
 }
 
 impl Shape {
-    /// At `x` times the steps seen so far.
+    /// Value at `x` times the observed steps.
     fn at(self, x: f64) -> f64 {
         match self {
             Self::Power(power) => (1.0 + 20.0 * x).powf(-power),
@@ -107,8 +109,8 @@ impl Shape {
     }
 }
 
-/// (log evidence, probability that the line is at most `wanted` at `x`) of one shape and noise: Bayesian linear regression on two
-/// coefficients.
+/// Log evidence of one shape and noise, and probability that the curve is at most `wanted` at `x`.
+/// Bayesian linear regression on two coefficients.
 fn believe(rows: &[(f64, f64)], shape: Shape, noise: f64, x: f64, wanted: f64) -> (f64, f64) {
     let precision = 1.0 / (noise * noise);
     let [(m0, s0), (m1, s1)] = PRIOR;
@@ -132,7 +134,7 @@ fn believe(rows: &[(f64, f64)], shape: Shape, noise: f64, x: f64, wanted: f64) -
         let miss = (y - asymptote - scale * shape.at(*x)) / noise;
         evidence += log_density(miss) - noise.ln();
     }
-    // A line that rises is no learning curve; it is believed as far as it is flat.
+    // A rising line is not a learning curve; it counts as flat.
     let g = if scale > 0.0 {
         shape.at(x)
     } else {

@@ -1,51 +1,52 @@
-//! What may happen to a study.
+//! Inputs of a study.
 
 use crate::trial::TrialNumber;
 use muster_model::study::Point;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A fact. Facts about a trial that has ended already, and reports that came twice, change nothing.
+/// Fact about a study. Facts about an ended trial and repeated reports have no effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Event {
-    /// The study may begin. Any later one only asks whether there is something to do.
+    /// The study starts. Later ones only ask for pending work.
     Started,
-    /// A trial measured its objectives, in their order and units, after so many units of its budget.
+    /// A trial measured its objectives, in their order and units, after `step` units of its budget.
     Reported {
         trial: TrialNumber,
         step: u64,
         values: Vec<f64>,
     },
-    /// A trial has trained as far as it was told to, or as far as it ever will (`exhausted`), and holds no slot any more. Of a trial that
-    /// runs, one short of its budget and not `exhausted` is about a rung that ended before, and changes nothing.
+    /// A trial has reached its budget, or cannot train further (`exhausted`), and holds no slot.
+    /// For a running trial, a `step` below its budget without `exhausted` is about an earlier rung
+    /// and has no effect.
     Finished {
         trial: TrialNumber,
         step: u64,
-        /// Measured at `step`; empty when a report said it already, or when the trial was to stop, which it then has.
+        /// Values at `step`. Empty if a report contained them, or if the trial was stopping.
         values: Vec<f64>,
         exhausted: bool,
     },
-    /// A trial ended without a result and holds no slot any more.
+    /// A trial ended without a result and holds no slot.
     Failed {
         trial: TrialNumber,
     },
-    /// A trial that was to stop, or that a user stopped, is gone.
+    /// A stopping trial, or one that a user stopped, has ended.
     Stopped {
         trial: TrialNumber,
     },
-    /// Nothing new is to start; what runs, runs on.
+    /// No new work starts; running trials continue.
     Paused,
     Resumed,
-    /// So many more trials may be created.
+    /// Raises the limit of trials by `trials`.
     Extended {
         trials: u32,
     },
-    /// A searcher outside has chosen these points; each becomes a trial in its turn.
+    /// Points of an external searcher; each becomes a trial in order.
     Proposed {
         points: Vec<Point>,
     },
-    /// The study is to end: all trials stop, and none will be created.
+    /// The study ends: all trials stop and none is created.
     Closed,
 }
 
@@ -70,7 +71,7 @@ pub enum EventError {
 }
 
 impl Event {
-    /// The trial that the fact is about.
+    /// Trial of the fact.
     #[must_use]
     pub fn trial(&self) -> Option<TrialNumber> {
         match self {

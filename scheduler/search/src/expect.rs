@@ -1,17 +1,20 @@
-//! What more training is expected to bring of each trial, for whoever shares GPUs between them. Only the order within a study counts.
+//! Expected gain from more training of each trial, which the scheduler uses to assign GPUs. Only
+//! the order within a study counts.
 
 use crate::curve::{Curve, chance_to_reach};
 use crate::study::{Record, Study};
 use crate::trial::{Trial, TrialNumber};
 use muster_model::study::Stopper;
 
-/// Of whom nothing is known: an opportunity like any new trial.
+/// Expectation without reports: an opportunity, as any new trial.
 const UNKNOWN: f64 = 0.5;
 
 impl Study {
-    /// Of every trial that holds a slot, 0 (nothing) to 1. With HyperDrive the probability to reach the target, which makes its three
-    /// classes. Else how far a trial has come by the judgement of the rungs, and within a rung the share of the others that it was
-    /// better than after as much training.
+    /// Expectation of every trial that holds a slot, 0 (nothing) to 1.
+    ///
+    /// With HyperDrive it is the probability to reach the target, which yields its three classes.
+    /// Otherwise it is the trial's rung, and within a rung the share of other trials that it beat
+    /// after equal training.
     #[must_use]
     pub fn expectations(&self) -> Vec<(TrialNumber, f64)> {
         let record = self.record();
@@ -38,7 +41,7 @@ fn gain(record: &Record, trial: &Trial) -> f64 {
     (trial.rungs.len() as f64 + standing) / all
 }
 
-/// The share of the other trials whose loss was higher after at most as much training.
+/// Share of the other trials with a higher loss after at most as much training.
 fn beaten(record: &Record, trial: &Trial) -> f64 {
     let Some(newest) = trial.reports.last() else {
         return UNKNOWN;

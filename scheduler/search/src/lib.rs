@@ -1,9 +1,11 @@
-//! Hyper-parameter and architecture search as a pure state machine: [`Study::apply`] takes what happened to trials and returns what is
-//! to be done. A [`searcher`] proposes trials, a [`stopper`] decides how far each of them trains.
+//! Search for hyper-parameters and architectures as a pure state machine. [`Study::apply`] takes
+//! events of trials and returns actions. A [`searcher`] proposes trials; a [`stopper`] decides how
+//! far each one trains.
 //!
-//! The whole state is serialisable, and all randomness is drawn from (seed, purpose, number), so a study that is saved after any event
-//! and loaded again goes on as if nothing had happened. This crate must never know of IO, a clock, logging or async, nor of jobs,
-//! nodes and tenants: whoever calls it makes jobs of its actions.
+//! The whole state is serialisable. All random numbers are drawn from (seed, purpose, number). A
+//! study that is saved after any event and loaded again continues identically. This crate must not
+//! use IO, a clock, logging or async, nor know jobs, nodes and tenants. The caller turns actions
+//! into jobs.
 
 mod action;
 mod curve;

@@ -1,8 +1,10 @@
-//! A minimiser within bounds: limited-memory BFGS (Nocedal and Wright, algorithm 7.4) with steps projected onto the box.
+//! Minimiser within bounds: limited-memory BFGS (Nocedal and Wright, algorithm 7.4) with steps
+//! projected onto the box.
 
 const MEMORY: usize = 8;
 
-/// Goes down from `x` with `low <= x[i] <= high`; `f` gives the value and fills the gradient. Returns the least value found and where.
+/// Descends from `x` within `low <= x[i] <= high`. `f` returns the value and fills the gradient.
+/// Returns the smallest value and its location.
 pub(crate) fn minimise(
     mut x: Vec<f64>,
     bounds: &[(f64, f64)],
@@ -87,7 +89,7 @@ fn direction(gradient: &[f64], free: &[bool], pairs: &[(Vec<f64>, Vec<f64>)]) ->
     q
 }
 
-/// Halves the step until the value falls enough (Armijo).
+/// Halves the step until the value decreases enough (Armijo).
 fn descend(
     x: &[f64],
     value: f64,
@@ -139,13 +141,13 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_bottom_of_a_bent_valley() {
+    fn minimise_finds_minimum_of_rosenbrock() {
         let (value, x) = minimise(vec![-1.2, 1.0], &[(-2.0, 2.0); 2], 200, rosenbrock);
         assert!(value < 1e-8, "{value} at {x:?}");
     }
 
     #[test]
-    fn stays_in_the_box_and_finds_its_least_point() {
+    fn minimise_finds_minimum_within_bounds() {
         let (_, x) = minimise(
             vec![-1.2, 1.0],
             &[(-2.0, 0.5), (-2.0, 2.0)],

@@ -1,9 +1,10 @@
-//! Who is better where there are several objectives: ranks and crowding of NSGA-II (Deb et al.).
+//! Order of rows with several objectives: rank and crowding of NSGA-II (Deb et al.).
 
 use std::cmp::Ordering;
 
-/// The rank of each row of losses: 0 for those that no other row dominates, 1 for those that only rows of rank 0 dominate, and so on.
-/// One objective's ranks are by its order. Rows are of equal length, and finite.
+/// Rank of each row of losses: 0 for rows that no row dominates, 1 for rows that only rows of rank
+/// 0 dominate, and so on. With one objective the rank is the position among distinct losses. Rows
+/// have equal length and finite values.
 pub(crate) fn ranks(losses: &[&[f64]]) -> Vec<usize> {
     let count = losses.len();
     if losses.first().is_some_and(|l| l.len() == 1) {
@@ -16,8 +17,9 @@ pub(crate) fn ranks(losses: &[&[f64]]) -> Vec<usize> {
         }
         return ranks;
     }
-    // Efficient non-dominated sort (Zhang et al. 2015): in this order nobody dominates one who stands before him, so each row is looked
-    // at once and goes to the first front of which nobody dominates him. Whoever is dominated by one of a front is by one of each before.
+    // Efficient non-dominated sort (Zhang et al. 2015). In this order no row dominates an earlier
+    // one. Each row goes to the first front without a row that dominates it. A row that a front
+    // dominates is also dominated by every earlier front.
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by(|&a, &b| losses[a].partial_cmp(losses[b]).unwrap_or(Ordering::Equal));
     let mut ranks = vec![0; count];
@@ -37,12 +39,12 @@ pub(crate) fn ranks(losses: &[&[f64]]) -> Vec<usize> {
     ranks
 }
 
-/// No worse in any objective and better in one.
+/// Whether `a` is not worse in any objective and better in one.
 fn dominates(a: &[f64], b: &[f64]) -> bool {
     a.iter().zip(b).all(|(a, b)| a <= b) && a.iter().zip(b).any(|(a, b)| a < b)
 }
 
-/// How lonely each of these rows is among them: the ends of each objective are infinitely so.
+/// Crowding distance of each row; infinite at both ends of each objective.
 pub(crate) fn crowding(losses: &[&[f64]]) -> Vec<f64> {
     let count = losses.len();
     let mut distance = vec![0.0; count];
@@ -64,7 +66,7 @@ pub(crate) fn crowding(losses: &[&[f64]]) -> Vec<f64> {
     distance
 }
 
-/// All rows, best first: by rank, the lonelier first within one, then as they came.
+/// Indices of all rows, best first: by rank, then by larger crowding distance, then by position.
 pub(crate) fn order(losses: &[&[f64]]) -> Vec<usize> {
     let ranks = ranks(losses);
     let mut order: Vec<usize> = (0..losses.len()).collect();
@@ -93,7 +95,7 @@ mod tests {
     use super::{dominates, ranks};
     use proptest::prelude::*;
 
-    /// The definition: front after front is taken away.
+    /// Reference implementation that removes front after front.
     fn peeled(losses: &[&[f64]]) -> Vec<usize> {
         let mut ranks = vec![usize::MAX; losses.len()];
         for rank in 0..losses.len() {
@@ -109,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranks_are_those_of_fronts_taken_away_one_after_another(
+        fn ranks_equal_those_of_peeled_fronts(
             (objectives, values) in (1usize..5).prop_flat_map(|k| {
                 (Just(k), prop::collection::vec(prop::sample::select(vec![-1.0, -0.0, 0.0, 0.5, 2.0, f64::MAX]), 0..40 * k))
             }),

@@ -1,11 +1,12 @@
-//! Randomness that depends on (seed, purpose, number) only, so that no generator's state needs to be saved.
+//! Random numbers that depend on (seed, purpose, number) only, so that no generator state is
+//! stored.
 
 use muster_model::study::{Point, Space};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use statrs::function::erf::erfc_inv;
 
-/// What a draw is for; two purposes never share a stream.
+/// Purpose of a draw; purposes have separate streams.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Purpose {
     Suggest = 1,
@@ -28,7 +29,7 @@ impl Draw {
         self.0.next_u64()
     }
 
-    /// 0 to below 1, all 53 bits.
+    /// 0 to below 1, with all 53 bits.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
@@ -38,13 +39,13 @@ impl Draw {
         ((self.unit() * count as f64) as usize).min(count - 1)
     }
 
-    /// Of mean 0 and deviation 1.
+    /// Normal with mean 0 and deviation 1.
     pub(crate) fn normal(&mut self) -> f64 {
         let unit = (self.bits() >> 11) as f64 + 0.5;
         -std::f64::consts::SQRT_2 * erfc_inv(2.0 * unit / (1u64 << 53) as f64)
     }
 
-    /// An index, by weights of which at least one is above 0.
+    /// Index drawn by weights, of which at least one is above 0.
     pub(crate) fn weighted(&mut self, weights: &[f64]) -> usize {
         let mut left = self.unit() * weights.iter().sum::<f64>();
         for (i, weight) in weights.iter().enumerate() {
@@ -56,7 +57,7 @@ impl Draw {
         weights.len() - 1
     }
 
-    /// A point of the space without regard to its constraints; every parameter uniform on its scale.
+    /// Point with every parameter uniform on its scale; constraints are ignored.
     pub(crate) fn point(&mut self, space: &Space) -> Point {
         let mut point: Point = Vec::with_capacity(space.len());
         for dimension in &space.dimensions {

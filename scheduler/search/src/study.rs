@@ -1,4 +1,4 @@
-//! The study: trials, their events, and what is to be done next.
+//! State machine of a study: trials, their events and the next actions.
 
 use crate::action::Action;
 use crate::event::{Event, EventError};
@@ -19,7 +19,7 @@ pub struct Study {
     failures: u32,
     searcher: searcher::Memory,
     stopper: stopper::Memory,
-    /// With `reproducible`: the work that was handed out, oldest first, and what came of it so far.
+    /// Outstanding work with its results, oldest first. Used with `reproducible` only.
     order: VecDeque<Handed>,
 }
 
@@ -29,7 +29,7 @@ pub enum Phase {
     Created,
     Running,
     Paused,
-    /// No trial will be created; those that still run are awaited.
+    /// No trial is created; running trials are awaited.
     Closing,
     Finished,
 }
@@ -46,17 +46,17 @@ pub enum StudyError {
     Invalid(Vec<FieldError>),
 }
 
-/// What searchers and stoppers may look at.
+/// State that searchers and stoppers read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub spec: SearchSpec,
     pub space: Space,
     pub trials: Vec<Trial>,
-    /// Trials that may be created in all.
+    /// Maximum number of trials.
     pub limit: u32,
-    /// The searcher has no other point (a grid's end).
+    /// The searcher has no further point, for example at the end of a grid.
     pub exhausted: bool,
-    /// What a searcher outside has chosen and is no trial yet.
+    /// Points of an external searcher that are not trials yet.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub proposed: VecDeque<Point>,
 }
@@ -71,17 +71,17 @@ impl Record {
         matches!(self.spec.searcher, Searcher::External {})
     }
 
-    /// Whether somebody outside may yet propose a trial.
+    /// Whether an external searcher may still propose a trial.
     fn awaits_proposals(&self) -> bool {
         self.is_external() && (self.trials.len() as u32) < self.limit
     }
 }
 
 impl Study {
-    /// A study that has not begun. The seed is the document's.
+    /// Creates a study that has not started. The seed is in the document.
     ///
     /// # Errors
-    /// All that is wrong with the document.
+    /// All errors of the document.
     pub fn new(spec: SearchSpec) -> Result<Self, StudyError> {
         let space = spec.space().map_err(StudyError::Invalid)?;
         Ok(Self {
@@ -120,26 +120,26 @@ impl Study {
         &self.record
     }
 
-    /// All trials, by their number.
+    /// All trials by number.
     #[must_use]
     pub fn trials(&self) -> &[Trial] {
         &self.record.trials
     }
 
-    /// Trials that may be created in all.
+    /// Maximum number of trials.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.record.limit
     }
 
-    /// What a searcher outside has chosen and is no trial yet.
+    /// Number of points of an external searcher that are not trials yet.
     #[must_use]
     pub fn proposed(&self) -> u32 {
         self.record.proposed.len() as u32
     }
 
-    /// The trials that no other one betters: with one objective the first whose last outcome is least, else the Pareto
-    /// front of all last outcomes.
+    /// Best trials. With one objective, the first trial with the smallest last outcome. Otherwise
+    /// the Pareto front of all last outcomes.
     #[must_use]
     pub fn best(&self) -> Vec<&Trial> {
         let judged: Vec<(&Trial, &Outcome)> = self
@@ -162,10 +162,10 @@ impl Study {
         front.map(|((t, _), _)| *t).collect()
     }
 
-    /// Takes a fact in and says what is to be done now.
+    /// Applies an event and returns the next actions.
     ///
     /// # Errors
-    /// A fact that cannot be about this study; nothing is changed then.
+    /// [`EventError`] if the event does not fit this study. The state is then unchanged.
     pub fn apply(&mut self, event: Event) -> Result<Vec<Action>, EventError> {
         self.check(&event)?;
         let mut actions = Vec::new();
@@ -183,7 +183,7 @@ impl Study {
         Ok(actions)
     }
 
-    /// Whether it says again that a rung has ended whose trial has been told to go on since then.
+    /// Whether the event repeats the end of a rung after which the trial was continued.
     fn is_of_an_ended_rung(&self, event: &Event) -> bool {
         let Event::Finished {
             trial,
@@ -198,7 +198,7 @@ impl Study {
         trial.state == TrialState::Running && *step < trial.budget
     }
 
-    /// The event, unless it is the result of work whose turn has to come.
+    /// Returns the event, unless earlier work must end first.
     fn in_turn(&mut self, event: Event) -> Option<Event> {
         if matches!(event, Event::Reported { .. }) {
             return Some(event);
@@ -207,7 +207,7 @@ impl Study {
         let Some(entry) = handed.find(|h| Some(h.trial) == event.trial()) else {
             return Some(event);
         };
-        // The first result counts; what comes after it came twice.
+        // The first result counts; later ones are repetitions.
         entry.result.get_or_insert(event);
         None
     }
@@ -240,7 +240,7 @@ impl Study {
         let (values, may_be_empty) = match event {
             Event::Reported { values, .. } => (values, false),
             Event::Finished { step, values, .. } => {
-                // Of one that was to stop, what it measured last may have come too late to be kept.
+                // The last value of a stopping trial may have been too late for storage.
                 let counts = trial.state == TrialState::Running;
                 if values.is_empty() && trial.reports.is_empty() && counts {
                     let (trial, step) = (number, *step);
@@ -339,7 +339,8 @@ impl Study {
         if trial.state != TrialState::Running || !trial.record(step, losses) {
             return;
         }
-        // Who reports when depends on the machines; the same value counts in its turn when the rung has ended.
+        // The order of reports depends on the machines. The same value counts at the end of the
+        // rung, in order.
         if !self.record.spec.reproducible && self.reaches_target(number) {
             return self.close(actions);
         }
@@ -367,7 +368,7 @@ impl Study {
         }
         if trial.state == TrialState::Stopping {
             trial.state = TrialState::Stopped;
-            // How far it came until it stopped depends on the machines.
+            // The last step of a stopped trial depends on the machines.
             if !self.record.spec.reproducible {
                 trial.outcome = trial.reports.last().cloned();
             }
@@ -389,7 +390,7 @@ impl Study {
         }
     }
 
-    /// Whether its newest report is at the target of every objective.
+    /// Whether the newest report reaches the target of every objective.
     fn reaches_target(&self, number: TrialNumber) -> bool {
         let Some(newest) = self.record.trials[number as usize].reports.last() else {
             return false;
@@ -411,7 +412,7 @@ impl Study {
         actions.push(Action::Stop { trial: number });
     }
 
-    /// Stops all that run and creates nothing more.
+    /// Stops all trials and creates no more.
     fn close(&mut self, actions: &mut Vec<Action>) {
         self.phase = Phase::Closing;
         for number in 0..self.record.trials.len() as u32 {
@@ -419,7 +420,7 @@ impl Study {
         }
     }
 
-    /// Hands out work while there are slots.
+    /// Assigns work to free slots.
     fn fill(&mut self, actions: &mut Vec<Action>) {
         if !matches!(self.phase, Phase::Running | Phase::Closing) {
             return;
@@ -464,7 +465,7 @@ impl Study {
             self.record.space.contains(&point),
             "a searcher left the space: {point:?}"
         );
-        // 53 bits, so that no reader of JSON loses any.
+        // 53 bits, so that no JSON reader loses precision.
         let seed = Draw::new(self.record.spec.seed, Purpose::TrialSeed, number.into()).bits() >> 11;
         actions.push(Action::Create {
             trial: number,

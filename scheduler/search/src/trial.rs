@@ -1,12 +1,13 @@
-//! One trial: its point, how far it may train, and what it has measured.
+//! One trial: its point, its budget and its results.
 
 use muster_model::study::Point;
 use serde::{Deserialize, Serialize};
 
-/// Points of one curve at most. A longer one is thinned to about half of them, evenly over its steps, and its newest.
+/// Maximum number of points of a curve. A longer curve is thinned to about half of them, evenly
+/// over its steps, and its newest point.
 pub const MAX_POINTS: usize = 2048;
 
-/// Trials count from 0 in the order in which they were created.
+/// Number of a trial, from 0 in order of creation.
 pub type TrialNumber = u32;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,26 +16,27 @@ pub struct Trial {
     pub point: Point,
     pub seed: u64,
     pub state: TrialState,
-    /// How far it was told to train, in all.
+    /// Budget in total.
     pub budget: u64,
-    /// How often its budget was raised.
+    /// Number of times the budget was raised.
     pub rung: u32,
-    /// Which of Hyperband's cohorts it belongs to.
+    /// Hyperband's cohort of the trial.
     pub bracket: u32,
-    /// The checkpoint it began from.
+    /// Checkpoint from which the trial started.
     pub from: Option<Source>,
-    /// What it measured, by ascending step; less is better. At most [`MAX_POINTS`] of it.
+    /// Measured losses by ascending step; smaller is better. At most [`MAX_POINTS`].
     pub reports: Vec<Outcome>,
-    /// So many steps lie between two reports at least, the newest excepted; 0 while all are kept.
+    /// Minimum distance in steps between two reports, except for the newest; 0 while all are
+    /// stored.
     #[serde(default)]
     pub stride: u64,
-    /// The measure by which it is compared with others: that of its last completed rung.
+    /// Losses for comparisons with other trials: those of the last completed rung.
     pub outcome: Option<Outcome>,
-    /// The outcomes of all its rungs, in their order.
+    /// Outcomes of all rungs in order.
     pub rungs: Vec<Outcome>,
 }
 
-/// A checkpoint of another trial.
+/// Checkpoint of another trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     pub trial: TrialNumber,
@@ -44,7 +46,7 @@ pub struct Source {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub step: u64,
-    /// One number an objective, less is better; what was not finite is `f64::MAX`.
+    /// One number per objective, smaller is better. A value that is not finite is `f64::MAX`.
     pub losses: Vec<f64>,
 }
 
@@ -53,9 +55,9 @@ pub struct Outcome {
 pub enum TrialState {
     /// Holds a slot.
     Running,
-    /// Has completed its rung and may be told to go on.
+    /// Has completed its rung and can be continued.
     Waiting,
-    /// Was told to stop and still holds its slot.
+    /// Is being stopped and still holds its slot.
     Stopping,
     /// Trained to its end.
     Completed,
@@ -69,14 +71,14 @@ impl Trial {
         matches!(self.state, TrialState::Running | TrialState::Stopping)
     }
 
-    /// The first objective's loss of the last completed rung.
+    /// Loss of the first objective at the last completed rung.
     #[must_use]
     pub fn loss(&self) -> Option<f64> {
         self.outcome.as_ref().map(|o| o.losses[0])
     }
 
-    /// Takes a measure in; one of a step that is there already, or of one that was thinned out, changes nothing. Returns whether it was
-    /// new.
+    /// Stores losses at a step and returns whether they are new. Has no effect if the step is
+    /// stored or was thinned out.
     pub(crate) fn record(&mut self, step: u64, losses: Vec<f64>) -> bool {
         let Err(at) = self.reports.binary_search_by_key(&step, |r| r.step) else {
             return false;
@@ -89,7 +91,7 @@ impl Trial {
         if let ([.., second, newest], []) = (before, after)
             && newest.step - second.step < self.stride
         {
-            // It was kept only because it was the newest.
+            // It was stored only as the newest point.
             self.reports.pop();
         }
         let at = at.min(self.reports.len());

@@ -1,4 +1,5 @@
-//! What every study keeps, whoever searches and stops: budgets, slots, numbers, and the space.
+//! Properties of every study, with all searchers and stoppers: budgets, slots, numbers and the
+//! space.
 
 mod cluster;
 
@@ -32,7 +33,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn budgets_slots_and_numbers_are_kept(
+    fn budgets_slots_and_numbers_are_respected(
         stopper in any_stopper(), seed: u64, speed: u64, trials in 1u32..40, slots in 1u32..9, max in 4u64..30,
         fails in prop::option::of(2u32..6), reproducible: bool,
     ) {
@@ -61,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn searchers_stay_in_the_space_and_keep_constraints(
+    fn searchers_respect_space_and_constraints(
         searcher in prop::sample::select(vec!["random", "sobol", "tpe", "gp", "cma_es", "evolution"]),
         seed: u64, low in -5.0f64..5.0, span in 0.0f64..10.0, step in prop::option::of(0.3f64..1.0), log: bool,
     ) {
@@ -98,7 +99,7 @@ proptest! {
 }
 
 #[test]
-fn a_grid_is_every_point_once() {
+fn grid_search_tries_every_point_once() {
     let (study, _) = run(
         json!({
             "parameters": [
@@ -123,10 +124,9 @@ fn a_grid_is_every_point_once() {
     assert_eq!(study.trials().len(), 12);
 }
 
-/// Nobody waits, so some are promoted that later turn out not to be among the best third: a few more than a third in all.
-/// Spaces without numbers, with one value, and results that are all alike leave nothing to fit.
+/// Spaces without numbers, spaces with one value, and equal results contain nothing to learn.
 #[test]
-fn searchers_do_without_anything_to_learn() {
+fn searchers_work_without_anything_to_learn() {
     for searcher in ["random", "sobol", "tpe", "gp", "cma_es", "evolution"] {
         for parameters in [
             json!([{"name": "a", "type": "categorical", "choices": ["x", "y"]}]),
@@ -154,6 +154,8 @@ fn searchers_do_without_anything_to_learn() {
     }
 }
 
+/// Promotions do not wait for the rung. Some promoted trials turn out not to be among the best
+/// third, so slightly more than a third are promoted.
 #[test]
 fn asha_promotes_about_a_third_of_each_rung() {
     let (study, story) = run(
@@ -207,7 +209,7 @@ fn hyperband_has_brackets_from_many_short_to_few_long() {
 }
 
 #[test]
-fn population_based_training_copies_checkpoints_of_better_trials() {
+fn pbt_copies_checkpoints_of_better_trials() {
     let (study, _) = run(
         json!({
             "searcher": {"kind": "random"}, "stopper": {"kind": "pbt", "population": 8, "interval": 3},
@@ -233,7 +235,7 @@ fn population_based_training_copies_checkpoints_of_better_trials() {
 }
 
 #[test]
-fn hyper_drive_stops_the_hopeless_and_ends_at_the_target() {
+fn hyper_drive_stops_hopeless_trials_and_ends_at_target() {
     let document = |stopper: Value| {
         json!({
             "objectives": [{"metric": "loss", "goal": "minimize", "target": 0.06}],
@@ -259,7 +261,7 @@ fn hyper_drive_stops_the_hopeless_and_ends_at_the_target() {
 }
 
 #[test]
-fn two_objectives_give_a_front_that_nobody_betters() {
+fn two_objectives_give_pareto_front() {
     for searcher in ["tpe", "evolution"] {
         let mut study = Study::new(spec(json!({
             "objectives": [{"metric": "error", "goal": "minimize"}, {"metric": "speed", "goal": "maximize"}],
@@ -304,7 +306,7 @@ fn two_objectives_give_a_front_that_nobody_betters() {
 }
 
 #[test]
-fn what_is_late_or_twice_changes_nothing() {
+fn late_and_repeated_events_have_no_effect() {
     let mut study = Study::new(spec(
         json!({"searcher": {"kind": "random"}, "budget": {"max": 3}}),
     ))
@@ -359,7 +361,7 @@ fn what_is_late_or_twice_changes_nothing() {
 }
 
 #[test]
-fn a_paused_study_starts_nothing_and_an_extended_one_goes_on() {
+fn paused_study_starts_nothing_and_extended_study_continues() {
     let document = json!({"searcher": {"kind": "random"}, "trials": 3, "concurrency": 2});
     let mut study = Study::new(spec(document)).expect("valid");
     assert_eq!(study.apply(Event::Started).expect("may begin").len(), 2);
@@ -398,9 +400,10 @@ fn a_paused_study_starts_nothing_and_an_extended_one_goes_on() {
         .expect("just as many as a document may ask for");
 }
 
-/// The end of a rung may be told once more when the trial trains on already; that is not the end of the next.
+/// The end of a rung may be reported again while the trial is in its next rung, which it does not
+/// end.
 #[test]
-fn the_end_of_a_rung_that_is_told_twice_counts_once() {
+fn repeated_end_of_rung_counts_once() {
     let mut study = Study::new(spec(json!({
         "searcher": {"kind": "random"}, "stopper": {"kind": "asha", "min": 1, "eta": 2},
         "budget": {"max": 4}, "trials": 2, "concurrency": 1,
@@ -425,9 +428,10 @@ fn the_end_of_a_rung_that_is_told_twice_counts_once() {
     assert_eq!(study, before);
 }
 
-/// A report of a trial that was told to stop comes too late to be kept; that the trial has ended is true all the same.
+/// The last report of a stopping trial may be too late for storage. The trial has ended all the
+/// same.
 #[test]
-fn a_trial_that_was_to_stop_ends_without_a_value() {
+fn stopping_trial_can_finish_without_value() {
     let target = json!([{"metric": "loss", "goal": "minimize", "target": 0.5}]);
     let mut study = Study::new(spec(json!({
         "objectives": target, "searcher": {"kind": "random"}, "trials": 2, "concurrency": 2,
@@ -457,7 +461,7 @@ fn a_trial_that_was_to_stop_ends_without_a_value() {
 }
 
 #[test]
-fn a_long_curve_is_thinned_and_keeps_its_newest_point() {
+fn long_curve_is_thinned_and_keeps_newest_point() {
     let mut study = Study::new(spec(
         json!({"searcher": {"kind": "random"}, "budget": {"max": 1_000_000}}),
     ))

@@ -1,4 +1,4 @@
-//! A study that is saved after any event, loaded and continued does what it would have done.
+//! A study that is saved after any event, loaded and continued gives the same results.
 
 mod cluster;
 
@@ -12,7 +12,7 @@ fn through_json(study: &Study) -> Study {
     serde_json::from_str(&saved).expect("readable")
 }
 
-/// Whether the machine that keeps the study dies before this event; `one_in` 1 means before every one.
+/// Whether the process dies before this event; with `one_in` 1 it dies before each.
 fn dies(seed: u64, event: u64, one_in: u64) -> bool {
     (seed ^ event)
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -39,7 +39,7 @@ fn assert_same_when_killed(document: Value, seed: u64, one_in: u64) {
 }
 
 #[test]
-fn an_asha_study_of_60_trials_is_the_same_after_kills_at_random_points_500_seeds() {
+fn asha_study_is_same_after_kills_at_random_points() {
     let document = json!({
         "searcher": {"kind": "random"},
         "stopper": {"kind": "asha", "min": 1, "eta": 3},
@@ -50,9 +50,9 @@ fn an_asha_study_of_60_trials_is_the_same_after_kills_at_random_points_500_seeds
     }
 }
 
-/// What a searcher or stopper keeps in memory only would be lost here.
+/// State outside of the saved study would be lost here.
 #[test]
-fn every_searcher_and_stopper_survives_a_kill_before_every_event() {
+fn searchers_and_stoppers_survive_kill_before_every_event() {
     for searcher in ["random", "sobol", "tpe", "gp", "cma_es", "evolution"] {
         let document = json!({
             "trials": 24, "searcher": {"kind": searcher},
@@ -84,11 +84,11 @@ fn stoppers() -> Vec<Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// With `reproducible` the trials do not depend on which machine was quicker.
+    /// With `reproducible` the trials do not depend on the speed of machines.
     #[test]
     fn reproducible_studies_do_not_depend_on_speed(seed in 0u64..1000, one: u64, other: u64) {
         let rules = stoppers().into_iter().filter(|s| s["kind"] != "median");
-        // A target that is never reached, and one that some trial reaches on its way.
+        // A target that is never reached, and one that some trial reaches during a rung.
         for (stopper, target) in rules.flat_map(|s| [(s.clone(), -1.0), (s, 0.35)]) {
             let study = Study::new(spec(json!({
                 "objectives": [{"metric": "loss", "goal": "minimize", "target": target}],

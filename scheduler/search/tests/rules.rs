@@ -1,4 +1,4 @@
-//! What stoppers promise when slots are few, trials stop or fail, and facts come twice.
+//! Stoppers with few slots, stopped and failed trials, and repeated events.
 
 mod cluster;
 
@@ -10,7 +10,7 @@ fn study(document: Value) -> Study {
     Study::new(spec(document)).expect("valid")
 }
 
-/// How many trials of a bracket have completed each rung.
+/// Number of trials of a bracket that have completed each rung.
 fn rungs(study: &Study, bracket: u32) -> Vec<usize> {
     let members = || study.trials().iter().filter(|t| t.bracket == bracket);
     let highest = members().map(|t| t.rungs.len()).max().unwrap_or(0);
@@ -28,8 +28,8 @@ fn finished(trial: TrialNumber, step: u64, loss: f64) -> Event {
     }
 }
 
-/// Trains whoever is asked for, one after another and at once, with the trial's number as its loss. After each fact `then` may bring
-/// more of them.
+/// Trains all requested trials at once, in order, with the trial's number as its loss. After each
+/// event `then` may add actions.
 fn train(
     study: &mut Study,
     mut actions: Vec<Action>,
@@ -61,7 +61,7 @@ fn halving(slots: u32) -> Study {
 }
 
 #[test]
-fn every_rung_is_awaited_however_few_slots_there_are() {
+fn halving_completes_every_rung_with_any_number_of_slots() {
     for slots in [1, 2, 5, 27] {
         let (study, _) = Cluster::new(4).run(halving(slots), |s, _| s);
         assert_eq!(rungs(&study, 0), [27, 9, 3, 1], "{slots} slots");
@@ -69,7 +69,7 @@ fn every_rung_is_awaited_however_few_slots_there_are() {
 }
 
 #[test]
-fn the_brackets_of_hyperband_do_not_end_rungs_for_each_other() {
+fn hyperband_brackets_complete_rungs_separately() {
     for slots in [1, 3] {
         let document = json!({
             "searcher": {"kind": "random"}, "stopper": {"kind": "hyperband"},
@@ -84,7 +84,7 @@ fn the_brackets_of_hyperband_do_not_end_rungs_for_each_other() {
 }
 
 #[test]
-fn a_pause_ends_no_rung() {
+fn pause_does_not_end_rung() {
     let mut study = halving(1);
     let actions = study.apply(Event::Started).expect("may begin");
     train(&mut study, actions, |study| {
@@ -95,7 +95,7 @@ fn a_pause_ends_no_rung() {
 }
 
 #[test]
-fn a_trial_that_was_promoted_and_then_stopped_does_not_go_on() {
+fn promoted_trial_that_was_stopped_is_not_continued() {
     let mut study = halving(1);
     let actions = study.apply(Event::Started).expect("may begin");
     // Trials 0 to 8 are promoted; a user stops 3 while it waits for its slot.
@@ -112,9 +112,9 @@ fn a_trial_that_was_promoted_and_then_stopped_does_not_go_on() {
     assert_eq!(rungs(&study, 0), [27, 8, 2, 1]);
 }
 
-/// Whoever tells the study that a rung has ended may be killed before it has noted so, and tells it again.
+/// The scheduler may be killed after it has reported the end of a rung and report it again.
 #[test]
-fn the_end_of_a_rung_told_again_is_not_the_end_of_the_next_one() {
+fn repeated_end_of_rung_does_not_end_next_rung() {
     for reproducible in [false, true] {
         let mut study = study(json!({
             "searcher": {"kind": "random"}, "stopper": {"kind": "asha"}, "budget": {"max": 9}, "trials": 3,
@@ -145,7 +145,7 @@ fn population(trials: u32) -> Study {
 }
 
 #[test]
-fn a_population_goes_on_when_one_of_it_has_failed_or_was_stopped() {
+fn population_continues_after_failed_or_stopped_trial() {
     for end in [Event::Failed { trial: 2 }, Event::Stopped { trial: 2 }] {
         let mut study = population(60);
         let actions = study.apply(Event::Started).expect("may begin");
@@ -183,7 +183,7 @@ fn reported(trial: TrialNumber, step: u64, loss: f64) -> Event {
 }
 
 #[test]
-fn more_is_expected_of_those_who_are_ahead_and_of_those_whom_the_rungs_let_on() {
+fn expectation_rises_with_rung_and_rank_within_rung() {
     let mut study = study(json!({
         "searcher": {"kind": "random"}, "stopper": {"kind": "asha", "min": 2, "eta": 3},
         "budget": {"max": 6}, "trials": 9, "concurrency": 3,
@@ -206,7 +206,7 @@ fn more_is_expected_of_those_who_are_ahead_and_of_those_whom_the_rungs_let_on() 
 }
 
 #[test]
-fn what_somebody_outside_proposes_is_trained_and_nothing_else() {
+fn external_study_trains_proposed_points_only() {
     let mut study = study(json!({
         "searcher": {"kind": "external"}, "stopper": {"kind": "none"},
         "budget": {"max": 3}, "trials": 3, "concurrency": 2,

@@ -1,20 +1,26 @@
-//! Lower bounds on the mean completion time that any policy can reach: how far from perfect a result is at most.
+//! Lower bounds on the mean completion time of any policy. They limit a result's distance from the
+//! optimum.
 //!
-//! Three bounds, none of which dominates the others. Alone: no job ends faster than on the empty cluster. Shortest remaining
-//! processing time first on one machine as fast as all GPUs together: any schedule is a feasible one of that relaxation, and the
-//! rule is optimal there (Schrage 1968). Mean busy times: of that machine's preemptive schedules, shortest job first has the least
-//! mean busy time, and no job ends before the middle of its work plus half its shortest run (Goemans et al., SIAM J. Discrete
-//! Mathematics 2002).
+//! There are three bounds; none dominates the others.
+//!
+//! - `alone_s`: no job ends earlier than on the empty cluster.
+//! - `srpt_s`: shortest remaining processing time first on one machine as fast as all GPUs
+//!   together. Any schedule is feasible in that relaxation, and the rule is optimal there (Schrage
+//!   1968).
+//! - `busy_s`: mean busy times. Of that machine's preemptive schedules, shortest job first has the
+//!   least mean busy time. No job ends before the middle of its work plus half its shortest run
+//!   (Goemans et al., SIAM J. Discrete Mathematics 2002).
 
 use crate::run::Run;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Seconds of mean completion time that no policy goes below.
+/// Lower bounds on the mean completion time, in seconds.
 ///
-/// `JobRun::alone_s` has waiting for the first decision and starting in it. The middle of the work is later by that much too, so half
-/// of it in `busy_s` claims nothing, as long as no job starts more than twice as slowly as the quickest does: true to seconds.
+/// `JobRun::alone_s` includes the wait for the first decision and the start. The middle of the work
+/// is later by the same time. Half of it in `busy_s` therefore keeps the bound valid while no start
+/// takes more than twice the shortest start time. This assumption holds to within seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bounds {
@@ -26,7 +32,7 @@ pub struct Bounds {
     pub busy_s: f64,
 }
 
-/// A job as the relaxation sees it.
+/// Job of the relaxation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Piece {
     release_s: f64,
@@ -35,7 +41,8 @@ struct Piece {
 }
 
 impl Bounds {
-    /// Of a run's jobs on a run's nodes, whatever the policy did with them. All zero when there is no job or no GPU.
+    /// Bounds for the run's jobs and nodes; the policy has no effect on them. All are zero if there
+    /// is no job or no GPU.
     #[must_use]
     pub fn of(run: &Run) -> Self {
         let speed: f64 = run.nodes.iter().map(|node| f64::from(node.gpus)).sum();
@@ -66,7 +73,7 @@ impl Bounds {
         }
     }
 
-    /// The tightest of them.
+    /// The largest bound.
     #[must_use]
     pub fn best_s(&self) -> f64 {
         self.alone_s.max(self.srpt_s).max(self.busy_s)
@@ -76,13 +83,13 @@ impl Bounds {
 /// Sums over all jobs of one machine's schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Sums {
-    /// Times of the ends.
+    /// Sum of completion times.
     finished: f64,
-    /// Mean times at which the machine was busy with the job.
+    /// Sum of the mean times at which the machine works on each job.
     busy: f64,
 }
 
-/// A job in hand; the heap gives the one of the smallest key, the earlier of equals.
+/// Released job. The heap yields the smallest key first; the earlier job wins a tie.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct InHand {
     key: f64,
@@ -90,7 +97,8 @@ struct InHand {
     left: f64,
 }
 
-/// Runs at every moment the released job of the smallest `key(size, left)`; a running job's key must not grow.
+/// Always runs the released job with the smallest `key(size, left)`. The key of a running job must
+/// not grow.
 fn one_machine(pieces: &[Piece], speed: f64, key: impl Fn(f64, f64) -> f64) -> Sums {
     let mut order: Vec<usize> = (0..pieces.len()).collect();
     order.sort_by(|&a, &b| pieces[b].release_s.total_cmp(&pieces[a].release_s));
@@ -124,10 +132,11 @@ fn one_machine(pieces: &[Piece], speed: f64, key: impl Fn(f64, f64) -> f64) -> S
             .last()
             .map_or(end_s, |&next| pieces[next].release_s.min(end_s));
         let done = (until_s - now_s) * speed;
-        // A job without work is busy for no time, at the moment it is taken up.
-        sums.busy += match size > 0.0 {
-            true => f64::midpoint(now_s, until_s) * done / size,
-            false => now_s,
+        // A job without work has its mean busy time at its start.
+        sums.busy += if size > 0.0 {
+            f64::midpoint(now_s, until_s) * done / size
+        } else {
+            now_s
         };
         now_s = until_s;
         if until_s >= end_s {
@@ -161,36 +170,39 @@ mod tests {
     use super::Bounds;
     use crate::testing::{job, run};
 
-    /// Two GPUs; A of 20 GPU-s at 0 and B of 4 at 2. Shortest remaining first: A 0..2, B 2..4, A 4..12: flow times 12 and 2.
+    /// Two GPUs; A has 20 GPU-s at 0, B has 4 at 2. Shortest remaining time first: A 0..2, B 2..4,
+    /// A 4..12. The flow times are 12 and 2.
     #[test]
-    fn srpt_takes_the_short_one_first() {
+    fn srpt_runs_shortest_remaining_job_first() {
         let bounds = Bounds::of(&run(2, vec![job(0.0, 11.0, 20.0), job(2.0, 3.0, 4.0)]));
         assert_eq!(bounds.srpt_s, 7.0);
         assert_eq!(bounds.alone_s, 7.0);
-        // A's middle: (1*4 + 8*16)/20 = 6.6; B's: 3. Flow 6.6 + 1 and half of the runs 11 + 3.
+        // Middle of A: (1*4 + 8*16)/20 = 6.6; of B: 3. Flow 6.6 + 1 and half of the runs 11 + 3.
         assert!((bounds.busy_s - (6.6 + 1.0 + 7.0) / 2.0).abs() < 1e-12);
         assert!((bounds.best_s() - 7.3).abs() < 1e-12);
     }
 
-    /// One GPU; A of 10 at 0, B of 6 at 6. With 4 left A stays by remaining time, but has to yield by size.
+    /// One GPU; A has 10 at 0, B has 6 at 6. At 6 A has 4 left: it continues by remaining time and
+    /// yields by size.
     #[test]
-    fn busy_times_go_by_size_and_flow_times_by_what_is_left() {
+    fn busy_time_uses_size_and_flow_time_uses_remaining_work() {
         let bounds = Bounds::of(&run(1, vec![job(0.0, 0.0, 10.0), job(6.0, 0.0, 6.0)]));
         assert_eq!(bounds.srpt_s, (10.0 + 10.0) / 2.0);
-        // A 0..6 and 12..16: (3*6 + 14*4)/10 = 7.4; B 6..12: 9, that is 3 after its release.
+        // A runs 0..6 and 12..16: (3*6 + 14*4)/10 = 7.4. B runs 6..12: 9, which is 3 after its
+        // release.
         assert!((bounds.busy_s - (7.4 + 3.0) / 2.0).abs() < 1e-12);
     }
 
-    /// The machine rests until the first job comes, and between them.
+    /// The machine is idle before the first job and between the jobs.
     #[test]
-    fn idle_time_counts_for_nobody() {
+    fn idle_time_does_not_raise_bounds() {
         let bounds = Bounds::of(&run(1, vec![job(100.0, 0.0, 5.0), job(50.0, 0.0, 5.0)]));
         assert_eq!(bounds.srpt_s, 5.0);
         assert_eq!(bounds.busy_s, 2.5);
     }
 
     #[test]
-    fn nothing_bounds_nothing() {
+    fn bound_of_run_without_jobs_is_zero() {
         assert_eq!(Bounds::of(&run(1, Vec::new())).best_s(), 0.0);
     }
 }

@@ -1,4 +1,4 @@
-//! A flag that ends a long computation early.
+//! Flag that ends a long computation early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// Tells every computation that holds a clone to end.
+    /// Requests that all computations with a clone end.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

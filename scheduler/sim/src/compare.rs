@@ -1,11 +1,11 @@
-//! Policies side by side: means over the workloads that all of them ran.
+//! Comparison of policies: means over the workloads that all of them ran.
 
 use crate::measure::{Summary, mean};
 use crate::run::Run;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// A run as files keep it: with whose rules it followed.
+/// Run in a file, with the name of its rules.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recorded {
@@ -13,15 +13,15 @@ pub struct Recorded {
     pub run: Run,
 }
 
-/// What comes of comparing.
+/// Result of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
-    /// Over which the means are: those that every policy ran.
+    /// Workloads of the means: those that every policy ran.
     pub workloads: Vec<String>,
-    /// Left out, because some policy did not run them.
+    /// Workloads left out, because not every policy ran them.
     pub left_out: Vec<String>,
-    /// In the order in which the policies first came.
+    /// In the order of their first appearance.
     pub policies: Vec<Standing>,
 }
 
@@ -30,10 +30,10 @@ pub struct Comparison {
 #[serde(deny_unknown_fields)]
 pub struct Standing {
     pub policy: String,
-    /// Jobs of all workloads that had not ended.
+    /// Jobs of all workloads that did not end.
     pub unfinished: usize,
     pub avg_jct_s: f64,
-    /// `avg_jct_s` over that of the best policy here: 1 is the best.
+    /// `avg_jct_s` over that of the best policy of the comparison: 1 is the best.
     pub to_best: f64,
     /// Mean of the workloads' bounds, and `avg_jct_s` over it.
     pub bound_s: f64,
@@ -45,17 +45,18 @@ pub struct Standing {
     pub gpu_hours: f64,
     pub utilisation: f64,
     pub restarts: f64,
-    /// Means of the workloads' mean and largest finish-time ratios, and of the shares of jobs above 1.
+    /// Means over the workloads: of the mean and the largest finish-time ratio, and of the share of
+    /// jobs with a ratio above 1.
     pub fairness_mean: f64,
     pub fairness_max: f64,
     pub unfair: f64,
     pub decision_mean_ms: f64,
     pub decision_p99_ms: f64,
-    /// The longest of all.
+    /// Maximum over all workloads.
     pub decision_max_ms: f64,
 }
 
-/// The runs cannot be compared.
+/// Reason why runs cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
     #[error("there is nothing to compare; expected at least one run")]
@@ -69,8 +70,10 @@ pub enum CompareError {
 }
 
 impl Comparison {
+    /// Compares the policies of the summaries.
+    ///
     /// # Errors
-    /// [`CompareError`] when the summaries have no common ground.
+    /// [`CompareError`] if the summaries are not comparable.
     pub fn of(summaries: &[Summary]) -> Result<Self, CompareError> {
         let policies = in_order(summaries.iter().map(|s| s.policy.as_str()));
         let all = in_order(summaries.iter().map(|s| s.workload.as_str()));
@@ -158,7 +161,7 @@ impl Standing {
     }
 }
 
-/// What tells the workloads apart: their paths without the folders that all have in common and without `.csv`.
+/// Shortest distinct names of workloads: paths without the common folders and without `.csv`.
 #[must_use]
 pub fn labels(workloads: &[&str]) -> Vec<String> {
     let folders = |path: &str| path.rfind('/').map_or(0, |end| end + 1);
@@ -177,7 +180,7 @@ pub fn labels(workloads: &[&str]) -> Vec<String> {
     workloads.iter().map(label).collect()
 }
 
-/// A workload by the last folder and the name of its file: enough for a title.
+/// Title of a workload: last folder and file name.
 #[must_use]
 pub fn title_of(workload: &str) -> &str {
     let end = workload
@@ -187,7 +190,7 @@ pub fn title_of(workload: &str) -> &str {
     workload[end..].trim_end_matches(".csv")
 }
 
-/// Each once, in the order in which they first come.
+/// Distinct names in the order of their first appearance.
 fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = Vec::new();
     for name in names {
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_over_what_all_ran() {
+    fn comparison_means_use_workloads_of_all_policies() {
         let comparison = Comparison::of(&[
             summary("fifo", "1", 10.0),
             summary("fifo", "2", 30.0),
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_as_long_as_they_must_be() {
+    fn labels_are_shortest_distinct_paths() {
         assert_eq!(labels(&["a/b/w-1.csv"]), ["w-1"]);
         assert_eq!(labels(&["a/b/w-1.csv", "a/b/w-2.csv"]), ["w-1", "w-2"]);
         assert_eq!(
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_refused() {
+    fn incomparable_summaries_are_refused() {
         assert_eq!(Comparison::of(&[]), Err(CompareError::Nothing));
         let twice = [summary("fifo", "1", 1.0), summary("fifo", "1", 2.0)];
         let error = Comparison::of(&twice).expect_err("the same twice");

@@ -1,5 +1,5 @@
-//! What a simulation leaves beside its outcome when it is to be measured and drawn: who held which GPUs when, and how long each
-//! decision took.
+//! Detailed record of a simulation for measures and pictures: GPUs held over time and the duration
+//! of each decision.
 
 use crate::engine::node_number;
 use crate::outcome::Outcome;
@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(crate) struct Course {
     pub outcome: Outcome,
-    /// In the order of their ends.
+    /// Ordered by their ends.
     pub holds: Vec<Hold>,
-    /// Of every round.
+    /// Duration of every round, in seconds.
     pub decision_s: Vec<f64>,
 }
 
-/// GPUs of one node in one job's hands, from the order to start until the last task is gone. Jobs and nodes by their numbers in the
-/// scenario.
+/// GPUs of one node that a job holds, from the start order until its last task has exited. `job`
+/// and `node` are indices in the scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hold {
     pub job: usize,
@@ -26,10 +26,10 @@ pub(crate) struct Hold {
     pub to_ms: i64,
 }
 
-/// Of every job what it holds now; and what was held.
+/// Open allocation of each job, and all closed allocations.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
-    /// Since when, and the GPUs of each node.
+    /// Start time, and GPUs per node.
     open: Vec<Option<(i64, BTreeMap<u32, u32>)>>,
     pub closed: Vec<Hold>,
 }
@@ -42,7 +42,8 @@ impl Holds {
         }
     }
 
-    /// Of every task its node and its GPUs.
+    /// `tasks` gives node and number of GPUs of every task. Closes an allocation that is still
+    /// open.
     pub(crate) fn open(
         &mut self,
         job: usize,
@@ -58,7 +59,7 @@ impl Holds {
         self.open[job] = Some((now_ms, nodes));
     }
 
-    /// Nothing when it holds nothing.
+    /// Does nothing if the job holds nothing.
     pub(crate) fn close(&mut self, job: usize, now_ms: i64) {
         let Some((from_ms, nodes)) = self.open[job].take() else {
             return;

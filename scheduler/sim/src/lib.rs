@@ -1,8 +1,10 @@
-//! A discrete-event simulator around the scheduler's core: the same planner, the same job states, a virtual clock.
+//! Discrete-event simulator around the scheduler's core: same planner, same job states, virtual
+//! clock.
 //!
-//! It has nodes that obey after a delay, jobs with a true speed that the planner only learns by running them, tasks that fail and
-//! nodes that are lost. It must never own a second scheduler or a second state machine, nor read a clock or a random source: a
-//! scenario gives the same outcome byte for byte.
+//! It simulates nodes that act on a decision after a delay, failing tasks and lost nodes. The
+//! planner learns the true speed of a job only by running it. The crate must not contain a second
+//! scheduler or a second state machine. It reads no clock and no random source: a scenario gives
+//! the same outcome byte for byte.
 
 pub mod bound;
 mod cancel;

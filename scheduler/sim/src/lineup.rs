@@ -1,24 +1,24 @@
-//! Who takes part in a comparison: the policies by name, with what each may see and choose.
+//! Contestants of a comparison: policies by name, with their inputs and their freedom.
 
 use crate::peers::{Contestant, Sight};
 use muster_core::policies::name::PolicyName;
 
-/// Policies that choose the number of GPUs; the others give what was asked for.
+/// Policies that choose the number of GPUs. The others give the requested number.
 const ELASTIC: [&str; 6] = ["optimus", "slaq", "gandiva", "pollux", "sia", "muster"];
 
-/// Of those, the ones that choose the batch size as well.
+/// Elastic policies that also choose the batch size.
 const ADAPTIVE: [&str; 3] = ["pollux", "sia", "muster"];
 
-/// Elastic, but its authors' simulators gave it the profiles ("Optimus+Oracle"), and only so it is the published one. The other
-/// elastic ones learn from what their jobs measured.
+/// Elastic policies that receive the profiles. The authors of Optimus simulated it with them
+/// ("Optimus+Oracle"). The other elastic policies learn from measurements of their jobs.
 const WITH_ORACLE: [&str; 1] = ["optimus"];
 
-/// Variants, behind a policy's name.
+/// Suffixes of variants.
 const FIXED: &str = "-fixed";
 const LEARNED: &str = "-learned";
 const ORACLE: &str = "-oracle";
 
-/// No contestant has that name.
+/// Unknown contestant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no policy is named \"{given}\"; there are {known}, and behind a name {FIXED} (the user's batch size) where they choose it, {LEARNED} and \
@@ -29,12 +29,14 @@ pub struct UnknownContestant {
     pub known: String,
 }
 
-/// A policy by its name or as a variant: `muster-fixed` keeps the user's batch sizes, `optimus-learned` sees only what its jobs
-/// measured, `muster-oracle` sees the profiles. Policies that run jobs at the size asked for know how long they take there, as a user
-/// does who asks for it.
+/// Returns a policy by its name or variant.
+///
+/// `muster-fixed` keeps the user's batch sizes. `optimus-learned` sees only measurements of its
+/// jobs. `muster-oracle` sees the profiles. Policies that run jobs at the requested size know the
+/// duration at that size.
 ///
 /// # Errors
-/// [`UnknownContestant`], with all names that there are, also for a variant that its policy cannot have.
+/// [`UnknownContestant`] with all valid names, also for a variant that the policy does not have.
 pub fn contestant(given: &str) -> Result<Contestant, UnknownContestant> {
     let unknown = || UnknownContestant {
         given: given.to_owned(),
@@ -64,7 +66,7 @@ pub fn contestant(given: &str) -> Result<Contestant, UnknownContestant> {
     })
 }
 
-/// Names without variants, but for the fixed ones.
+/// Names of all policies and of the `-fixed` variants.
 #[must_use]
 pub fn names() -> Vec<String> {
     let plain = PolicyName::ALL.iter().map(|name| name.as_str());
@@ -76,7 +78,7 @@ pub fn names() -> Vec<String> {
         .collect()
 }
 
-/// The policy's name and the variant behind it. A policy whose own name ends like a variant is taken by its name.
+/// Splits into policy name and variant. A policy whose own name ends like a variant is not split.
 fn split(given: &str) -> (&str, Option<&'static str>) {
     if given.parse::<PolicyName>().is_ok() {
         return (given, None);
@@ -95,14 +97,14 @@ mod tests {
     use crate::peers::Sight;
 
     #[test]
-    fn every_name_is_a_contestant() {
+    fn every_listed_name_gives_contestant() {
         for name in names() {
             assert_eq!(contestant(&name).expect("it is listed").name, name);
         }
     }
 
     #[test]
-    fn variants_see_more_or_less() {
+    fn variants_change_inputs_and_freedom() {
         let optimus = contestant("optimus").expect("there");
         assert!(optimus.sight == Sight::Oracle && optimus.is_elastic && !optimus.adapts_batch);
         let learned = contestant("optimus-learned").expect("there");
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_answered_with_what_is() {
+    fn unknown_name_error_lists_known_names() {
         let Err(error) = contestant("optimos") else {
             panic!("nobody has that name");
         };

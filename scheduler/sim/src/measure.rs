@@ -1,59 +1,61 @@
-//! What a run is judged by.
+//! Measures of a run.
 
 use crate::bound::Bounds;
 use crate::run::{JobRun, Run};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The measures of one run. Times are seconds unless the name says otherwise.
+/// Measures of one run. Times are seconds unless the name says otherwise.
 ///
-/// A job that had not ended when the run was given up counts with the time it had waited and run until then, which flatters the
-/// policy; `unfinished` says how many do.
+/// A job without an end counts with its time until the end of the run, which favours the policy.
+/// `unfinished` is the number of such jobs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
     pub policy: String,
     pub workload: String,
-    /// Whose rules the run followed.
+    /// Name of the rules that the run followed.
     pub rules: String,
     pub jobs: usize,
     pub unfinished: usize,
-    /// Job completion times, from submission to end.
+    /// Job completion times from submission to end.
     pub avg_jct_s: f64,
     pub p50_jct_s: f64,
     pub p90_jct_s: f64,
     pub p99_jct_s: f64,
-    /// From the workload's beginning to the end of its last job.
+    /// From the start of the workload to the end of its last job.
     pub makespan_s: f64,
-    /// Held by jobs, starting included.
+    /// GPU time held by jobs, starts included.
     pub gpu_hours: f64,
     /// Changes of allocations after the first.
     pub restarts: u64,
-    /// Share of all GPU time between the first submission and the last end that jobs held.
+    /// GPU time held over all GPU time between the first submission and the last end.
     pub utilisation: f64,
     pub fairness: Fairness,
-    /// Wall-clock time of the decisions.
+    /// Time of the decisions.
     pub decision_ms: Spread,
-    /// No policy has a lower mean completion time on this workload and cluster.
+    /// Lower bound on the mean completion time of any policy on this workload and cluster.
     pub bound_s: f64,
-    /// `avg_jct_s / bound_s`: 1 is perfect.
+    /// `avg_jct_s / bound_s`: 1 is optimal.
     pub distance_to_bound: f64,
     pub bounds: Bounds,
-    /// By name.
+    /// Ordered by name.
     pub tenants: Vec<TenantSummary>,
 }
 
-/// Finish-time ratios of all jobs (Themis, NSDI 2020, section 3): completion time over the time that the job would take on its own
-/// on a fair share, `1 / N` of the cluster where `N` is the mean number of active jobs (waiting ones too) during its life.
+/// Finish-time ratios of all jobs (Themis, NSDI 2020, section 3): completion time over the time on
+/// a fair share of the cluster.
 ///
-/// On a share smaller than what its owner asked for, the job is taken to slow down in proportion, as if it had its GPUs part of the
-/// time; a larger one does not hasten it. The denominator is thus the same under every policy, elastic ones too.
+/// The fair share is `1 / N` of the cluster. `N` is the mean number of active jobs, waiting jobs
+/// included, during the job's life. On less than the requested GPUs the job slows down in
+/// proportion, as if it had its GPUs for a part of the time. A larger share does not speed it up.
+/// The denominator is thus the same under every policy.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fairness {
     pub max: f64,
     pub mean: f64,
-    /// Share of the jobs whose ratio is above 1: they would have been better off alone.
+    /// Share of jobs with a ratio above 1, which would be faster on their fair share.
     pub unfair: f64,
 }
 
@@ -135,26 +137,26 @@ impl Spread {
     }
 }
 
-/// In the workload's order.
+/// Completion times in the order of the workload.
 #[must_use]
 pub fn completion_times_s(run: &Run) -> Vec<f64> {
     run.jobs.iter().map(|job| jct_s(run, job)).collect()
 }
 
-/// The value below which a share of the sorted values lies, linear between neighbours as numpy's default has it; 0 of nothing.
+/// Percentile with linear interpolation, as numpy's default; 0 for an empty slice.
 #[must_use]
 pub fn percentile(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else {
         return 0.0;
     };
     let rank = share.clamp(0.0, 1.0) * last as f64;
-    // Not beyond the last index, which is a usize.
+    // At most the last index, which is a usize.
     let below = rank.floor() as usize;
     let above = (below + 1).min(last);
     sorted[below] + (sorted[above] - sorted[below]) * rank.fract()
 }
 
-/// 0 of nothing.
+/// 0 for an empty slice.
 #[must_use]
 pub fn mean(values: &[f64]) -> f64 {
     ratio(values.iter().sum(), values.len() as f64)
@@ -168,7 +170,7 @@ fn ratio(of: f64, by: f64) -> f64 {
     if by > 0.0 { of / by } else { 0.0 }
 }
 
-/// See [`Fairness`]; in the workload's order.
+/// Ratios of [`Fairness`] in the order of the workload.
 #[must_use]
 pub fn finish_time_ratios(run: &Run) -> Vec<f64> {
     let gpus: f64 = run.nodes.iter().map(|node| f64::from(node.gpus)).sum();
@@ -183,9 +185,9 @@ pub fn finish_time_ratios(run: &Run) -> Vec<f64> {
     run.jobs.iter().map(of_job).collect()
 }
 
-/// How many jobs were active when: a step function and its integral.
+/// Number of active jobs over time: a step function and its integral.
 struct Active {
-    /// Time, jobs from then on, and job-seconds until then.
+    /// Time, number of jobs from then on, and job-seconds until then.
     steps: Vec<(f64, f64, f64)>,
 }
 
@@ -209,7 +211,7 @@ impl Active {
         }
     }
 
-    /// Job-seconds until then.
+    /// Job-seconds until `at_s`.
     fn area(&self, at_s: f64) -> f64 {
         let after = self.steps.partition_point(|&(step_s, _, _)| step_s <= at_s);
         let Some(&(step_s, jobs, area)) = after.checked_sub(1).and_then(|n| self.steps.get(n))
@@ -219,7 +221,7 @@ impl Active {
         area + jobs * (at_s - step_s)
     }
 
-    /// At least 1: whoever asks is one of them.
+    /// Mean number of active jobs; at least 1, because the job itself is active.
     fn mean(&self, from_s: f64, to_s: f64) -> f64 {
         ratio(self.area(to_s) - self.area(from_s), to_s - from_s).max(1.0)
     }
@@ -252,7 +254,7 @@ mod tests {
 
     /// numpy.percentile([1, 2, 4, 8], [50, 90, 99]) = 3.0, 6.8, 7.88.
     #[test]
-    fn percentiles_are_numpys() {
+    fn percentiles_equal_numpy() {
         let values = [1.0, 2.0, 4.0, 8.0];
         for (share, expected) in [(0.0, 1.0), (0.5, 3.0), (0.9, 6.8), (0.99, 7.88), (1.0, 8.0)] {
             let found = percentile(&values, share);
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_adds_up() {
+    fn summary_of_run_gives_expected_measures() {
         let mut two = run(2, vec![ran(0.0, 10.0), ran(10.0, 30.0), ran(20.0, 50.0)]);
         two.jobs[2].finished_s = None;
         two.jobs[1].restarts = 3;
@@ -285,9 +287,10 @@ mod tests {
         assert_eq!(summary.tenants[0].avg_jct_s, 20.0);
     }
 
-    /// Four GPUs. A alone 0..10, then A and B until 20. A's mean contention is 1.5, so its share is 8/3 GPUs of the 4 it asked for.
+    /// Four GPUs. A is alone 0..10, then A and B run until 20. The mean contention of A is 1.5. Its
+    /// share is 8/3 GPUs of the requested 4.
     #[test]
-    fn a_fair_share_goes_by_the_mean_contention_of_the_jobs_life() {
+    fn fair_share_uses_mean_contention_over_life_of_job() {
         let mut shared = run(4, vec![ran(0.0, 20.0), ran(10.0, 20.0)]);
         shared.jobs[0].request_gpus = 4;
         shared.jobs[0].request_s = 10.0;
@@ -295,13 +298,13 @@ mod tests {
         shared.jobs[1].request_s = 5.0;
         let ratios = finish_time_ratios(&shared);
         assert!((ratios[0] - 20.0 / 15.0).abs() < 1e-12, "{ratios:?}");
-        // Half the cluster is more than B asked for.
+        // Half the cluster is more than the request of B.
         assert!((ratios[1] - 2.0).abs() < 1e-12, "{ratios:?}");
         assert_eq!(Summary::of(&shared, "pollux").fairness.unfair, 1.0);
     }
 
     #[test]
-    fn programs_find_the_promised_names() {
+    fn summary_as_json_has_documented_names() {
         let summary = Summary::of(&run(1, vec![ran(0.0, 1.0)]), "pollux");
         let value = serde_json::to_value(&summary).expect("plain data");
         for name in [

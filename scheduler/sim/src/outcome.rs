@@ -1,4 +1,4 @@
-//! What came of a simulation.
+//! Result of a simulation.
 
 use muster_model::job::JobState;
 use serde::{Deserialize, Serialize};
@@ -8,9 +8,9 @@ use std::fmt;
 #[serde(deny_unknown_fields)]
 pub struct Outcome {
     pub jobs: Vec<JobOutcome>,
-    /// Everything that changed, in time.
+    /// All changes in order of time.
     pub timeline: Vec<Entry>,
-    /// When the last job ended.
+    /// End of the last job.
     pub makespan_ms: i64,
     pub rounds: u64,
 }
@@ -20,11 +20,11 @@ pub struct Outcome {
 pub struct JobOutcome {
     pub name: String,
     pub state: JobState,
-    /// Job completion time, from submission; `None` when it did not end.
+    /// Job completion time from submission; `None` if the job did not end.
     pub jct_ms: Option<i64>,
     /// Starts after the first.
     pub restarts: u64,
-    /// Every size it ran at, and since when.
+    /// Every size of the job: start time, workers, PS shards.
     pub sizes: Vec<(i64, u32, u32)>,
 }
 
@@ -32,13 +32,13 @@ pub struct JobOutcome {
 #[serde(deny_unknown_fields)]
 pub struct Entry {
     pub at_ms: i64,
-    /// The job or node it is about.
+    /// Job or node that changed.
     pub subject: String,
     pub what: String,
 }
 
 impl Outcome {
-    /// Mean completion time of the jobs that ended; `None` when none did.
+    /// Mean completion time of the jobs that ended; `None` if none ended.
     #[must_use]
     pub fn mean_jct_ms(&self) -> Option<f64> {
         let ended: Vec<i64> = self.jobs.iter().filter_map(|job| job.jct_ms).collect();
@@ -47,7 +47,7 @@ impl Outcome {
     }
 }
 
-/// As a golden file keeps it: one line a change, then one line a job.
+/// Format of the golden files: one line per change, then one line per job.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for entry in &self.timeline {

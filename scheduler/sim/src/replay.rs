@@ -1,4 +1,5 @@
-//! A past round, planned anew from what was kept of it: the same bytes under its own policy, or what another would have decided.
+//! Replay of a stored round: the same bytes under its own policy, or the decisions of another
+//! policy.
 
 use muster_core::plan::{Action, Plan};
 use muster_core::policy::Policy;
@@ -10,32 +11,32 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A round as it was kept, JSON throughout.
+/// Stored round; all fields are JSON.
 #[derive(Debug, Clone, Copy)]
 pub struct Recorded<'a> {
     pub number: u64,
-    /// `None` in rounds of releases that did not keep it.
+    /// `None` in rounds of releases that did not store it.
     pub policy: Option<&'a str>,
     pub snapshot: &'a str,
     pub plan: &'a str,
     pub report: &'a str,
 }
 
-/// What came of planning it anew.
+/// Result of a replay.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Replay {
     pub round: u64,
-    /// The plan has the very bytes that were kept.
+    /// The replayed plan has the same bytes as the stored plan.
     pub same_plan: bool,
     pub same_report: bool,
-    /// GPUs after the round, as it was and as it would have been.
+    /// GPUs after the round, as stored and as replayed.
     pub recorded: Totals,
     pub replayed: Totals,
-    /// Jobs about which it would have been decided otherwise.
+    /// Jobs with different decisions.
     pub differences: Vec<Difference>,
 }
 
-/// One job, decided otherwise. The words are empty where it is left as it is.
+/// Different decisions on one job. A text is empty if there is no decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     pub job: JobId,
@@ -44,7 +45,7 @@ pub struct Difference {
     pub replayed: String,
 }
 
-/// The record cannot be planned again.
+/// Reason why a round cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     #[error("read the {what} of round {round}, which another release may have written")]
@@ -61,7 +62,7 @@ pub enum ReplayError {
 /// Plans the round again, under its own policy or under another.
 ///
 /// # Errors
-/// [`ReplayError`] when the record cannot be read, or keeps no policy and none is given.
+/// [`ReplayError`] if the record cannot be read, or if it contains no policy and `other` is `None`.
 pub fn replay(recorded: Recorded<'_>, other: Option<&Policy>) -> Result<Replay, ReplayError> {
     let round = recorded.number;
     let snapshot: Snapshot = read(round, "snapshot", recorded.snapshot)?;
@@ -77,7 +78,7 @@ pub fn replay(recorded: Recorded<'_>, other: Option<&Policy>) -> Result<Replay, 
         (None, None) => return Err(ReplayError::NoPolicy { round }),
     };
     let (plan, report) = muster_core::plan(&snapshot, policy);
-    // What broke a rule was left out of what was kept.
+    // The stored plan lacks the jobs of broken rules.
     let (plan, _) = muster_core::sound(&snapshot, plan);
     Ok(Replay {
         round,
@@ -90,7 +91,7 @@ pub fn replay(recorded: Recorded<'_>, other: Option<&Policy>) -> Result<Replay, 
 }
 
 impl Replay {
-    /// Whether nothing at all differs.
+    /// Whether plan and report are the same.
     #[must_use]
     pub fn is_same(&self) -> bool {
         self.same_plan && self.same_report
@@ -124,7 +125,7 @@ fn differences(snapshot: &Snapshot, was: &Plan, is: &Plan) -> Vec<Difference> {
     jobs.collect()
 }
 
-/// What is decided about each job, in words.
+/// Decisions on each job as text.
 fn words(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<JobId, String> {
     let mut words: BTreeMap<JobId, String> = BTreeMap::new();
     for decision in &plan.decisions {

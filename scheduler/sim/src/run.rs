@@ -1,5 +1,7 @@
-//! What a simulated run leaves: the times of every job, who held what when, and how long each decision took. The measures, the
-//! pictures and the comparison are made from this alone, whatever rules the run followed.
+//! Record of a simulated run: the times of every job, the GPUs that it held and the duration of
+//! each decision.
+//!
+//! Measures, pictures and comparisons use only this record, under all rules.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,13 +13,13 @@ pub struct Run {
     pub workload: String,
     /// Names and GPUs of the nodes.
     pub nodes: Vec<RunNode>,
-    /// In the workload's order.
+    /// In the order of the workload.
     pub jobs: Vec<JobRun>,
-    /// Who held what when, in the order of the ends.
+    /// Allocations over time, ordered by their ends.
     pub spans: Vec<Span>,
-    /// Wall-clock seconds of every decision, estimates included.
+    /// Seconds of every decision, estimates included, by the clock that the caller passed.
     pub decision_s: Vec<f64>,
-    /// When the last job ended, or when the run was given up.
+    /// End of the last job, or of the simulation if that was earlier.
     pub end_s: f64,
 }
 
@@ -29,7 +31,7 @@ pub struct RunNode {
     pub gpus: u32,
 }
 
-/// What became of one job. Times are seconds since the workload's beginning.
+/// Result of one job. Times are seconds from the start of the workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobRun {
@@ -38,22 +40,23 @@ pub struct JobRun {
     pub tenant: String,
     pub submitted_s: f64,
     pub started_s: Option<f64>,
-    /// `None` when the run was given up before.
+    /// `None` if the run ended before the job.
     pub finished_s: Option<f64>,
-    /// Changes of its allocation after the first.
+    /// Changes of the allocation after the first.
     pub restarts: u32,
     /// GPU-seconds held.
     pub gpu_s: f64,
-    /// The fastest possible run on the empty cluster, seconds, waiting and starting included: no policy can beat it.
+    /// Lower bound of the completion time: the fastest run on the empty cluster, in seconds. It
+    /// includes the wait for the first decision and the start.
     pub alone_s: f64,
-    /// The least GPU-seconds of work that any shape needs.
+    /// Minimum GPU-seconds of work over all shapes.
     pub least_gpu_s: f64,
-    /// GPUs that its owner asked for, and the seconds that it would take on them with nobody else there.
+    /// GPUs that the user requested, and the job's seconds on them in an empty cluster.
     pub request_gpus: u32,
     pub request_s: f64,
 }
 
-/// GPUs of one node in one job's hands for a while.
+/// GPUs of one node that one job holds for an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Span {

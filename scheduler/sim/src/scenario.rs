@@ -1,9 +1,9 @@
-//! What is simulated: a cluster, jobs with their true speeds, and what goes wrong when.
+//! Input of a simulation: a cluster, jobs with their true speeds, and incidents with their times.
 
 use muster_model::spec::{Consistency, Range};
 use serde::{Deserialize, Serialize};
 
-/// One simulation; times are milliseconds from its start.
+/// One simulation. Times are milliseconds from its start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
@@ -11,22 +11,22 @@ pub struct Scenario {
     pub tenants: Vec<SimTenant>,
     pub jobs: Vec<SimJob>,
     pub incidents: Vec<Incident>,
-    /// From a start to all tasks up.
+    /// Delay from a start until all tasks are up.
     pub launch_ms: i64,
-    /// From an order to stop until the tasks are gone and the checkpoint is written.
+    /// Delay from a stop order until the tasks have exited and the checkpoint is written.
     pub stop_ms: i64,
-    /// From an order to stand still until all workers do.
+    /// Delay from a suspend order until all workers are suspended.
     #[serde(default = "suspend_ms")]
     pub suspend_ms: i64,
-    /// What a job on several racks keeps of its speed; 0 to 1.
+    /// Factor on the speed of a job on several racks; 0 to 1.
     #[serde(default = "all")]
     pub across_racks: f64,
-    /// What jobs use of their GPUs, as their nodes would measure it; `None`: nobody measures, and nothing is packed.
+    /// Measurements of GPU use. With `None` the nodes do not measure, and nothing is packed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<Sharing>,
-    /// Between rounds that nothing else causes.
+    /// Maximum interval between rounds; a round starts after it without an event.
     pub round_ms: i64,
-    /// The simulation gives up here.
+    /// The simulation ends at this time.
     pub until_ms: i64,
 }
 
@@ -35,7 +35,7 @@ pub struct Scenario {
 pub struct SimNode {
     pub name: String,
     pub gpus: u32,
-    /// Where it stands; `None`: nobody said.
+    /// `None`: the node reports no rack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
 }
@@ -47,25 +47,26 @@ pub struct SimTenant {
     pub gpu_quota: Option<u32>,
 }
 
-/// What is to be known of jobs that may share GPUs.
+/// Measurements that packing needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sharing {
     /// Memory of each GPU.
     pub gpu_memory_bytes: u64,
-    /// How often jobs tell their steps, and nodes what is used.
+    /// Interval at which jobs report their steps and nodes report GPU use.
     pub sample_ms: i64,
-    /// Of every job of the scenario, in its order.
+    /// GPU use of every job, in the order of the scenario.
     pub uses: Vec<GpuUse>,
 }
 
-/// What a job of one worker uses of its GPU while it is alone there.
+/// GPU use of a job of one worker that is alone on its GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuUse {
-    /// Share of the GPU's time, 0 to 1: the rest of each step it waits for data, the host or the network.
+    /// Share of the GPU's time, 0 to 1. In the rest of a step the job waits for data, the host or
+    /// the network.
     pub busy: f64,
-    /// The most memory that it has there.
+    /// Peak memory on the GPU.
     pub memory_bytes: u64,
 }
 
@@ -73,7 +74,7 @@ pub struct GpuUse {
 #[serde(deny_unknown_fields)]
 pub struct SimJob {
     pub name: String,
-    /// Index of its tenant.
+    /// Index of the tenant.
     pub tenant: usize,
     pub priority: i32,
     pub submitted_ms: i64,
@@ -81,19 +82,20 @@ pub struct SimJob {
     pub ps_shards: Range,
     pub gpus_per_worker: u32,
     pub retries: u32,
-    /// Its tasks train on while others join or leave.
+    /// The remaining tasks continue while others join or leave.
     #[serde(default)]
     pub in_place: bool,
     pub consistency: Consistency,
     pub batch: u32,
     pub steps: u64,
-    /// A job that is stopped in order loses nothing; one that fails goes back to the last multiple of this.
+    /// Interval of checkpoints. An orderly stop loses no steps; a failed job returns to the last
+    /// multiple.
     pub checkpoint_steps: u64,
     pub speed: TrueSpeed,
 }
 
-/// Seconds a step: `parallel_s / w + serial_s + exchange_s * w / p + per_worker_s * w`, the worker count capped where more cores
-/// are not there.
+/// Seconds per step: `parallel_s / w + serial_s + exchange_s * w / p + per_worker_s * w`. In the
+/// first term `w` is capped at `useful_workers`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrueSpeed {
@@ -101,11 +103,11 @@ pub struct TrueSpeed {
     pub serial_s: f64,
     pub exchange_s: f64,
     pub per_worker_s: f64,
-    /// Workers beyond this bring nothing.
+    /// Number of workers above which `parallel_s` does not shrink further.
     pub useful_workers: u32,
 }
 
-/// Something that happens to the cluster.
+/// Incident in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Incident {
@@ -116,7 +118,7 @@ pub struct Incident {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum What {
-    /// Every task there is lost.
+    /// All tasks of the node are lost.
     NodeLost {
         node: usize,
     },
@@ -129,7 +131,7 @@ pub enum What {
     Uncordon {
         node: usize,
     },
-    /// The chief of the job, if it runs, exits with code 1.
+    /// The coordinator of the job exits with code 1 if it runs.
     TaskFails {
         job: usize,
     },
@@ -142,7 +144,7 @@ pub enum What {
     Cancel {
         job: usize,
     },
-    /// From now on the job uses this of its GPU ([`GpuUse`]); nothing where nobody measures.
+    /// The job's GPU use changes to these values ([`GpuUse`]). Has no effect without `sharing`.
     Uses {
         job: usize,
         busy_percent: u32,

@@ -1,8 +1,8 @@
-//! Small runs for the tests of what is made from runs.
+//! Small runs for tests of measures and pictures.
 
 use crate::run::{JobRun, Run, RunNode};
 
-/// A job of no name: submitted, alone, least GPU-seconds.
+/// Job without a name; it did not start.
 pub fn job(submitted_s: f64, alone_s: f64, least_gpu_s: f64) -> JobRun {
     JobRun {
         name: String::new(),
@@ -20,7 +20,7 @@ pub fn job(submitted_s: f64, alone_s: f64, least_gpu_s: f64) -> JobRun {
     }
 }
 
-/// One that ran: submitted, finished.
+/// Job that ran from its submission to `finished_s`.
 pub fn ran(submitted_s: f64, finished_s: f64) -> JobRun {
     JobRun {
         started_s: Some(submitted_s),
@@ -30,7 +30,7 @@ pub fn ran(submitted_s: f64, finished_s: f64) -> JobRun {
     }
 }
 
-/// On one node of so many GPUs.
+/// Run on one node with `gpus` GPUs.
 pub fn run(gpus: u32, jobs: Vec<JobRun>) -> Run {
     let end_s = jobs
         .iter()

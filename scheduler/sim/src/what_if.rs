@@ -1,4 +1,4 @@
-//! What would come of a change: the present, forecast as it is and as it would be, by the same dice.
+//! Effect of a change: forecasts of the present without and with it, with the same random numbers.
 
 use crate::cancel::Cancel;
 use crate::forecast::{Forecast, ForecastError, Interval, Settings, forecast};
@@ -10,19 +10,20 @@ use muster_model::spec::JobSpec;
 use serde::Serialize;
 use uuid::Uuid;
 
-/// What earlier jobs of a document took: seconds of a program that counts no steps, steps and speed of another job.
+/// Evidence of earlier jobs of a document: duration of a program without steps; steps and speed of
+/// other jobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Past {
     pub lasts: Option<Lasts>,
     pub ran: Option<Ran>,
 }
 
-/// Something that could be changed.
+/// Assumed change of the cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// Nodes like the largest one there is, with so many GPUs each.
+    /// Adds nodes with `gpus` GPUs each, otherwise like the largest open node.
     AddNodes { nodes: u32, gpus: u32 },
-    /// `None` lifts the limit.
+    /// `None` removes the limit.
     Quota {
         tenant: String,
         gpu_quota: Option<u32>,
@@ -30,29 +31,29 @@ pub enum Change {
     AddJob {
         tenant: String,
         spec: Box<JobSpec>,
-        /// The step at which it begins, where that is another job's checkpoint.
+        /// First step, if the job starts from another job's checkpoint.
         begins: u64,
-        /// What earlier jobs of its document took.
+        /// Evidence of earlier jobs of the document.
         past: Past,
     },
 }
 
-/// What is to be expected without the changes and with them.
+/// Forecasts without and with the changes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The instant from which is looked ahead, Unix time.
+    /// Start of both forecasts, Unix time in milliseconds.
     pub now_ms: i64,
     pub tenants: Vec<TenantOutlook>,
-    /// Those that are there, by submission, then the added ones.
+    /// Existing jobs by submission, then the added jobs.
     pub jobs: Vec<JobOutlook>,
 }
 
-/// Means over a tenant's jobs whose end is foreseen in both cases, seconds since submission.
+/// Means over a tenant's jobs with a predicted end in both cases, in seconds from submission.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TenantOutlook {
     pub tenant: String,
     pub jobs: u32,
-    /// Until the first start, of jobs that have not started; `None` when there is none.
+    /// Until the first start, over jobs that have not started; `None` without such jobs.
     pub wait_s: Option<Pair>,
     pub jct_s: Option<Pair>,
 }
@@ -68,12 +69,12 @@ pub struct JobOutlook {
     pub job: JobId,
     pub name: String,
     pub tenant: String,
-    /// `None` for a job that is added.
+    /// `None` for an added job.
     pub before: Option<Forecast>,
     pub after: Forecast,
 }
 
-/// The question names what is not there.
+/// Error of a planning question.
 #[derive(Debug, thiserror::Error)]
 pub enum WhatIfError {
     #[error("there is no tenant {name}")]
@@ -84,7 +85,7 @@ pub enum WhatIfError {
     Run(#[from] ForecastError),
 }
 
-/// Forecasts the snapshot as it is and after the changes. Looks at `cancel` between simulated rounds.
+/// Forecasts the snapshot without and with the changes. Polls `cancel` between simulated rounds.
 ///
 /// # Errors
 /// [`WhatIfError`].
@@ -178,7 +179,7 @@ fn tenant_id(snapshot: &Snapshot, name: &str) -> Result<TenantId, WhatIfError> {
         })
 }
 
-/// A job as a round would see it right after its submission.
+/// Job as a round sees it directly after its submission.
 fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
     Job {
         id,
@@ -206,7 +207,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         pods: !spec.pod.is_empty(),
         consistency: spec.exchange.consistency,
         batch: spec.batch(),
-        // Forecasts go by speeds alone.
+        // Forecasts use the speed only.
         adaptive: None,
         tasks: Vec::new(),
         leaving: Vec::new(),
@@ -269,13 +270,13 @@ fn outlook(tenant: &str, jobs: &[JobOutlook], snapshot: &Snapshot) -> TenantOutl
 }
 
 impl JobOutlook {
-    /// Milliseconds by which the changes move its expected end; positive is later.
+    /// Milliseconds by which the changes move the expected end; positive is later.
     #[must_use]
     pub fn moved_ms(&self) -> Option<i64> {
         Some(self.after.finish?.p50_ms - self.before.as_ref()?.finish?.p50_ms)
     }
 
-    /// Whether it would be stopped for the sake of others more often than without the changes.
+    /// Whether the changes add at least 0.5 stops of this job, on average over the runs.
     #[must_use]
     pub fn is_displaced(&self) -> bool {
         let before = self.before.as_ref();

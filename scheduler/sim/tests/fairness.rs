@@ -1,5 +1,6 @@
-//! Tenants on samples of the Philly trace, under our own rules: nobody is served worse than by its fair share, and the mean
-//! completion time stays near that of a rule that cares for nothing else.
+//! Fairness between tenants on samples of the Philly trace under the rules `live`. No tenant is
+//! served worse than with its fair share, and the mean completion time stays near that of an unfair
+//! optimum.
 
 mod traces;
 
@@ -11,14 +12,16 @@ use muster_sim::run::{JobRun, Run};
 use muster_sim::trace::{Workload, read};
 use std::collections::BTreeMap;
 
-/// Every `step`-th job of the trace from one on, so that the load of its cluster, thousands of GPUs, fits one of `nodes` x 4.
+/// Every `step`-th job of the trace from `offset` on. The load of thousands of GPUs then fits a
+/// cluster of `nodes` x 4.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     offset: usize,
     step: usize,
     jobs: usize,
     nodes: u32,
-    /// Tenants among whom the jobs are dealt out in turn; those of the trace if `None`.
+    /// Number of tenants to which the jobs are assigned in rotation; `None` keeps the tenants of
+    /// the trace.
     tenants: Option<usize>,
 }
 
@@ -32,8 +35,8 @@ const fn sample(offset: usize, step: usize, jobs: usize, nodes: u32) -> Sample {
     }
 }
 
-/// Between a quarter and three quarters of the GPUs are busy in the mean over the whole time, in which the last jobs run alone for
-/// weeks; while jobs come, jobs wait.
+/// Mean utilisation of each sample is between a quarter and three quarters, because its last jobs
+/// run alone for weeks. While jobs arrive, jobs wait.
 const SAMPLES: [Sample; 5] = [
     sample(3_000, 8, 1_000, 16),
     sample(17_000, 8, 1_000, 16),
@@ -64,7 +67,8 @@ fn workload(all: &Workload, sample: Sample) -> Workload {
     }
 }
 
-/// A job as the references see it: with its start and its stop, as in `Run`, so that both sides count the same.
+/// Job of a reference schedule. Start and stop are included as in `Run`, so that both sides are
+/// comparable.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     submitted_s: f64,
@@ -82,8 +86,8 @@ impl Piece {
     }
 }
 
-/// Completion times when at every moment the jobs of the least time left run, each at the speed that `speed(its GPUs, GPUs that are
-/// left)` says. Moves are free and GPUs have no places, which no scheduler has.
+/// Completion times under shortest remaining time first, each job at the speed `speed(its GPUs,
+/// GPUs left)`. Moves are free and GPUs have no location, so no real scheduler reaches them.
 fn shortest_first(pieces: &[Piece], gpus: f64, speed: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..pieces.len()).collect();
     order.sort_by(|&a, &b| pieces[a].submitted_s.total_cmp(&pieces[b].submitted_s));
@@ -141,8 +145,8 @@ fn gpus(run: &Run) -> f64 {
     run.nodes.iter().map(|node| f64::from(node.gpus)).sum()
 }
 
-/// Of every tenant the mean ratio of its jobs' completion times to those in a cluster of its own, of `1 / n` of the GPUs for `n`
-/// tenants, where a gang that is wider than that runs at a part of its speed.
+/// Mean ratio of completion times per tenant, relative to a separate cluster of `1 / n` of the GPUs
+/// for `n` tenants. A gang wider than that runs there at a part of its speed.
 fn beside_own_clusters(run: &Run) -> BTreeMap<String, f64> {
     let jcts = completion_times_s(run);
     let mut of: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -162,7 +166,7 @@ fn beside_own_clusters(run: &Run) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn no_tenant_is_served_worse_than_by_its_fair_share_and_the_mean_stays_near_the_unfair_optimum() {
+fn tenants_get_fair_share_and_mean_time_stays_near_optimum() {
     let Some(folder) = traces::folder() else {
         return;
     };

@@ -1,4 +1,5 @@
-//! The peers' rules give the peers' published results: per-job completion times of the Pollux artefact, at all loads.
+//! The rules of the published simulators reproduce their published results: completion times of the
+//! Pollux artefact at all loads.
 
 mod traces;
 
@@ -6,7 +7,7 @@ use muster_core::policies::name::PolicyName;
 use muster_sim::peers::{Cluster, Contestant, NodeGroup, Profiles, Rules, Sight, Terms, run};
 use std::collections::BTreeMap;
 
-/// All workloads but `exceptions` have a mean within `most` of the published one.
+/// All workloads but `exceptions` have a mean within `most` of the published mean.
 fn compare(policy: PolicyName, is_elastic: bool, most: f64, exceptions: usize) {
     let Some(folder) = traces::folder() else {
         return;
@@ -93,13 +94,13 @@ fn published(
 }
 
 #[test]
-fn tiresias_takes_the_published_times() {
+fn tiresias_reproduces_published_times() {
     compare(PolicyName::Tiresias, false, 0.001, 0);
 }
 
 #[test]
-fn optimus_with_an_oracle_takes_the_published_times() {
-    // Step times on shapes that were not measured come from a table of the artefact's interpolation, linear between its rows. That
-    // turns single decisions, and on one workload they add up.
+fn optimus_with_oracle_reproduces_published_times() {
+    // Step times of unmeasured shapes come from a table of the artefact's interpolation, linear
+    // between its rows. This changes single decisions, whose effects add up on one workload.
     compare(PolicyName::Optimus, true, 0.005, 1);
 }

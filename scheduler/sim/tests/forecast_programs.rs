@@ -1,5 +1,6 @@
-//! Programs of random length on four GPUs: five documents are submitted again and again, and each job's forecast knows what earlier jobs of its
-//! document took. Of the 80 % intervals of ends and of starts, looked at every ten seconds, 75 to 85 % hold.
+//! Forecasts of programs of random length on four GPUs. Five documents are submitted repeatedly,
+//! and each forecast uses the durations of earlier jobs of its document. The test polls every ten
+//! seconds; 75 to 85 % of the 80 % intervals of ends and starts hold.
 
 mod kept;
 mod live;
@@ -17,11 +18,11 @@ use std::collections::BTreeMap;
 
 const PROGRAMS: usize = 400;
 const LOOK_MS: i64 = 10_000;
-/// Until here forecasts are scored, but not counted: there is nothing to calibrate by yet.
+/// Forecasts before this time are scored and not counted: there is nothing to calibrate with yet.
 const WARM_UP_MS: i64 = 1_000_000;
-/// Newest jobs of a document that tell of the next.
+/// Number of newest jobs of a document that a forecast uses.
 const EARLIER: usize = 20;
-/// Middle of the lengths in seconds, and their spread (standard deviation of the logarithm).
+/// Median of the durations in seconds, and their spread (standard deviation of the logarithm).
 const DOCUMENTS: [(f64, f64); 5] = [
     (5.0, 0.1),
     (15.0, 0.3),
@@ -30,7 +31,7 @@ const DOCUMENTS: [(f64, f64); 5] = [
     (120.0, 0.2),
 ];
 
-/// What starts and stops really take; forecasts reckon with [`Pace::LIVE`].
+/// True delays of starts and stops; forecasts assume [`Pace::LIVE`].
 const PACE: Pace = Pace {
     launch_ms: 700,
     stop_ms: 400,
@@ -38,7 +39,7 @@ const PACE: Pace = Pace {
     horizon_ms: 90 * 86_400_000,
 };
 
-/// One program: its document, and how long it lasts.
+/// One program: its document and its duration.
 #[derive(Clone, Copy)]
 struct Program {
     document: usize,
@@ -46,7 +47,7 @@ struct Program {
 }
 
 #[test]
-fn of_programs_of_random_length_four_intervals_in_five_hold() {
+fn intervals_of_programs_hold_in_four_of_five_cases() {
     let (ends, starts) = run(1);
     for (what, kept) in [("ends", ends), ("starts", starts)] {
         assert!(kept.jobs() > 150, "{what}: {}", kept.jobs());
@@ -102,7 +103,7 @@ fn run(seed: u64) -> (Kept, Kept) {
     (ends, starts)
 }
 
-/// The world as the scheduler sees it.
+/// The state that the scheduler sees.
 fn known(
     world: &Snapshot,
     programs: &BTreeMap<JobId, Program>,
@@ -110,7 +111,7 @@ fn known(
 ) -> Snapshot {
     let mut known = world.clone();
     for job in &mut known.jobs {
-        // A program that counts no steps has no speed.
+        // A program without steps has no speed.
         job.speeds.clear();
         job.progress.step = 0;
         job.lasts = like(&took_s[programs[&job.id].document], job.trained_s);
@@ -118,7 +119,7 @@ fn known(
     known
 }
 
-/// Programs of one GPU, nine tenths as many as four GPUs can do.
+/// Programs of one GPU with a load of nine tenths of four GPUs.
 fn arrivals(seed: u64) -> (BTreeMap<JobId, Program>, Vec<Arrival>) {
     let mut dice = Dice::new(seed);
     let mean_s = DOCUMENTS

@@ -1,6 +1,6 @@
-//! A simulated week: jobs come that nobody announced, run at speeds that nobody told and end when they will; every half hour all
-//! open jobs are forecast from what the core can know. The 80 % intervals of ends, calibrated by what came of earlier ones, hold
-//! 75 to 85 % of the time.
+//! Forecasts over a simulated week. Submissions, speeds and ends of jobs are not known in advance.
+//! Every half hour all open jobs are forecast from the core's knowledge. The 80 % intervals of
+//! ends, calibrated by earlier errors, hold in 75 to 85 % of the cases.
 
 mod kept;
 mod live;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 const HOUR_MS: i64 = 3_600_000;
 const WEEK_H: i64 = 168;
-/// Until here forecasts are made and scored, but not counted: there is nothing to calibrate by yet.
+/// Forecasts before this time are scored and not counted: there is nothing to calibrate with yet.
 const WARM_UP_H: i64 = 24;
 
 const PACE: Pace = Pace {
@@ -27,7 +27,7 @@ const PACE: Pace = Pace {
 };
 
 #[test]
-fn over_a_week_four_intervals_in_five_hold() {
+fn intervals_of_a_week_hold_in_four_of_five_cases() {
     for seed in [1, 2, 3] {
         let ends = week(seed);
         assert!(ends.jobs() > 150, "seed {seed}: {}", ends.jobs());
@@ -36,7 +36,7 @@ fn over_a_week_four_intervals_in_five_hold() {
     }
 }
 
-/// The forecasts of ends after the warm-up.
+/// Forecasts of ends after the warm-up.
 fn week(seed: u64) -> Kept {
     let policy = Policy::named(PolicyName::Muster);
     let mut world = Ahead::new(cluster(4), BTreeMap::new(), arrivals(seed), PACE);
@@ -72,7 +72,7 @@ fn week(seed: u64) -> Kept {
     ends
 }
 
-/// About two jobs an hour. Their speeds, how they scale and when they converge is theirs to know.
+/// About two jobs per hour with hidden speeds, scaling and convergence.
 fn arrivals(seed: u64) -> Vec<Arrival> {
     let mut dice = Dice::new(seed);
     let mut at_ms = 0;
@@ -83,7 +83,7 @@ fn arrivals(seed: u64) -> Vec<Arrival> {
         let alone_s = dice.between(1_200.0, 60_000.0);
         let serial = dice.between(0.01, 0.2);
         let bound = (base * alone_s) as u64;
-        // Two in five converge before the bound that their owner gave.
+        // Two in five jobs converge before the bound of their document.
         let share = if dice.uniform() < 0.4 {
             dice.between(0.5, 1.0)
         } else {

@@ -1,4 +1,4 @@
-//! Scenarios whose whole course is kept as a golden file; `UPDATE_GOLDEN=1` rewrites them.
+//! Scenarios whose complete timeline is a golden file; `UPDATE_GOLDEN=1` rewrites them.
 
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
@@ -84,14 +84,14 @@ fn compare_under(name: &str, scenario: &Scenario, policy: &Policy) -> Outcome {
 }
 
 #[test]
-fn a_second_job_comes_and_goes() {
+fn elastic_job_shrinks_for_second_job_and_grows_back() {
     let mut scenario = cluster(2, 2);
     scenario.jobs = vec![job("a", 0, (1, 4), 12_000), job("b", 60, (1, 2), 1_500)];
     compare("second_job", &scenario);
 }
 
 #[test]
-fn slots_of_two_cores_bring_nothing_beyond_two_workers() {
+fn job_without_gain_stays_at_two_workers() {
     let mut scenario = cluster(2, 2);
     scenario.jobs = vec![job("a", 0, (1, 4), 12_000), job("b", 60, (1, 2), 3_000)];
     scenario
@@ -102,7 +102,7 @@ fn slots_of_two_cores_bring_nothing_beyond_two_workers() {
 }
 
 #[test]
-fn a_node_is_lost_and_comes_back() {
+fn jobs_survive_lost_node_that_returns() {
     let mut scenario = cluster(2, 2);
     scenario.jobs = vec![job("a", 0, (2, 4), 12_000), job("b", 5, (1, 1), 6_000)];
     scenario.incidents = vec![
@@ -119,7 +119,7 @@ fn a_node_is_lost_and_comes_back() {
 }
 
 #[test]
-fn a_higher_priority_displaces_and_a_failure_is_retried() {
+fn higher_priority_preempts_and_failure_is_retried() {
     let mut scenario = cluster(1, 2);
     let mut high = job("high", 40, (2, 2), 1_000);
     high.priority = 10;
@@ -143,7 +143,8 @@ fn a_higher_priority_displaces_and_a_failure_is_retried() {
 
 const GIB: u64 = 1 << 30;
 
-/// Two jobs of one worker on one GPU of 16 GiB, each for so many seconds alone; of each the share of the GPU's time and GiB of its memory.
+/// Two jobs of one worker on one GPU of 16 GiB, each with `alone_s` seconds of work. `uses` is
+/// their share of GPU time and their memory in GiB.
 fn on_one_gpu(alone_s: u64, uses: [(f64, u64); 2]) -> Scenario {
     let mut scenario = cluster(1, 1);
     scenario.round_ms = 1_000;
@@ -186,7 +187,7 @@ fn packing(quantum_s: u64) -> Policy {
     }
 }
 
-/// When somebody was put beside another, and when two were parted, in seconds.
+/// Times at which pairs were formed and separated, in seconds.
 fn trials(outcome: &Outcome) -> (Vec<i64>, Vec<i64>) {
     let at_s = |what: &str| {
         let entries = outcome.timeline.iter();
@@ -197,20 +198,21 @@ fn trials(outcome: &Outcome) -> (Vec<i64>, Vec<i64>) {
 }
 
 #[test]
-fn two_that_wait_for_data_are_packed_and_end_sooner_than_in_turns() {
+fn jobs_with_idle_gpu_time_end_sooner_packed_than_sliced() {
     let scenario = on_one_gpu(300, [(0.4, 4), (0.3, 3)]);
     let turns = simulate(&scenario, &in_turns(30)).expect("plans obey the rules");
     let packed = compare_under("packed", &scenario, &packing(30));
     let mean_s = |outcome: &Outcome| outcome.mean_jct_ms().expect("both ended") / 1e3;
     let (turns_s, packed_s) = (mean_s(&turns), mean_s(&packed));
-    // Alone 300 s each, so in turns about 600 s for both; beside each other a step takes 1.12 times as long, after the first two turns.
+    // Alone 300 s each, so about 600 s for both with time slicing. In a pair, after the first two
+    // slices, a step takes 1.12 times as long.
     assert!((560.0..620.0).contains(&turns_s), "{turns_s}");
     assert!((360.0..400.0).contains(&packed_s), "{packed_s}");
     assert_eq!(trials(&packed).1, [0_i64; 0], "they stay together");
 }
 
 #[test]
-fn two_that_only_compute_are_parted_and_not_tried_again_for_a_quarter_of_an_hour() {
+fn compute_bound_pair_is_separated_and_retried_after_pause() {
     let scenario = on_one_gpu(900, [(1.0, 4), (0.95, 3)]);
     let outcome = compare_under("packed_for_nothing", &scenario, &packing(120));
     let (together, parted) = trials(&outcome);
@@ -221,12 +223,12 @@ fn two_that_only_compute_are_parted_and_not_tried_again_for_a_quarter_of_an_hour
             "{together:?} {parted:?}"
         );
     }
-    // From the last that was told of the two together.
+    // From the last measurement of the pair.
     assert!(together[1] - parted[0] >= 895, "{together:?} {parted:?}");
 }
 
 #[test]
-fn a_pair_is_parted_when_it_becomes_busier_or_needs_more_memory() {
+fn pair_is_separated_when_busier_or_larger() {
     let uses = |at_ms, job, busy_percent, gib| Incident {
         at_ms,
         what: What::Uses {
@@ -240,7 +242,7 @@ fn a_pair_is_parted_when_it_becomes_busier_or_needs_more_memory() {
     let outcome = compare_under("packed_until_busy", &busier, &packing(30));
     let (together, parted) = trials(&outcome);
     assert_eq!((together.len(), parted.len()), (1, 1), "{outcome}");
-    // A rate is a mean of the newest eight samples or so.
+    // A rate is a mean of about the newest eight samples.
     assert!((205..=240).contains(&parted[0]), "{parted:?}");
 
     let mut larger = on_one_gpu(300, [(0.4, 4), (0.3, 3)]);
@@ -256,7 +258,7 @@ fn a_pair_is_parted_when_it_becomes_busier_or_needs_more_memory() {
 }
 
 #[test]
-fn what_does_not_fit_the_memory_is_never_packed() {
+fn jobs_that_exceed_gpu_memory_are_never_packed() {
     // 10 + 3 of 16 GiB leave less than a fifth.
     let scenario = on_one_gpu(200, [(0.1, 10), (0.1, 3)]);
     let packed = simulate(&scenario, &packing(30)).expect("plans obey the rules");
@@ -269,7 +271,7 @@ fn what_does_not_fit_the_memory_is_never_packed() {
 }
 
 #[test]
-fn who_failed_beside_another_is_never_packed_again() {
+fn job_failed_in_pair_is_never_packed_again() {
     let mut scenario = on_one_gpu(300, [(0.4, 4), (0.3, 3)]);
     scenario.incidents = vec![Incident {
         at_ms: 150_000,

@@ -1,4 +1,5 @@
-//! What the muster policy is promised to reach on the peers' own workloads, having learned only what its jobs measured.
+//! Results of the `muster` policy on the workloads of Pollux and Sia, learned only from
+//! measurements of its jobs.
 
 mod traces;
 
@@ -80,9 +81,10 @@ fn pollux(load: &str, policy: &str) -> Option<Means> {
     ))
 }
 
-/// Pollux' published 99th percentiles have the means 33,348 s at load 1.0 and 61,571 s at load 2.0 on these four workloads.
+/// Pollux' published 99th percentiles have the means 33,348 s at load 1.0 and 61,571 s at load 2.0
+/// on these four workloads.
 #[test]
-fn it_ends_jobs_sooner_than_pollux_in_the_mean_and_in_the_tail() {
+fn muster_beats_pollux_in_mean_and_tail() {
     let Some(one) = pollux("1.0", "muster") else {
         return;
     };
@@ -92,7 +94,7 @@ fn it_ends_jobs_sooner_than_pollux_in_the_mean_and_in_the_tail() {
 }
 
 #[test]
-fn it_ends_jobs_sooner_than_tiresias_and_optimus_with_the_users_batches() {
+fn muster_fixed_beats_tiresias_and_optimus() {
     let Some(one) = pollux("1.0", "muster-fixed") else {
         return;
     };
@@ -101,9 +103,9 @@ fn it_ends_jobs_sooner_than_tiresias_and_optimus_with_the_users_batches() {
     assert!(two.jct_s <= 6_000.0, "{two:?}");
 }
 
-/// Sia took 2,219 s and 541 GPU-hours in its own simulator.
+/// Sia needed 2,219 s and 541 GPU-hours in its own simulator.
 #[test]
-fn on_several_gpu_kinds_it_ends_jobs_sooner_than_sia_with_no_more_gpu_hours() {
+fn muster_beats_sia_on_several_gpu_kinds() {
     let Some(folder) = traces::folder().map(|folder| folder.join("sia")) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! A forecast of two jobs that share a GPU: they go on so, at the rates that were measured.
+//! Forecast of two jobs that share a GPU: the pair continues at its measured rates.
 
 mod live;
 
@@ -17,7 +17,7 @@ use uuid::Uuid;
 const GIB: u64 = 1 << 30;
 const STEPS: u64 = 10_000;
 
-/// A job at work in this lane, which does ten steps a second alone and eight beside the other.
+/// Running job in `lane` with ten steps per second alone and eight beside the other.
 fn packed(number: usize, lane: u32, snapshot: &Snapshot, beside: JobId) -> Job {
     let mut job = job(number, -500_000, STEPS);
     job.workers = Range { min: 1, max: 1 };
@@ -69,7 +69,7 @@ fn packed(number: usize, lane: u32, snapshot: &Snapshot, beside: JobId) -> Job {
 }
 
 #[test]
-fn two_that_share_a_gpu_are_foreseen_to_go_on_so() {
+fn forecast_keeps_pair_on_gpu_at_measured_rates() {
     let mut snapshot = cluster(1);
     (snapshot.nodes[0].gpus, snapshot.nodes[0].gpu_memory_bytes) = (1, 4 * GIB);
     let ids = [job(0, 0, 1).id, job(1, 0, 1).id];
@@ -91,7 +91,7 @@ fn two_that_share_a_gpu_are_foreseen_to_go_on_so() {
     ahead.run(&policy).expect("the core keeps its own rules");
     for fate in ahead.fates() {
         let end_s = fate.finish_ms.expect("it ends") as f64 / 1e3;
-        // 8,000 steps at eight a second; in turns it would be 1,600 s.
+        // 8,000 steps at eight per second; with time slicing it would be 1,600 s.
         assert!((990.0..1_020.0).contains(&end_s), "{end_s}");
     }
 }

@@ -1,5 +1,6 @@
-//! Packing on a sample of the Philly trace: jobs of one GPU, more of them than there are GPUs, in turns alone and with two at work at once where
-//! that pays. What they use of their GPUs is drawn, as the trace does not tell (`live/gpu_use.rs`).
+//! Packing on a sample of the Philly trace: more jobs of one GPU than GPUs, with time slicing alone
+//! and with packing. Their GPU use is drawn, because the trace does not contain it
+//! (`live/gpu_use.rs`).
 
 mod traces;
 
@@ -10,7 +11,7 @@ use muster_sim::measure::Summary;
 use muster_sim::peers::{Cluster, NodeGroup};
 use muster_sim::trace::{Work, Workload, read};
 
-/// From this job on, those of one GPU that ran for ten minutes to four hours.
+/// Jobs of one GPU that ran for ten minutes to four hours, from index `from` on.
 fn sample(all: &Workload, from: usize, jobs: usize) -> Workload {
     let is_meant = |work: Work| matches!(work, Work::Seconds { seconds } if (600.0..=14_400.0).contains(&seconds));
     let kept = all.jobs.iter().skip(from);
@@ -31,7 +32,7 @@ fn philly() -> Option<Workload> {
     Some(read("philly", "philly", &text).unwrap())
 }
 
-/// In turns alone, and with packing, on two nodes of four GPUs.
+/// Results with time slicing alone and with packing, on two nodes of four GPUs.
 fn turns_and_packed(workload: &Workload) -> [Summary; 2] {
     let cluster = Cluster {
         groups: vec![NodeGroup {
@@ -63,7 +64,7 @@ fn turns_and_packed(workload: &Workload) -> [Summary; 2] {
 }
 
 #[test]
-fn packing_shortens_what_turns_take() {
+fn packing_shortens_completion_times_of_time_slicing() {
     let Some(all) = philly() else { return };
     let [turns, packed] = turns_and_packed(&sample(&all, 3_000, 100));
     assert!(packed.avg_jct_s < 0.9 * turns.avg_jct_s);
@@ -71,7 +72,8 @@ fn packing_shortens_what_turns_take() {
     assert!(packed.gpu_hours < 0.95 * turns.gpu_hours);
 }
 
-/// All are there from the beginning, so that no GPU is idle: what fewer GPU-hours do the same work is what packing brings.
+/// All jobs are submitted at the start, so that no GPU is idle. The gain of packing is the saved
+/// GPU-hours for the same work.
 fn on_a_full_cluster(all: &Workload, from: usize) -> [Summary; 2] {
     let mut workload = sample(all, from, 100);
     workload
@@ -86,16 +88,16 @@ fn on_a_full_cluster(all: &Workload, from: usize) -> [Summary; 2] {
 }
 
 #[test]
-fn a_full_cluster_does_a_fifth_more_with_packing() {
+fn packing_saves_gpu_hours_on_full_cluster() {
     let Some(all) = philly() else { return };
     let [turns, packed] = on_a_full_cluster(&all, 16_000);
     assert!(turns.gpu_hours > 1.2 * packed.gpu_hours);
 }
 
-/// Five samples, as docs/policies.md has them.
+/// The five samples of docs/benchmarks/scheduling.md#packing.
 #[test]
 #[ignore = "takes minutes in a debug build"]
-fn full_clusters_do_a_quarter_more_with_packing() {
+fn packing_saves_gpu_hours_on_five_full_clusters() {
     let Some(all) = philly() else { return };
     let mut gpu_hours = [0.0; 2];
     for from in (0..5).map(|number| number * 8_000) {

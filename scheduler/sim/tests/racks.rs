@@ -1,4 +1,5 @@
-//! What it brings that gangs stay in one rack: a whole day of a cluster whose racks are joined by a slow network.
+//! Effect of the preference for one rack: a day of a cluster whose racks are joined by a slow
+//! network.
 
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
@@ -6,8 +7,8 @@ use muster_model::spec::{Consistency, Range};
 use muster_sim::scenario::{Scenario, SimJob, SimNode, SimTenant, TrueSpeed};
 use muster_sim::simulate;
 
-/// Twelve nodes of two GPUs, in the order of whose names every other one is of the other rack, and a stream of gangs of two nodes beside
-/// jobs of a single GPU that come and go between them.
+/// Twelve nodes of two GPUs, alternating between racks by the order of their names. Gangs of two
+/// nodes arrive beside jobs of one GPU.
 fn scenario(racks: &[&str], across_racks: f64) -> Scenario {
     let job = |name: String, submitted_s: i64, workers: u32, seconds: u64| SimJob {
         name,
@@ -67,7 +68,7 @@ fn scenario(racks: &[&str], across_racks: f64) -> Scenario {
     }
 }
 
-/// Mean seconds from submission to end of the gangs.
+/// Mean completion time of the gangs in seconds.
 fn gangs_s(scenario: &Scenario, share: PolicyName) -> f64 {
     let policy = Policy {
         slicing: None,
@@ -80,12 +81,12 @@ fn gangs_s(scenario: &Scenario, share: PolicyName) -> f64 {
 }
 
 #[test]
-fn a_slow_network_between_racks_costs_gangs_next_to_nothing() {
+fn gangs_lose_little_to_slow_network_between_racks() {
     for share in [PolicyName::Muster, PolicyName::Fifo, PolicyName::Tiresias] {
         let near = gangs_s(&scenario(&["a"], 0.5), share);
         let known = gangs_s(&scenario(&["a", "b"], 0.5), share);
         println!("{share:?}: {near:.0} s in one rack, {known:.0} s in two");
-        // Were each gang where the order of names puts it, all of them would lie across both and take twice as long.
+        // Placement by the order of names would put all gangs on two racks and double their times.
         assert!(
             known < 1.15 * near,
             "{share:?}: {near:.0} s in one rack, {known:.0} s in two"

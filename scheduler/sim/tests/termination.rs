@@ -1,4 +1,4 @@
-//! Whatever is submitted and whatever fails: every job ends, and nobody starves.
+//! For all workloads and incidents every job ends.
 
 use muster_core::policy::Policy;
 use muster_model::job::JobPhase;
@@ -53,7 +53,7 @@ fn sim_job(nodes: u32, gpus: u32) -> impl Strategy<Value = SimJob> {
     })
 }
 
-/// Nodes are lost for a while, tasks fail; nothing stays broken for ever.
+/// Nodes are lost for a while and tasks fail; every fault ends.
 fn incidents(nodes: usize, jobs: usize) -> impl Strategy<Value = Vec<Incident>> {
     let one =
         (0..3_600_000_i64, 0..nodes, 0..jobs, 0..3_u8).prop_map(|(at_ms, node, job, kind)| {
@@ -143,10 +143,11 @@ fn plain_job(
     }
 }
 
-/// Who waits long for its quota keeps others waiting as long as that is not used up. The job that uses it up starts in the same round: had
-/// it not counted, it would get what the small one was kept from, be stopped for that one once it ran, and so on for ever.
+/// A job that waits for its quota blocks later jobs only while the quota is used up. The job that
+/// uses it up starts in the same round and must count. Otherwise it would get the GPUs that the
+/// small job was refused, be stopped for that job, and so on in a loop.
 #[test]
-fn who_waits_for_its_quota_has_nobody_started_and_stopped_for_ever() {
+fn job_waiting_for_quota_causes_no_start_stop_loop() {
     let incident = |at_ms, what| Incident { at_ms, what };
     let scenario = Scenario {
         nodes: vec![SimNode {
@@ -197,7 +198,7 @@ proptest! {
         for job in &outcome.jobs {
             prop_assert_eq!(job.state.phase(), JobPhase::Succeeded, "{} in\n{}", job.name, outcome);
         }
-        // A resize costs seconds; a scheduler that flaps would restart jobs by the hundred.
+        // A resize costs seconds; an unstable scheduler would restart jobs hundreds of times.
         let restarts: u64 = outcome.jobs.iter().map(|job| job.restarts).sum();
         prop_assert!(restarts < 100, "{} restarts in\n{}", restarts, outcome);
         let again = simulate(&scenario, &Policy::optimus()).expect("plans obey the rules");

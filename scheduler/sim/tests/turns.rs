@@ -1,4 +1,5 @@
-//! What turns bring short jobs behind a long one, simulated: beside which `e2e/benches/turns` sets real processes.
+//! Simulated effect of time slicing on short jobs behind a long one; `e2e/benches/turns` compares
+//! it with real processes.
 
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
@@ -8,7 +9,8 @@ use muster_sim::{Outcome, simulate};
 
 const STEPS_PER_S: i64 = 10;
 
-/// Four slots; a job on all of them for `long_s`, and after a minute eight jobs of a slot and `short_s` each.
+/// Four slots; a job on all of them for `long_s`, and after a minute eight jobs of one slot and
+/// `short_s` each.
 fn scenario(long_s: i64, short_s: i64) -> Scenario {
     let job = |name: String, submitted_s: i64, workers: u32, seconds: i64| SimJob {
         name,
@@ -82,12 +84,13 @@ fn mean_of_shorts(outcome: &Outcome) -> f64 {
 }
 
 #[test]
-fn short_jobs_do_not_wait_for_a_long_ones_end() {
+fn sliced_short_jobs_do_not_wait_for_end_of_long_job() {
     let scenario = scenario(1_200, 30);
     let (fifo, turns) = (run(&scenario, None), run(&scenario, Some(60_000)));
     let (waiting, turning) = (mean_of_shorts(&fifo), mean_of_shorts(&turns));
-    // By hand: FIFO ends them at 1,200 s + 30 s and + 60 s, less their submission at 60 s; in turns the first four work from 60 s on
-    // and the others after them; launches and turns come to it.
+    // By hand: FIFO ends them at 1,200 s + 30 s and + 60 s, minus their submission at 60 s. With
+    // time slicing the first four run from 60 s on and the others after them, plus launches and
+    // slices.
     assert!((1_180.0..1_200.0).contains(&waiting), "{waiting}");
     assert!((45.0..55.0).contains(&turning), "{turning}");
     let (before, after) = (seconds(&fifo, 0), seconds(&turns, 0));

@@ -1,4 +1,4 @@
-//! Questions about a cluster that is full: what nodes, a quota or a job would change.
+//! Planning questions on a full cluster: the effect of nodes, a quota or a job.
 
 mod live;
 
@@ -28,7 +28,7 @@ fn policy() -> Policy {
     Policy::named(PolicyName::Optimus)
 }
 
-/// The same, with turns of a minute.
+/// The same policy with slices of a minute.
 fn in_turns() -> Policy {
     let slicing = Some(Slicing {
         quantum_ms: 60_000,
@@ -40,7 +40,7 @@ fn in_turns() -> Policy {
     }
 }
 
-/// One node of four GPUs; four jobs that want it whole, three of which wait.
+/// One node of four GPUs and four jobs that need all of it; three of them wait.
 fn full() -> Snapshot {
     let mut snapshot = cluster(1);
     for number in 0..4 {
@@ -57,7 +57,7 @@ fn full() -> Snapshot {
 }
 
 #[test]
-fn more_nodes_shorten_every_wait_and_no_change_changes_nothing() {
+fn added_nodes_shorten_waits_and_no_change_has_no_effect() {
     let snapshot = full();
     let same =
         what_if(&snapshot, &[], &policy(), &SETTINGS, &Cancel::default()).expect("an answer");
@@ -85,7 +85,7 @@ fn more_nodes_shorten_every_wait_and_no_change_changes_nothing() {
 }
 
 #[test]
-fn a_job_is_told_its_start_end_and_price_and_whom_it_displaces() {
+fn added_job_gets_start_end_cost_and_displaced_jobs() {
     let mut spec: JobSpec = serde_json::from_value(serde_json::json!({
         "version": "muster/v1", "name": "urgent", "priority": 50,
         "engine": {
@@ -136,7 +136,7 @@ fn a_job_is_told_its_start_end_and_price_and_whom_it_displaces() {
 }
 
 #[test]
-fn a_quota_below_a_minimum_leaves_no_end_and_a_strange_tenant_is_told() {
+fn quota_below_minimum_gives_no_end_unknown_tenant_is_error() {
     let snapshot = full();
     let quota = |tenant: &str| Change::Quota {
         tenant: tenant.to_owned(),
@@ -165,9 +165,10 @@ fn a_quota_below_a_minimum_leaves_no_end_and_a_strange_tenant_is_told() {
     assert!(matches!(strange, Err(WhatIfError::NoSuchTenant { .. })));
 }
 
-/// A forecast looks ninety days ahead; a round for each five minutes of them would keep a core busy for seconds, for every question.
+/// The horizon is ninety days. A round for every five minutes of it would need seconds of CPU time
+/// per question.
 #[test]
-fn who_can_never_start_does_not_keep_a_forecast_going() {
+fn forecast_ends_early_with_job_that_never_fits() {
     let mut snapshot = cluster(1);
     let mut never = job(0, 0, 20_000);
     never.workers = Range { min: 5, max: 8 };
@@ -195,9 +196,10 @@ fn who_can_never_start_does_not_keep_a_forecast_going() {
     );
 }
 
-/// Two jobs of a year that take turns on one GPU: each turn is decided, and for ninety days there is always a next one.
+/// Two jobs of a year that share one GPU by time slicing. Each slice is a decision, and the horizon
+/// has a next one for ninety days.
 #[test]
-fn who_takes_turns_for_months_does_not_keep_a_forecast_going() {
+fn forecast_of_months_of_time_slices_has_few_rounds() {
     let policy = in_turns();
     let mut snapshot = cluster(1);
     for number in 0..2 {
@@ -219,9 +221,9 @@ fn who_takes_turns_for_months_does_not_keep_a_forecast_going() {
     assert!((one / other).ln().abs() < 0.1, "{one} and {other} s");
 }
 
-/// Rounds that nothing causes come every five minutes in what is foreseen; a slice is over after one.
+/// Simulated rounds without an event happen every five minutes; a slice ends after one.
 #[test]
-fn who_waits_for_a_slice_is_told_that_it_comes_within_a_quantum() {
+fn waiting_job_is_forecast_to_start_within_a_quantum() {
     let policy = in_turns();
     let mut snapshot = cluster(1);
     for number in 0..2 {
@@ -243,7 +245,7 @@ fn who_waits_for_a_slice_is_told_that_it_comes_within_a_quantum() {
     );
 }
 
-/// A program on all four GPUs that has done 300 of 1,000 steps at ten a second, and of which nobody has seen a checkpoint.
+/// Program on all four GPUs with 300 of 1,000 steps done at ten per second and no known checkpoint.
 fn program(steps: Option<u64>) -> (Snapshot, Job) {
     let mut snapshot = cluster(1);
     let mut program = job(0, 0, 1_000);
@@ -278,7 +280,7 @@ fn program(steps: Option<u64>) -> (Snapshot, Job) {
     (snapshot, program)
 }
 
-/// The same beside one that is urgent and takes six seconds.
+/// Same cluster with an urgent program of six seconds.
 fn urgent() -> Change {
     let spec = serde_json::from_value(serde_json::json!({
         "version": "muster/v1", "name": "urgent", "priority": 50,
@@ -292,7 +294,7 @@ fn urgent() -> Change {
     }
 }
 
-/// In seconds from now, the middle.
+/// Median of the end, in seconds from now.
 fn ends_s(snapshot: &Snapshot, changes: &[Change], name: &str) -> f64 {
     let told =
         what_if(snapshot, changes, &policy(), &SETTINGS, &Cancel::default()).expect("an answer");
@@ -302,7 +304,7 @@ fn ends_s(snapshot: &Snapshot, changes: &[Change], name: &str) -> f64 {
 }
 
 #[test]
-fn a_program_without_checkpoints_that_makes_way_begins_anew_and_ends_later() {
+fn preempted_program_without_checkpoint_restarts_from_zero() {
     let (snapshot, program) = program(Some(1_000));
     let told = what_if(
         &snapshot,
@@ -315,7 +317,7 @@ fn a_program_without_checkpoints_that_makes_way_begins_anew_and_ends_later() {
     let shifted = told.jobs.iter().find(|job| job.name == program.name);
     let shifted = shifted.expect("it is there");
     assert!(shifted.is_displaced(), "{shifted:?}");
-    // Thirty seconds are lost, and six and the way there and back are waited.
+    // Thirty seconds are lost; the wait is six seconds plus the stop and the start.
     let later_ms = shifted.moved_ms().expect("an end");
     assert!(later_ms >= 36_000, "{later_ms} ms later");
     let alone = ends_s(&snapshot, &[], &program.name);
@@ -323,7 +325,7 @@ fn a_program_without_checkpoints_that_makes_way_begins_anew_and_ends_later() {
 }
 
 #[test]
-fn a_program_that_went_on_from_a_checkpoint_before_loses_what_it_lost_then() {
+fn program_with_earlier_restore_loses_same_steps_again() {
     let (mut snapshot, program) = program(Some(1_000));
     let later_s = |snapshot: &Snapshot| {
         ends_s(snapshot, &[urgent()], &program.name) - ends_s(snapshot, &[], &program.name)
@@ -342,9 +344,9 @@ fn a_program_that_went_on_from_a_checkpoint_before_loses_what_it_lost_then() {
     );
 }
 
-/// It was told to stop a moment ago: that is no end.
+/// A stop order a moment ago is not an end.
 #[test]
-fn a_program_that_is_being_stopped_is_not_done() {
+fn stopping_program_is_not_forecast_as_ended() {
     let (mut snapshot, program) = program(Some(1_000));
     let stopped = &mut snapshot.jobs[0];
     stopped.state = JobState::Stopping {
@@ -360,9 +362,10 @@ fn a_program_that_is_being_stopped_is_not_done() {
     assert!(ends_s >= 100.0, "after {ends_s} s");
 }
 
-/// The program on all GPUs, of which nobody knows how long it is, and who waits for it: no number is made up for either.
+/// The program on all GPUs has an unknown length, and another job waits for it. Neither gets an
+/// end.
 #[test]
-fn a_program_of_unknown_length_has_no_end_and_neither_has_who_waits_for_it() {
+fn unknown_length_gives_no_end_to_program_and_waiting_job() {
     let (mut snapshot, program) = program(None);
     let mut patient = job(1, snapshot.now_ms, 2_000);
     patient.priority = -1;
@@ -382,9 +385,9 @@ fn a_program_of_unknown_length_has_no_end_and_neither_has_who_waits_for_it() {
     assert_eq!(waits.unforeseen, Some(Unforeseen::BehindOthers));
 }
 
-/// With turns it starts all the same, and ends the later the longer the other one lasts.
+/// With time slicing the waiting job starts, and its end depends on the length of the other one.
 #[test]
-fn who_takes_turns_with_a_program_of_unknown_length_is_told_its_start_and_a_wide_end() {
+fn slicing_beside_unknown_length_gives_start_and_wide_end() {
     let (mut snapshot, _) = program(None);
     snapshot.jobs[0].suspends = true;
     let mut patient = job(1, snapshot.now_ms, 6_000);
@@ -409,7 +412,7 @@ fn who_takes_turns_with_a_program_of_unknown_length_is_told_its_start_and_a_wide
 }
 
 #[test]
-fn what_programs_like_it_took_tells_when_one_ends_that_names_no_length() {
+fn earlier_durations_give_end_of_program_without_length() {
     let (mut snapshot, program) = program(None);
     let lasts = |done_s: f64| {
         Some(Lasts {
@@ -433,7 +436,7 @@ fn what_programs_like_it_took_tells_when_one_ends_that_names_no_length() {
         early < middle - 5.0 && late > middle + 5.0,
         "{early} to {late} s"
     );
-    // Told to make way, it takes all of that again.
+    // If it is preempted, it repeats all of that.
     let later_s = ends_s(&snapshot, &[urgent()], &program.name) - middle;
     assert!((36.0..60.0).contains(&later_s), "{later_s} s later");
 
@@ -445,7 +448,7 @@ fn what_programs_like_it_took_tells_when_one_ends_that_names_no_length() {
     assert_eq!(outlived.unforeseen, Some(Unforeseen::Outlived));
 }
 
-/// A program with a limit of ten minutes, as somebody would submit it beside nobody.
+/// Program with a limit of ten minutes on an otherwise empty cluster.
 fn limited() -> Change {
     let spec = serde_json::from_value(serde_json::json!({
         "version": "muster/v1", "name": "limited", "command": { "argv": ["train"] }, "stop": { "wall_minutes": 10 },
@@ -459,7 +462,7 @@ fn limited() -> Change {
 }
 
 #[test]
-fn the_limit_of_a_program_is_not_how_long_it_is() {
+fn time_limit_is_not_used_as_length() {
     let told = what_if(
         &cluster(1),
         &[limited()],
@@ -476,9 +479,9 @@ fn the_limit_of_a_program_is_not_how_long_it_is() {
     );
 }
 
-/// Programs like it took an hour, and this one has ten minutes.
+/// Similar programs took an hour; this one has a limit of ten minutes.
 #[test]
-fn a_program_ends_at_its_limit_at_the_latest() {
+fn forecast_end_is_at_most_time_limit() {
     let mut change = limited();
     if let Change::AddJob { past, .. } = &mut change {
         past.lasts = Some(Lasts {
@@ -491,9 +494,9 @@ fn a_program_ends_at_its_limit_at_the_latest() {
     assert!((600.0..660.0).contains(&ends_s), "after {ends_s} s");
 }
 
-/// Of the program on all GPUs nobody knows how long it is, but it is told to stop ten hours after its start.
+/// The program on all GPUs has an unknown length and a limit of ten hours.
 #[test]
-fn who_waits_for_a_program_of_unknown_length_starts_at_its_limit_at_the_latest() {
+fn job_waiting_for_unknown_length_starts_by_time_limit() {
     let (mut snapshot, _) = program(None);
     snapshot.jobs[0].limit_s = Some(36_000.0);
     let mut patient = job(1, snapshot.now_ms, 2_000);
@@ -509,9 +512,10 @@ fn who_waits_for_a_program_of_unknown_length_starts_at_its_limit_at_the_latest()
     assert!(waits.finish.is_some() && waits.unforeseen.is_none());
 }
 
-/// Neither tells how long it is. The second starts once the first ends, so it is not true that it never does.
+/// Both lengths are unknown. The second job starts when the first one ends, so "never" would be
+/// wrong.
 #[test]
-fn of_who_waits_for_a_program_of_unknown_length_it_is_not_told_that_it_never_starts() {
+fn job_behind_unknown_length_is_not_forecast_as_never() {
     let (mut snapshot, first) = program(None);
     let mut second = job(1, snapshot.now_ms, 1_000);
     second.name = "second".to_owned();
@@ -537,7 +541,7 @@ fn of_who_waits_for_a_program_of_unknown_length_it_is_not_told_that_it_never_sta
     assert_eq!(of("job-2"), (None, None));
 }
 
-/// A job of the built-in engine on all four GPUs, for an hour or so.
+/// Job of the built-in engine on all four GPUs, of about an hour.
 fn whole(name: &str) -> Change {
     let spec = serde_json::from_value(serde_json::json!({
         "version": "muster/v1", "name": name,
@@ -558,7 +562,7 @@ fn whole(name: &str) -> Change {
     }
 }
 
-/// When the first of two jobs ends and the second one starts, in a cluster whose tasks are pods or are none.
+/// End of the first and start of the second of two jobs, with tasks as pods or as processes.
 fn one_after_the_other(pods: bool) -> (i64, i64) {
     let mut snapshot = cluster(1);
     snapshot.nodes[0].pods = Some(pods);
@@ -576,9 +580,9 @@ fn one_after_the_other(pods: bool) -> (i64, i64) {
     (ends_ms, starts(1 - first))
 }
 
-/// A pod holds its GPUs for as long as it is there.
+/// A pod holds its GPUs as long as it exists.
 #[test]
-fn whom_a_forecast_places_in_pods_it_has_take_no_turns() {
+fn forecast_does_not_slice_jobs_in_pods() {
     let (ends_ms, starts_ms) = one_after_the_other(false);
     assert!(starts_ms < ends_ms, "they take turns");
     let (ends_ms, starts_ms) = one_after_the_other(true);
@@ -586,7 +590,7 @@ fn whom_a_forecast_places_in_pods_it_has_take_no_turns() {
 }
 
 #[test]
-fn a_cancelled_run_ends_where_it_stands_and_gives_no_forecast() {
+fn cancelled_run_gives_no_forecast() {
     let cancel = Cancel::default();
     cancel.cancel();
     let snapshot = full();
@@ -602,9 +606,9 @@ fn a_cancelled_run_ends_where_it_stands_and_gives_no_forecast() {
     assert_eq!(ahead.snapshot().now_ms, now_ms);
 }
 
-/// Of an engine job hardly anything is known before its first run, and after it when it ends.
+/// An engine job has almost no evidence before its first run, and after it a known end.
 #[test]
-fn one_earlier_job_of_the_document_tells_when_the_next_ends() {
+fn one_earlier_job_gives_end_of_next() {
     let spec = serde_json::from_value(serde_json::json!({
         "version": "muster/v1", "name": "train",
         "engine": {

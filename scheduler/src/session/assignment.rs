@@ -1,8 +1,9 @@
-//! A node's assignment as messages. The document and the peers of a job travel once, whatever the number of its tasks, and in parts far
-//! below the largest message. An executor of the release before takes one message with both in each task.
+//! Encodes a node's assignment as messages. The document and the peers of a job are sent once per
+//! node. Parts are far below the largest message. An executor of the previous release receives one
+//! message with both in each task.
 //!
-//! What cannot be sent at all is its job's failure, and no other job's: its tasks are sent as ones to stop, without what makes them
-//! large, so that a node that runs them stops them and one that does not reports that they never started.
+//! A job that is too large to be sent fails alone. Its tasks are sent as tasks to stop, without the
+//! large parts. A node that runs them stops them; another node reports that they never started.
 
 use super::encode;
 use muster_model::assignment::Peers;
@@ -13,23 +14,23 @@ use muster_proto::session as proto;
 use muster_store::assignment::{AssignedTask, NodeAssignment};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A part is closed before it grows beyond this; one job's document and peers may.
+/// Size at which a part is closed; one job's document and peers may exceed it.
 const PART_BYTES: usize = 4 << 20;
-/// Of one message, with room for its frame.
+/// Maximum size of one message, with room for its frame.
 const LIMIT_BYTES: usize = MAX_MESSAGE_BYTES - (1 << 20);
-/// Tags and lengths of one entry and its fields, at most.
+/// Maximum bytes of tags and lengths of one entry and its fields.
 const FRAME_BYTES: usize = 64;
-/// In place of a document that is not sent.
+/// Placeholder of a document that is not sent.
 const NO_DOCUMENT: &str = r#"{"version":"muster/v1","name":"not-sent"}"#;
 
-/// The messages of one generation, in order, and the jobs that are not in them.
+/// Messages of one generation in order, and the jobs that they do not contain.
 #[derive(Debug)]
 pub struct Encoded {
     pub messages: Vec<proto::Assignment>,
     pub unsendable: Vec<Unsendable>,
 }
 
-/// A job whose part of a node's assignment is too large.
+/// Job whose part of a node's assignment is too large.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "what its {tasks} tasks on node {node} need to start is {bytes} bytes; expected at most {limit_bytes} bytes to one node: ask for fewer tasks (scale), or for a smaller document"
@@ -42,17 +43,17 @@ pub struct Unsendable {
     pub limit_bytes: usize,
 }
 
-/// What the executor at the other end is.
+/// Executor that receives the assignment.
 #[derive(Debug, Clone)]
 pub struct Addressee {
-    /// The node's name.
+    /// Name of the node.
     pub node: String,
-    /// Whether it takes an assignment in parts.
+    /// Whether the executor accepts an assignment in parts.
     pub takes_parts: bool,
 }
 
 impl Addressee {
-    /// The assignment for this executor.
+    /// Encodes the assignment for this executor.
     pub fn encode(&self, assignment: &NodeAssignment) -> Encoded {
         self.encode_within(assignment, LIMIT_BYTES)
     }
@@ -80,11 +81,14 @@ impl Addressee {
         }
     }
 
-    /// The jobs that have to be left out so that the others fit, the largest first.
+    /// Jobs to leave out so that the others fit, largest first.
     fn unsendable(&self, jobs: &BTreeMap<JobId, Job>, limit_bytes: usize) -> Vec<Unsendable> {
-        let bytes_of = |job: &Job| match self.takes_parts {
-            true => job.shared_bytes(),
-            false => job.bytes(),
+        let bytes_of = |job: &Job| {
+            if self.takes_parts {
+                job.shared_bytes()
+            } else {
+                job.bytes()
+            }
         };
         let mut sizes: Vec<(usize, JobId)> =
             jobs.iter().map(|(id, job)| (bytes_of(job), *id)).collect();
@@ -92,7 +96,7 @@ impl Addressee {
         let mut total: usize = sizes.iter().map(|(bytes, _)| bytes).sum();
         let mut unsendable = Vec::new();
         for (bytes, id) in sizes {
-            // Parts bound each job for itself.
+            // In parts each job has its own limit.
             let measured = if self.takes_parts { bytes } else { total };
             if measured <= limit_bytes {
                 break;
@@ -110,7 +114,7 @@ impl Addressee {
     }
 }
 
-/// A job's tasks on the node, encoded.
+/// Encoded tasks of a job on the node.
 struct Job {
     spec_json: String,
     peers_json: String,
@@ -146,18 +150,18 @@ impl Job {
         });
     }
 
-    /// Of what its tasks share.
+    /// Bytes that its tasks share.
     fn shared_bytes(&self) -> usize {
         self.spec_json.len() + self.peers_json.len() + FRAME_BYTES
     }
 
-    /// With all that its tasks share in each of them.
+    /// Bytes with the shared data in each task.
     fn bytes(&self) -> usize {
         let own: usize = self.tasks.iter().map(|task| task.launch_json.len()).sum();
         own + self.tasks.len() * self.shared_bytes()
     }
 
-    /// The tasks alone, as ones to stop.
+    /// Returns the tasks alone, as tasks to stop.
     fn left_out(mut self) -> Self {
         self.spec_json = NO_DOCUMENT.to_owned();
         self.peers_json = encode(&Peers::default());
@@ -211,7 +215,7 @@ fn in_parts(generation: u64, jobs: impl Iterator<Item = (JobId, Job)>) -> Vec<pr
     parts.done
 }
 
-/// Messages of one generation; all but the last say that more follows.
+/// Messages of one generation; all but the last announce a further one.
 struct Parts {
     done: Vec<proto::Assignment>,
     last: proto::Assignment,
@@ -251,7 +255,7 @@ mod tests {
     use std::sync::Arc;
     use uuid::Uuid;
 
-    /// A job of so many tasks on the node, with a document of about so many bytes.
+    /// Job of `tasks` tasks on the node, with a document of about `document_bytes`.
     fn job(number: u128, tasks: u32, document_bytes: usize) -> Vec<AssignedTask> {
         let spec = serde_json::json!({
             "version": "muster/v1", "name": format!("job-{number}"), "labels": { "fill": "x".repeat(document_bytes) },
@@ -314,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_job_is_left_out_until_the_sum_fits() {
+    fn largest_jobs_are_left_out_until_sum_fits() {
         let jobs = assignment([job(1, 2, 10_000), job(2, 2, 30_000), job(3, 2, 12_000)]);
         let all = addressee(false).encode_within(&jobs, 200_000);
         assert_eq!((all.unsendable, all.messages[0].tasks.len()), (vec![], 6));
@@ -337,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_bound_each_job_and_not_their_sum() {
+    fn limit_in_parts_applies_to_each_job() {
         let jobs = assignment([job(1, 2, 10_000), job(2, 2, 30_000), job(3, 2, 12_000)]);
         let all = addressee(true).encode_within(&jobs, 32_000);
         assert_eq!(all.unsendable, []);
@@ -349,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_small_and_the_last_says_so() {
+    fn parts_are_small_and_last_one_is_marked() {
         let jobs = (1..=8).map(|number| job(number, 3, 1 << 20));
         let encoded = addressee(true).encode(&assignment(jobs));
         let partial: Vec<bool> = encoded.messages.iter().map(|one| one.is_partial).collect();

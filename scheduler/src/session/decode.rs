@@ -1,4 +1,4 @@
-//! What a node sends, checked and turned into the model's types.
+//! Validates messages of a node and converts them to the model's types.
 
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::fault::NodeFault;
@@ -9,7 +9,7 @@ use muster_proto::session as proto;
 use muster_store::report::{NodeReport, TaskEvents};
 use time::OffsetDateTime;
 
-/// A message that no executor of this version sends.
+/// Message that no executor of this version sends.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     #[error("{field} is {value:?}; expected a UUID")]
@@ -25,8 +25,10 @@ pub enum DecodeError {
     Time { field: &'static str, value: i64 },
 }
 
+/// Decodes a report.
+///
 /// # Errors
-/// [`DecodeError`] for the first part that does not parse; nothing of the report is used then.
+/// [`DecodeError`] for the first invalid part; the whole report is then unused.
 pub fn report(report: proto::Report) -> Result<NodeReport, DecodeError> {
     let mut decoded = NodeReport::default();
     for status in report.statuses {
@@ -62,7 +64,8 @@ pub fn report(report: proto::Report) -> Result<NodeReport, DecodeError> {
     Ok(decoded)
 }
 
-/// Those that can be read: refused, the others would be sent again for ever, by a node that is newer than this scheduler.
+/// Readable faults. Unknown ones are dropped, because a newer node would repeat a refused message
+/// for ever.
 pub fn faults(faults: &[proto::NodeFault]) -> Vec<(OffsetDateTime, NodeFault)> {
     let read = |fault: &proto::NodeFault| -> Result<_, DecodeError> {
         let at = time("faults.at_unix_ms", fault.at_unix_ms)?;
@@ -78,7 +81,7 @@ pub fn faults(faults: &[proto::NodeFault]) -> Vec<(OffsetDateTime, NodeFault)> {
     faults.iter().filter_map(known).collect()
 }
 
-/// Those that can be read, as with faults.
+/// Readable usages; unknown ones are dropped as with faults.
 pub fn usages(usages: &[proto::TaskUsage]) -> Vec<(TaskId, UsageReport)> {
     let read = |told: &proto::TaskUsage| -> Result<_, DecodeError> {
         let id = task_id("usages.task_id", &told.task_id)?;
@@ -94,8 +97,8 @@ pub fn usages(usages: &[proto::TaskUsage]) -> Vec<(TaskId, UsageReport)> {
     usages.iter().filter_map(known).collect()
 }
 
-/// A report that is too long, or has a number that cannot be kept, becomes a note in its place: refused, its node would send it again for ever, and with it
-/// everything that comes after.
+/// Decodes a report of a task. A report that is too long or has a number that cannot be stored
+/// becomes a note. If it were refused, its node would repeat it and all later reports for ever.
 fn task_report(text: &str) -> Result<TaskReport, DecodeError> {
     if text.len() > MAX_REPORT_BYTES {
         let message = format!(
@@ -113,8 +116,10 @@ fn task_report(text: &str) -> Result<TaskReport, DecodeError> {
     }
 }
 
+/// Parses JSON.
+///
 /// # Errors
-/// [`DecodeError::Json`] naming `field`.
+/// [`DecodeError::Json`] with `field`.
 pub fn json<T: serde::de::DeserializeOwned>(
     field: &'static str,
     text: &str,
@@ -130,6 +135,8 @@ fn unreadable(field: &'static str, text: &str, source: serde_json::Error) -> Dec
     }
 }
 
+/// Parses the id of a job.
+///
 /// # Errors
 /// [`DecodeError::Id`].
 pub fn job_id(field: &'static str, text: &str) -> Result<JobId, DecodeError> {

@@ -1,4 +1,4 @@
-//! Orders to erase files: sent to the node, and its answers.
+//! Orders to erase files, and the node's answers.
 
 use super::{Ended, Session, decode};
 use crate::clock;
@@ -11,11 +11,11 @@ use muster_store::erasure::Pending;
 use muster_store::pool::Pool;
 use tonic::Status;
 
-/// Of a node's error in the log.
+/// Maximum length of a node's error in the log.
 const MAX_ERROR_CHARS: usize = 500;
 
 impl Session {
-    /// The node answers an order.
+    /// Handles the answer to an order.
     pub(super) async fn erased(&self, erased: &proto::Erased) -> Result<(), Ended> {
         let job = decode::job_id("erased.job_id", &erased.job_id)?;
         let Some(orders) = &self.erasures else {
@@ -36,7 +36,7 @@ impl Session {
     }
 }
 
-/// The next order for the node. Waits for ever where the executor does not know of such orders.
+/// Next order for the node. Waits for ever if the executor does not support orders.
 pub(super) async fn next(erasures: &mut Option<Orders>) -> Pending {
     match erasures {
         Some(orders) => orders.next().await,

@@ -1,5 +1,6 @@
-//! Versions of all nodes' assignments, read once for all sessions when something has changed. When each session looked for itself, every
-//! change was a transaction for each node of the cluster, and those of two hundred nodes left no connection to anybody else.
+//! Generations of all nodes' assignments, read once per change for all sessions. With a query per
+//! session every change would cost one transaction per node, which exhausts the connections of a
+//! large cluster.
 
 use super::chain;
 use muster_model::id::NodeId;
@@ -11,13 +12,13 @@ use tokio::sync::watch;
 
 type All = BTreeMap<NodeId, u64>;
 
-/// Every session has one.
+/// Handle of a session.
 #[derive(Debug, Clone)]
 pub struct Generations(watch::Receiver<All>);
 
 impl Generations {
-    /// Begins to follow them, until no session is left that could ask; needs a tokio runtime. `every` is how soon a change is seen of which
-    /// nobody was woken.
+    /// Follows the generations until the last handle is dropped; needs a tokio runtime. `every`
+    /// limits the delay of a change without a wake-up.
     #[must_use]
     pub fn follow(pool: Pool, assignments: watch::Receiver<u64>, every: Duration) -> Self {
         let (sender, receiver) = watch::channel(All::new());
@@ -25,13 +26,14 @@ impl Generations {
         Self(receiver)
     }
 
-    /// Whether this generation is that of the node's assignment. Another may be lower: the database can lose commits.
+    /// Whether `sent` is the generation of the node's assignment. The current one can be lower,
+    /// because the database can lose commits.
     pub fn is_newest(&mut self, node: NodeId, sent: u64) -> bool {
         let all = self.0.borrow_and_update();
         all.get(&node).is_none_or(|newest| *newest == sent)
     }
 
-    /// Returns when something has changed of any node since [`Self::is_newest`] was asked.
+    /// Returns when the generation of any node has changed since [`Self::is_newest`].
     pub async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             // The process ends.

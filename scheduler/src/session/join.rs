@@ -1,21 +1,22 @@
-//! Whether an executor may speak for the node that it names.
+//! Decides whether an executor may act for the node that it names.
 //!
-//! Once an executor has presented a credential of its own, only that credential speaks for the node. The cluster's join token, which all
-//! executors know, lets a node join for the first time. A one-time token lets one executor take a node over.
+//! Once an executor has presented its own credential, only that credential is accepted for the
+//! node. The cluster's join token, which all executors know, lets a node join for the first time. A
+//! one-time token lets one executor take over a node.
 
 use muster_model::node::NodeState;
 use muster_store::membership::{Hash, Member};
 use sha2::{Digest as _, Sha256};
 use tonic::Status;
 
-/// What one-time tokens begin with.
+/// Prefix of one-time tokens.
 const ONE_TIME: &str = "muster_join_";
 
-/// When an executor with the cluster's join token may take the place of one that has presented a credential.
+/// When an executor with the cluster's join token may replace one that has presented a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rejoin {
-    /// Once the node counts as lost, so that none of its tasks can run any more.
+    /// Once the node is lost, so that none of its tasks can still run.
     Lost,
     /// After an administrator has reset the node.
     Reset,
@@ -33,37 +34,38 @@ impl std::str::FromStr for Rejoin {
     }
 }
 
-/// What a Hello proves.
+/// Evidence in a Hello.
 #[derive(Debug, Clone)]
 pub struct Presented<'h> {
     pub name: &'h str,
-    /// SHA-256; `None` of executors of the release before.
+    /// SHA-256; `None` for executors of the previous release.
     pub credential: Option<Hash>,
     pub identity: &'h str,
     pub token: Token,
 }
 
-/// The join token of a Hello.
+/// Join token of a Hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token {
     Cluster,
-    /// A one-time token for this node.
+    /// One-time token for this node.
     Once,
     Wrong,
 }
 
-/// How an executor is let in.
+/// Result of an admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// By the node's credential.
     Proven,
-    /// It has none: it is of the release before, and so was every executor of this node before.
+    /// Without a credential: this executor and all earlier ones of the node are of the previous
+    /// release.
     Unproven,
-    /// Its credential becomes the node's.
+    /// The presented credential becomes the node's.
     Binds,
 }
 
-/// Why an executor is not let in.
+/// Reason of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error(
@@ -98,7 +100,7 @@ impl From<Refused> for Status {
     }
 }
 
-/// Whether it has the form of a one-time token.
+/// Whether the token has the form of a one-time token.
 pub fn may_be_once(token: &str) -> bool {
     token.starts_with(ONE_TIME)
 }
@@ -108,7 +110,7 @@ pub fn hash(secret: &str) -> Hash {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-/// Decides on a Hello. `known` is the node as the store has it, `None` for a new one.
+/// Decides on a Hello. `known` is the node's row, `None` for a new node.
 ///
 /// # Errors
 /// [`Refused`].
@@ -152,7 +154,7 @@ pub fn admit(
             }),
         };
     }
-    // Every executor so far was of the release before: what it has told of itself is all there is to hold another to.
+    // No executor of this node has had a credential yet, so the identity is the only evidence.
     let is_same = known
         .identity
         .as_deref()
@@ -192,11 +194,11 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_alone_speaks_for_its_node() {
+    fn node_credential_alone_admits_executor() {
         use NodeState::{Lost, Up};
         use Token::{Cluster, Once, Wrong};
         let table = [
-            // state, presented credential, token: by `Lost`, by `Reset`
+            // state, presented credential, token: result with `Lost`, with `Reset`
             (
                 Up,
                 Some("own"),
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_identity_refuses_another_and_none() {
+    fn known_identity_refuses_other_or_missing_identity() {
         let known = member(NodeState::Up, None, Some("folder"));
         for credential in [None, Some("own")] {
             let expected = credential.map_or(Admission::Unproven, |_| Admission::Binds);
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_node_needs_a_token() {
+    fn new_node_without_token_is_refused() {
         for (token, expected) in [
             (Token::Cluster, Some(Admission::Binds)),
             (Token::Once, Some(Admission::Binds)),

@@ -1,6 +1,8 @@
-//! Node sessions: an executor dials in, is told its whole assignment with a generation, and reports what it observes.
+//! Node sessions: an executor dials in, receives its whole assignment with a generation, and
+//! reports its observations.
 //!
-//! A session knows one node. It never chooses what runs there: it sends what the store holds, again whenever that changed.
+//! A session knows one node. It never decides what runs there: it sends the stored assignment, and
+//! again after each change.
 
 mod assignment;
 mod decode;
@@ -47,27 +49,31 @@ use tracing::Instrument as _;
 use unproven::Proof;
 use writes::{cannot_be_sent, charge, keep_usages, record, said, set_unfit};
 
-/// Messages waiting for one node; a node that does not read stalls only its own session.
+/// Capacity of the queue of messages to one node. A node that does not read blocks only its own
+/// session.
 const OUTBOX: usize = 16;
 const MAX_GPUS: usize = 64;
-/// From a session's beginning to its first message.
+/// Maximum time from the start of a session to its first message.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
-/// Of Hello's generation. Far above what a node reaches, and far below where the database's numbers end.
+/// Maximum generation in a Hello: far above real ones and far below the limit of the database's
+/// integers.
 const MAX_GENERATION: u64 = 1 << 53;
-/// Between two looks at what a task uses: some of them make a trial's first figures, and a look costs a node a moment.
+/// Interval of GPU use measurements, in milliseconds. A trial of a pair needs several of them.
 const USAGE_MS: u64 = 2_000;
 
-/// The gRPC service.
+/// gRPC service.
 #[derive(Debug, Clone)]
 pub struct Sessions {
-    /// Of the sessions alone: what many nodes have to tell at one time waits for connections without rounds and leases waiting behind it.
+    /// Connections for sessions only. Reports of many nodes can wait for them without delaying
+    /// rounds and leases.
     pool: Pool,
     config: Arc<Config>,
     generations: Generations,
     pulse: Pulse,
     registry: Registry,
     erasures: Erasures,
-    /// Whether this process is the leader; others refuse sessions, so that a node looks further.
+    /// Whether this process leads. Otherwise it refuses sessions, so that nodes try another
+    /// scheduler.
     leader: watch::Receiver<bool>,
     metrics: Arc<Metrics>,
 }
@@ -107,7 +113,7 @@ impl NodeSessions for Sessions {
         let welcomed = self.welcome(&hello, &entry, &capacity).await?;
         let Welcomed { node, has_lost } = welcomed;
         let replaced = self.registry.take_over(node);
-        // A term that ended during the admission has ended the sessions of its time, and not this one.
+        // A term may have ended during the admission, after its sessions were ended.
         registry::leads(&self.leader)?;
         let (outbox, outbound) = mpsc::channel(OUTBOX);
         let span =
@@ -141,16 +147,16 @@ impl NodeSessions for Sessions {
     }
 }
 
-/// Connections to Postgres.
+/// Pools of connections to Postgres.
 #[derive(Debug, Clone)]
 pub struct Pools {
-    /// What keeps nodes and jobs going, however much sessions have to tell.
+    /// For rounds and leases, independent of the load of sessions.
     pub own: Pool,
     pub sessions: Pool,
 }
 
 impl Sessions {
-    /// Needs a tokio runtime.
+    /// Creates the service; needs a tokio runtime.
     #[must_use]
     pub fn new(
         pools: &Pools,
@@ -177,7 +183,7 @@ impl Sessions {
         }
     }
 
-    /// Whether the executor may speak for the node, before anything else of its Hello is looked at.
+    /// Decides whether the executor may act for the node, before the rest of its Hello is read.
     async fn admit(&self, hello: &proto::Hello) -> Result<Entry, Status> {
         let name = &hello.node_name;
         if !is_dns_label(name) {
@@ -198,11 +204,12 @@ impl Sessions {
             tx.commit().await.map_err(StoreError::from)?;
             Ok((member, is_once))
         };
-        // A guess costs no query.
+        // A wrong join token without a credential costs no query.
         let may_be_known = credential.is_some() || is_cluster;
-        let (member, is_once) = match may_be_known || join::may_be_once(&hello.join_token) {
-            true => member().await.map_err(store_status)?,
-            false => (None, false),
+        let (member, is_once) = if may_be_known || join::may_be_once(&hello.join_token) {
+            member().await.map_err(store_status)?
+        } else {
+            (None, false)
         };
         let presented = join::Presented {
             name,
@@ -255,18 +262,18 @@ impl Sessions {
     }
 }
 
-/// How an executor is let in.
+/// Result of an admission.
 struct Entry {
     admission: Admission,
-    /// SHA-256 of what it presents.
+    /// SHA-256 of the presented credential.
     credential: Option<Hash>,
     /// By a one-time token.
     is_once: bool,
-    /// The node's credential until now.
+    /// The node's credential so far.
     before: Option<Vec<u8>>,
 }
 
-/// The executor becomes the node's, or is told why not.
+/// Binds the executor to the node, or returns the reason of the refusal.
 async fn let_in(
     tx: &mut PgConnection,
     hello: &proto::Hello,
@@ -310,7 +317,7 @@ async fn let_in(
     }))
 }
 
-/// What the node offers, and the rest of a Hello that can be wrong.
+/// Capacity of the node. Validates the rest of the Hello.
 fn capacity(hello: &proto::Hello) -> Result<Capacity, Status> {
     if hello.generation > MAX_GENERATION {
         return Err(Status::invalid_argument(format!(
@@ -341,31 +348,31 @@ fn capacity(hello: &proto::Hello) -> Result<Capacity, Status> {
     Ok(capacity)
 }
 
-/// What came of a Hello.
+/// Result of a Hello.
 struct Welcomed {
     node: NodeId,
-    /// The database has lost commits that the node knows of.
+    /// The database lacks commits that the node has seen.
     has_lost: bool,
 }
 
 struct Session {
     node: NodeId,
-    /// The database has lost commits that the node knows of, so the node reports everything again.
+    /// The database lacks commits that the node has seen, so the node reports everything again.
     has_lost: bool,
     addressee: Addressee,
     outbox: Outbox,
     generations: Generations,
     pulse: Pulse,
     pool: Pool,
-    /// Generation of the assignment last sent in this session.
+    /// Generation of the assignment that was last sent in this session.
     sent: Option<u64>,
-    /// Why the node takes no new tasks, as the store has it.
+    /// Reason why the node takes no new tasks, as stored.
     unfit: String,
-    /// Files that the node is to erase; `None` of an executor that does not know of it.
+    /// Orders to erase files; `None` if the executor does not support them.
     erasures: Option<Orders>,
 }
 
-/// Why a session ended.
+/// Reason of the end of a session.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     #[error("a newer session of the node, or another leader, took over")]
@@ -402,7 +409,7 @@ impl Session {
                 tracing::warn!(error = %chain(source), "session ended by the store")
             }
         }
-        // The node learns why, and dials in again.
+        // Tells the node the reason; it dials in again.
         let _ = self
             .outbox
             .send(Err(Status::aborted(ended.to_string())))
@@ -445,7 +452,8 @@ impl Session {
     async fn receive(&mut self, message: proto::FromNode) -> Result<(), Ended> {
         match message.message {
             Some(From::Heartbeat(heartbeat)) => {
-                // One that counts as lost would be acknowledged for ever, and never be up again.
+                // An acknowledged heartbeat of a lost node would never make it up again, so its
+                // session ends.
                 self.pulse.beat(self.node).await?;
                 if !heartbeat.faults.is_empty() {
                     let faults = decode::faults(&heartbeat.faults);
@@ -476,7 +484,7 @@ impl Session {
         }
     }
 
-    /// What tasks use is told again with the next heartbeat: it may be lost, and is not worth the session.
+    /// Stores GPU use. The next heartbeat repeats it, so a failure does not end the session.
     async fn keep_usages(&self, told: &[proto::TaskUsage]) {
         let used = decode::usages(told);
         if used.is_empty() {
@@ -487,7 +495,7 @@ impl Session {
         }
     }
 
-    /// Sends the node's whole assignment if it changed since it was last sent.
+    /// Sends the node's whole assignment if it has changed since it was last sent.
     async fn send_assignment(&mut self, grace_ms: u64) -> Result<(), Ended> {
         let sent = self.sent;
         if sent.is_some_and(|sent| self.generations.is_newest(self.node, sent)) {
@@ -499,7 +507,7 @@ impl Session {
         let found = assignment.generation;
         match sent {
             Some(sent) if sent > found => return Err(Ended::RolledBack { sent, found }),
-            // The generations of all nodes were read before this one was sent.
+            // The generations of all nodes were read before this assignment was sent.
             Some(sent) if sent == found => return Ok(()),
             _ => {}
         }
@@ -530,7 +538,7 @@ fn encode<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("the model's types are JSON")
 }
 
-/// Compares without telling by its duration how much was right.
+/// Compares in constant time, for equal lengths.
 fn same_secret(given: &[u8], right: &[u8]) -> bool {
     given.len() == right.len() && given.iter().zip(right).fold(0, |acc, (a, b)| acc | (a ^ b)) == 0
 }
@@ -544,7 +552,7 @@ fn decode_status(error: DecodeError) -> Status {
     Status::invalid_argument(chain(&error))
 }
 
-/// An error with its sources, for the log.
+/// Error with its sources, for the log.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

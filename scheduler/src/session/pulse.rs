@@ -1,6 +1,6 @@
-//! Heartbeats of all sessions: those that come while others are being written go into one transaction together. A transaction for each had
-//! two hundred nodes wait for connections until their leases were over. A row that somebody has locked is passed over and tried again, so that it
-//! delays nobody else.
+//! Writes the heartbeats of all sessions in batches: those that arrive during a transaction share
+//! the next one. With one transaction per heartbeat many nodes would wait for connections until
+//! their leases expire. A locked row is skipped and retried, so that it does not delay other nodes.
 
 use super::chain;
 use crate::clock;
@@ -13,17 +13,17 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
-/// Into one transaction; more would hold the rows of so many nodes for longer.
+/// Maximum number of heartbeats per transaction; more would lock the rows for longer.
 const MOST: usize = 1_000;
-/// How soon a row that somebody has locked is tried again; each time after twice as long, up to three times a second.
+/// First delay until a locked row is retried. It doubles up to `LOCKED_LONG`.
 const LOCKED: Duration = Duration::from_millis(20);
 const LOCKED_LONG: Duration = Duration::from_millis(320);
-/// How soon all are tried again where the database did not answer.
+/// Delay of the retry if the database did not answer.
 const AWAY: Duration = Duration::from_millis(500);
-/// A connection that says nothing for so long is given up for another.
+/// Time without an answer after which a connection is replaced.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Every session has one.
+/// Handle of a session.
 #[derive(Debug, Clone)]
 pub struct Pulse(mpsc::Sender<Beat>);
 
@@ -31,11 +31,11 @@ pub struct Pulse(mpsc::Sender<Beat>);
 struct Beat {
     node: NodeId,
     came: Instant,
-    /// Whether the node is up; dropped if that could not be written.
+    /// Whether the node is up; dropped if the heartbeat could not be written.
     is_up: oneshot::Sender<bool>,
 }
 
-/// What became of a heartbeat that was not kept.
+/// Reason why a heartbeat was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Missed {
     #[error("the node counts as lost by now")]
@@ -45,8 +45,9 @@ pub enum Missed {
 }
 
 impl Pulse {
-    /// Writes until no session is left; needs a tokio runtime. A heartbeat that cannot be written is tried again for `patience`, and only then
-    /// costs its node the session: all nodes that dial in anew at one time are more than a database needs that has just come back.
+    /// Writes until the last handle is dropped; needs a tokio runtime. A heartbeat that cannot be
+    /// written is retried for `patience` before its session ends. Reconnects of all nodes at once
+    /// would overload a database that has just recovered.
     #[must_use]
     pub fn keep(pool: Pool, patience: Duration) -> Self {
         let (sender, beats) = mpsc::channel(MOST);
@@ -54,10 +55,10 @@ impl Pulse {
         Self(sender)
     }
 
-    /// Returns once it is written that the node was heard.
+    /// Returns when the heartbeat is stored.
     ///
     /// # Errors
-    /// [`Missed`]: the node is to dial in anew.
+    /// [`Missed`]; the node must dial in again.
     pub async fn beat(&self, node: NodeId) -> Result<(), Missed> {
         let (is_up, answer) = oneshot::channel();
         let came = clock::instant();
@@ -71,17 +72,17 @@ impl Pulse {
     }
 }
 
-/// Before the same heartbeats are written again.
+/// Pause before the same heartbeats are written again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pause {
-    /// Others' heartbeats end it: they wait for no row that somebody has locked.
+    /// New heartbeats end it, because they do not wait for a locked row.
     Locked(Duration),
     /// The database did not answer.
     Away,
 }
 
 impl Pause {
-    /// After a transaction that has passed over locked rows, or over none.
+    /// Pause after a transaction; `are_locked` is whether it skipped locked rows.
     fn after(self, are_locked: bool) -> Self {
         match self {
             Self::Locked(pause) if are_locked => Self::Locked((pause * 2).min(LOCKED_LONG)),
@@ -111,20 +112,20 @@ async fn keep(pool: Pool, mut beats: mpsc::Receiver<Beat>, patience: Duration) {
     }
 }
 
-/// Tells who waits; those whose rows somebody has locked are left.
+/// Answers the sessions. Returns the heartbeats of locked rows.
 fn answer(together: Vec<Beat>, touched: &Touched) -> Vec<Beat> {
     let (locked, told): (Vec<Beat>, Vec<Beat>) = together
         .into_iter()
         .partition(|beat| touched.locked.contains(&beat.node));
     for beat in told {
-        // The session may have ended meanwhile.
+        // The session may have ended.
         let _ = beat.is_up.send(touched.up.contains(&beat.node));
     }
     locked
 }
 
-/// Puts the heartbeats that have come to those that are still to be written, after a pause; of these the ones for whom nobody waits any more
-/// are left out. Whether there can be any.
+/// After a pause, adds the arrived heartbeats to those that are not written yet. Removes heartbeats
+/// of ended sessions. Returns whether a session is left.
 async fn gather(beats: &mut mpsc::Receiver<Beat>, together: &mut Vec<Beat>, pause: Pause) -> bool {
     together.retain(|beat| !beat.is_up.is_closed());
     if together.is_empty() {
@@ -132,7 +133,7 @@ async fn gather(beats: &mut mpsc::Receiver<Beat>, together: &mut Vec<Beat>, paus
     }
     match pause {
         Pause::Away => tokio::time::sleep(AWAY).await,
-        // Ended where no session is left, too.
+        // Ends also when no session is left.
         Pause::Locked(pause) => {
             if let Ok(Some(beat)) = tokio::time::timeout(pause, beats.recv()).await {
                 together.push(beat);
@@ -160,7 +161,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_row_that_stays_locked_is_tried_a_few_times_a_second() {
+    fn locked_row_is_retried_a_few_times_per_second() {
         let mut pause = Pause::Locked(LOCKED);
         let mut waited = Duration::ZERO;
         let mut tries = 0;

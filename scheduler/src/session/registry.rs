@@ -1,5 +1,5 @@
-//! Which session speaks for which node. A node that dials in again replaces its older session: after a broken connection the old
-//! one may hang until its keep-alive fails.
+//! Newest session of each node. A node that dials in again replaces its older session, which may
+//! hang until its keep-alive fails.
 
 use muster_model::id::NodeId;
 use std::collections::BTreeMap;
@@ -7,18 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 use tonic::Status;
 
-/// The live sessions of this process.
+/// Live sessions of this process.
 #[derive(Debug, Default, Clone)]
 pub struct Registry {
     sessions: Arc<Mutex<BTreeMap<NodeId, watch::Sender<bool>>>>,
 }
 
-/// Held by a session; turns true when a newer session of the same node has taken over.
+/// Handle of a session; becomes true when a newer session of the node replaces it.
 #[derive(Debug)]
 pub struct Replaced(watch::Receiver<bool>);
 
 impl Registry {
-    /// Makes the caller the session of `node`.
+    /// Registers the caller as the session of `node`.
     #[must_use]
     pub fn take_over(&self, node: NodeId) -> Replaced {
         let (sender, receiver) = watch::channel(false);
@@ -29,7 +29,7 @@ impl Registry {
         Replaced(receiver)
     }
 
-    /// Ends every session, because this process is not the leader any more.
+    /// Ends every session, because this process does not lead any more.
     pub fn end_all(&self) {
         for (_, sender) in std::mem::take(&mut *self.lock()) {
             sender.send_replace(true);
@@ -41,7 +41,7 @@ impl Registry {
     }
 }
 
-/// Refuses a session where another process leads, so that the node looks further.
+/// Refuses a session if another process leads, so that the node tries another scheduler.
 ///
 /// # Errors
 /// `UNAVAILABLE` unless this process leads.
@@ -55,9 +55,9 @@ pub fn leads(leader: &watch::Receiver<bool>) -> Result<(), Status> {
 }
 
 impl Replaced {
-    /// Returns once the session has been replaced.
+    /// Returns when the session has been replaced.
     pub async fn wait(&mut self) {
-        // An error means that the sender is gone, which happens only when it was replaced.
+        // An error means that the sender is dropped, which happens only after a replacement.
         let _ = self.0.wait_for(|replaced| *replaced).await;
     }
 }

@@ -1,4 +1,5 @@
-//! The bound of what a session sends before its token was accepted: a message is looked at once all of it has come.
+//! Limit on the data of a session before its token is accepted. A message is read only when it has
+//! arrived completely.
 
 use axum::body::Body;
 use futures::StreamExt as _;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tonic::Status;
 use tonic::codegen::http::Request;
 
-/// Bytes of a session until its token is accepted. A Hello with 64 GPUs has some kilobytes.
+/// Maximum bytes of a session until its token is accepted. A Hello with 64 GPUs has some kilobytes.
 pub const MAX_UNPROVEN_BYTES: usize = 1 << 20;
 
 /// Whether a session's token was accepted; an extension of its request.
@@ -24,7 +25,7 @@ impl Proof {
     }
 }
 
-/// Ends the request's body after [`MAX_UNPROVEN_BYTES`] unless its [`Proof`] is accepted by then.
+/// Ends the request's body after [`MAX_UNPROVEN_BYTES`] unless its [`Proof`] is accepted.
 pub fn bounded(mut request: Request<tonic::body::Body>) -> Request<tonic::body::Body> {
     let proof = Proof::default();
     request.extensions_mut().insert(proof.clone());

@@ -1,4 +1,4 @@
-//! What sessions write, each in a transaction of its own.
+//! Writes of sessions, each in its own transaction.
 
 use super::assignment::Unsendable;
 use crate::clock;
@@ -9,7 +9,8 @@ use muster_store::StoreError;
 use muster_store::pool::Pool;
 use time::OffsetDateTime;
 
-/// In a transaction of its own: the node's row is locked after jobs', never before.
+/// Stores GPU use. Uses its own transaction, because rows of jobs must be locked before the node's
+/// row.
 pub(super) async fn keep_usages(
     pool: &Pool,
     node: NodeId,
@@ -21,12 +22,12 @@ pub(super) async fn keep_usages(
     Ok(())
 }
 
-/// `None` of what is empty on the wire.
+/// `None` for an empty text of the wire.
 pub(super) fn said(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Notes why the node takes no new tasks.
+/// Records why the node takes no new tasks.
 pub(super) async fn set_unfit(pool: &Pool, node: NodeId, unfit: &str) -> Result<(), StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
     muster_store::fault::set_unfit(&mut tx, node, said(unfit), clock::now()).await?;
@@ -43,7 +44,7 @@ pub(super) async fn cannot_be_sent(pool: &Pool, job: &Unsendable) -> Result<(), 
     Ok(())
 }
 
-/// Charges the node's errors of its GPUs.
+/// Charges GPU errors to the node.
 pub(super) async fn charge(
     pool: &Pool,
     node: NodeId,
@@ -55,7 +56,7 @@ pub(super) async fn charge(
     Ok(())
 }
 
-/// Keeps a report.
+/// Stores a report.
 pub(super) async fn record(
     pool: &Pool,
     node: NodeId,

@@ -1,4 +1,5 @@
-//! What the search's answers make of jobs: looked up and worked out while the step only reads, written at its end.
+//! Converts actions of the search to changes of jobs. They are computed while the step reads, and
+//! written at its end.
 
 use super::StepError;
 use super::step::{Step, Write};
@@ -41,7 +42,7 @@ impl Step {
                 return Ok(());
             }
         };
-        // It waits without a job, and is submitted by a later step.
+        // The trial waits without a job; a later step submits it.
         if !self.has_room(conn, &spec).await? {
             return Ok(());
         }
@@ -57,7 +58,7 @@ impl Step {
         Ok(())
     }
 
-    /// Submits the trials that an earlier step had no room for.
+    /// Submits trials for which an earlier step had no room.
     pub(super) async fn create_waiting(
         &mut self,
         conn: &mut PgConnection,
@@ -72,7 +73,8 @@ impl Step {
         Ok(())
     }
 
-    /// Whether the limits of the tenant leave room for this job beside those of this step. The store looks again when it is submitted.
+    /// Whether the limits of the tenant leave room for this job besides the others of this step.
+    /// The store checks again at submission.
     async fn has_room(
         &mut self,
         conn: &mut PgConnection,
@@ -90,7 +92,7 @@ impl Step {
         Ok(fits)
     }
 
-    /// The checkpoint that a trial is to begin from; or why there is none.
+    /// Checkpoint from which a trial starts, or the reason why there is none.
     async fn origin(
         &mut self,
         conn: &mut PgConnection,
@@ -126,13 +128,14 @@ impl Step {
         ))
     }
 
-    /// Tells the search, and whoever looks at the trial, that it has failed.
+    /// Reports the failure of a trial to the search and stores its reason.
     pub(super) fn fail(&mut self, number: u32, why: String) {
         self.notes.entry(number).or_default().failure = Some(why);
         self.queue.push_back(Event::Failed { trial: number });
     }
 
-    /// The job of a trial as far as it is told to train now; or what is wrong with it, which only this very point can have.
+    /// Job of a trial with its present budget, or the error in it, which depends on the trial's
+    /// point.
     fn job(&self, number: u32) -> Result<JobSpec, String> {
         let trial = &self.study().trials()[number as usize];
         let (document, space) = (&self.loaded.document, self.study().space());
@@ -187,7 +190,7 @@ impl Step {
             return Ok(());
         }
         match self.job_of(conn, number).await? {
-            // One that has ended in the meantime answers for itself.
+            // A job that has ended meanwhile is reported as a fact.
             Some(id) => self.writes.push(Write::Cancel { id }),
             None => self.queue.push_back(Event::Stopped { trial: number }),
         }
@@ -207,14 +210,14 @@ impl Step {
             .remove(&number))
     }
 
-    /// Does to the jobs what the search has led to.
+    /// Writes the changes of jobs.
     pub(super) async fn write(&mut self, conn: &mut PgConnection) -> Result<(), StepError> {
         for write in std::mem::take(&mut self.writes) {
             match write {
                 Write::Submit { new, number } => {
                     search::submit(conn, &new, self.id, number, self.now).await?;
                 }
-                // Somebody has deleted it since it was looked at.
+                // The job was deleted after the step had read it.
                 Write::Extend { id, spec } => {
                     if !search::extend(conn, id, &spec, self.now).await? {
                         return Err(StepError::Overtaken);

@@ -1,4 +1,4 @@
-//! What a trial's job tells, as events of its search. Pure.
+//! Converts the facts of a trial's job to events of its search. Pure.
 
 use muster_model::job::JobState;
 use muster_model::progress::{Evaluation, Sample};
@@ -6,7 +6,7 @@ use muster_model::study::{BudgetUnit, JobMetric, SearchSpec};
 use muster_search::{Event, Trial};
 use muster_store::study::search::Fact;
 
-/// Events in the order in which they are to be taken in, and what is to be remembered with the trial.
+/// Events in order, and data to store with the trial.
 #[derive(Debug, Default, PartialEq)]
 pub struct Told {
     pub events: Vec<Event>,
@@ -15,7 +15,7 @@ pub struct Told {
     pub failure: Option<String>,
 }
 
-/// Measures come before the end, as they happened.
+/// Events of a fact. Reports precede the end.
 pub fn told(spec: &SearchSpec, trial: &Trial, fact: &Fact) -> Told {
     let mut told = Told::default();
     let mut newest = None;
@@ -40,7 +40,7 @@ pub fn told(spec: &SearchSpec, trial: &Trial, fact: &Fact) -> Told {
             });
         }
     }
-    // A script that logs no evaluations is judged by its training.
+    // A program without evaluations is judged by its training metrics.
     let newest = newest.or_else(|| values(spec, None, fact.latest.as_ref()));
     let values = if any {
         Vec::new()
@@ -91,7 +91,7 @@ fn end(
     }
 }
 
-/// One a metric, if all of them were measured.
+/// One value per metric; `None` if one is missing.
 fn values(
     spec: &SearchSpec,
     evaluation: Option<&Evaluation>,
@@ -103,7 +103,7 @@ fn values(
         .collect()
 }
 
-/// How far into its budget a measure was taken; `None` between two units, where it compares with no other trial's.
+/// Budget units at a measurement; `None` between two units, because it is not comparable there.
 fn place(spec: &SearchSpec, fact: &Fact, step: u64, epoch: f64) -> Option<u64> {
     let units = match spec.budget.unit {
         BudgetUnit::Steps => step,
@@ -116,7 +116,8 @@ fn place(spec: &SearchSpec, fact: &Fact, step: u64, epoch: f64) -> Option<u64> {
     (units > 0).then_some(units)
 }
 
-/// How far into its budget the built-in engine came; nobody knows it of a command, which has done what it was told.
+/// Budget units that the built-in engine reached; `None` for a command, which always counts as
+/// complete.
 fn reached(spec: &SearchSpec, fact: &Fact) -> Option<u64> {
     let step = fact.finished_step?;
     match spec.budget.unit {

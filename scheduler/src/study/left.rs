@@ -1,4 +1,5 @@
-//! What a step leaves in the store of the study and its trials. Worked out by the search alone, without the store.
+//! Changes that a step writes to the study and its trials, computed from the search without the
+//! store.
 
 use muster_model::id::JobId;
 use muster_model::study::{Goal, TrialPhase};
@@ -9,19 +10,20 @@ use muster_store::study::search::Loaded;
 use muster_store::study::trial_rows::TrialWrite;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A state is stored whole after so many events, and an eighth as many as there are trials: events are short, states are not.
+/// Minimum number of events between two snapshots of the state, plus an eighth of the number of
+/// trials. Events are small; states are not.
 const EVENTS_KEPT_APART: u64 = 32;
 
-/// All that has changed.
+/// All changes.
 pub(super) struct Left {
     pub saved: Saved,
-    /// Numbers of the trials that are the best now.
+    /// Numbers of the best trials.
     pub best: BTreeSet<u32>,
-    /// What is expected of trials whose jobs train.
+    /// Expectations of trials whose jobs train.
     pub expectations: Vec<(u32, f64)>,
 }
 
-/// What the search itself does not know of a trial.
+/// Data of a trial that the search does not have.
 #[derive(Default)]
 pub(super) struct Note {
     pub job_id: Option<JobId>,
@@ -31,7 +33,7 @@ pub(super) struct Note {
     pub open: bool,
 }
 
-/// What of a trial is written; when it changes, its row does.
+/// Stored fields of a trial; its row is written when they change.
 pub(super) type Print = (TrialState, bool, u64, u32, usize, [Option<u64>; 2]);
 
 pub(super) fn prints(study: &Study, best: &BTreeSet<u32>) -> Vec<Print> {
@@ -41,7 +43,7 @@ pub(super) fn prints(study: &Study, best: &BTreeSet<u32>) -> Vec<Print> {
 
 fn print(trial: &Trial, best: &BTreeSet<u32>) -> Print {
     let step = |one: &Outcome| one.step;
-    // A long curve is thinned: as many points may be others.
+    // A long curve is thinned, so an equal number of points can be other points.
     let ends = [
         trial.outcome.as_ref().map(step),
         trial.reports.last().map(step),
@@ -57,8 +59,8 @@ fn print(trial: &Trial, best: &BTreeSet<u32>) -> Print {
 }
 
 impl Left {
-    /// `before` is how the trials stood when the step began; since then the orders of the numbers `taken` were taken in, and what came
-    /// of them and of jobs, as JSON, are the `events`.
+    /// Computes the changes of a step. `before` describes the trials at its start. `taken` are the
+    /// numbers of the applied orders, `events` the applied events as JSON.
     pub fn of(
         study: &Study,
         loaded: &Loaded,
@@ -88,9 +90,10 @@ impl Left {
             }
         }
         let has_jobs = loaded.document.job.is_some();
-        let expectations = match has_jobs {
-            true => study.expectations(),
-            false => Vec::new(),
+        let expectations = if has_jobs {
+            study.expectations()
+        } else {
+            Vec::new()
         };
         let seq = loaded.seq + events.len() as u64;
         let apart = EVENTS_KEPT_APART + study.trials().len() as u64 / 8;
@@ -109,8 +112,9 @@ impl Left {
             created,
             changed,
             has_jobs,
-            // Trials that nobody was given yet can be proposed again: who is given one, or tells of one, waits for the disk. That a
-            // study has come to its end may be all that somebody waits for.
+            // Open trials that no client has received can be proposed again after a lost commit.
+            // `ask` and `tell` wait for the disk themselves. The end of a study is durable, because
+            // a client may wait for it only.
             durable: has_jobs || phase(study.phase()) != loaded.phase,
         };
         Self {
@@ -146,7 +150,7 @@ fn row(study: &Study, trial: &Trial, best: bool, note: Note) -> TrialWrite {
     }
 }
 
-/// A measure in the metrics' own signs.
+/// Measurement in the metrics' own signs.
 fn point(study: &Study, outcome: &Outcome) -> TrialPoint {
     let goals = study.spec().objectives.iter().map(|one| one.goal);
     let value = |(goal, loss): (Goal, &f64)| (loss.abs() < f64::MAX).then(|| goal.as_loss(*loss));

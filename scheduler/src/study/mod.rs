@@ -1,9 +1,9 @@
-//! Carries studies on, while this process leads: reads what became of their trials' jobs and what users want of them, asks
-//! `muster-search`, and makes jobs of what it answers.
+//! Runs studies while this process leads: reads facts of trials' jobs and orders of users, asks
+//! `muster-search` and turns its actions into jobs.
 //!
-//! Everything is level-triggered: a pass reads what the search does not know yet, and writes its events, its state, the trials and the
-//! jobs that follow at once, in one transaction. So a scheduler that is killed at any instant has either done a step whole or not at all.
-//! Nothing is decided here.
+//! All inputs are level-triggered. A step reads the facts that the search does not know yet. It
+//! writes events, state, trials and jobs in one transaction. If the scheduler is killed, a step has
+//! happened completely or not at all. This module decides nothing.
 
 mod carry_out;
 mod facts;
@@ -23,19 +23,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tracing::Instrument as _;
 
-/// A wake-up may be missed.
+/// Poll interval, because a wake-up can be missed.
 const LOOK: Duration = Duration::from_secs(2);
-/// Longest step of one study; the next study waits for it. A proposal may take many seconds.
+/// Maximum duration of a step; the next study waits for it. A proposal may take many seconds.
 const STEP_LIMIT: Duration = Duration::from_secs(120);
-/// Whatever becomes of jobs in so short a time is taken in at one look. Who orders or tells something waits for the answer.
+/// Delay that batches events of jobs. Orders and reports are not delayed.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Why a study has ended without its search.
+/// Reasons for an end of a study without its search.
 const UNSTORABLE: &str =
     "its document or an order has a value that the database cannot keep, such as a text with a NUL";
 const CANCELLED: &str = "a user has cancelled it, and the search could not be carried on";
 
-/// A step of a study that did not come about. Nothing was changed.
+/// A step failed. It changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
     #[error("the store failed during the step")]
@@ -56,13 +56,13 @@ pub enum StepError {
     Search(#[source] tokio::task::JoinError),
 }
 
-/// Searches as they stand after so many events, so that most steps need not read them.
+/// Searches with their position in the events, so that most steps need not load them.
 #[derive(Debug, Default)]
 pub struct Memory {
     studies: BTreeMap<StudyId, step::Known>,
 }
 
-/// Carries all studies on.
+/// Runs all studies.
 pub async fn run(pool: &Pool, mut wakes: Wakes) {
     let mut memory = Memory::default();
     loop {
@@ -86,10 +86,11 @@ async fn woken(wakes: &mut Wakes) {
     }
 }
 
-/// Carries on every study that has something to take in; how many. A study whose step fails keeps none of the others waiting.
+/// Runs a step of every study with unread input. Returns their number. A failed step does not
+/// affect other studies.
 ///
 /// # Errors
-/// When the store does not say which studies there are.
+/// [`StoreError`] if the list of studies cannot be read.
 pub async fn once(pool: &Pool, memory: &mut Memory) -> Result<usize, StoreError> {
     let due = in_time(due(pool)).await?;
     for id in &due {
@@ -105,7 +106,7 @@ async fn due(pool: &Pool) -> Result<Vec<StudyId>, StoreError> {
     search::due(&mut conn).await
 }
 
-/// One step; ends a study that no step can carry on.
+/// Runs steps of one study, and ends a study that no step can advance.
 async fn carry_on(pool: &Pool, memory: &mut Memory, id: StudyId) -> Result<(), StepError> {
     let Err(failed) = step(pool, memory, id).await else {
         return Ok(());
@@ -116,7 +117,8 @@ async fn carry_on(pool: &Pool, memory: &mut Memory, id: StudyId) -> Result<(), S
     Err(failed)
 }
 
-/// Ends a study that no step can carry on: the store cannot keep what is in it, or a user has cancelled it and its steps fail.
+/// Ends a study that no step can advance: the store cannot store its content, or a user has
+/// cancelled it and its steps fail.
 async fn give_up(pool: &Pool, id: StudyId, failed: &StepError) -> Result<(), StoreError> {
     let mut tx = begin(pool).await?;
     let why = match failed {
@@ -132,7 +134,7 @@ async fn give_up(pool: &Pool, id: StudyId, failed: &StepError) -> Result<(), Sto
 
 async fn step(pool: &Pool, memory: &mut Memory, id: StudyId) -> Result<(), StepError> {
     let mut known = memory.studies.remove(&id);
-    // Orders that come meanwhile wait for other studies' turns.
+    // Orders that arrive meanwhile wait until the other studies have had a step.
     let mut until = None;
     let done = loop {
         match step::take(pool, id, known.take(), clock::now()).await {
@@ -140,7 +142,7 @@ async fn step(pool: &Pool, memory: &mut Memory, id: StudyId) -> Result<(), StepE
                 tracing::debug!(%error, "begun anew after a conflict");
             }
             Err(error @ StepError::Overtaken) => tracing::debug!(%error, "begun anew"),
-            // With none taken the rest of them are another leader's by now.
+            // If none was taken, another leader has the rest.
             Ok(Some(left)) if left.taken > 0 && left.taken < *until.get_or_insert(left.seen) => {
                 known = Some(left);
             }

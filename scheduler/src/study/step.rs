@@ -1,9 +1,10 @@
-//! One step of one study: everything that its search does not know yet is taken in, and what it answers is written, in one
+//! One step of one study: applies all unread input to the search and writes the results in one
 //! transaction.
 //!
-//! A proposal may take seconds, and whoever has written in an open transaction holds up the readers of all events. So a step only reads
-//! while the search is asked, and writes once everything is known, if the study stands as it was read; else it begins anew. Where no
-//! job is concerned, reading is one round trip and writing another.
+//! A proposal may take seconds, and an open transaction with writes delays all readers of events. A
+//! step therefore only reads while it asks the search. It then writes everything if the study is
+//! unchanged, and otherwise starts again. Without jobs it needs one round trip to read and one to
+//! write.
 
 use super::StepError;
 use super::facts;
@@ -22,48 +23,50 @@ use muster_store::{PgConnection, StoreError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use time::OffsetDateTime;
 
-/// A study during its step.
+/// State of a study during its step.
 pub(super) struct Step {
     pub id: StudyId,
     pub loaded: Loaded,
-    /// Away only while another thread works with it.
+    /// `None` only while another thread uses it.
     search: Option<Study>,
     pub now: OffsetDateTime,
-    /// What is still to be taken in.
+    /// Events to apply.
     pub queue: VecDeque<Event>,
-    /// JSON of what was taken in.
+    /// Applied events as JSON.
     events: Vec<String>,
-    /// What the search itself does not know of its trials.
+    /// Data of trials that the search does not have.
     pub notes: BTreeMap<u32, Note>,
-    /// What is to become of jobs.
+    /// Planned changes of jobs.
     pub writes: Vec<Write>,
-    /// What the limits of the tenant leave, once it was looked up.
+    /// Remaining room within the tenant's limits, once it was read.
     pub room: Option<Room>,
 }
 
-/// What a step does to a job, once it has asked the search everything.
+/// Change of a job, written at the end of the step.
 pub(super) enum Write {
     Submit { new: Box<NewJob>, number: u32 },
     Extend { id: JobId, spec: Box<JobSpec> },
     Cancel { id: JobId },
 }
 
-/// A search as it stands after so many events.
+/// Search with its position in the events.
 #[derive(Debug)]
 pub struct Known {
     pub seq: u64,
     pub search: Study,
-    /// Numbers of its best trials, which their rows say.
+    /// Numbers of the best trials according to their rows.
     pub best: BTreeSet<u32>,
-    /// Numbers of the last order that was taken in, and of the last that waited; 0 of none.
+    /// Numbers of the last applied and of the last waiting order; 0 for none.
     pub taken: i64,
     pub seen: i64,
 }
 
-/// After so long a step leaves further orders to the next one: who told first is not to wait until trials were proposed for all.
+/// Duration after which a step leaves further orders to the next one. Early results then do not
+/// wait for all proposals.
 const LONG_MS: u64 = 10;
 
-/// Carries the study on, from `known` if that is how it stands. What is known of it then; `None` when the study is gone.
+/// Runs a step of the study, from `known` if it is current. Returns the new state; `None` if the
+/// study is deleted.
 ///
 /// # Errors
 /// [`StepError`]; nothing was changed then.
@@ -76,7 +79,7 @@ pub async fn take(
     let mut conn = pool.acquire().await.map_err(StoreError::from)?;
     let Look { study, orders } = search::look(&mut conn, id).await?;
     let Some(loaded) = study else {
-        // Nobody waits for what was said of a study that was deleted.
+        // No client waits for orders of a deleted study.
         let all: Vec<i64> = orders.iter().map(|(number, _)| *number).collect();
         search::forget(&mut conn, &all).await?;
         return Ok(None);
@@ -128,7 +131,7 @@ pub async fn take(
     }))
 }
 
-/// The newest stored state, with the events after it taken in again.
+/// Newest stored state with the later events applied.
 async fn load(conn: &mut PgConnection, id: StudyId, loaded: &Loaded) -> Result<Known, StepError> {
     let (state, events) = search::state(conn, id).await?;
     let (from, seq, spec) = (loaded.state_seq, loaded.seq, loaded.document.search.clone());
@@ -139,7 +142,7 @@ async fn load(conn: &mut PgConnection, id: StudyId, loaded: &Loaded) -> Result<K
         };
         for (seq, text) in (from + 1..).zip(events) {
             let event = serde_json::from_str(&text).map_err(StepError::State)?;
-            // What it asked for was carried out when the event was taken in first.
+            // Its actions were carried out when the event was first applied.
             study
                 .apply(event)
                 .map_err(|source| StepError::Event { seq, source })?;
@@ -163,12 +166,12 @@ impl Step {
             .expect("only away while another thread works with it")
     }
 
-    /// Whether jobs train its trials, or somebody outside.
+    /// Whether jobs train the trials, and not an external program.
     pub fn has_jobs(&self) -> bool {
         self.loaded.document.job.is_some()
     }
 
-    /// Takes in what became of the jobs of trials.
+    /// Applies facts of the trials' jobs.
     async fn follow_jobs(&mut self, conn: &mut PgConnection) -> Result<(), StepError> {
         for fact in search::facts(conn, self.id).await? {
             let trial = &self.study().trials()[fact.number as usize];
@@ -185,7 +188,7 @@ impl Step {
     }
 
     async fn obey(&mut self, conn: &mut PgConnection, order: StudyOrder) -> Result<(), StepError> {
-        // A user has ended it; what was on its way comes too late.
+        // A user has cancelled the study; later orders have no effect.
         if self.loaded.cancelled {
             return Ok(());
         }
@@ -203,7 +206,7 @@ impl Step {
         self.take_in(conn, event).await
     }
 
-    /// Takes an event in, and whatever follows from carrying out what it leads to.
+    /// Applies an event, and all events that follow from its actions.
     async fn take_in(&mut self, conn: &mut PgConnection, event: Event) -> Result<(), StepError> {
         self.queue.push_back(event);
         self.take_in_queue(conn).await
@@ -225,7 +228,7 @@ impl Step {
                 }
                 Err(refused) => {
                     tracing::warn!(error = %refused, event = text, "an event was refused");
-                    // A job ends once: an end that nobody took in would hold the trial's slot for ever.
+                    // A job ends once. A lost end would hold the trial's slot for ever.
                     if let Some(trial) = ended {
                         self.fail(trial, refused.to_string());
                     }
@@ -235,12 +238,12 @@ impl Step {
         Ok(())
     }
 
-    /// Proposing a trial may take long.
+    /// A proposal may take long.
     async fn apply(&mut self, event: Event) -> Result<Result<Vec<Action>, EventError>, StepError> {
         self.beside(move |study| study.apply(event)).await
     }
 
-    /// What the step leaves, in whole; judging a front and writing a state out take long too.
+    /// Results of the step. The Pareto front and the encoded state may take long too.
     async fn left(&mut self, before: Vec<Print>, taken: Vec<i64>) -> Result<Left, StepError> {
         let notes = std::mem::take(&mut self.notes);
         let events = std::mem::take(&mut self.events);
@@ -249,17 +252,18 @@ impl Step {
             .await
     }
 
-    /// Writes what is left of the step, in one transaction, if the study stands as it was read.
+    /// Writes the results of the step in one transaction if the study is unchanged.
     async fn leave(&mut self, pool: &Pool, left: &Left) -> Result<(), StepError> {
         if self.writes.is_empty() && left.expectations.is_empty() {
             let mut conn = pool.acquire().await.map_err(StoreError::from)?;
-            return match save(&mut conn, self.id, &left.saved, self.now).await? {
-                true => Ok(()),
-                false => Err(StepError::Overtaken),
+            return if save(&mut conn, self.id, &left.saved, self.now).await? {
+                Ok(())
+            } else {
+                Err(StepError::Overtaken)
             };
         }
         let mut tx = begin(pool).await?;
-        // Before the jobs, which somebody else may have given to these trials.
+        // Locked before the jobs, because another process may have created jobs for these trials.
         if !search::lock(&mut tx, self.id, left.saved.before).await? {
             return Err(StepError::Overtaken);
         }
@@ -273,7 +277,7 @@ impl Step {
         Ok(())
     }
 
-    /// Works with the search on a thread where nobody else waits.
+    /// Runs `work` with the search on a blocking thread.
     async fn beside<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut Study) -> T + Send + 'static,
@@ -305,7 +309,7 @@ impl Step {
     }
 }
 
-/// What somebody outside tells of a trial.
+/// Event of an external report on a trial.
 fn outside(told: Told) -> Event {
     let (trial, step, values) = (told.trial, told.step, told.values);
     match told.state {

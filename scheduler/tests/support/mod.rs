@@ -1,5 +1,6 @@
-//! A shell under test on a real Postgres, and a node that speaks the session's protocol as an executor would.
-#![allow(dead_code, reason = "each test program uses its part")]
+//! Scheduler under test on a real Postgres, and a node that implements the session's protocol as an
+//! executor does.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 pub mod train;
 
@@ -38,16 +39,16 @@ use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 
 pub const TOKEN: &str = "a-join-token-for-tests";
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// Of each pool.
+/// Connections of each pool.
 pub const CONNECTIONS: u32 = 8;
 
-/// One scheduler: rounds, leases and sessions, as `main` runs them.
+/// One scheduler: rounds, leases and sessions, as in `main`.
 pub struct Shell {
     pub address: SocketAddr,
     pub leads: watch::Receiver<bool>,
     pub metrics: Arc<Metrics>,
     pub erasures: Erasures,
-    /// Connections of the sessions alone.
+    /// Connections of sessions only.
     pub sessions_pool: Pool,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
@@ -55,7 +56,7 @@ pub struct Shell {
 pub struct Store {
     pub database: TestDb,
     pub pool: Pool,
-    /// Sees everything, as the api of every tenant together would.
+    /// Reads the rows of all tenants.
     owner: Pool,
     tenant: TenantId,
     user: UserId,
@@ -132,7 +133,7 @@ impl Store {
         job.id
     }
 
-    /// As the api creates one for a member of the tenant.
+    /// Creates a study as the API server does for a member of the tenant.
     pub async fn create_study(&self, document: serde_json::Value) -> StudyId {
         let document: StudySpec = serde_json::from_value(document).expect("a document");
         document.validate().expect("valid");
@@ -150,7 +151,7 @@ impl Store {
         new.id
     }
 
-    /// Limits of the tenant.
+    /// Sets limits of the tenant.
     pub async fn limit(&self, limits: LimitsSet) {
         let mut tx = muster_store::pool::begin(&self.owner)
             .await
@@ -161,7 +162,7 @@ impl Store {
         tx.commit().await.expect("committed");
     }
 
-    /// A transaction of the api for a member of the tenant.
+    /// Transaction of the API server for a member of the tenant.
     pub async fn as_member(&self) -> muster_store::pool::Transaction {
         let pool = muster_store::pool::api(&self.database.api_url, 1).expect("an address");
         muster_store::pool::begin_for(&pool, self.tenant)
@@ -169,14 +170,14 @@ impl Store {
             .expect("a transaction")
     }
 
-    /// A transaction of the api for an administrator.
+    /// Transaction of the API server for an administrator.
     pub async fn as_administrator(&self) -> muster_store::pool::Transaction {
         let mut tx = self.as_member().await;
         muster_store::scope::admin(&mut tx).await.expect("in scope");
         tx
     }
 
-    /// As the api asks for a member of the tenant.
+    /// Asks a question as the API server does for a member of the tenant.
     pub async fn ask(&self, question: Question) -> uuid::Uuid {
         let open = Open {
             id: clock::id(),
@@ -193,7 +194,7 @@ impl Store {
         open.id
     }
 
-    /// As the api does when the client hangs up.
+    /// Withdraws a question, as the API server does after a disconnect of the client.
     pub async fn withdraw(&self, id: uuid::Uuid) {
         let mut tx = muster_store::pool::begin(&self.owner)
             .await
@@ -222,7 +223,7 @@ impl Store {
             .job
     }
 
-    /// The newest forecast of the job.
+    /// Newest forecast of the job.
     pub async fn forecast(&self, id: JobId) -> Option<muster_model::forecast::Forecast> {
         let mut tx = muster_store::pool::begin(&self.owner)
             .await
@@ -239,7 +240,7 @@ impl Store {
         row.expect("the job is there").last_failure
     }
 
-    /// Texts of the tenant's events of kind note, as a member sees them.
+    /// Texts of the tenant's note events, as a member sees them.
     pub async fn notes(&self) -> Vec<String> {
         let mut tx = self.as_member().await;
         let events = muster_store::event::recent(&mut tx, &[], None, 500).await;
@@ -250,7 +251,7 @@ impl Store {
         events.expect("read").into_iter().filter_map(note).collect()
     }
 
-    /// Waits until the job is as `right` says.
+    /// Waits until `right` is true of the job.
     pub async fn until(&self, id: JobId, what: &str, right: impl Fn(&Job) -> bool) -> Job {
         let reached = async {
             loop {
@@ -271,7 +272,7 @@ impl Store {
     }
 }
 
-/// Settings for tests: quick rounds, a short grace.
+/// Settings for tests: short intervals, a short grace.
 pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> Config {
     Config {
         tls: None,
@@ -298,7 +299,7 @@ pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> Config {
     }
 }
 
-/// Rounds and leases alone.
+/// Starts rounds and leases only.
 fn lead(
     loops: &mut Loops,
     pool: &Pool,
@@ -324,7 +325,7 @@ impl Shell {
         Self::start_with(store, lease_ms, |_| {}).await
     }
 
-    /// With another way to the database.
+    /// Starts with another address of the database.
     pub async fn start_at(database_url: &str, store: &Store, lease_ms: u64) -> Self {
         Self::start_with(store, lease_ms, |config| {
             database_url.clone_into(&mut config.database_url);
@@ -332,7 +333,7 @@ impl Shell {
         .await
     }
 
-    /// With other settings than those of most tests.
+    /// Starts with changed settings.
     pub async fn start_with(
         store: &Store,
         lease_ms: u64,
@@ -401,14 +402,14 @@ impl Shell {
         }
     }
 
-    /// The one that leads.
+    /// Starts a scheduler and waits until it leads.
     pub async fn leading(store: &Store, lease_ms: u64) -> Self {
         let mut shell = Self::start(store, lease_ms).await;
         shell.until_it_leads().await;
         shell
     }
 
-    /// A node with one slot that knows that it has nothing to do.
+    /// Joins a node with one slot and an empty assignment.
     pub async fn joined(&self, name: &str) -> Node {
         let node = Node::dial(self.address, name, TOKEN, 1).await;
         let mut node = node.expect("welcome");
@@ -431,21 +432,21 @@ impl Drop for Shell {
     }
 }
 
-/// A node's end of a session.
+/// Node side of a session.
 pub struct Node {
     pub outbox: mpsc::Sender<proto::FromNode>,
     pub inbox: tonic::Streaming<proto::ToNode>,
     number: u64,
     pub welcome: proto::Welcome,
-    /// Of the newest assignment accepted.
+    /// Generation of the newest accepted assignment.
     pub generation: u64,
     parts: proto::Assignment,
     messages: Vec<usize>,
-    /// Of the messages of the newest assignment.
+    /// Sizes of the messages of the newest assignment.
     pub sent_bytes: Vec<usize>,
 }
 
-/// What a node says in its Hello.
+/// Contents of a Hello.
 #[derive(Debug, Clone, Copy)]
 pub struct Greeting<'a> {
     pub name: &'a str,
@@ -456,7 +457,7 @@ pub struct Greeting<'a> {
     pub generation: u64,
     pub takes_parts: bool,
     pub memory_bytes: u64,
-    /// Whether its tasks are pods, if it says so.
+    /// Whether its tasks are pods, if the node states it.
     pub pods: Option<bool>,
 }
 
@@ -477,8 +478,10 @@ impl Default for Greeting<'_> {
 }
 
 impl Node {
+    /// Opens a session.
+    ///
     /// # Errors
-    /// What the scheduler answers instead of a welcome.
+    /// The status that the scheduler answers in place of a welcome.
     pub async fn dial(
         address: SocketAddr,
         name: &str,
@@ -488,10 +491,10 @@ impl Node {
         Self::dial_as(address, name, token, gpus, "").await
     }
 
-    /// With the identity of a data folder.
+    /// Opens a session with the identity of a data folder.
     ///
     /// # Errors
-    /// What the scheduler answers instead of a welcome.
+    /// The status that the scheduler answers in place of a welcome.
     pub async fn dial_as(
         address: SocketAddr,
         name: &str,
@@ -509,10 +512,10 @@ impl Node {
         Self::greet(address, &greeting).await
     }
 
-    /// With all that an executor says of itself.
+    /// Opens a session with the complete contents of a Hello.
     ///
     /// # Errors
-    /// What the scheduler answers instead of a welcome.
+    /// The status that the scheduler answers in place of a welcome.
     pub async fn greet(
         address: SocketAddr,
         greeting: &Greeting<'_>,
@@ -520,10 +523,10 @@ impl Node {
         Self::greet_after(address, greeting, std::future::ready(())).await
     }
 
-    /// Opens the stream at once and says Hello after `until`.
+    /// Opens the stream at once and sends the Hello after `until`.
     ///
     /// # Errors
-    /// What the scheduler answers instead of a welcome.
+    /// The status that the scheduler answers in place of a welcome.
     pub async fn greet_after(
         address: SocketAddr,
         greeting: &Greeting<'_>,
@@ -592,8 +595,10 @@ impl Node {
         }
     }
 
+    /// Next message.
+    ///
     /// # Errors
-    /// How the session ended.
+    /// The status with which the session ended.
     pub async fn next(&mut self) -> Result<To, tonic::Status> {
         let message = tokio::time::timeout(PATIENCE, self.inbox.message())
             .await
@@ -602,11 +607,11 @@ impl Node {
         Ok(message.ok_or_else(ended)?.message.expect("a message"))
     }
 
-    /// The next assignment that is as `right` says.
+    /// Next assignment for which `right` is true.
     pub async fn assignment(&mut self, right: impl Fn(&[Assigned]) -> bool) -> Vec<Assigned> {
         loop {
             if let To::Assignment(assignment) = self.next().await.expect("the session lives") {
-                // An executor refuses it.
+                // An executor refuses an older generation.
                 if assignment.generation < self.generation {
                     continue;
                 }
@@ -640,7 +645,7 @@ impl Node {
         self.heartbeat_saying("").await;
     }
 
-    /// With why the node takes no new tasks, or nothing.
+    /// Sends a heartbeat with the reason why the node takes no new tasks, or an empty one.
     pub async fn heartbeat_saying(&mut self, unfit: &str) {
         self.number += 1;
         let heartbeat = From::Heartbeat(proto::Heartbeat {
@@ -660,7 +665,7 @@ impl Node {
     /// Waits until a heartbeat is acknowledged.
     ///
     /// # Errors
-    /// How the session ended instead.
+    /// The status with which the session ended.
     pub async fn until_acknowledged(&mut self) -> Result<(), tonic::Status> {
         loop {
             if matches!(self.next().await?, To::HeartbeatAck(_)) {
@@ -669,7 +674,7 @@ impl Node {
         }
     }
 
-    /// Waits until the last report is kept.
+    /// Waits until the last report is stored.
     pub async fn acknowledged(&mut self) {
         loop {
             let message = self.next().await.expect("the session lives");
@@ -679,7 +684,7 @@ impl Node {
         }
     }
 
-    /// Reports output of a task that is not of this node, which is acknowledged and not kept.
+    /// Reports output of a task that is not of this node, which is acknowledged and not stored.
     pub async fn report_log(&mut self, data: Vec<u8>) {
         self.number += 1;
         let chunk = proto::LogChunk {
@@ -700,7 +705,7 @@ impl Node {
             .expect("the session lives");
     }
 
-    /// Reports the same of all these tasks.
+    /// Reports the same state of all these tasks.
     pub async fn report_all(&mut self, tasks: &[Assigned], observed: &Observed) {
         self.number += 1;
         let statuses = tasks.iter().map(|task| proto::TaskStatus {
@@ -718,7 +723,7 @@ impl Node {
         sent.expect("the session lives");
     }
 
-    /// Reports what became of tasks, with lines of their event files from `first_seq` on.
+    /// Reports the state of a task, with lines of its event file from `first_seq` on.
     pub async fn report(
         &mut self,
         task: &Assigned,
@@ -758,7 +763,7 @@ impl Node {
     }
 }
 
-/// One of a job with a worker and a shard.
+/// Sample of a job with one worker and one shard.
 pub fn sample() -> Sample {
     Sample {
         step: 1,
@@ -777,7 +782,7 @@ pub fn sample() -> Sample {
     }
 }
 
-/// A task as the node is told of it.
+/// Task as the node receives it.
 #[derive(Debug, Clone)]
 pub struct Assigned {
     pub launch: TaskLaunch,

@@ -1,4 +1,5 @@
-//! Jobs that are trained without nodes: what rounds would decide and what a node would report, written as they write it.
+//! Training of jobs without nodes: writes the decisions of rounds and the reports of a node
+//! directly.
 
 use super::Store;
 use muster_model::assignment::{Observed, TaskReport};
@@ -12,7 +13,7 @@ use muster_store::plan::{self, Action, NewTask, Step};
 use muster_store::report::{NodeReport, TaskEvents};
 use muster_store::{node, report};
 
-/// A job in training.
+/// Job in training.
 pub struct Training {
     job: JobId,
     task: NewTask,
@@ -49,7 +50,7 @@ impl Training {
         training
     }
 
-    /// It has evaluated with this accuracy after so many epochs of so many steps.
+    /// Reports an evaluation after `epoch` epochs of `per_epoch` steps.
     pub async fn evaluate(&mut self, store: &Store, epoch: u64, per_epoch: u64, accuracy: f64) {
         let evaluation = Evaluation {
             step: epoch * per_epoch,
@@ -61,7 +62,7 @@ impl Training {
         self.tell(store, TaskReport::Evaluated { evaluation }).await;
     }
 
-    /// It has trained to its end.
+    /// Reports the end of the training.
     pub async fn succeed(mut self, store: &Store, step: u64) {
         let finished = TaskReport::Finished {
             step,

@@ -1,37 +1,41 @@
-//! The part of the job document for a program of the user's own: what is run, where, and what is brought along.
+//! The `command` part of the job document: a user's program, where it runs and which files it gets.
 
 use super::exchange::is_zero;
 use super::lenient;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A program of the user's own, started once for every worker (and PS shard) of the job, all at one time.
+/// A user's program. It is started once for each worker and each parameter server of the job, all
+/// at the same time.
 ///
-/// Each of its processes finds in its environment who it is and where the others are; `docs/commands.md` has the list.
+/// The environment of each process names its rank and the addresses of the others
+/// (`docs/commands.md`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Command {
-    /// The program and its arguments, as they are: no shell looks at them. 1 to 256, with 64 KiB together.
+    /// The program and its arguments, without a shell. 1 to 256 texts, at most 64 KiB together.
     #[cfg_attr(feature = "schema", schema(min_items = 1, max_items = 256))]
     #[serde(deserialize_with = "lenient::words")]
     pub argv: Vec<String>,
-    /// Variables set over those that Muster sets, but for the names in `RESERVED`. At most 256, with 64 KiB together.
+    /// Environment variables. They replace those that Muster sets, except for reserved names such
+    /// as `RANK` and `MASTER_ADDR`. At most 256, with at most 64 KiB together.
     #[serde(
         default,
         deserialize_with = "lenient::texts",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub env: BTreeMap<String, String>,
-    /// Absolute path of a folder that every node has, where the program is started. A new folder of the task, with `files` in it, when
-    /// left out.
+    /// Working folder of the program: an absolute path that exists on every node. Default: a new
+    /// folder of the task, which contains `files`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
-    /// Files that lie in the task's folder when the program starts: by relative path. At most 64, with 64 KiB together.
+    /// Files in the task's folder when the program starts, by relative path. At most 64, with at
+    /// most 64 KiB together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
-    /// A program that must end with code 0 on every node within a minute before `argv` is started, such as
-    /// `[python3, -c, "import torch"]`. Whether `argv`'s own program is there is looked at in any case.
+    /// Check that must end with code 0 within a minute on every node before `argv` is started, such
+    /// as `[python3, -c, "import torch"]`. The program of `argv` is always searched for.
     #[serde(
         default,
         deserialize_with = "lenient::words",
@@ -39,30 +43,32 @@ pub struct Command {
     )]
     #[cfg_attr(feature = "schema", schema(max_items = 256))]
     pub check: Vec<String>,
-    /// Steps after which the program is expected to be done, by which progress is shown and the time left is estimated. Nothing stops it
-    /// there. 1 to 1,000,000,000.
+    /// Expected number of steps, for progress and estimates. It does not stop the program. 1 to
+    /// 1,000,000,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1_000_000_000))]
     pub steps: Option<u64>,
-    /// With whom the job is done.
+    /// Which processes must end before the job has succeeded.
     #[serde(default, skip_serializing_if = "Ends::is_with_all")]
     pub ends: Ends,
-    /// Processes that only hold parameters, as TensorFlow's `ParameterServerStrategy` has them: they run the same program, get no GPU,
-    /// and are stopped once all workers are done. 0 to 64.
+    /// Number of processes that only hold parameters, as in TensorFlow's `ParameterServerStrategy`.
+    /// They run the same program without a GPU and are stopped once all workers have ended. 0 to
+    /// 64.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[cfg_attr(feature = "schema", schema(maximum = 64))]
     pub parameter_servers: u32,
 }
 
-/// With whom a job that runs a command is done.
+/// Which processes must end before a job with a command has succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Ends {
-    /// Once every worker has ended with code 0.
+    /// Every worker has ended with code 0.
     #[default]
     AllWorkers,
-    /// Once worker 0 has, as where it alone runs `mpirun`; the others are then stopped.
+    /// Worker 0 has ended with code 0, for example because it alone runs `mpirun`. The other
+    /// workers are then stopped.
     FirstWorker,
 }
 
@@ -72,7 +78,8 @@ impl Ends {
     }
 }
 
-/// Variables that say who a process is. A document that set one would lie to its own program.
+/// Variables that identify a process. A document must not set them, because the program would get
+/// wrong values.
 pub const RESERVED: [&str; 8] = [
     "CUDA_VISIBLE_DEVICES",
     "LOCAL_RANK",
@@ -85,13 +92,15 @@ pub const RESERVED: [&str; 8] = [
 ];
 
 impl Command {
-    /// Whether a document may not set the variable: one of [`RESERVED`], or one of Muster's own.
+    /// Whether a document must not set the variable: it is in [`RESERVED`] or begins with
+    /// `MUSTER_`.
     #[must_use]
     pub fn is_reserved(name: &str) -> bool {
         RESERVED.contains(&name) || name.starts_with("MUSTER_")
     }
 
-    /// The arguments up to the first that is no name of a program or file: `python3 train.py` of `python3 -u train.py --lr 0.1`.
+    /// Returns the first two arguments that are not options: `python3 train.py` for
+    /// `python3 -u train.py --lr 0.1`.
     #[must_use]
     pub fn title(&self) -> String {
         let words = self.argv.iter().filter(|word| !word.starts_with('-'));

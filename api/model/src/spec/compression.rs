@@ -1,4 +1,4 @@
-//! Which codec the gradients of which parameters are sent with. Settings only: the engine makes codecs of them.
+//! Codecs of gradients, by parameter. These are settings only; the engine builds the codecs.
 
 use super::exchange::is_false;
 use serde::de::value::MapAccessDeserializer;
@@ -6,7 +6,7 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// What is done to gradients before they are sent: `none`, or codecs.
+/// Encoding of gradients: `none`, or codecs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Compression {
     #[default]
@@ -14,16 +14,17 @@ pub enum Compression {
     Codecs(Codecs),
 }
 
-/// A codec for all parameters, but for small blocks and named ones.
+/// A codec for all parameters except small blocks and named ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Codecs {
     pub codec: CodecConfig,
-    /// Blocks of fewer numbers, such as biases, stay plain: their bytes do not matter, their errors do.
+    /// Blocks of fewer numbers, such as biases, are sent as they are: they have few bytes, and
+    /// their errors matter.
     #[serde(default = "dense_below")]
     pub dense_below: usize,
-    /// The first that matches decides, whatever the block's length. At most 64.
+    /// Rules for named blocks of any length; the first match decides. At most 64.
     #[serde(default)]
     pub layers: Vec<LayerCodec>,
 }
@@ -33,7 +34,7 @@ pub struct Codecs {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LayerCodec {
-    /// A block's name, in which one `*` stands for anything: `dense1.weight`, `conv*`, `*.bias`.
+    /// Name of a block. One `*` matches any text: `dense1.weight`, `conv*`, `*.bias`.
     pub blocks: String,
     pub codec: CodecConfig,
 }
@@ -43,30 +44,30 @@ pub struct LayerCodec {
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum CodecConfig {
-    /// Plain numbers.
+    /// Plain f32.
     None {},
-    /// Sixteen bits a number.
+    /// 16 bits per number.
     Half {
         format: HalfFormat,
         #[serde(default)]
         rounding: Rounding,
-        /// Whether what rounding loses is added to the next step.
+        /// Whether the rounding error is added to the gradient of the next step.
         #[serde(default)]
         feedback: bool,
     },
-    /// A sign a number, with error feedback (Seide et al., 2014).
+    /// One sign per number, with error feedback (Seide et al., 2014).
     OneBit {},
-    /// Three levels, at random without bias (Wen et al., 2017).
+    /// Three levels, random and unbiased (Wen et al., 2017).
     TernGrad {
         #[serde(default)]
         scale: TernScale,
-        /// In standard deviations, above 0; `null` clips nothing.
+        /// Clipping in standard deviations, above 0; `null` clips nothing.
         #[serde(default = "paper_clip")]
         clip: Option<f32>,
     },
-    /// Levels of a bucket's norm, at random without bias (Alistarh et al., 2017).
+    /// Levels of a bucket's norm, random and unbiased (Alistarh et al., 2017).
     Qsgd {
-        /// 4 to 8.
+        /// Bits per number, 4 to 8.
         #[serde(default = "byte")]
         bits: u8,
         /// Numbers that share a norm: a power of two from 64 to 65,536.
@@ -75,34 +76,36 @@ pub enum CodecConfig {
         #[serde(default)]
         norm: Norm,
     },
-    /// The largest only, the rest later.
+    /// The largest numbers; the rest stays in the residual.
     TopK {
-        /// Above 0, at most 1.
+        /// Share of the numbers that are sent; above 0, at most 1.
         density: f64,
-        /// By a threshold from a sample: half the time, and the density about right.
+        /// Finds the threshold from a sample. This takes half the time; the density is then
+        /// approximate.
         #[serde(default)]
         sampled: bool,
     },
-    /// Those of a magnitude only, the rest later (Strom, 2015).
+    /// Numbers of at least this magnitude; the rest stays in the residual (Strom, 2015).
     Threshold {
-        /// Above 0.
+        /// Smallest magnitude that is sent; above 0.
         magnitude: f32,
     },
-    /// Deep Gradient Compression (Lin et al., 2018), the threshold from a sample as in the paper. The optimizer must have no
-    /// momentum of its own.
+    /// Deep Gradient Compression (Lin et al., 2018), with the threshold from a sample as in the
+    /// paper. The optimizer must have no momentum.
     Dgc {
         density: f64,
-        /// From 0 to below 1.
+        /// 0 to below 1.
         momentum: f32,
         #[serde(default)]
         warm_up_steps: u64,
-        /// Whether the momentum of what is sent is forgotten, as in the paper: against stale gradients, at the price of pace.
+        /// Whether the momentum of sent numbers is cleared, as in the paper. This limits the effect
+        /// of stale gradients and costs convergence speed.
         #[serde(default, skip_serializing_if = "is_false")]
         masking: bool,
     },
 }
 
-/// Which sixteen bits.
+/// Format of 16 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -111,7 +114,7 @@ pub enum HalfFormat {
     Bf16,
 }
 
-/// How a number between two of the format's is rounded.
+/// Rounding of a number to the 16-bit format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -119,11 +122,11 @@ pub enum Rounding {
     /// To the nearest, ties to even.
     #[default]
     Nearest,
-    /// At random, without bias.
+    /// Random, unbiased.
     Stochastic,
 }
 
-/// What a scale of three levels belongs to.
+/// Numbers that share one scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -131,11 +134,11 @@ pub enum TernScale {
     /// Each group of numbers.
     #[default]
     Group,
-    /// The block.
+    /// The whole block.
     Block,
 }
 
-/// What a bucket is measured by.
+/// Norm of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -148,7 +151,7 @@ pub enum Norm {
 }
 
 impl Compression {
-    /// The codecs, where there are any.
+    /// Returns the codecs, if any.
     #[must_use]
     pub fn codecs(&self) -> Option<&Codecs> {
         match self {
@@ -159,7 +162,7 @@ impl Compression {
 }
 
 impl Codecs {
-    /// One codec for every block of as many numbers as a document that does not say it means, or more.
+    /// Returns one codec for all blocks of at least the default `dense_below`.
     #[must_use]
     pub fn uniform(codec: CodecConfig) -> Self {
         Self {
@@ -169,7 +172,8 @@ impl Codecs {
         }
     }
 
-    /// What workers apply themselves, to all that they send, because one of the codecs is Deep Gradient Compression: the first that is says it.
+    /// Returns the momentum that workers apply to everything that they send: that of the first
+    /// `dgc` codec. `None` without such a codec.
     #[must_use]
     pub fn momentum(&self) -> Option<f32> {
         let named = self.layers.iter().map(|layer| layer.codec);
@@ -180,7 +184,7 @@ impl Codecs {
         })
     }
 
-    /// What a block of that name and length is encoded with.
+    /// Returns the codec for a block of this name and length.
     #[must_use]
     pub fn codec_of(&self, name: &str, len: usize) -> CodecConfig {
         let named = self
@@ -231,7 +235,7 @@ impl Serialize for Compression {
     }
 }
 
-/// By hand, because an untagged enum's errors do not say which field is wrong.
+/// Implemented by hand, because errors of an untagged enum do not name the wrong field.
 impl<'de> Deserialize<'de> for Compression {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct NoneOrCodecs;
@@ -294,12 +298,12 @@ mod tests {
     use super::matches;
 
     #[test]
-    fn one_star_stands_for_anything() {
+    fn star_matches_any_text() {
         assert!(matches("dense1.weight", "dense1.weight"));
         assert!(!matches("dense1", "dense1.weight"));
         assert!(matches("*.bias", "conv1.bias") && !matches("*.bias", "conv1.weight"));
         assert!(matches("conv*", "conv12.weight") && matches("*", ""));
-        // The star does not make two letters of one.
+        // The star must not match one letter twice.
         assert!(matches("a*a", "aa") && !matches("a*a", "a"));
     }
 }

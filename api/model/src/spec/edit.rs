@@ -1,15 +1,15 @@
-//! What of a job can be changed once it was submitted: between which sizes the scheduler may choose, and what comes first.
+//! Changes of a submitted job: its size range and its priority.
 //!
-//! Everything else is what is trained and how, which a running task was started with.
+//! All other fields describe what is trained and how; running tasks were started with them.
 
 use super::{BatchRule, FieldError, JobSpec};
 use crate::view::JobChange;
 
 impl JobSpec {
-    /// The document after a change.
+    /// Returns the document after the change.
     ///
     /// # Errors
-    /// What would be wrong with it, fields named as in the change where they stand there.
+    /// One [`FieldError`] per broken rule. Fields of the change are named as in the change.
     pub fn changed(&self, change: &JobChange) -> Result<Self, Vec<FieldError>> {
         let mut spec = self.clone();
         if let Some(workers) = change.workers {
@@ -28,13 +28,15 @@ impl JobSpec {
             }
         }
         errors.extend(self.moves_its_base(&spec));
-        match errors.is_empty() {
-            true => Ok(spec),
-            false => Err(errors),
+        if errors.is_empty() {
+            Ok(spec)
+        } else {
+            Err(errors)
         }
     }
 
-    /// A batch that grows with the workers is counted from the fewest: another number there would be another training.
+    /// With `batch_rule: adascale` the batch is relative to the smallest number of workers. Another
+    /// minimum would be another training.
     fn moves_its_base(&self, changed: &Self) -> Option<FieldError> {
         let engine = self.engine.as_ref()?;
         let (was, is) = (self.scale.workers.min, changed.scale.workers.min);

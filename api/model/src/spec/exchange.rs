@@ -1,158 +1,178 @@
-//! How a job's workers exchange what they learn: topology, consistency, averaging; what the bytes are is in `compression`.
+//! The `exchange` part of the job document: topology, consistency and averaging. `compression` is a
+//! module of its own.
 //!
-//! Everything here is data: `validate` says which of it go together, the engine carries it out.
+//! These are settings only. `validate` checks which of them can be combined; the engine carries
+//! them out.
 
 use super::compression::Compression;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How workers exchange what they learn.
+/// How workers exchange gradients or parameters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Exchange {
     #[serde(default)]
     pub topology: Topology,
-    /// How a sum over all workers goes; `all_reduce` only.
+    /// Algorithm of the sum over all workers; only with `all_reduce`.
     #[serde(default, skip_serializing_if = "Algorithm::is_auto")]
     pub algorithm: Algorithm,
     #[serde(default)]
     pub consistency: Consistency,
-    /// Parameters are averaged every so often, in place of gradients every step; `all_reduce` only.
+    /// Workers average parameters every few steps instead of summing gradients every step; only
+    /// with `all_reduce`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub averaging: Option<Averaging>,
     #[serde(default)]
     pub compression: Compression,
-    /// Followers that each PS shard has, 0 or 1. With one, the next shard keeps a copy of all it holds, and goes on as it when it is
-    /// lost: no step is lost, and nobody starts anew. While there is one shard there is no copy. `parameter_server` only.
+    /// Number of replicas of each PS shard, 0 or 1. With 1, the next shard keeps a replica and
+    /// continues as the lost shard, so that no step is lost and no task restarts. A single shard
+    /// has no replica. Only with `parameter_server`.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[cfg_attr(feature = "schema", schema(maximum = 1))]
     pub shard_replicas: u32,
-    /// Workers on one node add their gradients up in shared memory first, and one of them pushes the sum and shares what comes back: a node
-    /// with 8 workers sends and receives an eighth. `bsp` without backup workers, no compression; `parameter_server` only.
+    /// Workers of one node sum their gradients in shared memory. One of them pushes the sum and
+    /// distributes the answer, so a node with 8 workers sends and receives an eighth of the data.
+    /// Only with `parameter_server`, `bsp` without backup workers, and no compression.
     #[serde(default, skip_serializing_if = "is_false")]
     pub local_aggregation: bool,
-    /// A worker whose process stands still for so long while the others wait is held for lost, and they go on without it; a step
-    /// may take longer, as its process gives signs of life meanwhile. 2 to 3,600 seconds; `all_reduce` only.
+    /// Seconds without a sign of life after which a worker is declared lost while others wait for
+    /// it; the others continue without it. A long step does not count, because the process still
+    /// gives signs of life. 2 to 3,600; only with `all_reduce`.
     #[serde(default = "hung_after_s", skip_serializing_if = "is_hung_after_s")]
     #[cfg_attr(feature = "schema", schema(minimum = 2, maximum = 3600))]
     pub hung_after_s: u32,
 }
 
-/// Where parameters live.
+/// Where the parameters are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Topology {
-    /// On PS shards, which add up what the workers push, and update.
+    /// On PS shards, which sum the workers' gradients and update the parameters.
     #[default]
     ParameterServer,
-    /// On every worker; the workers add up gradients (or average parameters) among themselves, and there are no PS shards.
+    /// On every worker. The workers sum gradients or average parameters among themselves; there are
+    /// no PS shards.
     AllReduce,
 }
 
-/// How a sum over all workers goes.
+/// Algorithm of the sum over all workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Algorithm {
-    /// The fastest by what was measured of this view's links.
+    /// The fastest by the measured links of the present membership.
     #[default]
     Auto,
-    /// Patarasuk and Yuan, 2009.
+    /// Ring (Patarasuk and Yuan, 2009).
     Ring,
     /// Binomial reduce and broadcast.
     Tree,
-    /// Rabenseifner, 2004.
+    /// Recursive halving and doubling (Rabenseifner, 2004).
     HalvingDoubling,
     /// Recursive doubling of whole vectors, for small ones.
     Butterfly,
-    /// Inside each node first, then between the nodes.
+    /// Within each node first, then between nodes.
     Hierarchical,
-    /// By NVIDIA's NCCL on the workers' GPUs, where all of them can; as `auto` where one cannot, which the workers' logs tell. Not with
-    /// `averaging`, `compression`, `engine.hogwild_threads` or `batch_rule: adascale`.
+    /// NVIDIA's NCCL on the workers' GPUs if all of them can use it, otherwise as `auto`; the
+    /// workers' logs say which. Not with `averaging`, `compression`, `engine.hogwild_threads` or
+    /// `batch_rule: adascale`.
     Nccl,
 }
 
-/// When a worker may go on to its next step.
+/// When a worker may begin its next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Consistency {
-    /// Bulk synchronous: when every worker's gradients of the step are in. The result does not depend on timing.
+    /// Bulk synchronous: a step ends when the gradients of all workers have arrived. The result
+    /// does not depend on timing.
     Bsp {
-        /// A step ends without the slowest so many workers' gradients, which are dropped when they come (Chen et al., 2016); then the
-        /// result does depend on timing. The mean is over those that counted; the first worker, which leads the others, is always waited
-        /// for. 0 to one less than the fewest workers; `parameter_server` only.
+        /// Number of workers without which a step may end (Chen et al., 2016). Their late gradients
+        /// are dropped, so the result depends on timing. The mean covers the gradients that
+        /// counted. The coordinator (rank 0 worker) is always waited for. 0 to one less than
+        /// `scale.workers.min`; only with `parameter_server`.
         #[serde(default, skip_serializing_if = "is_zero")]
         backup: u32,
     },
-    /// Stale synchronous: when no worker is more than `staleness` steps behind (Ho et al., 2013). `parameter_server` only.
+    /// Stale synchronous: no worker is more than `staleness` steps ahead of the slowest one (Ho et
+    /// al., 2013). Only with `parameter_server`.
     Ssp {
         /// 1 to 64 steps.
         #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 64))]
         staleness: u32,
-        /// A step begins on the parameters that there are, where the bound allows it, while the gradients of the step before still
-        /// travel; newer ones take their place as soon as they come (ESSP, Dai et al., 2015).
+        /// Where the bound allows it, a step begins on the present parameters while the gradients
+        /// of the last step still travel. Newer parameters replace them on arrival (ESSP, Dai et
+        /// al., 2015).
         #[serde(default, skip_serializing_if = "is_false")]
         eager: bool,
         #[serde(default, skip_serializing_if = "Rate::is_constant")]
         rate: Rate,
     },
-    /// Asynchronous (Downpour, Dean et al., 2012): at once. `parameter_server` only.
+    /// Asynchronous: no worker waits (Downpour, Dean et al., 2012). Only with `parameter_server`.
     Asp {
         #[serde(default, skip_serializing_if = "Rate::is_constant")]
         rate: Rate,
     },
 }
 
-/// The learning rate of gradients that were computed on old parameters.
+/// Learning rate for gradients that were computed on old parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Rate {
-    /// That of the schedule.
+    /// The rate of the schedule.
     #[default]
     Constant,
-    /// Divided by the number of updates since those parameters, where there were any (Zhang et al., 2016).
+    /// The rate divided by the number of updates since those parameters, if there were any (Zhang
+    /// et al., 2016).
     ByStaleness,
 }
 
-/// Workers train on their own between averages of their parameters. `every` is in steps, 1 to 1,000,000.
+/// Workers train alone between averages of their parameters. `every` is the number of steps between
+/// two averages, 1 to 1,000,000.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Averaging {
-    /// All take the mean (Stich, 2019).
+    /// All workers take the mean (Stich, 2019).
     LocalSgd { every: u32 },
-    /// Elastic averaging (Zhang, Choromanska and LeCun, 2015): each worker and the centre move towards each other.
+    /// Elastic averaging with a centre (Zhang, Choromanska and LeCun, 2015): each worker and the
+    /// centre move towards each other.
     Easgd {
         every: u32,
         /// Share of their distance, above 0 and at most 1.
         rho: f64,
     },
-    /// Synchronous model averaging (CROSSBOW, Koliousis et al., 2019): the centre moves by the workers' mean correction, with momentum.
+    /// Synchronous model averaging (CROSSBOW, Koliousis et al., 2019): the centre moves by the mean
+    /// correction of the workers, with momentum.
     Sma {
         every: u32,
         /// 0 to below 1.
         momentum: f64,
     },
-    /// Blockwise model-update filtering (Chen and Huo, 2016): the mean's change goes through a momentum of its own.
+    /// Blockwise model-update filtering (Chen and Huo, 2016): the change of the mean has a momentum
+    /// of its own.
     Bmuf {
         every: u32,
         /// 0 to below 1.
         momentum: f64,
     },
-    /// Each worker takes the mean with one other, by turns (Jin et al., 2016).
+    /// Each worker averages with one other, in rotation (Jin et al., 2016).
     Gossip { every: u32 },
-    /// Federated averaging (McMahan et al., 2017): a round's sampled workers train, and all take their mean.
+    /// Federated averaging (McMahan et al., 2017): the sampled workers of a round train, and all
+    /// workers take their mean.
     Fedavg {
         every: u32,
-        /// Of the workers that take part in a round, above 0 and at most 1; one at least.
+        /// Share of the workers that take part in a round, above 0 and at most 1; at least one
+        /// worker.
         share: f64,
-        /// Each worker has examples of its own, whose shares of the classes are drawn from a Dirichlet distribution of this
-        /// concentration around the whole set's (Hsu, Qi and Brown, 2019), 0.001 to 1,000,000: the smaller, the fewer classes a
-        /// worker has. When left out, workers divide every batch among themselves.
+        /// Each worker has its own examples. Its class shares follow a Dirichlet distribution of
+        /// this concentration around those of the whole data set (Hsu, Qi and Brown, 2019). 0.001
+        /// to 1,000,000; smaller values give a worker fewer classes. If left out, workers divide
+        /// every batch.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         alpha: Option<f64>,
     },
@@ -174,7 +194,7 @@ impl Default for Exchange {
 }
 
 impl Consistency {
-    /// Whether nobody's step begins before the last one is complete.
+    /// Whether no worker begins a step before the last one is complete.
     #[must_use]
     pub fn is_bulk_synchronous(self) -> bool {
         match self {
@@ -183,7 +203,7 @@ impl Consistency {
         }
     }
 
-    /// So many workers' gradients of a step are not waited for.
+    /// Returns the number of workers whose gradients a step does not wait for.
     #[must_use]
     pub fn backup(self) -> u32 {
         match self {
@@ -192,7 +212,7 @@ impl Consistency {
         }
     }
 
-    /// What old parameters make of the learning rate; nobody has any under BSP.
+    /// Returns the learning rate for old parameters, which do not occur under BSP.
     #[must_use]
     pub fn rate(self) -> Rate {
         match self {
@@ -221,7 +241,7 @@ impl Algorithm {
 }
 
 impl Averaging {
-    /// Steps from one average to the next.
+    /// Returns the number of steps between two averages.
     #[must_use]
     pub fn every(&self) -> u32 {
         match *self {
@@ -234,7 +254,7 @@ impl Averaging {
         }
     }
 
-    /// As the document writes its kind.
+    /// Returns the kind as written in the document.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -271,7 +291,7 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// As the document writes its kind.
+/// The kind as written in the document.
 impl fmt::Display for Consistency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,26 +1,28 @@
-//! Values that people write in more than one way: quantities of bytes (`16Gi`), and words that look like numbers (`argv: [sleep, 5]`).
+//! Parsers of values with several spellings: byte quantities (`16Gi`) and texts that look like
+//! numbers (`argv: [sleep, 5]`).
 //!
-//! What could be read as something else than was meant is refused: a fraction may lose digits (`1.10`), and a truth value its spelling.
+//! Ambiguous values are refused: a fraction could lose digits (`1.10`), a boolean its spelling.
 
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Powers of 1024 are written as `Ki` or `KiB`, those of 1000 as `k`, `kB` or `K`.
+/// Prefixes and their powers. `Ki` and `KiB` are powers of 1024; `k`, `kB` and `K` are powers of
+/// 1000.
 const UNITS: [(&str, u32); 5] = [("k", 1), ("m", 2), ("g", 3), ("t", 4), ("p", 5)];
 
-/// A whole number of bytes, or a text with a unit.
+/// Parses a whole number of bytes, or a text with a unit.
 pub(super) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     deserializer.deserialize_any(Bytes)
 }
 
-/// A list of texts in which whole numbers count as they are written.
+/// Parses a list of texts; whole numbers are taken as written.
 pub(super) fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let words = Vec::<Word>::deserialize(deserializer)?;
     Ok(words.into_iter().map(|word| word.0).collect())
 }
 
-/// Texts by name in which whole numbers count as they are written.
+/// Parses a map of texts; whole numbers are taken as written.
 pub(super) fn texts<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
@@ -53,13 +55,13 @@ impl Visitor<'_> for Bytes {
     }
 }
 
-/// `16Gi`, `1.5 GiB`, `500M`, `1024`: rounded down to whole bytes.
+/// Parses `16Gi`, `1.5 GiB`, `500M` or `1024`, rounded down to whole bytes.
 fn quantity(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|next: char| !next.is_ascii_digit() && next != '.');
     let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
     let unit = unit.trim_start();
-    // A thousandth to Kubernetes, and a million to others.
+    // Ambiguous: a thousandth in Kubernetes, a million elsewhere.
     if unit == "m" {
         return None;
     }
@@ -124,7 +126,7 @@ mod tests {
     use super::quantity;
 
     #[test]
-    fn quantities_are_read_by_their_units() {
+    fn byte_quantities_are_parsed_by_their_units() {
         for (text, bytes) in [
             ("1024", 1024),
             ("16Gi", 16 << 30),

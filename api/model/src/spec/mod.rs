@@ -1,6 +1,7 @@
-//! The job document, version `muster/v1`: what a user submits, the same in YAML and JSON, by REST and by CLI.
+//! The job document, version `muster/v1`, the same in YAML and JSON.
 //!
-//! Unknown fields are refused when it is read; [`JobSpec::validate`] says what else is wrong, field by field.
+//! Parsing refuses unknown fields. [`JobSpec::validate`] checks all other rules and reports errors
+//! by field.
 
 mod command;
 mod compression;
@@ -32,28 +33,30 @@ pub use verdicts::Verdicts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A training job as its user describes it: what the built-in engine shall train, or a program of the user's own.
+/// A training job: something for the built-in engine to train, or a user's program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct JobSpec {
     pub version: Version,
-    /// 1 to 63 characters of `a-z`, `0-9` and `-`, beginning and ending with a letter or digit. Need not be unique.
+    /// 1 to 63 characters of `a-z`, `0-9` and `-`. It begins and ends with a letter or digit. Names
+    /// need not be unique.
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 63))]
     pub name: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// -100 to 100; higher comes first within its tenant.
+    /// -100 to 100. It acts over all tenants: jobs of a higher priority are served first. Quotas
+    /// still apply.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(minimum = -100, maximum = 100))]
     pub priority: i32,
-    /// What the built-in engine trains: this, or `command`.
+    /// Training by the built-in engine. Exactly one of `engine` and `command` is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<Engine>,
-    /// A program of the user's own: this, or `engine`.
+    /// A user's program. Exactly one of `engine` and `command` is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Command>,
-    /// Begin from a checkpoint of another job, and not from fresh parameters.
+    /// Checkpoint of another job from which training starts; only with `engine`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Origin>,
     #[serde(default)]
@@ -62,24 +65,26 @@ pub struct JobSpec {
     pub scale: Scale,
     #[serde(default)]
     pub resources: Resources,
-    /// What the pods of its tasks are beyond what every task's pod is, such as the user's image; the job then runs only where tasks are pods.
+    /// Settings of the pods of its tasks, such as the image. With it, the job runs only on nodes
+    /// whose tasks are pods.
     #[serde(default, skip_serializing_if = "Pod::is_empty")]
     pub pod: Pod,
     #[serde(default)]
     pub checkpoint: CheckpointPolicy,
     #[serde(default, skip_serializing_if = "EvaluationPolicy::is_default")]
     pub evaluate: EvaluationPolicy,
-    /// Required with `engine`; a command ends by itself.
+    /// When training ends. Required with `engine`; a command ends by itself.
     #[serde(default, skip_serializing_if = "Stop::is_empty")]
     pub stop: Stop,
-    /// Its GPUs are its own from its start to its end: it takes no turns with other jobs on them (Slurm's word). For jobs that somebody
-    /// waits for; such a job waits until GPUs are free, and nobody is suspended for it.
+    /// The job never shares its GPUs and takes no time slices. It starts once GPUs are free: no
+    /// other job is suspended for it, and it is not suspended for others. It can still be stopped,
+    /// for example for a job of higher priority.
     #[serde(default, skip_serializing_if = "is_false")]
     pub exclusive: bool,
-    /// When a rank that holds the others up is replaced.
+    /// When a slow or hung rank is replaced.
     #[serde(default, skip_serializing_if = "Verdicts::is_default")]
     pub verdicts: Verdicts,
-    /// Task failures after which the job is started again from its newest checkpoint; 0 to 100.
+    /// Task failures after which the job restarts from its newest checkpoint; 0 to 100.
     #[serde(default = "default_retries")]
     #[cfg_attr(feature = "schema", schema(maximum = 100))]
     pub retries: u32,
@@ -92,22 +97,22 @@ pub enum Version {
     V1,
 }
 
-/// Between which sizes the scheduler may choose.
+/// Sizes between which the scheduler may choose.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Scale {
     #[serde(default = "Range::one")]
     pub workers: Range,
-    /// 1..1 when left out, and 0..0 with `all_reduce`, which admits no shards.
+    /// Default: 1 to 1; 0 to 0 with `all_reduce`, which has no shards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ps_shards: Option<Range>,
-    /// The job runs on 1, 2, 4, 8… workers only, as programs do that divide by two.
+    /// The job runs on 1, 2, 4, 8… workers only.
     #[serde(default, skip_serializing_if = "is_false")]
     pub power_of_two: bool,
 }
 
-/// Both ends included; 1 to 1024, or 0 to 0 of what the topology has none of.
+/// Both bounds are included. 1 to 1024; 0 to 0 for shards that the topology does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -118,7 +123,7 @@ pub struct Range {
     pub max: u32,
 }
 
-/// What one task of each role takes of its node.
+/// Resources of one task of each role.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -133,7 +138,7 @@ pub struct Resources {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WorkerResources {
-    /// GPUs (or CPU slots) of one node; 1 to 16.
+    /// GPUs or CPU slots of one node; 1 to 16. 1 with `engine`.
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 16))]
     pub gpus: u32,
     /// Thousandths of a core; 0 to 256,000.
@@ -154,7 +159,7 @@ pub struct WorkerResources {
 pub struct PsShardResources {
     #[cfg_attr(feature = "schema", schema(maximum = 256_000))]
     pub cpu_milli: u64,
-    /// As that of a worker.
+    /// Bytes, or a text with a unit such as 16Gi or 500M; 64 MiB to 4 TiB.
     #[serde(deserialize_with = "lenient::bytes")]
     #[cfg_attr(
         feature = "schema",
@@ -163,26 +168,30 @@ pub struct PsShardResources {
     pub memory_bytes: u64,
 }
 
-/// When to write checkpoints. A job that stops in order always writes one besides.
+/// When checkpoints are written and which ones stay. A job that stops in order always writes one
+/// more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct CheckpointPolicy {
-    /// Every so many steps; 1 or more.
+    /// Number of steps between checkpoints; 1 or more.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub every_steps: Option<u64>,
-    /// And every so many minutes; above 0.
+    /// Number of minutes after which a checkpoint is written, in addition to `every_steps`; above
+    /// 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(exclusive_minimum = 0, maximum = 525_600))]
     pub every_minutes: Option<f64>,
-    /// The newest so many stay; 1 to 1000.
+    /// Number of newest checkpoints that stay; 1 to 1000.
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1000))]
     pub keep: u32,
-    /// And the best so many by a measure of the test split. One is written after each evaluation that is among them.
+    /// The best checkpoints by the test split, which stay too. An evaluation among them causes a
+    /// checkpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_best: Option<KeepBest>,
-    /// And for ever one every so many steps, written whatever the other rules say. 1 or more.
+    /// One checkpoint every this number of steps stays for ever, and is written in addition to the
+    /// other rules. 1 or more.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub keep_every_steps: Option<u64>,
@@ -193,37 +202,39 @@ pub struct CheckpointPolicy {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct KeepBest {
-    /// So many; 1 to 1000.
+    /// Number of checkpoints; 1 to 1000.
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1000))]
     pub count: u32,
     #[serde(default)]
     pub by: Measure,
 }
 
-/// When the test split is passed over besides the end of every epoch and of training.
+/// Evaluations on the test split in addition to the end of every epoch and of training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct EvaluationPolicy {
-    /// Every so many steps; 1 or more. For epochs that are long, and for targets that are to be met at once.
+    /// Number of steps between evaluations; 1 or more. Useful for long epochs, and for targets that
+    /// should end training at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub every_steps: Option<u64>,
 }
 
-/// What an evaluation on the test split measures.
+/// Measure of an evaluation on the test split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Measure {
-    /// More is better.
+    /// Higher is better.
     #[default]
     Accuracy,
-    /// Less is better.
+    /// Lower is better.
     Loss,
 }
 
-/// When the job is done: at the first of these that holds. At least one of `epochs`, `steps`, `wall_minutes`.
+/// When training ends: at the first of these conditions. At least one of `epochs`, `steps` and
+/// `wall_minutes` is required.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -238,7 +249,7 @@ pub struct Stop {
     pub target: Option<Target>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub convergence: Option<Convergence>,
-    /// Minutes of training time, waiting not counted.
+    /// Minutes of training time, without waiting.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(exclusive_minimum = 0, maximum = 525_600))]
     pub wall_minutes: Option<f64>,
@@ -264,7 +275,8 @@ pub enum Metric {
     TestLoss,
 }
 
-/// Stop when the epoch's mean training loss fell by less than `relative_loss_drop` in each of the last `epochs` epochs.
+/// Stop when the epoch's mean training loss fell by less than `relative_loss_drop` in each of the
+/// last `epochs` epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -281,10 +293,11 @@ pub struct Convergence {
 }
 
 impl JobSpec {
-    /// What the built-in engine trains, for whoever knows that this job has it: `muster-task` is started for no other.
+    /// Returns what the built-in engine trains. Only for jobs that are known to have an engine;
+    /// `muster-task` is started for no others.
     ///
     /// # Panics
-    /// When the job runs a command.
+    /// If the job runs a command.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         self.engine
@@ -292,7 +305,7 @@ impl JobSpec {
             .expect("the job has something for the built-in engine to train")
     }
 
-    /// Between which numbers of PS shards the scheduler may choose.
+    /// Returns the range of the number of PS shards.
     #[must_use]
     pub fn ps_shards(&self) -> Range {
         if let Some(command) = &self.command {
@@ -310,15 +323,17 @@ impl JobSpec {
             })
     }
 
-    /// Whether its tasks can train on while others join or leave, all but the chief: all that the built-in engine trains can. A command
-    /// is started anew in its new size, as torchrun has it.
+    /// Whether its tasks, except the coordinator, can continue while others join or leave. This
+    /// holds for all jobs of the built-in engine. A command restarts at its new size, as under
+    /// torchrun.
     #[must_use]
     pub fn resizes_in_place(&self) -> bool {
         self.command.is_none()
     }
 
-    /// Whether its workers can stand still at one step and go on from there: commands are stopped by the kernel; the built-in engine's
-    /// workers must all wait for each other in every step, as who does not would be caught in the middle of one.
+    /// Whether its workers can be suspended. The kernel stops the processes of a command. Engine
+    /// workers must all wait for each other in every step; otherwise a worker could be suspended
+    /// within a step.
     #[must_use]
     pub fn suspends(&self) -> bool {
         self.command.is_some()
@@ -326,33 +341,36 @@ impl JobSpec {
                 && !matches!(self.exchange.averaging, Some(Averaging::Gossip { .. }))
     }
 
-    /// Seconds after which a command that has not ended is told to stop, and has failed: no length, as most end long before.
+    /// Returns the seconds after which a running command is stopped and has failed. This is not an
+    /// estimate of its length: most commands end long before.
     #[must_use]
     pub fn limit_s(&self) -> Option<f64> {
         let minutes = self.command.as_ref().and(self.stop.wall_minutes);
         minutes.map(|minutes| 60.0 * minutes)
     }
 
-    /// Seconds of training after which the built-in engine is done at the latest; `None` of a command.
+    /// Returns the seconds of training after which the built-in engine ends at the latest; `None`
+    /// for a command.
     #[must_use]
     pub fn longest_s(&self) -> Option<f64> {
         let minutes = self.engine.as_ref().and(self.stop.wall_minutes);
         minutes.map(|minutes| 60.0 * minutes)
     }
 
-    /// Optimizer steps in one epoch; 1 of a command, whose epochs nobody knows.
+    /// Returns the optimizer steps of one epoch; 1 for a command, whose epochs are unknown.
     #[must_use]
     pub fn steps_per_epoch(&self) -> u64 {
         self.engine.as_ref().map_or(1, Engine::steps_per_epoch)
     }
 
-    /// Examples per step over all workers; 1 of a command, which does not say.
+    /// Returns the examples per step over all workers; 1 for a command, whose batch is unknown.
     #[must_use]
     pub fn batch(&self) -> u32 {
         self.engine.as_ref().map_or(1, |engine| engine.batch)
     }
 
-    /// Steps after which training is over at the latest, by `stop.steps` and `stop.epochs` or `command.steps`; `None` when none is said.
+    /// Returns the steps after which training ends at the latest, from `stop.steps` and
+    /// `stop.epochs` or from `command.steps`; `None` if the document has none of them.
     #[must_use]
     pub fn max_steps(&self) -> Option<u64> {
         if let Some(command) = &self.command {
@@ -421,7 +439,8 @@ impl EvaluationPolicy {
         *self == Self::default()
     }
 
-    /// Whether one is due in the middle of an epoch at `step`, the next that training stood at after `before`.
+    /// Whether an evaluation within an epoch is due at `step`. `before` is the preceding step
+    /// boundary.
     #[must_use]
     pub fn due(self, before: u64, step: u64) -> bool {
         self.every_steps

@@ -1,37 +1,40 @@
-//! Beginning from a checkpoint of another job: what a fork, a trial that is trained on elsewhere and population-based training share.
+//! Starting from a checkpoint of another job: forks, moved trials and population-based training.
 //!
-//! Pure: whether the other job is there, whose it is and which checkpoints it still has is for whoever asks to find out.
+//! Pure: the caller looks up the other job, its tenant and its checkpoints.
 
 use super::{Engine, FieldError, JobSpec};
 use crate::id::JobId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A checkpoint of another job of the same tenant. The new job takes over parameters, optimizer state and the count of steps, and
-/// trains on by its own document: `stop` counts from where the other job began.
+/// A checkpoint of another job of the same tenant. The new job starts with its parameters,
+/// optimizer state and step count, and follows its own document. `stop` includes the steps of the
+/// other job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Origin {
-    /// The job whose checkpoint it is.
+    /// Job that wrote the checkpoint.
     pub job: JobId,
-    /// Optimizer steps after which it was written. Left out: its newest when the new job is submitted, which is then filled in.
+    /// Step of the checkpoint. Default: the newest one when the new job is submitted; the step is
+    /// then filled in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
 }
 
 impl JobSpec {
-    /// Whether a job of this document can begin where a job of `parent` stood after `step` steps, and the step of its own that this is.
+    /// Checks that a job with this document can start from a checkpoint of `parent` at `step`.
+    /// Returns the new job's own step at that place in the data.
     ///
     /// # Errors
-    /// All that keeps it from doing so, by field.
+    /// One [`FieldError`] per obstacle.
     pub fn check_origin(&self, parent: &Self, step: u64) -> Result<u64, Vec<FieldError>> {
         let wrong = |field: &str, value: String, expected: String| FieldError {
             field: field.to_owned(),
             value,
             expected,
         };
-        // Of a command, `validate` has said already that it begins from nobody.
+        // `validate` has already refused `from` together with a command.
         let Some(engine) = &self.engine else {
             return Ok(step);
         };
@@ -69,8 +72,9 @@ impl JobSpec {
     }
 }
 
-/// The step at which a job with epochs of `own` steps stands where one with epochs of `others` stands after `step`: the same place in
-/// the data. `None` inside an epoch of another length, where there is no such place.
+/// Returns the step of a job with `own` steps per epoch at the same place in the data. `step` is
+/// that of a job with `others` steps per epoch. `None` within an epoch of another length, where no
+/// such place exists.
 #[must_use]
 pub fn same_place(step: u64, others: u64, own: u64) -> Option<u64> {
     if others == own {
@@ -80,7 +84,7 @@ pub fn same_place(step: u64, others: u64, own: u64) -> Option<u64> {
     (step.is_multiple_of(others)).then(|| step / others * own)
 }
 
-/// The network by what its parameters depend on.
+/// Returns the settings of the network on which the shape of its parameters depends.
 fn network(engine: &Engine) -> Value {
     let mut model = serde_json::to_value(&engine.model).expect("a model is JSON");
     forget_dropout(&mut model);
@@ -129,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_dropout_and_seed_may_differ_and_the_network_may_not() {
+    fn origin_needs_the_same_network_but_not_rates_or_seed() {
         let child = spec(&json!({
             "/engine/optimizer/learning_rate": 0.01, "/engine/model/dropout": 0.3,
         }));
@@ -139,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn another_length_of_epochs_needs_the_end_of_one() {
+    fn origin_with_other_epoch_length_needs_an_epoch_end() {
         let child = spec(&json!({ "/engine/batch": 32 }));
         assert_eq!(broken(&child, 20), Vec::<String>::new());
         assert_eq!(broken(&child, 13), ["engine.batch"]);
@@ -149,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_would_be_over_at_once_is_refused() {
+    fn origin_at_or_beyond_stop_is_refused() {
         assert_eq!(broken(&spec(&json!({})), 39), Vec::<String>::new());
         assert_eq!(broken(&spec(&json!({})), 40), ["stop"]);
     }

@@ -1,4 +1,5 @@
-//! Inequalities between parameters: a small grammar of sums and products, read once and evaluated for every candidate.
+//! Inequalities between parameters: a small grammar of sums and products. A text is parsed once and
+//! evaluated for every candidate.
 //!
 //! ```text
 //! constraint = sum ("<=" | ">=" | "<" | ">") sum
@@ -26,8 +27,8 @@ enum Order {
     AtLeast,
 }
 
-/// What it takes to work a side out, operators after their operands: a list and no tree, because a long sum would be a tree so deep that
-/// whoever walks or reads it needs as deep a stack.
+/// One side in postfix order. A list, because the tree of a long sum would be so deep that
+/// recursion over it could exhaust the stack.
 type Sum = Vec<Step>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -41,12 +42,14 @@ enum Step {
     Over,
 }
 
-/// Nested deeper than this nothing is read, so that no text can exhaust the stack.
+/// Maximum nesting of parentheses and signs, so that no text exhausts the stack.
 const MAX_DEPTH: u32 = 32;
 
 impl Constraint {
+    /// Parses a constraint over these dimensions.
+    ///
     /// # Errors
-    /// What would be right, for a text that is no constraint over these dimensions.
+    /// The expected form, if the text is not a constraint.
     pub fn parse(text: &str, dimensions: &[Dimension]) -> Result<Self, String> {
         let mut reader = Reader {
             rest: text.trim_start(),
@@ -68,7 +71,7 @@ impl Constraint {
         Ok(Self { left, order, right })
     }
 
-    /// Whether it holds, or names something that the point does not have.
+    /// Whether the constraint holds, or names a parameter that the point does not have.
     #[must_use]
     pub fn holds(&self, space: &Space, point: &[Option<f64>]) -> bool {
         let (Some(left), Some(right)) = (
@@ -86,7 +89,7 @@ impl Constraint {
     }
 }
 
-/// `None` when the point lacks one of its parameters.
+/// Returns `None` if the point lacks one of the parameters.
 fn value(sum: &[Step], space: &Space, point: &[Option<f64>]) -> Option<f64> {
     let mut stack: Vec<f64> = Vec::with_capacity(8);
     for step in sum {

@@ -1,4 +1,4 @@
-//! The study document: a search, and the job document into whose fields the trials' values go.
+//! The study document: a search, and the job document into which the values of a trial are written.
 
 use super::{BudgetUnit, Domain, Errors, JobMetric, Point, SearchSpec, Space, Stopper};
 use crate::spec::{FieldError, JobSpec, NO_ID, Pod, Version, is_dns_label, is_id};
@@ -6,20 +6,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A study as its user describes it.
+/// A study: a search over the parameters of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StudySpec {
     pub version: Version,
     pub kind: StudyKind,
-    /// 1 to 55 characters of `a-z`, `0-9` and `-`; trials are called `name-0`, `name-1` and so on.
+    /// 1 to 55 characters of `a-z`, `0-9` and `-`. Trials are named `name-0`, `name-1` and so on.
     pub name: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     pub search: SearchSpec,
-    /// A job document without `version`, `name` and `labels`, which are the study's. Fields that a parameter fills may be left out.
-    /// Without it, trials are trained outside: whoever asks for them tells what came of them.
+    /// A job document without `version`, `name` and `labels`, which are those of the study. Fields
+    /// of parameters may be left out. Without `job`, a program outside trains the trials and
+    /// reports the results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
     pub job: Option<Value>,
@@ -32,19 +33,21 @@ pub enum StudyKind {
     Study,
 }
 
-/// Jobs that are made of a document to check it, and bytes of them in all; of each parameter two are made in any case.
+/// Maximum number of jobs that are built to check a document, and maximum bytes of them together.
+/// At least two are built per parameter.
 const PROBES: usize = 4096;
 const PROBED_BYTES: usize = 64 << 20;
 
-/// The study's own fields, which its job may not say again.
+/// Fields of the study that its job must not contain.
 const OWN: [&str; 3] = ["version", "name", "labels"];
 
 impl StudySpec {
-    /// Checks the search, that every parameter has its field in the job document, and that the job is well formed with the ends of
-    /// every range and with every choice; of very many choices in a large document, with as many of each parameter as take bounded work.
+    /// Checks the search and that every parameter has its field in the job document. Checks the job
+    /// with the ends of every range and with every choice; of very many choices in a large document
+    /// only some are checked, to bound the work.
     ///
     /// # Errors
-    /// All that is wrong, each with its field, its value and what would be right.
+    /// One [`FieldError`] per broken rule.
     pub fn validate(&self) -> Result<Space, Vec<FieldError>> {
         let mut errors = Errors::default();
         errors.check(
@@ -83,7 +86,8 @@ impl StudySpec {
         }
     }
 
-    /// What the study needs of its job, and what it says in the job's place.
+    /// Checks what the study needs in its job, and that the job does not contain the study's own
+    /// fields.
     fn check_job(&self, job: &Value, errors: &mut Errors) {
         for field in OWN {
             errors.check(
@@ -124,7 +128,8 @@ impl StudySpec {
         }
     }
 
-    /// With population-based training trials take over each other's state, which therefore must fit all of them.
+    /// In population-based training, trials continue from the state of other trials, so the state
+    /// must fit all of them.
     fn check_copies(&self, is_command: bool, errors: &mut Errors) {
         errors.check(
             "search.stopper",
@@ -134,7 +139,7 @@ impl StudySpec {
         );
         for (i, parameter) in self.search.parameters.iter().enumerate() {
             let field = parameter.field.as_deref().unwrap_or(&parameter.name);
-            // Inside an epoch of another length there is no place in the data that were the same.
+            // Within an epoch of another length there is no same place in the data.
             errors.check(
                 &format!("search.parameters[{i}].field"),
                 &format!("{field:?}, with a budget in steps"),
@@ -150,7 +155,7 @@ impl StudySpec {
         }
     }
 
-    /// Where a command is told how far to train: a place of its own, whose value in the job only holds that place.
+    /// Checks the field of a command's budget: no parameter may write it.
     fn check_budget_field(&self, is_command: bool, errors: &mut Errors) {
         let in_parts = !matches!(
             self.search.stopper,
@@ -179,13 +184,13 @@ impl StudySpec {
         );
     }
 
-    /// The job of one trial.
+    /// Returns the job of one trial.
     ///
     /// # Errors
-    /// The field of the job document that does not take its value.
+    /// The field of the job document that does not accept its value.
     ///
     /// # Panics
-    /// When the study has no job; its trials are trained outside.
+    /// If the study has no job, because its trials are trained outside.
     pub fn trial(
         &self,
         space: &Space,
@@ -208,7 +213,7 @@ impl StudySpec {
             let stop = stop_field(self.search.budget.unit);
             set(&mut document, stop, Value::from(budget))?;
         }
-        // A trial's seed is its own unless the job says one or a parameter does.
+        // A trial has a seed of its own unless the job or a parameter sets it.
         if document
             .pointer("/engine")
             .is_some_and(|e| e.get("seed").is_none())
@@ -224,7 +229,7 @@ impl StudySpec {
                 )?;
             }
         }
-        // Borrowed, so that only one that does not read is written out.
+        // By reference: the document is formatted only in the error case.
         JobSpec::deserialize(&document).map_err(|error| FieldError {
             field: "job".to_owned(),
             value: document.to_string(),
@@ -232,7 +237,7 @@ impl StudySpec {
         })
     }
 
-    /// What the pods of every trial's tasks have: no parameter changes it.
+    /// Returns the pod settings of all trials; no parameter changes them.
     #[must_use]
     pub fn pod(&self) -> Pod {
         let said = self.job.as_ref().and_then(|job| job.get("pod"));
@@ -240,18 +245,19 @@ impl StudySpec {
             .unwrap_or_default()
     }
 
-    /// The fields of the job that a trial has from the study.
+    /// Returns the fields of the job that the study sets.
     fn own_fields(&self) -> Vec<&str> {
         let mut fields = OWN.to_vec();
-        // What pods may have is asked once, of the study's own job.
+        // The tenant's pod permissions are checked once, for the study's own job.
         fields.push("pod");
         fields.push(stop_field(self.search.budget.unit));
         fields.extend(self.search.budget.field.as_deref());
         fields
     }
 
-    /// Tries the ends of every range and every choice, or as many as may be. A job that is broken is the parameter's fault if it cannot be read because of
-    /// it, or if the rule that it breaks is about the parameter's field; else it is the job's own.
+    /// Checks trials at the ends of every range and with every choice, up to a limit. An error
+    /// counts against the parameter if only its value makes the job unreadable, or if the broken
+    /// rule concerns its field. Otherwise it counts against the job.
     fn check_fields(&self, space: &Space) -> Vec<FieldError> {
         let mut errors = Errors::default();
         space.check_targets(&self.own_fields(), &mut errors);
@@ -284,9 +290,10 @@ impl StudySpec {
                         (about.is_some(), shown)
                     }
                 };
-                let (list, field) = match guilty {
-                    true => (&mut by_parameter, format!("search.parameters[{i}]")),
-                    false => (&mut by_job, "job".to_owned()),
+                let (list, field) = if guilty {
+                    (&mut by_parameter, format!("search.parameters[{i}]"))
+                } else {
+                    (&mut by_job, "job".to_owned())
                 };
                 list.push(FieldError {
                     field,
@@ -309,7 +316,7 @@ impl StudySpec {
     }
 }
 
-/// Whether jobs that take over each other's state may have different values here.
+/// Whether trials that continue from each other's state may differ in this field.
 fn may_differ(field: &str) -> bool {
     let within = ["engine.optimizer.", "engine.schedule."];
     let whole = [
@@ -323,7 +330,7 @@ fn may_differ(field: &str) -> bool {
     field != "engine.optimizer.kind" && (within || whole.contains(&field))
 }
 
-/// What is wrong with the search, by its place in the study's document.
+/// Prefixes the fields of errors with `search.`.
 fn within_search(errors: Vec<FieldError>) -> Vec<FieldError> {
     let inside = errors.into_iter().map(|e| FieldError {
         field: format!("search.{}", e.field),
@@ -332,21 +339,21 @@ fn within_search(errors: Vec<FieldError>) -> Vec<FieldError> {
     inside.collect()
 }
 
-/// What is wrong with the job of a trial.
+/// Error in the job of a trial.
 #[derive(PartialEq)]
 enum Broken {
-    /// It is no job document.
+    /// It is not a job document.
     Unreadable(String),
     Rules(Vec<FieldError>),
 }
 
-/// Whether the rule is about the field or something inside it.
+/// Whether the error concerns the field or a part of it.
 fn is_about(error: &FieldError, target: &str) -> bool {
     let rest = error.field.strip_prefix(target);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// A point in the middle of the space that has parameter `d`.
+/// Returns a point in the middle of the space that has parameter `d`.
 fn point_with(space: &Space, d: usize) -> Point {
     let mut point: Point = space
         .dimensions
@@ -362,13 +369,15 @@ fn point_with(space: &Space, d: usize) -> Point {
     point
 }
 
-/// How many choices of one parameter are tried, so that all parameters together take bounded work, however large the document is.
+/// Returns the number of choices of one parameter that are checked. It bounds the work over all
+/// parameters, however large the document is.
 fn probes_each(space: &Space, bytes: usize) -> usize {
     let all = (PROBED_BYTES / bytes.max(1)).min(PROBES);
     (all / space.dimensions.len().max(1)).max(2)
 }
 
-/// The ends of a range, or every choice; of more than `most`, the first, the last, and others evenly between.
+/// Returns the ends of a range, or every choice. Of more than `most` choices: the first, the last
+/// and others at even distances.
 fn probes(domain: &Domain, most: usize) -> Vec<f64> {
     match domain {
         Domain::Categorical { choices, .. } => {
@@ -387,7 +396,7 @@ fn stop_field(unit: BudgetUnit) -> &'static str {
     }
 }
 
-/// A program's arguments and variables are texts, whatever a parameter is.
+/// Arguments and variables of a program are texts, for any type of the parameter.
 fn as_text(path: &str, value: Value) -> Value {
     let text = ["command.argv[", "command.env."];
     let is_text = text.iter().any(|start| path.starts_with(start));
@@ -397,7 +406,8 @@ fn as_text(path: &str, value: Value) -> Value {
     }
 }
 
-/// Puts `value` at a path such as `engine.model.hidden[0]`: the last name may be new, an index must be there.
+/// Writes `value` at a path such as `engine.model.hidden[0]`. The last name may be new; an index
+/// must exist.
 fn set(document: &mut Value, path: &str, value: Value) -> Result<(), FieldError> {
     let value = as_text(path, value);
     let wrong = |expected: String| FieldError {
@@ -420,7 +430,8 @@ fn set(document: &mut Value, path: &str, value: Value) -> Result<(), FieldError>
             .entry(name.to_owned())
             .or_insert_with(|| Value::Object(serde_json::Map::new()));
         for index in indices {
-            // One way to write a number, or two parameters could go to one place under two names.
+            // Numbers have one spelling. Otherwise two parameters could write one place under two
+            // names.
             let number = index.strip_suffix(']').and_then(|text| {
                 let number = text.parse::<usize>().ok()?;
                 (number.to_string() == text).then_some(number)
@@ -459,8 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn all_choices_are_tried_while_that_is_little_work_and_then_the_first_the_last_and_some_between()
-     {
+    fn number_of_tried_choices_is_bounded() {
         assert_eq!(tried(&space(3, 1000), 1000), 3000);
         assert!(tried(&space(128, 1000), 1000) <= PROBES);
         assert_eq!(tried(&space(128, 1000), 1 << 20), 256);

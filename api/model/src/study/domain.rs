@@ -1,9 +1,10 @@
-//! The values that one parameter may have, and their place between 0 and 1, on which searchers work.
+//! The values of one parameter, and their positions between 0 and 1, on which searchers work.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Inside the search a value is one f64: the number itself, or the index of a choice.
+/// Domain of a parameter. Within the search a value is one f64: the number, or the index of a
+/// choice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Domain {
@@ -26,7 +27,7 @@ pub enum Domain {
 }
 
 impl Domain {
-    /// How many values it has; `None` when they are as many as there are floats.
+    /// Returns the number of values; `None` if they are continuous.
     #[must_use]
     pub fn count(&self) -> Option<u64> {
         match self {
@@ -45,17 +46,17 @@ impl Domain {
         }
     }
 
-    /// Whether distances between its values mean something.
+    /// Whether distances between values are meaningful.
     #[must_use]
     pub fn is_ordered(&self) -> bool {
         !matches!(self, Self::Categorical { ordered: false, .. })
     }
 
-    /// The value at `unit` (0 to 1, clamped). Each value of a finite domain has an equal part of the line, on the log scale the
-    /// part that it takes there.
+    /// Returns the value at `unit` (0 to 1, clamped). Each value of a finite domain has an equal
+    /// part of the line, or on the log scale its part there.
     #[must_use]
     pub fn at(&self, unit: f64) -> f64 {
-        // The logarithm and back would miss the ends by a rounding.
+        // The logarithm and its inverse would miss the ends by a rounding error.
         if unit <= 0.0 {
             return self.least();
         }
@@ -66,13 +67,14 @@ impl Domain {
         self.snap(self.unscale(low + unit * (high - low)))
     }
 
-    /// Where `value` lies between 0 and 1; a value of a finite domain in the middle of its part.
+    /// Returns the position of `value` between 0 and 1. A value of a finite domain has the middle
+    /// of its part.
     #[must_use]
     pub fn unit(&self, value: f64) -> f64 {
         self.line().unit(value)
     }
 
-    /// The line from 0 to 1 on which its values lie, for many of them.
+    /// Returns the line from 0 to 1 for repeated use.
     #[must_use]
     pub fn line(&self) -> Line<'_> {
         let (low, high) = self.ends();
@@ -83,7 +85,7 @@ impl Domain {
         }
     }
 
-    /// The value number `index` of a finite domain.
+    /// Returns the value number `index` of a finite domain.
     #[must_use]
     pub fn nth(&self, index: u64) -> f64 {
         match self {
@@ -93,7 +95,7 @@ impl Domain {
         }
     }
 
-    /// As the user's document has it.
+    /// Returns the value as the user's document writes it.
     #[must_use]
     pub fn value(&self, inner: f64) -> Value {
         match self {
@@ -103,7 +105,7 @@ impl Domain {
         }
     }
 
-    /// The inner value of what a document has; `None` if it is not one of the domain's.
+    /// Returns the inner value of a value in a document; `None` if it is not in the domain.
     #[must_use]
     pub fn read(&self, value: &Value) -> Option<f64> {
         if let Self::Categorical { choices, .. } = self {
@@ -113,7 +115,7 @@ impl Domain {
         value.as_f64().filter(|v| self.contains(*v))
     }
 
-    /// Whether the inner value is one of the domain's.
+    /// Whether the inner value is in the domain.
     #[must_use]
     pub fn contains(&self, inner: f64) -> bool {
         let inside = inner >= self.least() && inner <= self.most();
@@ -121,7 +123,7 @@ impl Domain {
         inside && exact
     }
 
-    /// What stands for the value in a constraint; `None` for a choice that is no number.
+    /// Returns the number that a constraint uses; `None` for a choice that is not a number.
     #[must_use]
     pub fn number(&self, inner: f64) -> Option<f64> {
         match self {
@@ -154,7 +156,8 @@ impl Domain {
         }
     }
 
-    /// The ends of the line on its scale, half a value's width outside where values are finite.
+    /// Returns the ends of the line on its scale: half a step outside the values of a finite
+    /// domain.
     fn ends(&self) -> (f64, f64) {
         let half = match self {
             Self::Float { step, .. } => step.unwrap_or(0.0) / 2.0,
@@ -196,7 +199,7 @@ impl Domain {
     }
 }
 
-/// A domain's values on their scale, from 0 at the low end to 1 at the high one.
+/// The values of a domain on their scale, from 0 at the low end to 1 at the high end.
 #[derive(Debug, Clone, Copy)]
 pub struct Line<'a> {
     domain: &'a Domain,
@@ -205,7 +208,8 @@ pub struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Where `value` lies between 0 and 1; a value of a finite domain in the middle of its part.
+    /// Returns the position of `value` between 0 and 1. A value of a finite domain has the middle
+    /// of its part.
     #[must_use]
     pub fn unit(&self, value: f64) -> f64 {
         if self.high <= self.low {
@@ -214,7 +218,7 @@ impl Line<'_> {
         ((self.domain.scale(value) - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
-    /// The width of one value's part between 0 and 1 at `value`; 0 where the values are continuous.
+    /// Returns the width of the part of `value` between 0 and 1; 0 if the values are continuous.
     #[must_use]
     pub fn cell(&self, value: f64) -> f64 {
         let half = match self.domain {

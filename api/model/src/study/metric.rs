@@ -1,15 +1,15 @@
-//! What a trial's job measures, by the names that objectives use.
+//! Metrics of a trial's job, by the names that objectives use.
 
 use crate::progress::{Evaluation, Sample};
 
-/// A measure that every job reports. A study whose trials are trained outside has names of its own.
+/// Metric that every job reports. A study whose trials are trained outside has its own names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobMetric {
     TestAccuracy,
     TestLoss,
     TrainAccuracy,
     TrainLoss,
-    /// Depends on the machines; no two runs give the same.
+    /// Depends on the machines; it differs from run to run.
     ExamplesPerS,
 }
 
@@ -38,13 +38,13 @@ impl JobMetric {
         Self::ALL.into_iter().find(|one| one.as_str() == name)
     }
 
-    /// Whether it is measured on the test split, at evaluations.
+    /// Whether it is measured by evaluations on the test split.
     #[must_use]
     pub fn is_of_test(self) -> bool {
         matches!(self, Self::TestAccuracy | Self::TestLoss)
     }
 
-    /// Its value at an evaluation and at the newest sample by then.
+    /// Returns its value at an evaluation and at the newest sample before it.
     #[must_use]
     pub fn value(self, evaluation: Option<&Evaluation>, sample: Option<&Sample>) -> Option<f64> {
         match self {

@@ -1,8 +1,8 @@
-//! What a study asks for: parameters to search, by which searcher, stopped by which rule, judged by which metrics.
+//! The search of a study: parameters, searcher, stopper and objectives.
 //!
-//! The words are Optuna's (`float`, `int`, `categorical`, `low`, `high`, `step`, `log`); Katib's `parameterType` and `feasibleSpace` are
-//! accepted too. [`SearchSpec::space`] turns them into a [`Space`] or says, field by field, what is wrong. How a search proceeds is
-//! the business of another crate.
+//! The field names are those of Optuna (`float`, `int`, `categorical`, `low`, `high`, `step`,
+//! `log`). Katib's `parameterType` and `feasibleSpace` are accepted too. [`SearchSpec::space`]
+//! checks the search and returns its [`Space`]. The algorithms are in `muster-search`.
 
 mod constraint;
 mod document;
@@ -28,19 +28,20 @@ pub use stopper::Stopper;
 use crate::spec::FieldError;
 use serde::{Deserialize, Serialize};
 
-/// More trials than this no search may create.
+/// Maximum number of trials of a search.
 pub const MAX_TRIALS: u32 = 100_000;
 
-/// Everything a search depends on, its seed included: the same document and the same events give the same trials.
+/// Everything on which a search depends, including its seed. The same document and the same events
+/// give the same trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct SearchSpec {
-    /// What is sought; with two to four, the study keeps a Pareto front.
+    /// One to four metrics. With two or more, the study keeps a Pareto front.
     pub objectives: Vec<Objective>,
     pub parameters: Vec<Parameter>,
-    /// Inequalities between parameters, such as `width * depth <= 4096`; a trial that breaks one is never started. A constraint
-    /// that names a parameter which the trial does not have does not apply to it.
+    /// Inequalities between parameters, such as `width * depth <= 4096`. A trial that breaks one is
+    /// never started. A constraint does not apply to a trial that lacks one of its parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<String>,
     #[serde(default)]
@@ -49,32 +50,32 @@ pub struct SearchSpec {
     pub stopper: Stopper,
     #[serde(default)]
     pub budget: Budget,
-    /// Trials that may be created in all; 1 to 100,000.
+    /// Maximum number of trials in total; 1 to 100,000.
     pub trials: u32,
-    /// Trials that may run at one time; 1 to 1000.
+    /// Maximum number of trials that run at the same time; 1 to 1000.
     #[serde(default = "one")]
     pub concurrency: u32,
-    /// Failed trials after which the study gives up; 0 to 100,000.
+    /// Number of failed trials after which the study gives up; 0 to 100,000.
     #[serde(default = "default_failures")]
     pub max_failures: u32,
-    /// Results count in the order in which their work was handed out, so that the trials do not depend on which machine was
-    /// quicker. A slot may then wait for an older result.
+    /// Results count in the order in which their work was handed out, so the trials do not depend
+    /// on the speed of the machines. A slot may then wait for an older result.
     #[serde(default)]
     pub reproducible: bool,
     #[serde(default)]
     pub seed: u64,
 }
 
-/// A metric and which way is better.
+/// A metric and its goal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Objective {
-    /// As trials report it, such as `test_accuracy`.
+    /// Name under which trials report it, such as `test_accuracy`.
     pub metric: String,
     pub goal: Goal,
-    /// The study is done when a trial reaches it; HyperDrive predicts whether one will. With `reproducible` only the values with which
-    /// rungs end count.
+    /// The study finishes when a trial reaches this value; `hyper_drive` predicts whether a trial
+    /// will. With `reproducible`, only values at the end of rungs count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<f64>,
 }
@@ -87,16 +88,17 @@ pub enum Goal {
     Maximize,
 }
 
-/// How far one trial may train.
+/// How far one trial trains at most.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Budget {
-    /// In `unit`s; 1 to 1,000,000,000.
+    /// In units of `unit`; 1 to 1,000,000,000.
     pub max: u64,
     #[serde(default)]
     pub unit: BudgetUnit,
-    /// Where a command is told how far to train, such as `command.env.EPOCHS`. The built-in engine needs none.
+    /// Field in which a command gets its budget, such as `command.env.EPOCHS`. The built-in engine
+    /// needs none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
 }
@@ -111,7 +113,8 @@ pub enum BudgetUnit {
 }
 
 impl Goal {
-    /// The value as one of which less is better; applied twice it is the value again.
+    /// Returns the value in a form in which lower is better. Applied twice it returns the value
+    /// again.
     #[must_use]
     pub fn as_loss(self, value: f64) -> f64 {
         match self {
@@ -132,10 +135,10 @@ impl Default for Budget {
 }
 
 impl SearchSpec {
-    /// Checks every rule and gives the space that is searched.
+    /// Checks all rules and returns the space of the search.
     ///
     /// # Errors
-    /// All that is wrong, each with its field, its value and what would be right.
+    /// One [`FieldError`] per broken rule.
     pub fn space(&self) -> Result<Space, Vec<FieldError>> {
         let mut errors = Errors::default();
         self.check_objectives(&mut errors);
@@ -193,7 +196,7 @@ fn default_failures() -> u32 {
     100
 }
 
-/// What is wrong so far.
+/// Errors found so far.
 #[derive(Default)]
 struct Errors(Vec<FieldError>);
 
@@ -218,7 +221,7 @@ impl Errors {
         );
     }
 
-    /// A share of a whole.
+    /// Checks a number between two bounds.
     fn part(&mut self, field: &str, value: f64, low: f64, high: f64) {
         let right = (low..=high).contains(&value);
         self.check(

@@ -1,33 +1,34 @@
-//! What users want of a study and what they tell it, on its way from the api to the scheduler.
+//! Orders and results for a study, on their way from the API server to the scheduler.
 
 use super::Point;
 use serde::{Deserialize, Serialize};
 
-/// Kept until the scheduler has taken it in; two of the same change nothing that one does not.
+/// Order that is stored until the scheduler has read it. A repeated order has no further effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum StudyOrder {
     /// Start nothing new.
     Pause,
     Resume,
-    /// Create up to so many more trials.
+    /// Create up to this number of additional trials.
     Extend {
         trials: u32,
     },
     /// Stop all trials and create no more.
     Cancel,
-    /// Somebody outside has chosen trials, for a study whose searcher is `external`; they are created in this order.
+    /// Trials chosen by a program outside, for a study whose searcher is `external`. They are
+    /// created in this order.
     Propose {
         points: Vec<Point>,
     },
-    /// Somebody outside has trained a trial.
+    /// Result of a trial that is trained outside.
     Tell {
         told: Told,
     },
 }
 
 impl StudyOrder {
-    /// How many trials it proposes.
+    /// Returns the number of trials that it proposes.
     #[must_use]
     pub fn proposed(&self) -> u64 {
         match self {
@@ -39,21 +40,21 @@ impl StudyOrder {
     }
 }
 
-/// What came of a trial that somebody outside trains.
+/// Result of a trial that is trained outside.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Told {
     pub trial: u32,
     /// In units of the budget.
     pub step: u64,
-    /// One an objective, in their order; none if it failed.
+    /// One value per objective, in the order of the objectives; none if the trial failed.
     pub values: Vec<f64>,
     pub state: ToldState,
-    /// It cannot train any further, however far it was told to.
+    /// The trial cannot train further, even if its budget is larger.
     #[serde(default, skip_serializing_if = "is_false")]
     pub exhausted: bool,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "required by serde")]
 fn is_false(value: &bool) -> bool {
     !value
 }
@@ -62,29 +63,29 @@ fn is_false(value: &bool) -> bool {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum ToldState {
-    /// It trains on; this is a point of its curve.
+    /// The trial continues; this is a point of its curve.
     Running,
-    /// It has trained as far as it was told to.
+    /// The trial has trained to its budget.
     #[default]
     Finished,
-    /// It ended without a result.
+    /// The trial ended without a result.
     Failed,
 }
 
-/// Where a study stands, as it is shown.
+/// State of a study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum StudyPhase {
-    /// The scheduler has not seen it yet.
+    /// The scheduler has not read it yet.
     Created,
     Running,
-    /// Nothing new starts; what runs, runs on.
+    /// Nothing new starts; running trials continue.
     Paused,
-    /// No trial will be created; those that still run are awaited.
+    /// No more trials are created; running ones finish.
     Closing,
     Finished,
-    /// Ended by a user, and all its trials with it.
+    /// Ended by a user, with all its trials.
     Cancelled,
 }
 
@@ -92,11 +93,11 @@ pub enum StudyPhase {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum TrialPhase {
-    /// Holds one of the study's slots: its job trains, or waits for GPUs.
+    /// Has one of the study's slots: its job trains or waits for GPUs.
     Running,
-    /// Has completed its rung and may be told to go on.
+    /// Has completed its rung and may be continued.
     Waiting,
-    /// Was told to stop, and still holds its slot.
+    /// Is stopping, and still has its slot.
     Stopping,
     /// Trained to its end.
     Completed,
@@ -126,7 +127,7 @@ impl StudyPhase {
         }
     }
 
-    /// Whether nothing more happens to it by itself.
+    /// Whether the study has ended.
     #[must_use]
     pub fn is_over(self) -> bool {
         matches!(self, Self::Finished | Self::Cancelled)

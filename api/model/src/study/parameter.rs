@@ -1,61 +1,63 @@
-//! One parameter as its user wrote it, in Optuna's words or in Katib's, and what it means.
+//! A parameter as the user wrote it, in the form of Optuna or of Katib, and its domain.
 
 use super::{Domain, Errors};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Beyond it floats do not count every step.
+/// Maximum number of steps; beyond it floats do not represent every step.
 const MOST_STEPS: f64 = 1e15;
 
-/// A parameter of the search. Its value goes into the field of the job document that `field`, or else `name`, names.
+/// A parameter of the search. Its value is written into the field of the job document that `field`
+/// names, by default `name`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Parameter {
-    /// 1 to 200 bytes, no two alike.
+    /// 1 to 200 bytes, unique.
     pub name: String,
-    /// Where the value goes, such as `engine.optimizer.learning_rate` or `engine.model.hidden[0]`.
+    /// Field of the job document for the value, such as `engine.optimizer.learning_rate` or
+    /// `engine.model.hidden[0]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
     #[serde(rename = "type", alias = "parameterType")]
     pub kind: ParameterKind,
-    /// The smallest value; for a number.
+    /// The smallest value; for numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
-    /// The largest value; for a number.
+    /// The largest value; for numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
-    /// Values are `low`, `low + step`, and so on. Above 0; not with the log scale of a float.
+    /// Values are `low`, `low + step` and so on. Above 0; not with the log scale of a float.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<f64>,
-    /// Search on the log scale of the value itself: between 0.001 and 0.1 as many trials lie below 0.01 as above. (In some other
-    /// tools `low` and `high` are exponents then; here they never are.)
+    /// Search on the log scale of the value: as many trials between 0.001 and 0.01 as between 0.01
+    /// and 0.1. `low` and `high` are values, never exponents as in some other tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<bool>,
-    /// For a categorical: any JSON values, whole lists of layers among them.
+    /// For categorical parameters: any JSON values, also whole lists of layers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choices: Option<Vec<Value>>,
-    /// The choices have an order, so that neighbours are alike.
+    /// The choices have an order, so that neighbours are similar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered: Option<bool>,
-    /// Katib's form of the range, in place of `low` and the rest.
+    /// Katib's form of the range, in place of `low` and the other fields.
     #[serde(
         default,
         rename = "feasibleSpace",
         skip_serializing_if = "Option::is_none"
     )]
     pub feasible_space: Option<FeasibleSpace>,
-    /// Without it a trial always has the parameter.
+    /// Condition under which a trial has the parameter. Default: always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<Condition>,
 }
 
-/// A trial has the parameter only if it has that other one, with one of these values.
+/// A trial has the parameter only if another parameter has one of these values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Condition {
-    /// The name of a categorical parameter that stands before this one.
+    /// Name of a categorical parameter that precedes this one.
     pub parameter: String,
     pub is: Vec<Value>,
 }
@@ -68,11 +70,11 @@ pub enum ParameterKind {
     Float,
     Int,
     Categorical,
-    /// Katib's word for numbers in an order: an ordered categorical.
+    /// Katib's name for an ordered categorical of numbers.
     Discrete,
 }
 
-/// Katib's words; numbers may be written as text, as there.
+/// The range in Katib's form. Numbers may be written as text, as in Katib.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -90,14 +92,14 @@ pub struct FeasibleSpace {
     pub distribution: Option<String>,
 }
 
-/// The range after both ways of writing it have become one.
+/// The range, independent of the form in which it was written.
 struct Written {
     low: Option<f64>,
     high: Option<f64>,
     step: Option<f64>,
     log: bool,
     choices: Option<Vec<Value>>,
-    /// How the fields are called where the user wrote them.
+    /// Field names of the form that the user wrote, for errors.
     words: Words,
 }
 
@@ -125,13 +127,13 @@ const KATIB: Words = Words {
 };
 
 impl Parameter {
-    /// Where the value goes in the job document.
+    /// Returns the field of the job document for the value.
     #[must_use]
     pub fn target(&self) -> &str {
         self.field.as_deref().unwrap_or(&self.name)
     }
 
-    /// What values it may have; what is wrong goes to `errors` under `at`.
+    /// Returns its domain. Errors are added to `errors` below the path `at`.
     pub(super) fn domain(&self, at: &str, errors: &mut Errors) -> Option<Domain> {
         let before = errors.0.len();
         let written = self.written(at, errors);

@@ -1,4 +1,4 @@
-//! Who proposes the next trial.
+//! Searchers, which choose the next trial.
 
 use super::{Errors, SearchSpec, Stopper};
 use serde::{Deserialize, Serialize};
@@ -7,19 +7,21 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Searcher {
-    /// Every point of the grid once, in the order of the document, the last parameter fastest.
+    /// Every point of the grid once, in the order of the document; the last parameter varies
+    /// fastest.
     Grid {},
     Random {},
-    /// Somebody outside: trials are proposed by REST, and trained here like any others.
+    /// A program outside proposes trials by REST; the study trains them as usual.
     External {},
-    /// Scrambled Sobol points (Joe and Kuo's directions, Owen's scrambling): evener than random.
+    /// Scrambled Sobol points (Joe and Kuo's directions, Owen's scrambling): more even than random
+    /// points.
     Sobol {},
     /// Tree-structured Parzen estimators (Bergstra et al.), over all parameters together.
     Tpe {
         /// Sobol points before the first estimate; 1 to 10,000.
         #[serde(default = "ten")]
         startup: u32,
-        /// Draws among which the best is taken; 1 to 10,000.
+        /// Draws of which the best is taken; 1 to 10,000.
         #[serde(default = "default_candidates")]
         candidates: u32,
     },
@@ -29,16 +31,17 @@ pub enum Searcher {
         #[serde(default = "ten")]
         startup: u32,
     },
-    /// Covariance matrix adaptation (Hansen) for numbers; TPE chooses what has no order.
+    /// Covariance matrix adaptation (Hansen) for numbers; TPE chooses parameters without an order.
     CmaEs {
-        /// 4 + 3 ln(parameters) when left out; 4 to 1000.
+        /// 4 to 1000. Default: 4 + 3 ln(parameters).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         population: Option<u32>,
-        /// The first step size, as a share of the range; 0.001 to 1.
+        /// First step size as a share of the range; 0.001 to 1.
         #[serde(default = "default_sigma")]
         sigma: f64,
     },
-    /// Regularized evolution (Real et al.): the best of a few of the living is mutated, the oldest dies.
+    /// Regularised evolution (Real et al.): mutates the best of a random few of the population; the
+    /// oldest leaves it.
     Evolution {
         /// 2 to 10,000.
         #[serde(default = "default_population")]

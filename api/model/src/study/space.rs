@@ -1,21 +1,21 @@
-//! The space that is searched: dimensions in order, a parent before its children, and the constraints between them.
+//! The search space: dimensions in order, a parent before its children, and constraints.
 
 use super::{Constraint, Domain, Errors, Parameter};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// More parameters than this are refused.
+/// Maximum number of parameters.
 pub const MAX_PARAMETERS: usize = 128;
-/// More constraints than this, and longer ones, are refused: all of them are worked out for every candidate.
+/// Maximum number and length of constraints: all of them are evaluated for every candidate.
 const MAX_CONSTRAINTS: usize = 128;
 const MAX_CONSTRAINT_BYTES: usize = 1000;
-/// A grid of more points than this is refused.
+/// Maximum number of points of a grid.
 pub const MAX_GRID: u64 = 1_000_000;
 
-/// One inner value a dimension ([`Domain`] says how to read it); `None` where the trial does not have the parameter.
+/// One inner value per dimension ([`Domain`] converts it); `None` if the trial lacks the parameter.
 pub type Point = Vec<Option<f64>>;
-/// The same as the user's document has it: values by the parameters' names.
+/// A point as the user's document writes it: values by names of parameters.
 pub type Parameters = BTreeMap<String, Value>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,15 +27,16 @@ pub struct Space {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Dimension {
     pub name: String,
-    /// Where the value goes in the job document.
+    /// Field of the job document for the value.
     pub target: String,
     pub domain: Domain,
-    /// The dimension on which this one depends, and the inner values of it with which a trial has this one.
+    /// Dimension on which this one depends, and the inner values of it under which a trial has this
+    /// one.
     pub parent: Option<(usize, Vec<f64>)>,
 }
 
 impl Space {
-    /// `None` when something was wrong, which is in `errors` then.
+    /// Returns `None` if something was wrong; `errors` then contains it.
     pub(super) fn build(
         parameters: &[Parameter],
         constraints: &[String],
@@ -57,7 +58,8 @@ impl Space {
             dimensions.push(Dimension {
                 name: parameter.name.clone(),
                 target: parameter.target().to_owned(),
-                // What is wrong stands in `errors`, so the stand-in is never searched; later parameters may still refer to it.
+                // The errors prevent a search with this placeholder; later parameters may refer to
+                // it.
                 domain: domain.unwrap_or(Domain::Float {
                     low: 0.0,
                     high: 0.0,
@@ -93,7 +95,7 @@ impl Space {
             .is_none_or(|(parent, values)| point[*parent].is_some_and(|v| values.contains(&v)))
     }
 
-    /// Takes away what a trial with these values does not have.
+    /// Removes the values of dimensions that a trial with these values does not have.
     pub fn prune(&self, point: &mut Point) {
         for d in 0..self.len() {
             if !self.is_active(d, point) {
@@ -102,13 +104,14 @@ impl Space {
         }
     }
 
-    /// Whether no constraint is broken.
+    /// Whether all constraints hold.
     #[must_use]
     pub fn allows(&self, point: &[Option<f64>]) -> bool {
         self.constraints.iter().all(|c| c.holds(self, point))
     }
 
-    /// Whether the point has just the parameters it must have, each with one of its values, and breaks no constraint.
+    /// Whether the point has exactly the parameters that it must have, with values of their
+    /// domains, and breaks no constraint.
     #[must_use]
     pub fn contains(&self, point: &[Option<f64>]) -> bool {
         let right = |(d, value): (usize, &Option<f64>)| match value {
@@ -118,7 +121,7 @@ impl Space {
         point.len() == self.len() && point.iter().enumerate().all(right) && self.allows(point)
     }
 
-    /// The point as the user's document has it.
+    /// Returns the point as the user's document writes it.
     #[must_use]
     pub fn parameters(&self, point: &[Option<f64>]) -> Parameters {
         let pairs = self.dimensions.iter().zip(point);
@@ -127,7 +130,7 @@ impl Space {
             .collect()
     }
 
-    /// The point that a document means; `None` if it is outside the space.
+    /// Returns the point of a document; `None` if it is outside the space.
     #[must_use]
     pub fn read(&self, parameters: &Parameters) -> Option<Point> {
         let known = |name: &String| self.dimensions.iter().any(|d| d.name == *name);
@@ -144,7 +147,8 @@ impl Space {
         self.contains(&point).then_some(point)
     }
 
-    /// How many points a grid has, those of parameters that a trial may not have included; `None` beyond what a u64 holds.
+    /// Returns the number of grid points, including those of inactive parameters; `None` beyond
+    /// u64.
     #[must_use]
     pub fn grid_points(&self) -> Option<u64> {
         self.dimensions
@@ -175,7 +179,7 @@ impl Space {
     }
 }
 
-/// Those that can be read; what is wrong with the others goes to `errors`.
+/// Returns the constraints that can be parsed. The others are added to `errors`.
 fn read_constraints(
     texts: &[String],
     dimensions: &[Dimension],

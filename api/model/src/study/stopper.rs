@@ -1,69 +1,77 @@
-//! Who decides how far each trial trains.
+//! Stoppers, which decide how far each trial trains.
 
 use super::{Errors, SearchSpec, Searcher};
 use serde::{Deserialize, Serialize};
 
-/// Budgets are in the units of the search's `budget`, of which every trial gets at most `budget.max`.
+/// Rule that decides how far each trial trains. Budgets are in the unit of the search's `budget`,
+/// of which a trial gets at most `budget.max`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Stopper {
     /// Every trial trains to its end.
     None {},
-    /// A trial stops whose best so far is worse than the median of the others' means up to the same step (Vizier).
+    /// Stops a trial whose best result is worse than the median of the other trials' means up to
+    /// the same step (Vizier).
     Median {
         /// Trials that must have ended before any is stopped; 1 to 10,000.
         #[serde(default = "five")]
         startup: u32,
-        /// No trial is stopped before it; 0 or more.
+        /// Step before which no trial is stopped; 0 or more.
         #[serde(default)]
         warmup: u64,
     },
-    /// All trials of a rung are awaited; the best of each `eta` go on, with `eta` times the budget (Jamieson and Talwalkar).
+    /// Waits for all trials of a rung. The best of each `eta` continue with `eta` times the budget
+    /// (Jamieson and Talwalkar).
     SuccessiveHalving {
-        /// The first rung's budget; 1 to `budget.max`.
+        /// Budget of the first rung; 1 to `budget.max`.
         #[serde(default = "one")]
         min: u64,
         #[serde(default = "three")]
         eta: u32,
     },
-    /// Successive halving once for each first rung, from many short trials to few long ones (Li et al.).
+    /// Successive halving from several first rungs, from many short trials to few long ones (Li et
+    /// al.).
     Hyperband {
         #[serde(default = "one")]
         min: u64,
         #[serde(default = "three")]
         eta: u32,
     },
-    /// A trial goes on as soon as it is among the best of each `eta` of its rung so far; nobody waits (Li et al.).
+    /// A trial continues as soon as it is among the best of each `eta` of its rung; no trial waits
+    /// (Li et al.).
     Asha {
         #[serde(default = "one")]
         min: u64,
         #[serde(default = "three")]
         eta: u32,
     },
-    /// Learning curves are extended into the future; slots go to those that will likely reach the target, the hopeless stop, the
-    /// others take turns (HyperDrive, Rasley et al.). Needs the objective's `target`.
+    /// Extends learning curves. Trials that likely reach the target get slots first, hopeless
+    /// trials stop, and the others alternate (HyperDrive, Rasley et al.). Needs the objective's
+    /// `target`.
     HyperDrive {
-        /// A trial trains so far before it is judged again; 1 to `budget.max`.
+        /// Budget after which a trial is judged again; 1 to `budget.max`.
         #[serde(default = "one")]
         boundary: u64,
-        /// Below this probability to reach the target a trial is hopeless; 0 to 0.5.
+        /// Probability of reaching the target below which a trial is hopeless; 0 to 0.5.
         #[serde(default = "default_hopeless")]
         hopeless: f64,
-        /// Curves of fewer points are not judged; 3 to 1000.
+        /// Smallest number of points of a curve that is judged; 3 to 1000.
         #[serde(default = "four")]
         min_points: u32,
     },
-    /// Population-based training (Jaderberg et al.): the worst copy a checkpoint of the best and change their parameters.
+    /// Population-based training (Jaderberg et al.): the worst trials continue from a checkpoint of
+    /// the best and change their parameters.
     Pbt {
-        /// Trials that live at one time; 2 to 1000.
+        /// Number of trials in the population; 2 to 1000.
         population: u32,
         /// Budget between two comparisons; 1 to `budget.max`.
         interval: u64,
-        /// The worst and the best that exchange; 0.05 to 0.5.
+        /// Share of the worst trials that are replaced, and of the best that replace them; 0.05 to
+        /// 0.5.
         #[serde(default = "quarter")]
         quantile: f64,
-        /// The probability to draw a parameter anew, where it is not just changed by a fifth; 0 to 1.
+        /// Probability that a parameter is drawn anew instead of changed by a fifth; 0 to 1.
         #[serde(default = "quarter")]
         resample: f64,
     },

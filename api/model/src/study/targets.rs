@@ -1,9 +1,11 @@
-//! Where parameters' values go in the job document: into fields that nothing else writes, no two of a trial into one.
+//! Fields of the job document into which parameters are written: each must have a single writer per
+//! trial.
 
 use super::{Errors, Space};
 
 impl Space {
-    /// Checks that no value overwrites what the study says itself (`own`), nor what another parameter of the same trial has written.
+    /// Checks that no value overwrites a field of the study (`own`) or of another parameter of the
+    /// same trial.
     pub(super) fn check_targets(&self, own: &[&str], errors: &mut Errors) {
         for (i, dimension) in self.dimensions.iter().enumerate() {
             let field = format!("parameters[{i}].field");
@@ -30,7 +32,8 @@ impl Space {
         }
     }
 
-    /// Whether no trial has both: they, or what they depend on, hang on different values of one parameter.
+    /// Whether no trial has both: they depend, directly or not, on different values of one
+    /// parameter.
     fn exclude_each_other(&self, a: usize, b: usize) -> bool {
         self.conditions(a).any(|(parent, values)| {
             let mut others = self.conditions(b).filter(|(other, _)| other == parent);
@@ -38,7 +41,7 @@ impl Space {
         })
     }
 
-    /// Its own condition, its parent's, and so on.
+    /// Returns its own condition, that of its parent, and so on.
     fn conditions(&self, d: usize) -> impl Iterator<Item = &(usize, Vec<f64>)> {
         let first = self.dimensions[d].parent.as_ref();
         std::iter::successors(first, |(parent, _)| {
@@ -47,7 +50,7 @@ impl Space {
     }
 }
 
-/// Whether the two are one field or one lies within the other.
+/// Whether both are the same field or one is within the other.
 fn overlap(a: &str, b: &str) -> bool {
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let rest = long.strip_prefix(short);

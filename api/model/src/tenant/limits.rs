@@ -1,9 +1,10 @@
-//! Limits of a tenant: what its users may have open at once, and what is stored of one of its jobs.
+//! Limits of a tenant: open work of its users, and stored data per job.
 
 use crate::spec::FieldError;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Largest value of a limit; the store has 64 bits with a sign.
+/// Largest value of a limit: 2^53. The store (signed 64 bits) and JSON clients that read numbers as
+/// doubles represent it exactly.
 pub const MAX_LIMIT: u64 = 1 << 53;
 
 macro_rules! limits {
@@ -15,14 +16,14 @@ macro_rules! limits {
             $($(#[doc = $doc])+ pub $name: u64,)+
         }
 
-        /// The limits that an administrator has set; the others have their defaults.
+        /// Limits that an administrator has set; the others have their defaults.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct LimitsSet {
             $(#[serde(skip_serializing_if = "Option::is_none")] pub $name: Option<u64>,)+
         }
 
-        /// What is to become of limits; what is left out stays, and null is the default again.
+        /// Change of limits. A field that is left out stays; null restores the default.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
         #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -38,7 +39,7 @@ macro_rules! limits {
         impl TenantLimits {
             pub const DEFAULT: Self = Self { $($name: $default,)+ };
 
-            /// The limits by name.
+            /// Returns the limits with their names.
             #[must_use]
             pub fn named(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)+]
@@ -52,7 +53,7 @@ macro_rules! limits {
         }
 
         impl LimitsSet {
-            /// The limits that count.
+            /// Returns the effective limits.
             #[must_use]
             pub fn or_default(&self) -> TenantLimits {
                 TenantLimits { $($name: self.$name.unwrap_or(TenantLimits::DEFAULT.$name),)+ }
@@ -60,7 +61,7 @@ macro_rules! limits {
         }
 
         impl LimitsChange {
-            /// Whether nothing is said.
+            /// Whether the change is empty.
             #[must_use]
             pub fn is_nothing(&self) -> bool {
                 *self == Self::default()
@@ -91,29 +92,34 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Jobs that have not ended, trials of studies among them. The default is what the scheduler is measured with.
+    /// Maximum number of jobs that have not ended, including trials of studies. The default is the
+    /// load with which the scheduler is measured.
     open_jobs = 50_000;
-    /// Bytes of the documents of these jobs, as JSON. The default is 5 KiB for each of the jobs.
+    /// Maximum bytes of the documents of these jobs, as JSON. The default is about 5 KiB per job.
     open_job_bytes = 256 << 20;
-    /// Studies that have not finished.
+    /// Maximum number of studies that have not finished.
     open_studies = 200;
-    /// Tokens that are neither revoked nor expired.
+    /// Maximum number of tokens that are neither revoked nor expired.
     tokens = 1_000;
-    /// Those of one user.
+    /// Maximum number of such tokens of one user.
     user_tokens = 100;
-    /// Events of one job that its tasks tell; further ones are dropped, evaluations among them.
+    /// Maximum number of events that the tasks of one job report, including evaluations. Later ones
+    /// are dropped.
     job_events = 100_000;
-    /// Bytes of these events.
+    /// Maximum bytes of these events.
     job_event_bytes = 64 << 20;
-    /// Points of the series of one job; above it only the newest sample is kept. The default is three weeks with a sample a second.
+    /// Maximum number of points in the series of one job; above it only the newest sample is kept.
+    /// The default is three weeks at one sample per second.
     job_points = 2_000_000;
-    /// Checkpoints of one job that are listed; the oldest are forgotten, first those that were pruned.
+    /// Maximum number of listed checkpoints of one job. The oldest are removed from the list,
+    /// pruned ones first.
     job_checkpoints = 10_000;
-    /// Bytes of output that is stored of the tasks of one job; above it the oldest is dropped.
+    /// Maximum bytes of stored output of the tasks of one job; above it the oldest output is
+    /// removed.
     job_log_bytes = 256 << 20;
 }
 
-/// What counts against the limits now.
+/// Current use of the limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LimitsUse {
@@ -129,7 +135,7 @@ impl Default for TenantLimits {
     }
 }
 
-/// Without this serde takes null for a missing field.
+/// Without this function, serde reads null as a missing field.
 fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u64>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }

@@ -1,38 +1,42 @@
-//! What the pods of a tenant's tasks may have: said by administrators, asked when a job or study is submitted.
+//! Cluster objects that the pods of a tenant's tasks may use. Administrators set them; they are
+//! checked when a job or study is submitted.
 //!
-//! Tasks' pods of all tenants are in one namespace, so whoever could name any of its secrets could read those of all others, and Muster's.
+//! The task pods of all tenants share one namespace. A job that could name any secret of it could
+//! read those of other tenants and of Muster.
 
 use crate::spec::{FieldError, Pod, Volume, is_image, is_object_name};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Names in any one list.
+/// Maximum number of names in one list.
 const MOST: usize = 256;
 
-/// Nothing but images until an administrator says otherwise.
+/// Cluster objects that the pods of a tenant's tasks may use. By default any image and nothing
+/// else.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TenantPods {
-    /// As which service account its tasks run, with the account's token; the cluster's own for tasks when left out. It counts from a task's
-    /// next start.
+    /// Service account of the tasks, whose token they get; the cluster's default for tasks if left
+    /// out. A change takes effect at a task's next start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account: Option<String>,
-    /// Images that its jobs may name, each as it is or by what it begins with, up to a `/` (`registry.example.com/vision/*`), up to a `:` or `@` (any
-    /// tag or digest of one image), or within a folder (`registry.example.com/vision/trainer-*`, and no folder below). Any image when empty, as with `*` alone;
-    /// that there is to be none, no list says. At most 256.
+    /// Images that jobs may name: a full name or a prefix with `*`. A prefix ends with `/`
+    /// (`registry.example.com/vision/*`), with `:` or `@` (any tag or digest of one image), or
+    /// within a folder (`registry.example.com/vision/trainer-*`, without deeper folders). An empty
+    /// list allows any image, as `*` does; no list forbids all images. At most 256.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schema(max_items = 256))]
     pub images: Vec<String>,
-    /// Claims of volumes that they may mount. At most 256.
+    /// Volume claims that jobs may mount. At most 256.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schema(max_items = 256))]
     pub claims: Vec<String>,
-    /// Secrets that they may mount, take variables from and pull images by. At most 256.
+    /// Secrets that jobs may mount, read variables from and pull images with. At most 256.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schema(max_items = 256))]
     pub secrets: Vec<String>,
-    /// Objects of kind `ConfigMap` that they may mount. At most 256.
+    /// ConfigMaps that jobs may mount. At most 256.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schema(max_items = 256))]
     pub config_maps: Vec<String>,
@@ -48,14 +52,16 @@ enum What {
 }
 
 impl TenantPods {
-    /// Whether nobody has said anything.
+    /// Whether no administrator has set anything.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
+    /// Checks the names; `field` is the position of this object in the document.
+    ///
     /// # Errors
-    /// What of it no object or image of Kubernetes can be called, below `field`.
+    /// One [`FieldError`] per name that no Kubernetes object or image can have.
     pub fn validate(&self, field: &str) -> Result<(), Vec<FieldError>> {
         let mut errors = Vec::new();
         let mut check = |field: String, value: &str, is_right: bool, expected: &str| {
@@ -103,8 +109,10 @@ impl TenantPods {
         }
     }
 
+    /// Checks the pods of a job (at `field` of its document) against these lists.
+    ///
     /// # Errors
-    /// Everything that these pods, at `field` of a document, name and the tenant of this name may not have.
+    /// One [`FieldError`] per object that `tenant` may not use.
     pub fn allow(&self, pod: &Pod, tenant: &str, field: &str) -> Result<(), Vec<FieldError>> {
         let mut errors = Vec::new();
         let mut ask = |what: What, field: String, name: &str| {
@@ -182,12 +190,14 @@ impl fmt::Display for What {
     }
 }
 
-/// Where the name of a registry, a folder or an image ends.
+/// Characters at which the name of a registry, a folder or an image ends.
 const ENDS: [char; 3] = ['/', ':', '@'];
 
-/// A `*` ends no registry: `registry.example.com*` would be a registry of anybody's, `registry.example.com.evil.io`, too. Within a folder it stands
-/// for the rest of an image's own name, tag and digest, and for no folder.
-/// Patterns of before may have been stored otherwise; to them it is as if the name ended there.
+/// Whether `image` matches `pattern`. A `*` must not extend the name of a registry:
+/// `registry.example.com*` would match `registry.example.com.evil.io`. Within a folder it matches
+/// the rest of an image's name, tag and digest, but no deeper folder.
+///
+/// Older releases stored other patterns. They match only if the name ends where the `*` begins.
 fn matches(pattern: &str, image: &str) -> bool {
     let Some(begins) = pattern.strip_suffix('*') else {
         return image == pattern;
@@ -211,7 +221,8 @@ fn matches(pattern: &str, image: &str) -> bool {
     }
 }
 
-/// Whether this is below a name that ends so. After `:` or `@` that is a tag or a digest: before a `/` it was a port.
+/// Whether `rest` is below a name that ends with `end`. After `:` or `@` it must be a tag or
+/// digest; with a `/` in it, the `:` would have preceded a port.
 fn is_below(end: char, rest: &str) -> bool {
     end == '/' || !rest.contains('/')
 }
@@ -219,7 +230,7 @@ fn is_below(end: char, rest: &str) -> bool {
 fn is_pattern(pattern: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some("") => true,
-        // What ends so could be no image by itself.
+        // With its end character this is no image name, so the name before it is checked.
         Some(begins) => match begins.strip_suffix(ENDS) {
             Some(whole) => is_image(whole),
             None => begins.contains('/') && is_image(&format!("{begins}x")),
@@ -242,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_that_nobody_has_allowed_anything_has_images_and_folders_of_its_own() {
+    fn tenant_without_permissions_has_only_images_and_folders() {
         let nothing = TenantPods::default();
         let own = "{ image: any/image, volumes: [{ kind: memory, path: /dev/shm, bytes: 1Gi }, { kind: scratch, path: /s, bytes: 1 }] }";
         assert_eq!(refused(&nothing, &pod(own)), [""; 0]);
@@ -276,7 +287,7 @@ volumes:
     }
 
     #[test]
-    fn what_is_allowed_is_allowed_by_its_kind_and_name() {
+    fn permission_applies_to_kind_and_name() {
         let pods = TenantPods {
             images: vec!["r.io/vision/*".to_owned(), "r.io/base:1".to_owned()],
             claims: vec!["data".to_owned()],
@@ -312,7 +323,7 @@ volumes:
     }
 
     #[test]
-    fn a_star_ends_no_registry_and_stands_for_no_folder_within_one() {
+    fn image_star_extends_neither_registry_nor_folder() {
         let may = |pattern: &str, image: &str| of_images(&[pattern]).has(What::Image, image);
         for (pattern, image) in [
             ("*", "any/image"),
@@ -327,7 +338,7 @@ volumes:
             assert_eq!(of_images(&[pattern]).validate("pods"), Ok(()), "{pattern}");
             assert!(may(pattern, image), "{pattern} {image}");
         }
-        // A port is no tag: another registry's images would be had by it.
+        // A port is not a tag: the pattern would allow images of another registry.
         for (pattern, image) in [
             ("base:*", "base:5000/x"),
             ("r.io/base:*", "r.io/base"),
@@ -345,9 +356,9 @@ volumes:
         }
     }
 
-    /// Before they were refused, they were taken.
+    /// Older releases accepted such a pattern.
     #[test]
-    fn a_pattern_that_was_stored_without_an_end_lets_nobody_elses_registry_in() {
+    fn stored_pattern_without_an_end_matches_only_its_registry() {
         let text = r#"{ "images": ["registry.example.com*"] }"#;
         let stored: TenantPods = serde_json::from_str(text).expect("it is read");
         let may = |image: &str| stored.has(What::Image, image);
@@ -360,7 +371,7 @@ volumes:
     }
 
     #[test]
-    fn what_cannot_be_a_name_is_refused_by_its_field() {
+    fn invalid_name_in_pods_is_refused_by_its_field() {
         let pods = TenantPods {
             service_account: Some("Trainers".to_owned()),
             images: vec!["*".to_owned(), "r.io/*/x".to_owned()],

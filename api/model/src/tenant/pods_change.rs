@@ -1,15 +1,18 @@
-//! What is to become of what a tenant's pods may have: list by list, so that two administrators who change different ones lose nothing of each other's.
+//! Change of the cluster objects that a tenant's pods may use. Lists change one by one, so that
+//! concurrent changes of different lists by two administrators do not overwrite each other.
 
 use super::TenantPods;
 use crate::spec::FieldError;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A list that is given takes the place of the whole list before; what is left out stays.
+/// Change of the cluster objects that a tenant's pods may use. A given list replaces the whole
+/// earlier list; a list that is left out stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TenantPodsChange {
-    /// As which service account its tasks run; null is the cluster's own for tasks, and must be written, so that a forgotten field is not.
+    /// Service account of the tasks. Null selects the cluster's default for tasks; a field that is
+    /// left out stays.
     #[serde(
         default,
         deserialize_with = "written",
@@ -17,19 +20,19 @@ pub struct TenantPodsChange {
     )]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub service_account: Option<Option<String>>,
-    /// Images that its jobs may name, as in `TenantPods`; any from now on when empty. At most 256.
+    /// Images that jobs may name, as in `TenantPods`; an empty list allows any image. At most 256.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(max_items = 256))]
     pub images: Option<Vec<String>>,
-    /// Claims of volumes that they may mount. At most 256.
+    /// Volume claims that jobs may mount. At most 256.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(max_items = 256))]
     pub claims: Option<Vec<String>>,
-    /// Secrets that they may mount, take variables from and pull images by. At most 256.
+    /// Secrets that jobs may mount, read variables from and pull images with. At most 256.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(max_items = 256))]
     pub secrets: Option<Vec<String>>,
-    /// Objects of kind `ConfigMap` that they may mount. At most 256.
+    /// ConfigMaps that jobs may mount. At most 256.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(max_items = 256))]
     pub config_maps: Option<Vec<String>>,
@@ -40,14 +43,16 @@ fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<S
 }
 
 impl TenantPodsChange {
-    /// Whether it changes nothing, whatever was before.
+    /// Whether the change is empty.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 
+    /// Checks the names; `field` is the position of this object in the document.
+    ///
     /// # Errors
-    /// What of it no object or image of Kubernetes can be called, below `field`.
+    /// One [`FieldError`] per name that no Kubernetes object or image can have.
     pub fn validate(&self, field: &str) -> Result<(), Vec<FieldError>> {
         let given = self.clone();
         let given = TenantPods {
@@ -61,7 +66,7 @@ impl TenantPodsChange {
     }
 }
 
-/// All of it: what these do not name is nothing from now on.
+/// Replaces everything: objects that `whole` does not name are no longer allowed.
 impl From<TenantPods> for TenantPodsChange {
     fn from(whole: TenantPods) -> Self {
         Self {

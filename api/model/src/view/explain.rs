@@ -1,4 +1,4 @@
-//! Why a job has what it has, or waits for what it waits for, as answered.
+//! Responses that explain the size of a job or why it waits.
 
 use super::job::WaitingView;
 use crate::id::JobId;
@@ -6,65 +6,68 @@ use crate::job::JobPhase;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-/// A job's place in the newest round, and what stands in its way.
+/// State of a job in the newest round, and what keeps it from starting.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ExplainView {
     pub job_id: JobId,
     pub name: String,
     pub phase: JobPhase,
-    /// What the newest kept round said; null before a round has considered the job, and after its end.
+    /// Decision of the newest stored round. Null before a round has considered the job, and after
+    /// its end.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub decided: Option<DecidedView>,
-    /// Why it does not run; null unless it waits.
+    /// Why the job does not run; null unless it waits.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub waiting: Option<WaitingView>,
-    /// What keeps a waiting job from starting; empty for others.
+    /// Obstacles to the start of a waiting job; empty for other jobs.
     pub in_the_way: InTheWay,
 }
 
-/// What a round said of a job.
+/// Decision of a round about a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DecidedView {
     pub round: u64,
     #[serde(with = "time::serde::rfc3339")]
     pub at: OffsetDateTime,
-    /// Why it has this size, or waits, in words.
+    /// Why the job has this size, or waits, as text.
     pub why: String,
-    /// Its size after the round.
+    /// Number of workers after the round.
     pub workers: u32,
     pub ps_shards: u32,
-    /// Seconds saved per share of the cluster by one worker more; null when it may have no more.
+    /// Seconds saved per share of the cluster by one additional worker; null if it can have no
+    /// more.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub next_worker_gain: Option<f64>,
-    /// Whoever would have got the next GPU, had there been one; null when all got what they can use.
+    /// Job that would have got the next GPU, if there were one; null if all jobs have what they can
+    /// use.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub runner_up: Option<RunnerUpView>,
-    /// Predicted at its size.
+    /// Predicted steps per second at its size.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub steps_per_s: Option<f64>,
-    /// Sizes at which its speed was measured; 0 is a guess.
+    /// Number of sizes at which its speed was measured; with 0 the prediction is a guess.
     pub measured_sizes: u32,
     /// Mean relative error of the speed model at those sizes.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub speed_error: Option<f64>,
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub steps_left: Option<f64>,
-    /// The 80 % interval of `steps_left`: least and most.
+    /// The 80 % interval of `steps_left`: lower and upper bound.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub steps_left_between: Option<[f64; 2]>,
-    /// Seconds to its end at this size.
+    /// Seconds until its end at this size.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub time_left_s: Option<f64>,
 }
 
-/// The best step that a round refused for want of room.
+/// The best change that a round rejected because no capacity was left.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RunnerUpView {
     pub job_id: JobId,
-    /// Null for another tenant's job.
+    /// Null for a job of another tenant.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub name: Option<String>,
     /// Seconds saved per share of the cluster.
@@ -75,19 +78,19 @@ pub struct RunnerUpView {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct InTheWay {
     pub jobs: Vec<BlockingJob>,
-    /// Nodes on which it finds no room, those with most free GPUs first; at most 16.
+    /// Nodes that have no room for the job, those with most free GPUs first; at most 16.
     pub nodes: Vec<BlockingNode>,
-    /// The tenant's quota, when that is in the way.
+    /// Quota of the tenant, if it keeps the job from starting.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub quota: Option<BlockingQuota>,
 }
 
-/// A job that holds what is missing, or is stopping to give it up.
+/// A job that holds missing GPUs, or is stopping to release them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct BlockingJob {
     pub id: JobId,
-    /// Null for another tenant's job.
+    /// Null for a job of another tenant.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub name: Option<String>,
     /// GPUs that it holds now.
@@ -110,31 +113,31 @@ pub struct BlockingNode {
 pub enum NodeObstacle {
     /// Fewer GPUs are free than one worker needs.
     Busy,
-    /// It has room for a worker, but the job's minimum needs more nodes like it.
+    /// It has room for a worker, but the job's minimum needs more such nodes.
     NotEnough,
-    /// Its free GPUs are kept for jobs ahead of this one.
+    /// Its free GPUs are reserved for jobs that precede this one.
     Kept,
-    /// Even empty it has fewer GPUs, or less memory or CPU, than one worker needs.
+    /// Even if empty, it has fewer GPUs, or less memory or CPU, than one worker needs.
     TooSmall,
-    /// Its tasks are processes, and the job's must be pods.
+    /// Its tasks are processes, and the job's tasks must be pods.
     NoPods,
     Drained,
-    /// Not up.
+    /// Its lease has expired.
     Down,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct BlockingQuota {
-    /// What the job's minimum needs.
+    /// GPUs that the job's minimum needs.
     pub needed_gpus: u32,
-    /// What the tenant's other jobs hold.
+    /// GPUs that the tenant's other jobs hold.
     pub used_gpus: u32,
     pub gpu_quota: u32,
 }
 
 impl NodeObstacle {
-    /// In words, after "node-a (2 of 8 GPUs free)".
+    /// Returns the reason as text, for use after "node-a (2 of 8 GPUs free)".
     #[must_use]
     pub fn as_words(self) -> &'static str {
         match self {

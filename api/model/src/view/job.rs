@@ -1,4 +1,4 @@
-//! Jobs and what belongs to them, as answered.
+//! Responses about jobs, their tasks, events, series and checkpoints.
 
 use crate::checkpoint::{Kept, Written};
 use crate::event::Event;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
 
-/// A job as its users see it.
+/// A job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct JobView {
@@ -26,19 +26,20 @@ pub struct JobView {
     pub name: String,
     pub labels: BTreeMap<String, String>,
     pub priority: i32,
-    /// The name of `state`, to filter and show by.
+    /// Name of `state`.
     pub phase: JobPhase,
     pub state: JobState,
-    /// What its users want of it; the next round obeys.
+    /// State that its users want; takes effect in the next scheduling round.
     pub intent: Intent,
-    /// Of its task set: 0 before the first start, one more at every start.
+    /// Revision of its task set: 0 before the first start, +1 at every start and every resize in
+    /// place.
     pub revision: u64,
-    /// How often its owner has changed it.
+    /// Number of changes of its document.
     #[serde(default)]
     pub edits: u64,
     /// Restarts charged to `spec.retries`.
     pub failures: u32,
-    /// Why it does not run; null unless it waits.
+    /// Why the job does not run; null unless it waits.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub waiting: Option<WaitingView>,
     pub workers: Count,
@@ -46,28 +47,30 @@ pub struct JobView {
     /// From the newest sample; null before the first.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub progress: Option<ProgressView>,
-    /// Of the final model once the job has succeeded, relative to the checkpoint root.
+    /// Path of the final model, relative to the checkpoint root; null unless the job has succeeded.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub model_path: Option<String>,
-    /// Why it failed; null unless it did.
+    /// Why the job failed; null unless it did.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub failure: Option<String>,
-    /// Why it failed the last time that was charged to its retries, it may be running again; null before the first.
+    /// Reason of the last failure that was charged to its retries, also while the job runs again.
+    /// Null before the first.
     #[cfg_attr(feature = "schema", schema(required = true))]
     #[serde(default)]
     pub last_failure: Option<String>,
-    /// How often in a row nodes have refused tasks of it, as pods of others were there first. Its start may be refused eight times; from the ninth
-    /// on each is charged to its retries. A job that runs as it is and cannot grow is charged nothing.
+    /// Number of consecutive refusals of its tasks by nodes, for example because other pods hold
+    /// the resources. Eight refusals of a start are free; each further one is charged to its
+    /// retries. A running job whose growth is refused is charged nothing.
     #[serde(default)]
     pub put_off: u32,
-    /// When it is expected to start and to end; null before the first forecast, and once it has ended.
+    /// Forecast of its start and end; null before the first forecast, and once the job has ended.
     #[cfg_attr(feature = "schema", schema(required = true))]
     #[serde(default)]
     pub forecast: Option<Forecast>,
-    /// Newest step that it can continue from; null before the first checkpoint.
+    /// Step of the newest checkpoint from which it can continue; null before the first.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub resume_step: Option<u64>,
-    /// Name of the user who submitted it.
+    /// Name of the user that submitted it.
     pub submitted_by: String,
     #[serde(with = "time::serde::rfc3339")]
     pub submitted_at: OffsetDateTime,
@@ -77,15 +80,15 @@ pub struct JobView {
     #[serde(with = "time::serde::rfc3339::option")]
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub finished_at: Option<OffsetDateTime>,
-    /// The trial that this job is; null unless a study made it.
+    /// Trial of the job; null unless a study created it.
     #[cfg_attr(feature = "schema", schema(required = true))]
     #[serde(default)]
     pub trial: Option<TrialRef>,
-    /// The document as submitted, defaults filled in and later changes made.
+    /// The document as submitted, with defaults filled in and later changes applied.
     pub spec: JobSpec,
 }
 
-/// What is to become of a job's size and priority; what is left out stays.
+/// Change of a job's size range and priority. A field that is left out stays.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -96,11 +99,11 @@ pub struct JobChange {
     /// The new `scale.ps_shards`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ps_shards: Option<Range>,
-    /// -100 to 100; higher comes first within its tenant.
+    /// -100 to 100. It acts over all tenants: jobs of a higher priority are served first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = -100, maximum = 100))]
     pub priority: Option<i32>,
-    /// The job's `edits` as they were read: refused if it was changed since.
+    /// The `edits` of the job as read before. The change is refused if the job was changed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edits: Option<u64>,
 }
@@ -111,58 +114,60 @@ pub struct JobChange {
 pub struct TrialRef {
     pub study_id: StudyId,
     pub number: u32,
-    /// Where the study has it: the job of a `waiting` one has succeeded as far as it was told to train, and may be told to go on.
+    /// State of the trial. The job of a `waiting` trial has succeeded at the end of its rung and
+    /// may be continued.
     pub state: TrialPhase,
 }
 
-/// Why a job does not run now.
+/// Why a job does not run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WaitingView {
     /// Stable name, such as `WaitingForGpus`.
     pub reason: String,
-    /// The reason in a sentence, with its figures.
+    /// The reason as text, with its figures.
     pub message: String,
-    /// The smallest change that would let it start, in words; null when nothing but time helps.
+    /// The smallest change that would let the job start, as text; null if only time helps.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub smallest_change: Option<String>,
-    /// Place among the waiting jobs, from 1; 0 before the first round has seen it.
+    /// Position among the waiting jobs, from 1; 0 before the first round has considered it.
     pub position: u32,
-    /// The same, for programs.
+    /// The same in machine-readable form.
     pub detail: Waiting,
 }
 
-/// How many tasks of one role a job has, and may have.
+/// Number of tasks of one role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Count {
-    /// Whose process is up.
+    /// Tasks whose process runs.
     pub running: u32,
     pub min: u32,
     pub max: u32,
 }
 
-/// How far a job is.
+/// Progress of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ProgressView {
     pub step: u64,
-    /// The fewer of `stop.steps` and the steps of `stop.epochs`; null when neither is given.
+    /// The smaller of `stop.steps` and the steps of `stop.epochs`; null if neither is given.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub total_steps: Option<u64>,
-    /// Null of a program that has told none.
+    /// Null if the program has not reported it.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub epoch: Option<f64>,
-    /// Training loss; null of a program that has logged none.
+    /// Training loss; null if the program has not logged it.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub loss: Option<f64>,
-    /// Share of training examples classified rightly, 0 to 1; null of a program that has told none.
+    /// Share of training examples classified correctly, 0 to 1; null if the program has not
+    /// reported it.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub accuracy: Option<f64>,
-    /// Of the newest evaluation; null before the first, and of a program that logs none.
+    /// From the newest evaluation; null before the first, and if the program does not log it.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub test_accuracy: Option<f64>,
-    /// Likewise.
+    /// From the newest evaluation; null before the first, and if the program does not log it.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub test_loss: Option<f64>,
@@ -170,13 +175,14 @@ pub struct ProgressView {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub evaluated_on: Option<Split>,
-    /// Null of a program that has told none.
+    /// Null if the program has not reported it.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub examples_per_s: Option<f64>,
     /// Null before the first sample.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub steps_per_s: Option<f64>,
-    /// Seconds to `total_steps` at the present rate; null when the job does not run or its end is not a number of steps.
+    /// Seconds until `total_steps` at the present rate. Null if the job does not run, or if its end
+    /// is not a number of steps.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub eta_s: Option<f64>,
     #[serde(with = "time::serde::rfc3339::option")]
@@ -196,16 +202,18 @@ pub struct TaskView {
     pub revision: u64,
     pub node_id: NodeId,
     pub node: String,
-    /// Indices of the node's GPUs or CPU slots that it was given.
+    /// Indices of the node's GPUs or CPU slots that are assigned to the task.
     pub gpus: Vec<u32>,
     pub state: TaskState,
-    /// The job with which it shares its GPU now, because both together are faster than in turns.
+    /// The job with which it shares its GPU now, because both together are faster than by time
+    /// slices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_with: Option<JobId>,
-    /// Its job's rate beside that one, as a part of its rate alone; absent before it was measured. Turns give both together 1.
+    /// Rate of its job beside that one, divided by its rate alone; absent before it is measured. By
+    /// time slices both parts would add up to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_beside: Option<f64>,
-    /// What it was measured to use of its GPU; absent before it was.
+    /// Measured GPU use; absent before it is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// `host:port` of its data plane, once it listens.
@@ -213,40 +221,44 @@ pub struct TaskView {
     pub address: Option<String>,
     #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,
-    /// When it was known to be gone; null while it may hold anything.
+    /// Time at which its exit was recorded; null while it may hold resources.
     #[serde(with = "time::serde::rfc3339::option")]
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub released_at: Option<OffsetDateTime>,
-    /// How fast it is by itself; absent of PS shards, of who has not told yet, and of those who are gone.
+    /// Activity and own step time. Absent for PS shards, before the first report and after the
+    /// exit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<PaceView>,
 }
 
-/// How fast a worker is by its own word, beside the others of its job: what verdicts on stragglers and hangs go by.
+/// Activity and own step time of a worker, compared with the other workers of its job. Verdicts on
+/// stragglers and hangs use it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PaceView {
-    /// Steps done, over the job's whole life.
+    /// Steps done over the whole life of the job.
     pub step: u64,
     pub doing: Doing,
-    /// Milliseconds that a step takes it, waiting for others not counted; null where it does not tell.
+    /// Milliseconds of its own per step, without waiting for others; null if it does not report
+    /// them.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub own_ms: Option<f64>,
-    /// Its rate as a part of the median of the job's workers; null where fewer than two tell theirs.
+    /// Its rate divided by the median of the job's workers; null if fewer than two report theirs.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub of_median: Option<f64>,
-    /// When it was heard last.
+    /// Time of its newest report.
     #[serde(with = "time::serde::rfc3339")]
     pub heard_at: OffsetDateTime,
-    /// When its step last changed.
+    /// Time of the last change of its step.
     #[serde(with = "time::serde::rfc3339")]
     pub moved_at: OffsetDateTime,
-    /// As what it looks in every round since then; null of one that holds nobody up.
+    /// Present suspicion against the worker; null if it holds up no other worker.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub suspected: Option<SuspectedView>,
 }
 
-/// That a worker looks as if it held the others up. It becomes a verdict when it has for as long as the job's document says.
+/// Suspicion against a worker that seems to hold up the others. It becomes a verdict after the time
+/// in the job's document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct SuspectedView {
@@ -259,11 +271,11 @@ pub struct SuspectedView {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct EventView {
-    /// Where a reader that has seen this event stands.
+    /// Position of a reader that has seen this event.
     pub cursor: String,
     #[serde(with = "time::serde::rfc3339")]
     pub at: OffsetDateTime,
-    /// Null for what concerns nodes.
+    /// Null for events of nodes.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub tenant_id: Option<TenantId>,
     #[cfg_attr(feature = "schema", schema(required = true))]
@@ -293,14 +305,14 @@ pub struct EvaluationView {
     pub evaluation: Evaluation,
 }
 
-/// The training series of a job. A job that went back to a checkpoint trains the steps after it again; the series then has only
-/// the newer samples of them.
+/// The training series of a job. After a restart from a checkpoint the job repeats the steps after
+/// it; the series then contains only their newer samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct SeriesView {
-    /// By step; thinned evenly to the number asked for.
+    /// Ordered by step; thinned evenly to the requested number.
     pub samples: Vec<SampleView>,
-    /// By step; all of them.
+    /// Ordered by step; all of them.
     pub evaluations: Vec<EvaluationView>,
 }
 
@@ -311,8 +323,9 @@ pub struct CheckpointView {
     pub id: CheckpointId,
     #[serde(flatten)]
     pub written: Written,
-    /// Still there: the job's checkpoint policy has not pruned it. Its `files` can be downloaded then.
+    /// Whether it still exists: the job's checkpoint policy has not pruned it. Its `files` can then
+    /// be downloaded.
     pub retained: bool,
-    /// Why it stays; empty once it is pruned, and for the moment in which it is about to be.
+    /// Why it is retained; empty once it is pruned or is about to be.
     pub kept: Vec<Kept>,
 }

@@ -1,8 +1,8 @@
-//! What the REST interface answers, apart from the nouns themselves: the api writes these, the client, the command line and the
-//! web page read them.
+//! Response types of the REST interface, apart from the basic types themselves. The API server
+//! writes them; the client, the command line and the web page read them.
 //!
-//! They live in the model because the client may depend on nothing else of ours, and a twin of them in each crate would drift.
-//! They must never gain behaviour: what they show is decided where they are made, in `muster-api`.
+//! They are in this crate because the client must depend on no other crate of Muster, and copies
+//! would drift. They contain no behaviour: `muster-api` decides what they show.
 
 mod explain;
 mod forecast;
@@ -48,7 +48,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque.
+    /// Value of the query parameter `continue` for the next page; null on the last one. Opaque.
     #[serde(rename = "continue")]
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub next: Option<String>,

@@ -1,11 +1,11 @@
-//! Nodes, as answered.
+//! Responses about nodes.
 
 use crate::id::{JobId, NodeId, TaskId};
 use crate::node::{Capacity, Excluded, GpuKind, NodeState, Notice};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-/// A node and what runs on each of its GPUs.
+/// A node and the use of each of its GPUs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct NodeView {
@@ -14,27 +14,29 @@ pub struct NodeView {
     pub state: NodeState,
     /// Takes no new task; its tasks move away.
     pub drained: bool,
-    /// Closed for new tasks, because too many failed there or by its own word; null unless it is. Uncordoning takes it back, unless it says so itself.
+    /// Why the node takes no new tasks: too many jobs failed there, or the node excludes itself.
+    /// Null unless it is excluded. Uncordoning ends an exclusion, except one by the node itself.
     #[cfg_attr(feature = "schema", schema(required = true))]
     #[serde(default)]
     pub excluded: Option<Excluded>,
-    /// What the cluster that the machine belongs to, such as Kubernetes, says of it; null where nobody does.
+    /// Report of a cluster manager such as Kubernetes about the machine; null without a report.
     #[cfg_attr(feature = "schema", schema(required = true))]
     #[serde(default)]
     pub notice: Option<Notice>,
-    /// Version of what it was told to run.
+    /// Version of its assignment.
     pub generation: u64,
     pub capacity: Capacity,
     #[serde(with = "time::serde::rfc3339")]
     pub last_seen_at: OffsetDateTime,
-    /// By index.
+    /// Ordered by index.
     pub gpus: Vec<GpuView>,
-    /// Tasks that have not ended, of all tenants; PS shards hold no GPU. Older apis do not tell.
+    /// Number of tasks of all tenants that have not ended; PS shards hold no GPU. Absent in answers
+    /// of older API servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u64>,
 }
 
-/// A GPU, or the CPU slot that stands for one.
+/// A GPU, or a CPU slot in place of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct GpuView {
@@ -42,39 +44,39 @@ pub struct GpuView {
     pub kind: GpuKind,
     pub model: String,
     pub memory_bytes: u64,
-    /// Who holds it; null when it is free.
+    /// Job that holds it; null if it is free.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub job: Option<Occupant>,
-    /// Who shares it with that job.
+    /// Job that shares it with `job`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<Occupant>,
-    /// Of the caller's tenant, or where an administrator asks.
+    /// Shown for tasks of the caller's tenant, and to administrators.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub task_id: Option<TaskId>,
 }
 
-/// How long a one-time join token shall count.
+/// Request for a one-time join token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct NewJoinToken {
-    /// Seconds from now, at most 604800 (a week); an hour where it is left out.
+    /// Seconds from now, at most 604800 (a week). Default: an hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifetime_s: Option<u64>,
 }
 
-/// A one-time join token just made. It is shown this once and stored nowhere.
+/// A new one-time join token. It is shown only here; the store keeps only its hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct CreatedJoinToken {
     pub node: String,
-    /// The executor's `--join-token`, for its first session.
+    /// Value of the executor's `--join-token` for its first session.
     pub token: String,
     #[serde(with = "time::serde::rfc3339")]
     pub expires_at: OffsetDateTime,
 }
 
-/// The job that holds a GPU. Whose it is and which, of another tenant, is shown to administrators only.
+/// The job that holds a GPU. Details of a job of another tenant are shown to administrators only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Occupant {

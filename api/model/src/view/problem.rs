@@ -1,4 +1,4 @@
-//! A refusal, as RFC 9457 writes it.
+//! Problem details of RFC 9457.
 
 use crate::spec::FieldError;
 use serde::{Deserialize, Serialize};
@@ -8,25 +8,26 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Problem {
-    /// Stable name of the kind of problem, such as `urn:muster:problem:invalid-job`; programs tell problems apart by it.
+    /// Stable name of the kind of problem, such as `urn:muster:problem:invalid-job`. Programs
+    /// should use it to distinguish problems.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The kind in words.
+    /// Title of the kind.
     pub title: String,
     /// HTTP status.
     pub status: u16,
-    /// What was wrong with this request, and what would be right.
+    /// The error of this request, and the expected values.
     pub detail: String,
-    /// `urn:muster:request:<id>`, by which the daemon's log knows the request.
+    /// `urn:muster:request:<id>`, by which the log of the API server identifies the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// Each thing that is wrong, with the field, the value and what would be right.
+    /// One entry per error, with the field, its value and the expected value.
     #[serde(default)]
     pub errors: Vec<FieldError>,
 }
 
 impl fmt::Display for Problem {
-    /// Each error once: most details are their errors in a row.
+    /// Writes each error once: most details are the joined errors.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let errors: Vec<String> = self.errors.iter().map(ToString::to_string).collect();
         match errors.as_slice() {
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_once() {
+    fn problem_writes_each_error_once() {
         let said = |detail: &str, fields: &[&str]| problem(detail, fields).to_string();
         assert_eq!(said("no such job", &[]), "Wrong: no such job");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What would come of a change, as asked and answered.
+//! Requests and responses of planning questions.
 
 use crate::forecast::{Interval, Unforeseen};
 use crate::id::JobId;
@@ -6,61 +6,64 @@ use crate::spec::JobSpec;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-/// What would come of a job that was not submitted.
+/// Effects of a job that was not submitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PlanView {
-    /// The instant of the cluster's state from which was looked ahead.
+    /// Time of the cluster state on which the forecast is based.
     #[serde(with = "time::serde::rfc3339")]
     pub made_at: OffsetDateTime,
-    /// When it would start; null when it may never.
+    /// When it would start; null if it may never.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub start: Option<Interval>,
-    /// When it would end; null when it may never, or nobody can tell.
+    /// When it would end; null if it may never, or if its end cannot be predicted.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub finish: Option<Interval>,
-    /// What it would hold over its life, in the mean; 0 where `unforeseen` says why nobody can tell.
+    /// Mean GPU-hours that it would hold over its life; 0 if `unforeseen` is given.
     pub gpu_hours: f64,
-    /// Why nobody can tell when it would end.
+    /// Why its end cannot be predicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unforeseen: Option<Unforeseen>,
-    /// Jobs of the same tenant that would be stopped for it, or end half a minute or more earlier or later; at most 100.
+    /// Jobs of the same tenant that would be stopped for it, or end at least half a minute earlier
+    /// or later; at most 100.
     pub own_jobs: Vec<ShiftedJob>,
-    /// The same of the other tenants' jobs, whose names are theirs.
+    /// The same for jobs of other tenants, without names.
     pub other_jobs: ShiftedJobs,
 }
 
-/// A job that a change would move.
+/// A job whose expected times a change would shift.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ShiftedJob {
     pub id: JobId,
     pub name: String,
-    /// Seconds by which its expected end comes later, or earlier if negative; null when there is none in one of the cases, or nobody can tell.
+    /// Seconds by which its expected end would be later; earlier if negative. Null if one of the
+    /// two ends cannot be predicted.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub later_s: Option<f64>,
-    /// It would be stopped for the sake of others. A program of which nobody has seen a checkpoint then begins anew.
+    /// Whether it would be stopped for other jobs. A program without a known checkpoint would start
+    /// from the beginning.
     pub displaced: bool,
 }
 
-/// How many jobs a change would move.
+/// Number of jobs that a change would affect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ShiftedJobs {
-    /// Stopped for the sake of others.
+    /// Stopped for other jobs.
     pub displaced: u32,
-    /// Ending half a minute or more later.
+    /// Ending at least half a minute later.
     pub later: u32,
-    /// Ending half a minute or more earlier.
+    /// Ending at least half a minute earlier.
     pub earlier: u32,
 }
 
-/// Changes that are imagined, together; at most 32 of each kind.
+/// Assumed changes, which apply together; at most 32 of each kind.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WhatIf {
-    /// Nodes like the largest one there is.
+    /// Additional nodes like the largest present one.
     #[serde(default)]
     pub add_nodes: Vec<AddedNodes>,
     #[serde(default)]
@@ -75,7 +78,7 @@ pub struct WhatIf {
 pub struct AddedNodes {
     /// 1 to 10,000.
     pub nodes: u32,
-    /// Of each; 1 to 64.
+    /// GPUs of each node; 1 to 64.
     pub gpus: u32,
 }
 
@@ -83,9 +86,9 @@ pub struct AddedNodes {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ImaginedQuota {
-    /// The tenant's name.
+    /// Name of the tenant.
     pub tenant: String,
-    /// Null lifts the limit; it must be written, so that a forgotten field does not.
+    /// Null removes the limit. The field is required.
     #[serde(deserialize_with = "Option::deserialize")]
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub gpu_quota: Option<u32>,
@@ -95,33 +98,34 @@ pub struct ImaginedQuota {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ImaginedJob {
-    /// The tenant that would submit it; that of the token when it is left out.
+    /// Tenant that would submit the job. Default: that of the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The job document.
     pub job: JobSpec,
 }
 
-/// What would come of changes, beside what is to be expected without them.
+/// Effects of changes, compared with the forecast without them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WhatIfView {
-    /// The instant of the cluster's state from which was looked ahead.
+    /// Time of the cluster state on which the forecasts are based.
     #[serde(with = "time::serde::rfc3339")]
     pub made_at: OffsetDateTime,
-    /// Those with jobs whose end is foreseen in both cases.
+    /// Tenants with jobs whose end can be predicted in both cases.
     pub tenants: Vec<TenantShift>,
-    /// Those that are added, displaced, or moved by half a minute or more; at most 500, the added ones first, then by how far.
+    /// Jobs that are added, displaced, or shifted by at least half a minute; at most 500. Added
+    /// jobs come first, then by the size of the shift.
     pub jobs: Vec<JobShift>,
 }
 
-/// Means over a tenant's jobs, seconds since submission.
+/// Means over a tenant's jobs, in seconds since their submission.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TenantShift {
     pub tenant: String,
     pub jobs: u32,
-    /// Until the first start; null when none of its jobs has yet to start.
+    /// Until the first start; null if all of its jobs have started.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub wait_s: Option<Shift>,
     /// Until the end.
@@ -139,25 +143,27 @@ pub struct Shift {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct JobShift {
-    /// Null for a job that is imagined.
+    /// Null for an assumed job.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub id: Option<JobId>,
     pub name: String,
     pub tenant: String,
-    /// When it would start, if it has not; null when it has, or may never.
+    /// When it would start; null if it has started, or may never.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub start: Option<Interval>,
-    /// When it would end; null when it may never, or nobody can tell.
+    /// When it would end; null if it may never, or if its end cannot be predicted.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub finish: Option<Interval>,
-    /// What it would still hold, in the mean; 0 where `unforeseen` says why nobody can tell.
+    /// Mean GPU-hours that it would still hold; 0 if `unforeseen` is given.
     pub gpu_hours: f64,
-    /// Why nobody can tell when it would end.
+    /// Why its end cannot be predicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unforeseen: Option<Unforeseen>,
-    /// Seconds by which its expected end comes later, or earlier if negative; null when there is none in one of the cases, or nobody can tell.
+    /// Seconds by which its expected end would be later; earlier if negative. Null if one of the
+    /// two ends cannot be predicted.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub later_s: Option<f64>,
-    /// It would be stopped for the sake of others. A program of which nobody has seen a checkpoint then begins anew.
+    /// Whether it would be stopped for other jobs. A program without a known checkpoint would start
+    /// from the beginning.
     pub displaced: bool,
 }

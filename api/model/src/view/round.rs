@@ -1,28 +1,28 @@
-//! Rounds of the scheduler as they were decided, for administrators.
+//! Responses about past scheduling rounds, for administrators.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
-/// One line of the list of rounds.
+/// One entry of the list of rounds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RoundSummaryView {
     pub number: u64,
-    /// The instant that the round was given as now.
+    /// Time of the round.
     #[serde(with = "time::serde::rfc3339")]
     pub at: OffsetDateTime,
-    /// Name of the policy; null where the round does not tell.
+    /// Name of the policy; null if the round does not contain it.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub policy: Option<String>,
-    /// How many things it decided.
+    /// Number of its decisions.
     pub decisions: u32,
-    /// GPUs of the nodes that are up, after the round; null where the round does not tell.
+    /// GPUs of the nodes that are up, after the round; null if the round does not contain them.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub totals: Option<RoundTotals>,
 }
 
-/// GPUs of the nodes that were up, after a round.
+/// GPUs of the nodes that are up, after a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RoundTotals {
@@ -32,23 +32,24 @@ pub struct RoundTotals {
     pub waiting_jobs: u32,
 }
 
-/// A round, whole. Its parts are passed on byte for byte as the scheduler wrote them, so that a replay can be compared with them.
+/// A complete round. Its parts are passed on byte for byte, so that a replay can be compared with
+/// them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RoundView {
     pub number: u64,
     #[serde(with = "time::serde::rfc3339")]
     pub at: OffsetDateTime,
-    /// The policy under which it was decided; null in rounds of releases that did not keep it.
+    /// Policy settings of the round; null in rounds of releases that did not store them.
     #[cfg_attr(feature = "schema", schema(required = true, value_type = Option<Object>))]
     pub policy: Option<Box<RawValue>>,
-    /// Everything that it knew: nodes, tenants and jobs of one instant.
+    /// Input of the round: nodes, tenants and jobs at one time.
     #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub snapshot: Box<RawValue>,
-    /// What it decided.
+    /// Decisions of the round.
     #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub plan: Box<RawValue>,
-    /// Why.
+    /// Reasons of the decisions.
     #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub report: Box<RawValue>,
 }

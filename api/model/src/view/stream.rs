@@ -1,4 +1,4 @@
-//! Messages of the event streams besides events and series.
+//! Messages of the event streams, besides events and series.
 
 use super::job::SampleView;
 use crate::id::{JobId, TaskId};
@@ -14,38 +14,41 @@ pub mod name {
     pub const PROGRESS: &str = "progress";
     /// A piece of a log: [`super::LogPiece`].
     pub const LOG: &str = "log";
-    /// A task has ended, and the next of its place is followed: [`super::LogEnd`].
+    /// A task has ended; the stream follows its successor: [`super::LogEnd`].
     pub const TASK_END: &str = "task_end";
-    /// Nothing will follow; the reader need not connect again: [`super::LogEnd`].
+    /// The stream ends, and the reader need not connect again: [`super::LogEnd`].
     pub const END: &str = "end";
 }
 
-/// The stream stands. Whoever reads a list after this message and then applies what the stream brings misses nothing.
+/// The stream is open. A reader that reads a list after this message and then applies the messages
+/// of the stream misses nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Opened {
-    /// Where the stream begins.
+    /// Position at which the stream begins.
     pub cursor: String,
-    /// Only where events after `cursor` were removed for their age: the newest of these. The reader has missed them.
+    /// Cursor of the newest event after `cursor` that retention has removed; the reader has missed
+    /// these events. Absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forgotten: Option<String>,
 }
 
-/// New samples of one job. They replace whatever the reader has of steps after `after_step`: a job that went back to a checkpoint
-/// trains those steps again. Evaluations come as events.
+/// New samples of one job. They replace all samples of steps after `after_step` that the reader
+/// has: a job that restarts from a checkpoint repeats those steps. Evaluations arrive as events.
 ///
-/// A job's own stream brings its whole series. The tenant's stream brings only the newest sample of each running job, at most one
-/// a second, for lists: there `after_step` is the step that it brought before, or 0.
+/// The stream of a job contains its whole series. The stream of a tenant contains only the newest
+/// sample of each running job, at most one per second, for lists. There `after_step` is the step of
+/// the last message, or 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ProgressMessage {
     pub job_id: JobId,
     pub after_step: u64,
-    /// By step; at most 500, thinned evenly when more have come since the reader was here.
+    /// Ordered by step; at most 500. Thinned evenly if more have arrived since the last message.
     pub samples: Vec<SampleView>,
 }
 
-/// What a task wrote.
+/// Output of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LogPiece {

@@ -1,4 +1,4 @@
-//! Studies and their trials, as answered.
+//! Requests and responses of studies and their trials.
 
 use crate::checkpoint::Written;
 use crate::id::{JobId, StudyId};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
 
-/// A study as its users see it.
+/// A study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StudyView {
@@ -19,25 +19,26 @@ pub struct StudyView {
     pub labels: BTreeMap<String, String>,
     pub phase: StudyPhase,
     pub trials: TrialCounts,
-    /// The best trial, or with several objectives the first 10 of the Pareto front, without their curves; `best` lists all.
+    /// The best trial, or with several objectives the first 10 of the Pareto front, without their
+    /// curves. `GET /studies/{id}/best` lists all.
     pub best: Vec<TrialView>,
-    /// Facts that the search has taken in.
+    /// Number of facts that the search has read.
     pub events: u64,
-    /// Name of the user who created it.
+    /// Name of the user that created it.
     pub created_by: String,
     #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339::option")]
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub finished_at: Option<OffsetDateTime>,
-    /// The document as submitted, defaults filled in.
+    /// The document as submitted, with defaults filled in.
     pub document: StudySpec,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TrialCounts {
-    /// May be created in all, extensions included.
+    /// Maximum number of trials, including extensions.
     pub limit: u32,
     pub created: u32,
     pub running: u32,
@@ -46,7 +47,8 @@ pub struct TrialCounts {
     pub completed: u32,
     pub stopped: u32,
     pub failed: u32,
-    /// None better: 1 once a trial has completed a rung, or the size of the Pareto front.
+    /// Number of trials that no other one improves on: 1 once a trial has completed a rung, or the
+    /// size of the Pareto front.
     pub best: u32,
 }
 
@@ -57,30 +59,30 @@ pub struct TrialView {
     /// From 0, in the order of creation.
     pub number: u32,
     pub state: TrialPhase,
-    /// By name. A parameter whose condition does not hold is missing.
+    /// By name. A parameter whose condition does not hold is absent.
     #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub parameters: Parameters,
     pub seed: u64,
-    /// How far it was told to train, in all, in units of the document's budget.
+    /// Total budget of the trial so far, in units of the document's budget.
     pub budget: u64,
-    /// How often its budget was raised.
+    /// Number of times that its budget was raised.
     pub rung: u32,
-    /// The checkpoint from which it began; null when it began fresh.
+    /// Checkpoint from which it started; null if it started from fresh parameters.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub from: Option<TrialSource>,
-    /// The job that trains it; null in a study whose trials are trained outside.
+    /// Job that trains it; null in a study whose trials are trained outside.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub job_id: Option<JobId>,
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub job_phase: Option<JobPhase>,
-    /// By which it is compared with others: what it had at the end of its last completed rung.
+    /// Result by which it is compared: the values at the end of its last completed rung.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub outcome: Option<TrialPoint>,
-    /// What it had at the end of each rung.
+    /// Values at the end of each rung.
     pub rungs: Vec<TrialPoint>,
-    /// Its learning curve, by ascending step, of at most 2048 points; empty where it was not asked for.
+    /// Its learning curve by ascending step, at most 2048 points; empty if it was not requested.
     pub curve: Vec<TrialPoint>,
-    /// No other trial betters it.
+    /// Whether no other trial improves on it.
     pub best: bool,
     /// Why it failed; null unless it did.
     #[cfg_attr(feature = "schema", schema(required = true))]
@@ -101,30 +103,32 @@ pub struct TrialSource {
     pub step: u64,
 }
 
-/// What a trial measured.
+/// Measured values of a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TrialPoint {
     /// In units of the budget.
     pub step: u64,
-    /// One an objective, in their order; null for what is no finite number.
+    /// One value per objective, in the order of the objectives; null for a number that is not
+    /// finite.
     pub values: Vec<Option<f64>>,
 }
 
-/// A best trial and the model that it has trained.
+/// A best trial and its trained model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct BestTrialView {
     pub trial: TrialView,
-    /// The checkpoint of its outcome, or the newest before; null when there is none.
+    /// Checkpoint of its outcome, or the newest one before it; null if there is none.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub checkpoint: Option<Written>,
-    /// The trained model, relative to the checkpoint root; null unless its job has succeeded.
+    /// Path of the trained model, relative to the checkpoint root; null unless its job has
+    /// succeeded.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub model_path: Option<String>,
 }
 
-/// How many more trials.
+/// Number of additional trials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -134,27 +138,27 @@ pub struct StudyExtension {
     pub trials: u32,
 }
 
-/// Asks for trials to train outside.
+/// Request for trials to train outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Ask {
-    /// At most so many; 1 to 1000.
+    /// Maximum number of trials; 1 to 1000.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1000))]
     pub count: u32,
-    /// Wait so long for the first of them; 0 to 20.
+    /// Seconds to wait for the first trial; 0 to 20.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(maximum = 20))]
     pub wait_s: u32,
 }
 
-/// What was given out; nobody else gets these trials.
+/// Trials that were handed out; no other caller gets them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Asked {
     pub trials: Vec<TrialView>,
-    /// When it is over, there will be no other trial.
+    /// State of the study. Once it has ended, no further trials follow.
     pub phase: StudyPhase,
 }
 
@@ -163,9 +167,9 @@ pub struct Asked {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Tell {
-    /// 1 to 1000 of them, taken in in this order.
+    /// 1 to 1000 results, read in this order.
     pub results: Vec<TrialResult>,
-    /// Asks at the same time, and waits for the disk once.
+    /// Request for further trials in the same request, which waits for the disk only once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask: Option<Ask>,
 }
@@ -175,16 +179,16 @@ pub struct Tell {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TrialResult {
     pub trial: u32,
-    /// How far the trial has come, in units of the budget. Of a trial that is `finished` at least its budget; only one that failed
-    /// needs none.
+    /// Progress of the trial in units of the budget; at least its budget if `finished`. Optional
+    /// only for a failed trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
-    /// One value for each objective's metric; none of a trial that failed.
+    /// One value for each objective's metric; none for a failed trial.
     #[serde(default)]
     pub values: BTreeMap<String, f64>,
     #[serde(default)]
     pub state: ToldState,
-    /// Of one that has finished short of what it was told to train: it cannot train any further, and so has completed.
+    /// For a finished trial that did not reach its budget: it cannot train further and is complete.
     #[serde(default)]
     pub exhausted: bool,
 }
@@ -194,7 +198,7 @@ pub struct TrialResult {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Proposal {
-    /// 1 to 1000 of them, created in this order.
+    /// 1 to 1000 trials, created in this order.
     pub trials: Vec<ProposedTrial>,
 }
 
@@ -202,18 +206,18 @@ pub struct Proposal {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ProposedTrial {
-    /// A value for each parameter of the space whose condition holds.
+    /// One value for each parameter of the space whose condition holds.
     #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub parameters: Parameters,
 }
 
-/// Which of the study's trials should not be trained on, and those that were asked for.
+/// Trials that should stop, and the requested trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TellAnswer {
-    /// Of the trials that were told of, those that the study has stopped by now.
+    /// Reported trials that the study has stopped by now.
     pub stopped: Vec<u32>,
-    /// If any were asked for.
+    /// Present if trials were requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
 }

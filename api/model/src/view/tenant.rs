@@ -1,4 +1,4 @@
-//! Tenants, tokens and the bearer, as sent and answered.
+//! Requests and responses of tenants, tokens and users.
 
 use crate::id::{TenantId, TokenId, UserId};
 use crate::tenant::{
@@ -12,23 +12,23 @@ use time::OffsetDateTime;
 pub struct TenantView {
     pub id: TenantId,
     pub name: String,
-    /// GPUs (or CPU slots) that its jobs may hold at once; null is no limit.
+    /// Maximum number of GPUs or CPU slots that its jobs hold at one time; null: no limit.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub gpu_quota: Option<u32>,
-    /// Its share of the cluster beside the other tenants' weights.
+    /// Share of the cluster relative to the weights of other tenants.
     pub weight: f64,
-    /// What the pods of its tasks may have.
+    /// Cluster objects that the pods of its tasks may use.
     #[serde(default, skip_serializing_if = "TenantPods::is_default")]
     pub pods: TenantPods,
-    /// GPUs (or CPU slots) that its jobs hold now.
+    /// GPUs or CPU slots that its jobs hold now.
     #[serde(default)]
     pub gpus_in_use: u32,
-    /// Jobs that hold any.
+    /// Jobs that hold at least one.
     #[serde(default)]
     pub jobs_in_use: u32,
     #[serde(default)]
     pub limits: TenantLimits,
-    /// What counts against the limits now.
+    /// Current use of the limits.
     #[serde(default)]
     pub used: LimitsUse,
 }
@@ -38,26 +38,27 @@ pub struct TenantView {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct NewTenant {
-    /// 1 to 63 characters of `a-z`, `0-9` and `-`, beginning and ending with a letter or digit. Unique.
+    /// 1 to 63 characters of `a-z`, `0-9` and `-`. It begins and ends with a letter or digit.
+    /// Unique.
     pub name: String,
-    /// Null or left out is no limit.
+    /// Null or left out: no limit.
     #[serde(default)]
     pub gpu_quota: Option<u32>,
-    /// 0.001 to 1000: its share of the cluster beside the other tenants' weights.
+    /// 0.001 to 1000: share of the cluster relative to the weights of other tenants.
     #[serde(default = "equal_weight")]
     #[cfg_attr(feature = "schema", schema(minimum = 0.001, maximum = 1000))]
     pub weight: f64,
-    /// What the pods of its tasks may have; images and nothing else when left out.
+    /// Cluster objects that the pods of its tasks may use. Default: any image and nothing else.
     #[serde(default, skip_serializing_if = "TenantPods::is_default")]
     pub pods: TenantPods,
 }
 
-/// What is to become of a tenant's quota, weight, pods and limits; what is left out stays.
+/// Change of a tenant's quota, weight, pods and limits. A field that is left out stays.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TenantChange {
-    /// Null takes the limit away; it must be written, so that a forgotten field does not.
+    /// Null removes the limit; a field that is left out stays.
     #[serde(
         default,
         deserialize_with = "written",
@@ -65,14 +66,14 @@ pub struct TenantChange {
     )]
     #[cfg_attr(feature = "schema", schema(value_type = Option<u32>))]
     pub gpu_quota: Option<Option<u32>>,
-    /// 0.001 to 1000: its share of the cluster beside the other tenants' weights.
+    /// 0.001 to 1000: share of the cluster relative to the weights of other tenants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 0.001, maximum = 1000))]
     pub weight: Option<f64>,
-    /// What the pods of its tasks may have, list by list.
+    /// Cluster objects that the pods of its tasks may use, list by list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<TenantPodsChange>,
-    /// Its limits, one by one.
+    /// Limits, one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitsChange>,
 }
@@ -82,16 +83,16 @@ pub struct TenantChange {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TokenView {
     pub id: TokenId,
-    /// What its owner calls it.
+    /// Name that its owner gave it.
     pub name: String,
-    /// On whose behalf the bearer acts.
+    /// Name of the user for which its bearer acts.
     pub user: String,
     /// Name of the user's tenant.
     pub tenant: String,
     pub access: Access,
     #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,
-    /// Null is never.
+    /// Null: never.
     #[serde(with = "time::serde::rfc3339::option")]
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub expires_at: Option<OffsetDateTime>,
@@ -107,16 +108,17 @@ pub struct TokenView {
 pub struct NewToken {
     /// 1 to 255 characters.
     pub name: String,
-    /// `admin` may be given by administrators only.
+    /// Only administrators may create tokens with `admin`.
     #[serde(default = "member")]
     pub access: Access,
-    /// Name of the user it is for, who is created if need be; the bearer if left out. For administrators only.
+    /// Name of its user; the user is created if necessary. Default: the caller. For administrators
+    /// only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Name of the tenant it is for; the bearer's if left out. For administrators only.
+    /// Name of its tenant. Default: that of the caller. For administrators only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// From here on it is refused; never if left out.
+    /// Time from which it is refused. Default: never.
     #[serde(
         default,
         with = "time::serde::rfc3339::option",
@@ -125,7 +127,7 @@ pub struct NewToken {
     pub expires_at: Option<OffsetDateTime>,
 }
 
-/// A token just made. The secret is shown this once and stored nowhere.
+/// A new token. The secret is shown only here; the store keeps only its hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct CreatedToken {
@@ -137,15 +139,15 @@ pub struct CreatedToken {
     #[serde(with = "time::serde::rfc3339::option")]
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub expires_at: Option<OffsetDateTime>,
-    /// To be sent as `Authorization: Bearer <secret>`.
+    /// Secret for the header `Authorization: Bearer <secret>`.
     pub secret: String,
 }
 
-/// What came of revoking all tokens of a user.
+/// Result of revoking all tokens of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RevokedTokens {
-    /// Tokens that were not revoked before.
+    /// Number of tokens that were revoked by this request.
     pub revoked: u64,
 }
 
@@ -164,7 +166,7 @@ pub struct UserView {
     pub created_at: OffsetDateTime,
 }
 
-/// Whom the bearer stands for.
+/// User, tenant and token of the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Me {
@@ -174,20 +176,20 @@ pub struct Me {
     pub user: String,
     pub token_id: TokenId,
     pub access: Access,
-    /// GPUs (or CPU slots) that the tenant's jobs may hold at once; null is no limit.
+    /// Maximum number of GPUs or CPU slots that the tenant's jobs hold at one time; null: no limit.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub gpu_quota: Option<u32>,
-    /// GPUs (or CPU slots) that they hold now.
+    /// GPUs or CPU slots that they hold now.
     #[serde(default)]
     pub gpus_in_use: u32,
-    /// Jobs of the tenant that hold any.
+    /// Jobs of the tenant that hold at least one.
     #[serde(default)]
     pub jobs_in_use: u32,
-    /// Those of the tenant.
+    /// Limits of the tenant.
     #[serde(default)]
     pub limits: TenantLimits,
-    /// What counts against the limits now.
+    /// Current use of the limits.
     #[serde(default)]
     pub used: LimitsUse,
 }
@@ -200,7 +202,7 @@ fn equal_weight() -> f64 {
     EQUAL_WEIGHT
 }
 
-/// Without this serde takes null for a missing field.
+/// Without this function, serde reads null as a missing field.
 fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u32>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }

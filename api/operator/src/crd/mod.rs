@@ -1,8 +1,10 @@
-//! The custom resource definitions, as `muster-operator crds` prints them and the chart carries them.
+//! Custom resource definitions, which `muster-operator crds` prints and the chart contains.
 //!
-//! What a job or a study is comes from the REST interface's own description, so that it is said once. What belongs to Kubernetes alone
-//! (suspend, status, columns, names) is said here. Rules in CEL hold on servers that know them (1.25 and later) and are passed over by
-//! older ones; whatever is refused by no schema is refused by the REST interface, and shown as the condition `Misconfigured`.
+//! The schema of a job or a study is generated from the REST interface's OpenAPI document, so that
+//! it has one source. This module adds the parts of Kubernetes (suspend, status, columns, names).
+//! CEL rules apply on servers that support them (1.25 and later); older servers ignore them. The
+//! REST interface rejects what no schema rejects, and the object then shows the condition
+//! `Misconfigured`.
 
 mod rules;
 mod structural;
@@ -17,10 +19,10 @@ use serde_json::{Value, json};
 pub const GROUP: &str = "muster.dev";
 pub const VERSION: &str = "v1alpha1";
 
-/// What the REST interface says of itself.
+/// OpenAPI document of the REST interface.
 const OPENAPI: &str = include_str!("../../../openapi.json");
 
-/// All of them, in the order of their names.
+/// Returns all definitions in the order of their names.
 #[must_use]
 pub fn all() -> Vec<Value> {
     let openapi = serde_json::from_str(OPENAPI).expect("the description is JSON; a test reads it");
@@ -31,7 +33,7 @@ pub fn all() -> Vec<Value> {
     ]
 }
 
-/// As YAML, one document each.
+/// Returns the definitions as YAML, one document each.
 #[must_use]
 pub fn yaml() -> String {
     let documents = all().into_iter().map(|definition| {
@@ -42,7 +44,7 @@ pub fn yaml() -> String {
     about.to_owned() + &documents.collect::<String>()
 }
 
-/// What the definitions differ in.
+/// Differences between the definitions.
 struct Kind {
     kind: &'static str,
     plural: &'static str,
@@ -55,7 +57,7 @@ struct Kind {
     status: Value,
     /// Whether `kubectl scale` sets `spec.replicas`.
     scales: bool,
-    /// Rules in CEL over the whole object.
+    /// CEL rules over the whole object.
     rules: Value,
 }
 
@@ -129,12 +131,12 @@ fn time(about: &str) -> Value {
     json!({ "type": "string", "format": "date-time", "description": about })
 }
 
-/// As `kubectl get` shows it.
+/// Column of `kubectl get`.
 fn column(name: &str, kind: &str, path: &str, about: &str) -> Value {
     json!({ "name": name, "type": kind, "jsonPath": path, "description": about })
 }
 
-/// As `kubectl get -o wide` shows it.
+/// Column of `kubectl get -o wide`.
 fn wide(name: &str, kind: &str, path: &str, about: &str) -> Value {
     let mut column = column(name, kind, path, about);
     column["priority"] = 1.into();
@@ -150,7 +152,7 @@ fn age() -> Value {
     )
 }
 
-/// As Kubernetes' own objects have them.
+/// Schema of conditions, in the format of Kubernetes' own objects.
 fn conditions(about: &str) -> Value {
     json!({
         "type": "array",

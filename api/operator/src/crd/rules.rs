@@ -1,15 +1,16 @@
-//! Rules in CEL: what only a comparison of fields says, and which fields may not change any more. Servers that know CEL refuse by them what
-//! others let through, for the REST interface to refuse.
+//! CEL rules: constraints between fields, and immutable fields. Servers with CEL reject a violation
+//! at admission; on other servers the REST interface rejects it.
 //!
-//! None refuses what the REST interface takes, and none names a field without a type, since a server then refuses the definition: both are
-//! tested. The cost of a rule is estimated from the largest object that the schema admits, so none goes through a list or a map.
+//! No rule rejects an object that the REST interface accepts. No rule names a field without a type,
+//! because a server would reject the definition. Tests check both. Servers estimate the cost of a
+//! rule from the largest object that the schema permits, so no rule iterates over a list or a map.
 
 use serde_json::{Value, json};
 
-/// Sizes that a job with `power_of_two` may have.
+/// Sizes of a job with `power_of_two`.
 const POWERS: &str = "[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]";
 
-/// A name in Muster is a DNS label, so an object that becomes a job, a study or a tenant has no longer name.
+/// Limits the object's name, because it becomes a name in Muster, which is a DNS label.
 pub(super) fn short_name(most: u32) -> Value {
     json!([{
         "rule": format!("self.metadata.name.size() <= {most} && !self.metadata.name.contains('.')"),
@@ -17,11 +18,12 @@ pub(super) fn short_name(most: u32) -> Value {
     }])
 }
 
-/// A field of the spec that may not change once the status names the id. One that was refused may be corrected. On older servers the operator
-/// shows the condition `Misconfigured`. `changeable`: what can.
+/// Makes a field of the spec immutable once the status names the id; a rejected object may still be
+/// corrected. On servers without CEL the operator shows the condition `Misconfigured`. `changeable`
+/// names the fields that can change.
 pub(super) fn fixed(field: &str, id: &str, changeable: &str) -> Value {
     let (mut has, mut has_had, mut path) = (Vec::new(), Vec::new(), String::new());
-    // Each field on the way may be missing.
+    // Every field on the path may be absent.
     for part in field.split('.') {
         path = format!("{path}.{part}");
         has.push(format!("has(self.spec{path})"));
@@ -37,7 +39,8 @@ pub(super) fn fixed(field: &str, id: &str, changeable: &str) -> Value {
     })
 }
 
-/// Puts the rules of a job document's fields where they belong. What is left out is what it is by default, which breaks none.
+/// Adds the rules to the fields of a job document. An absent field has its default, which violates
+/// no rule.
 pub(super) fn of_job(spec: &mut Value) {
     spec["x-kubernetes-validations"] = of_spec();
     let fields = &mut spec["properties"];

@@ -1,21 +1,24 @@
-//! The REST interface's OpenAPI 3.1 schemas as structural schemas of custom resources.
+//! Conversion of the REST interface's OpenAPI 3.1 schemas to structural schemas of custom
+//! resources.
 //!
-//! The job document is written down once, in the model. What Kubernetes can say of it less exactly is said here: references are written
-//! out, a choice between objects becomes one object with all their fields and, beside it, rules which of them go together, and what has
-//! no structure that Kubernetes knows (one number or a list of two; layers within layers) is let through for the REST interface to judge.
+//! The model defines the job document. This module adapts it to what Kubernetes can express.
+//! References are expanded. A choice between objects becomes one object with the fields of all
+//! variants, and rules that state which fields belong together. Content without a structure that
+//! Kubernetes supports (a number or a list of two; nested layers) is accepted as it is, and the
+//! REST interface validates it.
 
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 const PREFIX: &str = "#/components/schemas/";
-/// What Kubernetes gives no structure to, it must be told to keep.
+/// Keyword that makes Kubernetes keep content without a structure.
 const KEPT: &str = "x-kubernetes-preserve-unknown-fields";
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
-/// Marks a field of the REST interface that takes bytes with a unit as well.
+/// Marks a field of the REST interface that also accepts bytes with a unit.
 const QUANTITY: &str = "x-muster-quantity";
-/// What `lenient::bytes` of the model reads.
+/// Format that `lenient::bytes` of the model accepts.
 const QUANTITY_PATTERN: &str = r"^[0-9]+(\.[0-9]{1,9})? ?([kKmMgGtTpP]i?[bB]?|[bB])?$";
-/// Keywords of scalars, lists and maps that mean the same there.
+/// Keywords with the same meaning in both schema languages.
 const SAME: [&str; 9] = [
     "enum",
     "format",
@@ -28,10 +31,11 @@ const SAME: [&str; 9] = [
     "minimum",
 ];
 
-/// The structural schema of one of the document's named schemas.
+/// Returns the structural schema of a named schema of the document.
 ///
 /// # Panics
-/// When the document has no such schema, or one that uses what is not known here; a test converts all that are used.
+/// If the document has no such schema, or the schema uses an unsupported construct; a test converts
+/// all schemas that are used.
 #[must_use]
 pub fn structural(openapi: &Value, name: &str) -> Value {
     let schemas = openapi["components"]["schemas"]
@@ -46,7 +50,7 @@ pub fn structural(openapi: &Value, name: &str) -> Value {
 
 struct Conversion<'a> {
     schemas: &'a Map<String, Value>,
-    /// The named schemas that are being written out, the outermost first.
+    /// Named schemas that are being expanded, outermost first.
     within: Vec<&'a str>,
 }
 
@@ -93,7 +97,8 @@ impl<'a> Conversion<'a> {
             return quantity(converted);
         }
         converted.insert("type".to_owned(), kind.into());
-        // A number in OpenAPI 3.1, a flag beside the number in the version that Kubernetes has.
+        // An exclusive bound is a number in OpenAPI 3.1, and a flag beside the bound in Kubernetes'
+        // version.
         for (exclusive, bound) in [
             ("exclusiveMinimum", "minimum"),
             ("exclusiveMaximum", "maximum"),
@@ -162,7 +167,7 @@ impl<'a> Conversion<'a> {
         json!({ KEPT: true })
     }
 
-    /// The variants of a choice, those of choices among them included.
+    /// Collects the variants of a choice, including those of nested choices.
     fn flatten(&self, schema: &'a Value, into: &mut Vec<&'a Value>) {
         if let Some(choices) = choices(schema) {
             for choice in choices {
@@ -179,8 +184,8 @@ impl<'a> Conversion<'a> {
     }
 }
 
-/// A whole number of bytes or a text with a unit, as Kubernetes' own quantities. Bounds are compared with numbers alone; the REST interface
-/// judges the text.
+/// Schema of an integer number of bytes or a text with a unit, like Kubernetes' own quantities.
+/// Bounds apply to numbers only; the REST interface validates the text.
 fn quantity(mut converted: Map<String, Value>) -> Value {
     converted.remove("format");
     converted.insert(
@@ -192,7 +197,8 @@ fn quantity(mut converted: Map<String, Value>) -> Value {
     Value::Object(converted)
 }
 
-/// One object with the fields of all, and beside it which of them go together.
+/// Merges the variants into one object with the fields of all, and rules that state which fields
+/// belong together.
 fn one_of(variants: &[Value]) -> Value {
     let mut fields: BTreeMap<&str, Value> = BTreeMap::new();
     for (name, field) in variants.iter().flat_map(fields_of) {
@@ -222,7 +228,7 @@ fn one_of(variants: &[Value]) -> Value {
     one
 }
 
-/// What holds of an object that is this variant and no other.
+/// Rule that holds for an object of this variant and of no other.
 fn rule<'a>(variant: &'a Value, all: impl Iterator<Item = &'a &'a str>) -> Value {
     let own: BTreeSet<&str> = fields_of(variant).map(|(name, _)| name.as_str()).collect();
     let foreign: Vec<Value> = all
@@ -250,7 +256,7 @@ fn rule<'a>(variant: &'a Value, all: impl Iterator<Item = &'a &'a str>) -> Value
     rule.into()
 }
 
-/// A schema that both of them pass.
+/// Returns a schema that accepts the values of both.
 fn either(a: &Value, b: &Value) -> Value {
     if a == b {
         return a.clone();
@@ -279,7 +285,8 @@ fn either(a: &Value, b: &Value) -> Value {
         }
         _ => json!({ KEPT: true }),
     };
-    // Objects of two variants differ in more than their fields only if one of them is itself a choice; the REST interface judges that.
+    // Variants differ in more than their fields only if one of them is itself a choice; the REST
+    // interface validates that case.
     if a.get("oneOf").is_some() || b.get("oneOf").is_some() {
         both.as_object_mut().expect("a schema").remove("oneOf");
     }
@@ -323,8 +330,8 @@ fn scalar(kind: &str, a: &Value, b: &Value) -> Value {
     both
 }
 
-/// With the words of the schema that it came from, if that has any, and what holds where a field is left out. Kubernetes is not given
-/// defaults, so that an object keeps what its user wrote.
+/// Adds the description of the source schema, and the default as text. Kubernetes receives no
+/// defaults, so that an object keeps exactly what its user wrote.
 fn described(mut converted: Value, from: &Value) -> Value {
     if let Some(words) = from["description"].as_str() {
         converted["description"] = words.replace('\n', " ").into();
@@ -341,7 +348,7 @@ fn reference(schema: &Value) -> Option<&str> {
     schema["$ref"].as_str()?.strip_prefix(PREFIX)
 }
 
-/// Between what the schema chooses; null is no choice, since a field that is null is one that is left out.
+/// Returns the variants of the schema's choice without null, because a null field counts as absent.
 fn choices(schema: &Value) -> Option<Vec<&Value>> {
     let all = schema["oneOf"].as_array()?;
     Some(
@@ -351,7 +358,7 @@ fn choices(schema: &Value) -> Option<Vec<&Value>> {
     )
 }
 
-/// Its type but null; `None` when it may be anything.
+/// Returns the type other than null; `None` if any type is permitted.
 fn kind(schema: &Value) -> Option<&str> {
     match &schema["type"] {
         Value::String(kind) => Some(kind),

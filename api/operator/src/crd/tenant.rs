@@ -1,4 +1,4 @@
-//! `Tenant`: who owns jobs, its quota and its weight, as an object of the cluster.
+//! `Tenant`: owner of jobs with its quota and weight, as a cluster-scoped object.
 
 use super::rules::short_name;
 use super::{Kind, age, column, conditions, flag, structural, text, whole, wide};

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Keywords that Kubernetes takes in a structural schema.
+/// Keywords that Kubernetes accepts in a structural schema.
 const KNOWN: [&str; 26] = [
     "exclusiveMaximum",
     "exclusiveMinimum",
@@ -29,7 +29,7 @@ const KNOWN: [&str; 26] = [
     "not",
     "anyOf",
 ];
-/// What may stand in a rule beside the structure.
+/// Keywords that Kubernetes accepts in a rule beside the structure.
 const RULE: [&str; 6] = ["properties", "required", "not", "anyOf", "enum", "oneOf"];
 
 fn schemas() -> Vec<(String, Value)> {
@@ -48,7 +48,7 @@ fn schemas() -> Vec<(String, Value)> {
 }
 
 #[test]
-fn the_chart_carries_what_is_printed() {
+fn chart_contains_the_printed_definitions() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../charts/muster/crds/muster.yaml"
@@ -63,9 +63,9 @@ fn the_chart_carries_what_is_printed() {
     );
 }
 
-/// So that `kubectl apply` can keep it in an annotation, which takes 256 KiB.
+/// `kubectl apply` stores the definition in an annotation, whose limit is 256 KiB.
 #[test]
-fn each_definition_is_small_enough_to_be_applied() {
+fn definitions_fit_into_the_apply_annotation() {
     for definition in all() {
         let bytes = definition.to_string().len();
         assert!(
@@ -77,7 +77,7 @@ fn each_definition_is_small_enough_to_be_applied() {
 }
 
 #[test]
-fn amounts_of_bytes_take_a_unit_as_in_a_job_document() {
+fn byte_quantities_accept_units_of_the_job_document() {
     let schemas: std::collections::BTreeMap<String, Value> = schemas().into_iter().collect();
     let job = &schemas["TrainingJob"]["properties"]["spec"]["properties"];
     let worker = &job["resources"]["properties"]["worker"]["properties"]["memory_bytes"];
@@ -116,7 +116,7 @@ fn schemas_are_structural() {
             structural(&schema["additionalProperties"], &format!("{at}.*"));
         }
         for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-            // Kubernetes' own.
+            // Kubernetes defines the metadata itself.
             if name == "metadata" && !at.contains('.') {
                 continue;
             }
@@ -126,7 +126,7 @@ fn schemas_are_structural() {
             rule(choice, schema, at);
         }
     }
-    /// In a rule stands no structure, and it names only fields that there are.
+    /// A rule contains no structure, and names only existing fields.
     fn rule(rule_: &Value, schema: &Value, at: &str) {
         for (keyword, value) in rule_.as_object().expect(at) {
             assert!(
@@ -171,9 +171,9 @@ fn schemas_are_structural() {
     }
 }
 
-/// `kubectl explain` says something of every field that the REST interface says something of, and of every field of the status.
+/// `kubectl explain` describes every field of the status.
 #[test]
-fn statuses_are_described_and_hold_what_is_written() {
+fn status_fields_are_described() {
     for (kind, schema) in schemas() {
         for (name, field) in schema["properties"]["status"]["properties"]
             .as_object()
@@ -184,9 +184,9 @@ fn statuses_are_described_and_hold_what_is_written() {
     }
 }
 
-/// A layer within a layer would go on for ever.
+/// Layers within layers would expand without end.
 #[test]
-fn a_choice_becomes_one_object_with_rules() {
+fn choice_becomes_one_object_with_rules() {
     let openapi = serde_json::json!({ "components": { "schemas": {
         "Model": { "description": "What is trained.", "oneOf": [
             { "type": "object", "required": ["kind", "hidden"], "properties": {
@@ -229,10 +229,10 @@ fn a_choice_becomes_one_object_with_rules() {
     );
 }
 
-/// Whatever the documents of the examples say, the definition has a place for it, since Kubernetes would drop what it does not know, and
-/// takes it.
+/// The definition has every field of the example documents and accepts them; Kubernetes would drop
+/// unknown fields.
 #[test]
-fn every_example_fits() {
+fn examples_match_the_definitions() {
     for (kind, folder, fewest) in [
         ("TrainingJob", "examples", 8),
         ("Study", "examples/studies", 3),
@@ -250,7 +250,7 @@ fn every_example_fits() {
     }
 }
 
-/// The documents that the folder of this name in the repository has itself, each with its path.
+/// Returns the documents directly in this folder of the repository, with their paths.
 pub(super) fn examples(folder: &str) -> Vec<(String, Value)> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let mut examples = Vec::new();
@@ -265,9 +265,9 @@ pub(super) fn examples(folder: &str) -> Vec<(String, Value)> {
     examples
 }
 
-/// That the examples fit says nothing unless something does not.
+/// Verifies that the checker of `examples_match_the_definitions` finds faults.
 #[test]
-fn what_does_not_fit_is_found() {
+fn checker_finds_invalid_specs() {
     let right = json!({
         "engine": {
             "model": { "kind": "mlp", "hidden": [8] },
@@ -311,7 +311,7 @@ fn what_does_not_fit_is_found() {
     }
 }
 
-/// What the kind's definition has against this spec: places, and the keywords that they do not pass.
+/// Returns the violations of the kind's definition by this spec: places and keywords.
 fn faults(kind: &str, spec: &Value) -> Vec<String> {
     let all = schemas();
     let (_, schema) = all
@@ -324,7 +324,7 @@ fn faults(kind: &str, spec: &Value) -> Vec<String> {
 }
 
 fn check(value: &Value, schema: &Value, at: &str, found: &mut Vec<String>) {
-    // A field that is null is one that is left out.
+    // A null field counts as absent.
     if value.is_null() {
         return;
     }
@@ -349,7 +349,7 @@ fn check(value: &Value, schema: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Whether the value passes one keyword of a schema or of a rule; the structure within is somebody else's business.
+/// Whether the value satisfies one keyword of a schema or of a rule, without its inner structure.
 fn passes(value: &Value, keyword: &str, said: &Value, beside: &Value) -> bool {
     let list = || said.as_array().into_iter().flatten();
     let all = |rule: &Value| {

@@ -4,7 +4,7 @@ use super::rules::{self, fixed, short_name};
 use super::{Kind, age, column, conditions, flag, structural, text, time, whole, wide};
 use serde_json::{Value, json};
 
-/// Fields of the job document that Kubernetes says in another place.
+/// Fields of the job document that Kubernetes has in another place.
 const ELSEWHERE: [&str; 2] = ["version", "name"];
 const CHANGEABLE: &str = "spec.suspend, spec.replicas, spec.scale.workers and spec.priority";
 
@@ -86,7 +86,7 @@ fn spec(openapi: &Value) -> Value {
     fields.insert("replicas".to_owned(), replicas());
     let document = spec.as_object_mut().expect("a schema");
     document.remove("required");
-    // What a server of any version understands comes first; CEL adds what only a comparison of two fields says.
+    // Constraints that every server supports come first; CEL adds constraints between fields.
     document.insert(
         "oneOf".to_owned(),
         json!([{ "required": ["engine"] }, { "required": ["command"] }]),
@@ -95,7 +95,7 @@ fn spec(openapi: &Value) -> Value {
     spec
 }
 
-/// What `kubectl scale` writes.
+/// Field that `kubectl scale` sets.
 fn replicas() -> Value {
     json!({
         "type": "integer", "format": "int32", "minimum": 1, "maximum": 1024,
@@ -103,7 +103,8 @@ fn replicas() -> Value {
     })
 }
 
-/// Of the whole object. Of a job that was submitted the REST interface changes its range of workers and its priority.
+/// Rules of the whole object. After the submission, only the range of workers and the priority can
+/// be changed by the REST interface.
 fn whole_rules(spec: &Value) -> Value {
     let mut rules = short_name(63);
     let list = rules.as_array_mut().expect("a list of rules");

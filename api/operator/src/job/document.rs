@@ -1,4 +1,4 @@
-//! The job document that an object stands for.
+//! Job document of an object.
 
 use crate::refused::Refused;
 use crate::resource::{Object, Status};
@@ -7,24 +7,24 @@ use muster_client::ClientError;
 use muster_model::spec::FieldError;
 use serde_json::{Map, Value, json};
 
-/// Labels by which the jobs of this operator's objects are known in Muster.
+/// Labels that identify the jobs of this operator's objects in Muster.
 pub mod label {
-    /// The operator's name: two Kubernetes clusters may share one Muster.
+    /// Name of the operator; two Kubernetes clusters may share one Muster.
     pub const OPERATOR: &str = "muster.dev/operator";
     pub const NAMESPACE: &str = "muster.dev/namespace";
-    /// No other object, before or after, has it.
+    /// Uid of the object, which is unique for ever.
     pub const UID: &str = "muster.dev/uid";
 }
 
 pub const VERSION: (&str, &str) = ("version", "muster/v1");
 
-/// `spec` without what is Kubernetes' alone, with the name of the object, and labels by which it is found again. `fixed` are fields
-/// that every such document has.
+/// Returns `spec` without the fields of Kubernetes, with the object's name and the labels that lead
+/// back to it. `fixed` are fields that every such document has.
 #[must_use]
 pub fn document<S: Status>(object: &Object<S>, operator: &str, fixed: &[(&str, &str)]) -> Value {
     let mut document = object.spec.as_object().cloned().unwrap_or_default();
     document.remove("suspend");
-    // What `kubectl scale` writes: so many, whatever the range beside it says.
+    // `kubectl scale` sets an exact number, which overrides the range.
     if let Some(replicas) = document.remove("replicas") {
         let scale = document.entry("scale").or_insert_with(|| Map::new().into());
         if let Some(scale) = scale.as_object_mut() {
@@ -50,7 +50,8 @@ pub fn document<S: Status>(object: &Object<S>, operator: &str, fixed: &[(&str, &
     document.into()
 }
 
-/// One for each object that ever was; the name is for those who read it. At most 255 characters.
+/// Returns a key that is unique for every object that has ever existed; the name is for human
+/// readers. At most 255 characters.
 #[must_use]
 pub fn idempotency_key<S: Status>(object: &Object<S>) -> String {
     let namespace = object.namespace().unwrap_or_default();
@@ -58,7 +59,8 @@ pub fn idempotency_key<S: Status>(object: &Object<S>) -> String {
     format!("kubernetes/{namespace}/{name}/{}", object.uid_text())
 }
 
-/// Why the REST interface will not take the document, however often it is sent; `None` for what may pass.
+/// Returns why the REST interface rejects the document permanently; `None` for an error that a
+/// retry may solve.
 #[must_use]
 pub fn refusal(error: &ClientError) -> Option<Refused> {
     let ClientError::Problem(problem) = error else {
@@ -78,14 +80,14 @@ pub fn refusal(error: &ClientError) -> Option<Refused> {
     Some(Refused { reason, message })
 }
 
-/// The field as it is called in the object.
+/// Describes the error with the field's name in the object.
 fn in_object(error: &FieldError) -> String {
     match error.field.as_str() {
         "name" => format!(
             "metadata.name is {}; expected {}",
             error.value, error.expected
         ),
-        // Of a change; in the document it stands within `scale`.
+        // In a change the field is `workers`; in the document it is part of `scale`.
         field if field.starts_with("workers") => format!("spec.scale.{error}"),
         _ => format!("spec.{error}"),
     }

@@ -1,4 +1,5 @@
-//! What was changed of an object after its job was submitted: the number of workers and the priority go to Muster, all else cannot.
+//! Changes of an object after its job was submitted. The number of workers and the priority are
+//! passed on to Muster; other changes are impossible.
 
 use super::document::{VERSION, document, refusal};
 use super::status::JobStatus;
@@ -15,11 +16,11 @@ use muster_model::view::{JobChange, JobView};
 const REFUSED: &str = "ChangeRefused";
 const CHANGEABLE: &str = "spec.suspend, spec.replicas, spec.scale.workers and spec.priority";
 
-/// The job as the object wants it by now, and what of that cannot be. An object whose spec has not changed since it was compared says
-/// nothing new: what somebody has changed in Muster meanwhile is left alone.
+/// Passes changes of the object on to its job, and returns what cannot be changed. A spec that has
+/// not changed since the last comparison is ignored, so that changes made in Muster are kept.
 ///
 /// # Errors
-/// When Muster does not answer.
+/// If Muster does not answer.
 pub(super) async fn edit(
     object: &TrainingJob,
     context: &Context,
@@ -42,7 +43,7 @@ pub(super) async fn edit(
     if let Some(refused) = was_refused(look) {
         return Ok((job, Some(refused)));
     }
-    // It was handed on when the object changed: this is what somebody has changed in Muster since.
+    // The change was passed on for this generation; a difference is a later change in Muster.
     if look.before.observed_generation == look.generation {
         return Ok((job, elsewhere));
     }
@@ -53,7 +54,7 @@ pub(super) async fn edit(
             context.known.note(client, &job, asked);
             Ok((job, elsewhere))
         }
-        // It has ended meanwhile, or is being cancelled.
+        // The job has ended since, or is being cancelled.
         Err(error) if error.status() == Some(409) => Ok((job, elsewhere)),
         Err(error) => match refusal(&error) {
             Some(refused) => {
@@ -73,7 +74,7 @@ fn change(wanted: &JobSpec, is: &JobSpec) -> JobChange {
     let (workers, priority) = (wanted.scale.workers, wanted.priority);
     JobChange {
         workers: (workers != is.scale.workers).then_some(workers),
-        // Of an object they are fixed; of its job they may have been changed in Muster.
+        // Fixed in the object; they may have been changed in Muster.
         ps_shards: None,
         priority: (priority != is.priority).then_some(priority),
         edits: None,
@@ -84,14 +85,14 @@ fn is_same_but_for_size(wanted: &JobSpec, is: &JobSpec) -> bool {
     let mut wanted = wanted.clone();
     (wanted.scale.workers, wanted.scale.ps_shards) = (is.scale.workers, is.scale.ps_shards);
     wanted.priority = is.priority;
-    // Muster has named the step where the object leaves it out.
+    // Muster fills in the step that the object omits.
     if let (Some(from), Some(named)) = (&mut wanted.from, is.from) {
         from.step = from.step.or(named.step);
     }
     wanted == *is
 }
 
-/// What Muster said to this very spec: it would say it again.
+/// Returns Muster's rejection of this generation, which a retry would repeat.
 fn was_refused(look: &Look<'_, JobStatus>) -> Option<Refused> {
     let before = look.before;
     let of_this = |found: &&crate::condition::Condition| {

@@ -1,5 +1,6 @@
-//! Keeps one tenant's jobs as they are. The tenant's stream tells which have changed, and these are read, many with one request; a list of
-//! all that have not ended finds what the stream does not tell, and whatever was not heard. Without a stream there are lists alone.
+//! Follower of one tenant's jobs. The tenant's event stream names changed jobs, which are read in
+//! batches. A list of all unfinished jobs finds changes that the stream does not report or that
+//! were missed. Without a stream there are only lists.
 
 use super::known::Followed;
 use crate::clock;
@@ -10,23 +11,23 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What has changed within this is read together: one round of the scheduler tells of many jobs.
+/// Changes within this time are read together, because one scheduling round changes many jobs.
 const GATHER: Duration = Duration::from_millis(40);
-/// After a stream or a request has failed.
+/// Pause after a stream or a request has failed.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What is to be done, and when.
+/// Pending work with its times.
 #[derive(Debug)]
 struct Due {
     list: Instant,
-    /// The jobs that have changed; they are read then.
+    /// Jobs that have changed and are read at `read`.
     changed: HashSet<JobId>,
     read: Instant,
-    /// When a stream is asked for again.
+    /// Time of the next attempt to open a stream.
     stream: Instant,
 }
 
-/// Until nobody asks for the tenant's jobs any more.
+/// Follows the tenant's jobs until no reconciliation asks for them.
 pub(super) async fn follow(followed: Arc<Followed>) {
     let now = clock::monotonic();
     let mut due = Due {
@@ -50,7 +51,7 @@ pub(super) async fn follow(followed: Arc<Followed>) {
     }
 }
 
-/// The next message; waits for ever where there is no stream.
+/// Returns the next message; waits for ever without a stream.
 async fn hear(messages: &mut Option<Messages>) -> Option<StreamItem> {
     match messages {
         Some(messages) => match messages.next().await {
@@ -77,7 +78,7 @@ impl Due {
         next
     }
 
-    /// `None` is the end of the stream.
+    /// Handles a message; `None` is the end of the stream.
     fn hear(
         &mut self,
         followed: &Followed,
@@ -90,7 +91,7 @@ impl Due {
                 let known = event.job_id.filter(|id| followed.knows(*id));
                 self.changed(known);
             }
-            // Whatever happened before it stood.
+            // Changes before the stream was opened are found by a list.
             Some(StreamItem::Opened(_)) => self.list = now,
             Some(_) => {}
             None => {
@@ -100,7 +101,7 @@ impl Due {
         }
     }
 
-    /// Has them read soon.
+    /// Schedules a read of `jobs`.
     fn changed(&mut self, jobs: impl IntoIterator<Item = JobId>) {
         if self.changed.is_empty() {
             self.read = self.read.max(clock::monotonic() + GATHER);
@@ -114,12 +115,12 @@ impl Due {
         if !self.changed.is_empty() && asked >= self.read {
             let read = followed.read(&client, &mut self.changed).await;
             let now = clock::monotonic();
-            // Reading takes half of the time of one connection at most.
+            // Reads take at most half of the time of one connection.
             self.read = now + now.duration_since(asked);
             if let Err(error) = read {
                 tracing::debug!(%error, "jobs that have changed were not read");
                 self.read = now + PAUSE;
-                // An api of before can read no more than one by its id.
+                // An API server of an older release reads only one job by its id.
                 if error.status() == Some(400) {
                     followed.forget(&std::mem::take(&mut self.changed));
                 }

@@ -1,12 +1,13 @@
-//! Jobs of one tenant as they were last read. What was read earlier never takes the place of what was read later, whoever reads: a look may
-//! hear from an order that it gave what a list that was asked for before does not know yet.
+//! Job cache of one tenant. An earlier read never replaces a later one, whichever code reads: the
+//! answer to a request may be newer than a list that was requested before it.
 
 use muster_model::id::JobId;
 use muster_model::view::JobView;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// How long a job that has ended is kept: its object is looked at once more when its status has been written.
+/// Time for which an ended job is kept, because its object is reconciled once more after its status
+/// is written.
 const ENDED: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
@@ -17,24 +18,24 @@ pub struct Kept {
 #[derive(Debug)]
 struct Job {
     view: JobView,
-    /// When the answer was there.
+    /// Time of the answer.
     answered: Instant,
 }
 
-/// When something was asked, and when it was answered: what the answer says was true at some moment between the two.
+/// Times of a request and of its answer; the content was true at some moment between them.
 #[derive(Debug, Clone, Copy)]
 pub struct Read {
     pub asked: Instant,
     pub answered: Instant,
 }
 
-/// What came of an answer.
+/// Effect of an answer on the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// As it was.
+    /// Equal to the cached state.
     Same,
     Changed,
-    /// It may be older than what is known.
+    /// Possibly older than the cached state.
     Older,
 }
 
@@ -62,7 +63,7 @@ impl Kept {
         Taken::Changed
     }
 
-    /// It was looked for and is not there any more; what it was, if that was known.
+    /// Removes a job that a read has not found. Returns its cached state.
     pub fn forget(&mut self, id: JobId, read: Read) -> Option<JobView> {
         let known = self.jobs.get(&id)?;
         if read.asked < known.answered {
@@ -71,12 +72,13 @@ impl Kept {
         self.jobs.remove(&id).map(|job| job.view)
     }
 
-    /// What it was may not hold any more; it is given.
+    /// Removes a job whose cached state may be wrong, and returns that state.
     pub fn discard(&mut self, id: JobId) -> Option<JobView> {
         self.jobs.remove(&id).map(|job| job.view)
     }
 
-    /// Those that have not ended as far as is known, and are not among `living`, a list of all that have not.
+    /// Returns the jobs whose cached state is unfinished and that are missing in `living`, a list
+    /// of all unfinished jobs.
     #[must_use]
     pub fn missing(&self, living: &HashSet<JobId>, read: Read) -> Vec<JobId> {
         let missing = self.jobs.iter().filter(|(id, job)| {
@@ -85,7 +87,7 @@ impl Kept {
         missing.map(|(id, _)| *id).collect()
     }
 
-    /// Lets go of what has ended a while ago.
+    /// Removes jobs that ended more than [`ENDED`] ago.
     pub fn sweep(&mut self, now: Instant) {
         self.jobs.retain(|_, job| {
             !job.view.phase.is_terminal() || now.saturating_duration_since(job.answered) < ENDED
@@ -115,7 +117,7 @@ mod tests {
         ID.parse().expect("an id")
     }
 
-    /// Asked and answered so many seconds after `start`.
+    /// Read that was requested and answered the given numbers of seconds after `start`.
     fn read(start: Instant, asked: u64, answered: u64) -> Read {
         let at = |seconds| start + Duration::from_secs(seconds);
         Read {
@@ -125,13 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_older_takes_nothings_place() {
+    fn older_answers_do_not_replace_newer_ones() {
         let start = clock::monotonic();
         let mut kept = Kept::default();
         let (running, starting) = (job("running"), job("starting"));
         assert_eq!(kept.take(&running, read(start, 0, 10)), Taken::Changed);
         assert_eq!(kept.take(&running, read(start, 10, 11)), Taken::Same);
-        // An order was answered while a list was under way that had been asked for before.
+        // A request was answered while a list that was requested before it was still running.
         assert_eq!(kept.take(&starting, read(start, 15, 15)), Taken::Changed);
         assert_eq!(kept.take(&running, read(start, 12, 20)), Taken::Older);
         assert_eq!(kept.forget(id(), read(start, 12, 20)), None);
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_list_of_the_living_lacks_has_ended_unless_it_came_after_the_list_was_asked_for() {
+    fn jobs_missing_in_a_later_list_have_ended() {
         let start = clock::monotonic();
         let mut kept = Kept::default();
         kept.take(&job("running"), read(start, 0, 10));
@@ -151,7 +153,7 @@ mod tests {
         assert_eq!(kept.missing(&nobody, read(start, 9, 11)), []);
         kept.take(&job("succeeded"), read(start, 20, 20));
         assert_eq!(kept.missing(&nobody, read(start, 30, 31)), []);
-        // Its object is looked at once more, and then hardly ever.
+        // The object is reconciled once more, and rarely afterwards.
         kept.sweep(start + Duration::from_secs(79));
         assert!(kept.get(id()).is_some());
         kept.sweep(start + Duration::from_secs(80));

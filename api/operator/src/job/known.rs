@@ -1,5 +1,6 @@
-//! What is known of the jobs of this operator's objects. For each tenant that has some, a follower (`follow.rs`) keeps it as it is, and whoever
-//! looks at an object finds its job here. Where the follower has heard nothing for a while, whoever looks asks by itself.
+//! Jobs of this operator's objects. A follower (`follow.rs`) per tenant keeps the cache current,
+//! and reconciliations read it. If the follower has received nothing for a while, a reconciliation
+//! sends its own request.
 
 use super::document::label;
 use super::follow;
@@ -16,17 +17,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Between two lists of a tenant's jobs at least, while its stream tells of changes: what that does not tell is how far the jobs are, and
-/// their places among those that wait.
+/// Minimum time between two lists of a tenant's jobs. The stream reports changes but not progress
+/// or queue positions.
 const EVERY: Duration = Duration::from_secs(1);
-/// And a list takes at most this share of the time, however long it is.
+/// Minimum ratio of the pause between lists to the duration of a list.
 const SHARE: u32 = 5;
-/// A list that should have come by now and has not, nobody relies on any more after this.
+/// Tolerance after the expected time of a list, after which the cache is not used.
 const LATE: Duration = Duration::from_secs(3);
-/// The follower of a tenant of whose jobs nobody has asked for so long ends.
+/// Time without a request after which the follower of a tenant ends.
 const UNASKED: Duration = Duration::from_secs(60);
 const PAGE: u32 = 500;
-/// Jobs asked for by their ids in one request; an address of more is too long for some proxies.
+/// Maximum number of ids in one request; a longer URL exceeds the limit of some proxies.
 const BATCH: usize = 100;
 
 #[derive(Debug)]
@@ -36,14 +37,14 @@ pub struct Known {
     tenants: Mutex<HashMap<String, Arc<Followed>>>,
 }
 
-/// One tenant's.
+/// Jobs of one tenant.
 #[derive(Debug)]
 pub(super) struct Followed {
     operator: String,
     wakes: Arc<Wakes>,
-    /// One list at a time.
+    /// Permits one list at a time.
     listing: tokio::sync::Mutex<()>,
-    /// That there are some in [`State::doubted`].
+    /// Notified when [`State::doubted`] is not empty.
     doubt: Notify,
     state: Mutex<State>,
 }
@@ -51,16 +52,17 @@ pub(super) struct Followed {
 #[derive(Debug)]
 struct State {
     kept: Kept,
-    /// The newest: tokens are made anew now and then.
+    /// Newest client; tokens are replaced from time to time.
     client: Client,
-    /// When the newest list was asked for that was answered, or the first was to be.
+    /// Request time of the newest answered list; before the first list, the time at which following
+    /// started.
     listed: Instant,
-    /// When somebody wanted to know last.
+    /// Time of the last request of a reconciliation.
     asked: Instant,
-    /// What is kept is relied on until then.
+    /// Time until which the cache is used.
     good_until: Option<Instant>,
     is_followed: bool,
-    /// Jobs that may have changed without a word.
+    /// Jobs that may have changed without an event.
     doubted: HashSet<JobId>,
 }
 
@@ -74,10 +76,11 @@ impl Known {
         }
     }
 
-    /// The job as it is, or as it was a moment ago. `None` when there is no such job.
+    /// Returns the current state of the job from the cache or by a request, or `None` if it does
+    /// not exist.
     ///
     /// # Errors
-    /// When the REST interface does not answer.
+    /// If the REST interface does not answer.
     pub async fn job(
         &self,
         tenant: &str,
@@ -102,8 +105,9 @@ impl Known {
         Ok(found)
     }
 
-    /// The job as it was answered just now to what was asked then. What happened to a job before it was known here was told to nobody, and an
-    /// answer that took long may be older than what is known: then it is read once more.
+    /// Caches the answer to a request that was sent at `asked`. Reads the job again if it was not
+    /// cached before, because its earlier events were ignored. Also reads it again after a slow
+    /// answer, which may be older than the cache.
     pub fn note(&self, client: &Client, job: &JobView, asked: Instant) {
         let followed = self.followed(&job.tenant, client);
         let was_known = followed.knows(job.id);
@@ -114,10 +118,10 @@ impl Known {
         }
     }
 
-    /// The job of an object of this uid.
+    /// Returns the job of the object with this uid.
     ///
     /// # Errors
-    /// When the REST interface does not answer.
+    /// If the REST interface does not answer.
     pub async fn by_uid(&self, client: &Client, uid: &str) -> Result<Option<JobView>, ClientError> {
         let query = JobQuery {
             labels: vec![
@@ -128,7 +132,7 @@ impl Known {
             ..JobQuery::default()
         };
         let page = client.jobs(&query).await?;
-        // Trials have the labels of their study.
+        // Trials carry the labels of their study.
         Ok(page.items.into_iter().find(|job| job.trial.is_none()))
     }
 
@@ -137,7 +141,8 @@ impl Known {
         &self.operator
     }
 
-    /// Since the newest list was asked for that was answered, of the tenant that has waited longest. `None` where no tenant is followed.
+    /// Returns the age of the newest answered list, of the tenant with the oldest one. `None` if no
+    /// tenant is followed.
     #[must_use]
     pub fn list_age(&self, now: Instant) -> Option<Duration> {
         let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
@@ -146,7 +151,7 @@ impl Known {
         ages.max()
     }
 
-    /// Who is woken when a job has changed.
+    /// Returns the notifier of changed jobs.
     #[must_use]
     pub fn wakes(&self) -> &Wakes {
         &self.wakes
@@ -185,7 +190,7 @@ impl Followed {
         self.state().client.clone()
     }
 
-    /// Notes that somebody wants to know, and whether it has to be followed anew.
+    /// Records a request, and returns whether a follower must be started.
     fn is_asked(&self, client: &Client, now: Instant) -> bool {
         let mut state = self.state();
         state.asked = now;
@@ -193,7 +198,8 @@ impl Followed {
         !std::mem::replace(&mut state.is_followed, true)
     }
 
-    /// Whether nobody has asked for long; who is told so follows it no more.
+    /// Returns whether the tenant has had no request for long; if so, the caller must stop
+    /// following.
     pub(super) fn is_left(&self) -> bool {
         let mut state = self.state();
         let is_left = clock::monotonic().saturating_duration_since(state.asked) >= UNASKED;
@@ -218,15 +224,16 @@ impl Followed {
         self.state().kept.get(id).is_some()
     }
 
-    /// Waits until there are jobs that may have changed without a word, and gives them.
+    /// Waits until there are jobs that may have changed without an event, and returns them.
     pub(super) async fn doubted(&self) -> HashSet<JobId> {
         self.doubt.notified().await;
         std::mem::take(&mut self.state().doubted)
     }
 
-    /// Keeps what was read, and wakes who looks at its object if that is news.
+    /// Caches a read, and wakes the reconciliation of its object if the state is new.
     fn take(&self, job: &JobView, read: Read) -> Taken {
-        // Whoever writes a status can name any job in it; and trials have the labels of their study.
+        // A writer of statuses can name any job, so other jobs are ignored; trials carry the labels
+        // of their study.
         let is_ours = job.labels.get(label::OPERATOR) == Some(&self.operator);
         if !is_ours || job.trial.is_some() {
             return Taken::Same;
@@ -238,7 +245,7 @@ impl Followed {
         taken
     }
 
-    /// Whoever looks waits for one list, and not each for one of its own.
+    /// Concurrent reconciliations share one list.
     async fn list_unless_good(&self, client: &Client) -> Result<(), Error> {
         let listing = self.listing.lock().await;
         if self.is_good() {
@@ -246,16 +253,17 @@ impl Followed {
         }
         let listed = self.listed(client).await;
         drop(listing);
-        // What has ended meanwhile the follower reads.
+        // The follower reads the jobs that have ended since.
         listed
             .map(drop)
             .map_err(Error::muster("jobs were not listed"))
     }
 
-    /// Reads all that have not ended. The jobs that were thought not to have and are not among them, and when the next list is due.
+    /// Reads all unfinished jobs. Returns the jobs that the cache believed unfinished and that the
+    /// list lacks, and the time of the next list.
     ///
     /// # Errors
-    /// When the REST interface does not answer.
+    /// If the REST interface does not answer.
     pub(super) async fn list(&self, client: &Client) -> Result<(Vec<JobId>, Instant), ClientError> {
         let _listing = self.listing.lock().await;
         self.listed(client).await
@@ -299,10 +307,11 @@ impl Followed {
         }
     }
 
-    /// Reads some of these, and takes them from among them. What may have been read too early stays.
+    /// Reads some of the changed jobs and removes them from `changed`. Jobs whose answer may be too
+    /// old stay in it.
     ///
     /// # Errors
-    /// When the REST interface does not answer.
+    /// If the REST interface does not answer.
     pub(super) async fn read(
         &self,
         client: &Client,
@@ -336,7 +345,8 @@ impl Followed {
         Ok(())
     }
 
-    /// These are no longer known; whoever looks at one of them asks for it by itself, and is woken to.
+    /// Removes jobs from the cache and wakes their reconciliations, which then send their own
+    /// requests.
     pub(super) fn forget(&self, jobs: &HashSet<JobId>) {
         for id in jobs {
             let was = self.state().kept.discard(*id);
@@ -351,7 +361,7 @@ impl Followed {
     }
 }
 
-/// Answered now.
+/// Read that is answered now.
 fn since(asked: Instant) -> Read {
     Read {
         asked,

@@ -1,4 +1,4 @@
-//! `TrainingJob`: from the object to the job, and back.
+//! `TrainingJob`: conversion between the object and the job.
 
 pub mod document;
 mod edit;

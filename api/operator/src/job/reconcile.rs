@@ -1,4 +1,4 @@
-//! What a look at a `TrainingJob` finds and does; in which order, [`crate::course`] says.
+//! Steps of the reconciliation of a `TrainingJob`; [`crate::course`] defines their order.
 
 use super::document::{VERSION, document, idempotency_key, label, refusal};
 use super::edit::edit;
@@ -16,17 +16,18 @@ use muster_model::job::Intent;
 use muster_model::view::JobView;
 use std::time::Duration;
 
-/// Between two looks at a job that has not ended, of which nothing was heard.
+/// Reconcile interval of an unfinished job without events.
 const LIVING: Duration = Duration::from_secs(5);
-/// Between two writes of a status in which only the progress differs.
+/// Minimum time between two writes of a status that differ only in progress.
 const PROGRESS: Duration = Duration::from_secs(2);
-/// Or the place too.
+/// Minimum time between two writes of a status that differ also in queue position.
 const PLACE: Duration = Duration::from_secs(1);
 
 impl Submitted for JobStatus {
     type View = JobView;
 
-    /// An id that somebody else has written into the status is not taken for it.
+    /// An id in the status counts only if that job has the object's uid, because other writers can
+    /// set the status.
     async fn find(
         object: &TrainingJob,
         context: &Context,
@@ -72,8 +73,9 @@ impl Submitted for JobStatus {
                     show(object, context, look, Self::refused(look, tenant, &refused)).await?;
                     Ok(Action::requeue(REFUSED))
                 }
-                // Also a key that was sent with another document: the spec was changed while the answer was under way. By the next look
-                // the job that was submitted first is found.
+                // Also for a key that was used with another document: the spec was changed before
+                // the answer arrived. The next reconciliation finds the job that was submitted
+                // first.
                 None => Err(Error::muster("the job was not submitted")(error)),
             },
         }
@@ -124,8 +126,9 @@ impl Submitted for JobStatus {
     }
 }
 
-/// `spec.suspend` pauses; taken away, it resumes what it has paused, and nothing that somebody else has. That it pauses is written before
-/// it does: whoever is killed in between would not know later that the pause was its own.
+/// Carries out `spec.suspend`: pauses the job, and resumes only a pause of its own. The pause is
+/// recorded in the status before it is requested; an operator that is killed in between would not
+/// recognise its own pause later.
 async fn steer(
     object: &TrainingJob,
     context: &Context,
@@ -149,7 +152,7 @@ async fn steer(
             client.pause(job.id).await
         }
         (false, Intent::Pause) if before => client.resume(job.id).await,
-        // By this operator, or by somebody else.
+        // The pause is this operator's or another user's.
         (true, Intent::Pause) | (_, Intent::Cancel) => return Ok((job, before)),
         (false, Intent::Run | Intent::Suspend | Intent::Pause) => return Ok((job, false)),
     };
@@ -158,13 +161,13 @@ async fn steer(
             context.known.note(client, &job, asked);
             Ok((job, held))
         }
-        // It has ended meanwhile.
+        // The job has ended since.
         Err(error) if error.status() == Some(409) => Ok((job, held || before)),
         Err(error) => Err(Error::muster("the job was not paused or resumed")(error)),
     }
 }
 
-/// Writes what has changed at once; how far a job is, and its place, now and then, when it is their turn.
+/// Writes changes at once, and progress and queue position at the rate of the throttle.
 async fn show_in_turn(
     object: &TrainingJob,
     context: &Context,
@@ -186,7 +189,7 @@ async fn show_in_turn(
         wait = context.pace.turn(&object.uid_text(), now);
     }
     if !wait.is_zero() {
-        // The turn is kept; this look is also the one that finds what nobody told of.
+        // The reserved time is kept; this reconciliation also finds changes without an event.
         return Ok(Action::requeue(wait.min(LIVING)));
     }
     let shown = show(object, context, look, status).await;

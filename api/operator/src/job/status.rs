@@ -1,4 +1,4 @@
-//! What is shown of a job in the status of its object.
+//! Status of a TrainingJob object.
 
 use crate::condition::{Condition, End, rfc3339};
 use crate::look::{Look, REMOVED, Shown};
@@ -51,18 +51,18 @@ pub struct JobStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// Why a job is paused whose object says `spec.suspend`.
+/// Message for a job that `spec.suspend` has paused.
 const HELD: &str = "spec.suspend is true; without it the job resumes";
 
-/// How much of a status is new, in the order of how long it may wait.
+/// Most urgent difference between two statuses, ordered by urgency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum News {
     None,
-    /// How far training is.
+    /// Only the progress.
     Progress,
-    /// And the place among those that wait, or the figures of a reason that is the same.
+    /// Also the queue position, or the figures of an unchanged reason.
     Place,
-    /// And all else.
+    /// Any other field.
     Change,
 }
 
@@ -147,7 +147,8 @@ impl Shown for JobStatus {
 }
 
 impl Look<'_, JobStatus> {
-    /// Of an object whose job there is. `changed`: the spec is no longer what was submitted.
+    /// Returns the status of an object with a job. `changed` is set if the spec differs from the
+    /// submitted one.
     #[must_use]
     pub fn of(&self, job: &JobView, suspended: bool, changed: Option<&Refused>) -> JobStatus {
         let (reason, message) = if suspended && job.phase == JobPhase::Paused {
@@ -224,13 +225,13 @@ impl Look<'_, JobStatus> {
 }
 
 impl JobStatus {
-    /// Nothing of this was done for the object's present spec.
+    /// Whether the object's present spec was rejected and not carried out.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.phase == "Misconfigured"
     }
 
-    /// What in this one is news to whoever has seen `before`.
+    /// Returns the most urgent difference from `before`.
     #[must_use]
     pub fn news(&self, before: &Self) -> News {
         if self == before {
@@ -261,7 +262,7 @@ impl JobStatus {
     }
 }
 
-/// The reason why it does not run, and the same in a sentence.
+/// Returns the reason why the job does not run, and a sentence about it.
 fn why(job: &JobView) -> (Option<String>, Option<String>) {
     if let Some(failure) = &job.failure {
         return (Some("Failed".to_owned()), Some(failure.clone()));
@@ -279,7 +280,7 @@ fn sentence(waiting: &WaitingView) -> String {
     }
 }
 
-/// As Kubernetes writes phases.
+/// Name of the phase in Kubernetes' style.
 #[must_use]
 pub fn phase_name(phase: JobPhase) -> &'static str {
     match phase {
@@ -295,14 +296,14 @@ pub fn phase_name(phase: JobPhase) -> &'static str {
     }
 }
 
-/// `3/2..8`: so many run; between 2 and 8 the scheduler may choose.
+/// `3/2..8`: running, minimum and maximum number.
 fn count(count: Count) -> String {
     format!("{}/{}..{}", count.running, count.min, count.max)
 }
 
-/// As kubectl writes ages, but coarser: what is shown should not change with every look.
+/// Formats a duration like kubectl's ages but more coarsely, so that the status changes less often.
 fn duration(seconds: f64) -> String {
-    // Past the largest whole number it is "for ever" all the same.
+    // Casting saturates for larger values.
     let seconds = seconds.max(0.0) as u64;
     match seconds {
         0..60 => format!("{}s", seconds.div_ceil(5) * 5),

@@ -1,4 +1,4 @@
-//! Who is woken when a job has changed: the controller of its object's namespace looks at the object.
+//! Notifies the controller of an object's namespace when the job of the object has changed.
 
 use super::document::label;
 use crate::resource::TrainingJob;
@@ -15,14 +15,15 @@ pub struct Wakes {
 
 #[derive(Debug)]
 struct Sleeper {
-    /// Whose objects; of all where this is `None`.
+    /// Namespace of the objects; `None` for all.
     namespace: Option<String>,
-    /// It is read as fast as it is written: what is to be looked at more than once stands in the controller's queue once.
+    /// The channel is read as fast as it is written, because the controller's queue holds each
+    /// object once.
     sender: UnboundedSender<ObjectRef<TrainingJob>>,
 }
 
 impl Wakes {
-    /// The objects of a namespace whose jobs change from now on, or those of all namespaces.
+    /// Returns the objects of a namespace, or of all namespaces, whose jobs change from now on.
     pub fn of(
         &self,
         namespace: Option<String>,

@@ -1,19 +1,19 @@
-//! How far what objects show is behind what is known of their jobs.
+//! Status lag: age of job changes that the objects do not show yet.
 
 use super::objects::Looked;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// Changes that no object shows yet, by the object's uid.
+/// Changes that are not shown yet, by the object's uid.
 #[derive(Debug, Default)]
 pub(super) struct Behind {
     changes: HashMap<String, Changes>,
 }
 
-/// Of one object.
+/// Changes of one object.
 #[derive(Debug, Clone, Copy)]
 struct Changes {
-    /// Of those that are not shown yet; never after the first of them.
+    /// Lower bound for the oldest change that is not shown yet.
     oldest: Instant,
     newest: Instant,
 }
@@ -27,7 +27,7 @@ impl Behind {
         changes.newest = changes.newest.max(now);
     }
 
-    /// What was known when the look began.
+    /// Marks the changes before `began`, the start of a reconciliation, as shown.
     pub fn shown(&mut self, uid: &str, began: Instant) {
         let Some(changes) = self.changes.get_mut(uid) else {
             return;
@@ -43,7 +43,7 @@ impl Behind {
         self.changes.remove(uid);
     }
 
-    /// Of the oldest change; of objects that are not there any more nothing has to be shown.
+    /// Returns the age of the oldest change. Discards changes of objects that no longer exist.
     pub fn age(&mut self, all: &[Looked], now: Instant) -> Duration {
         let there: HashSet<&str> = all.iter().map(|object| object.uid.as_str()).collect();
         self.changes.retain(|uid, _| there.contains(uid.as_str()));
@@ -58,7 +58,7 @@ mod tests {
     use crate::clock;
 
     #[test]
-    fn the_oldest_change_counts_until_a_look_that_began_after_it_has_ended_well() {
+    fn oldest_change_counts_until_a_later_reconciliation_succeeds() {
         let start = clock::monotonic();
         let at = |s: u64| start + Duration::from_secs(s);
         let mut behind = Behind::default();
@@ -74,7 +74,7 @@ mod tests {
         behind.changed("b".to_owned(), at(12));
         behind.changed("a".to_owned(), at(15));
         assert_eq!(age(&mut behind, 20), 10);
-        // It began before all of them, and between two of them.
+        // Started before all changes, and between two of them.
         behind.shown("a", at(9));
         assert_eq!(age(&mut behind, 20), 10);
         behind.shown("a", at(14));

@@ -1,4 +1,5 @@
-//! What the operator counts of itself, in the text format of Prometheus. No tenant, user, job, object or node is named in it.
+//! Metrics of the operator in Prometheus' text format. They name no tenant, user, job, object or
+//! node.
 
 mod behind;
 mod objects;
@@ -30,10 +31,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 
-/// Upper bounds of the buckets of looks' and of Kubernetes' answers' times.
+/// Upper bounds in seconds of the buckets of reconcile durations and Kubernetes requests.
 const BUCKETS_S: [f64; 10] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
 
-/// Shared by all that looks, asks and writes, and by whoever shows it.
+/// Metrics, shared by all parts of the operator.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     all: Registry,
@@ -43,24 +44,24 @@ pub struct Metrics {
     state: Arc<Mutex<State>>,
 }
 
-/// What is shown as it is at the moment.
+/// Sources of the gauges that are computed at each scrape.
 #[derive(Debug, Default)]
 struct State {
     behind: Behind,
-    /// Of each kind that is followed, and of each namespace where these are named.
+    /// One per followed kind, and per namespace if namespaces are named.
     seen: Vec<Seen>,
-    /// What pods of others hold, by resource.
+    /// Amounts that pods outside Muster hold, by resource.
     foreign: BTreeMap<String, u64>,
-    /// By pool.
+    /// Placeholders by pool.
     placeholders: BTreeMap<String, Placeholders>,
 }
 
-/// Of one pool.
+/// Placeholders of one pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placeholders {
-    /// Nodes that what waits would need.
+    /// Nodes that waiting jobs need.
     pub wanted: u32,
-    /// Pods that stand for nodes.
+    /// Existing placeholder pods.
     pub there: u32,
 }
 
@@ -106,29 +107,30 @@ impl Metrics {
         })
     }
 
-    /// A look at an object of the kind has ended that began then.
+    /// Records a reconciliation of this kind, which started at `began`.
     pub(crate) fn looked<T>(&self, kind: &str, began: Instant, done: &Result<T, Error>) {
         let took = clock::monotonic().saturating_duration_since(began);
         let series = self.looks.with_label_values(&[kind, outcome(done)]);
         series.observe(took.as_secs_f64());
     }
 
-    /// The job of this object has changed, and the object does not show it yet.
+    /// Records that an object's job has changed and that the object does not show it yet.
     pub(crate) fn changed(&self, uid: String) {
         self.lock().behind.changed(uid, clock::monotonic());
     }
 
-    /// A look that began then has shown of the object whatever was known by then, or has left it for a turn that comes.
+    /// Records that a reconciliation that started at `began` has shown all earlier changes of the
+    /// object, or has scheduled a throttled write.
     pub(crate) fn shown(&self, uid: &str, began: Instant) {
         self.lock().behind.shown(uid, began);
     }
 
-    /// Nothing is shown of the object any more.
+    /// Records that the object is not shown any more.
     pub(crate) fn gone(&self, uid: &str) {
         self.lock().behind.gone(uid);
     }
 
-    /// From now on these are counted too.
+    /// Adds a watch whose objects are counted.
     pub(crate) fn sees(&self, seen: Seen) {
         self.lock().seen.push(seen);
     }
@@ -152,21 +154,23 @@ impl Metrics {
         series.observe(took.as_secs_f64());
     }
 
-    /// Muster's REST interface has answered, or has not.
+    /// Counts an answered or failed request to Muster's REST interface.
     pub(crate) fn answered_by_muster(&self, ended: &Ended<'_>) {
         let status = ended.status.map(|status| status.to_string());
         let labels = [ended.method, ended.of, status.as_deref().unwrap_or("none")];
         self.asked_muster.with_label_values(&labels).inc();
     }
 
-    /// `list_age`: since when no list of the jobs of some tenant was asked for that was answered, of the tenant that has waited longest.
+    /// Returns all metrics as text. `list_age` is the age of the newest answered job list, of the
+    /// tenant with the oldest one.
     fn text(&self, list_age: Option<Duration>) -> prometheus::Result<String> {
         let mut families = self.all.gather();
         families.extend(self.present(list_age)?.gather());
         TextEncoder::new().encode_to_string(&families)
     }
 
-    /// Made anew each time, since phases, resources and pools go with the last of them.
+    /// Builds gauges anew at each scrape, so that phases, resources and pools without objects
+    /// disappear.
     fn present(&self, list_age: Option<Duration>) -> prometheus::Result<Registry> {
         let present = Registry::new();
         register_gauge_with_registry!(
@@ -193,7 +197,7 @@ impl Metrics {
     }
 }
 
-/// Answers `GET /metrics` until the process ends; and whoever only connects, such as a probe, learns that the process lives.
+/// Answers `GET /metrics` and accepts the connections of TCP probes until the process ends.
 pub async fn serve(context: Arc<Context>, listener: TcpListener) {
     let routes = Router::new().route("/metrics", get(show));
     muster_connections::serve(listener, routes.with_state(context)).await;

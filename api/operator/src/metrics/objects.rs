@@ -1,4 +1,5 @@
-//! The objects that are followed, as the watches have them: how many of which phase, and of how many the status is of an older spec.
+//! Metrics of the followed objects, from the watches: number of objects by phase, and number whose
+//! status refers to an older spec.
 
 use crate::look::Shown;
 use crate::resource::{Object, Status, Tenant};
@@ -7,7 +8,8 @@ use prometheus::{Registry, register_int_gauge_vec_with_registry};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Anybody who may write a status can write any phase into it; these are the operator's own.
+/// Phases that the operator writes. Other writers of a status can set any text, which must not
+/// become a label.
 const PHASES: [&str; 16] = [
     "Held",
     "Misconfigured",
@@ -26,23 +28,23 @@ const PHASES: [&str; 16] = [
     READY,
     NEW,
 ];
-/// Of a tenant that is as its object wants it.
+/// Phase of a tenant that matches its object.
 const READY: &str = "Ready";
-/// Of an object without a status.
+/// Phase of an object without a status.
 const NEW: &str = "New";
 const OTHER: &str = "Other";
 
-/// One object.
+/// Object of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Looked {
     pub kind: &'static str,
     pub uid: String,
     pub phase: &'static str,
-    /// Its status does not speak of its spec as it is now.
+    /// Whether the status refers to an older spec.
     pub is_outdated: bool,
 }
 
-/// A watch whose objects are counted.
+/// Watch whose objects are counted.
 pub(crate) struct Seen(Box<dyn Fn() -> Vec<Looked> + Send>);
 
 impl fmt::Debug for Seen {
@@ -51,7 +53,7 @@ impl fmt::Debug for Seen {
     }
 }
 
-/// Jobs or studies.
+/// Watch of jobs or studies.
 pub(crate) fn seen<S: Shown>(there: Store<Object<S>>) -> Seen {
     Seen(Box::new(move || {
         let all = there.state();
@@ -86,7 +88,7 @@ fn looked<S: Status>(object: &Object<S>, phase: &str, observed: Option<i64>) -> 
         kind: S::KIND,
         uid: object.uid_text(),
         phase: own.copied().unwrap_or(OTHER),
-        // What goes is not compared any more, and its spec is of another generation from then on.
+        // A deleted object is not compared any more, although its generation has increased.
         is_outdated: !object.is_being_deleted() && observed != object.metadata.generation,
     }
 }
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn each_phase_of_a_job_is_counted_as_itself_and_anybody_elses_word_as_other() {
+    fn known_phases_are_counted_and_others_grouped() {
         for phase in JobPhase::ALL.map(phase_name) {
             assert_eq!(of(&json!({ "phase": phase })).phase, phase);
         }
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_an_older_spec_is_outdated() {
+    fn status_of_an_older_generation_is_outdated() {
         assert!(of(&json!({})).is_outdated);
         assert!(of(&json!({ "observedGeneration": 1 })).is_outdated);
         assert!(!of(&json!({ "observedGeneration": 2 })).is_outdated);

@@ -1,4 +1,4 @@
-//! Every request to Kubernetes' API is counted, whoever makes it, where the client sends it.
+//! Client layer that counts every request to Kubernetes' API.
 
 use super::Metrics;
 use crate::clock;
@@ -9,11 +9,12 @@ use kube::client::{Body, ClientBuilder};
 use std::task::{Context, Poll};
 use tower::{Layer, Service};
 
-/// A client of which each request is counted, and none is sent twice: kube's own would try 15 times what a busy server refuses, with pauses that
-/// double up to minutes. A look would wait as long, one of few at a time, while [`crate::backoff`] has the object wait for a second.
+/// Returns a client that counts requests and never repeats one. kube's own retry would repeat a
+/// rejected request 15 times with pauses up to minutes. A reconciliation would occupy its slot of
+/// the work queue for that time; [`crate::backoff`] retries the object after one second instead.
 ///
 /// # Errors
-/// When the configuration is none that can be used.
+/// If the configuration is invalid.
 pub fn kubernetes(mut config: kube::Config, metrics: &Metrics) -> kube::Result<kube::Client> {
     config.default_retry = false;
     let counting = Counting(metrics.clone());
@@ -69,7 +70,7 @@ where
     }
 }
 
-/// What a path is of: `trainingjobs`, or `trainingjobs/status`, whoever's it is.
+/// Returns the resource of a path without names: `trainingjobs` or `trainingjobs/status`.
 fn resource(path: &str) -> String {
     let segments: Vec<&str> = path.split('/').filter(|one| !one.is_empty()).collect();
     let within = match segments.as_slice() {
@@ -90,7 +91,7 @@ mod tests {
     use super::resource;
 
     #[test]
-    fn a_path_is_counted_without_any_name_that_is_in_it() {
+    fn request_labels_contain_no_names() {
         for (path, of) in [
             ("/api/v1/namespaces/vision", "namespaces"),
             ("/api/v1/nodes", "nodes"),

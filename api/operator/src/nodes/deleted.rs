@@ -1,5 +1,6 @@
-//! Nodes that are gone from Kubernetes while their executors still speak to Muster: a machine that is taken away hears of it last. What runs
-//! there moves away, and what does not make it is lost with the executor's lease, as with every node.
+//! Nodes that were deleted from Kubernetes while their executors are still connected to Muster,
+//! because a removed machine is notified last. Their tasks move away; tasks that do not finish in
+//! time are lost with the executor's lease, as on any node.
 
 use super::{Follower, all_in_muster};
 use crate::error::Error;
@@ -15,8 +16,8 @@ pub(super) async fn follow(follower: &Follower) {
     if follower.there.wait_until_ready().await.is_err() {
         return;
     }
-    // Of what was deleted before this operator began the executors have gone meanwhile, and other clusters' nodes were never here, also
-    // where their operator has the same name.
+    // Nodes deleted before this operator started have lost their executors. Nodes of other clusters
+    // were never seen, even if their operator has the same name.
     let mut seen = BTreeSet::new();
     loop {
         let there: BTreeSet<String> = follower
@@ -31,8 +32,10 @@ pub(super) async fn follow(follower: &Follower) {
     }
 }
 
+/// Closes the deleted nodes for all tasks.
+///
 /// # Errors
-/// When Muster does not answer; nothing is lost by it.
+/// If Muster does not answer; the next run continues.
 async fn close(follower: &Follower, gone: &BTreeSet<String>) -> Result<(), Error> {
     if gone.is_empty() {
         return Ok(());
@@ -55,8 +58,9 @@ async fn close(follower: &Follower, gone: &BTreeSet<String>) -> Result<(), Error
     Ok(())
 }
 
-/// This operator has spoken of it, and its Kubernetes had it and has it no more. Machines that were never Kubernetes' have no notice or an
-/// administrator's, and those of another cluster one of its own operator's.
+/// Whether this operator has reported the node and its cluster has deleted it. A machine outside
+/// Kubernetes has no notice or an administrator's, and one of another cluster has a notice of that
+/// cluster's operator.
 fn is_gone(view: &NodeView, speaker: &str, gone: &BTreeSet<String>) -> bool {
     let notice = view.notice.as_ref();
     let is_ours = notice.is_some_and(|notice| notice.by.as_deref() == Some(speaker));
@@ -69,7 +73,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_nodes_of_which_this_operator_has_spoken_are_gone() {
+    fn only_nodes_reported_by_this_operator_count_as_deleted() {
         let node = |by: Option<&str>| -> NodeView {
             let notice = json!({ "closed": "open", "by": by });
             let capacity = json!({ "gpus": [], "cpu_milli": 0, "memory_bytes": 0 });
@@ -81,7 +85,7 @@ mod tests {
         };
         let (none, gone) = (BTreeSet::new(), BTreeSet::from(["a".to_owned()]));
         assert!(is_gone(&node(Some("here")), "here", &gone));
-        // As a node of another cluster whose operator has the same name.
+        // Node of another cluster whose operator has the same name.
         assert!(!is_gone(&node(Some("here")), "here", &none));
         assert!(!is_gone(&node(Some("elsewhere")), "here", &gone));
         assert!(!is_gone(&node(None), "here", &gone));

@@ -1,4 +1,4 @@
-//! What pods that are none of Muster's hold of what Kubernetes counts: one list for all nodes, a few seconds old at most.
+//! Resources that pods outside Muster hold: one list for all nodes, a few seconds old at most.
 
 use super::held::{held, is_foreign};
 use super::said::Release;
@@ -14,18 +14,18 @@ use tokio::sync::Mutex;
 
 const FRESH: Duration = Duration::from_secs(4);
 
-/// What pods of others hold on one node.
+/// Resources that pods outside Muster hold on one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Foreign {
-    /// By resource.
+    /// Use by resource.
     held: BTreeMap<String, Held>,
 }
 
-/// Of one resource.
+/// Use of one resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Held {
     count: u64,
-    /// For the operator's log alone: tenants are not told the names of others' pods.
+    /// Only for the operator's log; tenants do not learn the names of other pods.
     pods: BTreeSet<String>,
 }
 
@@ -36,15 +36,15 @@ pub(super) struct Pods {
 
 #[derive(Debug, Default)]
 struct List {
-    /// Until then it is fresh.
+    /// Time until which the list is used.
     until: Option<Instant>,
-    /// By node.
+    /// Use by node.
     there: BTreeMap<String, Foreign>,
 }
 
 impl Pods {
     /// # Errors
-    /// When Kubernetes' API does not answer.
+    /// If Kubernetes' API does not answer.
     pub(super) async fn on(
         &self,
         context: &Context,
@@ -54,7 +54,7 @@ impl Pods {
         let mut list = self.list.lock().await;
         let now = clock::monotonic();
         if list.until.is_none_or(|until| now >= until) {
-            // From the server's memory, however large the cluster is.
+            // Served from the API server's cache, which is cheap in clusters of any size.
             let all = ListParams::default().match_any();
             let pods = Api::<Pod>::all(context.kubernetes.clone()).list(&all).await;
             let pods = pods.map_err(Error::kubernetes("the pods of all nodes were not listed"))?;
@@ -67,7 +67,7 @@ impl Pods {
 }
 
 impl Foreign {
-    /// Of every node on which there is any.
+    /// Returns the use of every node that has any.
     pub(super) fn by_node(pods: &[Pod], own: Option<&Release>) -> BTreeMap<String, Self> {
         let mut there: BTreeMap<String, Self> = BTreeMap::new();
         for pod in pods.iter().filter(|pod| is_foreign(pod, own)) {
@@ -85,7 +85,7 @@ impl Foreign {
         there
     }
 
-    /// On all nodes, by resource.
+    /// Returns the use on all nodes, by resource.
     fn together(there: &BTreeMap<String, Self>) -> BTreeMap<String, u64> {
         let mut together = BTreeMap::new();
         for (resource, held) in there.values().flat_map(|of_node| &of_node.held) {
@@ -94,12 +94,12 @@ impl Foreign {
         together
     }
 
-    /// How many of this resource they hold.
+    /// Returns the amount of this resource that is held.
     pub(super) fn count(&self, resource: &str) -> u64 {
         self.held.get(resource).map_or(0, |held| held.count)
     }
 
-    /// Whose pods these are is not told: every tenant reads it.
+    /// Describes the use without the names of pods, because every tenant can read it.
     pub(super) fn in_words(&self, resources: &[&str]) -> String {
         let of = |name: &&str| Some((name.to_string(), self.held.get(*name)?));
         let there: Vec<(String, &Held)> = resources.iter().filter_map(of).collect();

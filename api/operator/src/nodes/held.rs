@@ -1,19 +1,20 @@
-//! What a pod holds of what Kubernetes counts, as its scheduler reckons it, and whose pod it is. Pure.
+//! Resources that a pod holds, computed as Kubernetes' scheduler does, and the owner of the pod.
+//! Pure.
 
 use super::said::Release;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt as _;
 use std::collections::BTreeMap;
 
-/// On all pods of a release.
+/// Label of all pods of a release.
 pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
-/// Of tasks' pods, and of executors' and placeholders, of whichever release.
+/// Labels of task pods, and of executors and placeholders, in any release.
 const OWN_PODS: [&str; 2] = ["muster.dev/group", "muster-pool"];
-/// An init container of this policy goes on beside the others.
+/// Restart policy of an init container that runs beside the main containers.
 const SIDECAR: &str = "Always";
 
-/// Whether the pod is none of Muster's; `None`: those of all releases are its own. Another release gives out what it holds to jobs that this one
-/// knows nothing of.
+/// Whether the pod is outside Muster. With `own` as `None` the pods of all releases belong to
+/// Muster. Another release gives its resources to jobs that this one does not know.
 #[must_use]
 pub fn is_foreign(pod: &Pod, own: Option<&Release>) -> bool {
     let labels = pod.labels();
@@ -25,8 +26,8 @@ pub fn is_foreign(pod: &Pod, own: Option<&Release>) -> bool {
     !(is_ours && own.is_none_or(of_this))
 }
 
-/// How many of each resource that somebody's device plugin counts it holds, or is about to: of nothing else than what has a vendor's name in
-/// front. What has ended holds nothing.
+/// Returns the amount of each device-plugin resource that the pod holds or will hold. Only
+/// resources with a vendor prefix count. A finished pod holds nothing.
 #[must_use]
 pub fn held(pod: &Pod) -> BTreeMap<String, u64> {
     let status = pod.status.as_ref();
@@ -41,7 +42,8 @@ pub fn held(pod: &Pod) -> BTreeMap<String, u64> {
         if container.restart_policy.as_deref() == Some(SIDECAR) {
             add(&mut sidecars, own);
         } else {
-            // It runs beside the sidecars that were started before it, and gives back what it holds.
+            // The init container runs beside the sidecars started before it, and releases its
+            // resources when it ends.
             let mut beside = own;
             add(&mut beside, sidecars.clone());
             raise(&mut before, beside);
@@ -63,7 +65,7 @@ pub fn held(pod: &Pod) -> BTreeMap<String, u64> {
     held
 }
 
-/// Such resources are whole, and their requests are their limits.
+/// Device-plugin resources are whole numbers, and their requests equal their limits.
 fn counted(container: &Container) -> BTreeMap<String, u64> {
     let resources = container.resources.as_ref();
     let limits = resources.and_then(|resources| resources.limits.as_ref());
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_counted_by_itself() {
+    fn each_resource_is_counted_separately() {
         let both = container(
             &json!({ "nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "2", "cpu": "4", "memory": "1Gi" }),
         );
@@ -132,9 +134,9 @@ mod tests {
         assert_eq!(held, expected.map(|(name, count)| (name.to_owned(), count)));
     }
 
-    /// As Kubernetes' scheduler has it.
+    /// The rules are those of Kubernetes' scheduler.
     #[test]
-    fn containers_that_run_before_give_theirs_back_and_sidecars_do_not() {
+    fn init_containers_release_resources_and_sidecars_keep_them() {
         let of = |count: &str| json!({ "nvidia.com/gpu": count });
         let init = |count: &str| container(&of(count));
         let sidecar = |count: &str| {
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_runtime_takes_besides_is_held_too() {
+    fn pod_overhead_counts_as_held() {
         let container = container(&json!({ "nvidia.com/gpu": "2" }));
         let overhead =
             json!({ "nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "1", "memory": "120Mi" });
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_ended_holds_nothing_and_who_is_about_to_begin_does() {
+    fn finished_pods_hold_nothing_and_pending_pods_do() {
         let spec = json!({ "containers": [container(&json!({ "nvidia.com/gpu": "2" }))] });
         for (phase, is_held) in [
             ("Pending", true),
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_another_release_are_others() {
+    fn pods_of_another_release_are_foreign() {
         let own: Release = "web/muster".parse().expect("a release");
         let spec = json!({ "containers": [] });
         for label in OWN_PODS {

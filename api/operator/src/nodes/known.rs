@@ -1,4 +1,4 @@
-//! What is known of Muster's nodes: one list for all looks, two seconds old at most.
+//! Cache of Muster's nodes: one list for all reconciliations, two seconds old at most.
 
 use crate::clock;
 use crate::error::Error;
@@ -17,34 +17,34 @@ pub struct Known {
 
 #[derive(Debug, Default)]
 struct List {
-    /// Until then it is fresh.
+    /// Time until which the list is used.
     until: Option<Instant>,
     nodes: HashMap<String, NodeView>,
 }
 
 impl Known {
     /// # Errors
-    /// When the REST interface does not answer.
+    /// If the REST interface does not answer.
     pub async fn node(&self, client: &Client, name: &str) -> Result<Option<NodeView>, Error> {
         let list = self.list(client).await?;
         Ok(list.nodes.get(name).cloned())
     }
 
     /// # Errors
-    /// When the REST interface does not answer.
+    /// If the REST interface does not answer.
     pub async fn all(&self, client: &Client) -> Result<Vec<NodeView>, Error> {
         let list = self.list(client).await?;
         Ok(list.nodes.values().cloned().collect())
     }
 
-    /// It has become this. All others stay as they were listed: a list anew for each node that is told of would be read as often as there are
-    /// nodes when an operator starts.
+    /// Replaces one node and keeps the others. A new list after each change would mean one list per
+    /// node when an operator starts.
     pub async fn learn(&self, node: NodeView) {
         let mut list = self.list.lock().await;
         list.nodes.insert(node.name.clone(), node);
     }
 
-    /// What it has become is not known.
+    /// Expires the list after a change with unknown result.
     pub async fn forget(&self) {
         self.list.lock().await.until = None;
     }

@@ -1,40 +1,44 @@
-//! The annotation by which an operator knows a cordon of its own, and what is to be done about one. Pure.
+//! Cordon annotation, which identifies a cordon of the operator, and the changes of a node that
+//! follow from it. Pure.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-/// On nodes that are drained in Muster: which operator has seen to that, and how.
+/// Annotation of nodes that are drained in Muster: the operator that has handled the drain, and
+/// how.
 pub const CORDONED: &str = "muster.dev/cordoned";
-/// Behind the operator's name: whether the node is cordoned is somebody else's now.
+/// Suffix of the operator's name: the operator does not control the node's cordon.
 const YIELDED: &str = ":yielded";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mark {
     None,
-    /// This operator has cordoned it.
+    /// This operator has cordoned the node.
     Ours,
-    /// This operator has seen the drain and leaves the node as it is: it was cordoned before, or somebody has uncordoned it meanwhile.
+    /// This operator has handled the drain and leaves the node alone: it was cordoned before, or it
+    /// was uncordoned in Kubernetes since.
     Yielded,
-    /// Another operator's.
+    /// The annotation of another operator.
     Foreign,
 }
 
-/// Whether it is cordoned, by whomever.
+/// Whether the node is cordoned, by any author.
 #[must_use]
 pub fn is_cordoned(node: &Node) -> bool {
     let spec = node.spec.as_ref();
     spec.and_then(|spec| spec.unschedulable) == Some(true)
 }
 
-/// Whether the operator of this name has cordoned it.
+/// Whether the operator with this name has cordoned the node.
 #[must_use]
 pub fn is_ours(node: &Node, operator: &str) -> bool {
     is_cordoned(node) && mark(node, operator) == Mark::Ours
 }
 
-/// What to change of a node that is drained in Muster or is not. A drain is followed once: whoever uncordons the node in Kubernetes is not
-/// fought with, and a cordon of somebody else's, also one that comes later, is left alone.
+/// Returns the patch for a node whose drain state in Muster is `drained`. Each drain is handled
+/// once: an uncordon in Kubernetes is respected, and a cordon of another author, also a later one,
+/// is left alone.
 #[must_use]
 pub fn change(node: &Node, operator: &str, drained: bool) -> Option<Value> {
     let yielded = format!("{operator}{YIELDED}");
@@ -83,7 +87,7 @@ mod tests {
         serde_json::from_value(node).expect("a node")
     }
 
-    /// The mark and whether it is cordoned after what this operator does about it.
+    /// Returns the annotation and the cordon after this operator's change.
     fn after(mark: Option<&str>, cordoned: bool, drained: bool) -> (Option<String>, bool) {
         let Some(patch) = change(&node(mark, cordoned), "here", drained) else {
             return (mark.map(str::to_owned), cordoned);
@@ -95,20 +99,20 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_is_followed_once_and_only_its_own_cordon_ends_with_it() {
+    fn drain_cordons_once_and_ends_only_its_own_cordon() {
         let (ours, yielded) = (Some("here"), Some("here:yielded"));
         let is = |mark: Option<&str>, cordoned| (mark.map(str::to_owned), cordoned);
         assert_eq!(after(None, false, true), is(ours, true));
         assert_eq!(after(ours, true, true), is(ours, true));
         assert_eq!(after(ours, true, false), is(None, false));
-        // Uncordoned in Kubernetes meanwhile, then cordoned there for a repair.
+        // Uncordoned in Kubernetes, and cordoned there later for a repair.
         assert_eq!(after(ours, false, true), is(yielded, false));
         assert_eq!(after(yielded, true, true), is(yielded, true));
         assert_eq!(after(yielded, true, false), is(None, true));
-        // Cordoned there before it was drained, then uncordoned.
+        // Cordoned in Kubernetes before the drain, then uncordoned.
         assert_eq!(after(None, true, true), is(yielded, true));
         assert_eq!(after(yielded, false, true), is(yielded, false));
-        // Nothing was drained, or another has seen to it.
+        // Not drained, or handled by another operator.
         assert_eq!(after(None, true, false), is(None, true));
         for drained in [true, false] {
             for other in [Some("there"), Some("here-too"), Some("there:yielded")] {

@@ -1,7 +1,9 @@
-//! `Node`: what Kubernetes says of a machine is told to Muster, and what an administrator drains in Muster is cordoned in Kubernetes.
+//! `Node`: reports the state of Kubernetes' nodes to Muster, and cordons nodes in Kubernetes that
+//! an administrator has drained in Muster.
 //!
-//! Each side's wish stands beside the other's and neither ends the other: Kubernetes' is Muster's notice of the node, which is replaced as a
-//! whole; Muster's is an annotation, by which a cordon of our own is known. Who runs where is not decided here.
+//! The two directions are independent. The state in Kubernetes is Muster's node notice, which is
+//! replaced as a whole. A drain in Muster becomes a cordon with an annotation, by which the
+//! operator recognises its own cordon. This module does not decide placement.
 
 mod deleted;
 mod foreign;
@@ -39,19 +41,20 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between a machine's name and that of a part of its GPUs, in the names of Muster's nodes.
+/// Separator between the name of a machine and of a part of its GPUs, in the names of Muster's
+/// nodes.
 const BEFORE_PART: &str = "--";
 
-/// Between two looks at a node: somebody may have drained it in Muster, or its executor may have come.
+/// Reconcile interval of a node, which may have been drained in Muster or have got an executor.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What every look needs.
+/// Shared state of all node reconciliations.
 pub struct Follower {
     context: Arc<Context>,
     settings: Settings,
     known: Known,
     pods: Pods,
-    /// All nodes of Kubernetes, as the watch has them.
+    /// All nodes of Kubernetes, from the watch.
     there: Store<Node>,
 }
 
@@ -82,8 +85,10 @@ fn again(node: Arc<Node>, _: &Error, follower: Arc<Follower>) -> Action {
     Action::requeue(follower.context.backoff.failed(&uid))
 }
 
+/// Reconciles a node once.
+///
 /// # Errors
-/// When Kubernetes or Muster does not answer; nothing is lost by it.
+/// If Kubernetes or Muster does not answer; the next reconciliation continues.
 pub async fn reconcile(node: Arc<Node>, follower: Arc<Follower>) -> Result<Action, Error> {
     let began = clock::monotonic();
     let done = follower.look(&node).await;
@@ -91,13 +96,14 @@ pub async fn reconcile(node: Arc<Node>, follower: Arc<Follower>) -> Result<Actio
     done
 }
 
-/// As its executor is called: Muster's names have no dots.
+/// Returns the name of the node's executor; names in Muster have no dots.
 #[must_use]
 pub fn in_muster(name: &str) -> String {
     name.replace('.', "-")
 }
 
-/// What Muster's nodes of this machine may be called: the machine itself, and each part of its GPUs that an executor of its own gives out.
+/// Returns the possible names of Muster's nodes of this machine: the machine itself, and each part
+/// of its GPUs with an executor of its own.
 fn all_in_muster<'a>(name: &str, parts: &'a [String]) -> impl Iterator<Item = String> + use<'a> {
     let whole = in_muster(name);
     let of_part = {
@@ -107,8 +113,8 @@ fn all_in_muster<'a>(name: &str, parts: &'a [String]) -> impl Iterator<Item = St
     std::iter::once(whole).chain(parts.iter().map(of_part))
 }
 
-/// Two machines of one name in Muster: its executors drive each other away, and what is said of the one would be taken for the other's. Why
-/// it takes no tasks then.
+/// Returns why a machine takes no tasks if another one has the same name in Muster. Their executors
+/// would replace each other, and the state of one would be reported for the other.
 fn namesake(name: &str, all: &[String]) -> Option<String> {
     let is_other = |other: &&String| *other != name && in_muster(other) == in_muster(name);
     let other = all.iter().find(is_other)?;
@@ -122,7 +128,8 @@ fn namesake(name: &str, all: &[String]) -> Option<String> {
     ))
 }
 
-/// The same for both, whichever is looked at: each would replace what was said of the other for ever.
+/// Returns a notice that is equal for both machines; different notices would replace each other for
+/// ever.
 fn of_namesakes(why: String, notice: Notice) -> Notice {
     Notice {
         closed: Closed::ToNew,
@@ -134,8 +141,8 @@ fn of_namesakes(why: String, notice: Notice) -> Notice {
     }
 }
 
-/// Whether Muster wants nothing of the machine any more: all that it has there and that counts ([`counts`]) is drained. A cordon is the machine's, and
-/// while one of its parts is in use somebody else's pod may as well be there.
+/// Whether the whole machine is drained in Muster: all of its nodes that count ([`counts`]). A
+/// cordon affects the whole machine, so pods may use it while one of its parts is in use.
 fn is_drained(views: &[NodeView]) -> bool {
     let counts = counts(views);
     let mut there = views.iter().filter(|view| counts(view));
@@ -155,9 +162,9 @@ impl Follower {
     }
 
     async fn look(&self, node: &Node) -> Result<Action, Error> {
-        // Until its executors come, Muster does not know it.
+        // Muster does not know the machine before its first executor has joined.
         let views = self.known(&node.name_any()).await?;
-        // The one does not wait for the other: each is one side's wish.
+        // The two directions are independent, so an error of one does not prevent the other.
         let mut told = Ok(());
         let foreign = self.foreign(node).await?;
         let taken = of_others(node, &views, &foreign, &self.settings.seen_as);
@@ -172,7 +179,7 @@ impl Follower {
         Ok(Action::requeue(LOOK))
     }
 
-    /// Muster's nodes of this machine.
+    /// Returns Muster's nodes of this machine.
     async fn known(&self, name: &str) -> Result<Vec<NodeView>, Error> {
         let client = self.context.tenants.admin()?;
         let mut views = Vec::new();
@@ -202,13 +209,14 @@ impl Follower {
         self.tell(view, notice).await
     }
 
-    /// Names of all nodes of Kubernetes.
+    /// Returns the names of all nodes of Kubernetes.
     fn names(&self) -> Vec<String> {
         let there = self.there.state();
         there.iter().map(|node| node.name_any()).collect()
     }
 
-    /// What Kubernetes says, if Muster has heard something else, and not from somebody else: of another cluster, or an administrator.
+    /// Sends the notice, if it differs from Muster's and that one has no other author, such as
+    /// another cluster's operator or an administrator.
     async fn tell(&self, view: &NodeView, notice: Notice) -> Result<(), Error> {
         let before = view.notice.as_ref();
         if before == Some(&notice) {
@@ -234,7 +242,8 @@ impl Follower {
         }
     }
 
-    /// Cordons what an administrator has drained in Muster, and ends that cordon with the drain.
+    /// Cordons a machine that an administrator has drained in Muster, and ends that cordon with the
+    /// drain.
     async fn cordon(&self, node: &Node, views: &[NodeView]) -> Result<(), Error> {
         if !self.settings.cordons || views.is_empty() {
             return Ok(());
@@ -246,7 +255,8 @@ impl Follower {
     }
 
     async fn patch(&self, node: &Node, mut patch: Value) -> Result<(), Error> {
-        // Not another of the name, and nothing that has changed meanwhile: who cordons it at the same time is not overruled.
+        // The uid excludes another node with the same name, and the version excludes a concurrent
+        // change, so that a cordon at the same time is not overridden.
         patch["metadata"]["resourceVersion"] = node.meta().resource_version.clone().into();
         patch["metadata"]["uid"] = node.uid().into();
         let api = Api::<Node>::all(self.context.kubernetes.clone());
@@ -263,7 +273,7 @@ impl Follower {
         }
     }
 
-    /// What pods of others hold there.
+    /// Returns the resources that pods outside Muster hold on the node.
     async fn foreign(&self, node: &Node) -> Result<Foreign, Error> {
         if !self.settings.foreign_pods {
             return Ok(Foreign::default());
@@ -290,7 +300,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn two_nodes_that_differ_in_dots_alone_are_told_of() {
+    fn node_names_that_differ_only_in_dots_are_reported() {
         let all = ["gpu.1", "gpu-1", "gpu-2"].map(str::to_owned);
         for name in ["gpu.1", "gpu-1"] {
             let why = namesake(name, &all).expect("there is another");
@@ -300,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn of_both_the_same_is_told_wherever_they_stand() {
+    fn nodes_with_one_name_get_equal_notices() {
         let told = |rack: &str, why: &str| {
             let notice = Notice {
                 why: why.to_owned(),
@@ -329,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_told_of_gpus_that_were_only_counted() {
+    fn labels_are_reported_for_counted_gpus_only() {
         let gpu = |memory_bytes: u64| json!({ "index": 0, "kind": "cuda", "model": "nvidia.com/mig-1g.10gb", "memory_bytes": memory_bytes });
         assert_eq!(
             counted(&view(false, gpu(0))),
@@ -339,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_cordoned_once_all_of_its_parts_are_drained() {
+    fn machine_is_cordoned_once_all_parts_are_drained() {
         let of = |drained| {
             view(
                 drained,

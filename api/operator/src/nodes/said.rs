@@ -1,4 +1,4 @@
-//! What an object `Node`, and the pods of others on it, say to Muster. Pure.
+//! Node notice: what a `Node` object, and the pods outside Muster on it, mean for Muster. Pure.
 
 use super::mark::{is_cordoned, is_ours};
 use super::taken::Taken;
@@ -8,39 +8,41 @@ use kube::ResourceExt as _;
 use muster_model::node::{Closed, Labelled, Notice};
 use std::str::FromStr;
 
-/// Kubernetes' own taints say what Muster sees by itself: a node that is not ready loses its lease.
+/// Prefix of Kubernetes' own taints, which report what Muster detects itself: a node that is not
+/// ready loses its lease.
 const OF_KUBERNETES: &str = "node.kubernetes.io/";
-/// These say more than their effect: the machine is about to go.
+/// Taints that announce the removal of the machine, with any effect.
 const LEAVING: [&str; 3] = [
     "ToBeDeletedByClusterAutoscaler",
     "karpenter.sh/disrupted",
     "node.kubernetes.io/out-of-service",
 ];
 
-/// What is looked at, and what is done.
+/// Settings of the node follower.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The operator's name: who speaks of nodes, and by what its cordons are known.
+    /// Name of the operator: author of notices and of cordons.
     pub speaker: String,
-    /// Labels that say where a node stands, the widest first.
+    /// Labels that state the location of a node, the widest first.
     pub rack_labels: Vec<String>,
-    /// Where several executors share a machine: each gives out one part of its GPUs, whose name is behind the machine's.
+    /// Names of the parts of machines with several executors, each of which gives out one part of
+    /// the GPUs.
     pub parts: Vec<String>,
-    /// Which taints the executors' pods tolerate.
+    /// Taints that executor pods tolerate.
     pub tolerated: Vec<Tolerated>,
-    /// A cordon moves tasks away too.
+    /// Whether a cordon also moves tasks away.
     pub cordon_drains: bool,
-    /// What is drained in Muster is cordoned in Kubernetes.
+    /// Whether nodes drained in Muster are cordoned in Kubernetes.
     pub cordons: bool,
-    /// What pods of others hold is not Muster's to give.
+    /// Whether resources held by pods outside Muster are subtracted from Muster's capacity.
     pub foreign_pods: bool,
-    /// What Kubernetes counts those GPUs as that executors see through the driver.
+    /// Extended resources for GPUs that executors detect through the driver.
     pub seen_as: Vec<String>,
-    /// Whose pods are Muster's own; those of all releases where nobody says.
+    /// Release whose pods belong to Muster; `None` for all releases.
     pub release: Option<Release>,
 }
 
-/// A release of the chart, by its namespace and name.
+/// Release of the chart, by namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Release {
     pub namespace: String,
@@ -61,8 +63,8 @@ impl FromStr for Release {
     }
 }
 
-/// All that Kubernetes says of the node, and of those of its GPUs that it counts as `resource`. What moves its tasks away comes before what lets
-/// them stay.
+/// Builds the notice of the node, with the labels of GPUs that Kubernetes counts as `resource`. A
+/// reason that moves tasks away precedes one that lets them stay.
 #[must_use]
 pub fn said(node: &Node, settings: &Settings, taken: &Taken, resource: Option<&str>) -> Notice {
     let (closed, why) = leaving(node, settings)
@@ -71,7 +73,7 @@ pub fn said(node: &Node, settings: &Settings, taken: &Taken, resource: Option<&s
         .unwrap_or_else(|| taken.said());
     Notice {
         closed,
-        // The value of a taint may be anything.
+        // The value of a taint may have any length.
         why: why.chars().take(Notice::WHY_MAX).collect(),
         rack: rack(node, &settings.rack_labels),
         gpus: resource.and_then(|resource| labelled(node, resource)),
@@ -93,7 +95,7 @@ fn leaving(node: &Node, settings: &Settings) -> Option<(Closed, String)> {
     Some((Closed::ToAll, why?))
 }
 
-/// A cordon of our own says nothing: Muster has it already.
+/// A cordon of this operator is ignored, because it follows from a drain in Muster.
 fn cordoned(node: &Node, settings: &Settings) -> Option<(Closed, String)> {
     let is_ours = settings.cordons && is_ours(node, &settings.speaker);
     if !is_cordoned(node) || is_ours {
@@ -107,7 +109,7 @@ fn cordoned(node: &Node, settings: &Settings) -> Option<(Closed, String)> {
     Some((closed, "cordoned in Kubernetes".to_owned()))
 }
 
-/// By a taint of this effect that the executors' pods do not tolerate.
+/// Returns the taint with this effect that executor pods do not tolerate, as text.
 fn tainted(node: &Node, settings: &Settings, effect: &str) -> Option<String> {
     let is_tolerated = |taint: &&Taint| settings.tolerated.iter().any(|one| one.covers(taint));
     let mut taints = taints(node).filter(|taint| taint.effect == effect);
@@ -126,8 +128,9 @@ fn rack(node: &Node, labels: &[String]) -> Option<String> {
     (!rack.is_empty()).then_some(rack)
 }
 
-/// By the labels of NVIDIA's feature discovery, `nvidia.com/gpu.product` and `.memory` in MiB, or those of a MIG profile that is a resource of
-/// its own, `nvidia.com/mig-1g.10gb.product`.
+/// Reads the labels of NVIDIA's feature discovery: `nvidia.com/gpu.product`, and `.memory` in MiB.
+/// A MIG profile with a resource of its own has labels of its own, such as
+/// `nvidia.com/mig-1g.10gb.product`.
 fn labelled(node: &Node, resource: &str) -> Option<Labelled> {
     let label = |what: &str| node.labels().get(&format!("{resource}.{what}"));
     let model: String = label("product")?.chars().take(Notice::MODEL_MAX).collect();

@@ -1,42 +1,47 @@
-//! How many GPUs of each of Muster's nodes of a machine pods of others have. Pure.
+//! External GPU use: GPUs of each of Muster's nodes of a machine that pods outside Muster hold.
+//! Pure.
 //!
-//! A resource of Kubernetes and a kind of GPU of Muster are one thing where an executor gives out what Kubernetes counts: by the resource's name.
-//! What an executor sees through the driver are whole GPUs, which Kubernetes counts by another name and MIG profiles are no part of.
+//! If an executor gives out what Kubernetes counts, the kind of GPU in Muster is the name of the
+//! resource. GPUs that an executor detects through the driver are whole GPUs. Kubernetes counts
+//! them by another name, and MIG profiles are not part of them.
 
 use super::foreign::Foreign;
 use k8s_openapi::api::core::v1::Node;
 use muster_model::node::{Closed, GpuKind, NodeState};
 use muster_model::view::NodeView;
 
-/// What others have of one of Muster's nodes.
+/// External use of one of Muster's nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Taken {
     #[default]
     Nothing,
-    /// So many, whichever: Kubernetes gives out the others.
+    /// This number, without identity: Kubernetes assigns the remaining ones.
     Counted { count: u32, why: String },
-    /// Some of those that plans name by number, and Kubernetes does not say which: nobody new can go there.
+    /// Some GPUs that plans name by number, and Kubernetes does not say which; the node accepts no
+    /// new tasks.
     Unknown { why: String },
 }
 
-/// How Kubernetes counts a node's GPUs.
+/// Form in which Kubernetes counts a node's GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counting<'a> {
     As(&'a str),
-    /// As one of those that whole GPUs are counted as.
+    /// One of the resources for whole GPUs.
     Whole,
     Not,
 }
 
-/// What its executor has Kubernetes count, where it has only counted: what labels say of it counts then. Nothing is told of GPUs that it has
-/// seen: an api of before would refuse a notice with GPUs, cordon and all.
+/// Returns the resource of an executor that only counts its GPUs; labels then describe them. GPUs
+/// detected by the executor are not reported, because an API server of an older release would
+/// reject a notice with GPUs as a whole.
 pub(super) fn counted(view: &NodeView) -> Option<&str> {
     let first = view.capacity.gpus.first()?;
     (first.memory_bytes == 0).then_some(first.model.as_str())
 }
 
-/// Of each of Muster's nodes of the machine that count ([`counts`]). Of what Kubernetes has more of than all of Muster's executors give out there,
-/// others take first.
+/// Returns the external use of each of Muster's nodes of the machine that count ([`counts`]). If
+/// Kubernetes has more of a resource than all executors give out, pods outside Muster are assumed
+/// to use the surplus first.
 pub(super) fn of_others(
     node: &Node,
     views: &[NodeView],
@@ -44,9 +49,12 @@ pub(super) fn of_others(
     seen_as: &[String],
 ) -> Vec<Taken> {
     let counts = counts(views);
-    let kind = |view| match counts(view) {
-        true => counting(view, seen_as),
-        false => Counting::Not,
+    let kind = |view| {
+        if counts(view) {
+            counting(view, seen_as)
+        } else {
+            Counting::Not
+        }
     };
     let kinds: Vec<Counting<'_>> = views.iter().map(kind).collect();
     let mut left: Vec<(Counting<'_>, u64)> = Vec::new();
@@ -80,8 +88,9 @@ pub(super) fn of_others(
     taken.collect()
 }
 
-/// Which of Muster's nodes of a machine count: those whose executors are there. What a lost one gave out another may give out by now, under
-/// another name; where all are lost, that which was is taken for what will be.
+/// Returns which of Muster's nodes of a machine count: those with a connected executor. The GPUs of
+/// a lost node may belong to another node by now. If all are lost, all count, because they are
+/// expected to return.
 pub(super) fn counts(views: &[NodeView]) -> impl Fn(&NodeView) -> bool + use<> {
     let is_up = |view: &NodeView| view.state == NodeState::Up;
     let any_up = views.iter().any(is_up);
@@ -89,7 +98,7 @@ pub(super) fn counts(views: &[NodeView]) -> impl Fn(&NodeView) -> bool + use<> {
 }
 
 impl Taken {
-    /// Whether it closes the node, and why.
+    /// Returns whether the use closes the node, and why.
     pub(super) fn said(&self) -> (Closed, String) {
         match self {
             Self::Nothing => (Closed::Open, String::new()),
@@ -117,12 +126,13 @@ fn counting<'a>(view: &'a NodeView, seen_as: &[String]) -> Counting<'a> {
     }
 }
 
-/// GPUs of one of Muster's nodes.
+/// Number of GPUs of one of Muster's nodes.
 fn size(view: &NodeView) -> u64 {
     view.capacity.gpus.len() as u64
 }
 
-/// So many of the resource Kubernetes gives out on the machine, to whomever; 0 where it does not say.
+/// Returns the amount of the resource that Kubernetes can assign on the machine, to any pod; 0 if
+/// it is not reported.
 fn allocatable(node: &Node, resource: &str) -> u64 {
     let status = node.status.as_ref();
     let all = status.and_then(|status| status.allocatable.as_ref());
@@ -141,7 +151,7 @@ mod tests {
     const SMALL: &str = "nvidia.com/mig-1g.10gb";
     const LARGE: &str = "nvidia.com/mig-3g.40gb";
 
-    /// One of Muster's nodes with so many of a model; without memory they were only counted.
+    /// One of Muster's nodes with `count` GPUs of a model; without memory they were only counted.
     fn view(name: &str, kind: &str, model: &str, memory_bytes: u64, count: u32) -> NodeView {
         let gpu = |index| json!({ "index": index, "kind": kind, "model": model, "memory_bytes": memory_bytes });
         let gpus: Vec<Value> = (0..count).map(gpu).collect();
@@ -186,7 +196,7 @@ mod tests {
     const SHUT: (u32, bool) = (0, true);
 
     #[test]
-    fn a_kind_is_taken_from_the_node_of_that_kind_and_from_no_other() {
+    fn external_use_is_charged_to_nodes_of_that_kind() {
         let machine = [
             seen(8),
             counted_as(SMALL, 7),
@@ -210,14 +220,15 @@ mod tests {
     }
 
     #[test]
-    fn others_first_have_what_muster_does_not_give_out() {
+    fn external_use_takes_surplus_gpus_first() {
         let of = |views: &[NodeView], there: u32, held: [u32; 2]| {
             let pods = held.map(|count| json!({ GPU: count.to_string() }));
             taken(views, &json!({ GPU: there.to_string() }), &pods)
         };
         assert_eq!(of(&[counted_as(GPU, 4)], 8, [1, 3]), [FREE]);
         assert_eq!(of(&[counted_as(GPU, 4)], 8, [2, 4]), [(2, false)]);
-        // An executor of processes holds its GPUs by a pod of its own: others cannot have those.
+        // An executor with process tasks holds its GPUs by its own pod, so other pods cannot have
+        // them.
         assert_eq!(of(&[seen(6)], 8, [1, 1]), [FREE]);
         assert_eq!(of(&[seen(8)], 8, [1, 0]), [SHUT]);
         let parts = [counted_as(SMALL, 2), counted_as(SMALL, 3)];
@@ -226,9 +237,9 @@ mod tests {
         assert_eq!(both, [(2, false), (1, false)], "three of them, once");
     }
 
-    /// As when a pool's parts are named anew: the row of an executor that never comes back stays.
+    /// After the parts of a pool are renamed, the row of an executor that never returns stays.
     #[test]
-    fn what_a_lost_node_of_the_machine_had_is_not_taken_from_it() {
+    fn external_use_is_not_charged_to_lost_nodes() {
         let lost = |mut view: NodeView| {
             view.state = NodeState::Lost;
             view
@@ -243,13 +254,13 @@ mod tests {
         let wholes = [counted_as(GPU, 8), lost(seen(8))];
         let one = json!({ GPU: "1" });
         assert_eq!(of(&wholes, &one), [(1, false), FREE]);
-        // Whoever comes back to a machine with nobody finds what was said while it was away.
+        // An executor that returns to a machine without others finds the notice from its absence.
         assert_eq!(of(&[lost(counted_as(SMALL, 7))], &three), [(3, false)]);
         assert_eq!(of(&[lost(seen(8))], &one), [SHUT]);
     }
 
     #[test]
-    fn words_tell_how_many_and_nobodys_name() {
+    fn description_has_amounts_and_no_pod_names() {
         let pods = [
             ("one", json!({ SMALL: "2", GPU: "1" })),
             ("other", json!({ SMALL: "1" })),

@@ -1,12 +1,12 @@
-//! What the executors' pods tolerate, as the setting says it: `KEY`, `KEY=VALUE`, either with `:EFFECT` behind it, and `*` for every key.
-//! Pure.
+//! Tolerations of executor pods in the format of the setting: `KEY`, `KEY=VALUE`, each with an
+//! optional `:EFFECT`, and `*` for every key. Pure.
 
 use k8s_openapi::api::core::v1::Taint;
 use std::str::FromStr;
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// What is left out is any.
+/// Toleration; an absent part matches everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tolerated {
     key: Option<String>,
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_is_tolerated_as_kubernetes_has_it() {
+    fn taints_are_tolerated_as_in_kubernetes() {
         let taint = ("team", "vision", "NoSchedule");
         for tolerated in [
             "team",

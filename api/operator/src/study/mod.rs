@@ -1,4 +1,4 @@
-//! `Study`: from the object to the study, and back.
+//! `Study`: conversion between the object and the study.
 
 mod reconcile;
 pub mod status;

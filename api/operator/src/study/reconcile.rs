@@ -1,4 +1,4 @@
-//! What a look at a `Study` finds and does; in which order, [`crate::course`] says.
+//! Steps of the reconciliation of a `Study`; [`crate::course`] defines their order.
 
 use super::status::{Pause, StudyStatus};
 use crate::course::REFUSED;
@@ -15,7 +15,7 @@ use muster_model::study::{StudyPhase, StudySpec};
 use muster_model::view::StudyView;
 use std::time::Duration;
 
-/// Between two looks at a study that is not over.
+/// Reconcile interval of an unfinished study.
 const LIVING: Duration = Duration::from_secs(1);
 const FIXED: [(&str, &str); 2] = [("version", "muster/v1"), ("kind", "study")];
 const PAGE: u32 = 100;
@@ -23,7 +23,8 @@ const PAGE: u32 = 100;
 impl Submitted for StudyStatus {
     type View = StudyView;
 
-    /// An id that somebody else has written into the status is not taken for it.
+    /// An id in the status counts only if that study has the object's uid, because other writers
+    /// can set the status.
     async fn find(
         object: &Study,
         _: &Context,
@@ -139,7 +140,8 @@ async fn by_uid(client: &Client, name: &str, uid: &str) -> Result<Option<StudyVi
     }
 }
 
-/// Whether the spec says something else than what was created. Newer servers do not let it come to that.
+/// Whether the spec differs from the created study. Newer servers reject such a change of the
+/// object.
 fn changed(
     object: &Study,
     context: &Context,
@@ -155,9 +157,10 @@ fn changed(
     (!same).then(|| Refused::spec_changed("the study goes on as it was created", "spec.suspend"))
 }
 
-/// `spec.suspend` pauses; taken away, it resumes what it has paused, and nothing that somebody else has. A study's orders wait for the
-/// scheduler and its phase says nothing of them, so what was ordered is remembered, and ordered once. That it pauses is written before it
-/// does: whoever is killed in between would not know later that the pause was its own.
+/// Carries out `spec.suspend`: pauses the study, and resumes only a pause of its own. The scheduler
+/// carries out requests later and the phase does not show pending ones, so a request is remembered
+/// and sent once. The pause is recorded in the status before it is requested; an operator that is
+/// killed in between would not recognise its own pause later.
 async fn steer(
     object: &Study,
     context: &Context,
@@ -168,7 +171,7 @@ async fn steer(
 ) -> Result<(StudyView, Pause), Error> {
     let before = look.before.pause();
     let held = object.wants_to_be_held();
-    // Somebody else has resumed what was seen to be paused.
+    // Another user has resumed a study that was seen paused.
     let resumed = look.before.is_paused() && study.phase == StudyPhase::Running;
     let told = match (held, study.phase) {
         (true, StudyPhase::Created | StudyPhase::Running) => {
@@ -190,7 +193,7 @@ async fn steer(
     match told {
         Ok(study) if held => Ok((study, Pause::Ordered)),
         Ok(study) => Ok((study, Pause::None)),
-        // It is over meanwhile.
+        // The study has ended since.
         Err(error) if error.status() == Some(409) => Ok((study, before)),
         Err(error) => Err(Error::muster("the study was not paused or resumed")(error)),
     }

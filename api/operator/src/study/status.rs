@@ -1,4 +1,4 @@
-//! What is shown of a study in the status of its object.
+//! Status of a Study object.
 
 use crate::condition::{Condition, End, rfc3339};
 use crate::look::{Look, REMOVED, Shown, holds};
@@ -37,14 +37,14 @@ pub struct StudyStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// How far it has come that `spec.suspend` pauses the study.
+/// Progress of a pause that `spec.suspend` requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pause {
-    /// It does not; who has paused the study, if it is paused, is somebody else.
+    /// No pause by this operator; if the study is paused, another user has paused it.
     None,
-    /// It is about to.
+    /// The pause is about to be requested.
     Wanted,
-    /// The scheduler was told to.
+    /// The pause was requested from the scheduler.
     Ordered,
 }
 
@@ -106,7 +106,7 @@ impl Shown for StudyStatus {
 }
 
 impl Look<'_, StudyStatus> {
-    /// Of an object that nothing was created for: `spec.suspend` holds it, or Muster will not take it.
+    /// Status of an object without a study: `spec.suspend` holds it, or Muster rejects it.
     fn without(&self, phase: &str, tenant: &str, refused: &Refused) -> StudyStatus {
         let mut conditions = self.conditions();
         let held = phase == "Held";
@@ -124,7 +124,8 @@ impl Look<'_, StudyStatus> {
         }
     }
 
-    /// Of an object whose study there is. `changed`: the spec is no longer what was created.
+    /// Returns the status of an object with a study. `changed` is set if the spec differs from the
+    /// created study.
     #[must_use]
     pub fn of(&self, study: &StudyView, pause: Pause, changed: Option<&Refused>) -> StudyStatus {
         let counts = &study.trials;
@@ -170,7 +171,7 @@ impl Look<'_, StudyStatus> {
 }
 
 impl StudyStatus {
-    /// What was last written of it: that it was ordered is the condition.
+    /// Returns the recorded progress of the pause; the condition records that it was requested.
     #[must_use]
     pub fn pause(&self) -> Pause {
         match (self.suspended, holds(&self.conditions, "Suspended")) {
@@ -186,7 +187,7 @@ impl StudyStatus {
     }
 }
 
-/// As Kubernetes writes phases.
+/// Name of the phase in Kubernetes' style.
 fn phase_name(phase: StudyPhase) -> &'static str {
     match phase {
         StudyPhase::Created => "Created",
@@ -198,7 +199,7 @@ fn phase_name(phase: StudyPhase) -> &'static str {
     }
 }
 
-/// Its number and what it reached, one value for each objective.
+/// Number of the trial and its result, one value for each objective.
 fn best(trial: &TrialView) -> String {
     let values: Vec<String> = trial
         .outcome

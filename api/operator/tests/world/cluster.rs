@@ -1,4 +1,5 @@
-//! What a whole operator asks for besides: lists and watches of Kubernetes' API, nodes and pods, and Muster's nodes and tenants.
+//! Further requests of a whole operator: lists and watches of Kubernetes' API, nodes and pods, and
+//! Muster's nodes and tenants.
 
 use super::{State, problem};
 use muster_model::tenant::LimitsChange;
@@ -13,7 +14,7 @@ const ID: &str = "01890000-0000-7000-8000-0000000000aa";
 const STEP: Duration = Duration::from_millis(20);
 
 impl State {
-    /// The answer to what is asked of a cluster and of nothing else.
+    /// Answers a request about the cluster.
     pub(super) fn cluster(
         &mut self,
         method: &str,
@@ -119,7 +120,7 @@ fn node() -> Value {
     })
 }
 
-/// A pod that is not Muster's and holds so many GPUs of the node.
+/// Pod outside Muster that holds `gpus` GPUs of the node.
 pub fn stranger(gpus: u32) -> Value {
     let limits = json!({ "nvidia.com/gpu": gpus.to_string() });
     let container = json!({ "name": "c", "image": "x", "resources": { "limits": limits } });
@@ -129,7 +130,7 @@ pub fn stranger(gpus: u32) -> Value {
     })
 }
 
-/// Tells how the object changes until whoever listens hangs up. Nothing else changes.
+/// Streams the changes of the object until the client disconnects.
 pub(super) async fn watch(
     to: &mut TcpStream,
     path: &str,

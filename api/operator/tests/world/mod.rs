@@ -1,5 +1,6 @@
-//! Kubernetes' API and Muster's REST interface in one small server that remembers what it was asked: one object, one namespace, and the
-//! jobs and studies of some tenants. It judges nothing; a study's phase changes only when a test says so, as if no scheduler ran.
+//! Stand-in for Kubernetes' API and Muster's REST interface: one small server that records
+//! requests. It has one object, one namespace, and the jobs and studies of some tenants. It
+//! validates nothing; a study's phase changes only when a test sets it, as without a scheduler.
 
 pub mod cluster;
 
@@ -23,48 +24,48 @@ pub const UID: &str = "uid-of-the-object";
 
 #[derive(Debug, Default)]
 pub struct State {
-    /// `None` once it is gone.
+    /// `None` once it is deleted.
     pub object: Option<Value>,
-    /// The namespace's tenant.
+    /// Tenant of the namespace.
     pub tenant: String,
     pub tenants: BTreeSet<String>,
     pub jobs: Vec<Value>,
     pub studies: Vec<Value>,
-    /// The field for which every change of a job is refused.
+    /// Field for which every change of a job is rejected.
     pub unwilling: Option<&'static str>,
-    /// Tokens that are good for nothing any more.
+    /// Rejected tokens.
     pub revoked: BTreeSet<String>,
-    /// Whose token (`-` for Kubernetes), method and path of all that changes something.
+    /// Token (`-` for Kubernetes), method and path of all requests that change something.
     pub asked: Vec<String>,
-    /// Events of Kubernetes: method, reason, and how often it has come where it is told again.
+    /// Events of Kubernetes: method, reason, and the count of a repeated event.
     pub noted: Vec<String>,
-    /// What was applied to the object's status.
+    /// Statuses that were applied to the object.
     pub applied: Vec<Value>,
-    /// Paths, with their queries, of all that was read from Muster.
+    /// Paths with queries of all reads from Muster.
     pub read: Vec<String>,
-    /// What the stream has told, in order.
+    /// Events of the stream, in order.
     pub events: Vec<Value>,
-    /// Muster answers no list of jobs, but for those that are asked for by their ids.
+    /// Muster rejects lists of jobs, except by ids.
     pub lists_nothing: bool,
-    /// And none of those.
+    /// Muster also rejects lists by several ids.
     pub knows_no_ids: bool,
-    /// Nor that, as it is started anew.
+    /// Muster fails lists by ids, as during a restart.
     pub is_away_for_ids: bool,
-    /// There is no stream.
+    /// There is no event stream.
     pub is_mute: bool,
     /// Muster answers for no job.
     pub is_away: bool,
-    /// Kubernetes takes no status.
+    /// Kubernetes rejects statuses.
     pub takes_no_status: bool,
-    /// Of all namespaces.
+    /// Pods of all namespaces.
     pub pods: Vec<Value>,
-    /// Those that the operator has made.
+    /// Placeholders that the operator has created.
     pub placeholders: Vec<Value>,
-    /// What the tenant's pods may have, as Muster knows it.
+    /// Permissions of the tenant's pods in Muster.
     pub tenant_pods: Value,
-    /// The tenant's limits, as Muster knows them; the defaults at first.
+    /// Limits of the tenant in Muster; initially the defaults.
     pub tenant_limits: TenantLimits,
-    /// What Muster was told of its node.
+    /// Notice of the node in Muster.
     pub notice: Value,
     tokens: usize,
 }
@@ -76,7 +77,8 @@ pub struct World {
 }
 
 impl World {
-    /// A namespace `vision` of the tenant `vision`, an object `mine` in it, and another tenant, `other`.
+    /// Namespace `vision` of the tenant `vision`, an object `mine` in it, and another tenant,
+    /// `other`.
     pub async fn with(kind: &str, spec: Value) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -104,7 +106,7 @@ impl World {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// An operator that has just been started.
+    /// Operator that was just started.
     pub fn operator(&self) -> Arc<Context> {
         let uri = self.uri();
         let config = kube::Config::new(uri.parse().expect("an address"));
@@ -121,13 +123,13 @@ impl World {
         ))
     }
 
-    /// The object as a watch has shown it.
+    /// Returns the object as the watch has shown it.
     pub fn seen<S: Status>(&self) -> Arc<Object<S>> {
         let object = self.state().object.clone().expect("it is there");
         Arc::new(serde_json::from_value(object).expect("an object"))
     }
 
-    /// One look of an operator that has just been started.
+    /// One reconciliation of an operator that was just started.
     pub async fn job_look(&self) -> Result<Action, Error> {
         muster_operator::course::reconcile::<JobStatus>(self.seen(), self.operator()).await
     }
@@ -158,7 +160,7 @@ impl World {
         self.state().object.as_ref().expect("it is there")["status"].clone()
     }
 
-    /// The stream tells that something has happened to the job.
+    /// Publishes an event of the job on the stream.
     pub fn tell(&self, job: &str) {
         let mut state = self.state();
         let cursor = format!("{}-1", state.events.len() + 1);
@@ -168,7 +170,7 @@ impl World {
         }));
     }
 
-    /// What changed something and begins so, since this was last asked.
+    /// Returns the recorded changes with this beginning, and clears the record.
     pub fn told(&self, beginning: &str) -> Vec<String> {
         let asked = std::mem::take(&mut self.state().asked);
         let mut told = asked;
@@ -181,7 +183,7 @@ async fn serve(listener: TcpListener, state: Arc<Mutex<State>>) {
     while let Ok((stream, _)) = listener.accept().await {
         let state = Arc::clone(&state);
         tokio::spawn(async move {
-            // Whoever hangs up has what it wanted.
+            // A disconnected client needs no answer.
             let _ = converse(stream, &state).await;
         });
     }
@@ -245,7 +247,7 @@ async fn converse(stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()
     }
 }
 
-/// Until whoever listens hangs up.
+/// Streams events until the client disconnects.
 async fn stream_events(to: &mut TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let head = "HTTP/1.1 200 Said\r\ncontent-type: text/event-stream\r\n\r\n";
     let opened = "event: opened\nid: 0-0\ndata: {\"cursor\":\"0-0\"}\n\n";
@@ -442,7 +444,7 @@ fn problem(status: u16, field: &str) -> (u16, Value) {
     )
 }
 
-/// A running job as the REST interface shows it.
+/// Running job as the REST interface shows it.
 pub fn job(id: &str, tenant: &str, document: &Value) -> Value {
     json!({
         "id": id, "tenant": tenant, "name": document["name"], "labels": document["labels"], "priority": 0,
@@ -453,7 +455,7 @@ pub fn job(id: &str, tenant: &str, document: &Value) -> Value {
     })
 }
 
-/// A running study.
+/// Running study.
 pub fn study(id: &str, tenant: &str, document: &Value) -> Value {
     let counts = [
         "created",

@@ -45,7 +45,8 @@ impl Place {
         open(&self.at("root"), Path::new("tenant/job/step"), "a.bin")
     }
 
-    /// Opens the file while `one` and `other` are exchanged without pause. Only the own content may be read.
+    /// Opens the file while `one` and `other` are exchanged repeatedly. Only the job's own content
+    /// may be read.
     fn race(&self, one: &str, other: &str) {
         let (one, other) = (self.at(one), self.at(other));
         let is_over = AtomicBool::new(false);
@@ -96,28 +97,28 @@ fn unfit(result: Result<Opened, OpenError>) -> String {
 }
 
 #[test]
-fn file_exchanged_for_a_link_is_never_followed() {
+fn file_replaced_by_a_link_is_never_followed() {
     let place = Place::new();
     symlink(place.at("outside/a.bin"), place.at("root/link")).expect("linked");
     place.race("root/tenant/job/step/a.bin", "root/link");
 }
 
 #[test]
-fn checkpoint_folder_exchanged_for_a_link_is_never_followed() {
+fn checkpoint_folder_replaced_by_a_link_is_never_followed() {
     let place = Place::new();
     symlink(place.at("outside/step"), place.at("root/link")).expect("linked");
     place.race("root/tenant/job/step", "root/link");
 }
 
 #[test]
-fn job_folder_exchanged_for_a_link_is_never_followed() {
+fn job_folder_replaced_by_a_link_is_never_followed() {
     let place = Place::new();
     symlink(place.at("outside"), place.at("root/link")).expect("linked");
     place.race("root/tenant/job", "root/link");
 }
 
 #[test]
-fn manifest_that_is_no_small_regular_file_is_refused_at_once() {
+fn manifest_that_is_not_a_small_regular_file_is_refused() {
     let step = "root/tenant/job/step";
     type Put = fn(&Path);
     let put: [(&str, Put); 5] = [
@@ -154,7 +155,7 @@ fn file_without_a_manifest_or_with_a_large_one_is_served() {
     assert_eq!(place.open().expect("opened").sha256.as_deref(), Some(sum));
 }
 
-/// Needs a second user, which only root can take.
+/// Needs a second user, so it runs only as root.
 #[test]
 fn hard_link_to_another_users_file_is_refused() {
     let place = Place::new();
@@ -170,7 +171,7 @@ fn hard_link_to_another_users_file_is_refused() {
 }
 
 #[tokio::test]
-async fn content_is_what_the_file_had_when_it_was_opened() {
+async fn content_is_that_of_the_opened_file() {
     let place = Place::new();
     let path = place.at("root/tenant/job/step/a.bin");
     let long: Vec<u8> = (0..700_000_u32).map(|at| at as u8).collect();

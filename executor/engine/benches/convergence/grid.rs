@@ -1,17 +1,18 @@
-//! Which pairs are trained, and with what document.
+//! Pairs of consistency and codec that are trained, and their documents.
 
 use super::rig::spec;
 use muster_model::spec::JobSpec;
 use serde_json::{Value, json};
 
-/// What every pair has in common, in words.
+/// Common settings of all pairs, in words.
 pub const SETTING: &str =
     "CNN 16-32, dense 64, momentum 0.9 and a cosine rate, batch 128, 5 epochs";
 const EPOCHS: u64 = 5;
 const BATCH: u64 = 128;
 /// Steps of five epochs of 60,000 images.
 const STEPS: u64 = EPOCHS * (60_000 / BATCH);
-/// Of a mean gradient over the whole batch. A worker's push that is applied by itself is its part of that mean, so the rate is the same.
+/// Learning rate of a mean gradient over the whole batch. A worker's push that is applied by itself
+/// is its part of that mean, so the rate is the same.
 const RATE: f64 = 0.01;
 const MOMENTUM: f64 = 0.9;
 
@@ -19,7 +20,7 @@ const MOMENTUM: f64 = 0.9;
 pub struct Consistency {
     pub name: &'static str,
     staleness: Option<u64>,
-    /// Updates per step, by which schedules count: under SSP and ASP each worker's push is one.
+    /// Updates per step, which schedules count: under SSP and ASP each push of a worker is one.
     updates: u64,
 }
 
@@ -68,7 +69,7 @@ pub fn codecs() -> Vec<Codec> {
 }
 
 pub fn document(consistency: &Consistency, codec: &Codec, seed: u64) -> JobSpec {
-    // Deep Gradient Compression has the momentum before the codec.
+    // Deep Gradient Compression applies the momentum before the codec.
     let momentum = if codec.name == "dgc" { 0.0 } else { MOMENTUM };
     let rule = match (consistency.name, consistency.staleness) {
         (kind, None) => json!({ "kind": kind }),

@@ -1,11 +1,13 @@
-//! What consistency and compression cost and win: time, examples and bytes to 88 % accuracy on Fashion-MNIST, four workers and two
-//! PS shards as processes of this machine. `make bench-exchange`, or
+//! Cost and benefit of consistency and compression: time, examples and bytes to 88 % accuracy on
+//! Fashion-MNIST, with four workers and two PS shards as processes of this machine. Run by
+//! `make bench-exchange` or
 //! `cargo bench --bench convergence -- [bsp|ssp|asp] [codec ..] [seeds=3]`.
 //!
-//! Every pair trains the same network from the same parameters for the same number of epochs, once for each seed, which both the
-//! parameters and the order of the examples follow from. Time is wall time from the first step, evaluations (the same number for all)
-//! in it; bytes are those that crossed the loopback device, so nothing else may use it meanwhile. Writes a table of means, and
-//! `convergence.svg` with the first seed's curves.
+//! Every pair trains the same network from the same parameters for the same number of epochs, once
+//! per seed. The seed determines the parameters and the order of the examples. Time is wall time
+//! from the first step on, including evaluations, whose number is the same for all. Bytes are those
+//! of the loopback device, so nothing else may use it meanwhile. Writes a table of means, and
+//! `convergence.svg` with the curves of the first seed.
 
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
@@ -26,10 +28,10 @@ use std::time::{Duration, Instant};
 const TARGET: f64 = 0.88;
 const WORKERS: u32 = 4;
 const PS_SHARDS: u32 = 2;
-/// Longer than any pair takes on two cores, be they shared with others.
+/// Longer than any pair takes on two shared cores.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// One evaluation: where training stood, and what it had cost.
+/// One evaluation with the cost of training so far.
 #[derive(Debug, Clone, Copy)]
 struct Point {
     seconds: f64,
@@ -38,7 +40,7 @@ struct Point {
     accuracy: f64,
 }
 
-/// How one pair trained, from one seed.
+/// Result of one pair with one seed.
 struct Run {
     consistency: &'static str,
     codec: &'static str,
@@ -46,7 +48,7 @@ struct Run {
 }
 
 impl Run {
-    /// Where it first reached the target, on the straight line between two evaluations.
+    /// Point at which it first reached the target, interpolated linearly between two evaluations.
     fn reached(&self) -> Option<Point> {
         let after = self
             .points
@@ -69,7 +71,7 @@ impl Run {
         })
     }
 
-    /// In a line, for whoever waits for the others.
+    /// Progress line while the other runs continue.
     fn told(&self) -> String {
         let end = self.last().accuracy * 100.0;
         let reached = match self.reached() {
@@ -139,7 +141,7 @@ fn main() {
     println!("the curves: {}", path.display());
 }
 
-/// How many each pair is trained from: `seeds=3`, or one.
+/// Number of seeds per pair: from `seeds=3`, or one.
 fn seeds(asked: &[String]) -> u64 {
     let said = asked.iter().find_map(|word| word.strip_prefix("seeds="));
     said.map_or(1, |seeds| match seeds.parse() {
@@ -189,7 +191,7 @@ fn train(datasets: &Path, consistency: &Consistency, codec: &Codec, seed: u64) -
     }
 }
 
-/// A run that was cut short would compare as a fast one.
+/// Checks that the run is complete; a shortened run would look fast.
 fn check(spec: &JobSpec, points: &[Point]) {
     let epochs = spec.stop.epochs.expect("the document says so") as f64;
     let examples = points.last().map_or(0.0, |point| point.examples);
@@ -199,7 +201,7 @@ fn check(spec: &JobSpec, points: &[Point]) {
     );
 }
 
-/// Bytes that the loopback device has carried since the machine started; each is counted once.
+/// Bytes of the loopback device since the start of the machine; each is counted once.
 fn loopback_bytes() -> f64 {
     let devices = fs::read_to_string("/proc/net/dev").expect("Linux counts what devices carry");
     let line = devices
@@ -210,7 +212,7 @@ fn loopback_bytes() -> f64 {
     received.parse().expect("a number")
 }
 
-/// Means over the seeds.
+/// Table of means over the seeds.
 fn table(pairs: &[Vec<Run>]) -> String {
     let mut out = format!(
         "\nto {:.0} % test accuracy on Fashion-MNIST, {WORKERS} workers and {PS_SHARDS} PS shards, {}; {} of each pair\n",
@@ -252,7 +254,7 @@ fn table(pairs: &[Vec<Run>]) -> String {
         let squares = pair
             .iter()
             .map(|run| (run.last().accuracy * 100.0 - end).powi(2));
-        // Of a single run there is none.
+        // A single run has no deviation.
         let deviation = match pair.len() {
             1 => "-".to_owned(),
             seeds => format!("{:.2}", (squares.sum::<f64>() / (seeds - 1) as f64).sqrt()),

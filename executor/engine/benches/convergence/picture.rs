@@ -1,4 +1,5 @@
-//! Every pair's curve: one column a consistency, accuracy over time above, over bytes below; one file without scripts.
+//! Picture of every pair's curve: one column per consistency, accuracy over time above, over bytes
+//! below; one file without scripts.
 
 use super::{Point, Run, TARGET};
 use std::fmt::Write;
@@ -7,19 +8,20 @@ const PANEL: (f64, f64) = (330.0, 220.0);
 const MARGIN: (f64, f64) = (64.0, 56.0);
 const GAP: (f64, f64) = (24.0, 64.0);
 const LEGEND: f64 = 120.0;
-/// Told apart by people who see colours differently, too (Okabe and Ito).
+/// Colours that people with colour vision deficiency can distinguish (Okabe and Ito).
 const COLOURS: [&str; 8] = [
     "#8a8a8a", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b5a400",
 ];
-/// What is below is the first minute of training, where all curves are alike.
+/// Lowest accuracy shown. Below it is the first minute of training, in which all curves are
+/// similar.
 const LOWEST: f64 = 0.76;
 const HIGHEST: f64 = 0.92;
 
-/// What a row's curves run over.
+/// Horizontal axis of a row.
 struct Axis {
     title: &'static str,
     of: fn(&Point) -> f64,
-    /// In powers of ten.
+    /// Whether the axis is logarithmic.
     logarithmic: bool,
 }
 
@@ -36,7 +38,7 @@ const AXES: [Axis; 2] = [
     },
 ];
 
-/// A panel's place, and the values at its left and right edge.
+/// Position of a panel, and the values at its left and right edge.
 struct Panel {
     x: f64,
     y: f64,
@@ -168,7 +170,7 @@ impl Panel {
     }
 }
 
-/// The same for a whole row, so that columns compare by eye.
+/// Range of a whole row, so that columns can be compared.
 fn ends(runs: &[Run], axis: &Axis) -> (f64, f64) {
     let values = || {
         let points = runs.iter().flat_map(|run| &run.points);

@@ -1,5 +1,6 @@
-//! Training steps of workers among themselves over wires of a limited rate, and in one memory: in buckets as the backward pass has them, with one update at
-//! the end; in ranges by need, the next step begun meanwhile; and the same in the order of the backward pass.
+//! Training steps of workers without shards over connections with limited rates, and through shared
+//! memory. Compares three ways: buckets during the backward pass with one update at the end; ranges
+//! in priority order with an early next step; the same in the order of the backward pass.
 
 use super::limited::{INPUT, Passes, RATES, Wire, relay};
 use super::{SECRET, median, sgd};
@@ -18,9 +19,10 @@ use uuid::Uuid;
 
 const WORKERS: usize = 2;
 const ROUNDS: usize = 14;
-/// Of each worker; with as many as that a step computes for about as long as its gradients travel over the faster wires.
+/// Examples per worker and step. With these, a step computes for about as long as its gradients
+/// travel over the faster connections.
 const EXAMPLES: [usize; 2] = [128, 512];
-/// Gradients of a bucket of steps that do not go by need.
+/// Gradients per bucket without priority order.
 const BUCKET: usize = 1 << 20;
 
 #[derive(Clone, Copy)]
@@ -30,7 +32,8 @@ enum Way {
     Ahead(Order),
 }
 
-/// A row per rate and number of examples: milliseconds a step, and what going by need gains.
+/// One row per rate and number of examples: milliseconds per step, and the gain of the priority
+/// order.
 pub fn rows() -> Vec<String> {
     let rows = EXAMPLES.into_iter();
     let rows = rows.flat_map(|examples| {
@@ -87,7 +90,8 @@ fn row(examples: usize, wire: Option<f64>) -> String {
     )
 }
 
-/// Both workers of a job, the second of which reaches the first over a wire of so many bytes a second each way; without one they share memory.
+/// Both workers of a job. The second one reaches the first over a connection with this number of
+/// bytes per second in each direction; `None`: shared memory.
 fn start(way: Way, examples: usize, wire: Option<f64>) -> Vec<Worker> {
     let network = zoo::mlp(INPUT, &[1024, 1024, 1024], 10).expect("a network");
     let office = Arc::new(Office {

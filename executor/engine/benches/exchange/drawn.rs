@@ -1,5 +1,5 @@
-//! How long a checkpoint of PS shards holds up training: everything read before the next step, against copied where it is and drawn while
-//! steps go on.
+//! Stall of training by a checkpoint of PS shards: the state read before the next step, compared
+//! with a snapshot that is read while training continues.
 
 use super::{Pair, median};
 use muster_engine::checkpoint::{Contents, Source as _};
@@ -7,13 +7,14 @@ use muster_model::spec;
 use std::thread;
 use std::time::Instant;
 
-/// Of parameters; with momentum the state is twice as many.
+/// Megabytes of parameters; with momentum the state is twice as large.
 const MB: usize = 50;
 const ROUNDS: usize = 6;
-/// Bytes a second, each way, of each worker: 1 Gbit/s, and loopback itself.
+/// Bytes per second in each direction per worker: 1 Gbit/s, and plain loopback.
 const RATES: [f64; 2] = [125e6, f64::INFINITY];
 
-/// A row per rate, milliseconds: the longest stalls, a copy of the state in memory, drawing, steps without and with it.
+/// One row per rate in milliseconds: the longest stalls, a copy of the state in memory, reading,
+/// steps without and with it.
 pub fn rows() -> Vec<String> {
     RATES.into_iter().map(row).collect()
 }
@@ -86,7 +87,7 @@ fn row(rate: f64) -> String {
         spare = contents;
         drawn.push(took);
         if round == 0 {
-            // Of these the memory was new.
+            // The first round touches new memory.
             let stalls = [&mut read, &mut copied, &mut copies, &mut drawn];
             stalls.into_iter().for_each(Vec::clear);
             [&mut alone, &mut meanwhile]
@@ -108,7 +109,7 @@ fn row(rate: f64) -> String {
     )
 }
 
-/// Milliseconds.
+/// Duration in milliseconds.
 fn timed(work: impl FnOnce()) -> f64 {
     let began = Instant::now();
     work();

@@ -1,7 +1,9 @@
-//! Training steps over wires of a limited rate: at once, in parts as they become ready, in parts by need.
+//! Training steps over connections with limited rates: whole steps, parts in order of readiness,
+//! parts in order of need.
 //!
-//! Loopback has no bottleneck, so each worker's connection goes through a relay that lets so many bytes a second pass, each way, and
-//! holds no more than a tenth of a megabyte of what waits, as a network card would.
+//! Loopback has no bottleneck. Each worker's connection therefore passes a relay that limits the
+//! bytes per second in each direction. Like a network card, it buffers at most a tenth of a
+//! megabyte.
 
 use super::{SECRET, median, sgd, start_exchange};
 use muster_engine::assign::Piece;
@@ -22,10 +24,10 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 const WORKERS: usize = 2;
-/// Of each worker.
+/// Examples per worker and step.
 const EXAMPLES: usize = 128;
 const ROUNDS: usize = 14;
-/// Bytes a second, each way, of each worker; the last is loopback itself.
+/// Bytes per second in each direction per worker; the last is plain loopback.
 pub const RATES: [f64; 4] = [50e6, 100e6, 200e6, f64::INFINITY];
 pub const INPUT: InputShape = InputShape {
     height: 28,
@@ -33,7 +35,7 @@ pub const INPUT: InputShape = InputShape {
     channels: 1,
 };
 
-/// A row per rate: milliseconds a step, and what parts gain.
+/// One row per rate: milliseconds per step, and the gain of parts.
 pub fn rows() -> Vec<String> {
     RATES.into_iter().map(row).collect()
 }
@@ -71,7 +73,7 @@ fn row(rate: f64) -> String {
     )
 }
 
-/// Both workers of a job with one shard, each over a wire of its own.
+/// Both workers of a job with one shard, each over a connection of its own.
 fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
     let network = zoo::mlp(INPUT, &[1024, 1024, 1024], 10).expect("a network");
     let size = network.parameter_count();
@@ -83,9 +85,10 @@ fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
     let address = start_exchange(number(10), exchange, None);
     let mut joined: Vec<(Shards, Vec<Address>)> = (0..WORKERS)
         .map(|rank| {
-            let reached = match rate.is_finite() {
-                true => relay(&address, &Wire::of(rate)),
-                false => address.clone(),
+            let reached = if rate.is_finite() {
+                relay(&address, &Wire::of(rate))
+            } else {
+                address.clone()
             };
             let addresses = vec![(number(10), reached)];
             let hello = Hello {
@@ -141,21 +144,20 @@ struct Worker {
 impl Worker {
     fn step(&mut self) {
         let pass = &mut self.pass;
-        let reply = match self.shards.goes_in_parts() {
-            true => self.shards.exchange(self.step, pass, &|| true),
-            false => {
-                let stats = pass.compute(&mut |_, _| {});
-                let (gradients, parameters) = (&pass.gradients, &mut pass.parameters);
-                self.shards
-                    .push_pull(self.step, stats, gradients, parameters, &|| true)
-            }
+        let reply = if self.shards.goes_in_parts() {
+            self.shards.exchange(self.step, pass, &|| true)
+        } else {
+            let stats = pass.compute(&mut |_, _| {});
+            let (gradients, parameters) = (&pass.gradients, &mut pass.parameters);
+            self.shards
+                .push_pull(self.step, stats, gradients, parameters, &|| true)
         };
         assert!(matches!(reply, Ok(Reply::Parameters { .. })));
         self.step += 1;
     }
 }
 
-/// The same examples in each step: what is learnt does not matter here.
+/// Computes the same examples in each step; the learning result does not matter.
 pub struct Passes {
     network: Network,
     workspace: Workspace,
@@ -215,10 +217,10 @@ impl Pass for Passes {
     }
 }
 
-/// What everything that goes over it shares: so many bytes a second, each way.
+/// Shared limit of all connections over it, in bytes per second and direction.
 pub struct Wire {
     rate: f64,
-    /// Forth and back.
+    /// Forward and backward direction.
     free_at: [Mutex<Instant>; 2],
 }
 
@@ -231,7 +233,7 @@ impl Wire {
         })
     }
 
-    /// Waits until so many bytes are through; a token bucket that holds a millisecond's worth.
+    /// Waits until `bytes` have passed; a token bucket with a capacity of one millisecond.
     fn take(&self, way: usize, bytes: usize) {
         let now = Instant::now();
         let until = {
@@ -246,7 +248,7 @@ impl Wire {
     }
 }
 
-/// Where guests reach `target` over the wire.
+/// Address at which clients reach `target` over the limited connection.
 pub fn relay(target: &str, wire: &Arc<Wire>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("its address").to_string();
@@ -260,7 +262,7 @@ pub fn relay(target: &str, wire: &Arc<Wire>) -> String {
             .expect("a small buffer");
         stream.set_nodelay(true).expect("no delay");
     };
-    // What is accepted has the listener's buffer.
+    // Accepted connections inherit the buffer size of the listener.
     socket2::SockRef::from(&listener)
         .set_recv_buffer_size(64 << 10)
         .expect("a small buffer");

@@ -1,4 +1,5 @@
-//! Training steps of workers that share their node's wire to the shard, each by itself against added up in the node first.
+//! Training steps of workers that share their node's connection to the shard, without and with
+//! local aggregation.
 
 use super::limited::{Wire, relay};
 use super::{job, median, noise, run_worker, start_shard};
@@ -12,12 +13,13 @@ use uuid::Uuid;
 
 const WORKERS: u32 = 4;
 const STEPS: u64 = 40;
-/// Bytes a second, each way, of the node.
+/// Bytes per second in each direction of the node.
 const RATES: [f64; 2] = [125e6, 500e6];
-/// The very first view's first step is of workers on their own, and so are those that load.
+/// Number of steps that do not count: in the first step of the first view workers push alone, and
+/// the first steps include loading.
 const SKIPPED: usize = 2;
 
-/// A row per rate: milliseconds a step, and what adding up gains.
+/// One row per rate: milliseconds per step, and the gain of local aggregation.
 pub fn rows() -> Vec<String> {
     let data = tempfile::tempdir().expect("a folder for the data set");
     noise::write_images(&data.path().join("fashion-mnist"));
@@ -50,7 +52,7 @@ pub fn say(rows: &[String]) {
     println!("{}", rows.join("\n"));
 }
 
-/// Milliseconds of a step, by the chief's own word.
+/// Milliseconds per step, as the coordinator reports them.
 fn trained(job: &JobSpec, data: &Path, rate: f64) -> f64 {
     let folder = tempfile::tempdir().expect("a folder");
     let network = document::network(job.engine()).expect("the network");

@@ -1,5 +1,5 @@
-//! The same bytes there and back: through bare TCP, in the data plane's frames, and as push and pull between one worker and one PS shard,
-//! with the update behind them.
+//! The same bytes in both directions: through plain TCP, in frames, and as push and pull between
+//! one worker and one PS shard with its update.
 
 use super::{SECRET, SHARD, WORKER, median, process_cpu, sgd, start_shard};
 use muster_engine::assign::Piece;
@@ -17,8 +17,8 @@ use std::thread;
 use std::time::Instant;
 use uuid::Uuid;
 
-/// Connections are made anew so often: where their buffers and threads come to lie is worth more than what is measured, and stays for as
-/// long as they live.
+/// Number of times that connections are opened again. The placement of their buffers and threads
+/// matters more than the measured effect, and stays the same for the life of a connection.
 const ANEW: usize = 7;
 
 pub fn rows() -> Vec<String> {
@@ -43,7 +43,7 @@ fn row(megabytes: usize) -> String {
     row
 }
 
-/// Medians of a round, of bare TCP, frames, SGD and Adam.
+/// Medians of a round, for plain TCP, frames, SGD and Adam.
 struct Measured {
     seconds: [f64; 4],
     cpu: [f64; 4],
@@ -76,14 +76,14 @@ fn measure(megabytes: usize) -> Measured {
     let mut cpu: [Vec<f64>; 4] = Default::default();
     for round in 0..rounds {
         for turn in 0..sides.len() {
-            // There and back too, so that nobody always comes after the same one.
+            // In alternating directions, so that no side always follows the same one.
             let at = match round % 2 {
                 0 => turn,
                 _ => sides.len() - 1 - turn,
             };
             let (began, before) = (Instant::now(), process_cpu());
             sides[at]();
-            // The first rounds touch fresh memory and grow socket buffers.
+            // The first rounds touch new memory and grow socket buffers.
             if round >= rounds / 4 {
                 seconds[at].push(began.elapsed().as_secs_f64());
                 cpu[at].push(process_cpu() - before);
@@ -107,8 +107,8 @@ pub fn say(rows: &[String]) {
     println!("{}", rows.join("\n"));
 }
 
-/// The same bytes there and back through TCP, by vectored writes and reads into a buffer that stays; with the data plane's
-/// options, without pacing among them.
+/// The bytes through TCP, by vectored writes and reads into a permanent buffer; with the socket
+/// options of the parameter exchange, including no pacing.
 struct Bare {
     stream: TcpStream,
     values: Vec<f32>,
@@ -147,7 +147,7 @@ impl Bare {
     }
 }
 
-/// As [`Bare`], by the data plane's frames.
+/// Like [`Bare`], in frames of the parameter exchange.
 struct Frames {
     connection: Connection,
     values: Vec<f32>,
@@ -187,7 +187,7 @@ fn receive(connection: &mut Connection, values: &mut [f32]) -> Result<(), WireEr
     connection.receive_payload(header, &mut [values])
 }
 
-/// The options belong to the socket and stay when the duplicate goes.
+/// Sets the options, which belong to the socket and remain after the duplicate is closed.
 fn set_up(stream: &TcpStream) {
     let duplicate = stream.try_clone().expect("a descriptor");
     drop(Connection::new(duplicate).expect("options"));
@@ -202,7 +202,7 @@ fn write(stream: &mut TcpStream, values: &[f32]) -> io::Result<()> {
     Ok(())
 }
 
-/// A worker's connection to a shard, without a model.
+/// Connection of a worker to a shard, without a model.
 struct Link {
     shards: Shards,
     gradients: Vec<f32>,

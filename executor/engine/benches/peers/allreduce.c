@@ -1,4 +1,4 @@
-/* All-reduce by MPI: prints the seconds of each round on rank 0. */
+/* All-reduce by MPI. Rank 0 prints the seconds of each round. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

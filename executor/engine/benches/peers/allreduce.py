@@ -1,4 +1,4 @@
-"""All-reduce by gloo through PyTorch: prints the seconds of each round on rank 0."""
+"""All-reduce by gloo through PyTorch. Rank 0 prints the seconds of each round."""
 
 import os
 import sys
@@ -26,5 +26,5 @@ for _ in range(rounds):
         print(took, flush=True)
 assert float(values[floats - 1]) == dist.get_world_size()
 dist.barrier()
-# Else its threads may outlive the interpreter, which aborts.
+# Otherwise gloo's threads can outlive the interpreter, which then aborts.
 dist.destroy_process_group()

@@ -1,9 +1,14 @@
-"""Training steps in bf16 on a GPU, as a user of PyTorch writes them: gpu_step.py MODEL eager|compiled WARM STEPS prints milliseconds per step.
+"""Training steps in bf16 on a GPU, written as a user of PyTorch would write them.
+
+`gpu_step.py MODEL eager|compiled WARM STEPS` prints the milliseconds of each step.
 
 resnet18    18 layers for 224 × 224 × 3 and 1,000 classes, channels last, batch 256.
-lstm        embedding 1,024 of 10,000 tokens, one LSTM layer of 1,024 (cuDNN's), dense to 10,000; 128 steps, batch 128.
-gpt2-small  124 million parameters, 1,024 positions, fused attention, tied scores, no dropout, batch 8.
-Each step copies its batch from pinned memory, as the other side does. SGD with momentum 0.9. Autocast to bf16, f32 parameters.
+lstm        embedding 1,024 of 10,000 tokens, one LSTM layer of 1,024 (cuDNN's), dense to 10,000;
+            128 steps, batch 128.
+gpt2-small  124 million parameters, 1,024 positions, fused attention, tied scores, no dropout,
+            batch 8.
+Each step copies its batch from pinned memory, like the engine's side. SGD with momentum 0.9.
+Autocast to bf16, f32 parameters.
 """
 
 import sys

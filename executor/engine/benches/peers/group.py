@@ -1,4 +1,5 @@
-"""A group of local processes that talk by gloo over loopback, and take their commands from rank 0's standard input."""
+"""Local processes that communicate by gloo over loopback and read commands from the standard input
+of rank 0."""
 
 import json
 import os
@@ -11,8 +12,10 @@ import torch.multiprocessing as mp
 
 
 def serve(workers, make):
-    """Starts the processes. `make(rank, workers)` gives each a function from a count to a dict of figures; rank 0 calls all of them for each
-    line `run <count>` and prints its own dict as JSON. End of input ends them. The first line out is {"torch": version, "workers": n}."""
+    """Starts the processes. `make(rank, workers)` returns each one's function from a count to a dict
+    of figures. For each input line `run <count>` all functions run, and rank 0 prints its dict as
+    JSON. The end of the input ends the processes. The first line of output is
+    {"torch": version, "workers": n}."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with tempfile.TemporaryDirectory() as folder:
         others = mp.start_processes(worker, (workers, f"file://{folder}/meet", make), workers - 1, join=False, start_method="spawn")
@@ -21,7 +24,7 @@ def serve(workers, make):
 
 
 def worker(index, workers, meet, make):
-    # The process that has the standard input is the last index, and rank 0.
+    # The process with the standard input has the last index, and rank 0.
     rank = (index + 1) % workers
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=workers)
@@ -36,7 +39,7 @@ def worker(index, workers, meet, make):
 
 
 def next_count(rank):
-    """0 when the input has ended."""
+    """Next count of the input; 0 at its end."""
     count = torch.zeros(1, dtype=torch.int64)
     while rank == 0 and (line := sys.stdin.readline()):
         match line.split():

@@ -1,10 +1,14 @@
-"""The networks that the benches train, as a user of PyTorch writes them, with inputs that stay the same from step to step.
+"""Networks of the benches, written as a user of PyTorch would write them, with the same inputs in
+every step.
 
 mlp   784-1024-1024-10, ReLU; batch 128.
-cnn   28 × 28 × 1; twice 3×3 convolution with padding 1, ReLU, 2×2 max pooling (32, then 64 channels); dense 128, ReLU; dense 10; batch 128.
-lstm  embedding 256 of 256 tokens, one LSTM layer of 256, dense to 256 tokens; 64 steps, batch 32. The loss is over every token.
-gpt   256 tokens, 128 learned positions, width 256, 4 blocks (layer norm, causal attention with 4 heads, layer norm, dense 1024, GELU by tanh,
-      dense 256; residuals), a last layer norm, a head of its own without bias; batch 8. No dropout. The loss is over every token.
+cnn   28 × 28 × 1; twice 3×3 convolution with padding 1, ReLU, 2×2 max pooling (32, then 64
+      channels); dense 128, ReLU; dense 10; batch 128.
+lstm  embedding 256 of 256 tokens, one LSTM layer of 256, dense to 256 tokens; 64 steps, batch 32.
+      The loss is over every token.
+gpt   256 tokens, 128 learned positions, width 256, 4 blocks (layer norm, causal attention with 4
+      heads, layer norm, dense 1024, GELU by tanh, dense 256; residuals), a last layer norm, a
+      separate head without bias; batch 8. No dropout. The loss is over every token.
 """
 
 import torch
@@ -71,7 +75,7 @@ INPUTS = {"mlp": (128, 1, 28, 28), "cnn": (128, 1, 28, 28), "lstm": (64, 32), "g
 
 
 def make(model, optimizer, fused=None):
-    """The network, its optimizer, and one batch: inputs and targets."""
+    """Returns the network, its optimizer, and one batch: inputs and targets."""
     torch.manual_seed(1)
     network = MODELS[model]()
     if optimizer == "momentum":
@@ -85,7 +89,7 @@ def make(model, optimizer, fused=None):
 
 
 def step(network, rule, inputs, targets):
-    """One training step: forward, loss, backward, update."""
+    """Runs one training step: forward, loss, backward, update."""
     rule.zero_grad()
     scores = network(inputs)
     loss = F.cross_entropy(scores.flatten(0, -2), targets.flatten())

@@ -1,4 +1,4 @@
-//! PyTorch's side of a bench: a process that does what it is told, line by line, and answers each order with a line.
+//! PyTorch's side of a bench: a process that reads one order per line and answers each with a line.
 
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +12,8 @@ pub struct Torch {
 }
 
 impl Torch {
-    /// Starts a script of `benches/peers` and prints its first line; `None` where there is no PyTorch.
+    /// Starts a script of `benches/peers` and prints its first line; `None` if PyTorch is not
+    /// available.
     pub fn start(script: &str) -> Option<Self> {
         let python = std::env::var("MUSTER_TORCH_PYTHON")
             .ok()
@@ -35,15 +36,17 @@ impl Torch {
         Some(torch)
     }
 
+    /// Sends an order and reads the answer.
+    ///
     /// # Panics
-    /// When it has ended, or answers something else.
+    /// If the process has ended or its answer has another format.
     pub fn ask<T: DeserializeOwned>(&mut self, order: &str) -> T {
         writeln!(self.input, "{order}").expect("PyTorch's side reads");
         let line = self.line().expect("PyTorch's side answers");
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
-    /// `None` once it has ended.
+    /// Reads a line; `None` if the process has ended.
     fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         let read = self.output.read_line(&mut line).ok()?;
@@ -53,7 +56,7 @@ impl Torch {
 
 impl Drop for Torch {
     fn drop(&mut self) {
-        // It keeps nothing; waiting leaves no dead child behind.
+        // The process has no state to save; waiting prevents a zombie.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

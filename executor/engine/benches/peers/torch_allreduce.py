@@ -1,11 +1,12 @@
-"""All-reduce of f32 by gloo over loopback between local processes, run when asked:
+"""All-reduce of f32 by gloo over loopback between local processes, on request:
 
     $(scripts/ensure-torch) executor/engine/benches/peers/torch_allreduce.py [--workers 2] [--bytes 100000000]
     < run 5
     > {"workers": 2, "bytes": 100000000, "wall_ns": [...], "cpu_ns": ..., "algorithm_gb_per_second": ...}
 
-Algorithm bandwidth is the tensor's bytes over the median time, as NCCL's tests define it. Each time is rank 0's, from a barrier to its result;
-`cpu_ns` is that of all workers together, for all repetitions.
+Algorithm bandwidth is the tensor's bytes divided by the median time, as in NCCL's tests. Times are
+those of rank 0, from a barrier to its result. `cpu_ns` is the CPU time of all workers and all
+repetitions.
 """
 
 import argparse

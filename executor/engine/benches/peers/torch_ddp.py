@@ -1,10 +1,12 @@
-"""Data-parallel training of the CNN by PyTorch's DistributedDataParallel over gloo, one thread a worker, run when asked:
+"""Data-parallel training of the CNN by PyTorch's DistributedDataParallel over gloo, with one thread
+per worker, on request:
 
     $(scripts/ensure-torch) executor/engine/benches/peers/torch_ddp.py [--workers 2] [--batch 128]
     < run 20
     > {"workers": 2, "batch": 128, "steps": 20, "wall_ns": ..., "cpu_ns": ..., "images_per_second": ...}
 
-The batch is each worker's. Time runs from a barrier to a barrier; `cpu_ns` is that of all workers together.
+The batch is that of each worker. Time is measured from barrier to barrier; `cpu_ns` is the CPU time
+of all workers.
 """
 
 import argparse

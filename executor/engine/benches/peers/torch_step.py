@@ -1,11 +1,13 @@
-"""PyTorch's training steps on one thread, run when asked, so that a bench can take turns with it:
+"""PyTorch's training steps on one thread, on request, so that a bench can alternate with it:
 
     $(scripts/ensure-torch) executor/engine/benches/peers/torch_step.py [--fused] [--channels-last]
     < run cnn 20 momentum
     > {"model": "cnn", "optimizer": "momentum", "loss": 2.3, "cpu_ns": [...], "wall_ns": [...]}
 
-`run <model> <steps> [momentum|adam]` trains on, from where the last such run ended; the first one begins with three steps that are not
-counted. `cpu_ns` is the whole process' CPU time of each step. The first line out is {"torch": version, "threads": 1}. End of input ends it.
+`run <model> <steps> [momentum|adam]` continues the previous run with the same arguments; the first
+run begins with three steps that are not counted. `cpu_ns` is the CPU time of the whole process per
+step. The first line of output is {"torch": version, "threads": 1}. The end of the input ends the
+program.
 """
 
 import argparse

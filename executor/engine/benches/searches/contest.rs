@@ -1,7 +1,8 @@
-//! Searchers against Optuna's on real trainings: with the same budget, whose best is better.
+//! Searchers compared with Optuna's on real trainings: best results with the same budget.
 //!
-//! Both search the same four parameters of a small network, one trial at a time, and each training depends on its parameters alone, so
-//! that whoever asks for the same gets the same. `MUSTER_OPTUNA_PYTHON` is a python3 with optuna (`scripts/ensure-optuna`).
+//! Both search the same four parameters of a small network, one trial at a time. A training depends
+//! on its parameters only, so both sides get the same result for the same point.
+//! `MUSTER_OPTUNA_PYTHON` names a python3 with optuna (`scripts/ensure-optuna`).
 
 use crate::training::Trainings;
 use muster_model::study::{Point, StudySpec};
@@ -18,11 +19,11 @@ const PEER: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../scheduler/search/benches/against_optuna/optuna_peer.py"
 );
-/// Searchers and how many trials each may use.
+/// Searchers, and the maximum number of trials of each.
 const CONTEST: [(&str, u32); 3] = [("tpe", 40), ("gp", 30), ("cma_es", 60)];
 const EPOCHS: u64 = 2;
 
-/// `optuna_peer.py` has the same space.
+/// Study document; `optuna_peer.py` has the same search space.
 fn document(searcher: &str, seed: u64, trials: u32) -> StudySpec {
     let document = json!({
         "version": "muster/v1", "kind": "study", "name": "contest",
@@ -48,14 +49,14 @@ fn document(searcher: &str, seed: u64, trials: u32) -> StudySpec {
     serde_json::from_value(document).expect("a study")
 }
 
-/// What one training of a point comes to, and whoever asks.
+/// Evaluates points by training.
 struct Judge<'a> {
     study: StudySpec,
     trainings: &'a mut Trainings,
 }
 
 impl Judge<'_> {
-    /// The share of unseen images that it sees rightly at its end.
+    /// Fraction of the unseen images that the trained network classifies correctly.
     fn accuracy(&mut self, study: &Study, point: &Point) -> f64 {
         let job = self.study.trial(study.space(), 0, point, 1, EPOCHS);
         let job = job.expect("a point of the space");
@@ -113,7 +114,7 @@ impl Judge<'_> {
     }
 }
 
-/// Optuna's, which carries one study out after the other.
+/// Starts Optuna's side, which runs one study after the other.
 fn peer(python: &OsStr, searcher: &str, trials: u32, seeds: u64) -> Optuna {
     let (trials, seeds) = (trials.to_string(), seeds.to_string());
     Optuna::start(python, PEER, &["asked", searcher, &trials, &seeds])
@@ -144,9 +145,10 @@ pub fn measure(trainings: &mut Trainings, seeds: u64) {
         }
         let better = ours.iter().zip(&theirs).filter(|(a, b)| a > b).count();
         let equal = ours.iter().zip(&theirs).filter(|(a, b)| a == b).count();
-        let their_median = match theirs.is_empty() {
-            true => "-".to_owned(),
-            false => format!("{:.4}", median(theirs)),
+        let their_median = if theirs.is_empty() {
+            "-".to_owned()
+        } else {
+            format!("{:.4}", median(theirs))
         };
         println!(
             "{searcher:9} {trials:6} {:9.4} {their_median:>9} {better:9}, {equal} of {seeds}",

@@ -1,5 +1,5 @@
-//! Whether regularized evolution over the model part finds a better network than the one that was written by hand, with the same
-//! training for both: images, epochs, optimizer, batch.
+//! Compares the best network of regularized evolution over the model part with a hand-written one.
+//! Both are trained in the same way: images, epochs, optimizer, batch.
 
 use crate::slots::carry_out;
 use crate::training::{Trainings, parameters};
@@ -11,7 +11,7 @@ const STUDY: &str = include_str!("../../../../examples/studies/evolution.yaml");
 const BY_HAND: &str = include_str!("../../../../examples/fashion-cnn.yaml");
 const TRIALS: u32 = 40;
 const EPOCHS: usize = 3;
-/// Of the comparison after the search; no search sees them.
+/// Seeds of the comparison after the search; no search uses them.
 const FRESH: std::ops::Range<u64> = 1000..1005;
 
 pub fn measure(trainings: &mut Trainings, seeds: &[u64]) {

@@ -1,10 +1,11 @@
-//! What searches bring on real trainings, by `muster-search` itself: how soon ASHA and HyperDrive come to what random search comes to,
-//! whether evolution finds a better network than the example's, and whether searchers find as good parameters as Optuna's.
-//! `make bench-studies` and `make bench-search`, or `cargo bench -p muster-engine --bench searches -- [stoppers|evolution|optuna] [SEED ..]`;
-//! of `optuna` the number is how many seeds.
+//! Benefit of searches on real trainings with `muster-search` itself: time of ASHA and HyperDrive
+//! to the result of random search, evolution compared with the example's network, and searchers
+//! compared with Optuna's. Run by `make bench-studies` and `make bench-search`, or by
+//! `cargo bench -p muster-engine --bench searches -- [stoppers|evolution|optuna] [SEED ..]`. For
+//! `optuna` the number is the number of seeds.
 //!
-//! Fashion-MNIST, one thread a training. Costs are CPU time of that thread, so that other work on the machine does not count; a job's
-//! start on a cluster is not in it.
+//! Fashion-MNIST, one thread per training. Costs are CPU time of that thread, so other load of the
+//! machine does not count. The start of a job on a cluster is not included.
 
 mod contest;
 mod evolution;
@@ -45,7 +46,7 @@ fn main() {
     }
 }
 
-/// Of what came about; one that did not is above all that did. `None` when that is the median.
+/// Median; a missing value is larger than all others. `None` if the median is missing.
 fn median(values: &[Option<f64>]) -> Option<f64> {
     let mut sorted: Vec<f64> = values
         .iter()

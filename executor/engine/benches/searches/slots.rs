@@ -1,5 +1,6 @@
-//! A study on slots, without a cluster: its trials' epochs take the time that they were measured to take, and follow each other as on
-//! so many slots that are always up. What a job takes to start, and a checkpoint, is not in it.
+//! A study on slots without a cluster: the epochs of its trials take their measured times and
+//! follow one another, on slots that are always available. The start of a job and checkpoints are
+//! not included.
 
 use crate::training::{Epoch, Trainings};
 use muster_model::spec::JobSpec;
@@ -7,35 +8,36 @@ use muster_model::study::StudySpec;
 use muster_search::{Action, Event, Study};
 use std::collections::BTreeMap;
 
-/// How a study went.
+/// Result of a study.
 pub struct Course {
-    /// The best accuracy of any epoch.
+    /// Best accuracy of any epoch.
     pub best: f64,
-    /// What the study's best trial had when it ended.
+    /// Final accuracy of the study's best trial.
     pub last: f64,
-    /// Slot-seconds that trials held until the study ended.
+    /// Slot-seconds that trials used until the study ended.
     pub slot_seconds: f64,
     pub trials: usize,
-    /// Epochs that were trained in all.
+    /// Total number of trained epochs.
     pub epochs: u64,
-    /// Slot-seconds until some epoch was as good as that, by accuracy; ascending in both.
+    /// Slot-seconds until an epoch reached the accuracy; pairs of accuracy and time, ascending in
+    /// both.
     records: Vec<(f64, f64)>,
-    /// The best trial's document.
+    /// Document of the best trial.
     pub job: JobSpec,
 }
 
 impl Course {
-    /// Slot-seconds after which it had come to `accuracy`.
+    /// Slot-seconds after which the study reached `accuracy`.
     pub fn reached(&self, accuracy: f64) -> Option<f64> {
         let mut records = self.records.iter();
         Some(records.find(|(best, _)| *best >= accuracy)?.1)
     }
 }
 
-/// A trial in its slot.
+/// Trial in its slot.
 struct Running {
     job: JobSpec,
-    /// Epochs that it has trained.
+    /// Number of epochs that it has trained.
     done: u64,
     budget: u64,
     next: Epoch,
@@ -54,7 +56,7 @@ struct Slots<'a> {
     epochs: u64,
 }
 
-/// Carries the study out to its end.
+/// Runs the study to its end.
 pub fn carry_out(document: &StudySpec, trainings: &mut Trainings) -> Course {
     document.validate().expect("the bench's document is right");
     let mut slots = Slots {
@@ -82,7 +84,7 @@ pub fn carry_out(document: &StudySpec, trainings: &mut Trainings) -> Course {
 }
 
 impl Slots<'_> {
-    /// The end of the epoch that ends first; `false` when nothing trains.
+    /// Processes the end of the epoch that ends first; `false` if no trial is training.
     fn step(&mut self) -> bool {
         let first = self
             .running

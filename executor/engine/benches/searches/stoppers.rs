@@ -1,4 +1,4 @@
-//! How many slot-seconds it takes to come to what random search comes to, by who stops trials early.
+//! Slot-seconds that each stopper needs to reach the result of random search.
 
 use crate::slots::{Course, carry_out};
 use crate::training::Trainings;
@@ -10,8 +10,9 @@ const SLOTS: u32 = 4;
 const TRIALS: u32 = 40;
 const EPOCHS: u64 = 27;
 
-/// Name, searcher, stopper, and how many trials it may create. HyperDrive takes turns among all of its trials, so it has those of random search,
-/// as in its paper; whoever drops trials goes on with new ones until it is as good, five times as many at most.
+/// Name, searcher, stopper, and maximum number of trials. HyperDrive divides its time among all of
+/// its trials, so it has as many as random search, as in its paper. Stoppers that drop trials
+/// continue with new ones until they reach the result, with at most five times as many.
 fn contest() -> Vec<(&'static str, Value, Value, u32)> {
     let asha = json!({"kind": "asha", "min": 1, "eta": 3});
     let random = json!({"kind": "random"});

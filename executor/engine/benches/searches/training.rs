@@ -1,7 +1,8 @@
-//! Trainings of one epoch after the other in this process, by the job document, each with what it cost.
+//! Trainings in this process, epoch by epoch, from the job document, each with its cost.
 //!
-//! A training depends on its document alone, so one that two studies ask for is trained once, and both are charged the same. What was
-//! measured is kept in the file that `MUSTER_SEARCHES_RESULTS` names, and not trained again by the next run.
+//! A training depends on its document only. One that two studies request is trained once, and both
+//! are charged the same. Results are stored in the file that `MUSTER_SEARCHES_RESULTS` names, and
+//! the next run does not train them again.
 
 use muster_engine::data::{Dataset, Examples, GlobalBatches};
 use muster_engine::document;
@@ -16,18 +17,18 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// What one more epoch brought and cost.
+/// Result and cost of one more epoch.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Epoch {
-    /// On the first half of the test images, by which searches judge.
+    /// Accuracy on the first half of the test images, which searches use.
     pub accuracy: f64,
-    /// On the other half, which no search sees.
+    /// Accuracy on the other half, which no search uses.
     pub held_out: f64,
     /// CPU seconds of the thread, for the epoch and the first half.
     pub seconds: f64,
 }
 
-/// All trainings of this run, and those that were kept.
+/// All trainings of this run, and stored results.
 pub struct Trainings {
     datasets: PathBuf,
     loaded: BTreeMap<String, Rc<Dataset>>,
@@ -36,7 +37,7 @@ pub struct Trainings {
     kept: Option<PathBuf>,
 }
 
-/// A line of the file of results.
+/// One line of the result file.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     engine: String,
@@ -67,7 +68,7 @@ impl Trainings {
         }
     }
 
-    /// What the job's epoch `number` (from 0) brings and costs.
+    /// Result and cost of the job's epoch `number`, counted from 0.
     pub fn epoch(&mut self, job: &JobSpec, number: usize) -> Epoch {
         let key = serde_json::to_string(job.engine()).expect("a document is JSON");
         if let Some(epoch) = self.known.get(&key).and_then(|curve| curve.get(number)) {
@@ -80,7 +81,7 @@ impl Trainings {
         while self.known.get(&key).map_or(0, Vec::len) <= number {
             let (at, epoch) = training.epoch();
             let curve = self.known.entry(key.clone()).or_default();
-            // One that was begun anew comes again to what is known.
+            // A training that was started again repeats known epochs first.
             if curve.len() == at {
                 curve.push(epoch);
                 self.keep(&key, at, epoch);
@@ -91,7 +92,7 @@ impl Trainings {
         epoch
     }
 
-    /// Forgets what it would take to train on where trainings stand; what they brought is known.
+    /// Frees the state of all trainings; their results stay known.
     pub fn rest(&mut self) {
         self.open.clear();
     }
@@ -122,7 +123,7 @@ pub fn parameters(job: &JobSpec) -> usize {
     network(job.engine()).parameter_count()
 }
 
-/// One network on its way.
+/// One network in training.
 struct Training {
     data: Rc<Dataset>,
     network: Network,
@@ -130,7 +131,7 @@ struct Training {
     seed: u64,
     batches: GlobalBatches,
     parameters: Vec<f32>,
-    /// The optimizer's, one list a block.
+    /// Optimizer state, one list per block.
     state: Vec<Vec<f32>>,
     done: usize,
 }
@@ -155,7 +156,7 @@ impl Training {
         }
     }
 
-    /// Trains on for an epoch; its number and what came of it.
+    /// Trains one more epoch. Returns its number and its result.
     fn epoch(&mut self) -> (usize, Epoch) {
         let mut workspace = self.network.workspace(self.batches.batch(), 1);
         let before = cpu_seconds();
@@ -208,7 +209,7 @@ impl Training {
         }
     }
 
-    /// The share of these test images that it sees rightly.
+    /// Fraction of these test images that the network classifies correctly.
     fn right(&self, workspace: &mut Workspace, of: std::ops::Range<u32>) -> f64 {
         let indices: Vec<u32> = of.collect();
         let (images, labels) = load(&self.data.test, &indices, self.data.input.len());
@@ -228,7 +229,7 @@ fn load(examples: &Examples, indices: &[u32], each: usize) -> (Vec<f32>, Vec<u32
     (images, labels)
 }
 
-/// Of this thread, so that other work on the machine does not count.
+/// CPU time of this thread, so that other load of the machine does not count.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

@@ -1,9 +1,9 @@
-//! Images of noise, for benches in which it does not matter what is learnt.
+//! Images of noise, for benches in which the learning result does not matter.
 
 use std::fs;
 use std::path::Path;
 
-/// A data set as Fashion-MNIST's files: 6,400 examples to train with, 64 to test.
+/// Writes a data set in the files of Fashion-MNIST: 6,400 examples for training, 64 for testing.
 pub fn write_images(folder: &Path) {
     fs::create_dir_all(folder).expect("a folder");
     for (prefix, count) in [("train", 6_400u32), ("t10k", 64)] {

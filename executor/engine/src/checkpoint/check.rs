@@ -1,20 +1,21 @@
-//! What a manifest must say before anything is done by it. It may come from a shared folder or a bucket, and what it says decides how
-//! much memory is asked for.
+//! Validation of a manifest before it is used. It can come from a shared folder or a bucket, and it
+//! determines how much memory is allocated.
 
 use super::Manifest;
 
-/// A manifest is small beside its tensors; a longer one is none.
+/// Maximum length of a manifest in bytes; far more than any valid manifest has.
 pub(super) const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
-/// No optimizer keeps more values of a parameter.
+/// Maximum number of state planes; no optimizer has more.
 const MAX_PLANES: usize = 16;
 
 impl Manifest {
-    /// That blocks follow one another without gaps, have the length of their shape, and that all tensors together are no longer than
-    /// the files that are listed: so memory for them is at most what lies in files.
+    /// Checks that blocks follow one another without gaps and have the length of their shape, and
+    /// that all tensors together are not longer than the listed files. The memory for them is thus
+    /// limited by the sizes of the files.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A description of the violation.
     pub(super) fn check(&self) -> Result<(), String> {
         let mut end = 0usize;
         for block in &self.blocks {

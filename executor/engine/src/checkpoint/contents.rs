@@ -1,16 +1,17 @@
-//! The tensors of a checkpoint as they lie in memory.
+//! Tensors of a checkpoint in memory.
 
 use super::{Manifest, Plane};
 use crate::pages::touched_zeros;
 use std::ops::Deref;
 
-/// Flat arenas; which block lies where says the manifest. What is to be written is in vectors, what was loaded in [`Plane`]s.
+/// Flat arenas; the manifest describes the positions of blocks. Contents to be written are vectors,
+/// loaded contents are [`Plane`]s.
 #[derive(Debug, Clone, Default)]
 pub struct Contents<A = Vec<f32>> {
     pub parameters: A,
-    /// One arena per value that the optimizer keeps of each parameter, in the order of the manifest's `state_planes`.
+    /// One arena per state plane of the optimizer, in the order of the manifest's `state_planes`.
     pub state: Vec<A>,
-    /// What the exchange keeps besides, by name.
+    /// Further arenas of the exchange, by name.
     pub extras: Vec<(String, A)>,
 }
 
@@ -25,21 +26,21 @@ impl<A: Deref<Target = [f32]>> Contents<A> {
             .collect()
     }
 
-    /// What the exchange has kept under that name.
+    /// Extra arena with this name.
     #[must_use]
     pub fn extra(&self, name: &str) -> Option<&[f32]> {
         let mut extras = self.extras.iter();
         extras.find_map(|(known, values)| (known == name).then_some(&**values))
     }
 
-    /// Whether every parameter is a number.
+    /// Whether every parameter is finite.
     #[must_use]
     pub fn is_finite(&self) -> bool {
         all_finite(&self.parameters)
     }
 }
 
-/// Whether every value is a number. Looked at many at a time, without a branch for each.
+/// Whether every value is finite. Checks a chunk at a time without branches.
 pub(super) fn all_finite(values: &[f32]) -> bool {
     let finite = |chunk: &[f32]| {
         chunk
@@ -70,7 +71,8 @@ impl From<Contents> for Contents<Plane> {
 }
 
 impl Contents<Plane> {
-    /// Of arenas in the order of [`Manifest::parts`], as many as the manifest says.
+    /// Assigns arenas in the order of [`Manifest::parts`]; their number must be that of the
+    /// manifest.
     pub(super) fn of(manifest: &Manifest, arenas: Vec<Plane>) -> Self {
         let mut arenas = arenas.into_iter();
         let mut next = || arenas.next().expect("an arena for each");
@@ -87,7 +89,7 @@ impl Contents<Plane> {
 }
 
 impl Contents {
-    /// All arenas, to fill.
+    /// All arenas, to be filled.
     pub fn arenas_mut(&mut self) -> Vec<&mut [f32]> {
         std::iter::once(&mut self.parameters)
             .chain(&mut self.state)
@@ -96,14 +98,15 @@ impl Contents {
             .collect()
     }
 
-    /// Makes the arenas of parameters and state as large as is asked, keeping memory that is there: its pages are in place, so
-    /// that filling them costs no more than the copy.
+    /// Resizes the arenas of parameters and state and keeps present memory. Its pages are
+    /// populated, so that filling them costs only the copy.
     pub fn fit(&mut self, parameters: usize, planes: usize) {
         self.state.resize_with(planes, Vec::new);
         for arena in std::iter::once(&mut self.parameters).chain(&mut self.state) {
-            match arena.capacity() < parameters {
-                true => *arena = touched_zeros(parameters),
-                false => arena.resize(parameters, 0.0),
+            if arena.capacity() < parameters {
+                *arena = touched_zeros(parameters);
+            } else {
+                arena.resize(parameters, 0.0);
             }
         }
         self.extras.clear();

@@ -1,4 +1,4 @@
-//! Where a job's checkpoints are kept, as whoever writes and reads them sees it: a folder or a bucket.
+//! Checkpoint store of a job (`Depot`): a folder or a bucket.
 
 use super::{CheckpointError, Contents, JobBucket, JobFolder, Manifest, Search};
 use muster_model::checkpoint::{Candidate, Written};
@@ -8,7 +8,7 @@ use muster_model::spec::CheckpointPolicy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Of one job, as one revision sees it.
+/// Checkpoint store of one job, as one revision sees it.
 #[derive(Debug, Clone)]
 pub enum Depot {
     Folder(JobFolder),
@@ -22,10 +22,12 @@ impl From<JobFolder> for Depot {
 }
 
 impl Depot {
-    /// Of a job in the cluster's place for checkpoints; nothing is touched yet.
+    /// Opens the store of a job below the cluster's checkpoint root; nothing is read or written
+    /// yet.
     ///
     /// # Errors
-    /// [`CheckpointError::Objects`] when the environment does not say how to reach the bucket.
+    /// [`CheckpointError::Objects`] if the environment does not contain the access settings of the
+    /// bucket.
     pub fn open(
         place: &Place,
         tenant: TenantId,
@@ -40,7 +42,7 @@ impl Depot {
         })
     }
 
-    /// Puts the same small file into each checkpoint, for whoever exports it: the engine itself does not read it.
+    /// Adds the same small file to each checkpoint, for exports. The engine does not read it.
     #[must_use]
     pub fn with_file(self, name: &str, bytes: Vec<u8>) -> Self {
         match self {
@@ -49,7 +51,7 @@ impl Depot {
         }
     }
 
-    /// For errors and logs.
+    /// Path or address for errors and logs.
     #[must_use]
     pub fn place(&self) -> PathBuf {
         match self {
@@ -58,10 +60,10 @@ impl Depot {
         }
     }
 
-    /// Makes this revision the only one that writes, and removes what killed writers have left.
+    /// Makes this revision the only one that may write, and removes the remains of killed writers.
     ///
     /// # Errors
-    /// [`CheckpointError::Fenced`] when a newer revision has started already.
+    /// [`CheckpointError::Fenced`] if a newer revision has already started.
     pub fn claim(&self) -> Result<(), CheckpointError> {
         match self {
             Self::Folder(folder) => folder.claim(),
@@ -69,10 +71,11 @@ impl Depot {
         }
     }
 
-    /// The newest sound checkpoint, and what was wrong with those newer than it, which are put aside.
+    /// Returns the newest sound checkpoint, and the damage of the newer ones, which are set aside.
     ///
     /// # Errors
-    /// When the disk or the store fails, which says nothing about the checkpoint; [`CheckpointError::Fenced`].
+    /// If the disk or the store fails, which does not mean that the checkpoint is damaged;
+    /// [`CheckpointError::Fenced`].
     pub fn newest_sound(&self) -> Result<Search, CheckpointError> {
         match self {
             Self::Folder(folder) => folder.newest_sound(),
@@ -80,10 +83,12 @@ impl Depot {
         }
     }
 
-    /// Writes a checkpoint of `manifest.step`; `manifest.files` is filled in here. It is in its place and safe when this returns.
+    /// Writes a checkpoint of `manifest.step` and sets `manifest.files`. The checkpoint is
+    /// published and durable when this returns.
     ///
     /// # Errors
-    /// [`CheckpointError::Diverged`] for parameters that are not finite, [`CheckpointError::Fenced`] for a stale writer.
+    /// [`CheckpointError::Diverged`] for parameters that are not finite,
+    /// [`CheckpointError::Fenced`] for a stale writer.
     pub fn write(
         &self,
         manifest: &mut Manifest,
@@ -95,7 +100,8 @@ impl Depot {
         }
     }
 
-    /// Writes the trained model, whatever its size into one file. Its path, relative to the cluster's place for checkpoints.
+    /// Writes the trained model into one file of any size. Returns its path relative to the
+    /// cluster's checkpoint root.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -110,11 +116,12 @@ impl Depot {
         }
     }
 
-    /// Removes all checkpoints but those that the policy keeps and the `spared` steps. The steps of which nothing is left, newest
-    /// first. `known` saves reading a manifest twice, and holds what there is afterwards.
+    /// Removes all checkpoints except those that the policy keeps and the `spared` steps. Returns
+    /// the steps without any checkpoint left, newest first. `known` caches manifests and contains
+    /// the remaining checkpoints afterwards.
     ///
     /// # Errors
-    /// [`CheckpointError::Fenced`] for a stale writer; when the disk or the store fails.
+    /// [`CheckpointError::Fenced`] for a stale writer; an error if the disk or the store fails.
     pub fn prune(
         &self,
         policy: &CheckpointPolicy,
@@ -127,7 +134,7 @@ impl Depot {
         }
     }
 
-    /// What there is, as retention sees it.
+    /// Checkpoints with the measures that the retention rule uses.
     pub(super) fn candidates(
         &self,
         known: &mut BTreeMap<String, Candidate>,

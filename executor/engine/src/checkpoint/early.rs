@@ -1,5 +1,5 @@
-//! Files that go to the disk while they are written. Left to itself the kernel keeps what is written until somebody syncs, and the disk
-//! stands idle meanwhile.
+//! Write-behind (`Early`): starts the disk writes of a file while it is written. By default the
+//! kernel keeps written data in the page cache until a sync, and the disk is idle meanwhile.
 
 use std::ffi::{c_int, c_uint};
 use std::fs::{File, OpenOptions};
@@ -7,27 +7,28 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Begun at a time, at a multiple of it in the file: a few huge pages, which the kernel's cache then has whole.
+/// Length in bytes of a range whose disk write is started at once, and alignment of its end in the
+/// file. It spans a few huge pages, so that the page cache keeps them whole.
 const STRETCH: u64 = 4 << 20;
 
-/// Of `linux/fs.h`: begins to write and waits for nothing.
+/// Flag of `linux/fs.h`: starts the write and does not wait.
 const SYNC_FILE_RANGE_WRITE: c_uint = 2;
 
 unsafe extern "C" {
     fn sync_file_range(file: c_int, offset: i64, bytes: i64, flags: c_uint) -> c_int;
 }
 
-/// A file that is being written.
+/// File that is being written.
 #[derive(Debug)]
 pub struct Early {
     file: File,
     written: u64,
-    /// Until there it is on its way.
+    /// End of the range whose disk write has been started.
     begun: u64,
 }
 
 impl Early {
-    /// A new file.
+    /// Creates a new file.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         Ok(Self {
@@ -51,14 +52,15 @@ impl Early {
         Ok(())
     }
 
-    /// What was written, of which nothing is sure to be on the disk before it is synced.
+    /// Returns the file. Its content is durable only after a sync.
     pub fn into_file(self) -> File {
         self.file
     }
 
     fn begin(&mut self) {
         let (offset, bytes) = (self.begun as i64, (self.written - self.begun) as i64);
-        // SAFETY: the file is open, and the call touches no memory of this process. It is advice: who syncs is told of what failed.
+        // SAFETY: the file is open, and the call does not access memory of this process. An error
+        // can be ignored, because a later sync reports it.
         let _ =
             unsafe { sync_file_range(self.file.as_raw_fd(), offset, bytes, SYNC_FILE_RANGE_WRITE) };
         self.begun = self.written;
@@ -70,9 +72,10 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// Pieces that end within a stretch, one that is longer than two, and one that ends with one.
+    /// Pieces that end within a range, one that is longer than two ranges, and one that ends at the
+    /// end of a range.
     #[test]
-    fn what_is_written_is_all_there_and_whole_stretches_are_on_their_way() {
+    fn write_behind_keeps_all_bytes_and_starts_whole_ranges() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("part");
         let stretch = STRETCH as usize;

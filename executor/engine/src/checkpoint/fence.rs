@@ -1,8 +1,10 @@
-//! The fence: once a newer revision of the job has started, an older one writes nothing more into the job's folder.
+//! Fence of a job's folder: after a newer revision of the job has started, an older one writes no
+//! more.
 //!
-//! The scheduler starts a revision only when every task of the older one is reported gone, so two writers should never meet. The
-//! fence is for the day when that report was wrong. Check and rename happen under one file lock; without it a stale writer could
-//! pass the check, sleep, and rename after the newer revision has chosen what to continue from.
+//! The scheduler starts a revision only after all tasks of the older one are reported as ended, so
+//! two writers should never exist. The fence protects against a wrong report. Check and rename
+//! happen under one file lock. Otherwise a stale writer could pass the check, be delayed, and
+//! rename after the newer revision has chosen its checkpoint.
 
 use super::files::{sync_folder, write_durable};
 use super::{CheckpointError, JobFolder};
@@ -14,17 +16,17 @@ use std::path::Path;
 const FENCE_FILE: &str = "FENCE";
 const LOCK_FILE: &str = ".lock";
 
-/// The job folder's lock, held; released when dropped.
+/// Held lock of a job's folder; released on drop.
 #[derive(Debug)]
 pub struct Fence {
     _lock: File,
 }
 
 impl JobFolder {
-    /// Makes the folder if need be and raises its fence to this revision.
+    /// Creates the folder if necessary and raises its fence to this revision.
     ///
     /// # Errors
-    /// [`CheckpointError::Fenced`] when a newer revision has started already.
+    /// [`CheckpointError::Fenced`] if a newer revision has already started.
     pub fn claim(&self) -> Result<(), CheckpointError> {
         let path = self.path();
         fs::create_dir_all(&path).map_err(CheckpointError::io("make", &path))?;
@@ -43,11 +45,11 @@ impl JobFolder {
         let fence = path.join(FENCE_FILE);
         fs::rename(&fresh, &fence).map_err(CheckpointError::io("write", &fence))?;
         sync_folder(&path)?;
-        // Whoever is still at one of these is stale from now on.
+        // A task that still writes one of these files is stale from now on.
         self.sweep()
     }
 
-    /// Locks the folder and makes sure that no newer revision has started.
+    /// Locks the folder and checks that no newer revision has started.
     pub(super) fn fence(&self) -> Result<Fence, CheckpointError> {
         let path = self.path();
         let lock_path = path.join(LOCK_FILE);

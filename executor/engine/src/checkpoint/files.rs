@@ -1,4 +1,4 @@
-//! Files that are on the disk once a function returns, and their sums.
+//! Durable writes of files, and their checksums.
 
 use super::CheckpointError;
 use sha2::{Digest, Sha256};
@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-/// Creates `path` with `bytes` and forces them to the disk.
+/// Creates `path` with `bytes` and syncs it to the disk.
 pub fn write_durable(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
     let write = || {
         let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
@@ -17,13 +17,13 @@ pub fn write_durable(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
     write().map_err(CheckpointError::io("write", path))
 }
 
-/// Forces a folder's entries (created, renamed or removed names) to the disk.
+/// Syncs the entries of a folder (created, renamed or removed names) to the disk.
 pub fn sync_folder(path: &Path) -> Result<(), CheckpointError> {
     let sync = || File::open(path)?.sync_all();
     sync().map_err(CheckpointError::io("sync", path))
 }
 
-/// Hex SHA-256 of bytes in memory.
+/// Hexadecimal SHA-256 of bytes in memory.
 pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }

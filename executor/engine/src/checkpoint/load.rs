@@ -1,5 +1,5 @@
-//! Part files as arenas: mapped where they lie so in files, else read straight into memory; some chunks at a time on several threads,
-//! each chunk checked while it is in the cache.
+//! Loading of part files into arenas. A file is mapped if its alignment allows it, and read
+//! otherwise. Several threads read and verify one chunk each while it is in the cache.
 
 use super::mapping::{Span, keeps_unlinked, populate};
 use super::memory::{Memory, Rest, Run, place};
@@ -12,41 +12,42 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 
-/// From files: more do not help, as the limit is memory.
+/// Maximum number of threads for files; memory bandwidth limits more.
 const MAX_THREADS: usize = 4;
 
-/// From files: read and checked at a time, so that a block is still in the cache when it is checked.
+/// Number of bytes of a file that are read and verified at a time, so that a block is still in the
+/// cache when it is verified.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// Where a part's bytes come from: a file here, or an object that has been fetched.
+/// Source of a part's bytes: a file, or an object in a bucket.
 pub(super) trait Source: Sync {
     /// Fills `into` from this offset of the part.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), CheckpointError>;
 
-    /// Bytes of the whole part.
+    /// Length of the whole part in bytes.
     fn bytes(&self) -> u64;
 
-    /// For errors.
+    /// Path for errors.
     fn path(&self) -> &Path;
 
-    /// The file that its bytes lie in, if that may be mapped.
+    /// The part's file, if it may be mapped.
     fn mappable(&self) -> Option<&File> {
         None
     }
 
-    /// How much to ask for at a time.
+    /// Number of bytes per read.
     fn block_bytes(&self) -> usize {
         BLOCK_BYTES
     }
 
-    /// How many threads may ask at a time.
+    /// Number of threads that read at the same time.
     fn threads(&self) -> usize {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         cores.min(MAX_THREADS)
     }
 }
 
-/// A part file on the disk.
+/// Part file on the disk.
 pub(super) struct PartFile {
     file: File,
     bytes: u64,
@@ -54,7 +55,7 @@ pub(super) struct PartFile {
 }
 
 impl PartFile {
-    /// A missing file is damage to the checkpoint.
+    /// Opens the file. A missing file means that the checkpoint is damaged.
     pub fn open(path: PathBuf) -> Result<Self, CheckpointError> {
         let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
         match opened {
@@ -90,7 +91,7 @@ impl Source for PartFile {
     }
 }
 
-/// What one thread reads and checks at a time.
+/// Range that one thread reads and verifies at a time.
 struct Chunk<'a> {
     source: &'a dyn Source,
     offset: u64,
@@ -98,17 +99,18 @@ struct Chunk<'a> {
     crc32: u32,
 }
 
-/// Everything that the manifest, which must have been checked, says there is. `open` finds a part by its name.
+/// Loads all tensors of the manifest, which must have been checked. `open` opens a part by its
+/// name.
 ///
 /// # Errors
-/// [`CheckpointError::Damaged`] names the file that is not what the manifest says.
+/// [`CheckpointError::Damaged`] names the file that differs from the manifest.
 pub(super) fn load<'s>(
     manifest: &Manifest,
     path: &Path,
     mut open: impl FnMut(&str) -> Result<Box<dyn Source + 's>, CheckpointError>,
 ) -> Result<Contents<Plane>, CheckpointError> {
     let parts = manifest.parts();
-    // There may be more files, for others to read.
+    // There may be further files, for other readers.
     let unlisted = |part: &&Part| !manifest.files.contains_key(&part.name);
     if let Some(part) = parts.iter().find(unlisted) {
         let what = format!("it does not list {}, which its tensors need", part.name);
@@ -118,7 +120,7 @@ pub(super) fn load<'s>(
         .iter()
         .map(|part| open(&part.name))
         .collect::<Result<_, _>>()?;
-    // Before there is memory for the tensors, as no more of it is asked for than lies in files.
+    // Checked before memory is allocated, so that the memory is limited by the sizes of the files.
     let data_at: Vec<u64> = parts
         .iter()
         .zip(&sources)
@@ -152,7 +154,8 @@ pub(super) fn load<'s>(
     Ok(Contents::of(manifest, arenas))
 }
 
-/// Offset of the data. Lengths and header must be exactly those that the manifest leads to.
+/// Checks that lengths and header are exactly those that follow from the manifest. Returns the
+/// offset of the data.
 fn check_header(part: &Part, source: &dyn Source, sum: &FileSum) -> Result<u64, CheckpointError> {
     let header = part.header();
     let expected = (header.len() + part.data_bytes()) as u64;
@@ -170,7 +173,7 @@ fn check_header(part: &Part, source: &dyn Source, sum: &FileSum) -> Result<u64, 
     Ok(header.len() as u64)
 }
 
-/// Cuts a part's data where its sums do.
+/// Cuts the data of a part at the boundaries of its checksums.
 fn cut<'a>(
     source: &'a dyn Source,
     data_at: u64,

@@ -1,4 +1,4 @@
-//! What a checkpoint says besides its tensors.
+//! Manifest: description of a checkpoint besides its tensors.
 
 use super::parts::{self, PART_BYTES, Part};
 use crate::wire::hello::StepStats;
@@ -9,7 +9,8 @@ use muster_model::spec::{Consistency, Engine};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How data order and initial parameters come about, so that a reader knows what a generator's state would have been.
+/// Origin of data order and initial parameters, for readers that expect the state of a random
+/// generator.
 pub const RANDOMNESS: &str =
     "derived anew from the seed for each epoch; no generator's state is carried over";
 
@@ -17,57 +18,62 @@ const MODEL_STEM: &str = "model";
 const OPTIMIZER_STEM: &str = "optimizer";
 const EXTRAS_STEM: &str = "extras";
 
-/// How large part files grow in general.
+/// Default limit of the size of part files in bytes.
 pub const DEFAULT_PART_BYTES: usize = PART_BYTES;
 
-/// The content of `manifest.json`.
+/// Content of `manifest.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     pub format: u32,
     pub job_id: JobId,
-    /// Of the writer.
+    /// Revision of the writer.
     pub revision: u64,
-    /// Optimizer steps done; training continues with the step of this number, counted from 0. Under SSP and ASP the chief's clock.
+    /// Number of completed optimizer steps; training continues with the step of this number,
+    /// counted from 0. Under SSP and ASP the coordinator's clock.
     pub step: u64,
     pub position: Position,
-    /// The part of the job document that the parameters depend on, its seed included.
+    /// Part of the job document that determines the parameters, including its seed.
     pub engine: Engine,
     pub consistency: Consistency,
     pub randomness: String,
-    /// Updates that the optimizer has made: equal to `step` under BSP, pushes applied otherwise.
+    /// Number of updates of the optimizer: equal to `step` under BSP, otherwise the number of
+    /// applied pushes.
     pub optimizer_updates: u64,
     pub layout: Layout,
     pub curve: Curve,
-    /// In the order of the flat arena.
+    /// Blocks in the order of the flat arena.
     pub blocks: Vec<NamedBlock>,
-    /// Names of the optimizer's values per parameter; `optimizer.safetensors` holds one tensor per block and plane.
+    /// Names of the optimizer's values per parameter; `optimizer.safetensors` contains one tensor
+    /// per block and plane.
     pub state_planes: Vec<String>,
-    /// Names and lengths of what the exchange keeps besides, such as what compression has not sent yet; in `extras.safetensors`.
+    /// Names and lengths of further arenas of the exchange, such as residuals of codecs; in
+    /// `extras.safetensors`.
     #[serde(default)]
     pub extras: Vec<(String, usize)>,
-    /// The test split's measures after this very step, if they were taken.
+    /// Results on the test split after this step, if it was evaluated.
     #[serde(default)]
     pub evaluation: Option<Evaluation>,
-    /// How large a part file may grow, in bytes; with the blocks it says which tensor lies in which file.
+    /// Maximum size of a part file in bytes. Together with the blocks it determines the file of
+    /// each tensor.
     pub part_bytes: usize,
-    /// The files beside the manifest, by name.
+    /// Files besides the manifest, by name.
     pub files: BTreeMap<String, FileSum>,
 }
 
-/// Where in the data the next step begins.
+/// Position in the data at which the next step begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Position {
-    /// Whole epochs done.
+    /// Number of completed epochs.
     pub epoch: u64,
-    /// Steps done in the present epoch.
+    /// Number of completed steps in the present epoch.
     pub step_in_epoch: u64,
     pub steps_per_epoch: u64,
     pub train_examples: u64,
 }
 
-/// How many tasks trained. Parameters do not depend on it, but for the last bits.
+/// Number of tasks that trained. Parameters do not depend on it except for rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layout {
@@ -75,55 +81,57 @@ pub struct Layout {
     pub ps_shards: u32,
 }
 
-/// The training loss so far, as far as the stop rules need it.
+/// Training loss so far, as far as the stop rules need it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
-    /// Mean training loss of each whole epoch.
+    /// Mean training loss of each completed epoch.
     pub epoch_losses: Vec<f64>,
-    /// Of the present epoch so far.
+    /// Sums over the present epoch so far.
     pub loss_sum: f64,
     pub correct: u64,
     pub examples: u64,
 }
 
-/// A block of parameters: one tensor of the model.
+/// Block of parameters: one tensor of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamedBlock {
     pub name: String,
     pub shape: Vec<usize>,
-    /// In parameters, in the flat arena.
+    /// Number of parameters before the block in the flat arena.
     pub offset: usize,
-    /// In parameters: the product of `shape`.
+    /// Number of parameters: the product of `shape`.
     pub len: usize,
 }
 
-/// Of one file.
+/// Length and checksums of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileSum {
     pub bytes: u64,
-    /// Hex, of the whole file: for those who keep it elsewhere.
+    /// SHA-256 of the whole file in hexadecimal, for copies in other places.
     pub sha256: String,
-    /// Of each [`FileSum::CRC_BYTES`] of its data, after the header: for whoever loads it, as it takes a tenth of SHA-256's time.
+    /// CRC-32 of each [`FileSum::CRC_BYTES`] of the data after the header, for the loader, because
+    /// it is much faster than SHA-256.
     #[serde(default)]
     pub crc32: Vec<u32>,
 }
 
 impl FileSum {
-    /// Data bytes under one CRC.
+    /// Number of data bytes per CRC.
     pub const CRC_BYTES: usize = 4 << 20;
 }
 
 impl Manifest {
-    /// Version of the manifest and of the files beside it.
+    /// Version of the manifest and of the files besides it.
     pub const FORMAT: u32 = 3;
 
-    /// The oldest that is read. Format 2 says nothing of how data lie in pages: its files are the same but for spaces in their headers.
+    /// Oldest version that can be read. Format 2 does not describe the position of data in pages;
+    /// its files differ only in the spaces of their headers.
     pub const OLDEST_FORMAT: u32 = 2;
 
-    /// Epochs done, fractional.
+    /// Number of completed epochs, with a fraction.
     #[must_use]
     pub fn epoch(&self) -> f64 {
         self.position.epochs()
@@ -131,7 +139,7 @@ impl Manifest {
 }
 
 impl Manifest {
-    /// The files of tensors: parameters are arena 0, the optimizer's planes follow, then the extras.
+    /// Tensor files. Parameters are arena 0; the optimizer's planes follow, then the extras.
     #[must_use]
     pub fn parts(&self) -> Vec<Part> {
         let planes = &self.state_planes;
@@ -149,7 +157,7 @@ impl Manifest {
         out
     }
 
-    /// Floats of each arena, in the order of [`Self::parts`].
+    /// Number of floats of each arena, in the order of [`Self::parts`].
     #[must_use]
     pub fn arena_lens(&self) -> Vec<usize> {
         let ends = self.blocks.iter().map(|block| block.offset + block.len);
@@ -160,7 +168,7 @@ impl Manifest {
             .collect()
     }
 
-    /// What is reported of it, once it lies at `path`.
+    /// Report of this checkpoint, stored at `path`.
     #[must_use]
     pub fn written(&self, path: String, manifest_bytes: u64, manifest_sha256: String) -> Written {
         let candidate = self.candidate();
@@ -181,7 +189,7 @@ impl Manifest {
         }
     }
 
-    /// As retention sees it.
+    /// Measures that the retention rule uses.
     #[must_use]
     pub fn candidate(&self) -> Candidate {
         let evaluation = self.evaluation.as_ref();
@@ -194,7 +202,7 @@ impl Manifest {
 }
 
 impl Position {
-    /// After `step` steps.
+    /// Position after `step` steps.
     #[must_use]
     pub fn at(step: u64, steps_per_epoch: u64, train_examples: u64) -> Self {
         Self {
@@ -205,7 +213,7 @@ impl Position {
         }
     }
 
-    /// Epochs done, fractional.
+    /// Number of completed epochs, with a fraction.
     #[must_use]
     pub fn epochs(&self) -> f64 {
         self.epoch as f64 + self.step_in_epoch as f64 / self.steps_per_epoch as f64
@@ -213,7 +221,7 @@ impl Position {
 }
 
 impl Curve {
-    /// Adds a step's counts to the present epoch.
+    /// Adds the counts of a step to the present epoch.
     pub fn add(&mut self, stats: StepStats) {
         self.loss_sum += stats.loss_sum;
         self.correct += stats.correct;

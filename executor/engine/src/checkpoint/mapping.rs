@@ -1,13 +1,15 @@
-//! Numbers that lie in part files, seen as one run of memory without being copied.
+//! Arena that consists of mapped part files, without a copy.
 //!
-//! An arena's address is chosen so that its numbers lie in their pages as they do in the file; the file's whole pages are then laid
-//! over it, read only, and what shares a page with something else is copied. Reading gives memory its pages twice, once in the
-//! kernel's cache and once here: that, and not the sums, was most of what loading took. Where the kernel keeps a file in huge pages,
-//! the longest run lies so that they are mapped whole.
+//! The address of an arena is chosen so that its values have the same position in their pages as in
+//! the file. The whole pages of the file are then mapped over it, read-only; values that share a
+//! page with other data are copied. Reading would need each page twice, in the page cache and in
+//! this process, and these page allocations were most of the time of a load. Where the kernel keeps
+//! a file in huge pages, the address is chosen so that the longest run is mapped with huge pages.
 //!
-//! What is mapped is a file that nobody changes: checkpoints are written under other names, renamed once they are whole, and
-//! unlinked when they are over, which leaves a mapping as it is. This holds on the file systems of [`keeps_unlinked`]; elsewhere another
-//! machine could take the file away, and the next look at a page of it would kill this process, so files are read there.
+//! A mapped file never changes: checkpoints are written under other names, renamed when they are
+//! complete, and unlinked when they are no longer needed, which leaves a mapping intact. This holds
+//! on the file systems of [`keeps_unlinked`]. On others another machine could remove the file, and
+//! the next access to one of its pages would kill this process. Files are read there.
 
 use super::parts::PAGE;
 use crate::pages::HUGE;
@@ -19,37 +21,37 @@ use std::io;
 use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 
-/// An arena over files.
+/// Arena over mapped files.
 #[derive(Debug)]
 pub struct Mapping {
     reserved: NonNull<u8>,
     bytes: usize,
-    /// Where a huge page may begin, within what is reserved.
+    /// Start of a huge page within the reserved range.
     start: NonNull<u8>,
-    /// Bytes from there to the first number.
+    /// Bytes from `start` to the first value.
     lead: usize,
     floats: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone, and nothing about it is bound to a thread.
+// SAFETY: the mapping belongs to this value alone and is not bound to a thread.
 unsafe impl Send for Mapping {}
-// SAFETY: through shared references it is only read.
+// SAFETY: shared references allow reads only.
 unsafe impl Sync for Mapping {}
 
-/// A stretch of an arena, in bytes.
+/// Range of an arena in bytes.
 #[derive(Debug)]
 pub enum Span<'a> {
-    /// To be read into.
+    /// Bytes to be read into.
     Fill(&'a mut [u8]),
-    /// The file's own pages.
+    /// Mapped pages of a file.
     Laid(&'a [u8]),
 }
 
 impl Mapping {
-    /// Zeros for so many numbers, of which the first lies `lead` bytes into a huge page.
+    /// Reserves zeros for `floats` values, the first of them `lead` bytes into a huge page.
     ///
     /// # Errors
-    /// Without address space.
+    /// If no address space is left.
     pub fn reserve(floats: usize, lead: usize) -> io::Result<Self> {
         assert!(
             lead < HUGE && lead.is_multiple_of(align_of::<f32>()),
@@ -58,10 +60,12 @@ impl Mapping {
         let bytes = (lead + floats * size_of::<f32>()).next_multiple_of(PAGE) + HUGE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of this process.
+        // SAFETY: a new mapping at an address that the kernel chooses does not alias memory of this
+        // process.
         let reserved = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) }?;
         let reserved = NonNull::<u8>::new(reserved.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: it is less than a huge page away, by which what is reserved is longer than what is used.
+        // SAFETY: the distance is less than a huge page, and the reserved range is longer than the
+        // used one by a huge page.
         let start = unsafe { reserved.add(reserved.align_offset(HUGE)) };
         Ok(Self {
             reserved,
@@ -72,11 +76,12 @@ impl Mapping {
         })
     }
 
-    /// Lays the whole pages among `bytes` of the file from `offset` on over the arena's bytes from `at` on. Which of the arena's bytes
-    /// they are; none, where the two lie differently in their pages, or there is not one whole page.
+    /// Maps the whole pages among `bytes` bytes of the file from `offset` on over the arena's bytes
+    /// from `at` on. Returns the mapped range of the arena. It is empty if the two positions in
+    /// their pages differ, or if there is no whole page.
     ///
     /// # Errors
-    /// When the file cannot be mapped, or the kernel's pages are larger. The arena is then as it was.
+    /// If the file cannot be mapped, or the kernel's pages are larger. The arena is then unchanged.
     pub fn lay(
         &mut self,
         at: usize,
@@ -94,7 +99,8 @@ impl Mapping {
             return Ok(at..at);
         }
         let offset = offset + (pages.start - first) as u64;
-        // SAFETY: the address lies within this value's own mapping, of which `&mut self` says that nobody looks at it.
+        // SAFETY: the address lies within this value's own mapping, and `&mut self` excludes other
+        // references to it.
         unsafe {
             let to = self.start.as_ptr().add(pages.start);
             let flags = MapFlags::PRIVATE | MapFlags::FIXED;
@@ -103,7 +109,8 @@ impl Mapping {
         Ok(pages.start - self.lead..pages.end - self.lead)
     }
 
-    /// The arena's bytes in order, cut where files are `laid`, which are ascending ranges that [`Self::lay`] gave.
+    /// The arena's bytes in order, cut at the mapped ranges `laid`, which must be ascending results
+    /// of [`Self::lay`].
     pub fn spans(&mut self, laid: &[Range<usize>]) -> Vec<Span<'_>> {
         let end = self.floats * size_of::<f32>();
         let mut out = Vec::with_capacity(2 * laid.len() + 1);
@@ -118,13 +125,13 @@ impl Mapping {
         out
     }
 
-    /// `None` of nothing.
+    /// `None` for an empty range.
     fn fill<'a>(&self, range: Range<usize>) -> Option<Span<'a>> {
         if range.is_empty() {
             return None;
         }
-        // SAFETY: within the mapping, in memory that is written; `spans` cuts the arena into ranges that do not overlap, and what it
-        // returns borrows the arena as a whole.
+        // SAFETY: within the mapping and writable. `spans` cuts the arena into ranges that do not
+        // overlap, and its result borrows the whole arena.
         let bytes = unsafe {
             let start = self.start.as_ptr().add(self.lead + range.start);
             std::slice::from_raw_parts_mut(start, range.len())
@@ -133,7 +140,7 @@ impl Mapping {
     }
 
     fn laid<'a>(&self, range: Range<usize>) -> &'a [u8] {
-        // SAFETY: as in `fill`, and only read: these pages are the file's, which nobody changes.
+        // SAFETY: as in `fill`, and read-only: these pages belong to a file that does not change.
         unsafe {
             let start = self.start.as_ptr().add(self.lead + range.start);
             std::slice::from_raw_parts(start, range.len())
@@ -145,7 +152,8 @@ impl Deref for Mapping {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        // SAFETY: mapped as long as this value lives, aligned as `reserve` asserts, and only read from now on; any bits are floats.
+        // SAFETY: mapped while this value lives, aligned as `reserve` asserts, and only read from
+        // now on; every bit pattern is a float.
         unsafe {
             let first = self.start.as_ptr().add(self.lead).cast::<f32>();
             std::slice::from_raw_parts(first, self.floats)
@@ -155,7 +163,8 @@ impl Deref for Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and no slice of it outlives a borrow of the value.
+        // SAFETY: the mapping belongs to this value, and no slice of it outlives a borrow of the
+        // value.
         let _ = unsafe { munmap(self.reserved.as_ptr().cast(), self.bytes) };
     }
 }
@@ -182,29 +191,31 @@ impl<'a> Span<'a> {
     }
 }
 
-/// Brings the pages of laid bytes in at once. A disk that fails says so here, and does not kill whoever looks at them.
+/// Populates the pages of mapped bytes. A failing disk is reported here as an error, and does not
+/// kill the process at a later access.
 ///
 /// # Errors
-/// When the file is shorter by now or cannot be read.
+/// If the file has become shorter or cannot be read.
 pub fn populate(laid: &[u8]) -> io::Result<()> {
     let first = laid.as_ptr().addr() / PAGE * PAGE;
     let end = (laid.as_ptr().addr() + laid.len()).next_multiple_of(PAGE);
-    // SAFETY: reading pages ahead changes nothing that is in them. The range is one of laid pages, which begin and end with a page.
+    // SAFETY: reading pages ahead does not change their content. The range consists of mapped
+    // pages, which begin and end at page boundaries.
     let populated = unsafe {
         let start = laid.as_ptr().with_addr(first).cast_mut();
         madvise(start.cast(), end - first, Advice::LinuxPopulateRead)
     };
     match populated {
-        // A kernel before 5.14: they come one by one as they are looked at.
+        // Kernels before 5.14: pages are populated on access.
         Err(Errno::INVAL) => Ok(()),
-        // Its word for what would have been a signal.
+        // The kernel returns this error where an access would raise a signal.
         Err(Errno::FAULT) => Err(io::ErrorKind::UnexpectedEof.into()),
         other => Ok(other?),
     }
 }
 
-/// Whether what is unlinked stays whole for those who have it open, whoever unlinks it: not where other machines have the files, or a
-/// program stands behind them.
+/// Whether an unlinked file stays intact for processes that have it open, on every machine. Not on
+/// network file systems and FUSE.
 pub fn keeps_unlinked(file: &File) -> bool {
     /// ext2 to ext4, XFS, Btrfs, F2FS, tmpfs, overlayfs, ZFS (`linux/magic.h`, `statfs(2)`).
     const KNOWN: [u64; 7] = [
@@ -216,6 +227,6 @@ pub fn keeps_unlinked(file: &File) -> bool {
         0x794C_7630,
         0x2FC1_2FC1,
     ];
-    // Sign-extended on some kernels; all are words of 32 bits.
+    // Sign-extended on some kernels; all values have 32 bits.
     fstatfs(file).is_ok_and(|found| KNOWN.contains(&(found.f_type as u64 & 0xFFFF_FFFF)))
 }

@@ -1,4 +1,4 @@
-//! Memory for arenas that are being loaded, and which of their bytes come from where.
+//! Memory of arenas that are being loaded, and the source of each of their bytes.
 
 use super::Plane;
 use super::load::Source;
@@ -9,21 +9,21 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::Range;
 
-/// An arena of fewer bytes is read: mapping it would cost as much.
+/// Minimum length in bytes of an arena that is mapped. Below it, mapping costs as much as reading.
 const MAPPED_FROM: usize = 1 << 20;
 
-/// What an arena has in a row in one part, in bytes.
+/// Contiguous bytes of an arena in one part.
 pub(super) struct Run {
     pub part: usize,
     pub arena: usize,
-    /// In the arena.
+    /// Offset in the arena.
     pub at: usize,
-    /// In the file.
+    /// Offset in the file.
     pub offset: u64,
     pub bytes: usize,
 }
 
-/// Part by part, of which the data begin there.
+/// Runs of all parts in order; `data_at` contains the offset of each part's data.
 pub(super) fn place(parts: &[Part], data_at: &[u64]) -> Vec<Run> {
     let mut out = Vec::new();
     for (index, (part, &data_at)) in parts.iter().zip(data_at).enumerate() {
@@ -43,15 +43,16 @@ pub(super) fn place(parts: &[Part], data_at: &[u64]) -> Vec<Run> {
     out
 }
 
-/// An arena that is being loaded.
+/// Arena that is being loaded.
 pub(super) enum Memory {
     Own(Vec<f32>),
-    /// With the bytes over which files lie.
+    /// With the ranges that consist of mapped files.
     Mapped(Mapping, Vec<Range<usize>>),
 }
 
 impl Memory {
-    /// Over files, where that saves anything and is possible: it is a matter of speed only, so that it fails is no failure.
+    /// Creates the memory, mapped over files where this is possible and saves time. Mapping affects
+    /// speed only, so a failure is not an error.
     pub fn of<'s>(floats: usize, runs: &[&Run], sources: &[Box<dyn Source + 's>]) -> Self {
         let own = || Self::Own(vec![0.0; floats]);
         let files = runs.iter().map(|run| sources[run.part].mappable());
@@ -76,9 +77,10 @@ impl Memory {
                 Err(_) => return own(),
             }
         }
-        match laid.is_empty() {
-            true => own(),
-            false => Self::Mapped(mapping, laid),
+        if laid.is_empty() {
+            own()
+        } else {
+            Self::Mapped(mapping, laid)
         }
     }
 
@@ -101,14 +103,15 @@ impl Memory {
     }
 }
 
-/// What of an arena is still to be given out, from the front.
+/// Rest of an arena whose spans have not been taken yet.
 pub(super) struct Rest<'a> {
     spans: VecDeque<Span<'a>>,
     given: usize,
 }
 
 impl<'a> Rest<'a> {
-    /// So many bytes from byte `at` on, which must be the next ones. `None` where they are not, or there are not so many.
+    /// Takes `bytes` bytes from byte `at` on, which must be the next ones. `None` if they are not,
+    /// or if fewer are left.
     pub fn take(&mut self, at: usize, bytes: usize) -> Option<Vec<Span<'a>>> {
         if at != self.given {
             return None;
@@ -136,9 +139,10 @@ mod tests {
     use crate::checkpoint::load::PartFile;
     use std::fs;
 
-    /// A short run from one file and a long one from another, which lie otherwise in their huge pages.
+    /// A short run of one file and a long run of another, with different positions in their huge
+    /// pages.
     #[test]
-    fn the_longest_run_lies_in_huge_pages_as_in_its_file() {
+    fn longest_run_is_aligned_to_huge_pages_of_its_file() {
         let folder = tempfile::tempdir().unwrap();
         let [short, long] = [300 * 4096, 900 * 4096];
         let data = |len: usize| -> Vec<u8> { (0..len).map(|i| (i / 4096) as u8).collect() };

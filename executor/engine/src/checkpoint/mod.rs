@@ -1,21 +1,28 @@
-//! Checkpoints on disk: written whole or not at all, verified before they are used, fenced against a stale writer.
+//! Checkpoints: written completely or not at all, verified before use, fenced against a stale
+//! writer.
 //!
-//! A job's folder is `<checkpoint root>/<tenant>/<job>/`. In it lie `step-<10 digits>-r<revision>/` folders, the `FENCE` (newest
-//! revision that started) and at the end `final-r<revision>/`. Each checkpoint folder holds
+//! The folder of a job is `<checkpoint root>/<tenant>/<job>/`. It contains
+//! `step-<10 digits>-r<revision>/` folders, the `FENCE` (newest revision that has started), and at
+//! the end `final-r<revision>/`. Each checkpoint folder contains
 //!
-//! * `model.safetensors`: the parameters, one tensor a block, with the block's shape;
-//! * `optimizer.safetensors`: the optimizer's state, tensors named `<block>.<plane>`;
-//! * `extras.safetensors`: arenas that the exchange keeps besides, if there are any;
+//! * `model.safetensors`: the parameters, one tensor per block with the block's shape;
+//! * `optimizer.safetensors`: the optimizer state, in tensors named `<block>.<plane>`;
+//! * `extras.safetensors`: further arenas of the exchange, if there are any;
 //! * `graph.onnx`: the network without its numbers, for exports;
-//! * `manifest.json`: [`Manifest`], everything else that training continues from, and the other files' lengths and sums;
-//! * `SHA256SUMS`: of all of them, for `sha256sum -c` and for the manifest's own check.
+//! * `manifest.json`: [`Manifest`], all other data that training needs to continue, and the lengths
+//!   and checksums of the other files;
+//! * `SHA256SUMS`: SHA-256 of all other files, for `sha256sum -c` and for the verification of the
+//!   manifest.
 //!
-//! In an object store the folders' names are prefixes of objects, and an index object is both the list and the fence: [`bucket`].
+//! In an object store the names of the folders are prefixes of objects, and an index object is both
+//! the list and the fence: [`bucket`].
 //!
-//! Of large models each of the tensors' files is cut into parts, `model-00001-of-00003.safetensors`. Nothing depends on how many
-//! workers or PS shards there were, so any number of them can go on.
+//! The tensor files of large models are cut into parts, `model-00001-of-00003.safetensors`. A
+//! checkpoint does not depend on the number of workers or PS shards, so training can continue with
+//! any number of them.
 //!
-//! This module must never know who asks for a checkpoint or when.
+//! This module must not depend on the task that requests a checkpoint, nor on the time of the
+//! request.
 
 mod bucket;
 mod check;
@@ -68,13 +75,14 @@ pub enum CheckpointError {
         #[source]
         source: io::Error,
     },
-    /// The content is not what was written. Unlike [`Self::Io`] it will not be better next time.
+    /// The content differs from what was written. Unlike [`Self::Io`] this error is permanent.
     #[error("{} is damaged: {what}", path.display())]
     Damaged { path: PathBuf, what: String },
-    /// It is sound, but of another network or data order than the job's document says.
+    /// The checkpoint is sound, but belongs to another network or data order than that of the job
+    /// document.
     #[error("{} does not belong to this job document: {what}", path.display())]
     Mismatch { path: PathBuf, what: String },
-    /// Another job's, from which this one is to begin.
+    /// Checkpoint of another job, from which this job should begin.
     #[error("{} does not hold a checkpoint of step {step}: {why}", path.display())]
     Absent {
         path: PathBuf,
@@ -112,19 +120,19 @@ impl CheckpointError {
     }
 }
 
-/// The checkpoint folder of one job, as one revision sees it.
+/// Checkpoint folder of one job, as one revision sees it.
 #[derive(Debug, Clone)]
 pub struct JobFolder {
     root: PathBuf,
-    /// Relative to the checkpoint root.
+    /// Path relative to the checkpoint root.
     relative: String,
     revision: u64,
-    /// What lies in each checkpoint beside the tensors, by name.
+    /// Additional files of each checkpoint, by name.
     beside: Vec<(String, Arc<Vec<u8>>)>,
 }
 
 impl JobFolder {
-    /// Names the folder; nothing is touched yet.
+    /// Creates the handle; nothing is read or written yet.
     #[must_use]
     pub fn new(checkpoint_root: &Path, tenant: TenantId, job: JobId, revision: u64) -> Self {
         Self {
@@ -135,14 +143,14 @@ impl JobFolder {
         }
     }
 
-    /// Puts the same small file into each checkpoint, for whoever exports it: the engine itself does not read it.
+    /// Adds the same small file to each checkpoint, for exports. The engine does not read it.
     #[must_use]
     pub fn with_file(mut self, name: &str, bytes: Vec<u8>) -> Self {
         self.beside.push((name.to_owned(), Arc::new(bytes)));
         self
     }
 
-    /// Where it lies.
+    /// Path of the folder.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.root.join(&self.relative)

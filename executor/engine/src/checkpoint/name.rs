@@ -1,8 +1,8 @@
-//! What checkpoints and trained models are called, in a folder and in a bucket alike.
+//! Names of checkpoints and trained models, the same in a folder and in a bucket.
 
 use std::fmt;
 
-/// A checkpoint or a trained model, of the revision that wrote it.
+/// Checkpoint or trained model with the revision that wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Name {
     Step { step: u64, revision: u64 },
@@ -10,7 +10,7 @@ pub(super) enum Name {
 }
 
 impl Name {
-    /// `None` for a name that no writer gives.
+    /// Parses a name; `None` if it is not a name of this kind.
     pub fn parse(name: &str) -> Option<Self> {
         let (kind, revision) = name.rsplit_once("-r")?;
         let revision = revision.parse().ok()?;
@@ -21,7 +21,7 @@ impl Name {
         Some(Self::Step { step, revision })
     }
 
-    /// Of the writer.
+    /// Revision of the writer.
     pub fn revision(self) -> u64 {
         match self {
             Self::Step { revision, .. } | Self::Final { revision } => revision,
@@ -43,7 +43,7 @@ mod tests {
     use super::Name;
 
     #[test]
-    fn a_name_says_what_it_is_of() {
+    fn names_survive_formatting_and_parsing() {
         for (name, text) in [
             (
                 Name::Step {

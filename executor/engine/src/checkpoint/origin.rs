@@ -1,4 +1,5 @@
-//! Reading another job's checkpoint of one step, to begin from it. It is that job's: nothing is put aside, claimed or removed.
+//! Reads a checkpoint of another job at one step, to begin from it. It belongs to that job: nothing
+//! is set aside, fenced or removed.
 
 use super::bucket::JobBucket;
 use super::read::Found;
@@ -6,11 +7,13 @@ use super::{CheckpointError, Depot, JobFolder};
 use std::path::PathBuf;
 
 impl Depot {
-    /// The checkpoint of this step; the newest, where the job has trained it more than once.
+    /// Loads the checkpoint of this step; the newest one if the job has trained the step more than
+    /// once.
     ///
     /// # Errors
-    /// [`CheckpointError::Absent`] when there is none, or this node does not see the job's folder; [`CheckpointError::Damaged`] when
-    /// none of them is sound; when the disk or the store fails.
+    /// [`CheckpointError::Absent`] if there is none, or this node does not see the job's folder;
+    /// [`CheckpointError::Damaged`] if none of them is sound; another error if the disk or the
+    /// store fails.
     pub fn of_step(&self, step: u64) -> Result<Found, CheckpointError> {
         match self {
             Self::Folder(folder) => folder.of_step(step),
@@ -49,7 +52,8 @@ fn absent(path: PathBuf, step: u64, why: &'static str) -> CheckpointError {
     CheckpointError::Absent { path, step, why }
 }
 
-/// The first that is sound, or the first damage; whatever else fails is no reason to take another. `None` of nothing.
+/// Returns the first sound checkpoint, or the first damage. Other errors do not cause another
+/// checkpoint to be tried. `None` if there is none.
 fn first_sound(
     tried: impl Iterator<Item = Result<Found, CheckpointError>>,
 ) -> Option<Result<Found, CheckpointError>> {

@@ -1,22 +1,24 @@
-//! How tensors lie in part files: safetensors files of some blocks each, written straight from the arenas and read straight into
-//! them.
+//! Layout of tensors in part files: safetensors files of several blocks each, written from the
+//! arenas and read into them without a copy.
 //!
-//! A part holds whole tensors, so that each file can be loaded by others by itself, and its data are the tensors in order without
-//! gaps. Its header is made from the manifest alone: a reader makes it again and compares bytes, so nothing of it is trusted.
+//! A part contains whole tensors in order without gaps, so that other programs can load each file
+//! by itself. Its header follows from the manifest: a reader generates it again and compares the
+//! bytes, so the header is never trusted.
 
 use super::manifest::NamedBlock;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// A part is closed before it would grow past this; a larger tensor has a part for itself. Parts are hashed, uploaded and read side
-/// by side, so they are small beside a large model; and large beside what a request to an object store costs.
+/// Maximum size of a part in bytes; a larger tensor has a part of its own. Parts are hashed,
+/// uploaded and read in parallel, so they are small compared with a large model. They are large
+/// compared with the cost of a request to an object store.
 pub const PART_BYTES: usize = 128 << 20;
 
-/// The data of format 2 begin at a multiple of this.
+/// Alignment in bytes of the data in format 2.
 const ALIGN: usize = 64;
 
-/// In which data may lie as they lie in their arena, so that they can be mapped there: that of most processors. Larger pages map nothing,
-/// and files are read.
+/// Page size of most processors, in bytes. The position of data in a page is that of their arena,
+/// so that they can be mapped. With larger pages no file is mapped, and files are read.
 pub(super) const PAGE: usize = 4096;
 
 const FLOAT_BYTES: usize = size_of::<f32>();
@@ -26,25 +28,26 @@ const FLOAT_BYTES: usize = size_of::<f32>();
 pub struct Tensor {
     pub name: String,
     pub shape: Vec<usize>,
-    /// Index of the arena that it lies in.
+    /// Index of its arena.
     pub arena: usize,
-    /// In floats, in that arena.
+    /// Offset in that arena, in floats.
     pub offset: usize,
     pub len: usize,
 }
 
-/// One file.
+/// One part file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     pub name: String,
     pub tensors: Vec<Tensor>,
-    /// So many bytes into a page the data begin; `None` in files of format 2, where nothing is said of pages.
+    /// Number of bytes from the start of a page to the data; `None` in files of format 2, which
+    /// does not define it.
     pub lead: Option<usize>,
 }
 
 impl Part {
-    /// Cuts tensors into the files `<stem>.safetensors`, or `<stem>-00001-of-0000n.safetensors` when there are several, as large
-    /// models are commonly stored.
+    /// Cuts tensors into the files `<stem>.safetensors`, or `<stem>-00001-of-0000n.safetensors` if
+    /// there are several, as is common for large models.
     #[must_use]
     pub fn cut(stem: &str, tensors: Vec<Tensor>, part_bytes: usize) -> Vec<Self> {
         let mut groups: Vec<Vec<Tensor>> = vec![Vec::new()];
@@ -74,10 +77,11 @@ impl Part {
             .collect()
     }
 
-    /// Says where in a page each part's data begin: so that what an arena has in several parts lies in pages as if it were one run of
-    /// memory. An arena's first number may lie anywhere, which the part that holds it decides.
+    /// Chooses the position in a page at which the data of each part begin. An arena in several
+    /// parts has the positions of one contiguous range of memory. The part with the first value of
+    /// an arena determines the position of the whole arena.
     pub fn place(parts: &mut [Self]) {
-        // Where in a page an arena's byte 0 lies, by arena.
+        // Position in a page of byte 0 of each arena.
         let mut begins: BTreeMap<usize, usize> = BTreeMap::new();
         for part in parts {
             let runs = part.runs();
@@ -95,7 +99,8 @@ impl Part {
         }
     }
 
-    /// Everything before the data: the header's length, the header, and spaces, which the format allows.
+    /// Bytes before the data: length of the header, the header, and spaces, which the format
+    /// allows.
     #[must_use]
     pub fn header(&self) -> Vec<u8> {
         let mut text = String::from(r#"{"__metadata__":{"format":"pt"}"#);
@@ -122,20 +127,21 @@ impl Part {
         out
     }
 
-    /// Of all its tensors.
+    /// Length of the data of all its tensors in bytes.
     #[must_use]
     pub fn data_bytes(&self) -> usize {
         let floats: usize = self.tensors.iter().map(|tensor| tensor.len).sum();
         floats * FLOAT_BYTES
     }
 
-    /// Whether its tensors are the model's, arena 0; those of one file all are, or none.
+    /// Whether its tensors are the model's (arena 0). All tensors of one file are, or none.
     #[must_use]
     pub fn holds_parameters(&self) -> bool {
         self.tensors.first().is_some_and(|tensor| tensor.arena == 0)
     }
 
-    /// The data in order: one slice where tensors are neighbours in their arena, which they are in general.
+    /// Data in order: one slice for tensors that are neighbours in their arena, which they usually
+    /// are.
     #[must_use]
     pub fn slices<'a>(&self, arenas: &[&'a [f32]]) -> Vec<&'a [u8]> {
         self.runs()
@@ -144,7 +150,7 @@ impl Part {
             .collect()
     }
 
-    /// Arena, offset and length of what lies together, in the order of the file.
+    /// Arena, offset and length of contiguous tensors, in the order of the file.
     #[must_use]
     pub fn runs(&self) -> Vec<(usize, usize, usize)> {
         let mut out: Vec<(usize, usize, usize)> = Vec::new();
@@ -162,7 +168,7 @@ impl Part {
     }
 }
 
-/// The tensors of the model, arena 0.
+/// Tensors of the model (arena 0).
 #[must_use]
 pub fn model(blocks: &[NamedBlock]) -> Vec<Tensor> {
     blocks
@@ -171,7 +177,7 @@ pub fn model(blocks: &[NamedBlock]) -> Vec<Tensor> {
         .collect()
 }
 
-/// The optimizer's, plane after plane: plane `p` is arena `p + 1`.
+/// Tensors of the optimizer, plane after plane: plane `p` is arena `p + 1`.
 #[must_use]
 pub fn optimizer(blocks: &[NamedBlock], planes: &[String]) -> Vec<Tensor> {
     let of = |(index, plane): (usize, &String)| {
@@ -182,7 +188,7 @@ pub fn optimizer(blocks: &[NamedBlock], planes: &[String]) -> Vec<Tensor> {
     planes.iter().enumerate().flat_map(of).collect()
 }
 
-/// Arenas besides, whole, by name: `first` is the index of the first.
+/// Tensors of further arenas, one each; `first` is the index of the first arena.
 #[must_use]
 pub fn extras(extras: &[(String, usize)], first: usize) -> Vec<Tensor> {
     let tensor = |(index, (name, len)): (usize, &(String, usize))| Tensor {
@@ -241,9 +247,10 @@ mod tests {
         );
     }
 
-    /// Two arenas over parts that begin and end anywhere, with one part that holds an end and a beginning.
+    /// Two arenas over parts of arbitrary lengths; one part contains the end of one and the
+    /// beginning of the other.
     #[test]
-    fn what_an_arena_has_in_several_parts_lies_in_pages_as_one_run() {
+    fn arena_in_several_parts_keeps_its_page_positions() {
         let mut tensors = tensors(&[1000, 1025, 3, 2048, 5000]);
         let again = tensors
             .clone()

@@ -1,18 +1,18 @@
-//! An arena that was loaded.
+//! Loaded arena.
 
 use super::mapping::Mapping;
 use std::ops::Deref;
 
-/// Numbers, in memory of their own or where their files lie in memory anyhow. They are read like a slice.
+/// Values in memory of their own, or in mapped files. Dereferences to a slice.
 #[derive(Debug)]
 pub enum Plane {
     Own(Vec<f32>),
-    /// Read only: who changes numbers takes a copy.
+    /// Read-only: a caller that changes values makes a copy.
     Mapped(Mapping),
 }
 
 impl Plane {
-    /// Whether it is a file that is looked at.
+    /// Whether the values are a mapped file.
     #[must_use]
     pub fn is_mapped(&self) -> bool {
         matches!(self, Self::Mapped(_))
@@ -42,7 +42,7 @@ impl From<Vec<f32>> for Plane {
     }
 }
 
-/// A copy is in memory of its own.
+/// A clone has memory of its own.
 impl Clone for Plane {
     fn clone(&self) -> Self {
         Self::Own(self.to_vec())

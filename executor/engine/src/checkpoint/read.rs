@@ -1,4 +1,4 @@
-//! Finding and verifying the newest checkpoint that is sound.
+//! Search and verification of the newest sound checkpoint.
 
 use super::check::MAX_MANIFEST_BYTES;
 use super::files::{sha256, sync_folder};
@@ -11,24 +11,24 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// A sound checkpoint.
+/// Sound checkpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     pub manifest: Manifest,
     pub contents: Contents<Plane>,
-    /// As its writer reported it.
+    /// Report of its writer.
     pub written: Written,
 }
 
-/// What a search for the newest sound checkpoint came to.
+/// Result of a search for the newest sound checkpoint.
 #[derive(Debug)]
 pub struct Search {
     pub newest: Option<Found>,
-    /// Step and damage of those newer than it, newest first.
+    /// Steps and damage of newer checkpoints, newest first.
     pub damaged: Vec<(u64, CheckpointError)>,
 }
 
-/// A checkpoint's folder.
+/// Folder of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
     pub step: u64,
@@ -37,11 +37,13 @@ pub(super) struct Entry {
 }
 
 impl JobFolder {
-    /// The newest sound checkpoint, and what was wrong with those newer than it: each of these is put aside (renamed to
-    /// `damaged-…`), so that it is neither tried again nor counted among those to keep.
+    /// Returns the newest sound checkpoint, and the damage of the newer ones. Each of these is set
+    /// aside (renamed to `damaged-…`), so that it is neither tried again nor counted by the
+    /// retention rule.
     ///
     /// # Errors
-    /// [`CheckpointError::Io`] when the disk fails (which says nothing about the checkpoint), [`CheckpointError::Fenced`].
+    /// [`CheckpointError::Io`] if the disk fails, which does not mean that the checkpoint is
+    /// damaged; [`CheckpointError::Fenced`].
     pub fn newest_sound(&self) -> Result<Search, CheckpointError> {
         newest_sound(
             self.list()?,
@@ -51,7 +53,7 @@ impl JobFolder {
         )
     }
 
-    /// All checkpoints, in no order. A missing folder has none.
+    /// All checkpoints, in no particular order. A missing folder has none.
     pub(super) fn list(&self) -> Result<Vec<Entry>, CheckpointError> {
         let folder = self.path();
         let entries = match fs::read_dir(&folder) {
@@ -96,7 +98,8 @@ impl JobFolder {
     }
 }
 
-/// The newest by (step, revision) of `listed` that can be loaded; those newer than it that are damaged are put aside.
+/// Loads the newest checkpoint of `listed` by (step, revision) that is sound. Newer damaged ones
+/// are set aside.
 pub(super) fn newest_sound<L>(
     mut listed: Vec<L>,
     age: impl Fn(&L) -> (u64, u64),
@@ -122,7 +125,8 @@ pub(super) fn newest_sound<L>(
     Ok(Search { newest, damaged })
 }
 
-/// The manifest of a checkpoint and its SHA-256, if everything that says what the checkpoint is says the same.
+/// Returns the manifest of a checkpoint and its SHA-256, if manifest, `SHA256SUMS` and the name of
+/// the checkpoint agree.
 pub(super) fn agreed(
     entry: &Entry,
     (manifest_path, text): (&Path, &[u8]),
@@ -163,7 +167,7 @@ impl Entry {
 }
 
 impl Manifest {
-    /// Reads the text of a manifest.
+    /// Parses the text of a manifest.
     pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Self, CheckpointError> {
         #[derive(serde::Deserialize)]
         struct Format {
@@ -190,7 +194,8 @@ impl Manifest {
     }
 }
 
-/// A missing file is damage to the checkpoint; every other failure is the disk's.
+/// Reads a file. A missing file means that the checkpoint is damaged; other errors are errors of
+/// the disk.
 fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => CheckpointError::damaged(path, "it is missing"),

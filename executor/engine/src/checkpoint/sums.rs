@@ -1,4 +1,5 @@
-//! The sums of part files, from memory: they are taken while the files are written. Whether parameters are numbers is seen on the way.
+//! Checksums of part files, computed from memory while the files are written, and the test for
+//! finite parameters.
 
 use super::contents::all_finite;
 use super::files::hex;
@@ -10,13 +11,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Together they keep up with a good disk; more would only take cores from training.
+/// Number of threads. They keep pace with a fast disk; more would only take cores from training.
 const THREADS: usize = 2;
 
-/// Small enough to stay in a core's cache between the two sums.
+/// Block length in bytes, which stays in a core's cache between the two checksums.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// Of each part, by its name.
+/// Computes the checksums of each part, by its name.
 ///
 /// # Errors
 /// [`CheckpointError::Diverged`] for parameters that are not finite.
@@ -46,16 +47,17 @@ pub fn sums(
         }
         work();
     });
-    match finite.into_inner() {
-        true => Ok(done.into_inner().expect("no panic while it was held")),
-        false => Err(CheckpointError::Diverged),
+    if finite.into_inner() {
+        Ok(done.into_inner().expect("no panic while it was held"))
+    } else {
+        Err(CheckpointError::Diverged)
     }
 }
 
-/// A part's sums so far.
+/// Checksums of a part in progress.
 struct Summing<'a> {
     part: &'a Part,
-    /// What is still to be summed.
+    /// Slices that are not processed yet.
     slices: std::vec::IntoIter<&'a [u8]>,
     rest: &'a [u8],
     sha256: Sha256,
@@ -63,7 +65,7 @@ struct Summing<'a> {
     crc32: Vec<u32>,
     crc: crc32fast::Hasher,
     under_crc: usize,
-    /// As far as these are parameters.
+    /// Whether all processed parameters are finite.
     finite: bool,
 }
 
@@ -86,12 +88,12 @@ impl<'a> Summing<'a> {
         }
     }
 
-    /// Whether nothing is left.
+    /// Whether all bytes are processed.
     fn is_over(&self) -> bool {
         self.rest.is_empty() && self.slices.as_slice().iter().all(|slice| slice.is_empty())
     }
 
-    /// Goes over the next bytes, none where a slice is empty.
+    /// Processes the next bytes; none if the present slice is empty.
     fn sum_block(&mut self) {
         if self.rest.is_empty() {
             self.rest = self.slices.next().unwrap_or_default();
@@ -132,10 +134,12 @@ mod tests {
     use super::*;
     use crate::checkpoint::parts::Tensor;
 
-    /// Lengths of tensors, each of which fills a part: none, less than a block, a CRC's bytes exactly, and some more.
+    /// Lengths of tensors, each of which fills a part: zero, less than a block, exactly the bytes
+    /// of a CRC, and more.
     const LENS: [usize; 6] = [0, 1000, 1 << 20, 70_001, (1 << 20) + 77, 2_300_000];
 
-    /// Arena 0 in one part each, arena 1 in two parts of which the first has tensors that lie apart.
+    /// Arena 0 in one part per tensor, arena 1 in two parts, of which the first has tensors that
+    /// are not neighbours.
     fn parts() -> (Vec<Part>, [Vec<f32>; 2]) {
         let tensor = |arena: usize, offset: usize, len: usize| Tensor {
             name: format!("t{arena}.{offset}.{len}"),
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_those_of_the_files() {
+    fn sums_match_the_written_files() {
         let (parts, arenas) = parts();
         let arenas = [arenas[0].as_slice(), &arenas[1]];
         let found = sums(&parts, &arenas).expect("all are finite");
@@ -185,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_that_is_no_number_is_seen_wherever_it_lies() {
+    fn non_finite_parameter_is_detected_at_any_position() {
         let (parts, mut arenas) = parts();
         let last = arenas[0].len() - 1;
         for (at, value) in [

@@ -1,4 +1,4 @@
-//! Writing a checkpoint into a job's folder, and removing old ones.
+//! Writing of a checkpoint into a job's folder, and removal of old ones.
 
 use super::early::Early;
 use super::files::{sha256, sync_folder, write_durable};
@@ -16,12 +16,15 @@ use std::sync::mpsc;
 use std::thread;
 
 impl JobFolder {
-    /// Writes a checkpoint of `manifest.step`; `manifest.files` is filled in here. It is in place and on the disk when this returns.
+    /// Writes a checkpoint of `manifest.step` and sets `manifest.files`. The checkpoint is in place
+    /// and on the disk when this returns.
     ///
-    /// It is not read back: that would give what the page cache holds, which says nothing about the disk. Who loads it compares.
+    /// It is not read back, because that would read the page cache and not the disk. The loader
+    /// verifies it.
     ///
     /// # Errors
-    /// [`CheckpointError::Diverged`] for parameters that are not finite, [`CheckpointError::Fenced`] for a stale writer.
+    /// [`CheckpointError::Diverged`] for parameters that are not finite,
+    /// [`CheckpointError::Fenced`] for a stale writer.
     pub fn write(
         &self,
         manifest: &mut Manifest,
@@ -35,7 +38,8 @@ impl JobFolder {
         self.write_as(&name, manifest, contents)
     }
 
-    /// Writes the trained model, whatever its size into one file. Its path, relative to the checkpoint root.
+    /// Writes the trained model into one file of any size. Returns its path relative to the
+    /// checkpoint root.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -62,9 +66,11 @@ impl JobFolder {
         let fresh = self.path().join(format!(".tmp-{name}"));
         let written = self.write_and_place(&fresh, name, manifest, contents);
         match &written {
-            // A newer revision sweeps away what a stale writer is at: then this is the reason, not the missing folder.
+            // A newer revision removes the files of a stale writer: then the fence is the reason,
+            // and not the missing folder.
             Err(CheckpointError::Io { .. }) => drop(self.fence()?),
-            // Nobody goes on who would sweep. What cannot be removed is no reason beside this one.
+            // No later revision will sweep, because the job fails. A failed removal is less
+            // important than this error.
             Err(CheckpointError::Diverged) => drop(remove(&fresh)),
             _ => {}
         }
@@ -95,7 +101,7 @@ impl JobFolder {
         let place = folder.join(name);
         let fence = self.fence()?;
         if place.exists() {
-            // An earlier attempt came so far that only its success was not seen.
+            // An earlier attempt succeeded, but its caller did not learn of the success.
             self.discard(name)?;
         }
         fs::rename(fresh, &place).map_err(CheckpointError::io("put in place", &place))?;
@@ -105,8 +111,9 @@ impl JobFolder {
         Ok(manifest.written(path, text.len() as u64, manifest_sha256))
     }
 
-    /// Removes all checkpoints but those that the policy keeps and the `spared` steps, and what a killed writer left behind. The steps
-    /// of which nothing is left, newest first. `known` saves reading a manifest twice.
+    /// Removes all checkpoints except those that the policy keeps and the `spared` steps, and the
+    /// remains of killed writers. Returns the steps without any checkpoint left, newest first.
+    /// `known` caches manifests.
     ///
     /// # Errors
     /// [`CheckpointError::Fenced`] for a stale writer, [`CheckpointError::Io`].
@@ -134,7 +141,8 @@ impl JobFolder {
         Ok(pruned)
     }
 
-    /// What there is, as retention sees it. One whose manifest cannot be read has no measures.
+    /// Checkpoints with the measures that the retention rule uses. A checkpoint whose manifest
+    /// cannot be read has none.
     pub(super) fn candidates(
         &self,
         known: &mut BTreeMap<String, Candidate>,
@@ -153,7 +161,7 @@ impl JobFolder {
         Ok(entries.into_iter().map(candidate).collect())
     }
 
-    /// Takes a folder out of the list in one step, then removes it, so that a half-removed one is never taken for a checkpoint.
+    /// Renames a folder and then removes it, so that a partly removed checkpoint is never used.
     fn discard(&self, name: &str) -> Result<(), CheckpointError> {
         let folder = self.path();
         let doomed = folder.join(format!(".tmp-pruned-{name}"));
@@ -164,7 +172,7 @@ impl JobFolder {
         remove(&doomed)
     }
 
-    /// Removes what killed writers and removers have left.
+    /// Removes the remains of killed writers and removals.
     pub(super) fn sweep(&self) -> Result<(), CheckpointError> {
         let folder = self.path();
         let entries = fs::read_dir(&folder).map_err(CheckpointError::io("list", &folder))?;
@@ -178,7 +186,7 @@ impl JobFolder {
     }
 }
 
-/// Removes a folder or file; that there is none is well.
+/// Removes a folder or file; not an error if it does not exist.
 fn remove(path: &Path) -> Result<(), CheckpointError> {
     let removed = match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
@@ -191,7 +199,8 @@ fn remove(path: &Path) -> Result<(), CheckpointError> {
     }
 }
 
-/// Writes every part, forces it to the disk while the next is written, and sums all of them up meanwhile.
+/// Writes every part, syncs it while the next one is written, and computes the checksums of all
+/// parts at the same time.
 fn write_parts(
     folder: &Path,
     parts: &[Part],
@@ -208,7 +217,7 @@ fn write_parts(
         let writing = parts.iter().try_for_each(|part| {
             let path = folder.join(&part.name);
             let file = write_part(&path, part, arenas)?;
-            // A receiver that has failed says so itself.
+            // If the receiver has failed, its own error is reported below.
             let _ = to.send((path, file));
             Ok(())
         });
@@ -233,7 +242,7 @@ fn write_part(path: &Path, part: &Part, arenas: &[&[f32]]) -> Result<File, Check
 }
 
 impl FileSum {
-    /// Of a file that is no part.
+    /// Checksums of a file that is not a part.
     pub(super) fn of(bytes: &[u8]) -> Self {
         Self {
             bytes: bytes.len() as u64,
@@ -243,7 +252,7 @@ impl FileSum {
     }
 }
 
-/// The content of `manifest.json`, and its SHA-256.
+/// Content of `manifest.json`, and its SHA-256.
 pub(super) fn manifest_text(manifest: &Manifest) -> (String, String) {
     let mut text = serde_json::to_string_pretty(manifest).expect("a manifest is plain data");
     text.push('\n');
@@ -251,7 +260,7 @@ pub(super) fn manifest_text(manifest: &Manifest) -> (String, String) {
     (text, sum)
 }
 
-/// The content of `SHA256SUMS`.
+/// Content of `SHA256SUMS`.
 pub(super) fn sums_text(manifest_sha256: &str, files: &BTreeMap<String, FileSum>) -> String {
     let mut out = format!("{manifest_sha256}  {MANIFEST_FILE}\n");
     for (name, sum) in files {

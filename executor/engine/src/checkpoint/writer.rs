@@ -1,8 +1,9 @@
-//! The thread that writes checkpoints while training goes on.
+//! Thread that writes checkpoints while training continues.
 //!
-//! Training gives it a copy of the state and gets the copy's memory back with the outcome, so that there are two states in memory
-//! and never three, and the next copy meets pages that are in place. One checkpoint is written at a time; a second one waits with
-//! whoever wants it, so that a slow disk leads to fewer checkpoints and not to a queue of old ones.
+//! Training passes a copy of the state and receives the copy's memory with the outcome. So there
+//! are two states in memory and never three, and the pages of the next copy are already populated.
+//! One checkpoint is written at a time. A second one waits with its caller, so that a slow disk
+//! leads to fewer checkpoints and not to a queue of old ones.
 
 use super::{CheckpointError, Contents, Depot, Manifest};
 use crate::clock;
@@ -16,16 +17,16 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
-/// What is to be written.
+/// Kind of data to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A checkpoint, after which those that the policy does not keep are removed.
+    /// A checkpoint; afterwards those that the policy does not keep are removed.
     Checkpoint,
     /// The trained model.
     Final,
 }
 
-/// What came of an order.
+/// Result of an order.
 #[derive(Debug)]
 pub struct Attempt {
     pub step: u64,
@@ -33,41 +34,43 @@ pub struct Attempt {
     pub outcome: Result<Outcome, CheckpointError>,
 }
 
-/// What has been written.
+/// Data that was written.
 #[derive(Debug)]
 pub enum Outcome {
     Checkpoint {
         written: Box<Written>,
-        /// Steps of which the checkpoints are gone now. That removing fails does no harm to what was written.
+        /// Steps whose checkpoints were removed. An error of the removal does not affect the
+        /// written checkpoint.
         pruned: Result<Vec<u64>, CheckpointError>,
     },
     Final {
-        /// Relative to the checkpoint root.
+        /// Path relative to the checkpoint root.
         model_path: String,
     },
 }
 
-/// Says which steps stay whatever the policy; `None` while nobody knows, and nothing is removed then.
+/// Returns the steps that must be kept independent of the policy; `None` if they are not known, and
+/// then nothing is removed.
 pub type Spared = Arc<dyn Fn() -> Option<BTreeSet<u64>> + Send + Sync>;
 
-/// Brings what contents are still without, as the first thing of writing them.
+/// Supplies contents that are not complete yet, at the beginning of a write.
 pub trait Source: Debug + Send {
-    /// Fills them.
+    /// Fills the contents.
     ///
     /// # Errors
-    /// When they cannot be brought. Another copy of a later state may well be.
+    /// If they cannot be obtained. An attempt with a copy of a later state may succeed.
     fn fill(&self, contents: &mut Contents) -> Result<(), SourceError>;
 }
 
-/// Why contents could not be brought.
+/// Why contents could not be obtained.
 pub type SourceError = Box<dyn Error + Send + Sync>;
 
-/// The thread's other end.
+/// Handle of the writer thread.
 #[derive(Debug)]
 pub struct Writer {
     orders: Sender<Order>,
     answers: Receiver<Answer>,
-    /// Until whoever has begun it is told what came of it.
+    /// Whether an order has begun whose outcome has not been taken.
     busy: bool,
     ended: Option<Attempt>,
     spare: Option<Contents>,
@@ -82,7 +85,7 @@ struct Order {
     source: Option<Box<dyn Source>>,
 }
 
-/// Memory, and besides the first time what came of an order and what there is by now.
+/// Memory; after an order also its outcome and the present checkpoints.
 #[derive(Debug)]
 struct Answer {
     contents: Contents,
@@ -90,10 +93,10 @@ struct Answer {
 }
 
 impl Writer {
-    /// Starts the thread, which first makes room for a state of so many parameters and planes.
+    /// Starts the thread, which first allocates a state with this number of parameters and planes.
     ///
     /// # Errors
-    /// [`CheckpointError::Io`] when the folder cannot be listed or the thread not be started.
+    /// [`CheckpointError::Io`] if the folder cannot be listed or the thread cannot be started.
     pub fn start(
         depot: Depot,
         policy: CheckpointPolicy,
@@ -129,13 +132,13 @@ impl Writer {
         })
     }
 
-    /// Whether something is being written, or was and nobody has asked what came of it.
+    /// Whether a write is in progress, or its outcome has not been taken.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.busy
     }
 
-    /// What there is to continue from, as of the last outcome.
+    /// Checkpoints that exist, as of the last outcome.
     #[must_use]
     pub fn present(&self) -> &[Candidate] {
         &self.present
@@ -147,7 +150,7 @@ impl Writer {
         self.spare.take().unwrap_or_default()
     }
 
-    /// Memory that [`Self::spare`] gave and that is not written.
+    /// Returns memory from [`Self::spare`] that is not written.
     pub fn take_back(&mut self, contents: Contents) {
         self.spare = Some(contents);
     }
@@ -155,12 +158,12 @@ impl Writer {
     /// Begins to write.
     ///
     /// # Panics
-    /// When it is busy: outcomes are to be taken first.
+    /// If the writer is busy: the outcome must be taken first.
     pub fn begin(&mut self, kind: Kind, manifest: Manifest, contents: Contents) {
         self.begin_from(kind, manifest, contents, None);
     }
 
-    /// The same where the contents may be still to be filled from a source.
+    /// Like [`Self::begin`], for contents that `source` may complete first.
     ///
     /// # Panics
     /// As [`Self::begin`].
@@ -182,13 +185,13 @@ impl Writer {
         self.orders.send(order).expect("the writer lives as long");
     }
 
-    /// The outcome of what was begun, if there is one by now.
+    /// Outcome of the order, if it has ended.
     pub fn poll(&mut self) -> Option<Attempt> {
         self.hear();
         self.outcome()
     }
 
-    /// Waits for the outcome of what was begun, at most so long.
+    /// Waits for the outcome of the order, at most for `limit`.
     pub fn wait(&mut self, limit: Duration) -> Option<Attempt> {
         let until = clock::now() + limit;
         while self.busy && self.ended.is_none() {
@@ -251,7 +254,8 @@ fn serve(
                     .write(&mut manifest, &contents)
                     .map(|written| Outcome::Checkpoint {
                         written: Box::new(written),
-                        // Asked now: who is to begin from an older one may have come while this one was written.
+                        // Asked after the write, because a job that begins from an older checkpoint
+                        // may have been submitted meanwhile.
                         pruned: match spared() {
                             Some(spared) => depot.prune(policy, &spared, known),
                             None => depot.candidates(known).map(|_| Vec::new()),
@@ -275,7 +279,8 @@ fn serve(
 }
 
 impl CheckpointError {
-    /// Whether the same may succeed later: the disk, the store or the way to the state failed, not the checkpoint.
+    /// Whether a retry may succeed: the disk, the store or the transfer of the state failed, not
+    /// the checkpoint.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {

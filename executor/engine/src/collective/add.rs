@@ -1,9 +1,10 @@
-//! Sums of slices. Which operand comes first does not matter to a sum of two; the order of three or more is fixed by the callers.
+//! Sums of slices. The order of two operands does not change their sum; the callers fix the order
+//! of three or more.
 
 use crate::layer::simd::vectorised;
 
 vectorised! {
-    /// `out = a + b`. All have the same length.
+    /// `out = a + b`. All slices have the same length.
     pub fn add(out: &mut [f32], a: &[f32], b: &[f32]) {
         let len = out.len();
         let (a, b) = (&a[..len], &b[..len]);
@@ -12,7 +13,7 @@ vectorised! {
         }
     }
 
-    /// `out += a`. Both have the same length.
+    /// `out += a`. Both slices have the same length.
     pub fn add_to(out: &mut [f32], a: &[f32]) {
         let len = out.len();
         let a = &a[..len];
@@ -48,7 +49,8 @@ vectorised! {
     }
 }
 
-/// `out` becomes the sum of all inputs, from the first to the last. Four at a time: the output is written once for them.
+/// Sets `out` to the sum of all inputs, from the first to the last. Adds four at a time, so that
+/// the output is written once for them.
 pub fn sum(out: &mut [f32], inputs: &[&[f32]]) {
     let rest = match inputs {
         [] => return out.fill(0.0),
@@ -70,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_go_from_first_to_last_for_any_number_of_inputs() {
+    fn sum_adds_any_number_of_inputs_in_order() {
         for n in 0..=9 {
             let inputs: Vec<Vec<f32>> = (0..n)
                 .map(|k| {

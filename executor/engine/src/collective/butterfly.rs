@@ -1,4 +1,5 @@
-//! Recursive doubling: in each round partners exchange everything and both add it. Fewest hops, most bytes: for small ranges.
+//! Recursive doubling: in each round partners exchange the whole range and both add it. Few hops,
+//! but many bytes: suited to small ranges.
 
 use super::{Circle, Sum};
 use crate::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
@@ -23,7 +24,7 @@ pub(super) fn all_reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), Fa
                 range: whole.clone(),
                 how: sum.how(),
             }],
-            // What is sent is also what is added to.
+            // The range that is sent is also the one that is added to.
             in_step: sum.own == Side::Output,
             lends: false,
         };
@@ -34,8 +35,9 @@ pub(super) fn all_reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), Fa
     unfold(sum.mesh, circle, sum.output)
 }
 
-/// Reduces the circle to a power of two: of the first 2s places, s being the surplus, each even one gives its part to the odd
-/// one after it. This task's place among those left, and who they are; `None` when it has given its part away.
+/// Reduces the circle to a power of two. With a surplus of s places, each even place of the first
+/// 2s sends its contribution to the odd place after it. Returns this task's place among the
+/// remaining places, and those places; `None` if this task has sent its contribution away.
 pub(super) fn fold(
     sum: &mut Sum<'_>,
     circle: Circle<'_>,
@@ -68,7 +70,7 @@ pub(super) fn fold(
     Ok(place.map(|place| (place, places)))
 }
 
-/// Gives the result to those who gave their part away.
+/// Sends the result to the places that sent their contribution away in [`fold`].
 pub(super) fn unfold(
     mesh: &mut Mesh,
     circle: Circle<'_>,

@@ -1,11 +1,12 @@
-//! Some ranks of a view in an order that all agree on, and how a range is dealt among them.
+//! A subset of a view's ranks in an order that all members agree on, and the distribution of a
+//! range over them.
 
 use std::ops::Range;
 
-/// Pieces begin at multiples of so many floats, one cache line.
+/// Pieces begin at multiples of this number of floats (one cache line).
 const GRAIN: usize = 16;
 
-/// Some ranks of a view, and this task's place among them.
+/// A subset of a view's ranks, with this task's place in it.
 #[derive(Debug, Clone, Copy)]
 pub struct Circle<'a> {
     members: &'a [usize],
@@ -13,8 +14,10 @@ pub struct Circle<'a> {
 }
 
 impl<'a> Circle<'a> {
+    /// Creates a circle of `members` for the task with this rank.
+    ///
     /// # Panics
-    /// When `rank` is not among them.
+    /// If `rank` is not one of `members`.
     #[must_use]
     pub fn new(members: &'a [usize], rank: usize) -> Self {
         let me = members.iter().position(|&member| member == rank);
@@ -24,32 +27,33 @@ impl<'a> Circle<'a> {
         }
     }
 
-    /// This task's place.
+    /// Place of this task.
     #[must_use]
     pub fn me(self) -> usize {
         self.me
     }
 
-    /// How many take part.
+    /// Number of places.
     #[must_use]
     pub fn len(self) -> usize {
         self.members.len()
     }
 
-    /// Never: this task is a member.
+    /// Always false: this task is a member.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.members.is_empty()
     }
 
-    /// The rank at a place, counted round the circle.
+    /// The rank at a place, modulo the number of places.
     #[must_use]
     pub fn rank(self, place: usize) -> usize {
         self.members[place % self.members.len()]
     }
 }
 
-/// Deals `range` to `parts`, as evenly as whole cache lines go; later parts of a short range are empty.
+/// Splits `range` into `parts` pieces, as evenly as whole cache lines allow. The last pieces of a
+/// short range are empty.
 #[must_use]
 pub fn pieces(range: Range<usize>, parts: usize) -> Vec<Range<usize>> {
     let len = range.len();

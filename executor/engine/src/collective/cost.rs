@@ -1,43 +1,45 @@
-//! Which algorithm is the fastest for a size: each one's time from three measured figures, the α-β-γ model of Thakur, Rabenseifner
-//! and Gropp (IJHPCA 2005): α seconds for a message, β for a byte sent and received at once, γ for a byte added.
+//! Cost model that chooses the fastest algorithm for a size, from three measured figures: the α-β-γ
+//! model of Thakur, Rabenseifner and Gropp (IJHPCA 2005). α is the time of a message, β the time
+//! per byte sent and received at once, γ the time per added byte. All are in seconds.
 //!
-//! All ranks exchange at the same time when it is measured, as in a collective: tasks that share cores or a network card then
-//! show the β that they will have, not the one of a quiet pair. Every rank takes the slowest figures of all, so all choose alike.
+//! All ranks measure at the same time, as in a collective. Tasks that share cores or a network card
+//! thus measure the β of a collective and not that of an idle pair. Every rank uses the slowest
+//! figures of all ranks, so all choose the same algorithm.
 
 use super::{Algorithm, all_reduce};
 use crate::clock;
 use crate::collective::add;
 use crate::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
 
-/// Exchanges of one float, of which the median is α.
+/// Number of exchanges of one float; α is their median.
 const SMALL_ROUNDS: usize = 15;
 
-/// Exchanges of [`LARGE`] floats, 1 MiB, of which the median gives β.
+/// Number of exchanges of [`LARGE`] floats (1 MiB); β follows from their median.
 const LARGE_ROUNDS: usize = 5;
 const LARGE: usize = 256 << 10;
 
-/// The figures of one kind of link.
+/// Figures of one kind of link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// Seconds for a message of no length.
+    /// Seconds per message without content.
     pub alpha_s: f64,
-    /// Seconds for a byte.
+    /// Seconds per byte.
     pub beta_s: f64,
 }
 
-/// What is known about the links of a view.
+/// Measured figures of the links of a view.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Model {
-    /// Between tasks of one group.
+    /// Links between tasks of one group.
     pub inside: Link,
-    /// Between groups.
+    /// Links between groups.
     pub between: Link,
     /// Seconds to add a byte.
     pub gamma_s: f64,
 }
 
 impl Model {
-    /// Measures; all ranks call this. Takes some milliseconds.
+    /// Measures the links, in some milliseconds. All ranks must call this.
     ///
     /// # Errors
     /// [`FabricError`].
@@ -66,10 +68,10 @@ impl Model {
         })
     }
 
-    /// Seconds of an all-reduce of `bytes` over `n` ranks that are all linked by `link`.
+    /// Seconds of an all-reduce of `bytes` over `n` ranks that are all connected by `link`.
     ///
     /// # Panics
-    /// For the hierarchical one, which has two kinds of links.
+    /// For the hierarchical algorithm, which has two kinds of links.
     #[must_use]
     pub fn flat_s(&self, algorithm: Algorithm, link: Link, n: usize, bytes: f64) -> f64 {
         if n < 2 {
@@ -79,7 +81,8 @@ impl Model {
         let rounds = f64::from(n.ilog2());
         let all = link.alpha_s + bytes * link.beta_s;
         let sum = bytes * self.gamma_s;
-        // The surplus ranks of no power of two: once there with a sum, once back.
+        // Surplus ranks above a power of two send their contribution once and receive the result
+        // once.
         let fold = if power == n { 0.0 } else { 2.0 * all + sum };
         let spread =
             |n: usize| (n - 1) as f64 / n as f64 * bytes * (2.0 * link.beta_s + self.gamma_s);
@@ -95,7 +98,7 @@ impl Model {
         }
     }
 
-    /// Seconds of an all-reduce over all ranks, dealt to `groups`.
+    /// Seconds of an all-reduce over all ranks in `groups`.
     #[must_use]
     pub fn all_reduce_s(&self, algorithm: Algorithm, groups: &[Vec<usize>], bytes: f64) -> f64 {
         let n = groups.iter().map(Vec::len).sum();
@@ -104,7 +107,8 @@ impl Model {
             return self.flat_s(Algorithm::Tree, self.inside, largest, bytes)
                 + self.flat_s(Algorithm::Ring, self.between, groups.len(), bytes);
         }
-        // A flat algorithm waits for its slowest link, and all of a group's ranks share the one way out.
+        // A flat algorithm waits for its slowest link, and all ranks of a group share the
+        // connection to other groups.
         let link = match groups {
             [_] => self.inside,
             _ => Link {
@@ -118,7 +122,7 @@ impl Model {
         self.flat_s(algorithm, link, n, bytes)
     }
 
-    /// The fastest for all ranks.
+    /// Fastest algorithm over all ranks.
     #[must_use]
     pub fn choose(&self, groups: &[Vec<usize>], floats: usize) -> Algorithm {
         let bytes = floats as f64 * 4.0;
@@ -127,7 +131,7 @@ impl Model {
         })
     }
 
-    /// The fastest between the leaders of so many groups.
+    /// Fastest algorithm between the leaders of `groups` groups.
     #[must_use]
     pub fn choose_between(&self, groups: usize, floats: usize) -> Algorithm {
         let bytes = floats as f64 * 4.0;
@@ -150,7 +154,8 @@ fn fastest(among: &[Algorithm], seconds: impl Fn(Algorithm) -> f64) -> Algorithm
     *best.expect("there are algorithms")
 }
 
-/// α and β of a circle, each exchanging with both neighbours at once; zeros for one alone.
+/// α and β of a circle in which each rank exchanges with both neighbours at once; zeros for a
+/// single rank.
 fn measure(mesh: &mut Mesh, members: &[usize]) -> Result<[f64; 2], FabricError> {
     let n = members.len();
     if n < 2 {
@@ -204,7 +209,8 @@ fn gamma() -> f64 {
     seconds[LARGE_ROUNDS / 2] / (LARGE as f64 * 4.0)
 }
 
-/// The largest of each figure over all ranks. Figures go as single precision, the same on all ranks.
+/// Maximum of each figure over all ranks. The figures are sent as single precision and are the same
+/// on all ranks.
 fn slowest(mesh: &mut Mesh, mine: [f64; 5]) -> Result<[f64; 5], FabricError> {
     let (rank, n) = (mesh.rank(), mesh.size());
     let mut input = vec![0.0f32; 5 * n];
@@ -244,15 +250,15 @@ mod tests {
     }
 
     #[test]
-    fn few_floats_take_few_hops_and_many_take_few_bytes() {
+    fn small_sums_use_few_hops_and_large_sums_few_bytes() {
         assert_eq!(MODEL.choose(&flat(8), 1), Algorithm::Butterfly);
         assert_eq!(MODEL.choose(&flat(8), 100_000), Algorithm::HalvingDoubling);
-        // For no power of two the surplus ranks send everything twice, which the ring does not.
+        // If n is not a power of two, surplus ranks send all bytes twice, which the ring does not.
         assert_eq!(MODEL.choose(&flat(6), 25_000_000), Algorithm::Ring);
     }
 
     #[test]
-    fn slow_links_between_nodes_are_used_once_per_node() {
+    fn slow_links_select_the_hierarchical_algorithm() {
         let groups: Vec<Vec<usize>> = (0..4)
             .map(|node| (4 * node..4 * node + 4).collect())
             .collect();
@@ -260,10 +266,10 @@ mod tests {
     }
 
     #[test]
-    fn the_ring_of_two_is_the_textbook_s() {
+    fn ring_of_two_matches_the_cost_formula() {
         let link = MODEL.between;
         let seconds = MODEL.flat_s(Algorithm::Ring, link, 2, 1e6);
-        // Two hops, half the bytes in each, half of them added.
+        // Two hops, half of the bytes in each, and half of the bytes added.
         assert!((seconds - (2.0 * 50e-6 + 1e6 * 1e-9 + 0.5e6 * 1e-10)).abs() < 1e-12);
     }
 }

@@ -1,17 +1,19 @@
-//! The all-reduce on an arena: inside a node straight out of everyone's gradients, between nodes by their leaders.
+//! All-reduce on an arena: within a node from the mapped gradients of all tasks, between nodes
+//! through their leaders.
 
 use super::{Algorithm, Circle, Sum, add};
 use crate::fabric::{Arena, Fabric, FabricError, Side};
 use std::ops::Range;
 
-/// Floats of a chunk that a task claims at once: 256 KiB.
+/// Floats of a chunk that a task claims at once (256 KiB).
 const CHUNK: usize = 64 << 10;
 
-/// The sum over all ranks of `range` of their gradients; [`sums`] is where it lies. `between` is the algorithm between nodes, or
-/// between all tasks when none share memory; it is the same on all ranks.
+/// Sums `range` of the gradients of all ranks; [`sums`] returns the location of the result.
+/// `between` is the algorithm between nodes, or between all tasks if none share memory; it must be
+/// the same on all ranks.
 ///
 /// # Errors
-/// [`FabricError`]: this view is over; the gradients are intact.
+/// [`FabricError`]: this view has ended; the gradients are unchanged.
 pub fn all_reduce_arena(
     fabric: &mut Fabric,
     arena: &mut Arena,
@@ -33,8 +35,9 @@ pub fn all_reduce_arena(
         // A task alone on its node is its own leader.
         let summed = sum.over(between, Circle::new(&leaders, rank));
         if mesh.has_lent() {
-            // Gradients stay until a later view has their sum, and nobody in that one reads the broken one any more. Of the sums
-            // somebody may who has nearly completed it.
+            // The gradients stay unchanged until a later view has their sum, and no member of that
+            // view reads the aborted one. A peer that has nearly completed the sum may still read
+            // this task's sums.
             arena.move_sums()?;
         }
         return summed;
@@ -52,7 +55,7 @@ pub fn all_reduce_arena(
             input: &input[range.clone()],
             output: &mut output[range],
             own: Side::Input,
-            // Planes of a node go with their view: nobody writes to them once a sum is broken.
+            // Planes of a node end with their view: no task writes to them after a sum is aborted.
             lends: true,
         };
         sum.over(between, Circle::new(&leaders, rank))?;
@@ -60,7 +63,7 @@ pub fn all_reduce_arena(
     node.release(mesh, options)
 }
 
-/// Where [`all_reduce_arena`] leaves the sums in this view.
+/// Sums of [`all_reduce_arena`] in this view.
 #[must_use]
 pub fn sums<'a>(fabric: &'a Fabric, arena: &'a Arena) -> &'a [f32] {
     match fabric.node() {

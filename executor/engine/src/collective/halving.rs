@@ -1,6 +1,8 @@
-//! Recursive halving, then doubling (Rabenseifner): in each round half of what is left goes to a partner, and comes back, summed.
+//! Recursive halving and doubling (Rabenseifner): in each round half of the remaining range is sent
+//! to a partner, and its sum comes back in the doubling rounds.
 //!
-//! For n not a power of two the surplus ranks first give everything to a neighbour and get the result from it at the end.
+//! If n is not a power of two, the surplus ranks first send their contribution to a neighbour and
+//! receive the result from it at the end.
 
 use super::butterfly::{fold, unfold};
 use super::{Circle, Sum, pieces};

@@ -1,4 +1,5 @@
-//! Inside each group towards its first rank, round a ring of those, and back: the slow links carry one copy per group.
+//! Hierarchical all-reduce: a reduction within each group to its first rank, a ring between these
+//! ranks, and a broadcast back. The slow links carry one copy per group.
 
 use super::{Algorithm, Circle, Sum, broadcast_over, tree};
 use crate::fabric::FabricError;

@@ -1,13 +1,16 @@
-//! Sums over all tasks of a view, and what else they do together.
+//! Collectives over all tasks of a view: sums, broadcasts and barriers.
 //!
-//! Every algorithm adds in an order that depends only on ranks and ranges, never on who came first: all ranks get the same bits,
-//! and the same bits in each run. None touches its input, so that a collective that a death has broken off is repeated from it.
+//! Every algorithm adds in an order that depends only on ranks and ranges, never on the order of
+//! arrival: all ranks get the same bits, and each run gives the same bits. No algorithm changes its
+//! input, so that a collective can be repeated after a member was lost.
 //!
-//! Ring: bandwidth-optimal, 2(n-1) hops (Patarasuk and Yuan, JPDC 2009). Halving-doubling: bandwidth-optimal in 2 log n hops
-//! (Rabenseifner, ICCS 2004). Butterfly: recursive doubling of whole vectors, log n hops, for small ones. Tree: binomial reduce and
-//! broadcast. Hierarchical: inside groups first, then between their leaders.
+//! - Ring: bandwidth-optimal, 2(n-1) hops (Patarasuk and Yuan, JPDC 2009).
+//! - Halving-doubling: bandwidth-optimal in 2 log n hops (Rabenseifner, ICCS 2004).
+//! - Butterfly: recursive doubling of whole vectors in log n hops, for small vectors.
+//! - Tree: binomial reduction and broadcast.
+//! - Hierarchical: within groups first, then between their leaders.
 //!
-//! This module must never know what the floats mean, nor who decides about views.
+//! This module must not depend on the meaning of the floats, nor on the decision about views.
 
 pub(crate) mod add;
 mod butterfly;
@@ -31,7 +34,7 @@ use crate::fabric::{FabricError, Mesh, Side};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How an all-reduce goes.
+/// Algorithm of an all-reduce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
@@ -52,7 +55,7 @@ impl Algorithm {
     ];
 }
 
-/// An algorithm, or the one that the measured model says.
+/// A named algorithm, or the fastest one according to the measured cost model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Choice {
@@ -72,14 +75,16 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// `output` becomes the sum of all ranks' `input`; `input` stays. `groups` are the ranks of each node, for the hierarchical one:
-/// disjoint, everyone in one, the same on all ranks.
+/// Sets `output` to the sum of the `input` of all ranks; `input` stays unchanged. `groups` contains
+/// the ranks of each node for the hierarchical algorithm: disjoint, complete, and the same on all
+/// ranks.
 ///
 /// # Errors
-/// [`FabricError`]: the sum is not complete, `output` holds anything, and this view is over.
+/// [`FabricError`]: the sum is not complete, the content of `output` is unspecified, and this view
+/// has ended.
 ///
 /// # Panics
-/// When both sides differ in length; they must not differ between ranks either.
+/// If both sides differ in length. The length must also be the same on all ranks.
 pub fn all_reduce(
     mesh: &mut Mesh,
     algorithm: Algorithm,
@@ -103,19 +108,19 @@ pub fn all_reduce(
     }
 }
 
-/// An all-reduce under way.
+/// An all-reduce in progress.
 pub(crate) struct Sum<'a> {
     pub mesh: &'a mut Mesh,
     pub input: &'a [f32],
     pub output: &'a mut [f32],
-    /// Where this rank's own contribution lies: its input, or the output after an earlier stage.
+    /// Location of this rank's contribution: its input, or the output after an earlier stage.
     pub own: Side,
-    /// Whether peers may read both sides where they lie ([`Flow::lends`](crate::fabric::Flow)).
+    /// Whether the pages of both sides may be lent to peers ([`Flow::lends`](crate::fabric::Flow)).
     pub lends: bool,
 }
 
 impl Sum<'_> {
-    /// The sum over one circle of ranks.
+    /// Sums over one circle of ranks.
     pub fn over(&mut self, algorithm: Algorithm, circle: Circle<'_>) -> Result<(), FabricError> {
         if circle.len() == 1 {
             self.keep_own();
@@ -132,7 +137,7 @@ impl Sum<'_> {
         }
     }
 
-    /// The own contribution, unchanged, as the result so far.
+    /// Takes this rank's contribution unchanged as the result so far.
     pub fn keep_own(&mut self) {
         if self.own == Side::Input {
             self.output.copy_from_slice(self.input);
@@ -140,7 +145,7 @@ impl Sum<'_> {
         }
     }
 
-    /// How received floats join the own ones.
+    /// How received floats are combined with this rank's contribution.
     pub fn how(&self) -> crate::fabric::How {
         match self.own {
             Side::Input => crate::fabric::How::AddInput,

@@ -1,17 +1,19 @@
-//! Round the circle: each piece is summed on its way round and then handed on, complete, once more round.
+//! Ring algorithm: each piece is summed in its first round and distributed in its second round.
 //!
-//! The sum of piece p begins with the rank after p and ends with rank p. A long range goes in segments, all in
-//! one unbroken stream: what came a short while ago is sent next, while it is still in the cache, as far as it has come.
+//! The sum of piece p begins with the rank after p and ends with rank p. A long range is cut into
+//! segments that form one continuous stream. Data that has just arrived is sent next, while it is
+//! still in the cache, as far as it has arrived.
 
 use super::{Circle, Sum, pieces};
 use crate::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
 use std::ops::Range;
 
-/// Floats of one piece of a segment, 512 KiB: what has come goes on while it is in the cache still, also where tasks share cores. Of smaller ones
-/// neighbours wait for each other more often.
+/// Floats of one piece of a segment (512 KiB). Received data is still in the cache when it is sent
+/// on, also where tasks share cores. With smaller pieces, neighbours wait for each other more
+/// often.
 const PIECE: usize = 128 << 10;
 
-/// Which of the two rounds.
+/// Rounds to carry out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rounds {
     Sum,
@@ -21,7 +23,7 @@ enum Rounds {
 
 pub(super) fn all_reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), FabricError> {
     let mut flow = Flow {
-        // A piece comes back, complete, from those who have taken what was sent of it.
+        // A piece returns complete only from ranks that have received what was sent of it.
         lends: sum.lends,
         ..between_neighbours(circle)
     };
@@ -42,8 +44,8 @@ pub(super) fn all_reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), Fa
     sum.mesh.run(sum.input, sum.output, &flow)
 }
 
-/// `output[mine]` becomes the sum over all ranks of `input[mine]`, `mine` being the returned range: piece number rank of
-/// [`pieces`]; the rest of `output` holds anything afterwards.
+/// Sets `output[mine]` to the sum over all ranks of `input[mine]` and returns `mine`, which is the
+/// piece of [`pieces`] with this rank's number. The rest of `output` is unspecified afterwards.
 ///
 /// # Errors
 /// As [`super::all_reduce`].
@@ -68,7 +70,8 @@ pub fn reduce_scatter(
     Ok(mine)
 }
 
-/// Every rank gets every other's piece of `values`; its own, piece number rank of [`pieces`], is there already.
+/// Sends every rank's piece of `values` to all other ranks. The own piece, which is the piece of
+/// [`pieces`] with this rank's number, must already be there.
 ///
 /// # Errors
 /// As [`super::all_reduce`].
@@ -93,9 +96,10 @@ fn between_neighbours(circle: Circle<'_>) -> Flow {
     }
 }
 
-/// The stream of all segments. Hop k of a segment sends what its hop k-1 has received. Segments are interleaved, each a hop
-/// behind the one before it: between a piece's coming and its going on lie as many others as there are hops, so that a neighbour
-/// that the kernel has set aside for a while does not stop the stream.
+/// Plans the stream of all segments. Hop k of a segment sends what its hop k-1 has received.
+/// Segments are interleaved, each one hop behind the previous one. Between the receive and the send
+/// of a piece there are thus as many other transfers as there are hops. A neighbour that is not
+/// scheduled for a while therefore does not stop the stream.
 fn plan(
     flow: &mut Flow,
     circle: Circle<'_>,
@@ -118,7 +122,7 @@ fn plan(
             let Some(dealt) = segments.get(segment) else {
                 continue;
             };
-            // Counted backwards round the circle from this place. The second round goes on where the first has ended.
+            // Counted backwards from this place. The second round begins where the first one ended.
             let at = hop + usize::from(rounds != Rounds::HandOn);
             let back = |places: usize| dealt[(circle.me() + 2 * n - places) % n].clone();
             flow.sends.push(Piece {

@@ -1,9 +1,10 @@
-//! Binomial trees: sums towards a root, copies away from it; and a barrier.
+//! Binomial trees for reductions to a root and broadcasts from it, and a barrier.
 
 use super::{Circle, Sum};
 use crate::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
 
-/// The sum over the circle, at its first place; everyone else's output holds anything.
+/// Sums over the circle; the result is at its first place, and the output of all other places is
+/// unspecified.
 pub(super) fn reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), FabricError> {
     let whole = 0..sum.output.len();
     let (me, n) = (circle.me(), circle.len());
@@ -41,7 +42,7 @@ pub(super) fn reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), Fabric
     Ok(())
 }
 
-/// Everyone's `values` become those of rank `root`.
+/// Replaces `values` on all ranks by those of rank `root`.
 ///
 /// # Errors
 /// As [`super::all_reduce`].
@@ -51,7 +52,8 @@ pub fn broadcast(mesh: &mut Mesh, root: usize, values: &mut [f32]) -> Result<(),
     broadcast_over(mesh, circle, root, values)
 }
 
-/// As [`broadcast`], over a circle, from one of its places. What comes is handed on to the first child as it comes.
+/// Like [`broadcast`], over a circle, from one of its places. Received data is passed on to the
+/// first child while it arrives.
 pub(crate) fn broadcast_over(
     mesh: &mut Mesh,
     circle: Circle<'_>,
@@ -61,7 +63,8 @@ pub(crate) fn broadcast_over(
     let n = circle.len();
     let place = (circle.me() + n - root) % n;
     let at = |place: usize| circle.rank(place + root);
-    // The lowest bit set is the parent's distance; children are at all smaller distances, the largest first.
+    // The lowest set bit is the distance to the parent; children are at all smaller distances, the
+    // largest first.
     let reach = if place == 0 {
         n.next_power_of_two()
     } else {
@@ -100,7 +103,7 @@ pub(crate) fn broadcast_over(
     }
 }
 
-/// Returns once every rank has called it.
+/// Returns after every rank has called it.
 ///
 /// # Errors
 /// As [`super::all_reduce`].

@@ -1,9 +1,10 @@
-//! A block chunk by chunk.
+//! Encoding and decoding of a block chunk by chunk.
 
 use super::{CHUNK, Codec, DecodeError, Key, Mode, Prepared, State};
 use std::ops::Range;
 
-/// A block that is being encoded: each call of [`Self::next_chunk`] gives the bytes of one chunk, ready to be sent.
+/// A block in encoding: each call of [`Self::next_chunk`] returns the bytes of one chunk, ready to
+/// be sent.
 #[derive(Debug)]
 pub struct Encoding<'a> {
     codec: &'a dyn Codec,
@@ -15,11 +16,12 @@ pub struct Encoding<'a> {
 }
 
 impl<'a> Encoding<'a> {
-    /// Looks at the block as a whole; nothing is encoded yet. A block that is begun must be encoded to its end, or else a part of
-    /// its gradients is in neither the bytes nor the residual.
+    /// Prepares the block as a whole; no chunk is encoded yet. The encoding of a block must be
+    /// continued to its end. Otherwise a part of its gradients is neither in the bytes nor in the
+    /// residual.
     ///
     /// # Panics
-    /// When a plane that the codec needs has another length than the gradients.
+    /// If a plane that the codec needs has another length than the gradients.
     #[must_use]
     pub fn begin(
         codec: &'a dyn Codec,
@@ -31,7 +33,8 @@ impl<'a> Encoding<'a> {
         Self::resume(codec, key, prepared, gradients, state)
     }
 
-    /// As [`Self::begin`] for a block that the caller has prepared, and may have agreed on with the other workers.
+    /// Like [`Self::begin`], for a block that the caller has prepared and possibly agreed on with
+    /// other workers.
     #[must_use]
     pub fn resume(
         codec: &'a dyn Codec,
@@ -50,11 +53,11 @@ impl<'a> Encoding<'a> {
         }
     }
 
-    /// Encodes the next chunk into the front of `out`. Returns the numbers it stands for, as a range of the block, and the bytes
-    /// written; `None` when the block is done.
+    /// Encodes the next chunk to the beginning of `out`. Returns its range of the block and the
+    /// number of bytes written; `None` after the last chunk.
     ///
     /// # Panics
-    /// When `out` is shorter than the codec's bound for a chunk.
+    /// If `out` is shorter than the codec's bound for a chunk.
     pub fn next_chunk(&mut self, out: &mut [u8]) -> Option<(Range<usize>, usize)> {
         let start = self.next * CHUNK;
         if start >= self.gradients.len() {
@@ -74,12 +77,12 @@ impl<'a> Encoding<'a> {
     }
 }
 
-/// A chunk's part of a plane, or nothing of a plane that the codec does not have.
+/// Part of a plane that belongs to a chunk; empty for a plane that the codec does not have.
 fn part<'a>(plane: &'a mut [f32], range: &Range<usize>) -> &'a mut [f32] {
     plane.get_mut(range.clone()).unwrap_or_default()
 }
 
-/// The most bytes that a block of `len` numbers takes.
+/// Maximum encoded length in bytes of a block of `len` values.
 #[must_use]
 pub fn max_encoded_bytes(codec: &dyn Codec, len: usize) -> usize {
     let last = match len % CHUNK {
@@ -89,10 +92,11 @@ pub fn max_encoded_bytes(codec: &dyn Codec, len: usize) -> usize {
     len / CHUNK * codec.max_chunk_bytes(CHUNK) + last
 }
 
-/// Encodes a whole block into the front of `out` and returns the bytes written.
+/// Encodes a whole block to the beginning of `out` and returns the number of bytes written.
 ///
 /// # Panics
-/// When `out` is shorter than [`max_encoded_bytes`] or a plane that the codec needs has another length than the gradients.
+/// If `out` is shorter than [`max_encoded_bytes`], or a plane that the codec needs has another
+/// length than the gradients.
 pub fn encode(
     codec: &dyn Codec,
     key: Key,
@@ -108,11 +112,12 @@ pub fn encode(
     written
 }
 
-/// Decodes a whole block, which must be all of `bytes`, into `out`. A sum of several workers' encodings is one
-/// [`Mode::Overwrite`] followed by [`Mode::Add`]s.
+/// Decodes a whole block from all of `bytes` into `out`. To sum the encodings of several workers,
+/// use [`Mode::Overwrite`] for the first and [`Mode::Add`] for the others.
 ///
 /// # Errors
-/// [`DecodeError`] when the bytes are no encoding of a block of `out`'s length; `out` may then hold a part of it.
+/// [`DecodeError`] if the bytes do not encode a block of the length of `out`; `out` may then be
+/// partly written.
 pub fn decode(
     codec: &dyn Codec,
     bytes: &[u8],
@@ -126,7 +131,7 @@ pub fn decode(
     }
 }
 
-/// As [`decode`], with whatever may follow; returns the bytes read.
+/// Like [`decode`], but further bytes may follow; returns the number of bytes read.
 pub(super) fn decode_front(
     codec: &dyn Codec,
     bytes: &[u8],

@@ -1,10 +1,10 @@
-//! Codecs from a job document's settings.
+//! Construction of codecs from the settings of a job document.
 
 use super::{Codec, Correction, Dense, Half, OneBit, Qsgd, Selection, Sparse, TernGrad};
 pub use muster_model::spec::{CodecConfig, Codecs, LayerCodec};
 use std::sync::Arc;
 
-/// Why there is no such codec.
+/// Why the settings do not define a codec.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     #[error(
@@ -19,10 +19,10 @@ pub enum ConfigError {
     Sparse(CodecConfig),
 }
 
-/// The codec itself, as fast as this processor allows.
+/// Builds the codec, with the fastest instructions of this processor.
 ///
 /// # Errors
-/// [`ConfigError`] when a setting lies outside its range.
+/// [`ConfigError`] if a setting is out of range.
 pub fn build(config: &CodecConfig) -> Result<Arc<dyn Codec>, ConfigError> {
     let sparse = |selection, correction| -> Result<Arc<dyn Codec>, ConfigError> {
         let codec = Sparse::new(selection, correction);

@@ -1,8 +1,8 @@
-//! Numbers as they are, for blocks that are too small to be worth more.
+//! Uncompressed values, for blocks that are too small for compression.
 
 use super::{Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
 
-/// The codec: four bytes a number, little endian, nothing lost.
+/// Codec with four bytes per value, little endian, without loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Dense;
 

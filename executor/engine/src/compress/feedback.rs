@@ -1,18 +1,19 @@
-//! What a worker has not sent yet, for all blocks, in and out of checkpoints.
+//! Error feedback of a worker for all blocks: residuals, and their form in checkpoints.
 
 use super::{Plan, Plane, State};
 use crate::pages::zeros;
 use std::ops::Range;
 
-/// The planes that a plan's codecs carry, each as long as the arena. It belongs to one worker; a checkpoint has one per rank.
+/// State planes of a plan's codecs, each as long as the arena. Every worker has its own; a
+/// checkpoint contains one per rank.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Feedback {
-    /// Empty when no codec of the plan needs it.
+    /// Empty if no codec of the plan needs it.
     residual: Vec<f32>,
     velocity: Vec<f32>,
 }
 
-/// Why planes from a checkpoint are not those of a plan.
+/// Why planes of a checkpoint do not fit a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FeedbackError {
     #[error("the checkpoint has no plane {0}")]
@@ -28,13 +29,16 @@ pub enum FeedbackError {
 }
 
 impl Feedback {
-    /// Nothing held back yet.
+    /// Creates planes of zeros.
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
         let planes = plan.planes();
-        let plane = |plane| match planes.contains(&plane) {
-            true => zeros(plan.arena_len()),
-            false => Vec::new(),
+        let plane = |plane| {
+            if planes.contains(&plane) {
+                zeros(plan.arena_len())
+            } else {
+                Vec::new()
+            }
         };
         Self {
             residual: plane(Plane::Residual),
@@ -42,7 +46,7 @@ impl Feedback {
         }
     }
 
-    /// The planes by the names they have in checkpoints.
+    /// Planes with their names in checkpoints.
     pub fn planes(&self) -> impl Iterator<Item = (&'static str, &[f32])> {
         let planes = [
             (Plane::Residual.name(), &*self.residual),
@@ -51,7 +55,7 @@ impl Feedback {
         planes.into_iter().filter(|(_, plane)| !plane.is_empty())
     }
 
-    /// The same, to be written.
+    /// The planes, to be written.
     pub fn planes_mut(&mut self) -> impl Iterator<Item = &mut [f32]> {
         let planes = [&mut self.residual, &mut self.velocity];
         planes
@@ -60,8 +64,9 @@ impl Feedback {
             .map(Vec::as_mut_slice)
     }
 
-    /// What so many workers begin with of what others, maybe fewer or more, had not sent: each has its own, a further one's is added to
-    /// that of whoever has its number modulo theirs, and newcomers have nothing. The sum is the same.
+    /// Distributes the residuals of `saved` workers to `workers` workers. Each keeps its own; the
+    /// residual of a rank beyond the new number is added to that of rank modulo the new number. New
+    /// workers have none. The sum of all residuals is unchanged.
     #[must_use]
     pub fn dealt(saved: &[Self], workers: usize) -> Vec<Self> {
         let mut dealt: Vec<Self> = saved.iter().take(workers).cloned().collect();
@@ -71,20 +76,21 @@ impl Feedback {
         dealt
     }
 
-    /// What a checkpoint calls this plane of the worker of that rank.
+    /// Name in a checkpoint of this plane of the worker with this rank.
     #[must_use]
     pub fn extra(plane: &str, rank: usize) -> String {
         format!("{plane}.{rank}")
     }
 
-    /// The planes of the worker of that rank, by the names that a checkpoint of all knows them by.
+    /// Planes of the worker with this rank, with their names in a checkpoint of all workers.
     #[must_use]
     pub fn extras(&self, rank: usize) -> Vec<(String, Vec<f32>)> {
         let named = |(name, plane): (&str, &[f32])| (Self::extra(name, rank), plane.to_vec());
         self.planes().map(named).collect()
     }
 
-    /// Of workers of rank 0 on, what [`Self::extras`] gave, for the same plan; nobody's, where the codecs or the model were changed.
+    /// Feedback of the workers from rank 0 on, from planes that [`Self::extras`] returned for the
+    /// same plan. Empty if the codecs or the model have changed.
     #[must_use]
     pub fn saved(&self, find: impl Fn(&str) -> Option<Vec<f32>>) -> Vec<Self> {
         let of = |rank: usize| {
@@ -107,11 +113,11 @@ impl Feedback {
         }
     }
 
-    /// What [`Self::planes`] gave, for the same plan.
+    /// Restores the planes that [`Self::planes`] returned for the same plan.
     ///
     /// # Errors
-    /// [`FeedbackError`] when a plane is missing, is unknown or has another length: the codecs or the model were changed. Whoever
-    /// resumes may then begin with nothing held back.
+    /// [`FeedbackError`] if a plane is missing, unknown or of another length, because the codecs or
+    /// the model have changed. The caller may then begin without residuals.
     pub fn restore(
         plan: &Plan,
         planes: impl IntoIterator<Item = (String, Vec<f32>)>,
@@ -141,10 +147,10 @@ impl Feedback {
         }
     }
 
-    /// Takes over what a worker that leaves has not sent.
+    /// Adds the residual of a worker that leaves.
     ///
     /// # Panics
-    /// When the other is of another plan.
+    /// If the other feedback belongs to another plan.
     pub fn absorb(&mut self, other: &Self) {
         for plane in [Plane::Residual, Plane::Velocity] {
             let theirs = other.plane(plane);
@@ -156,10 +162,10 @@ impl Feedback {
         }
     }
 
-    /// The part of a block.
+    /// Part of the planes that belongs to a block.
     ///
     /// # Panics
-    /// When the range leaves the arena.
+    /// If the range exceeds the arena.
     pub fn state(&mut self, range: Range<usize>) -> State<'_> {
         State {
             residual: part(&mut self.residual, &range),

@@ -1,16 +1,18 @@
-//! Sixteen bits a number: IEEE binary16 (11 bits of precision, up to 65,504) or bfloat16 (8 bits, the range of `f32`).
+//! Sixteen bits per value: IEEE binary16 (11 bits of precision, up to 65,504) or bfloat16 (8 bits
+//! of precision, the range of `f32`).
 //!
-//! Rounded to nearest even, or at random to either neighbour with the probabilities that make the mean right (Gupta et al., "Deep
-//! Learning with Limited Numerical Precision", ICML 2015). Numbers beyond the format's range become its largest; what is not a
-//! number stays so, and what is infinite becomes so. The error of rounding to nearest is an `f32` itself, so with feedback nothing is lost, to the bit, before the
-//! next step's addition.
+//! Values are rounded to nearest even, or stochastically to one of both neighbours with
+//! probabilities that make the mean exact (Gupta et al., "Deep Learning with Limited Numerical
+//! Precision", ICML 2015). Values beyond the format's range become its largest value. NaN stays
+//! NaN, and infinity becomes NaN. The error of rounding to nearest is exactly representable as
+//! `f32`, so with feedback nothing is lost before the addition of the next step.
 
 use super::lanes::{Isa, Kernel, Lanes, dispatch};
 use super::noise::{Noise, ROUNDER, Seed};
 use super::{CHUNK, Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
 pub use muster_model::spec::{HalfFormat, Rounding};
 
-/// The codec. With `feedback` it needs the residual.
+/// Codec of half precision. With `feedback` it needs the residual.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Half {
     format: HalfFormat,
@@ -30,7 +32,7 @@ impl Half {
         }
     }
 
-    /// The same in plain Rust, which gives the same bytes.
+    /// The same codec in plain Rust, which produces the same bytes.
     #[must_use]
     pub fn portable(self) -> Self {
         Self {
@@ -105,7 +107,7 @@ impl Codec for Half {
     fn grain(&self) -> usize {
         match self.rounding {
             Rounding::Nearest => 1,
-            // The randomness of a number depends on its place in the chunk.
+            // The random number of a value depends on its position in the chunk.
             Rounding::Stochastic => CHUNK,
         }
     }
@@ -113,7 +115,7 @@ impl Codec for Half {
 
 struct Encode<'a> {
     bf16: bool,
-    /// Of stochastic rounding.
+    /// Seed of stochastic rounding.
     seed: Option<Seed>,
     gradients: &'a [f32],
     /// Empty without feedback.
@@ -182,7 +184,7 @@ fn padded(tail: &[f32]) -> [f32; 8] {
     octet
 }
 
-/// A way from floats to sixteen bits in the low half of each lane, and back.
+/// Conversion from floats to sixteen bits in the low half of each lane, and back.
 trait Round<L: Lanes> {
     fn round(&mut self, l: L, value: L::F) -> L::U;
     fn back(l: L, bits: L::U) -> L::F;
@@ -224,8 +226,8 @@ impl<L: Lanes> Round<L> for NearestBf16 {
 }
 
 impl<L: Lanes> Round<L> for Random16<L> {
-    /// In units of the last place the magnitude is below 2,048, so that adding noise and rounding to an integer loses no more
-    /// than 2^-13 of a unit.
+    /// In units of the last place the magnitude is below 2,048. Adding noise and rounding to an
+    /// integer therefore loses at most 2^-13 of a unit.
     #[inline(always)]
     fn round(&mut self, l: L, value: L::F) -> L::U {
         let bits = l.bits(clamp(l, value, LARGEST_16));
@@ -265,16 +267,16 @@ impl<L: Lanes> Round<L> for RandomBf16<L> {
     }
 }
 
-/// To the format's range; what is infinite is no number any more, so that it is noticed.
+/// Clamps to the format's range. Infinity becomes NaN, so that divergence is detected.
 #[inline(always)]
 fn clamp<L: Lanes>(l: L, value: L::F, largest: f32) -> L::F {
     let nothing = l.mul(value, l.splat(0.0));
-    // `min` and `max` keep their second argument where it is not a number.
+    // `min` and `max` return their second argument if it is NaN.
     let inside = l.max(l.splat(-largest), l.min(l.splat(largest), value));
     l.add(inside, nothing)
 }
 
-/// The upper sixteen bits after `extra` was added, but of what is not a number its own.
+/// Upper sixteen bits after the addition of `extra`; for a NaN its own upper bits.
 #[inline(always)]
 fn cut<L: Lanes>(l: L, bits: L::U, extra: L::U) -> L::U {
     let magnitude = l.and(bits, l.splat_u(0x7fff_ffff));

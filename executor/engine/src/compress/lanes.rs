@@ -1,20 +1,22 @@
-//! Eight `f32` or `u32` at a time, in two versions that compute the same bits: AVX2 intrinsics, and plain Rust for every other
-//! processor.
+//! Vectors of eight `f32` or `u32` in two versions that compute the same bits: AVX2 intrinsics, and
+//! plain Rust for all other processors.
 //!
-//! The layers' way (`layer::simd`, compile a loop twice) does not do here: bit packing needs `movemask`, which the compiler does
-//! not find by itself (three times slower without). A kernel is written once over [`Lanes`]; [`dispatch`] runs it with the widest
-//! version that the processor has. Every operation below is either exact or correctly rounded, and none is a fused multiply-add,
-//! so workers on different processors agree on every byte.
+//! The approach of the layers (`layer::simd`, which compiles a loop twice) is too slow here: bit
+//! packing needs `movemask`, which the compiler does not generate by itself. A kernel is written
+//! once over [`Lanes`]; [`dispatch`] runs it with the widest version of the processor. Every
+//! operation below is exact or correctly rounded, and none is a fused multiply-add, so workers on
+//! different processors produce the same bytes.
 
-/// A kernel, generic over the version. `run` must be `#[inline(always)]` so that the intrinsics are inlined into a function that
-/// may use them; it must not call closures, which would not be.
+/// Kernel, generic over the version. `run` must be `#[inline(always)]`, so that the intrinsics are
+/// inlined into a function that may use them. It must not call closures, which would not be
+/// inlined.
 pub(super) trait Kernel {
     type Output;
 
     fn run<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 
-/// Which version a codec runs.
+/// Version that a codec runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Isa {
     Portable,
@@ -45,13 +47,14 @@ pub(super) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
             fn wide<K: Kernel>(kernel: K, lanes: Avx2) -> K::Output {
                 kernel.run(lanes)
             }
-            // SAFETY: an `Avx2` exists only where `Isa::detect` has found all of these.
+            // SAFETY: an `Avx2` exists only if `Isa::detect` has found all of these features.
             unsafe { wide(kernel, lanes) }
         }
     }
 }
 
-/// Eight lanes. `F` holds floats, `U` bits; a mask is a `U` whose lanes are all ones or zero.
+/// Operations on eight lanes. `F` holds floats, `U` bits. A mask is a `U` whose lanes are all ones
+/// or all zeros.
 pub(super) trait Lanes: Copy {
     type F: Copy;
     type U: Copy;
@@ -66,11 +69,12 @@ pub(super) trait Lanes: Copy {
     fn add(self, a: Self::F, b: Self::F) -> Self::F;
     fn sub(self, a: Self::F, b: Self::F) -> Self::F;
     fn mul(self, a: Self::F, b: Self::F) -> Self::F;
-    /// `if a < b { a } else { b }`: the second when either is not a number, as the processor does it.
+    /// `if a < b { a } else { b }`: the second operand if either is NaN, as in the processor's
+    /// instruction.
     fn min(self, a: Self::F, b: Self::F) -> Self::F;
     /// `if a > b { a } else { b }`.
     fn max(self, a: Self::F, b: Self::F) -> Self::F;
-    /// Mask of `a < b`; false where either is not a number.
+    /// Mask of `a < b`; false if either is NaN.
     fn lt(self, a: Self::F, b: Self::F) -> Self::U;
     fn and(self, a: Self::U, b: Self::U) -> Self::U;
     fn or(self, a: Self::U, b: Self::U) -> Self::U;
@@ -82,28 +86,29 @@ pub(super) trait Lanes: Copy {
     fn mul_u(self, a: Self::U, b: Self::U) -> Self::U;
     /// Mask of `a > b` as signed integers.
     fn gt_i(self, a: Self::U, b: Self::U) -> Self::U;
-    /// The larger as signed integers. Of floats' bits without their sign it is the largest float, or one that is not a number.
+    /// Maximum as signed integers. For bits of floats without sign, this is the largest float, or a
+    /// NaN.
     fn max_i(self, a: Self::U, b: Self::U) -> Self::U;
-    /// The bits as a signed integer, rounded to the nearest float.
+    /// Converts the bits, as a signed integer, to the nearest float.
     fn int_to_float(self, a: Self::U) -> Self::F;
     /// `a` where the mask's sign bit is set, else `b`.
     fn select(self, mask: Self::U, a: Self::F, b: Self::F) -> Self::F;
-    /// The sign bits, lane 0 lowest.
+    /// Sign bits, lane 0 lowest.
     fn signs(self, a: Self::U) -> u32;
-    /// The lowest bytes of 32 lanes, in order.
+    /// Lowest bytes of 32 lanes, in order.
     fn low_bytes(self, a: [Self::U; 4]) -> [u8; 32];
-    /// Signed bytes as integers, widened.
+    /// Signed bytes, widened to integers.
     fn widen_bytes(self, a: &[u8; 8]) -> Self::U;
-    /// The lowest 16 bits of each lane, in order, little endian.
+    /// Lowest 16 bits of each lane, in order, little endian.
     fn low_halves(self, a: Self::U) -> [u8; 16];
     fn widen_halves(self, a: &[u8; 16]) -> Self::U;
-    /// IEEE binary16, rounded to nearest even, in the low half of each lane.
+    /// Rounds to IEEE binary16 (nearest even) in the low half of each lane.
     fn to_f16(self, a: Self::F) -> Self::U;
-    /// IEEE binary16 in the low half of each lane.
+    /// Converts IEEE binary16 in the low half of each lane.
     fn widen_f16(self, a: Self::U) -> Self::F;
 }
 
-/// Plain Rust.
+/// Version in plain Rust.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Portable;
 
@@ -217,17 +222,19 @@ impl Lanes for Portable {
     fn widen_f16(self, a: [u32; 8]) -> [f32; 8] { map(a, f16_to_f32) }
 }
 
-/// IEEE 754 binary16 of a float, rounded to nearest even, as the processor's own conversion does it.
+/// Rounds a float to IEEE 754 binary16 (nearest even), with the same result as the processor's
+/// conversion.
 fn f32_to_f16(value: f32) -> u32 {
     let bits = value.to_bits();
     let sign = bits >> 16 & 0x8000;
     let magnitude = bits & 0x7fff_ffff;
     sign | match magnitude {
-        // Not a number: quiet, the upper part of the payload kept.
+        // NaN: quiet, with the upper part of the payload.
         0x7f80_0001.. => 0x7e00 | magnitude >> 13 & 0x3ff,
-        // Past the largest finite value by half a step or more.
+        // At least half a step above the largest finite value.
         0x477f_f000.. => 0x7c00,
-        // Below the smallest normal value the step is 2^-24: adding 0.5 leaves the multiple of it in the lowest bits, rounded.
+        // Below the smallest normal value the step is 2^-24. Adding 0.5 leaves the rounded multiple
+        // of it in the lowest bits.
         0..0x3880_0000 => (f32::from_bits(magnitude) + 0.5).to_bits() - 0x3f00_0000,
         _ => (magnitude - 0x3800_0000 + 0xfff + (magnitude >> 13 & 1)) >> 13,
     }
@@ -255,12 +262,12 @@ mod avx2 {
     use super::{Avx2, Lanes};
     use std::arch::x86_64::*;
 
-    /// Methods of one intrinsic each.
+    /// Defines methods that consist of one intrinsic each.
     macro_rules! intrinsics {
         ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $body:expr;)*) => {$(
             #[inline(always)]
             fn $name(self, $($arg: $ty),*) -> $ret {
-                // SAFETY: `self` proves the instruction set; the pointers, where there are any, come from references of the
+                // SAFETY: `self` proves the instruction set; pointers come from references of the
                 // length that is read or written.
                 unsafe { $body }
             }
@@ -322,7 +329,8 @@ mod avx2 {
                 let low = _mm256_set1_epi32(0xff);
                 let ab = _mm256_packus_epi32(_mm256_and_si256(a, low), _mm256_and_si256(b, low));
                 let cd = _mm256_packus_epi32(_mm256_and_si256(c, low), _mm256_and_si256(d, low));
-                // Packing works within each half of a register; the permutation puts the quarters back in order.
+                // The pack instructions work within each half of a register; the permutation
+                // restores the order of the quarters.
                 let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
                 let packed = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(ab, cd), order);
                 _mm256_storeu_si256(out.as_mut_ptr().cast(), packed);
@@ -342,7 +350,7 @@ mod avx2 {
         }
     }
 
-    /// The lanes, none above 65,535, as 16-bit integers.
+    /// Lanes as 16-bit integers; no lane may exceed 65,535.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn halves(a: __m256i) -> __m128i {

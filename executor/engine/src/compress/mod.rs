@@ -1,17 +1,19 @@
-//! Gradient compression: ranges of gradients into few bytes and back, with what was lost fed back into the next step.
+//! Gradient compression: codecs that encode ranges of gradients in few bytes, with error feedback
+//! into the next step.
 //!
-//! A [`Codec`] encodes one block (a parameter tensor, or the piece of one that lives on a shard) in chunks of [`CHUNK`] numbers.
-//! A chunk's bytes stand for themselves: they can be sent while the next chunk is encoded, and decoded as they arrive. What a
-//! codec loses it keeps in its error feedback ([`State`], arenas laid out like the gradients) and adds to the next step's
-//! gradients, so that nothing is lost over time (Seide et al., "1-Bit Stochastic Gradient Descent and its Application to
-//! Data-Parallel Distributed Training of Speech DNNs", Interspeech 2014; Karimireddy et al., "Error Feedback Fixes SignSGD", ICML
-//! 2019). Unbiased codecs need none.
+//! A [`Codec`] encodes one block (a parameter tensor, or the piece of a tensor on a shard) in
+//! chunks of [`CHUNK`] values. Chunks are independent: a chunk can be sent while the next one is
+//! encoded, and decoded when it arrives. A codec keeps its loss as error feedback ([`State`],
+//! arenas with the layout of the gradients) and adds it to the gradients of the next step. Nothing
+//! is lost over time (Seide et al., "1-Bit Stochastic Gradient Descent and its Application to
+//! Data-Parallel Distributed Training of Speech DNNs", Interspeech 2014; Karimireddy et al., "Error
+//! Feedback Fixes SignSGD", ICML 2019). Unbiased codecs need no error feedback.
 //!
-//! The same gradients, state, configuration and [`Key`] give the same bytes on every processor, whatever the chunks are
-//! interleaved with. Bytes from the network are never trusted: a decoder knows how many numbers it must fill, allocates nothing,
-//! and answers anything else with a [`DecodeError`].
+//! The same gradients, state, configuration and [`Key`] give the same bytes on every processor,
+//! independent of the order of chunks. Bytes from the network are not trusted: a decoder knows the
+//! number of values to fill, allocates nothing, and returns a [`DecodeError`] for any other input.
 //!
-//! This module must never know sockets, workers or shards.
+//! This module must not depend on sockets, workers or shards.
 
 mod chunks;
 mod config;
@@ -41,32 +43,34 @@ pub use terngrad::{Scale, TernGrad};
 
 use std::fmt::Debug;
 
-/// Numbers in a chunk: 256 KiB of gradients and as much residual lie in a core's second-level cache, and an offset into a chunk
-/// takes 16 bits. The last chunk of a block may be shorter.
+/// Values per chunk. 256 KiB of gradients and the same amount of residual fit into a core's
+/// second-level cache, and an offset in a chunk takes 16 bits. The last chunk of a block may be
+/// shorter.
 pub const CHUNK: usize = 1 << 16;
 
-/// What the randomness of an encoding depends on, and nothing else.
+/// All inputs of an encoding's random numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
-    /// Of the job and the worker's rank together: workers that round alike would add up their errors.
+    /// Seed of the job and the worker's rank together. Workers with equal rounding would add up
+    /// their errors.
     pub seed: u64,
-    /// Updates applied before this one.
+    /// Number of updates applied before this one.
     pub step: u64,
     /// Index into the block table.
     pub block: u32,
 }
 
-/// An arena that a codec carries from step to step, as long as the gradients.
+/// Arena that a codec keeps from step to step, as long as the gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Plane {
-    /// What was not sent yet.
+    /// Part of the gradients that has not been sent yet.
     Residual,
-    /// The momentum that a worker applies before it sends (Deep Gradient Compression).
+    /// Momentum that a worker applies before it sends (Deep Gradient Compression).
     Velocity,
 }
 
 impl Plane {
-    /// In checkpoints.
+    /// Name in checkpoints.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -76,34 +80,35 @@ impl Plane {
     }
 }
 
-/// The error feedback of one block, or of one chunk of it. A plane that the codec does not name in [`Codec::planes`] may be empty.
+/// Error feedback of one block or one chunk. A plane that is not in [`Codec::planes`] may be empty.
 #[derive(Debug, Default)]
 pub struct State<'a> {
     pub residual: &'a mut [f32],
     pub velocity: &'a mut [f32],
 }
 
-/// What a codec found out about a whole block before it encodes the first chunk.
+/// Result of a codec's pass over a whole block before the first chunk is encoded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Prepared {
-    /// Nothing: chunks are independent.
+    /// No result: chunks are independent.
     Nothing,
-    /// One scale for all chunks ([`TernGrad`] by block). Workers that share the largest of theirs send codes that can be summed.
+    /// One scale for all chunks ([`TernGrad`] by block). Workers that use the largest of their
+    /// scales send codes that can be summed.
     Scale(f32),
-    /// The magnitude from which on numbers are sent.
+    /// Minimum magnitude of values that are sent.
     Threshold(f32),
-    /// The indices of the numbers that are sent, ascending; the gradients are in the residual already.
+    /// Ascending indices of the values that are sent; the gradients are already in the residual.
     Picked(Vec<u32>),
 }
 
-/// Whether decoded numbers replace what is there or are added to it.
+/// Whether decoded values replace the present ones or are added to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Overwrite,
     Add,
 }
 
-/// Why bytes are no encoding of a block of this length.
+/// Why bytes do not encode a block of this length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     #[error("an encoding ends after {got} bytes where {needed} belong")]
@@ -116,24 +121,28 @@ pub enum DecodeError {
     Index { got: usize, len: usize },
 }
 
-/// A way to encode gradients. Every length below is in numbers unless it says bytes.
+/// Encoding of gradients. Lengths are numbers of values unless bytes are stated.
 pub trait Codec: Debug + Send + Sync {
-    /// The arenas it carries from step to step.
+    /// Arenas that the codec keeps from step to step.
     fn planes(&self) -> &'static [Plane];
 
-    /// The most bytes that a chunk of `len` numbers takes, at most [`CHUNK`].
+    /// Maximum encoded length in bytes of a chunk of `len` values, where `len` is at most
+    /// [`CHUNK`].
     fn max_chunk_bytes(&self, len: usize) -> usize;
 
-    /// Looks at a whole block, once per step, before its first chunk is encoded. May update the state.
+    /// Inspects a whole block, once per step, before its first chunk is encoded. May update the
+    /// state.
     fn prepare(&self, key: Key, gradients: &[f32], state: &mut State<'_>) -> Prepared;
 
-    /// Encodes chunk `chunk` of a block into the front of `out`, updates its part of the state, and returns the bytes written.
+    /// Encodes chunk number `chunk` of a block to the beginning of `out`, updates its part of the
+    /// state, and returns the number of bytes written.
     ///
-    /// `gradients` and the named planes of `state` are the chunk's own numbers, up to [`CHUNK`]; the chunks of a block may be
-    /// encoded in any order, each once per step.
+    /// `gradients` and the used planes of `state` contain the values of the chunk only, at most
+    /// [`CHUNK`]. The chunks of a block may be encoded in any order, each once per step.
     ///
     /// # Panics
-    /// When `out` is shorter than [`Self::max_chunk_bytes`] or a named plane has another length than the gradients.
+    /// If `out` is shorter than [`Self::max_chunk_bytes`], or a used plane has another length than
+    /// the gradients.
     fn encode_chunk(
         &self,
         key: Key,
@@ -144,25 +153,30 @@ pub trait Codec: Debug + Send + Sync {
         out: &mut [u8],
     ) -> usize;
 
-    /// Decodes the chunk at the front of `bytes` into `out`, which has exactly the chunk's length, and returns the bytes read.
+    /// Decodes the chunk at the beginning of `bytes` into `out`, which has exactly the chunk's
+    /// length, and returns the number of bytes read.
     ///
     /// # Errors
-    /// [`DecodeError`] when the bytes are no chunk of that length. `out` may then hold a part of it.
+    /// [`DecodeError`] if the bytes are not a chunk of that length. `out` may then be partly
+    /// written.
     fn decode_chunk(&self, bytes: &[u8], out: &mut [f32], mode: Mode)
     -> Result<usize, DecodeError>;
 
-    /// Whether a chunk always takes [`Self::max_chunk_bytes`], and any so many bytes are a chunk.
+    /// Whether a chunk always takes [`Self::max_chunk_bytes`], and any bytes of that length are a
+    /// valid chunk.
     fn is_fixed(&self) -> bool {
         false
     }
 
-    /// A chunk's bytes are those of its runs of so many numbers one after the other, as if each were a chunk.
+    /// Number of values of a run: the bytes of a chunk are those of its runs in order, as if each
+    /// run were a chunk.
     fn grain(&self) -> usize {
         CHUNK
     }
 
-    /// Encodes what `known` lacks of `wanted`, a chunk, into the front of `out`, and adds to `known` what these bytes stand for; returns the
-    /// bytes written. Nothing is carried over: what the bytes lose is lacking the next time too. `scratch` is memory to work in.
+    /// Encodes the difference between the chunks `wanted` and `known` to the beginning of `out`,
+    /// and adds the decoded difference to `known`. Returns the number of bytes written. There is no
+    /// residual: the loss is part of the next difference. `scratch` is working memory.
     ///
     /// # Panics
     /// As [`Self::encode_chunk`].

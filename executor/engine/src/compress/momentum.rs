@@ -1,13 +1,15 @@
-//! The momentum that a worker applies itself, for blocks that are sent by another codec than Deep Gradient Compression's.
+//! Momentum in the worker, for blocks whose codec is not Deep Gradient Compression.
 //!
-//! That codec has the momentum in it, so the optimizer that updates the parameters has none; what is sent otherwise, as small blocks
-//! are, would be without. So the worker applies it there too, before the block's own codec, as the method's authors do for what they
-//! do not compress. Momentum is linear: the sum of workers' velocities is the velocity of their sum.
+//! Deep Gradient Compression contains the momentum, so the optimizer that updates the parameters
+//! has none. Blocks with another codec, such as small blocks, would then be without momentum. The
+//! worker therefore applies it before the block's own codec, as the method's authors do for
+//! uncompressed blocks. Momentum is linear: the sum of the workers' velocities is the velocity of
+//! their sum.
 
 use super::{Codec, DecodeError, Key, Mode, Plane, Prepared, State};
 use std::sync::Arc;
 
-/// `velocity = momentum velocity + gradient`, and the velocity goes by another codec that knows nothing of it.
+/// Computes `velocity = momentum velocity + gradient` and encodes the velocity with another codec.
 #[derive(Debug, Clone)]
 pub(super) struct WithMomentum {
     momentum: f32,
@@ -22,9 +24,10 @@ impl WithMomentum {
 
 impl Codec for WithMomentum {
     fn planes(&self) -> &'static [Plane] {
-        match self.codec.planes().contains(&Plane::Residual) {
-            true => &[Plane::Residual, Plane::Velocity],
-            false => &[Plane::Velocity],
+        if self.codec.planes().contains(&Plane::Residual) {
+            &[Plane::Residual, Plane::Velocity]
+        } else {
+            &[Plane::Velocity]
         }
     }
 

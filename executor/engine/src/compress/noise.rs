@@ -1,18 +1,21 @@
-//! Random bits for rounding, by counter: number `i` of a chunk always gets the same ones, whoever computes it and in whatever order.
+//! Random bits for rounding, by counter: value `i` of a chunk always gets the same bits,
+//! independent of the processor and the order.
 //!
-//! Two rounds of multiply and xor-shift over a Weyl sequence (the finaliser of MurmurHash3 with the constants of Wellons' "hash
-//! prospector", its last shift left out because only upper bits are used), with one key that moves the sequence and one that
-//! is mixed into its numbers, so that two chunks never share a shifted sequence. Eight operations for eight numbers, where
-//! Philox takes several times as many, and all else in an encoding a dozen. Rounding needs draws that are uniform and not correlated with the
-//! gradients or each other, not ones that nobody can foretell.
+//! Two rounds of multiply and xor-shift over a Weyl sequence: the finaliser of MurmurHash3 with the
+//! constants of Wellons' "hash prospector", without its last shift because only upper bits are
+//! used. One key moves the sequence, and a second key is mixed into its numbers, so that two chunks
+//! never share a shifted sequence. This takes eight operations for eight values; Philox takes
+//! several times as many, and the rest of an encoding about a dozen. Rounding needs random numbers
+//! that are uniform and uncorrelated with the gradients and each other. They need not be
+//! unpredictable.
 
 use super::Key;
 use super::lanes::Lanes;
 
-/// 2^32 over the golden ratio, odd.
+/// 2^32 divided by the golden ratio, odd.
 const WEYL: u32 = 0x9e37_79b9;
 
-/// A chunk's own starting point.
+/// Start of a chunk's sequence.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seed {
     start: u32,
@@ -32,14 +35,15 @@ impl Seed {
     }
 }
 
-/// Draw `draw` of a block, from 0 to below `bound`.
+/// Random index number `draw` of a block, from 0 to below `bound`.
 pub(super) fn index(key: Key, draw: usize, bound: usize) -> usize {
     let seed = mix(key.seed ^ mix(key.step));
     let bits = mix(seed ^ mix(u64::from(key.block) << 32 ^ draw as u64));
     ((u128::from(bits) * bound as u128) >> 64) as usize
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
+/// Finaliser of SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators",
+/// OOPSLA 2014).
 fn mix(state: u64) -> u64 {
     let state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let state = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -47,7 +51,7 @@ fn mix(state: u64) -> u64 {
     state ^ state >> 31
 }
 
-/// The draws of a chunk, eight at a time.
+/// Random numbers of a chunk, eight at a time.
 pub(super) struct Noise<L: Lanes> {
     lanes: L,
     counter: L::U,
@@ -67,7 +71,7 @@ impl<L: Lanes> Noise<L> {
         }
     }
 
-    /// 32 bits a lane, of which the upper 24 are good.
+    /// 32 bits per lane, of which the upper 24 have good quality.
     #[inline(always)]
     pub(super) fn bits(&mut self) -> L::U {
         let l = self.lanes;
@@ -79,7 +83,7 @@ impl<L: Lanes> Noise<L> {
         l.mul_u(x, l.splat_u(0x846c_a68b))
     }
 
-    /// Uniform in [-0.5, 0.5], both ends with half the weight of the numbers between.
+    /// Uniform in [-0.5, 0.5]; both ends have half the weight of the numbers between them.
     #[inline(always)]
     pub(super) fn centred(&mut self) -> L::F {
         let bits = self.bits();
@@ -89,7 +93,7 @@ impl<L: Lanes> Noise<L> {
         )
     }
 
-    /// Uniform in [0, `scale`), in steps of 2^-24 of it.
+    /// Uniform in [0, `scale`), in steps of 2^-24 of `scale`.
     #[inline(always)]
     pub(super) fn below(&mut self, scale_2_24: L::F) -> L::F {
         let bits = self.bits();
@@ -98,8 +102,8 @@ impl<L: Lanes> Noise<L> {
     }
 }
 
-/// Rounds to the nearest integer, ties to even; the integer stands in the low bits of the result, two's complement, as long as it
-/// is below 2^21.
+/// Rounds to the nearest integer, ties to even. The integer is in the low bits of the result, in
+/// two's complement, if it is below 2^21.
 #[inline(always)]
 pub(super) fn round_bits<L: Lanes>(l: L, value: L::F) -> L::U {
     l.bits(l.add(value, l.splat(ROUNDER)))
@@ -140,7 +144,8 @@ mod tests {
         Draw { seed, count }.run(Portable)
     }
 
-    /// How far the counts lie from equal ones, in standard deviations of the chi-square distribution.
+    /// Distance of the counts from equal counts, in standard deviations of the chi-square
+    /// distribution.
     fn deviation(counts: &[u64]) -> f64 {
         let expected = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
         let chi_square: f64 = counts
@@ -151,7 +156,7 @@ mod tests {
         (chi_square - freedom) / (2.0 * freedom).sqrt()
     }
 
-    /// Correlation of two sequences of draws, in standard deviations of what independent ones would show.
+    /// Correlation of two sequences, in standard deviations of that of independent sequences.
     fn correlation(a: &[u32], b: &[u32]) -> f64 {
         let sum: f64 = a
             .iter()
@@ -166,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_that_is_used_is_uniform_over_a_chunk_and_over_keys() {
+    fn used_bytes_are_uniform_within_a_chunk_and_across_keys() {
         let count = 1 << 16;
         for shift in [8, 16, 24] {
             let mut within = vec![0; 256];
@@ -184,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_of_draws_fill_the_square() {
+    fn pairs_of_draws_are_uniform() {
         let draws = draws(9, 0, 0, 0, 1 << 18);
         for distance in [1, 2, 7, 8, 9, 16, 32, 512, 2048] {
             let mut cells = vec![0; 4096];
@@ -218,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_start_alike_differ_by_their_second_key() {
+    fn chunks_with_equal_starts_differ_by_their_second_key() {
         let count = 1 << 16;
         let draw = |start, key| {
             let seed = Seed { start, key };

@@ -1,22 +1,23 @@
-//! One bit a number: its sign, and per column the mean of the positive and of the negative numbers (Seide et al., "1-Bit
-//! Stochastic Gradient Descent", Interspeech 2014).
+//! One bit per value: its sign, and per column the mean of the positive and of the negative values
+//! (Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014).
 //!
-//! A column here is a run of [`COLUMN`] numbers rather than a column of the weight matrix: it stays in the first-level cache
-//! between the pass that sums and the pass that subtracts, and the codec need not know shapes.
+//! A column is a run of [`COLUMN`] values and not a column of the weight matrix. It stays in the
+//! first-level cache between the pass that sums and the pass that subtracts, and the codec does not
+//! depend on shapes.
 //!
-//! Bytes of a column: mean of the numbers without sign bit (f32), mean of those with it (f32), one bit a number, lowest first, set
-//! when the sign is.
+//! Bytes of a column: mean of the values without sign bit (f32), mean of those with sign bit (f32),
+//! then the sign bit of each value, lowest first.
 
 use super::lanes::{Isa, Kernel, Lanes, dispatch};
 use super::{Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
 use crate::prefetch::{LINE, prefetch};
 
-/// Numbers that share their two means; costs 1/32 bit a number.
+/// Values that share their two means; the means cost 1/32 bit per value.
 pub const COLUMN: usize = 2048;
 
 const HEADER: usize = 8;
 
-/// The codec. It needs the residual.
+/// Codec of one bit per value. It needs the residual.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OneBit {
     isa: Isa,
@@ -28,7 +29,7 @@ impl OneBit {
         Self { isa: Isa::detect() }
     }
 
-    /// The same in plain Rust, which gives the same bytes: to be compared with.
+    /// The same codec in plain Rust, which produces the same bytes; for comparisons.
     #[must_use]
     pub fn portable() -> Self {
         Self { isa: Isa::Portable }
@@ -47,7 +48,7 @@ impl Codec for OneBit {
     }
 
     fn max_chunk_bytes(&self, len: usize) -> usize {
-        // A column's bits are whole bytes, so only the last one rounds up.
+        // The bits of a column are whole bytes, so only the last column is rounded up.
         len.div_ceil(COLUMN) * HEADER + len.div_ceil(8)
     }
 
@@ -140,7 +141,7 @@ impl Kernel for Encode<'_> {
     }
 }
 
-/// Sums of the numbers without and with sign bit, and how many have it.
+/// Sums of the values without and with sign bit, and the number of values with sign bit.
 struct Sums<F> {
     positive: [F; 2],
     negative: [F; 2],
@@ -157,7 +158,7 @@ impl<F: Copy> Sums<F> {
         }
     }
 
-    /// Of so many numbers the mean of those without and of those with sign bit.
+    /// Means of the values without and with sign bit, out of `count` values.
     #[inline(always)]
     fn means<L: Lanes<F = F>>(self, l: L, count: usize) -> (f32, f32) {
         let negatives = self.negatives as usize;
@@ -166,15 +167,15 @@ impl<F: Copy> Sums<F> {
     }
 }
 
-/// What two numbers make that is encoded.
+/// Combination of two numbers into the value that is encoded.
 trait Pair: Copy {
     fn of<L: Lanes>(self, l: L, a: L::F, b: L::F) -> L::F;
 
-    /// Puts it over the second of them, where anybody needs it again.
+    /// Stores the value over the second number, if it is needed again.
     fn keep<L: Lanes>(self, l: L, value: L::F, second: &mut [f32; 8]);
 }
 
-/// A gradient and what was held back of it.
+/// Gradient plus its residual.
 #[derive(Clone, Copy)]
 struct Sum;
 
@@ -190,7 +191,8 @@ impl Pair for Sum {
     }
 }
 
-/// What is lacking of a number by one that is known. Zero is added as a residual would be, which takes the sign off a zero.
+/// Difference between a wanted and a known number. Zero is added, as a residual would be, which
+/// removes the sign of a zero.
 #[derive(Clone, Copy)]
 struct Lack;
 
@@ -219,12 +221,12 @@ fn encode_column<L: Lanes>(
     subtract(l, residual, positive, negative, soon);
 }
 
-/// Asks for one of the lines of the next column at octet `at` of this one. The pass over what is in the cache already leaves the memory
-/// idle otherwise, as the processor sees no run to read ahead in.
+/// Prefetches one line of the next column at octet `at` of this column. During the pass over cached
+/// data the memory would be idle otherwise, because the hardware prefetcher sees no sequence.
 #[inline(always)]
 fn read_ahead(soon: [&[f32]; 2], at: usize) {
     let (soon, index) = (soon[at % 2], at / 2 * LINE);
-    // Without the question encoding takes a fifth longer.
+    // The check is needed for speed, although a prefetch out of range would be harmless.
     if index < soon.len() {
         prefetch(soon.as_ptr(), index);
     }
@@ -235,7 +237,7 @@ fn put_means(to: &mut [u8], positive: f32, negative: f32) {
     to[4..].copy_from_slice(&negative.to_le_bytes());
 }
 
-/// Makes what is encoded of each pair, and puts its sign into `bits`.
+/// Computes the encoded value of each pair and writes its sign to `bits`.
 #[inline(always)]
 fn take_column<L: Lanes, P: Pair>(
     l: L,
@@ -256,13 +258,13 @@ fn take_column<L: Lanes, P: Pair>(
         *bits = take_signs(l, pair, first, second, &mut sums);
     }
     if !tail.is_empty() {
-        // Filled up with +0, which adds nothing to either sum and has no sign.
+        // Padded with +0, which adds nothing to either sum and has no sign.
         let (mut first, mut carried) = ([0.0; 16], [0.0; 16]);
         first[..tail.len()].copy_from_slice(tail);
         carried[..tail.len()].copy_from_slice(second_tail);
         let signs = take_signs(l, pair, &first, &mut carried, &mut sums);
         second_tail.copy_from_slice(&carried[..tail.len()]);
-        // After 15 numbers or fewer of the last pair at most two bytes are left over.
+        // After at most 15 values of the last pair, at most two bytes are left.
         match bit_pairs.get_mut(pairs.len()) {
             Some(bits) => *bits = signs,
             None => bit_tail.copy_from_slice(&signs[..bit_tail.len()]),
@@ -271,7 +273,7 @@ fn take_column<L: Lanes, P: Pair>(
     sums
 }
 
-/// Makes what is encoded of 16 pairs, adds it to the sums, and returns the sign bits.
+/// Computes the encoded values of 16 pairs, adds them to the sums, and returns their sign bits.
 #[inline(always)]
 fn take_signs<L: Lanes, P: Pair>(
     l: L,
@@ -287,7 +289,8 @@ fn take_signs<L: Lanes, P: Pair>(
     for half in 0..2 {
         let value = pair.of(l, l.load(&first[half]), l.load(&second[half]));
         pair.keep(l, value, &mut second[half]);
-        // In this order what is not a number gets into the sums: it is sent, not kept for ever.
+        // This order of operands puts a NaN into the sums, so that it is sent and does not stay in
+        // the residual.
         sums.positive[half] = l.add(sums.positive[half], l.max(zero, value));
         sums.negative[half] = l.add(sums.negative[half], l.min(zero, value));
         signs[half] = l.signs(l.bits(value)) as u8;
@@ -335,7 +338,7 @@ fn mean(sum: f32, count: usize) -> f32 {
     if count == 0 { 0.0 } else { sum / count as f32 }
 }
 
-/// Takes from each number the mean that is sent for it, while what is needed `soon` is fetched.
+/// Subtracts from each value the mean that is sent for it, while `soon` is prefetched.
 #[inline(always)]
 fn subtract<L: Lanes>(l: L, residual: &mut [f32], positive: f32, negative: f32, soon: [&[f32]; 2]) {
     let means = (l.splat(positive), l.splat(negative));

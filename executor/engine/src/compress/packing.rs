@@ -1,7 +1,7 @@
-//! Codes of four to eight bits, one to a byte, moved together and apart again; eight at a time in a plain word, while the vector
-//! units compute the next ones.
+//! Packing of codes of four to eight bits, one per byte, and unpacking. Works on eight codes at a
+//! time in an integer register, while the vector units compute the next codes.
 
-/// The lowest `B` bits of each eight bytes, in the first `B` bytes of each word.
+/// Packs the lowest `B` bits of each group of eight bytes into the first `B` bytes of a word.
 #[inline(always)]
 pub(super) fn pack<const B: usize>(codes: [u8; 32]) -> [[u8; 8]; 4] {
     let mut out = [[0; 8]; 4];
@@ -12,7 +12,8 @@ pub(super) fn pack<const B: usize>(codes: [u8; 32]) -> [[u8; 8]; 4] {
     out
 }
 
-/// Fields of 8, 16 and 32 bits whose lowest `B`, 2`B` and 4`B` bits are used, every other one.
+/// Masks of every other field of 8, 16 and 32 bits, of which the lowest `B`, 2`B` and 4`B` bits are
+/// used.
 const fn every_other(bits: usize) -> [u64; 3] {
     [
         ((1 << bits) - 1) * 0x0001_0001_0001_0001,
@@ -21,7 +22,7 @@ const fn every_other(bits: usize) -> [u64; 3] {
     ]
 }
 
-/// Three times, each field moves down to its neighbour.
+/// Moves each field next to its neighbour, three times.
 #[inline(always)]
 fn pack_word<const B: usize>(codes: u64) -> u64 {
     if B == 8 {
@@ -34,7 +35,7 @@ fn pack_word<const B: usize>(codes: u64) -> u64 {
     (x & longs) | (x & longs << 32) >> (4 * gap)
 }
 
-/// Back to a byte each.
+/// Unpacks to one byte per code.
 #[inline(always)]
 pub(super) fn unpack_word<const B: usize>(packed: u64) -> u64 {
     if B == 8 {
@@ -52,7 +53,7 @@ mod tests {
     use super::{pack_word, unpack_word};
     use proptest::prelude::*;
 
-    /// Packing by shifting one code after the other.
+    /// Compares with packing by shifting one code after the other.
     fn check<const B: usize>(codes: u64) {
         let mask = (1 << B) - 1;
         let plain = codes.to_le_bytes();

@@ -1,4 +1,4 @@
-//! A codec for each block of an arena, and buckets of blocks.
+//! Plan of the codecs of an arena's blocks, and buckets of blocks.
 
 use super::chunks::{self, Encoding};
 use super::config::{CodecConfig, Codecs, ConfigError, build};
@@ -9,24 +9,25 @@ use crate::model::Role;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A block of the arena and what it is encoded with.
+/// Block of the arena with its codec.
 #[derive(Debug, Clone)]
 pub struct PlannedBlock {
     pub name: String,
-    /// In the arena.
+    /// Range in the arena.
     pub range: Range<usize>,
     pub config: CodecConfig,
     codec: Arc<dyn Codec>,
 }
 
-/// The codecs of a whole block table. Both ends make it from the same configuration and table, so nothing of it is ever sent.
+/// Codecs of a whole block table. Both ends construct it from the same configuration and table, so
+/// it is never sent.
 #[derive(Debug, Clone)]
 pub struct Plan {
     blocks: Vec<PlannedBlock>,
     len: usize,
 }
 
-/// Why a plan cannot be made.
+/// Why a plan cannot be constructed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlanError {
     #[error("no codec for block {name}")]
@@ -40,15 +41,17 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// `blocks` gives names, ranges and roles, ascending; an arena's gaps are never touched. For a PS shard these are the pieces of the
-    /// blocks that live on it, with offsets of the worker's arena on the worker and of its own on the shard: a codec sees a block's
-    /// length and its place in the table only.
+    /// Creates a plan. `blocks` contains names, ranges and roles, ascending; gaps in the arena are
+    /// not touched. For a PS shard the blocks are the pieces on it, with offsets in the worker's
+    /// arena on the worker and in its own arena on the shard. A codec sees only a block's length
+    /// and its index in the table.
     ///
-    /// Statistics go as they are whatever the configuration says. Their gradients are the steps of a mean that runs along: what a codec
-    /// held back of them would be of other parameters by the time it came, and with momentum a variance runs past 0.
+    /// Running statistics are always sent without a codec. Their gradients are the steps
+    /// of a running mean. A residual of them would apply to other parameters when it is sent, and
+    /// with momentum a variance would become negative.
     ///
     /// # Errors
-    /// [`PlanError`] when a setting lies outside its range or blocks overlap.
+    /// [`PlanError`] if a setting is out of range or blocks overlap.
     pub fn new<'a>(
         config: &Codecs,
         blocks: impl IntoIterator<Item = (&'a str, Range<usize>, Role)>,
@@ -64,9 +67,10 @@ impl Plan {
                 return Err(PlanError::Order { name });
             }
             let is_followed = role == Role::Statistic;
-            let config = match is_followed {
-                true => CodecConfig::None {},
-                false => config.codec_of(&name, range.len()),
+            let config = if is_followed {
+                CodecConfig::None {}
+            } else {
+                config.codec_of(&name, range.len())
             };
             let codec = match build(&config) {
                 Ok(codec) => codec,
@@ -100,7 +104,7 @@ impl Plan {
         self.len
     }
 
-    /// The arenas that the codecs carry from step to step.
+    /// Planes that the codecs keep from step to step.
     #[must_use]
     pub fn planes(&self) -> Vec<Plane> {
         let all = [Plane::Residual, Plane::Velocity];
@@ -111,7 +115,7 @@ impl Plan {
         all.into_iter().filter(is_used).collect()
     }
 
-    /// The most bytes that a bucket of blocks takes.
+    /// Maximum encoded length in bytes of a bucket of blocks.
     #[must_use]
     pub fn max_bytes(&self, bucket: Range<usize>) -> usize {
         self.blocks[bucket]
@@ -120,10 +124,11 @@ impl Plan {
             .sum()
     }
 
-    /// Begins to encode one block of `gradients`, the whole arena; its chunks can be sent as they come.
+    /// Begins the encoding of one block of `gradients`, which is the whole arena. Its chunks can be
+    /// sent as they are encoded.
     ///
     /// # Panics
-    /// When the gradients or the feedback have another length than the plan.
+    /// If the gradients or the feedback have another length than the plan.
     pub fn begin<'a>(
         &'a self,
         seed: u64,
@@ -143,10 +148,11 @@ impl Plan {
         Encoding::begin(&*planned.codec, key, &gradients[range], state)
     }
 
-    /// Encodes a bucket of blocks, one after the other, into the front of `out` and returns the bytes written.
+    /// Encodes a bucket of blocks in order to the beginning of `out` and returns the number of
+    /// bytes written.
     ///
     /// # Panics
-    /// When `out` is shorter than [`Self::max_bytes`].
+    /// If `out` is shorter than [`Self::max_bytes`].
     pub fn encode(
         &self,
         seed: u64,
@@ -166,10 +172,12 @@ impl Plan {
         written
     }
 
-    /// Decodes a bucket of blocks, which must be all of `bytes`, into `arena` or onto it.
+    /// Decodes a bucket of blocks from all of `bytes` into `arena`, replacing or adding according
+    /// to `mode`.
     ///
     /// # Errors
-    /// [`DecodeError`] when the bytes are no such bucket; the bucket's numbers may then be changed in part.
+    /// [`DecodeError`] if the bytes do not encode this bucket; its values may then be partly
+    /// changed.
     pub fn decode(
         &self,
         bucket: Range<usize>,

@@ -1,10 +1,11 @@
-//! A few levels a number, rounded at random so that the mean is the gradient (Alistarh et al., "QSGD: Communication-Efficient SGD
-//! via Gradient Quantization and Encoding", NeurIPS 2017).
+//! QSGD: few levels per value, rounded stochastically so that the mean is the gradient (Alistarh et
+//! al., "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding", NeurIPS 2017).
 //!
-//! With `bits` bits a number and `s = 2^(bits - 1) - 1` levels of either sign, a gradient `g` of a bucket with norm `n` becomes
-//! the integer `floor(g s / n + u)`, `u` uniform in [0, 1), as two's complement. The paper's proofs take the Euclidean norm and
-//! its experiments the largest magnitude, which has the smaller error at these numbers of bits. Packed bits, no Elias code: from
-//! four bits on there is little to gain and much time to lose.
+//! There are `bits` bits per value and `s = 2^(bits - 1) - 1` levels of either sign. A gradient `g`
+//! of a bucket with norm `n` becomes the integer `floor(g s / n + u)` in two's complement, with `u`
+//! uniform in [0, 1). The paper's proofs use the Euclidean norm; its experiments use the largest
+//! magnitude, which has the smaller error at these numbers of bits. Bits are packed without Elias
+//! codes, which gain little from four bits on and take much time.
 //!
 //! Bytes of a bucket: the unit `n / s` (f32), then the integers, lowest bits first.
 
@@ -16,13 +17,14 @@ pub use muster_model::spec::Norm;
 
 const HEADER: usize = 4;
 
-/// Below the whole number of levels, so that noise never rounds past the last one.
+/// Subtracted from the number of levels, so that noise never rounds above the last level.
 const MARGIN: f32 = 1.0 / 256.0;
 
-/// Buckets whose norm is smaller are sent as zeros: their unit's inverse would be infinite.
+/// Buckets with a smaller norm are sent as zeros, because the inverse of their unit would be
+/// infinite.
 const SMALLEST_NORM: f32 = 1e-36;
 
-/// The codec. It is unbiased and carries nothing.
+/// Unbiased codec without state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Qsgd {
     bits: u8,
@@ -32,7 +34,8 @@ pub struct Qsgd {
 }
 
 impl Qsgd {
-    /// `None` unless `bits` is 4 to 8 and `bucket`, in numbers, a power of two from 64 to [`CHUNK`]. The paper's bucket is 512.
+    /// Creates the codec. `None` unless `bits` is 4 to 8 and `bucket`, in values, is a power of two
+    /// from 64 to [`CHUNK`]. The paper's bucket is 512.
     #[must_use]
     pub fn new(bits: u8, bucket: usize, norm: Norm) -> Option<Self> {
         let right = (4..=8).contains(&bits) && (64..=CHUNK).contains(&bucket);
@@ -44,7 +47,7 @@ impl Qsgd {
         })
     }
 
-    /// The same in plain Rust, which gives the same bytes.
+    /// The same codec in plain Rust, which produces the same bytes.
     #[must_use]
     pub fn portable(self) -> Self {
         Self {
@@ -151,7 +154,7 @@ impl Encode<'_> {
     }
 }
 
-/// The largest magnitude; not a number when one of them is not.
+/// Largest magnitude; NaN if one of the values is.
 #[inline(always)]
 fn largest<L: Lanes>(l: L, values: &[f32]) -> f32 {
     let mut largest = [l.splat_u(0); 4];
@@ -175,7 +178,8 @@ fn largest<L: Lanes>(l: L, values: &[f32]) -> f32 {
     f32::from_bits(lanes.iter().fold(0, |max, lane| lane.to_bits().max(max)))
 }
 
-/// The Euclidean norm, or the largest magnitude where squares leave the range of `f32`: any bound on the magnitudes does.
+/// Euclidean norm, or the largest magnitude if squares exceed the range of `f32`; any bound on the
+/// magnitudes is valid.
 #[inline(always)]
 fn euclidean<L: Lanes>(l: L, values: &[f32]) -> f32 {
     let mut sums = [l.splat(0.0); 4];
@@ -230,14 +234,14 @@ fn quantise<L: Lanes, const B: usize>(
     }
 }
 
-/// Integers of 32 numbers; their lowest bits are the codes.
+/// Integers of 32 values; their lowest bits are the codes.
 #[inline(always)]
 fn codes_of<L: Lanes>(l: L, noise: &mut Noise<L>, quad: &[f32; 32], inverse: L::F) -> [u8; 32] {
     let (quad, _) = quad.as_chunks::<8>();
     let mut codes = [l.splat_u(0); 4];
     for part in 0..4 {
         let level = l.mul(l.load(&quad[part]), inverse);
-        // Rounding to nearest after noise in [-1/2, 1/2] is rounding down after noise in [0, 1].
+        // Rounding to nearest with noise in [-1/2, 1/2] equals rounding down with noise in [0, 1].
         codes[part] = round_bits(l, l.add(level, noise.centred()));
     }
     l.low_bytes(codes)
@@ -322,7 +326,7 @@ fn expand_octet<L: Lanes, const B: usize, const ADD: bool>(
     let level = if B == 8 {
         l.int_to_float(integers)
     } else {
-        // Two's complement of fewer bits: flip the sign bit, then take its value away.
+        // Two's complement with fewer bits: flip the sign bit, then subtract its value.
         let flipped = l.xor(integers, l.splat_u(1 << (B - 1)));
         l.sub(l.int_to_float(flipped), l.splat((1 << (B - 1)) as f32))
     };

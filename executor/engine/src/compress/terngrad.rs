@@ -1,24 +1,26 @@
-//! Three levels: -scale, 0, +scale, at random so that the mean is the gradient (Wen et al., "TernGrad: Ternary Gradients to Reduce
-//! Communication in Distributed Deep Learning", NeurIPS 2017).
+//! TernGrad: three levels -scale, 0 and +scale, chosen stochastically so that the mean is the
+//! gradient (Wen et al., "TernGrad: Ternary Gradients to Reduce Communication in Distributed Deep
+//! Learning", NeurIPS 2017).
 //!
-//! The scale is the largest magnitude after clipping at `clip` standard deviations (2.5 in the paper), of each group of [`GROUP`]
-//! numbers, or of the whole block as in the paper; the latter costs one more pass over memory, and lets workers share one scale
-//! (the paper's scaler sharing: the largest of theirs), so that sums of codes are sums of gradients.
+//! The scale is the largest magnitude after clipping at `clip` standard deviations (2.5 in the
+//! paper). There is one scale per group of [`GROUP`] values, or one per block as in the paper. A
+//! scale per block costs one more pass over memory. It lets workers share the largest of their
+//! scales (the paper's scaler sharing), so that sums of codes are sums of gradients.
 //!
-//! Bytes of a group: scale (f32), then for each eight numbers one bit each whether it is sent and one bit each for the sign,
-//! lowest first.
+//! Bytes of a group: scale (f32), then for each eight values one byte of bits for non-zero values
+//! and one byte of sign bits, lowest first.
 
 use super::lanes::{Isa, Kernel, Lanes, dispatch};
 use super::noise::{Noise, Seed};
 use super::{Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
 pub use muster_model::spec::TernScale as Scale;
 
-/// Numbers that share a scale.
+/// Values that share a scale.
 pub const GROUP: usize = 2048;
 
 const HEADER: usize = 4;
 
-/// The codec. It is unbiased but for the clipping, and carries nothing.
+/// Codec without state, unbiased except for the clipping.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TernGrad {
     scale: Scale,
@@ -27,7 +29,8 @@ pub struct TernGrad {
 }
 
 impl TernGrad {
-    /// `clip` in standard deviations of the gradients that share a scale; infinity clips nothing.
+    /// Creates the codec. `clip` is in standard deviations of the gradients that share a scale;
+    /// infinity disables clipping.
     #[must_use]
     pub fn new(scale: Scale, clip: f32) -> Self {
         Self {
@@ -37,7 +40,7 @@ impl TernGrad {
         }
     }
 
-    /// The same in plain Rust, which gives the same bytes.
+    /// The same codec in plain Rust, which produces the same bytes.
     #[must_use]
     pub fn portable(self) -> Self {
         Self {
@@ -50,7 +53,8 @@ impl TernGrad {
         let mean = moments.sum / len as f64;
         let deviation = (moments.squares / len as f64 - mean * mean).max(0.0).sqrt();
         let limit = f64::from(self.clip) * deviation;
-        // Not `min`, which would hide that a gradient is not a number. Equal numbers have no deviation and are not clipped.
+        // `min` would hide a NaN among the gradients. Equal values have no deviation and are not
+        // clipped.
         if limit > 0.0 && limit < f64::from(moments.largest) {
             limit as f32
         } else {
@@ -117,7 +121,7 @@ impl Codec for TernGrad {
     }
 }
 
-/// What a scale is computed from.
+/// Statistics from which a scale is computed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Moments {
     sum: f64,
@@ -139,7 +143,7 @@ impl Kernel for Measure<'_> {
             let moments = measure(l, group);
             all.sum += moments.sum;
             all.squares += moments.squares;
-            // Of magnitudes' bits as integers: what is not a number is the largest.
+            // Compares the bits of magnitudes as integers, so that NaN is the largest.
             let largest = all.largest.to_bits().max(moments.largest.to_bits());
             all.largest = f32::from_bits(largest);
         }
@@ -181,7 +185,7 @@ fn measure<L: Lanes>(l: L, group: &[f32]) -> Moments {
 
 struct Encode<'a> {
     codec: &'a TernGrad,
-    /// Of the block, when it has one.
+    /// Scale of the block, if it has one.
     scale: Option<f32>,
     seed: Seed,
     gradients: &'a [f32],
@@ -246,7 +250,7 @@ fn decode_group<L: Lanes, const ADD: bool>(l: L, codes: &[u8], scale: f32, out: 
     let lane_bits = l.load_u(&[1, 2, 4, 8, 16, 32, 64, 128]);
     let none = l.splat_u(0);
     let sign = l.splat_u(0x8000_0000);
-    // Not a number when the scale is none: a broken gradient is passed on, not hidden.
+    // NaN if the scale is NaN: an invalid gradient is passed on and not hidden.
     let zero = l.splat(scale * 0.0);
     let scale = l.bits(l.splat(scale));
     let (octets, tail) = out.as_chunks_mut::<8>();

@@ -1,33 +1,35 @@
-//! Where parameters, their copies for products and their gradients lie on a device.
+//! Addresses of parameters, their copies for products and their gradients on a device.
 //!
-//! Parameters come and gradients leave in the order of the network's table, without gaps, as everywhere else. Products want aligned
-//! matrices, so weights and gradients lie apart in arenas of the same order in which each block begins on its own 64 numbers.
+//! Parameters are uploaded and gradients downloaded in the order of the network's table, without
+//! gaps. Products need aligned matrices, so weights and gradients have separate arenas in the same
+//! order, in which each block begins at a multiple of 64 elements.
 
 use super::product::Kind;
 use super::queue::Address;
 use crate::model::Block;
 use std::ops::Range;
 
-/// Numbers that each block's beginning is a multiple of.
+/// Alignment of the start of each block, in elements.
 const ALIGNMENT: usize = 64;
 
-/// Addresses of blocks in all arenas.
+/// Addresses of the blocks in all arenas.
 #[derive(Debug, Clone)]
 pub(crate) struct Arenas {
-    /// f32, in the table's order.
+    /// f32, in the order of the table.
     pub(crate) parameters: Address,
-    /// Values, aligned.
+    /// Copies of the parameters for products, in the kind of values, aligned.
     pub(crate) weights: Address,
     /// f32, aligned.
     pub(crate) gradients: Address,
     kind: Kind,
-    /// Beginning of each block in the table and in the aligned arenas.
+    /// Start of each block in the table and in the aligned arenas.
     places: Vec<[usize; 2]>,
     len: usize,
 }
 
 impl Arenas {
-    /// Addresses are to be set. `more` asks for so many numbers behind the block at a place.
+    /// Lays out the blocks; the caller sets the addresses. `more` reserves a number of elements
+    /// after the block at a place.
     pub(crate) fn new(blocks: &[Block], kind: Kind, more: Option<(usize, usize)>) -> Self {
         let mut len = 0;
         let places = blocks.iter().map(|block| {
@@ -48,7 +50,7 @@ impl Arenas {
         }
     }
 
-    /// Numbers of an aligned arena.
+    /// Number of elements of an aligned arena.
     pub(crate) fn aligned_len(&self) -> usize {
         self.len
     }
@@ -65,12 +67,14 @@ impl Arenas {
         self.gradients + 4 * self.aligned(place) as u64
     }
 
-    /// Numbers of the aligned arena of gradients from a range's beginning to its end, gaps between blocks included.
+    /// Number of elements of the aligned gradient arena from the start to the end of a range,
+    /// including gaps between blocks.
     pub(crate) fn span(&self, range: &Range<usize>) -> usize {
         self.aligned(range.end - 1) + 1 - self.aligned(range.start)
     }
 
-    /// Neighbouring blocks that no arena has a gap between, and that are alike in what `of` says of them, as one range of places.
+    /// Merges adjacent blocks into ranges of places. Blocks are merged if no arena has a gap
+    /// between them and `of` returns the same key.
     pub(crate) fn runs<'a, K: PartialEq>(
         &self,
         blocks: impl Iterator<Item = &'a Block>,
@@ -91,7 +95,7 @@ impl Arenas {
         runs
     }
 
-    /// In aligned arenas, of the parameter at `place` of the table.
+    /// Returns the index in the aligned arenas of the parameter at `place` of the table.
     fn aligned(&self, place: usize) -> usize {
         let after = self.places.partition_point(|[start, _]| *start <= place);
         let [start, aligned] = self.places[after - 1];

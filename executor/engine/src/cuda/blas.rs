@@ -1,4 +1,4 @@
-//! Matrix products by cuBLASLt. What it wants to know of a product is worked out once for each shape and kept.
+//! Matrix products by cuBLASLt. The plan of each shape is computed once and cached.
 
 use super::error::DeviceError;
 use super::library::Library;
@@ -9,19 +9,19 @@ use cudarc::cublaslt::sys;
 use std::collections::HashMap;
 use std::ffi::c_void;
 
-/// What cuBLASLt may use beside a product's operands, as NVIDIA recommends for Hopper.
+/// Workspace of cuBLASLt in bytes, as NVIDIA recommends for Hopper.
 pub(crate) const WORKSPACE: usize = 32 << 20;
 
-/// A handle with the plans of all products met so far.
+/// cuBLASLt handle with a cache of plans.
 pub(crate) struct Blas {
     handle: sys::cublasLtHandle_t,
     plans: HashMap<Key, Plan>,
     workspace: Address,
-    /// f32 products with all of their bits, where else the tensor cores' 10 (TF32) are enough.
+    /// Whether f32 products use all bits; else tensor cores use 10 bits of the significand (TF32).
     is_exact: bool,
 }
 
-/// All that the choice of an algorithm depends on.
+/// All inputs of the choice of an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     shape: [usize; 3],
@@ -32,16 +32,17 @@ struct Key {
     batch: usize,
     bias: bool,
     relu: bool,
-    /// In bytes, of the operands' addresses: 256 at most.
+    /// Alignments of the operands' addresses in bytes, at most 256.
     alignments: [u32; 3],
 }
 
-/// A product's description, and how it is to be done.
+/// Description of a product and its algorithm.
 struct Plan {
     description: sys::cublasLtMatmulDesc_t,
     layouts: [sys::cublasLtMatrixLayout_t; 3],
     algorithm: sys::cublasLtMatmulAlgo_t,
-    /// cuBLASLt has no algorithm that sees to bias and ReLU of such operands: a kernel does afterwards.
+    /// Whether cuBLASLt has no algorithm with bias and ReLU for such operands, so that a kernel
+    /// must apply them afterwards.
     is_plain: bool,
 }
 
@@ -49,7 +50,7 @@ impl Blas {
     /// `workspace` is device memory of [`WORKSPACE`] bytes.
     ///
     /// # Errors
-    /// When the library is not there or does not start. The GPU's context must be the thread's.
+    /// If the library is missing or does not start. The GPU's context must be bound to the thread.
     pub(crate) fn new(workspace: Address, is_exact: bool) -> Result<Self, DeviceError> {
         Library::Products.find()?;
         let handle = result::create_handle().map_err(|error| DeviceError::Failed {
@@ -64,13 +65,14 @@ impl Blas {
         })
     }
 
-    /// Asks for the product on a stream; says whether bias and ReLU are still to be done.
+    /// Enqueues the product on a stream. Returns whether bias and ReLU remain to be applied.
     ///
     /// # Errors
-    /// What cuBLASLt answers.
+    /// Errors of cuBLASLt.
     ///
     /// # Safety
-    /// The operands' addresses must be device memory as large as their shapes say, and the stream one of the thread's context.
+    /// The operands' addresses must be device memory of at least the size of their shapes, and the
+    /// stream must belong to the thread's context.
     pub(crate) unsafe fn multiply(
         &mut self,
         product: &Product,
@@ -85,8 +87,8 @@ impl Blas {
         let plan = &self.plans[&key];
         let (one, beta) = (1.0_f32, if product.add { 1.0_f32 } else { 0.0 });
         let [a, b, d] = plan.layouts;
-        // SAFETY: descriptors live as long as the plan, scalars until the call returns (they are read on the host at once); operands as the
-        // caller says.
+        // SAFETY: descriptors live as long as the plan. Scalars are read on the host before the
+        // call returns. The caller guarantees the operands.
         unsafe {
             if key.bias && !plan.is_plain {
                 set_description(
@@ -118,7 +120,7 @@ impl Blas {
     }
 
     fn plan(&self, key: &Key, by_columns: &ByColumns, bias: Address) -> Result<Plan, CublasError> {
-        // SAFETY: descriptors are made here and given to the plan, which destroys them.
+        // SAFETY: descriptors are created here and moved into the plan, which destroys them.
         unsafe {
             match self.try_plan(key, by_columns, bias, false) {
                 Err(_) if key.bias || key.relu => self.try_plan(key, by_columns, bias, true),
@@ -128,7 +130,7 @@ impl Blas {
     }
 
     /// # Safety
-    /// None beyond the library's own: attributes are of the sizes that it documents.
+    /// No requirements beyond the library's: attributes have the documented sizes.
     unsafe fn try_plan(
         &self,
         key: &Key,
@@ -164,7 +166,7 @@ impl Blas {
             let attribute = Description::CUBLASLT_MATMUL_DESC_EPILOGUE;
             set_description(description, attribute, &(epilogue as u32))?;
             if key.bias && !is_plain {
-                // Algorithms are chosen with a bias in sight.
+                // The choice of an algorithm takes a bias into account.
                 let attribute = Description::CUBLASLT_MATMUL_DESC_BIAS_POINTER;
                 set_description(description, attribute, &bias)?;
             }
@@ -204,7 +206,7 @@ impl Blas {
 impl Drop for Blas {
     fn drop(&mut self) {
         for plan in self.plans.values() {
-            // SAFETY: made by this handle, used no more.
+            // SAFETY: created by this handle and no longer used.
             unsafe { destroy(plan.description, plan.layouts) };
         }
         // SAFETY: as above.
@@ -230,7 +232,7 @@ impl Key {
 }
 
 /// # Safety
-/// None: the layout is described by numbers alone.
+/// No requirements: the layout consists of numbers.
 unsafe fn layout(
     stored: &Stored,
     batch: usize,
@@ -244,7 +246,7 @@ unsafe fn layout(
     let layout = result::create_matrix_layout(kind, rows, columns, stored.stride as i64)?;
     if batch > 1 {
         let (count, apart) = (batch as i32, stored.apart as i64);
-        // SAFETY: the layout was just made; the attributes are an int and a long of 64 bits.
+        // SAFETY: the layout was just created; the attributes are a 32-bit and a 64-bit integer.
         unsafe {
             result::set_matrix_layout_attribute(
                 layout,
@@ -264,36 +266,36 @@ unsafe fn layout(
 }
 
 /// # Safety
-/// `value` must be of the attribute's type.
+/// `value` must have the type of the attribute.
 unsafe fn set_description<T>(
     description: sys::cublasLtMatmulDesc_t,
     attribute: sys::cublasLtMatmulDescAttributes_t,
     value: &T,
 ) -> Result<(), CublasError> {
     let at: *const T = value;
-    // SAFETY: as the caller says; the value is copied.
+    // SAFETY: guaranteed by the caller; the value is copied.
     unsafe { result::set_matmul_desc_attribute(description, attribute, at.cast(), size_of::<T>()) }
 }
 
 /// # Safety
-/// `value` must be of the attribute's type.
+/// `value` must have the type of the attribute.
 unsafe fn set_preference<T>(
     preference: sys::cublasLtMatmulPreference_t,
     attribute: sys::cublasLtMatmulPreferenceAttributes_t,
     value: &T,
 ) -> Result<(), CublasError> {
     let at: *const T = value;
-    // SAFETY: as the caller says; the value is copied.
+    // SAFETY: guaranteed by the caller; the value is copied.
     unsafe { result::set_matmul_pref_attribute(preference, attribute, at.cast(), size_of::<T>()) }
 }
 
 /// # Safety
-/// Nobody may use them afterwards.
+/// The description and the layouts must not be used afterwards.
 unsafe fn destroy(
     description: sys::cublasLtMatmulDesc_t,
     layouts: [sys::cublasLtMatrixLayout_t; 3],
 ) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         for layout in layouts {
             let _ = result::destroy_matrix_layout(layout);

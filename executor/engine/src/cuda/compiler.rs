@@ -1,6 +1,7 @@
-//! From the kernels' source to a GPU's machine code, by NVRTC.
+//! Compilation of the kernels to a GPU's machine code by NVRTC.
 //!
-//! To machine code rather than PTX, which the driver would have to know the version of, and would compile again.
+//! The target is machine code and not PTX. The driver would have to support the version of the PTX
+//! and would compile it again.
 
 use super::error::DeviceError;
 use super::kernels;
@@ -12,10 +13,10 @@ use cudarc::nvrtc::result::{
 use cudarc::nvrtc::sys;
 use std::ffi::{CStr, CString};
 
-/// For values of one kind, on GPUs of compute capability `major`.`minor`.
+/// Compiles the kernels for values of one kind, on GPUs of compute capability `major`.`minor`.
 ///
 /// # Errors
-/// When the compiler is not there or refuses.
+/// If the compiler is missing or fails.
 pub(crate) fn compile(kind: Kind, [major, minor]: [usize; 2]) -> Result<Vec<u8>, DeviceError> {
     Library::Compiler.find()?;
     let failed = |what: &str, error: NvrtcError| DeviceError::Compile {
@@ -28,7 +29,8 @@ pub(crate) fn compile(kind: Kind, [major, minor]: [usize; 2]) -> Result<Vec<u8>,
         format!("--gpu-architecture=sm_{major}{minor}"),
         "--std=c++17".to_owned(),
     ];
-    // SAFETY: the program was just made, is destroyed below and not used afterwards; buffers are as long as NVRTC says.
+    // SAFETY: the program was just created, is destroyed below and not used afterwards. NVRTC
+    // reports the sizes of the buffers.
     unsafe {
         let compiled = compile_program(program, &options);
         let code = match compiled {
@@ -44,7 +46,7 @@ pub(crate) fn compile(kind: Kind, [major, minor]: [usize; 2]) -> Result<Vec<u8>,
 /// `program` must have been compiled for a real architecture.
 unsafe fn machine_code(program: sys::nvrtcProgram) -> Result<Vec<u8>, NvrtcError> {
     let mut len = 0;
-    // SAFETY: as the caller says; `code` is as long as asked for.
+    // SAFETY: guaranteed by the caller; `code` has the length that NVRTC reports.
     unsafe {
         sys::nvrtcGetCUBINSize(program, &raw mut len).result()?;
         let mut code = vec![0_u8; len];
@@ -54,9 +56,9 @@ unsafe fn machine_code(program: sys::nvrtcProgram) -> Result<Vec<u8>, NvrtcError
 }
 
 /// # Safety
-/// `program` must live.
+/// `program` must not have been destroyed.
 unsafe fn log(program: sys::nvrtcProgram) -> String {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let log = unsafe { get_program_log(program) }.unwrap_or_default();
     let bytes: Vec<u8> = log.into_iter().map(|c| c as u8).collect();
     CStr::from_bytes_until_nul(&bytes).map_or_else(
@@ -70,9 +72,10 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// NVRTC needs no GPU. Where it is not installed, `scripts/ensure-nvrtc` fetches it; a machine that cannot have it fails here.
+    /// NVRTC needs no GPU. If it is not installed, `scripts/ensure-nvrtc` downloads it; on a
+    /// machine without access to it this test fails.
     #[test]
-    fn every_kernel_compiles_for_the_gpus_of_today() {
+    fn kernels_compile_for_current_gpu_architectures() {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/ensure-nvrtc");
         let said = Command::new(script).output().expect("the script starts");
         let errors = String::from_utf8_lossy(&said.stderr);

@@ -1,39 +1,41 @@
-//! Convolutions as a queue may carry them out itself, where it has more than products on patches.
+//! Description of convolutions that a queue may compute with a library instead of products on
+//! patches.
 
 use super::product::Kind;
 use super::queue::Address;
 use crate::layer::window::Window;
 
-/// What is convolved with what, whatever the number of examples.
+/// Shape of a convolution without the number of examples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Filters {
     pub(crate) window: Window,
     pub(crate) channels_in: usize,
     pub(crate) channels_out: usize,
     pub(crate) groups: usize,
-    /// Of all three operands. Sums are f32.
+    /// Kind of all three operands. Sums are f32.
     pub(crate) kind: Kind,
 }
 
-/// Which of the three operands is worked out from the other two, and overwritten.
+/// Operand that is computed from the other two and overwritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Wanted {
     Output,
-    /// The gradient with respect to the image.
+    /// Gradient with respect to the image.
     Image,
-    /// The gradient with respect to the weight.
+    /// Gradient with respect to the weight.
     Weight,
 }
 
-/// One convolution, or one of its gradients: each address is of the operand or of the gradient with respect to it.
+/// Convolution or one of its gradients. Each address is that of the operand or of the gradient with
+/// respect to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Convolution {
     pub(crate) filters: Filters,
     pub(crate) examples: usize,
     pub(crate) wanted: Wanted,
-    /// Examples × height × width × channels, as is the output (NHWC).
+    /// Examples × height × width × channels (NHWC), as for the output.
     pub(crate) image: Address,
-    /// Channels out × kernel height × kernel width × channels in of a group (KRSC).
+    /// Output channels × kernel height × kernel width × input channels of a group (KRSC).
     pub(crate) weight: Address,
     pub(crate) output: Address,
 }
@@ -51,7 +53,7 @@ impl Filters {
         self.channels_out / self.groups
     }
 
-    /// Numbers that one number of the output is made of: one column of the weight.
+    /// Number of summands of an output element: one column of the weight.
     pub(crate) fn patch_len(&self) -> usize {
         self.window.taps() * self.group_in()
     }

@@ -1,4 +1,4 @@
-//! Which device a task computes on.
+//! Choice of the device on which a task computes.
 
 use super::blas::{Blas, WORKSPACE};
 use super::compiler;
@@ -17,73 +17,76 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// What was asked for.
+/// Requested device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// The task's first GPU where it has been given one that can be used, else the CPU.
+    /// First GPU granted to the task if it is usable, else the CPU.
     #[default]
     Auto,
     Cpu,
-    /// This one of those that the process sees, or an error.
+    /// GPU with this index among those visible to the process; an error if it is unusable.
     Cuda(usize),
 }
 
-/// How exact products are, and what values between operations are stored as. Parameters and their gradients are f32 always.
+/// Precision of products and storage format of values between operations. Parameters and their
+/// gradients are always f32.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// f32 throughout.
+    /// f32 values and products.
     F32,
-    /// f32 values; products on tensor cores, which look at 10 bits of each factor.
+    /// f32 values; products on tensor cores, which use 10 bits of each factor's significand.
     #[default]
     Tf32,
     /// bf16 values and products; sums are f32.
     Bf16,
 }
 
-/// Where passes are carried out.
+/// Device on which passes run.
 #[derive(Debug, Clone, Default)]
 pub enum Device {
     #[default]
     Cpu,
     Cuda(Gpu),
-    /// The one that tests have in place of a GPU, in f32.
+    /// Emulator that replaces a GPU in tests, in f32.
     #[cfg(test)]
     Emulated,
-    /// The same, with a stand-in for NCCL.
+    /// Emulator with a stand-in for NCCL.
     #[cfg(test)]
     Ranked(Arc<super::trial::Ranked>),
 }
 
-/// What passes on a device ask, and the kind of values between operations.
+/// Queue of a device, and the kind of values between operations.
 pub(crate) type Way = (Box<dyn Queue>, Kind);
 
-/// What a device has for sums with others'.
+/// NCCL and the properties of a device for sums with other devices.
 #[derive(Debug, Clone)]
 pub(crate) struct Means {
     pub(crate) nccl: Arc<Nccl>,
-    /// Which GPU it is of all that there are.
+    /// Identity of the GPU among all GPUs.
     pub(crate) gpu: String,
-    /// What must be alike where the same update is to give the same bits: the GPU's kind and the precision.
+    /// Properties that must be equal for the same update to give the same bits: the GPU's model and
+    /// the precision.
     pub(crate) kind: String,
 }
 
-/// A GPU with what computing on it needs.
+/// GPU with its context and precision.
 #[derive(Clone)]
 pub struct Gpu {
     context: Arc<CudaContext>,
     name: String,
     capability: [usize; 2],
     precision: Precision,
-    /// cuDNN's version, or why convolutions are products on patches.
+    /// Version of cuDNN, or the reason why convolutions are products on patches.
     convolutions: Result<String, DeviceError>,
 }
 
 impl Device {
-    /// `granted` says whether the task was given GPUs, as `CUDA_VISIBLE_DEVICES` tells: on a node of CPU slots a task must not take a
-    /// GPU that nobody has given it. The second is why the CPU was chosen, for the log, where somebody may have expected a GPU.
+    /// Opens the chosen device. `granted` is whether `CUDA_VISIBLE_DEVICES` grants the task GPUs.
+    /// On a node of CPU slots a task must not use a GPU that was not granted. The second value is
+    /// the reason for using the CPU where a GPU may have been expected, for the log.
     ///
     /// # Errors
-    /// When a GPU was asked for by number and cannot be used.
+    /// If a GPU was requested by number and is unusable.
     pub fn open(
         choice: Choice,
         granted: bool,
@@ -100,10 +103,10 @@ impl Device {
         }
     }
 
-    /// Where passes go; `None` on the CPU.
+    /// Creates the queue of the device; `None` for the CPU.
     ///
     /// # Errors
-    /// When the compiler or the GPU refuses.
+    /// If the compiler or the GPU fails.
     pub(crate) fn queue(&self) -> Result<Option<Way>, DeviceError> {
         Ok(match self {
             Self::Cpu => None,
@@ -118,7 +121,7 @@ impl Device {
         })
     }
 
-    /// What it has for sums with other GPUs, or why it cannot have any.
+    /// Returns what the device needs for sums with other GPUs, or the reason why it has none.
     pub(crate) fn means(&self) -> Result<Means, String> {
         match self {
             Self::Cpu => Err("it computes on the CPU".to_owned()),
@@ -197,10 +200,11 @@ impl Precision {
 }
 
 impl Gpu {
-    /// All libraries are asked for first: `cudarc` panics where one is missing. cuDNN may be.
+    /// Opens a GPU. All required libraries are looked up first, because `cudarc` panics where one
+    /// is missing. cuDNN is optional.
     ///
     /// # Errors
-    /// Says what is missing.
+    /// Names what is missing.
     pub fn open(ordinal: usize, precision: Precision) -> Result<Self, DeviceError> {
         for library in [Library::Driver, Library::Compiler, Library::Products] {
             library.find()?;
@@ -218,8 +222,9 @@ impl Gpu {
             return Err(DeviceError::NoSuchGpu { ordinal, count });
         }
         let context = CudaContext::new(ordinal).map_err(failed("open a context"))?;
-        // Events of `cudarc`'s own would be recorded while steps are written down; nothing here uses the types that they are for.
-        // SAFETY: memory is taken and given back by addresses, never by those types.
+        // `cudarc` would record its own events during graph capture. Only its memory types need
+        // them, and this module does not use those.
+        // SAFETY: memory is allocated and freed by address, never by those types.
         unsafe { context.disable_event_tracking() };
         let name = context.name().map_err(failed("ask its name"))?;
         let capability = [
@@ -243,7 +248,7 @@ impl Gpu {
         })
     }
 
-    /// The same GPU with convolutions as products on patches, as where cuDNN is missing.
+    /// Returns the same GPU with convolutions as products on patches, as without cuDNN.
     #[must_use]
     pub fn without_cudnn(self) -> Self {
         let convolutions = Err(DeviceError::Declined);
@@ -253,7 +258,7 @@ impl Gpu {
         }
     }
 
-    /// How convolutions are carried out, in words.
+    /// Describes how convolutions are computed.
     #[must_use]
     pub fn convolutions(&self) -> String {
         match &self.convolutions {
@@ -276,7 +281,7 @@ impl Gpu {
         })
     }
 
-    /// As the driver tells it.
+    /// Name that the driver reports.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -286,10 +291,10 @@ impl Gpu {
         self.precision.kind()
     }
 
-    /// Kernels compiled and loaded, and streams to run them on.
+    /// Compiles and loads the kernels and creates the streams.
     ///
     /// # Errors
-    /// When the compiler or the GPU refuses.
+    /// If the compiler or the GPU fails.
     pub(crate) fn stream(&self) -> Result<Stream, DeviceError> {
         let code = compiler::compile(self.kind(), self.capability)?;
         let failed = |action: &str| {
@@ -322,11 +327,13 @@ impl Gpu {
     }
 }
 
-/// cuDNN's version, where it is found and not declined. The GPU's context must be the thread's.
+/// Returns the version of cuDNN, if it is found and not declined. The GPU's context must be bound
+/// to the thread.
 fn convolutions() -> Result<String, DeviceError> {
-    match std::env::var_os("MUSTER_WITHOUT_CUDNN").is_some_and(|value| !value.is_empty()) {
-        true => Err(DeviceError::Declined),
-        false => dnn::probe(),
+    if std::env::var_os("MUSTER_WITHOUT_CUDNN").is_some_and(|value| !value.is_empty()) {
+        Err(DeviceError::Declined)
+    } else {
+        dnn::probe()
     }
 }
 
@@ -335,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_are_named() {
+    fn devices_and_precisions_are_parsed() {
         assert_eq!("auto".parse::<Choice>().unwrap(), Choice::Auto);
         assert_eq!("cpu".parse::<Choice>().unwrap(), Choice::Cpu);
         assert_eq!("cuda".parse::<Choice>().unwrap(), Choice::Cuda(0));
@@ -348,9 +355,9 @@ mod tests {
         assert!("fp8".parse::<Precision>().is_err());
     }
 
-    /// On a machine without a driver, which this one may or may not be.
+    /// The machine may or may not have a driver.
     #[test]
-    fn without_a_driver_the_cpu_is_used_and_the_log_told_why() {
+    fn auto_without_driver_selects_the_cpu_with_a_reason() {
         let (device, why) = Device::open(Choice::Auto, false, Precision::Tf32).unwrap();
         assert!(matches!(device, Device::Cpu) && why.is_none());
         if Library::Driver.find().is_ok() {

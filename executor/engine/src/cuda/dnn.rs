@@ -1,7 +1,7 @@
-//! Convolutions by cuDNN. Which algorithm carries out a shape is worked out once and kept.
+//! Convolutions by cuDNN. The algorithm of each shape is chosen once and cached.
 //!
-//! Only its heuristics are asked, and only algorithms taken that it calls deterministic: one that is measured, or that adds up in any
-//! order, would not give the same bits on every run.
+//! Only cuDNN's heuristics are used, and only algorithms that cuDNN declares deterministic. A
+//! measured choice, or sums in arbitrary order, would not give the same bits in every run.
 
 use super::convolution::{Convolution, Filters, Wanted};
 use super::error::DeviceError;
@@ -14,25 +14,26 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 
-/// Bytes that an algorithm may use beside a convolution's operands, at most.
+/// Maximum workspace of an algorithm in bytes.
 const WORKSPACE: usize = 512 << 20;
-/// Algorithms that are asked for: more than there are.
+/// Number of algorithms that are requested; more than exist.
 const MOST: usize = 16;
-/// The first version whose libraries open one another, 9.0.0.
+/// First version whose libraries load each other, 9.0.0.
 const OLDEST: usize = 90_000;
 
-/// A handle with the plans of all convolutions met so far.
+/// cuDNN handle with a cache of plans.
 pub(crate) struct Dnn {
     handle: sys::cudnnHandle_t,
     answers: HashMap<(Filters, Wanted), bool>,
     plans: HashMap<(Filters, Wanted, usize), Plan>,
-    /// The most that the best algorithm of any plan wants.
+    /// Largest workspace of the best algorithm of any plan, in bytes.
     workspace: usize,
-    /// f32 convolutions with all of their bits, where else the tensor cores' 10 (TF32) are enough.
+    /// Whether f32 convolutions use all bits; else tensor cores use 10 bits of the significand
+    /// (TF32).
     is_exact: bool,
 }
 
-/// How a convolution is described to cuDNN, and algorithms for it, best first.
+/// cuDNN's description of a convolution, and its algorithms, best first.
 struct Plan {
     descriptors: Descriptors,
     choices: Vec<Choice>,
@@ -52,7 +53,7 @@ enum Algorithm {
     Weight(sys::cudnnConvolutionBwdFilterAlgo_t),
 }
 
-/// What the heuristics say of an algorithm.
+/// Result of the heuristics for an algorithm.
 struct Found {
     algorithm: Algorithm,
     status: sys::cudnnStatus_t,
@@ -60,7 +61,7 @@ struct Found {
     math: sys::cudnnMathType_t,
 }
 
-/// Null where one could not be made.
+/// Descriptors; null where one could not be created.
 struct Descriptors {
     image: sys::cudnnTensorDescriptor_t,
     output: sys::cudnnTensorDescriptor_t,
@@ -68,10 +69,11 @@ struct Descriptors {
     convolution: sys::cudnnConvolutionDescriptor_t,
 }
 
-/// Its version, in words, where the library is there and starts on the GPU whose context is the thread's.
+/// Returns cuDNN's version if the library is present and starts on the GPU whose context is bound
+/// to the thread.
 ///
 /// # Errors
-/// Says what is missing.
+/// Names what is missing.
 pub(crate) fn probe() -> Result<String, DeviceError> {
     Library::Convolutions.find()?;
     let version = result::get_version();
@@ -81,20 +83,20 @@ pub(crate) fn probe() -> Result<String, DeviceError> {
         )));
     }
     let handle = result::create_handle().map_err(failure("start"))?;
-    // SAFETY: just made, used by nobody.
+    // SAFETY: just created and not used elsewhere.
     unsafe { result::destroy_handle(handle) }.map_err(failure("start"))?;
     let (major, minor, patch) = (version / 10_000, version / 100 % 100, version % 100);
     Ok(format!("{major}.{minor}.{patch}"))
 }
 
 impl Dnn {
-    /// For work on a stream of the thread's context.
+    /// Starts cuDNN on a stream of the thread's context.
     ///
     /// # Errors
-    /// When the library is not there or does not start.
+    /// If the library is missing or does not start.
     ///
     /// # Safety
-    /// The stream must live for as long as this is used.
+    /// The stream must outlive this value.
     pub(crate) unsafe fn new(
         stream: sys::cudaStream_t,
         is_exact: bool,
@@ -108,12 +110,13 @@ impl Dnn {
             workspace: 0,
             is_exact,
         };
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         unsafe { result::set_stream(dnn.handle, stream) }.map_err(failure("start"))?;
         Ok(dnn)
     }
 
-    /// Whether cuDNN has an algorithm for so many examples; what it has answered once, it answers always.
+    /// Whether cuDNN has an algorithm for `examples` examples. The first answer is cached and holds
+    /// for any number of examples.
     pub(crate) fn can(&mut self, filters: &Filters, wanted: Wanted, examples: usize) -> bool {
         if let Some(answer) = self.answers.get(&(*filters, wanted)) {
             return *answer;
@@ -123,13 +126,15 @@ impl Dnn {
         answer
     }
 
-    /// Asks for the convolution; `room` finds so many bytes of device memory, which stay until the work is done.
+    /// Enqueues the convolution. `room` provides device memory of at least the given number of
+    /// bytes, which stays allocated until the work is done.
     ///
     /// # Errors
-    /// When there is no room, or no algorithm does it after all.
+    /// If there is no memory, or no algorithm accepts the convolution after all.
     ///
     /// # Safety
-    /// The operands' addresses must be device memory as large as their shapes say, and the stream's context the thread's.
+    /// The operands' addresses must be device memory of at least the size of their shapes, and the
+    /// context of the stream must be the thread's.
     pub(crate) unsafe fn convolve(
         &mut self,
         convolution: &Convolution,
@@ -143,13 +148,14 @@ impl Dnn {
         }
         let plan = self.plans.get_mut(&key).expect("just made");
         let mut last = sys::cudnnStatus_t::CUDNN_STATUS_NOT_SUPPORTED;
-        // One that is refused when it is used first is never tried again.
+        // An algorithm that fails when it is first used is not tried again.
         while let Some(choice) = plan.choices.first() {
             let workspace = match choice.workspace {
                 0 => 0,
                 bytes => room(bytes.max(self.workspace))?,
             };
-            // SAFETY: as the caller says; the workspace is as large as the algorithm wants it.
+            // SAFETY: guaranteed by the caller; the workspace has the size that the algorithm
+            // requires.
             match unsafe {
                 plan.descriptors
                     .ask(self.handle, choice, convolution, workspace)
@@ -165,7 +171,7 @@ impl Dnn {
     }
 
     /// # Errors
-    /// When cuDNN cannot do it.
+    /// If cuDNN has no algorithm.
     fn plan(
         &mut self,
         filters: &Filters,
@@ -179,31 +185,31 @@ impl Dnn {
         let math = match (filters.kind, self.is_exact) {
             (Kind::Bf16, _) => CUDNN_TENSOR_OP_MATH,
             (Kind::F32, true) => CUDNN_FMA_MATH,
-            // Which lets f32 be TF32.
+            // Default math allows TF32 for f32.
             (Kind::F32, false) => CUDNN_DEFAULT_MATH,
         };
         let descriptors = Descriptors::new(filters, examples, math)?;
         let mut choices = Vec::new();
-        // SAFETY: descriptors are whole and live.
+        // SAFETY: descriptors are complete and alive.
         for found in unsafe { descriptors.find(self.handle, wanted) }? {
             let is_good = found.status == sys::cudnnStatus_t::CUDNN_STATUS_SUCCESS
                 && found.determinism == sys::cudnnDeterminism_t::CUDNN_DETERMINISTIC
                 && match math {
                     CUDNN_FMA_MATH => [CUDNN_FMA_MATH, CUDNN_DEFAULT_MATH].contains(&found.math),
-                    // Would turn numbers to f16.
+                    // This math would convert values to f16.
                     _ => found.math != CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION,
                 };
             if !is_good {
                 continue;
             }
-            // An algorithm is only what was found with the arithmetic that was found with it.
+            // An algorithm is valid only together with the math type that the heuristics returned.
             let math = match math {
                 CUDNN_FMA_MATH => CUDNN_FMA_MATH,
                 _ => found.math,
             };
             // SAFETY: as above.
             let workspace = unsafe { descriptors.workspace(self.handle, found.algorithm, math) };
-            // An error says that the two do not go together.
+            // An error means that the algorithm does not support the math type.
             if let Ok(workspace @ 0..=WORKSPACE) = workspace {
                 choices.push(Choice {
                     algorithm: found.algorithm,
@@ -227,7 +233,7 @@ impl Dnn {
 impl Drop for Dnn {
     fn drop(&mut self) {
         self.plans.clear();
-        // SAFETY: made by this, used no more.
+        // SAFETY: created by this value and no longer used.
         let _ = unsafe { result::destroy_handle(self.handle) };
     }
 }
@@ -250,7 +256,7 @@ impl Descriptors {
         let format = sys::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC;
         let window = &filters.window;
         let ([image_height, image_width], [height, width]) = (window.image, window.output());
-        // Named in the order N, C, H, W whatever the order in memory.
+        // Dimensions are named in the order N, C, H, W for any order in memory.
         let image = four([examples, filters.channels_in, image_height, image_width])?;
         let output = four([examples, filters.channels_out, height, width])?;
         let [kernel_height, kernel_width] = window.kernel;
@@ -269,7 +275,8 @@ impl Descriptors {
             weight: null_mut(),
             convolution: null_mut(),
         };
-        // SAFETY: each descriptor is made before it is set, and is `made`'s, which destroys it.
+        // SAFETY: each descriptor is created before it is set, and belongs to `made`, which
+        // destroys it.
         unsafe {
             made.image = result::create_tensor_descriptor()?;
             result::set_tensor4d_descriptor(made.image, format, kind, image)?;
@@ -297,10 +304,10 @@ impl Descriptors {
         Ok(made)
     }
 
-    /// What the heuristics say, best first.
+    /// Returns the results of the heuristics, best first.
     ///
     /// # Safety
-    /// The handle must live.
+    /// The handle must be alive.
     unsafe fn find(
         &self,
         handle: sys::cudnnHandle_t,
@@ -309,7 +316,8 @@ impl Descriptors {
         let (x, w, y, c) = (self.image, self.weight, self.output, self.convolution);
         macro_rules! found {
             ($ask:path, $algorithm:path, $($operand:expr),*) => {{
-                // SAFETY: descriptors live, and there is room for as many results as are asked for.
+                // SAFETY: descriptors are alive, and the buffer holds the requested number of
+                // results.
                 let found = list(|most, count, results| unsafe {
                     $ask(handle, $($operand),*, most, count, results)
                 })?;
@@ -355,10 +363,10 @@ impl Descriptors {
         })
     }
 
-    /// Bytes that an algorithm wants.
+    /// Returns the workspace of an algorithm in bytes.
     ///
     /// # Safety
-    /// The handle must live.
+    /// The handle must be alive.
     unsafe fn workspace(
         &self,
         handle: sys::cudnnHandle_t,
@@ -366,7 +374,7 @@ impl Descriptors {
         math: sys::cudnnMathType_t,
     ) -> Result<usize, CudnnError> {
         let (x, w, y, c) = (self.image, self.weight, self.output, self.convolution);
-        // SAFETY: descriptors live.
+        // SAFETY: descriptors are alive.
         unsafe {
             result::set_convolution_math_type(c, math)?;
             match algorithm {
@@ -388,7 +396,8 @@ impl Descriptors {
     }
 
     /// # Safety
-    /// The handle must live, and the memory be as large as the shapes and the choice say.
+    /// The handle must be alive, and the memory must have the sizes of the shapes and of the
+    /// choice.
     unsafe fn ask(
         &self,
         handle: sys::cudnnHandle_t,
@@ -402,7 +411,8 @@ impl Descriptors {
         let [x, w, y] =
             [convolution.image, convolution.weight, convolution.output].map(|at| at as *mut c_void);
         let (space, bytes) = (workspace as *mut c_void, choice.workspace);
-        // SAFETY: descriptors live; scalars live until the call returns (they are read on the host at once); memory as the caller says.
+        // SAFETY: descriptors are alive. Scalars are read on the host before the call returns. The
+        // caller guarantees the memory.
         unsafe {
             result::set_convolution_math_type(self.convolution, choice.math)?;
             match choice.algorithm {
@@ -458,7 +468,7 @@ impl Descriptors {
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        // SAFETY: those that are not null were made by `new`, and nobody uses them any more.
+        // SAFETY: descriptors that are not null were created by `new` and are no longer used.
         unsafe {
             for tensor in [self.image, self.output] {
                 if !tensor.is_null() {
@@ -475,7 +485,8 @@ impl Drop for Descriptors {
     }
 }
 
-/// What `ask` writes: it is told how many at most, where to write how many there are, and where to write them.
+/// Returns the results that `ask` writes. Its arguments are the maximum number of results, the
+/// destination of the number, and the destination of the results.
 fn list<T: Copy>(
     ask: impl FnOnce(c_int, *mut c_int, *mut T) -> Result<(), CudnnError>,
 ) -> Result<Vec<T>, CudnnError> {
@@ -484,7 +495,7 @@ fn list<T: Copy>(
     ask(MOST as c_int, &raw mut count, results.as_mut_ptr().cast())?;
     let count = usize::try_from(count).unwrap_or(0);
     let written = results.iter().take(count);
-    // SAFETY: the library has written so many.
+    // SAFETY: the library has written `count` results.
     Ok(written
         .map(|found| unsafe { found.assume_init() })
         .collect())

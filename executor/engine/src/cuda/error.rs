@@ -1,6 +1,6 @@
-//! What can go wrong with a device.
+//! Errors of devices.
 
-/// Why a device cannot be used, or failed.
+/// Reason why a device is unusable or has failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DeviceError {
     #[error("\"{0}\" is no device: auto, cpu, cuda or cuda:N")]

@@ -1,4 +1,4 @@
-//! The kernels' source, one for all devices.
+//! Source of the kernels, common to all devices.
 
 use super::product::Kind;
 
@@ -14,7 +14,7 @@ const FILES: [&str; 9] = [
     include_str!("kernels/update.cu"),
 ];
 
-/// For tensor cores, whose values are bf16.
+/// Kernels that use tensor cores on bf16 values.
 const OF_BF16: &str = include_str!("kernels/attention.cu");
 
 fn files(kind: Kind) -> impl Iterator<Item = &'static str> {
@@ -22,7 +22,7 @@ fn files(kind: Kind) -> impl Iterator<Item = &'static str> {
     FILES.into_iter().chain(more)
 }
 
-/// For values of this kind.
+/// Returns the source for values of this kind.
 pub(crate) fn source(kind: Kind) -> String {
     let define = match kind {
         Kind::F32 => "",
@@ -32,7 +32,7 @@ pub(crate) fn source(kind: Kind) -> String {
     format!("{define}{}", files.join("\n"))
 }
 
-/// Of all kernels for values of this kind, in the order of the source.
+/// Returns the names of all kernels for values of this kind, in the order of the source.
 pub(crate) fn names(kind: Kind) -> Vec<&'static str> {
     let after = files(kind).flat_map(|file| file.split("extern \"C\" __global__ void ").skip(1));
     after

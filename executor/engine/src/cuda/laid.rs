@@ -1,4 +1,5 @@
-//! Batches on their way to a device: a step's examples lie in pinned memory, all of them, and go up in the parts that passes take.
+//! Upload of batches to a device. Pinned memory holds all examples of a step, which are uploaded in
+//! the parts that passes process.
 
 use super::error::DeviceError;
 use super::operation::pack_blocks;
@@ -11,19 +12,20 @@ use crate::model::network::Network;
 use crate::model::{Batch, Input, Targets};
 use std::ops::Range;
 
-/// Bytes of what one pass's draws depend on.
+/// Bytes of the random key of one pass.
 pub(super) const DRAW: usize = 16;
 
 /// Pinned memory for the examples of a step.
 pub(super) struct Laid {
     inputs: &'static mut [u8],
     targets: &'static mut [u8],
-    /// Of each part.
+    /// Random key of each part.
     draws: &'static mut [u8],
 }
 
 impl Laid {
-    /// For so many examples, of which so many go through the network at once.
+    /// Allocates pinned memory for `max_step` examples, of which `max_batch` go through the network
+    /// at once.
     pub(super) fn pin(
         queue: &mut dyn Queue,
         regions: &Regions,
@@ -39,10 +41,10 @@ impl Laid {
 }
 
 impl Session {
-    /// Makes room for the examples of one step more that [`Self::fill_batch`] can lay out.
+    /// Allocates pinned memory for another step, which [`Self::fill_batch`] can fill.
     ///
     /// # Errors
-    /// When the machine does not grant it.
+    /// If the system does not provide the memory.
     pub(super) fn pin_batch(&mut self) -> Result<(), DeviceError> {
         let room = (self.max_batch, self.max_step);
         let batch = Laid::pin(&mut *self.queue, &self.regions, room)?;
@@ -50,10 +52,11 @@ impl Session {
         Ok(())
     }
 
-    /// Sends inputs, targets and what draws depend on, for one pass.
+    /// Uploads inputs, targets and the random key of one pass.
     ///
     /// # Panics
-    /// On a token that is not in the vocabulary, or targets that are no class; data sets are checked when they are read.
+    /// If a token is not in the vocabulary, or a target is not a class; data sets are checked when
+    /// they are read.
     pub(super) fn send_batch(&mut self, network: &Network, batch: &Batch<'_>) {
         self.fill_batch(network, batch, 0);
         let examples = batch.inputs.len() / network.input().len();
@@ -61,7 +64,7 @@ impl Session {
         self.cast_batch(network, examples);
     }
 
-    /// Lays the batch into the pinned memory of that number.
+    /// Copies the batch into the pinned memory with index `number`.
     pub(super) fn fill_batch(&mut self, network: &Network, batch: &Batch<'_>, number: usize) {
         check(network, batch);
         let laid = &mut self.host.batches[number];
@@ -80,7 +83,8 @@ impl Session {
         }
     }
 
-    /// Sends these of the examples that [`Self::fill_batch`] has laid out there, which are one part.
+    /// Uploads the examples `part`, which form one part, of the batch that [`Self::fill_batch`] has
+    /// copied.
     pub(super) fn upload_part(&mut self, network: &Network, part: Range<usize>, number: usize) {
         let arriving = self.at(self.regions.arriving);
         let (to, draw) = (self.at(self.regions.targets), self.at(self.regions.draw));
@@ -93,7 +97,7 @@ impl Session {
         self.queue.upload(&laid.draws[draws..][..DRAW], draw);
     }
 
-    /// Makes values of inputs that have been sent.
+    /// Converts uploaded inputs to the kind of values.
     pub(super) fn cast_batch(&mut self, network: &Network, examples: usize) {
         if self.is_cast(network) {
             let numbers = examples * network.input().len();
@@ -107,7 +111,8 @@ impl Session {
         }
     }
 
-    /// Tokens stay f32: bf16 does not hold whole numbers above 256.
+    /// Whether inputs are converted. Tokens stay f32, because bf16 cannot represent all whole
+    /// numbers above 256.
     pub(super) fn is_cast(&self, network: &Network) -> bool {
         self.kind != Kind::F32 && !matches!(network.input(), Input::Tokens { .. })
     }

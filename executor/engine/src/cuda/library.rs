@@ -1,12 +1,14 @@
-//! CUDA's libraries: whether they are there, and where else to look than the system does.
+//! Detection of CUDA's libraries, also in folders where the system does not search.
 //!
-//! `cudarc` asks the system for them by name when they are first used, and panics where they are missing. So each is asked for here
-//! first, and one that lies in a toolkit or a Python installation is opened by its path: a library that is open is found by its name.
+//! `cudarc` loads them by name on first use and panics where one is missing. Each library is
+//! therefore looked up here first. A library in a toolkit or a Python installation is opened by its
+//! path; once it is open, it is found by its name.
 
 use super::error::DeviceError;
 use std::path::{Path, PathBuf};
 
-/// The driver, the kernels' compiler, matrix products; convolutions, and sums over several GPUs, which one can also do without.
+/// CUDA libraries: driver, kernel compiler, matrix products; convolutions and sums over several
+/// GPUs, which are optional.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Library {
     Driver,
@@ -16,19 +18,20 @@ pub(crate) enum Library {
     Sums,
 }
 
-/// The name by which the system finds NCCL.
+/// Name by which the system finds NCCL.
 const NCCL: &str = "libnccl.so.2";
 
 impl Library {
-    /// Makes sure that the library can be used from now on.
+    /// Makes the library usable.
     ///
     /// # Errors
-    /// When it is nowhere.
+    /// If it is not found.
     pub(crate) fn find(self) -> Result<(), DeviceError> {
         if self.is_present() {
             return Ok(());
         }
-        // The driver's library must be the driver's: a copy elsewhere is of another version or a stub.
+        // The driver's library must be the installed one; another copy has another version or is a
+        // stub.
         if self != Self::Driver {
             for folder in folders() {
                 self.open_in(&folder);
@@ -44,7 +47,8 @@ impl Library {
     }
 
     fn is_present(self) -> bool {
-        // SAFETY: loading CUDA's own libraries, whose initialisers do nothing that this process minds.
+        // SAFETY: CUDA's own libraries are loaded, whose initialisers have no effect on this
+        // process.
         unsafe {
             match self {
                 Self::Driver => cudarc::driver::sys::is_culib_present(),
@@ -56,10 +60,10 @@ impl Library {
         }
     }
 
-    /// NCCL, for whoever calls it by its functions' names.
+    /// Opens NCCL, for callers that look up its functions by name.
     ///
     /// # Errors
-    /// When it is nowhere.
+    /// If it is not found.
     pub(crate) fn sums() -> Result<libloading::Library, DeviceError> {
         Self::Sums.find()?;
         // SAFETY: as in `is_present`.
@@ -98,17 +102,17 @@ impl Library {
         }
     }
 
-    /// Newest first.
+    /// Major versions, newest first.
     fn versions(self) -> &'static [&'static str] {
         match self {
-            // It opens the rest of itself from its own folder.
+            // cuDNN opens its other parts from its own folder.
             Self::Convolutions => &["9"],
             Self::Sums => &["2"],
             Self::Driver | Self::Compiler | Self::Products => &["13", "12"],
         }
     }
 
-    /// Opens the library's file in a folder, if one is there, for the rest of the process.
+    /// Opens the library's file in a folder, if it exists, for the rest of the process.
     pub(crate) fn open_in(self, folder: &Path) {
         if self == Self::Compiler {
             open_builtins(folder);
@@ -125,14 +129,15 @@ impl Library {
     }
 }
 
-/// For the rest of the process.
+/// Opens a library for the rest of the process.
 fn open(file: &Path) -> bool {
-    // SAFETY: as in `is_present`. It is never closed, so what was found in it stays.
+    // SAFETY: as in `is_present`. The library is never closed, so its symbols stay valid.
     let library = unsafe { libloading::Library::new(file) };
     library.map(std::mem::forget).is_ok()
 }
 
-/// The compiler opens a library of its own by name, without looking beside itself.
+/// Opens the compiler's internal library, which the compiler loads by name without searching its
+/// own folder.
 fn open_builtins(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
@@ -143,7 +148,7 @@ fn open_builtins(folder: &Path) {
     }
 }
 
-/// Where CUDA's libraries may lie, besides where the system looks.
+/// Folders that may contain CUDA's libraries, besides those that the system searches.
 fn folders() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).unwrap_or_default();
     let named = variable("MUSTER_CUDA_LIBRARIES");
@@ -162,7 +167,7 @@ fn folders() -> Vec<PathBuf> {
         .into();
     prefixes.push(PathBuf::from(variable("HOME")).join(".local"));
     prefixes.extend(["/usr/local".into(), "/usr".into()]);
-    // The Python that a shell would start may have a prefix of its own.
+    // The first Python on the PATH may have another prefix.
     let path = variable("PATH");
     prefixes.extend(
         std::env::split_paths(&path)
@@ -175,7 +180,7 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// `lib/python3*/{site,dist}-packages/nvidia/*/lib` under a prefix, newest first.
+/// `lib/python3*/{site,dist}-packages/nvidia/*/lib` below a prefix, newest first.
 fn in_python(prefix: &Path) -> Vec<PathBuf> {
     let entries = |folder: PathBuf| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -201,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_looked_for_in_python() {
+    fn python_installations_are_searched_for_libraries() {
         let prefix = tempfile::tempdir().expect("a folder");
         let lib = |python: &str, packages: &str, package: &str| {
             let folder = prefix.path().join("lib").join(python).join(packages);

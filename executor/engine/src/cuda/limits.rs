@@ -1,4 +1,5 @@
-//! What a GPU reaches at most, measured: the limits that a bench holds a step against. Nothing that trains asks for them.
+//! Measured maximum throughput of a GPU, with which a benchmark compares a step. Training does not
+//! use it.
 
 use super::device::Gpu;
 use super::error::DeviceError;
@@ -9,24 +10,24 @@ use crate::clock;
 
 /// Rows and columns of the matrices: enough to fill the largest GPU many times.
 const SIDE: usize = 8192;
-/// Bytes that are copied at a time: several times what the largest cache holds.
+/// Bytes per copy: several times the size of the largest cache.
 const COPIED: usize = 1 << 29;
 const REPETITIONS: usize = 20;
 
-/// Of one GPU, in a session's precision.
+/// Throughput of one GPU, in a session's precision.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Floating-point operations per second in products of 8192 × 8192 random numbers.
+    /// Floating-point operations per second in products of 8192 × 8192 random matrices.
     pub products: f64,
-    /// Bytes read and written per second by copies from its memory to its memory.
+    /// Bytes read and written per second by copies within the GPU's memory.
     pub copies: f64,
 }
 
 impl Gpu {
-    /// Takes a second or so, and up to 2 GiB of the GPU's memory meanwhile.
+    /// Measures the throughput. Takes about a second and up to 2 GiB of the GPU's memory.
     ///
     /// # Errors
-    /// What the GPU complained of.
+    /// Errors of the GPU.
     pub fn limits(&self) -> Result<Limits, DeviceError> {
         let (mut stream, kind) = (self.stream()?, self.kind());
         let queue: &mut dyn Queue = &mut stream;
@@ -36,7 +37,7 @@ impl Gpu {
             queue.allocate(matrix)?,
             queue.allocate(matrix)?,
         ];
-        // Zeros are multiplied faster than other numbers are.
+        // Products of zeros are faster than those of other values.
         let numbers = queue.pin(4 * SIDE * SIDE)?;
         let mut state = 1_u32;
         for number in numbers.chunks_exact_mut(4) {
@@ -68,7 +69,7 @@ impl Gpu {
     }
 }
 
-/// Seconds that one of many in a row takes, once it has been done before.
+/// Seconds per repetition, after a first call that is not counted.
 fn timed(queue: &mut dyn Queue, ask: impl Fn(&mut dyn Queue)) -> Result<f64, DeviceError> {
     ask(queue);
     queue.finish()?;

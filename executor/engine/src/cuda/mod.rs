@@ -1,13 +1,16 @@
-//! The second back end: CUDA, looked for when a task starts. The only user of `cudarc`.
+//! CUDA back end, detected when a task starts. The only user of `cudarc`.
 //!
-//! [`Device::open`] finds a GPU or says why there is none; [`crate::model::Network::workspace_on`] makes the memory of a network's passes
-//! there. The same list of operations as on the CPU is carried out on arenas of the same layout: [`operation`] asks a [`queue`] for
-//! kernels and products, and the queue is a GPU's stream or, in tests, an emulator that runs the same kernels on the CPU.
+//! [`Device::open`] finds a GPU or reports why there is none.
+//! [`crate::model::Network::workspace_on`] allocates the memory of a network's passes on it.
+//! Operations and the layout of arenas are those of the CPU. [`operation`] enqueues kernels and
+//! products on a [`queue`]. The queue is a GPU's stream or, in tests, an emulator that runs the
+//! same kernels on the CPU.
 //!
-//! Workers that exchange gradients let theirs leave the device in every step; [`Resident`] keeps a whole training on it, for one that has nobody
-//! to exchange with, and for those whose gradients meet on their GPUs ([`together`], by [`nccl`]).
+//! Workers that exchange gradients through the host download them in every step. [`Resident`] keeps
+//! a whole training on the GPU. It serves single workers and workers whose gradients are summed on
+//! their GPUs ([`together`], by [`nccl`]).
 //!
-//! It knows no worker, file or job.
+//! The module is independent of workers, files and jobs.
 
 mod arenas;
 mod blas;

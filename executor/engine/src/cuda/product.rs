@@ -1,8 +1,8 @@
-//! Matrix products as the operations ask for them, row by row, and as cuBLASLt wants them, column by column.
+//! Matrix products, row-major as operations request them and column-major as cuBLASLt needs them.
 
 use super::queue::Address;
 
-/// How numbers are stored.
+/// Storage format of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     F32,
@@ -10,7 +10,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Bytes per number.
+    /// Bytes per element.
     pub(crate) fn size(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -19,12 +19,13 @@ impl Kind {
     }
 }
 
-/// A row-major matrix on the device, or the transpose of one. Of several, `apart` numbers lie between the beginnings of two.
+/// Row-major matrix on the device, or its transpose. In a batch, `apart` is the number of elements
+/// from one matrix to the next.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Operand {
     pub(crate) at: Address,
     pub(crate) kind: Kind,
-    /// Numbers from one stored row to the next.
+    /// Number of elements from one stored row to the next.
     pub(crate) stride: usize,
     pub(crate) transposed: bool,
     pub(crate) apart: usize,
@@ -51,26 +52,27 @@ impl Operand {
     }
 }
 
-/// `out = left · right`, or `out += left · right`, then bias and ReLU; `batch` times. Sums are f32.
+/// `out = left · right` or `out += left · right`, followed by bias and ReLU; `batch` times. Sums
+/// are f32.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Product {
-    /// Of `out`.
+    /// Rows of `out`.
     pub(crate) rows: usize,
     pub(crate) columns: usize,
-    /// Summands of each number.
+    /// Number of summands of each element.
     pub(crate) inner: usize,
     pub(crate) left: Operand,
     pub(crate) right: Operand,
     pub(crate) out: Operand,
     pub(crate) add: bool,
     pub(crate) batch: usize,
-    /// A number per column, stored as `out` is; 0 without one.
+    /// Address of one value per column, in the kind of `out`; 0 for a product without bias.
     pub(crate) bias: Address,
     pub(crate) relu: bool,
 }
 
 impl Product {
-    /// One product that overwrites, with nothing after it.
+    /// Single product that overwrites, without bias and ReLU.
     pub(crate) fn new(
         [rows, columns, inner]: [usize; 3],
         left: Operand,
@@ -91,18 +93,20 @@ impl Product {
         }
     }
 
-    /// The same memory read column by column holds each matrix's transpose, so what is to be computed is outᵀ = rightᵀ · leftᵀ: the
-    /// operands change places, and what was stored as it is used still is.
+    /// Returns the product in column-major order. Memory read column by column holds each matrix's
+    /// transpose, so the product becomes outᵀ = rightᵀ · leftᵀ. The operands swap places, and their
+    /// transposition flags are unchanged.
     pub(crate) fn by_columns(&self) -> ByColumns {
         let operand = |operand: Operand, [rows, columns]: [usize; 2]| {
-            let [rows, columns] = match operand.transposed {
-                false => [rows, columns],
-                true => [columns, rows],
+            let [rows, columns] = if operand.transposed {
+                [columns, rows]
+            } else {
+                [rows, columns]
             };
             Stored {
                 at: operand.at,
                 kind: operand.kind,
-                // Stored row-major as rows × columns, which is columns × rows by columns.
+                // Stored row-major as rows × columns, which is column-major columns × rows.
                 rows: columns,
                 columns: rows,
                 stride: operand.stride,
@@ -121,7 +125,7 @@ impl Product {
     }
 }
 
-/// D (m × n) = op(A) · op(B) with column-major storage, in BLAS's words.
+/// D (m × n) = op(A) · op(B) with column-major storage, in the terms of BLAS.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ByColumns {
     pub(crate) m: usize,
@@ -132,17 +136,17 @@ pub(crate) struct ByColumns {
     pub(crate) d: Stored,
 }
 
-/// A matrix as it lies in memory, column by column.
+/// Matrix in column-major storage.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stored {
     pub(crate) at: Address,
     pub(crate) kind: Kind,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
-    /// Numbers from one column to the next: BLAS's leading dimension.
+    /// Number of elements from one column to the next: the leading dimension of BLAS.
     pub(crate) stride: usize,
-    /// Whether the product reads its transpose.
+    /// Whether the product reads the transpose.
     pub(crate) transposed: bool,
-    /// Numbers from one of a batch to the next.
+    /// Number of elements from one matrix of a batch to the next.
     pub(crate) apart: usize,
 }

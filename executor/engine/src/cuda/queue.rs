@@ -1,9 +1,12 @@
-//! What the passes ask of a device: memory, copies, kernels, matrix products and perhaps convolutions, carried out in the order in which they are asked for.
+//! Interface of the passes to a device: memory, copies, kernels, matrix products and optionally
+//! convolutions, executed in the order of the requests.
 //!
-//! There are two of them: a GPU's stream ([`super::stream`]), and in tests the emulator, which runs the same kernels on the CPU. So all that
-//! stands above this line, every address, shape and argument, is tried out without a GPU.
+//! There are two implementations: a GPU's stream ([`super::stream`]) and, in tests, the emulator,
+//! which runs the same kernels on the CPU. All code above this interface, with every address, shape
+//! and argument, is therefore tested without a GPU.
 //!
-//! Asking gives no errors: a device's come late and stay. The first one is kept and returned by [`Queue::finish`].
+//! Requests return no errors, because errors of a device are asynchronous and persistent. The first
+//! error is kept and returned by [`Queue::finish`].
 
 use super::convolution::{Convolution, Filters, Wanted};
 use super::error::DeviceError;
@@ -11,48 +14,50 @@ use super::nccl::{Communicator, Look};
 use super::product::Product;
 use crate::layer::window::Window;
 
-/// Of a byte on the device.
+/// Address of a byte on the device.
 pub(crate) type Address = u64;
 
-/// Threads per block of kernels that do not say otherwise.
+/// Default number of threads per block.
 pub(crate) const THREADS: usize = 256;
 
-/// One argument of a kernel, as its bytes lie in memory.
+/// Kernel argument, by its bytes in memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Argument(pub(crate) [u64; 5]);
 
-/// Carries out what it is asked for, in order. Addresses are valid until they are freed.
+/// Executes requests in order. Addresses are valid until they are freed.
 pub(crate) trait Queue: Send {
-    /// Device memory, aligned to 256 bytes. Its content is anything.
+    /// Allocates device memory, aligned to 256 bytes, with undefined content.
     ///
     /// # Errors
-    /// When the device has no such room.
+    /// If the device is out of memory.
     fn allocate(&mut self, bytes: usize) -> Result<Address, DeviceError>;
 
-    /// Waits for all work, then gives memory back.
+    /// Waits for all work, then frees memory.
     fn free(&mut self, at: Address);
 
-    /// Host memory that the device can reach without help, which lives as long as the queue.
+    /// Allocates pinned host memory, which lives as long as the queue.
     ///
     /// # Errors
-    /// When the machine does not grant it.
+    /// If the system does not provide the memory.
     fn pin(&mut self, bytes: usize) -> Result<&'static mut [u8], DeviceError>;
 
-    /// `from` must be memory of [`Self::pin`] and stay as it is until the next [`Self::finish`].
+    /// Copies to the device. `from` must be memory of [`Self::pin`] and stay unchanged until the
+    /// next [`Self::finish`].
     fn upload(&mut self, from: &[u8], to: Address);
 
-    /// Starts a copy into memory of [`Self::pin`] beside the work that is asked for from now on; [`Self::wait`] with the same number says
-    /// when it is there. Numbers count from 0 after each [`Self::finish`].
+    /// Starts a copy into memory of [`Self::pin`], concurrently with later requests. [`Self::wait`]
+    /// with the number of the download waits for it. Numbers count from 0 after each
+    /// [`Self::finish`].
     fn download(&mut self, from: Address, to: &mut [u8]);
 
-    /// Until the `number`th download since the last [`Self::finish`] has arrived.
+    /// Waits until the `number`th download since the last [`Self::finish`] has arrived.
     fn wait(&mut self, number: usize);
 
     fn copy(&mut self, from: Address, to: Address, bytes: usize);
 
     fn zero(&mut self, at: Address, bytes: usize);
 
-    /// Of `blocks` blocks of `threads` threads each.
+    /// Launches `blocks` blocks of `threads` threads each.
     fn launch(
         &mut self,
         kernel: &'static str,
@@ -63,49 +68,50 @@ pub(crate) trait Queue: Send {
 
     fn multiply(&mut self, product: &Product);
 
-    /// Whether [`Self::convolve`] does this. What a queue has answered once it answers always, whatever the number of examples, which is
-    /// the largest when it is asked first.
+    /// Whether [`Self::convolve`] supports this. The first answer holds for any number of examples;
+    /// the first question has the largest number.
     fn can_convolve(&mut self, filters: &Filters, wanted: Wanted, examples: usize) -> bool;
 
-    /// Only what [`Self::can_convolve`] has agreed to.
+    /// Computes a convolution that [`Self::can_convolve`] has accepted.
     fn convolve(&mut self, convolution: &Convolution);
 
-    /// Makes the device that of the calling thread, for libraries which take it from there.
+    /// Binds the device to the calling thread, for libraries that use the thread's device.
     fn enter(&mut self);
 
-    /// Starts the sum over all ranks of so many floats, in place, after what was asked for so far and beside what is asked for from now on, until
-    /// [`Self::has_summed`] says that nobody writes them any more. What goes wrong between ranks is the communicator's to tell, and this
-    /// queue goes on.
+    /// Starts the sum of `numbers` floats over all ranks, in place. It follows the previous
+    /// requests and runs concurrently with later ones. The floats are in use until
+    /// [`Self::has_summed`]. Errors between ranks are reported by the communicator and do not
+    /// affect this queue.
     fn sum(&mut self, ranks: &mut Communicator, at: Address, numbers: usize, look: Look<'_>);
 
-    /// Whether the sums that were started last are over.
+    /// Whether the sums that were started last have completed.
     fn has_summed(&mut self) -> bool;
 
     /// Waits for everything but sums.
     ///
     /// # Errors
-    /// The first thing that went wrong since the queue was made; from then on every call gives it again.
+    /// The first error since the queue was created; every later call returns it again.
     fn finish(&mut self) -> Result<(), DeviceError>;
 
-    /// Whether what is asked for can be written down; a queue that does all at once gains nothing by it.
+    /// Whether requests can be recorded for replay; a synchronous queue gains nothing by it.
     fn can_record(&self) -> bool {
         false
     }
 
-    /// From now on what is asked for is written down in place of being done. Until [`Self::recorded`], uploads, copies, kernels, products
-    /// and convolutions may be asked for, all of shapes that the queue has met before. An upload reads what lies in the host's memory whenever
-    /// it is replayed.
+    /// Starts recording: requests are recorded and not executed. Until [`Self::recorded`], uploads,
+    /// copies, kernels, products and convolutions are allowed, all of shapes that the queue has
+    /// executed before. At each replay an upload reads the current content of host memory.
     fn record(&mut self) {}
 
-    /// Ends it; how many were written down before.
+    /// Ends the recording and returns its number.
     fn recorded(&mut self) -> usize {
         0
     }
 
-    /// Does what was written down after so many others.
+    /// Executes the recording with this number.
     fn replay(&mut self, _number: usize) {}
 
-    /// Forgets all of them, since addresses in them are no longer valid.
+    /// Discards all recordings, because their addresses are no longer valid.
     fn forget(&mut self) {}
 }
 
@@ -133,13 +139,13 @@ impl From<bool> for Argument {
     }
 }
 
-/// An `int` or a `long long`: little-endian machines read either from the same place.
+/// `int` or `long long`: a little-endian machine reads both from the same place.
 pub(crate) fn int(value: usize) -> Argument {
     Argument([value as u64, 0, 0, 0, 0])
 }
 
 impl From<&Window> for Argument {
-    /// As `struct window` of the kernels: ten ints.
+    /// Layout of `struct window` of the kernels: ten ints.
     fn from(window: &Window) -> Self {
         let pairs = [
             window.image,
@@ -152,7 +158,7 @@ impl From<&Window> for Argument {
     }
 }
 
-/// Bias and ReLU after a product that has not seen to them itself.
+/// Applies bias and ReLU after a product that has not applied them.
 pub(crate) fn finish_product(queue: &mut dyn Queue, product: &Product) {
     let (out, shape) = (product.out.at, [product.rows, product.columns]);
     add_bias(
@@ -163,7 +169,8 @@ pub(crate) fn finish_product(queue: &mut dyn Queue, product: &Product) {
     );
 }
 
-/// To `rows` × `columns` values at an address with a stride; the bias is a value per column, or 0 without one.
+/// Adds the bias and applies ReLU to `rows` × `columns` values with a stride. The bias has one
+/// value per column; address 0 means no bias.
 pub(crate) fn add_bias(
     queue: &mut dyn Queue,
     (at, stride): (Address, usize),

@@ -1,4 +1,5 @@
-//! One piece of device memory for everything that a network's passes need, so that all of it can be given back and taken again in one step.
+//! One allocation of device memory for the passes of a network, so that it can be released and
+//! allocated again in one step.
 
 use super::arenas::Arenas;
 use super::laid::DRAW;
@@ -9,42 +10,43 @@ use super::update;
 use crate::model::network::Network;
 use crate::model::slots::Slots;
 
-/// Between two regions, so that each is aligned, and so that tests see a kernel write past an end.
+/// Bytes between two regions. They keep regions aligned and let tests detect writes beyond the end
+/// of a region.
 const GAP: usize = 256;
 
-/// Where a region lies, from the beginning of the piece.
+/// Region of the allocation.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Region {
     pub(crate) offset: usize,
     pub(crate) bytes: usize,
 }
 
-/// All regions of a network for so many examples.
+/// All regions of a network for a number of examples.
 #[derive(Debug)]
 pub(crate) struct Regions {
-    /// What must survive giving the memory back: parameters, then an optimizer's state.
+    /// Parameters and optimizer state, which must survive a release of the memory.
     pub(crate) parameters: Region,
     pub(crate) state: Region,
     pub(crate) weights: Region,
     pub(crate) gradients: Region,
-    /// Gradients in the table's order, on their way to the host.
+    /// Gradients in the order of the table, to be downloaded.
     pub(crate) leaving: Region,
-    /// The batch's inputs as f32, and as values where those are none.
+    /// Uploaded inputs as f32, and their conversion to the kind of values.
     pub(crate) arriving: Region,
     pub(crate) input: Region,
     pub(crate) targets: Region,
     pub(crate) draw: Region,
-    /// Per operation.
+    /// One per operation.
     pub(crate) values: Vec<Region>,
     pub(crate) kept: Vec<Region>,
-    /// Per slot.
+    /// One per slot.
     pub(crate) slots: Vec<Region>,
     pub(crate) scratch: Region,
-    /// The loss of each row or block, and how many were right; their sums.
+    /// Loss and number of correct targets of each row or block, and their sums.
     pub(crate) losses: Region,
     pub(crate) rights: Region,
     pub(crate) totals: Region,
-    /// What an optimizer's kernels are told of a step, their partial sums, and those of clipping.
+    /// Factors of a step for the update kernels, their partial sums, and those of clipping.
     pub(crate) factors: Region,
     pub(crate) norms: Region,
     pub(crate) squares: Region,
@@ -57,16 +59,17 @@ impl Region {
     }
 }
 
-/// Floats of [`Regions::factors`].
+/// Number of floats of [`Regions::factors`].
 pub(crate) const FACTORS: usize = 13;
-/// Blocks of a sum over a tensor at most: several for each multiprocessor.
+/// Maximum number of blocks of a sum over a tensor: several for each multiprocessor.
 pub(crate) const NORM_BLOCKS: usize = 512;
-/// Two sums of each block, two sums of all, a ratio.
+/// Two sums of each block, two total sums, one ratio.
 const NORMS: usize = 8 * (2 * NORM_BLOCKS + 3);
 
 impl Regions {
-    /// `lens` are the numbers per example of each value, the network's input first; `state` is an optimizer's numbers per parameter;
-    /// the queue is the one that the passes will ask.
+    /// Lays out the regions. `lens` are the numbers of elements per example of each value; the
+    /// network's input is first. `state` is the number of optimizer state elements per parameter.
+    /// `queue` is the queue of the later passes.
     pub(crate) fn plan(
         queue: &mut dyn Queue,
         network: &Network,
@@ -122,7 +125,7 @@ impl Regions {
         regions
     }
 
-    /// Those of a piece that belong to no region.
+    /// Gaps of the allocation that belong to no region.
     #[cfg(test)]
     pub(crate) fn gaps(&self) -> Vec<Region> {
         let alone = [

@@ -1,5 +1,6 @@
-//! Training that stays on a GPU: parameters and an optimizer's state lie there, and a step ([`super::step`]) is written down once (CUDA graphs)
-//! and then repeated, so that the host only lays the next batch into pinned memory.
+//! Resident training: parameters and optimizer state stay on the GPU. A step ([`super::step`]) is
+//! recorded once (CUDA graphs) and replayed, so that the host only copies the next batch into
+//! pinned memory.
 
 use super::device::{Gpu, Way};
 use super::error::DeviceError;
@@ -12,37 +13,37 @@ use crate::model::{Batch, Network};
 use crate::optimizer::Optimizer;
 use std::ops::Deref;
 
-/// A network in training on one GPU.
+/// Network in training on one GPU.
 #[derive(Debug)]
 pub struct Resident {
-    /// Before the session, whose memory sums may be under way in.
+    /// Dropped before the session, because sums may still use the session's memory.
     pub(super) ranks: Option<Communicator>,
     pub(super) network: Network,
     pub(super) optimizer: Optimizer,
-    /// The longest that a step's mean gradient may be.
+    /// Maximum norm of a step's mean gradient.
     pub(super) clip_norm: Option<f64>,
     pub(super) session: Session,
     pub(super) step: u64,
-    /// Examples of the batch in pinned memory, and in which of two places it is; 0 examples: there is none.
+    /// Number of examples of the batch in pinned memory (0 for no batch), and its place, 0 or 1.
     pub(super) laid: (usize, usize),
-    /// The place that the step under way, or the last one, reads.
+    /// Place that the current or last step reads.
     pub(super) begun: usize,
-    /// Whether a step was begun that nobody has waited for.
+    /// Whether a step has begun and not been waited for.
     pub(super) is_under_way: bool,
-    /// Examples of the steps made last, and how many steps had as many.
+    /// Number of examples of the last steps, and number of consecutive steps with it.
     pub(super) warm: (usize, usize),
-    /// Parts of steps that are written down, in the order of the queue's numbers.
+    /// Recorded parts of steps, in the order of the queue's numbers.
     pub(super) recorded: Vec<Part>,
-    /// Pinned; parameters and state while the device's memory is given back.
+    /// Pinned copy of parameters and state while the device's memory is released.
     saved: Option<&'static mut [u8]>,
 }
 
 impl Resident {
-    /// With these parameters, an optimizer's state of zeros, and room for passes of up to so many examples and steps of up to so many, which
-    /// take several passes where they have more.
+    /// Starts a training with these parameters and a zero optimizer state. `room` is the maximum
+    /// number of examples of a pass and of a step; larger steps take several passes.
     ///
     /// # Errors
-    /// When the GPU has no room or refuses the kernels.
+    /// If the GPU is out of memory or cannot load the kernels.
     pub fn new(
         gpu: &Gpu,
         network: &Network,
@@ -54,7 +55,7 @@ impl Resident {
         Self::on(way, network, optimizer, room, params)
     }
 
-    /// The same on a device's queue.
+    /// Equivalent of [`Self::new`] on a device's queue.
     pub(crate) fn on(
         (queue, kind): Way,
         network: &Network,
@@ -97,20 +98,21 @@ impl Resident {
         })
     }
 
-    /// Mean gradients of a step that are longer than this are scaled down to it.
+    /// Sets the clipping limit: mean gradients with a larger norm are scaled down to it.
     #[must_use]
     pub fn clipping(mut self, norm: Option<f64>) -> Self {
         self.clip_norm = norm;
         self
     }
 
-    /// Goes on from these parameters and this state, plane by plane as the update rule keeps it, after `step` updates.
+    /// Continues from these parameters and this state after `step` updates. `state` has one slice
+    /// per plane of the update rule.
     ///
     /// # Errors
-    /// What the GPU complained of.
+    /// Errors of the GPU.
     ///
     /// # Panics
-    /// When the state is another rule's, or while the memory is given back.
+    /// If the state does not fit the update rule, or while the memory is released.
     pub fn fill<P: Deref<Target = [f32]>>(
         &mut self,
         step: u64,
@@ -129,7 +131,7 @@ impl Resident {
                 .parameters
                 .copy_from_slice(bytemuck::cast_slice(plane));
             session.queue.upload(session.host.parameters, to);
-            // The next one goes through the same memory.
+            // The next plane uses the same pinned memory.
             session.queue.finish()?;
             to += session.host.parameters.len() as u64;
         }
@@ -139,13 +141,13 @@ impl Resident {
         Ok(())
     }
 
-    /// Parameters and state as they are now, also while the memory is given back.
+    /// Reads the current parameters and state, also while the memory is released.
     ///
     /// # Errors
-    /// What the GPU complained of.
+    /// Errors of the GPU.
     ///
     /// # Panics
-    /// When there is not room for just as many numbers.
+    /// If the slices do not have exactly the right lengths.
     pub fn read(
         &mut self,
         parameters: &mut [f32],
@@ -177,12 +179,14 @@ impl Resident {
         Ok(())
     }
 
-    /// Puts a batch of at most as many examples as a step may have into pinned memory, where the steps that begin from now on find it. One
-    /// that is under way reads another place, all of whose parts it has been asked to upload; the place that is written here is that of a
-    /// step before it, which has been waited for.
+    /// Copies a batch into pinned memory, where the next step finds it. The batch has at most
+    /// [`Self::max_step`] examples. A running step reads the other place, and all of its uploads
+    /// have been enqueued. The place that is written belonged to the step before, which has been
+    /// waited for.
     ///
     /// # Panics
-    /// When the batch is empty or too large, on a token that is not in the vocabulary, or on a class that is none.
+    /// If the batch is empty or too large, a token is not in the vocabulary, or a class is out of
+    /// range.
     pub fn lay(&mut self, batch: &Batch<'_>) {
         let examples = batch.inputs.len() / self.network.input().len();
         let is_in = (1..=self.session.max_step).contains(&examples);
@@ -192,19 +196,21 @@ impl Resident {
         self.laid = (examples, place);
     }
 
-    /// Whether a batch is laid.
+    /// Whether pinned memory holds a batch for the next step.
     #[must_use]
     pub fn has_batch(&self) -> bool {
         self.laid.0 > 0
     }
 
-    /// Forward only, over parts of at most as many examples as a pass takes, with the parameters as they are. What was laid is gone.
+    /// Forward pass over parts of at most [`Self::max_batch`] examples, with the current
+    /// parameters. Discards the batch of [`Self::lay`].
     ///
     /// # Errors
-    /// What the GPU complained of.
+    /// Errors of the GPU.
     ///
     /// # Panics
-    /// As [`Self::lay`], on a larger part, and while a step is under way or the memory is given back.
+    /// See [`Self::lay`]. Also if a part is too large, while a step is running, and while the
+    /// memory is released.
     pub fn evaluate<'a>(
         &mut self,
         parts: impl Iterator<Item = Batch<'a>>,
@@ -214,28 +220,28 @@ impl Resident {
         self.session.evaluate_here(&self.network, parts)
     }
 
-    /// Examples that a pass takes at most.
+    /// Maximum number of examples of a pass.
     #[must_use]
     pub fn max_batch(&self) -> usize {
         self.session.max_batch
     }
 
-    /// Examples that a step takes at most.
+    /// Maximum number of examples of a step.
     #[must_use]
     pub fn max_step(&self) -> usize {
         self.session.max_step
     }
 
-    /// Steps made.
+    /// Number of completed steps.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.step
     }
 
-    /// As they are now.
+    /// Reads the current parameters.
     ///
     /// # Errors
-    /// What the GPU complained of.
+    /// Errors of the GPU.
     pub fn parameters(&mut self) -> Result<Vec<f32>, DeviceError> {
         let from = self.session.at(self.session.regions.parameters);
         let session = &mut self.session;
@@ -245,15 +251,16 @@ impl Resident {
         Ok(bytemuck::pod_collect_to_vec(session.host.parameters))
     }
 
-    /// Gives all device memory back and keeps parameters and state in pinned memory of the host. Nothing happens when that is done already.
+    /// Releases all device memory and keeps parameters and state in pinned host memory. Has no
+    /// effect if the memory is already released.
     ///
     /// # Errors
-    /// What the GPU complained of.
+    /// Errors of the GPU.
     pub fn suspend(&mut self) -> Result<(), DeviceError> {
         let Some(base) = self.session.base else {
             return Ok(());
         };
-        // They have memory of their own there.
+        // The communicator has device memory of its own.
         self.part()?;
         let session = &mut self.session;
         let [parameters, state] = [session.regions.parameters, session.regions.state];
@@ -277,10 +284,10 @@ impl Resident {
         Ok(())
     }
 
-    /// Takes device memory again and brings back what [`Self::suspend`] has kept.
+    /// Allocates device memory again and restores what [`Self::suspend`] has saved.
     ///
     /// # Errors
-    /// When the GPU has no room now; nothing is lost then.
+    /// If the GPU is out of memory; nothing is lost then.
     pub fn resume(&mut self) -> Result<(), DeviceError> {
         if self.session.base.is_some() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The passes over a network on a device: what [`crate::model::Workspace`] is for the CPU.
+//! Passes over a network on a device: the counterpart of the CPU's [`crate::model::Workspace`].
 
 use super::arenas::Arenas;
 use super::error::DeviceError;
@@ -15,33 +15,33 @@ use crate::model::slots::{Slots, Step, Target};
 use crate::model::{Batch, Block, Role};
 use std::ops::Range;
 
-/// Values that every row of scores begins at a multiple of.
+/// Alignment of the rows of scores, in elements.
 const ALIGNMENT: usize = 8;
 
-/// Told the range and given all gradients.
+/// Callback that receives a range whose gradients are final, and all gradients.
 pub(crate) type Ready<'a> = &'a mut (dyn FnMut(Range<usize>, &[f32]) + Send);
 
-/// A network's memory on a device, and in pinned host memory what goes there and comes back.
+/// Device memory of a network, and pinned host memory for uploads and downloads.
 pub(crate) struct Session {
     pub(super) queue: Box<dyn Queue>,
     pub(super) kind: Kind,
     pub(super) max_batch: usize,
-    /// Examples of a step at most; more than `max_batch` go through the network in parts.
+    /// Maximum number of examples of a step; more than `max_batch` are processed in parts.
     pub(super) max_step: usize,
     pub(super) arenas: Arenas,
     pub(super) regions: Regions,
     slots: Slots,
     padded: Option<Padded>,
-    /// `None` while the memory is given back.
+    /// `None` while the memory is released.
     pub(super) base: Option<Address>,
     pub(super) host: Host,
 }
 
-/// Pinned memory, which the queue keeps for as long as it lives.
+/// Pinned memory, which the queue keeps for its own lifetime.
 pub(super) struct Host {
     pub(super) parameters: &'static mut [u8],
     pub(super) gradients: &'static mut [u8],
-    /// One, or several that take turns.
+    /// One, or several that are used alternately.
     pub(super) batches: Vec<Laid>,
     totals: &'static mut [u8],
     pub(super) factors: &'static mut [u8],
@@ -58,11 +58,12 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// For passes of up to `max_batch` examples, of up to `max_step` that are laid out at once; `state` is an optimizer's numbers per
-    /// parameter, 0 where updates are made elsewhere.
+    /// Allocates memory for passes of up to `max_batch` examples and steps of up to `max_step`.
+    /// `state` is the number of optimizer state elements per parameter, 0 if updates are made
+    /// elsewhere.
     ///
     /// # Errors
-    /// When the device has no room.
+    /// If the device is out of memory.
     pub(crate) fn new(
         network: &Network,
         mut queue: Box<dyn Queue>,
@@ -111,10 +112,11 @@ impl Session {
         Ok(session)
     }
 
-    /// Forward and backward over the parts of a batch, as [`Network::loss_and_grad_telling`] does on the CPU.
+    /// Forward and backward pass over the parts of a batch, the counterpart of
+    /// [`Network::loss_and_grad_telling`] on the CPU.
     ///
     /// # Errors
-    /// What the device complained of.
+    /// Errors of the device.
     pub(crate) fn loss_and_grad<'a>(
         &mut self,
         network: &Network,
@@ -127,7 +129,7 @@ impl Session {
         let (mut total, mut write) = (StepLoss::default(), Write::Overwrite);
         let mut parts = parts.peekable();
         while let Some(part) = parts.next() {
-            // Only the last part's gradients are whole; the others' stay on the device.
+            // Only the gradients of the last part are complete; until then they stay on the device.
             let is_last = parts.peek().is_none();
             let mut ranges = Vec::new();
             self.send_batch(network, &part);
@@ -144,17 +146,17 @@ impl Session {
                 grads[range.clone()].copy_from_slice(bytemuck::cast_slice(bytes));
                 ready(range, grads);
             }
-            // All parts' so far.
+            // The sum over all parts so far.
             total = self.receive_loss()?;
             write = Write::Add;
         }
         Ok(total)
     }
 
-    /// Forward only.
+    /// Forward pass.
     ///
     /// # Errors
-    /// What the device complained of.
+    /// Errors of the device.
     pub(crate) fn evaluate<'a>(
         &mut self,
         network: &Network,
@@ -165,10 +167,10 @@ impl Session {
         self.evaluate_here(network, parts)
     }
 
-    /// The same with the parameters that are on the device.
+    /// Forward pass with the parameters that are on the device.
     ///
     /// # Errors
-    /// What the device complained of.
+    /// Errors of the device.
     pub(super) fn evaluate_here<'a>(
         &mut self,
         network: &Network,
@@ -185,10 +187,10 @@ impl Session {
         Ok(total)
     }
 
-    /// Gives all device memory back. Nothing happens when that is done already.
+    /// Releases all device memory. Has no effect if it is already released.
     ///
     /// # Errors
-    /// What the device complained of.
+    /// Errors of the device.
     pub(crate) fn give_memory(&mut self) -> Result<(), DeviceError> {
         if let Some(base) = self.base {
             self.queue.finish()?;
@@ -199,10 +201,10 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the device memory of all regions; they hold anything.
+    /// Allocates the device memory of all regions; their content is undefined.
     ///
     /// # Errors
-    /// When the device has no room.
+    /// If the device is out of memory.
     pub(crate) fn take_memory(&mut self) -> Result<(), DeviceError> {
         if self.base.is_none() {
             let base = self.queue.allocate(self.regions.bytes)?;
@@ -211,7 +213,7 @@ impl Session {
             self.arenas.gradients = self.regions.gradients.at(base);
             self.base = Some(base);
             if self.padded.is_some_and(|padded| padded.zeros.is_some()) {
-                // What lies behind the weight with a row for each class.
+                // Zeros after the weight that has one row per class.
                 let weights = self.regions.weights;
                 self.queue.zero(weights.at(base), weights.bytes);
             }
@@ -232,7 +234,7 @@ impl Session {
         self.lay_out(network);
     }
 
-    /// Makes the copies of parameters that products read.
+    /// Updates the copies of parameters that products read.
     pub(super) fn lay_out(&mut self, network: &Network) {
         let blocks = network.blocks().iter();
         let is_statistic = |block: &Block| block.role == Role::Statistic;
@@ -250,8 +252,9 @@ impl Session {
         }
     }
 
-    /// Forward, loss, backward; `done` is told each operation's range of parameters once their gradients are asked for. Loss and gradients
-    /// are written, or added to those of the parts before.
+    /// Forward pass, loss and backward pass. `done` is called with each operation's range of
+    /// parameters once their gradients are enqueued. Loss and gradients are written, or added to
+    /// those of the previous parts.
     pub(super) fn pass(
         &mut self,
         network: &Network,
@@ -361,8 +364,8 @@ impl Session {
         }
     }
 
-    /// Of the last value. In training, which says what becomes of the loss that is there, the gradient with respect to it is left where the
-    /// backward pass starts.
+    /// Computes the loss of the last value. `training` states how the loss is written. In training,
+    /// the gradient of the value is stored for the backward pass.
     fn loss(&mut self, network: &Network, examples: usize, training: Option<Write>) {
         let count = examples * network.outputs();
         let last = network.nodes.len() - 1;
@@ -425,7 +428,7 @@ impl Session {
         self.queue.launch("total", 1, THREADS, &arguments);
     }
 
-    /// Brings a range's gradients into the table's order and starts them on their way to the host.
+    /// Copies a range's gradients into the order of the table and starts their download.
     fn collect(&mut self, network: &Network, range: Range<usize>) {
         let leaving = self.at(self.regions.leaving);
         let blocks = network.blocks().iter();
@@ -444,7 +447,7 @@ impl Session {
         self.queue.download(leaving + 4 * range.start as u64, to);
     }
 
-    /// Starts the sum of a range's gradients over all ranks, where they lie.
+    /// Starts the in-place sum of a range's gradients over all ranks.
     pub(super) fn sum(&mut self, ranks: &mut Communicator, range: &Range<usize>, look: Look<'_>) {
         let at = self.arenas.gradient(range.start);
         let numbers = self.arenas.span(range);
@@ -456,13 +459,13 @@ impl Session {
         self.await_loss()
     }
 
-    /// Starts the loss on its way to the host.
+    /// Starts the download of the loss.
     pub(super) fn ask_loss(&mut self) {
         let from = self.at(self.regions.totals);
         self.queue.download(from, self.host.totals);
     }
 
-    /// Waits for everything.
+    /// Waits for all work and returns the loss.
     pub(super) fn await_loss(&mut self) -> Result<StepLoss, DeviceError> {
         self.queue.finish()?;
         let [loss_sum, correct]: [f64; 2] = bytemuck::pod_read_unaligned(self.host.totals);
@@ -481,13 +484,14 @@ impl Drop for Session {
     }
 }
 
-/// Scores whose rows lie further apart than there are classes: products want rows that begin on 16 bytes and have whole eights of numbers,
-/// which 50,257 scores, say, are not.
+/// Padding of score rows. Products need rows that are aligned to 16 bytes and have a multiple of
+/// eight elements, which numbers of classes such as 50,257 are not.
 #[derive(Debug, Clone, Copy)]
 struct Padded {
-    /// Numbers from one row to the next.
+    /// Number of elements from one row to the next.
     stride: usize,
-    /// Of the weight that has a row for each class, if that is how it lies: its place, and how many zeros behind it make up the rest.
+    /// Place of the weight, if it has one row per class, and the number of zeros after it that
+    /// complete the padding.
     zeros: Option<(usize, usize)>,
 }
 

@@ -1,10 +1,12 @@
-//! A step of a training that stays on its GPU. Its examples go through the network in parts, whose gradients and losses add up there; the update
-//! follows the last one's.
+//! Step of a resident training. Its examples go through the network in parts; gradients and losses
+//! are added on the GPU. The update follows the last part.
 //!
-//! Parts that are alike do the same from the same addresses, so each kind of them is written down once and repeated. What differs between them, and
-//! between steps, lies outside: a part's examples are uploaded before it, from wherever they were laid, to the one place that passes read; and the
-//! step's numbers are read from their one place when the last part is repeated, where the host leaves them alone until the step has been waited
-//! for. Uploads and parts go one after another on one stream, so none overtakes the pass before it.
+//! Parts of the same kind execute the same work on the same addresses, so each kind is recorded
+//! once and replayed. Differences between parts and steps are kept outside of the recording. The
+//! examples of a part are uploaded before it to the one place that passes read. The replay of the
+//! last part reads the factors of the step from one place in host memory. The host does not change
+//! them until the step has been waited for. Uploads and parts run on one stream in order, so none
+//! of them overtakes the previous pass.
 
 use super::error::DeviceError;
 use super::resident::Resident;
@@ -13,10 +15,11 @@ use crate::layer::matrix::Write;
 use crate::loss::StepLoss;
 use std::ops::Range;
 
-/// Steps before one is written down: cuBLASLt chooses its algorithms, and the driver loads kernels, when they are first used.
+/// Number of steps before one is recorded. On first use cuBLASLt chooses algorithms and the driver
+/// loads kernels.
 const WARM_UP: usize = 2;
 
-/// What tells one part of a step from another.
+/// Properties that distinguish one part of a step from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) examples: usize,
@@ -25,16 +28,18 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// What becomes of the gradients and the loss that are there.
+    /// Whether gradients and loss replace the previous ones or are added to them.
     pub(super) fn write(self) -> Write {
-        match self.is_first {
-            true => Write::Overwrite,
-            false => Write::Add,
+        if self.is_first {
+            Write::Overwrite
+        } else {
+            Write::Add
         }
     }
 }
 
-/// The parts of so many examples, as [`crate::model::Network::loss_and_grad`] makes them, each with its place among them.
+/// Splits `examples` into parts as [`crate::model::Network::loss_and_grad`] does, each with its
+/// range of examples.
 pub(super) fn parts(
     examples: usize,
     at_once: usize,
@@ -51,27 +56,29 @@ pub(super) fn parts(
 }
 
 impl Resident {
-    /// One step on the batch that was laid last: gradients as sums over its examples, times `grad_scale`.
+    /// Makes one step on the batch of the last [`Self::lay`]. Gradients are sums over its examples,
+    /// multiplied by `grad_scale`.
     ///
     /// # Errors
-    /// What the GPU complained of; it can make no step any more.
+    /// Errors of the GPU, after which no further step is possible.
     ///
     /// # Panics
-    /// When no batch was laid, or while the memory is given back.
+    /// If there is no batch, or while the memory is released.
     pub fn step(&mut self, grad_scale: f32) -> Result<StepLoss, DeviceError> {
         self.begin(grad_scale);
         self.wait()
     }
 
-    /// Asks for that step and returns at once; [`Self::wait`] is next.
+    /// Enqueues a step and returns at once; the caller must call [`Self::wait`] next.
     ///
     /// # Panics
-    /// As [`Self::step`].
+    /// See [`Self::step`].
     pub fn begin(&mut self, grad_scale: f32) {
         let (examples, place) = self.take_laid();
-        let steps = match self.warm.0 == examples {
-            true => self.warm.1,
-            false => 0,
+        let steps = if self.warm.0 == examples {
+            self.warm.1
+        } else {
+            0
         };
         let writes_down = steps == WARM_UP && self.session.queue.can_record();
         self.tell(grad_scale);
@@ -96,20 +103,20 @@ impl Resident {
         self.is_under_way = true;
     }
 
-    /// Waits for the step that was begun.
+    /// Waits for the step of [`Self::begin`].
     ///
     /// # Errors
-    /// What the GPU complained of; it can make no step any more.
+    /// Errors of the GPU, after which no further step is possible.
     ///
     /// # Panics
-    /// When none was begun.
+    /// If no step has begun.
     pub fn wait(&mut self) -> Result<StepLoss, DeviceError> {
         assert!(self.is_under_way, "a step was begun");
         self.is_under_way = false;
         self.session.await_loss()
     }
 
-    /// How many examples the step that begins now has, and where they lie.
+    /// Takes the batch of the step that begins now: number of examples and place.
     pub(super) fn take_laid(&mut self) -> (usize, usize) {
         let (examples, place) = self.laid;
         assert!(examples > 0, "a step needs a batch");
@@ -118,8 +125,8 @@ impl Resident {
         (examples, place)
     }
 
-    /// Asks for all of a part, from its examples on the device; of the last one also for the update, to the parameters' copies for the next
-    /// step.
+    /// Enqueues a part from its examples on the device. For the last part this includes the update
+    /// and the copies of parameters for the next step.
     fn ask(&mut self, part: Part) {
         self.session.cast_batch(&self.network, part.examples);
         let write = part.write();
@@ -131,20 +138,20 @@ impl Resident {
         }
     }
 
-    /// Lays what the update's kernels are to be told of this step.
+    /// Writes the factors of this step to pinned memory.
     pub(super) fn tell(&mut self, grad_scale: f32) {
         let told = update::factors(&self.optimizer, self.step, grad_scale);
         let told = bytemuck::cast_slice(&told);
         self.session.host.factors.copy_from_slice(told);
     }
 
-    /// Sends what [`Self::tell`] has laid.
+    /// Uploads the factors of [`Self::tell`].
     pub(super) fn send_told(&mut self) {
         let to = self.session.at(self.session.regions.factors);
         self.session.queue.upload(self.session.host.factors, to);
     }
 
-    /// Asks for the update by the gradients that are there and what was sent.
+    /// Enqueues the update with the current gradients and the uploaded factors.
     pub(super) fn update(&mut self) {
         let session = &mut self.session;
         let places = Places {

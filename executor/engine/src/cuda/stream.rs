@@ -1,7 +1,9 @@
-//! A GPU's queue: one stream for the work, one for copies to the host beside it, and one for sums with other GPUs.
+//! Queue of a GPU: one stream for computation, one for concurrent copies to the host, and one for
+//! sums with other GPUs.
 //!
-//! Memory is taken once per session and never by a step, so steps can be written down (CUDA graphs) and repeated. The driver's calls
-//! need the GPU's context on the calling thread, so each asks for it; that is one comparison where it is there already.
+//! A session allocates memory once and a step never does, so steps can be recorded (CUDA graphs)
+//! and replayed. The driver's calls need the GPU's context on the calling thread, so each call
+//! binds it first; this is cheap if it is already bound.
 
 use super::blas::Blas;
 use super::convolution::{Convolution, Filters, Wanted};
@@ -19,23 +21,24 @@ use std::ffi::c_void;
 use std::fmt::Display;
 use std::sync::Arc;
 
-/// A GPU's queue.
+/// Queue of a GPU.
 pub(crate) struct Stream {
-    /// Before the streams and the context, which it needs in order to go.
+    /// Dropped before the streams and the context, which it needs.
     graphs: Vec<CudaGraph>,
     blas: Option<Blas>,
-    /// Without one, convolutions are products.
+    /// Without cuDNN, convolutions are products.
     dnn: Option<Dnn>,
-    /// Memory that convolutions use while they run, with its size; the last is the largest. Those before it were too small, but a step
-    /// that is written down may name them.
+    /// Workspaces of convolutions with their sizes; the last is the largest. Smaller ones are kept,
+    /// because a recorded step may refer to them.
     workspaces: Vec<(Address, usize)>,
     functions: HashMap<&'static str, CudaFunction>,
-    /// Of each download its begin on the one stream and its end on the other; the first `downloads` pairs are in use.
+    /// Events of each download: its begin on the compute stream and its end on the copy stream. The
+    /// first `downloads` pairs are in use.
     events: Vec<[CudaEvent; 2]>,
     downloads: usize,
     compute: Arc<CudaStream>,
     copies: Arc<CudaStream>,
-    /// Made when the first is started, with the event before the last one and the event after it.
+    /// Created when the first sum starts.
     sums: Option<Sums>,
     pinned: Vec<*mut c_void>,
     taken: Vec<Address>,
@@ -43,7 +46,7 @@ pub(crate) struct Stream {
     failed: Option<DeviceError>,
 }
 
-/// The stream of sums.
+/// Stream of sums, with the event before the last sum and the event after it.
 struct Sums {
     stream: Arc<CudaStream>,
     begin: CudaEvent,
@@ -60,13 +63,13 @@ impl Sums {
     }
 }
 
-// SAFETY: CUDA's handles belong to a context, not to a thread, and every call makes the context the thread's. A stream is used by one
-// thread at a time, since all of its methods need it exclusively.
+// SAFETY: CUDA's handles belong to a context and not to a thread, and every call binds the context
+// to the thread. All methods need exclusive access, so only one thread uses a stream at a time.
 unsafe impl Send for Stream {}
 
 impl Stream {
     /// # Errors
-    /// When the GPU makes no streams.
+    /// If the GPU cannot create streams.
     pub(crate) fn new(
         context: Arc<CudaContext>,
         functions: HashMap<&'static str, CudaFunction>,
@@ -95,19 +98,19 @@ impl Stream {
         self.blas = Some(blas);
     }
 
-    /// From now on convolutions are cuDNN's.
+    /// Uses cuDNN for later convolutions.
     ///
     /// # Errors
-    /// When it does not start.
+    /// If cuDNN does not start.
     pub(crate) fn use_dnn(&mut self, is_exact: bool) -> Result<(), DeviceError> {
         self.bind()?;
         let stream = self.compute.cu_stream().cast();
-        // SAFETY: the stream is this queue's, which drops `dnn` first.
+        // SAFETY: the stream belongs to this queue, which drops `dnn` first.
         self.dnn = Some(unsafe { Dnn::new(stream, is_exact) }?);
         Ok(())
     }
 
-    /// Of at least so many bytes.
+    /// Returns a workspace of at least `bytes` bytes.
     fn workspace(&mut self, bytes: usize) -> Result<Address, DeviceError> {
         match self.workspaces.last() {
             Some((at, size)) if *size >= bytes => Ok(*at),
@@ -119,13 +122,13 @@ impl Stream {
         }
     }
 
-    /// Device memory that lives as long as the queue, unless it is freed.
+    /// Allocates device memory that lives as long as the queue, unless it is freed.
     ///
     /// # Errors
-    /// When there is no room.
+    /// If the device is out of memory.
     pub(crate) fn take(&mut self, bytes: usize) -> Result<Address, DeviceError> {
         self.bind()?;
-        // SAFETY: the memory is given back once, by `free` or when the queue goes.
+        // SAFETY: the memory is freed exactly once, by `free` or when the queue is dropped.
         let taken = unsafe { result::malloc_sync(bytes.max(1)) };
         let at = taken.map_err(|_| DeviceError::Memory { bytes })?;
         self.taken.push(at);
@@ -138,7 +141,7 @@ impl Stream {
             .map_err(failure("use its context"))
     }
 
-    /// Does it unless something has failed before; keeps the first failure.
+    /// Runs `attempt` unless an earlier request failed; keeps the first error.
     fn attempt<E: Display>(
         &mut self,
         action: &str,
@@ -155,7 +158,7 @@ impl Stream {
         }
     }
 
-    /// A pair of events, made when so many downloads are under way for the first time.
+    /// Returns the index of an unused pair of events, and creates a pair if all are in use.
     fn pair(&mut self) -> Result<usize, DriverError> {
         let index = self.downloads;
         if index == self.events.len() {
@@ -177,18 +180,21 @@ impl Queue for Stream {
         let _ = self.compute.synchronize();
         let _ = self.copies.synchronize();
         self.taken.retain(|taken| *taken != at);
-        // SAFETY: taken here and in the list until now, so it has not been given back; nothing that is under way uses it.
+        // SAFETY: allocated here and in the list until now, so it has not been freed; no running
+        // work uses it.
         let _ = unsafe { result::free_sync(at) };
     }
 
     fn pin(&mut self, bytes: usize) -> Result<&'static mut [u8], DeviceError> {
         self.bind()?;
-        // Flags 0: the default of `cudarc` is write-combined, from which the host reads slowly.
-        // SAFETY: given back once, when the queue goes.
+        // Flags 0, because the default of `cudarc` is write-combined memory, which the host reads
+        // slowly.
+        // SAFETY: freed exactly once, when the queue is dropped.
         let pinned = unsafe { result::malloc_host(bytes.max(1), 0) };
         let at = pinned.map_err(failure(&format!("pin {bytes} bytes of the host's memory")))?;
         self.pinned.push(at);
-        // SAFETY: so many bytes were just taken; zeroed, they are bytes; the session that holds the slice holds the queue.
+        // SAFETY: `bytes` bytes were just allocated and are initialised here; the session that
+        // holds the slice also holds the queue.
         unsafe {
             std::ptr::write_bytes(at.cast::<u8>(), 0, bytes);
             Ok(std::slice::from_raw_parts_mut(at.cast(), bytes))
@@ -197,7 +203,7 @@ impl Queue for Stream {
 
     fn upload(&mut self, from: &[u8], to: Address) {
         self.attempt("upload", |queue| {
-            // SAFETY: `from` is pinned and stays as it is until `finish`, as the trait demands.
+            // SAFETY: `from` is pinned and unchanged until `finish`, as the trait requires.
             unsafe { result::memcpy_htod_async(to, from, queue.compute.cu_stream()) }
         });
     }
@@ -208,7 +214,7 @@ impl Queue for Stream {
             let [begin, end] = &queue.events[pair];
             begin.record(&queue.compute)?;
             queue.copies.wait(begin)?;
-            // SAFETY: `to` is pinned, and read only after `wait`, as the trait demands.
+            // SAFETY: `to` is pinned and read only after `wait`, as the trait requires.
             unsafe { result::memcpy_dtoh_async(to, from, queue.copies.cu_stream())? };
             end.record(&queue.copies)
         });
@@ -225,14 +231,14 @@ impl Queue for Stream {
 
     fn copy(&mut self, from: Address, to: Address, bytes: usize) {
         self.attempt("copy", |queue| {
-            // SAFETY: callers name memory of this queue.
+            // SAFETY: callers pass memory of this queue.
             unsafe { result::memcpy_dtod_async(to, from, bytes, queue.compute.cu_stream()) }
         });
     }
 
     fn zero(&mut self, at: Address, bytes: usize) {
         self.attempt("clear", |queue| {
-            // SAFETY: callers name memory of this queue.
+            // SAFETY: callers pass memory of this queue.
             unsafe { result::memset_d8_async(at, 0, bytes, queue.compute.cu_stream()) }
         });
     }
@@ -250,8 +256,9 @@ impl Queue for Stream {
                 .iter()
                 .map(|argument| argument.0.as_ptr().cast_mut().cast())
                 .collect();
-            // SAFETY: the driver reads each argument, as many bytes as the kernel's own says, before the call returns; an argument has
-            // room for the largest. What they point to is the callers' affair, whom the emulator has tried.
+            // SAFETY: the driver reads each argument before the call returns, with the size that
+            // the kernel declares; an argument has room for the largest. Callers guarantee the
+            // pointers, and the emulator tests them.
             unsafe {
                 result::launch_kernel(
                     function,
@@ -270,7 +277,8 @@ impl Queue for Stream {
         self.attempt("multiply", |queue| {
             let stream = queue.compute.cu_stream().cast();
             let blas = queue.blas.as_mut().expect("a queue of a GPU has its BLAS");
-            // SAFETY: callers name memory of this queue; the stream is of the context that was just made the thread's.
+            // SAFETY: callers pass memory of this queue; the stream belongs to the context that was
+            // just bound.
             is_open = unsafe { blas.multiply(product, stream) }?;
             Ok::<(), cudarc::cublaslt::result::CublasError>(())
         });
@@ -292,7 +300,7 @@ impl Queue for Stream {
     fn convolve(&mut self, convolution: &Convolution) {
         self.attempt("convolve", |queue| {
             let mut dnn = queue.dnn.take().expect("it has said that it can");
-            // SAFETY: callers name memory of this queue; the context was just made the thread's.
+            // SAFETY: callers pass memory of this queue; the context was just bound to the thread.
             let done = unsafe { dnn.convolve(convolution, &mut |bytes| queue.workspace(bytes)) };
             queue.dnn = Some(dnn);
             done
@@ -311,7 +319,8 @@ impl Queue for Stream {
             let sums = queue.sums.as_ref().expect("just made");
             sums.begin.record(&queue.compute)?;
             sums.stream.wait(&sums.begin)?;
-            // SAFETY: callers name memory of this queue and leave it alone until `has_summed`; the stream is of the communicator's device.
+            // SAFETY: callers pass memory of this queue and do not use it until `has_summed`; the
+            // stream belongs to the communicator's device.
             unsafe { ranks.sum(at, numbers, sums.stream.cu_stream().cast(), look) };
             sums.end.record(&sums.stream)
         });
@@ -343,7 +352,8 @@ impl Queue for Stream {
 
     fn record(&mut self) {
         self.attempt("write a step down", |queue| {
-            // Only calls of this thread are forbidden meanwhile, so that other tasks' threads may take memory.
+            // Thread-local capture restricts only this thread, so that threads of other tasks can
+            // allocate memory.
             let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
             queue.compute.begin_capture(mode)
         });
@@ -360,7 +370,7 @@ impl Queue for Stream {
         number
     }
 
-    /// Launches on one stream go one after another, also of the same graph.
+    /// Launches on one stream run in order, also of the same graph.
     fn replay(&mut self, number: usize) {
         self.attempt("repeat a step", |queue| match queue.graphs.get(number) {
             Some(graph) => graph.launch(),
@@ -368,7 +378,8 @@ impl Queue for Stream {
         });
     }
 
-    /// Only a step that is written down may still name the memory that convolutions use, so it is given back too.
+    /// Also frees the workspaces of convolutions, because only recorded steps may still refer to
+    /// them.
     fn forget(&mut self) {
         self.graphs.clear();
         for (at, _) in std::mem::take(&mut self.workspaces) {
@@ -386,11 +397,11 @@ impl Drop for Stream {
         self.blas = None;
         self.dnn = None;
         for at in self.taken.drain(..) {
-            // SAFETY: taken by this queue and not given back; nothing runs any more.
+            // SAFETY: allocated by this queue and not freed; no work is running.
             let _ = unsafe { result::free_sync(at) };
         }
         for at in self.pinned.drain(..) {
-            // SAFETY: as above; whoever held slices of it goes with the queue.
+            // SAFETY: as above; holders of slices of it are dropped together with the queue.
             let _ = unsafe { result::free_host(at) };
         }
     }

@@ -1,10 +1,12 @@
-//! A training that stays on its GPU, with others that do the same: their gradients meet there, bucket by bucket while the backward pass goes on, and
-//! each makes the same update.
+//! Resident training of several workers. Gradients are summed on the GPUs, bucket by bucket while
+//! the backward pass is running, and each worker makes the same update.
 //!
-//! Sums stand in the place of gradients, so a sum that was broken off is not repeated: the step is, from its batch. That is right because
-//! nothing but the update changes parameters, and the update is asked for when all ranks have said that they have all sums.
+//! Sums overwrite gradients, so an interrupted sum cannot be repeated; the step is repeated from
+//! its batch. This is correct because only the update changes parameters, and the update is
+//! enqueued after all ranks have confirmed all sums.
 //!
-//! Steps of this kind are not written down: which of NCCL's calls may be, and what becomes of them when a rank dies, only GPUs can tell.
+//! These steps are not recorded. Whether NCCL's calls can be recorded, and what happens to the
+//! recording when a rank dies, has not been tested on GPUs.
 
 use super::device::Means;
 use super::error::DeviceError;
@@ -16,14 +18,16 @@ use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
-/// How often whoever waits for sums asks: a step takes many times as long.
+/// Poll interval of a thread that waits for sums; a step takes many times as long.
 const EVERY: Duration = Duration::from_micros(20);
 
-/// From a communicator's being aborted to the end of its kernels, which look at that all the time.
+/// Maximum time from the abort of a communicator to the end of its kernels, which poll for the
+/// abort.
 const ABORT_LIMIT: Duration = Duration::from_secs(10);
 
 impl Resident {
-    /// Waits until all ranks have called this with the same id; `place` is this one's rank and how many there are.
+    /// Waits until all ranks have called this with the same id. `place` is the own rank and the
+    /// number of ranks.
     ///
     /// # Errors
     /// [`SumError`].
@@ -40,14 +44,14 @@ impl Resident {
         Ok(())
     }
 
-    /// Leaves the others. Sums that are under way end, with anything in the place of gradients.
+    /// Leaves the communicator. Running sums end and leave undefined gradients.
     ///
     /// # Errors
-    /// When they do not end: then the device is of no use any more.
+    /// If the sums do not end; the device is unusable then.
     pub(crate) fn part(&mut self) -> Result<(), DeviceError> {
         self.ranks = None;
         let began = clock::now();
-        // What still ran would write over the gradients of the next step.
+        // A running sum would overwrite the gradients of the next step.
         while !self.session.queue.has_summed() {
             if began.elapsed() > ABORT_LIMIT {
                 return Err(DeviceError::Failed {
@@ -60,11 +64,13 @@ impl Resident {
         Ok(())
     }
 
-    /// Asks for the gradients of the batch that was laid last, and for the sum over all ranks of each of `buckets`, which tile the parameters from
-    /// their end, once the backward pass of its last part has completed it. [`Self::wait`] gives this rank's loss, [`Self::await_sums`] is next.
+    /// Enqueues the gradients of the batch of the last [`Self::lay`], and the sum of each of
+    /// `buckets` over all ranks. Buckets cover the parameters from their end. A bucket is summed
+    /// once the backward pass of the last part has completed it. [`Self::wait`] returns this rank's
+    /// loss; the caller must call [`Self::await_sums`] next.
     ///
     /// # Panics
-    /// As [`Self::step`], and when no ranks were joined.
+    /// See [`Self::step`]. Also without a communicator.
     pub(crate) fn begin_sums(&mut self, buckets: &[Range<usize>], look: Look<'_>) {
         let (examples, place) = self.take_laid();
         let session = &mut self.session;
@@ -75,7 +81,8 @@ impl Resident {
             session.cast_batch(&self.network, part.examples);
             let write = part.write();
             session.pass(&self.network, part.examples, write, &mut |session, done| {
-                // Only the last part's gradients are whole: a bucket that was handed over before would be added to while it is summed.
+                // Only the gradients of the last part are complete. A bucket that is passed on
+                // earlier would be added to while it is summed.
                 while let Some(bucket) =
                     waiting.next_if(|bucket| part.is_last && bucket.start >= done.start)
                 {
@@ -87,10 +94,11 @@ impl Resident {
         self.is_under_way = true;
     }
 
-    /// Takes part in the others' sums with what is there, for a step that is none.
+    /// Takes part in the sums of other ranks with the current content, for a step that will be
+    /// discarded.
     ///
     /// # Panics
-    /// When no ranks were joined.
+    /// Without a communicator.
     pub(crate) fn sum_nothing(&mut self, buckets: &[Range<usize>], look: Look<'_>) {
         let ranks = self.ranks.as_mut().expect("ranks to sum with");
         for bucket in buckets {
@@ -98,13 +106,13 @@ impl Resident {
         }
     }
 
-    /// Waits until all sums are there.
+    /// Waits until all sums have completed.
     ///
     /// # Errors
-    /// [`SumError`]; then gradients are anything, and [`Self::part`] is next.
+    /// [`SumError`]; gradients are undefined then, and the caller must call [`Self::part`] next.
     ///
     /// # Panics
-    /// When no ranks were joined.
+    /// Without a communicator.
     pub(crate) fn await_sums(&mut self, look: Look<'_>) -> Result<(), SumError> {
         let ranks = self.ranks.as_mut().expect("ranks to sum with");
         loop {
@@ -122,8 +130,8 @@ impl Resident {
         }
     }
 
-    /// Asks for the update by the sums, times `grad_scale`, clipped by the norm of all of them: the same bits on every rank, which have the same
-    /// sums.
+    /// Enqueues the update by the sums, multiplied by `grad_scale` and clipped by their common
+    /// norm. The bits are the same on every rank, because all ranks have the same sums.
     pub(crate) fn apply(&mut self, grad_scale: f32) {
         self.tell(grad_scale);
         self.send_told();

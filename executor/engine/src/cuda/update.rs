@@ -1,4 +1,5 @@
-//! Update rules on a device: one kernel for each run of tensors that lie together, told the step's numbers through memory, so that a recorded step can be repeated.
+//! Update rules on a device: one kernel for each run of adjacent tensors. Kernels read the factors
+//! of the step from memory, so that a recorded step can be replayed.
 
 use super::arenas::Arenas;
 use super::operation::pack_blocks;
@@ -8,7 +9,7 @@ use crate::model::{Block, Role};
 use crate::optimizer::{Optimizer, Rule};
 use std::ops::Range;
 
-/// Where an update finds what it needs.
+/// Addresses of the operands of an update.
 pub(super) struct Places<'a> {
     pub(super) arenas: &'a Arenas,
     /// Plane after plane, each in the order of the table.
@@ -19,7 +20,7 @@ pub(super) struct Places<'a> {
     pub(super) squares: Address,
 }
 
-/// What kernels are told of update number `step`, as their `struct told`.
+/// Returns the factors of update number `step`, in the layout of the kernels' `struct told`.
 pub(super) fn factors(optimizer: &Optimizer, step: u64, grad_scale: f32) -> [f32; FACTORS] {
     let lr = optimizer.learning_rate(step);
     let mut told = [0.0_f32; FACTORS];
@@ -63,12 +64,13 @@ pub(super) fn factors(optimizer: &Optimizer, step: u64, grad_scale: f32) -> [f32
             decoupled,
             ..
         } => {
-            // As on the CPU: both bias corrections folded into the rate and into epsilon.
+            // As on the CPU, both bias corrections are folded into the rate and into epsilon.
             let time = step as f64 + 1.0;
             let root = (1.0 - beta2.powf(time)).sqrt();
-            let (penalty, shrink) = match decoupled {
-                true => (0.0, lr * weight_decay),
-                false => (weight_decay, 0.0),
+            let (penalty, shrink) = if decoupled {
+                (0.0, lr * weight_decay)
+            } else {
+                (weight_decay, 0.0)
             };
             let rate = lr * root / (1.0 - beta1.powf(time));
             common(rate, 0.0, penalty, eps * root);
@@ -80,7 +82,7 @@ pub(super) fn factors(optimizer: &Optimizer, step: u64, grad_scale: f32) -> [f32
     told
 }
 
-/// Bytes for the partial sums of [`clip`].
+/// Size of the partial sums of [`clip`] in bytes.
 pub(super) fn squares_len(arenas: &Arenas, blocks: &[Block]) -> usize {
     let parts = clipped(arenas, blocks)
         .iter()
@@ -89,25 +91,26 @@ pub(super) fn squares_len(arenas: &Arenas, blocks: &[Block]) -> usize {
     8 * (2 * parts + 2)
 }
 
-/// Runs of what clipping measures and scales: statistics are no gradients.
+/// Runs that clipping measures and scales; statistics have no gradients in this sense.
 fn clipped(arenas: &Arenas, blocks: &[Block]) -> Vec<Range<usize>> {
     let runs = arenas.runs(blocks.iter(), |block| block.role == Role::Statistic);
     let runs = runs.into_iter().filter(|(_, is_statistic)| !is_statistic);
     runs.map(|(run, _)| run).collect()
 }
 
-/// Blocks that sum up a run's squares.
+/// Number of blocks that sum the squares of a run.
 fn norm_blocks(run: &Range<usize>) -> usize {
     pack_blocks(run.len()).min(NORM_BLOCKS)
 }
 
-/// Scales what the update's kernels multiply gradients with, so that the gradients' mean is no longer than `limit`
-/// ([`crate::optimizer::clip_factor`]). The norm stays on the device: the host knows it as little as it need, and a step that is written down
-/// clips each time by its own. Sums are f64, in an order that only the tensors' lengths decide, so the same gradients give the same bits.
+/// Scales the factor of the gradients so that the norm of the mean gradient is at most `limit`
+/// ([`crate::optimizer::clip_factor`]). The norm stays on the device, so that a recorded step clips
+/// by its own norm at each replay. Sums are f64, in an order that depends on the lengths of the
+/// tensors alone, so the same gradients give the same bits.
 pub(super) fn clip(queue: &mut dyn Queue, places: &Places<'_>, blocks: &[Block], limit: f64) {
     let runs = clipped(places.arenas, blocks);
     let parts: usize = runs.iter().map(norm_blocks).sum();
-    // Of parameters, which are not asked for, and of gradients.
+    // Partial sums of parameters, which are not used here, and of gradients.
     let [of_p, of_g, sums] = [0, 1, 2].map(|array| places.squares + (8 * array * parts) as u64);
     let mut first = 0;
     for run in runs {
@@ -130,14 +133,14 @@ pub(super) fn clip(queue: &mut dyn Queue, places: &Places<'_>, blocks: &[Block],
     queue.launch("clip", 1, 32, &arguments);
 }
 
-/// Updates all tensors from their gradients, and the copies of them that products read.
+/// Updates all tensors from their gradients, and the copies that products read.
 pub(super) fn update_all(
     queue: &mut dyn Queue,
     places: &Places<'_>,
     optimizer: &Optimizer,
     blocks: &[Block],
 ) {
-    // Statistics follow a rule of their own, and LARS measures each weight by itself.
+    // Statistics have their own rule, and LARS measures each weight separately.
     let is_lars = matches!(optimizer.rule, Rule::Lars { .. });
     let of = |block: &Block| match block.role {
         Role::Statistic => (Role::Statistic, 0),
@@ -149,7 +152,7 @@ pub(super) fn update_all(
     }
 }
 
-/// Updates a run of tensors; only LARS asks whether they are weights or others.
+/// Updates a run of tensors. Only LARS distinguishes weights from other tensors.
 fn update(
     queue: &mut dyn Queue,
     places: &Places<'_>,
@@ -189,18 +192,15 @@ fn update(
         } => {
             let ratio = match role {
                 Role::Weight => trust_ratio(queue, places, run, [p, g], trust),
-                // Null counts as 1.
+                // A null pointer means 1.
                 _ => Argument::from(0_u64),
             };
-            match momentum == 0.0 {
-                true => {
-                    let arguments = [parameter, gradient, weight, count, told, ratio];
-                    launch(queue, "sgd", &arguments);
-                }
-                false => {
-                    let arguments = [parameter, gradient, first, weight, count, told, ratio];
-                    launch(queue, "lars", &arguments);
-                }
+            if momentum == 0.0 {
+                let arguments = [parameter, gradient, weight, count, told, ratio];
+                launch(queue, "sgd", &arguments);
+            } else {
+                let arguments = [parameter, gradient, first, weight, count, told, ratio];
+                launch(queue, "lars", &arguments);
             }
         }
         Rule::AdaGrad { .. } => {
@@ -208,9 +208,10 @@ fn update(
             launch(queue, "adagrad", &arguments);
         }
         Rule::RmsProp { momentum, .. } => {
-            let velocity = match momentum == 0.0 {
-                true => Argument::from(0_u64),
-                false => second,
+            let velocity = if momentum == 0.0 {
+                Argument::from(0_u64)
+            } else {
+                second
             };
             let arguments = [parameter, gradient, first, velocity, weight, count, told];
             launch(queue, "rmsprop", &arguments);
@@ -222,7 +223,7 @@ fn update(
     }
 }
 
-/// Where LARS' factor of a tensor will lie.
+/// Computes LARS' factor of a tensor and returns its address.
 fn trust_ratio(
     queue: &mut dyn Queue,
     places: &Places<'_>,

@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-/// Bytes that one array may have.
+/// Maximum size of an array in bytes.
 const MAX_BYTES: u64 = 1 << 34;
 
 /// Inputs and targets in memory.
@@ -22,7 +22,7 @@ pub(super) struct Arrays {
     targets: Targets,
 }
 
-/// An array: bytes stay bytes, all else becomes `f32`.
+/// Elements of an array: bytes stay bytes, all other types become `f32`.
 enum Numbers {
     Bytes(Vec<u8>),
     Floats(Vec<f32>),
@@ -33,7 +33,8 @@ struct Array {
     numbers: Numbers,
 }
 
-/// Bytes of images are pixels, divided by 255; all other numbers are taken as they are.
+/// Reads the two arrays. Bytes of images are pixels and are divided by 255; all other values are
+/// used as stored.
 pub(super) fn read(
     path: &Path,
     inputs: &str,
@@ -173,7 +174,7 @@ fn cast<T, E>(numbers: Result<Vec<T>, E>, to: impl Fn(T) -> f32) -> Result<Vec<f
     numbers.map(|numbers| numbers.into_iter().map(to).collect())
 }
 
-/// Whether an array of `shape` may be read.
+/// Returns an error if an array of `shape` is too large.
 fn within(path: &Path, shape: &[usize], size: u64) -> Result<(), DatasetError> {
     let bytes = shape
         .iter()
@@ -222,7 +223,8 @@ fn from_safetensors(path: &Path, name: &str) -> Result<Array, DatasetError> {
 }
 
 impl Arrays {
-    /// Bytes are pixels, which want it; floats were scaled by whoever made them.
+    /// Default scaling: image bytes with class targets are normalised by their statistics. Values
+    /// of other arrays were already scaled when the file was written.
     pub(super) fn usual_scaling(&self) -> Scaling {
         match (&self.inputs, self.input, &self.targets) {
             (Numbers::Bytes(_), Input::Image(_), Targets::Classes(_)) => Scaling::Measured,
@@ -270,7 +272,7 @@ impl Rows for Arrays {
             Numbers::Floats(floats) => gathered(floats, indices, each),
         };
         let (mut train_numbers, mut test_numbers): (Vec<f32>, Vec<f32>) = (part(train), part(test));
-        // What lies at the same place of every row, or in the same channel of every pixel.
+        // A column is one position of a row, or one channel of an image.
         let columns = match self.input {
             Input::Image(shape) => shape.channels,
             Input::Row { columns } => columns,

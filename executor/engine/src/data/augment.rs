@@ -1,29 +1,32 @@
-//! Changes to training images that are drawn anew each time, and the same each time they are drawn again.
+//! Random augmentation of training images, reproducible for each step.
 //!
-//! What is done to an image depends on (seed, step, place in the batch of all workers) and nothing else: not on who computes it, and not on
-//! what was computed before. So a batch has the same bits however many workers share it, and after a restart.
+//! The augmentation of an image depends only on (seed, step, place in the global batch). A batch
+//! has the same bits for any number of workers and after a restart.
 
 use crate::model::{Draw, InputShape};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// Sets this use of a seed apart from the others.
+/// Separates the use of a seed for augmentation from its other uses.
 const DOMAIN: [u8; 16] = *b"muster image v1\0";
 
-/// One change. What comes in from outside an image is 0, which is the mean colour of a normalised one.
+/// Augmentation of an image. Pixels from outside of the image are 0, the mean colour of a
+/// normalised image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Augment {
-    /// Left becomes right, of this share of the images.
+    /// Mirrors this share of the images horizontally.
     Flip { share: f32 },
-    /// A crop of the image padded by so many pixels on every side.
+    /// Crops the image at a random place after padding every side by `padding` pixels.
     Crop { padding: usize },
-    /// A square of this side becomes 0, its middle anywhere in the image (DeVries and Taylor, 2017).
+    /// Sets a square of side `size` to 0; its centre is a random position in the image (DeVries and
+    /// Taylor, 2017).
     Cutout { size: usize },
-    /// All numbers times a factor between 1 − `by` and 1 + `by`.
+    /// Multiplies all pixels by one factor between 1 − `by` and 1 + `by`.
     Contrast { by: f32 },
 }
 
-/// Changes `images`, one after another from the place `draw.first` on, in the order of `kinds`.
+/// Augments `images` in the order of `kinds`. The first image is at place `draw.first` of the
+/// global batch, and the others follow it.
 pub(super) fn augment(kinds: &[Augment], shape: InputShape, images: &mut [f32], draw: Draw) {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&draw.seed.to_le_bytes());
@@ -69,7 +72,7 @@ fn change(
             let (down, right) = (below(rng, 2 * padding + 1), below(rng, 2 * padding + 1));
             before.copy_from_slice(image);
             image.fill(0.0);
-            // Columns and rows that are still inside after the shift.
+            // Destination and source of the columns that remain inside after the shift.
             let (to_x, from_x) = (padding.saturating_sub(right), right.saturating_sub(padding));
             let kept = width.saturating_sub(to_x.max(from_x)) * channels;
             for y in 0..height {
@@ -101,12 +104,12 @@ fn change(
     }
 }
 
-/// Uniform in [0, 1), of 24 bits.
+/// Uniform in [0, 1), with 24 bits.
 fn unit(rng: &mut ChaCha12Rng) -> f32 {
     (rng.next_u32() >> 8) as f32 / (1 << 24) as f32
 }
 
-/// Uniform below `bound`, which is so far below 2³² that the bias of a product is nothing.
+/// Uniform below `bound`, which is so small compared with 2³² that the bias is negligible.
 fn below(rng: &mut ChaCha12Rng, bound: usize) -> usize {
     ((u64::from(rng.next_u32()) * bound as u64) >> 32) as usize
 }
@@ -143,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_of_a_batch_are_changed_as_the_whole(cut in 0usize..=9, step: u64) {
+        fn parts_are_augmented_like_the_whole_batch(cut in 0usize..=9, step: u64) {
             let mut whole = images(9);
             augment(&ALL, SHAPE, &mut whole, draw(step, 0));
             let mut parts = images(9);
@@ -154,7 +157,7 @@ mod tests {
         }
 
         #[test]
-        fn a_crop_shifts_and_fills_with_0(step: u64) {
+        fn crop_shifts_and_fills_with_zero(step: u64) {
             let before = images(1);
             let mut after = before.clone();
             augment(&[Augment::Crop { padding: 2 }], SHAPE, &mut after, draw(step, 3));
@@ -170,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_does_what_it_says() {
+    fn each_augmentation_changes_images_as_documented() {
         let before = images(200);
         let of = |kind| {
             let mut after = before.clone();
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_and_places_differ() {
+    fn draws_differ_between_steps_and_places() {
         let of = |step, first| {
             let mut image = images(1);
             augment(

@@ -1,10 +1,10 @@
-//! What can be wrong with a data set.
+//! Errors of data sets.
 
 use super::idx::IdxError;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a data set cannot be used.
+/// Reason why a data set cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
     #[error("neither {name}.gz nor {name} is in {directory}", directory = .directory.display())]
@@ -67,7 +67,7 @@ impl DatasetError {
     }
 
     /// # Errors
-    /// When `found` is not as promised.
+    /// If `found` differs from the document's `expected`.
     pub(super) fn promised(
         path: &Path,
         what: &'static str,

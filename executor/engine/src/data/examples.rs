@@ -1,18 +1,19 @@
-//! Examples in memory: bytes stay bytes, as they are in the files, and are normalised only into the batch at hand.
+//! Examples in memory. Bytes are kept as in the files and normalised when a batch is filled.
 //!
-//! As bytes a set of images is a quarter of its size as floats, and filling a batch costs less than reading the floats would.
+//! As bytes, a set of images takes a quarter of its size as floats, and filling a batch costs less
+//! than reading the floats.
 
 use super::augment::{Augment, augment};
 use crate::model::{Draw, InputShape};
 use std::sync::Arc;
 
-/// Inputs and targets, example after example. A clone shares them.
+/// Inputs and targets, example after example. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Examples {
     len: usize,
     inputs: Arc<Inputs>,
     targets: Arc<Targets>,
-    /// What is done to images before they are trained on, and their shape.
+    /// Augmentations of training images, and the shape of the images.
     augment: Option<Arc<(Vec<Augment>, InputShape)>>,
 }
 
@@ -20,38 +21,39 @@ pub struct Examples {
 enum Inputs {
     Bytes {
         bytes: Vec<u8>,
-        /// Normalised value of each byte, by channel; channels lie next to one another.
+        /// Normalised value of each byte, by channel; the channels of a pixel are adjacent.
         tables: Vec<[f32; 256]>,
     },
     Numbers(Vec<f32>),
-    /// Example `i` is `length` bytes from `i · length` on; what it should say is the same, one byte later.
+    /// The input of example `i` is the `length` bytes from `i · length` on; its target is the same
+    /// range, shifted by one byte.
     Text {
         bytes: Vec<u8>,
         length: usize,
     },
 }
 
-/// What a network should say.
+/// Targets of the examples.
 #[derive(Debug, Clone)]
 pub enum Targets {
-    /// One class of each example.
+    /// One class per example.
     Classes(Vec<u32>),
-    /// As many numbers of each example as its kind of data has.
+    /// The same number of values for each example.
     Values(Vec<f32>),
-    /// The next token at every position of a text.
+    /// Next token at every position of a text.
     Next,
 }
 
-/// What is to be learnt.
+/// Kind of targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
-    /// One of so many classes.
+    /// One of `classes` classes.
     Classify { classes: usize },
-    /// So many numbers.
+    /// `values` real numbers.
     Regress { values: usize },
 }
 
-/// Where the targets of a batch are written.
+/// Destination of the targets of a batch.
 #[derive(Debug)]
 pub enum TargetsMut<'a> {
     Classes(&'a mut [u32]),
@@ -78,7 +80,8 @@ impl<'a> From<&'a mut Vec<u32>> for TargetsMut<'a> {
 }
 
 impl Normalisation {
-    /// Of each channel of `bytes`, whose channels lie next to one another. A channel without variation is only centred.
+    /// Measures each channel of `bytes`; the channels of a pixel are adjacent. A channel without
+    /// variation is only centred.
     #[must_use]
     pub fn measured(bytes: &[u8], channels: usize) -> Vec<Self> {
         let of = |channel: usize| {
@@ -115,7 +118,7 @@ impl Normalisation {
 }
 
 impl Targets {
-    /// Those of the examples at `indices`, out of `len` examples.
+    /// Returns the targets of the examples at `indices`; there are `len` examples in total.
     pub(super) fn at(&self, indices: &[u32], len: usize) -> Self {
         match self {
             Self::Classes(classes) => Self::Classes(gathered(classes, indices, 1)),
@@ -128,7 +131,7 @@ impl Targets {
 }
 
 impl Examples {
-    /// The class of each, where each has one.
+    /// Returns the class of each example, if the examples have classes.
     #[must_use]
     pub fn classes(&self) -> Option<&[u32]> {
         match &*self.targets {
@@ -137,10 +140,10 @@ impl Examples {
         }
     }
 
-    /// Of bytes, with one normalisation per channel.
+    /// Examples from bytes, with one normalisation per channel.
     ///
     /// # Panics
-    /// When bytes and targets are not of equally many examples.
+    /// If bytes and targets are not of the same number of examples, or the targets are not classes.
     #[must_use]
     pub fn bytes(bytes: Vec<u8>, channels: &[Normalisation], targets: Targets) -> Self {
         let tables = channels.iter().map(|channel| channel.table()).collect();
@@ -156,10 +159,10 @@ impl Examples {
         Self::of(len, inputs, targets)
     }
 
-    /// Of `len` examples' numbers.
+    /// Examples from `f32` inputs.
     ///
     /// # Panics
-    /// When inputs or targets are not of `len` examples.
+    /// If inputs or targets are not of `len` examples.
     #[must_use]
     pub fn numbers(len: usize, inputs: Vec<f32>, targets: Targets) -> Self {
         let count = match &targets {
@@ -176,7 +179,7 @@ impl Examples {
         Self::of(len, inputs, targets)
     }
 
-    /// Of a text in pieces of `length` bytes. The last byte is only a target.
+    /// Examples from a text, in pieces of `length` bytes. The last byte is only a target.
     #[must_use]
     pub fn text(bytes: Vec<u8>, length: usize) -> Self {
         let len = bytes.len().saturating_sub(1) / length;
@@ -192,14 +195,15 @@ impl Examples {
         }
     }
 
-    /// The same images, changed at random wherever [`Self::augment`] is asked for it.
+    /// Returns the same images with random augmentation, which [`Self::augment`] applies.
     #[must_use]
     pub fn augmented(self, kinds: Vec<Augment>, shape: InputShape) -> Self {
         let augment = (!kinds.is_empty()).then(|| Arc::new((kinds, shape)));
         Self { augment, ..self }
     }
 
-    /// Changes the inputs of a part of a batch as `draw` says. A test's examples are left alone.
+    /// Augments the inputs of a part of a batch, with random numbers from `draw`. Has no effect on
+    /// a test split.
     pub fn augment(&self, inputs: &mut [f32], draw: Draw) {
         if let Some(by) = &self.augment {
             augment(&by.0, by.1, inputs, draw);
@@ -224,7 +228,7 @@ impl Examples {
     /// Writes the normalised inputs and the targets of the examples at `indices`, in this order.
     ///
     /// # Panics
-    /// When a buffer has the wrong length or kind, or an index is not below [`Self::len`].
+    /// If a buffer has the wrong length or kind, or an index is not below [`Self::len`].
     pub fn fill<'a>(
         &self,
         indices: &[u32],
@@ -237,10 +241,10 @@ impl Examples {
         }
     }
 
-    /// As [`Self::fill`], for a network that says its inputs again.
+    /// Writes only the inputs, for a network whose targets are its inputs.
     ///
     /// # Panics
-    /// As [`Self::fill`].
+    /// See [`Self::fill`].
     pub fn fill_inputs(&self, indices: &[u32], inputs: &mut [f32]) {
         let each = inputs.len() / indices.len().max(1);
         assert_eq!(each * indices.len(), inputs.len(), "one input per index");
@@ -319,7 +323,7 @@ impl Examples {
     }
 }
 
-/// The rows at `indices`, of `each` numbers.
+/// Returns the rows at `indices`, of `each` elements.
 pub(super) fn gathered<T: Copy>(numbers: &[T], indices: &[u32], each: usize) -> Vec<T> {
     let row = |index: &u32| numbers[*index as usize * each..][..each].iter().copied();
     indices.iter().flat_map(row).collect()

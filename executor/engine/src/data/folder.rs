@@ -1,5 +1,5 @@
-//! Folders of image files. They are decoded only when it is known which of them are for training and which for the test, each straight to its place:
-//! there is never more in memory than what training needs.
+//! Folders of image files. Files are decoded after the split into training and test, each directly
+//! to its place. Memory never exceeds what training needs.
 
 use super::error::DatasetError;
 use super::examples::{Examples, Targets};
@@ -12,7 +12,7 @@ use rayon::slice::ParallelSliceMut;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes that all images may have together, after resizing.
+/// Maximum size of all images in bytes, after resizing.
 const MAX_BYTES: usize = 1 << 34;
 
 /// Image files, and the class of each.
@@ -62,13 +62,14 @@ fn is_image(file: &Path) -> bool {
     })
 }
 
-/// Height × width × channels.
+/// Returns the pixels as height × width × channels.
 fn pixels(file: &Path, shape: InputShape) -> Result<Vec<u8>, DatasetError> {
     let image = image::open(file).map_err(|error| DatasetError::content(file, error))?;
     let (width, height) = (shape.width as u32, shape.height as u32);
-    let image = match (image.width(), image.height()) == (width, height) {
-        true => image,
-        false => image.resize_exact(width, height, FilterType::Triangle),
+    let image = if (image.width(), image.height()) == (width, height) {
+        image
+    } else {
+        image.resize_exact(width, height, FilterType::Triangle)
     };
     Ok(match shape.channels {
         1 => image.into_luma8().into_raw(),
@@ -77,7 +78,7 @@ fn pixels(file: &Path, shape: InputShape) -> Result<Vec<u8>, DatasetError> {
 }
 
 impl Folder {
-    /// The images at these places, resized, one after another.
+    /// Returns the images at `indices`, decoded and resized, one after another.
     fn decoded(&self, indices: &[u32]) -> Result<Vec<u8>, DatasetError> {
         let each = self.shape.len();
         let mut out = vec![0; indices.len() * each];

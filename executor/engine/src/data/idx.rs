@@ -1,25 +1,26 @@
-//! The IDX file format of MNIST and its successors, plain or compressed with gzip.
+//! IDX file format of MNIST and its successors, plain or compressed with gzip.
 //!
-//! A big-endian header (two zero bytes, element type, number of dimensions, then each dimension as u32) and the elements. Only unsigned
-//! bytes occur in the data sets that are read. Everything that the format lets one check is checked: a file that was cut off or is of the wrong
-//! kind must not become a slightly wrong training set.
+//! The file has a big-endian header (two zero bytes, element type, number of dimensions, each
+//! dimension as u32) followed by the elements. Only unsigned bytes occur in the supported data
+//! sets. The reader checks everything that the format allows, so that a truncated file or a file of
+//! the wrong kind never becomes a slightly wrong training set.
 
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes of elements that are accepted, after decompression.
+/// Maximum number of element bytes, after decompression.
 const MAX_BYTES: u64 = 1 << 32;
 /// IDX code of unsigned bytes.
 const UNSIGNED_BYTE: u8 = 0x08;
 
-/// What is wrong with an IDX file, and where.
+/// Error in an IDX file, with its position.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: at byte {offset}", path = .path.display())]
 pub struct IdxError {
     pub path: PathBuf,
-    /// After decompression.
+    /// Offset in bytes, after decompression.
     pub offset: u64,
     #[source]
     pub problem: IdxProblem,
@@ -49,7 +50,7 @@ pub enum IdxProblem {
     Label { label: u8, classes: usize },
 }
 
-/// Grey images, one after another, each row by row.
+/// Grey images, one after another, each in row-major order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Images {
     pub count: usize,
@@ -62,7 +63,7 @@ pub struct Images {
 /// Reads a file of images (three dimensions).
 ///
 /// # Errors
-/// When the file cannot be read or is not exactly what its header says.
+/// If the file cannot be read or does not match its header exactly.
 pub fn read_images(path: &Path) -> Result<Images, IdxError> {
     let ([count, height, width], pixels) = read::<3>(path)?;
     Ok(Images {
@@ -76,7 +77,7 @@ pub fn read_images(path: &Path) -> Result<Images, IdxError> {
 /// Reads a file of labels (one dimension), each of which must be below `classes`.
 ///
 /// # Errors
-/// As [`read_images`], and when a label is too large.
+/// If the file cannot be read or does not match its header exactly, or a label is too large.
 pub fn read_labels(path: &Path, classes: usize) -> Result<Vec<u8>, IdxError> {
     let (_, labels) = read::<1>(path)?;
     match labels
@@ -130,7 +131,8 @@ fn read<const D: usize>(path: &Path) -> Result<([usize; D], Vec<u8>), IdxError> 
             .ok_or_else(|| failed(offset)(IdxProblem::TooLarge))?;
         offset += 4;
     }
-    // Grows with what the file really holds: a header alone reserves no memory. One byte more shows trailing data.
+    // The buffer grows with the content, so that a header alone reserves no memory. One additional
+    // byte reveals trailing data.
     let mut data = Vec::new();
     let outcome = reader.take(expected + 1).read_to_end(&mut data);
     let found = data.len() as u64;
@@ -145,7 +147,7 @@ fn read<const D: usize>(path: &Path) -> Result<([usize; D], Vec<u8>), IdxError> 
     }
 }
 
-/// Compression is recognised by its first bytes, not by the file's name.
+/// Detects compression by the first bytes and not by the name of the file.
 fn open(path: &Path) -> Result<Box<dyn Read>, IdxProblem> {
     let mut reader = BufReader::new(File::open(path).map_err(IdxProblem::Open)?);
     let compressed = reader

@@ -1,4 +1,4 @@
-//! Data sets that are known by name, in the IDX files of their publishers.
+//! Data sets with a name, in the IDX files of their publishers.
 
 use super::error::DatasetError;
 use super::examples::{Examples, Normalisation, Targets};
@@ -7,12 +7,12 @@ use super::split::Limits;
 use crate::model::InputShape;
 use std::path::{Path, PathBuf};
 
-/// Data sets that are known by name.
+/// Data sets with a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Xiao, Rasul and Vollgraf, 2017: 28×28 grey pixels, 10 classes.
     FashionMnist,
-    /// LeCun, Cortes and Burges: the same shape, handwritten digits.
+    /// LeCun, Cortes and Burges: handwritten digits of the same shape.
     Mnist,
 }
 
@@ -20,7 +20,7 @@ impl Kind {
     /// Height and width of each image.
     const SIDE: usize = 28;
 
-    /// Its folder under the root of all data sets.
+    /// Folder below the data-set root.
     #[must_use]
     pub fn folder(self) -> &'static str {
         match self {
@@ -43,7 +43,8 @@ impl Kind {
         }
     }
 
-    /// Fixed, not computed from what is loaded: a limit must not change how an image is seen.
+    /// Returns a fixed normalisation. It is not measured on the loaded images, because a limit on
+    /// their number must not change it.
     #[must_use]
     pub fn normalisation(self) -> Normalisation {
         let (mean, std) = match self {
@@ -54,7 +55,8 @@ impl Kind {
     }
 }
 
-/// The training and the test split, from `<root>/<folder>/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]`.
+/// Reads the training and the test split from
+/// `<root>/<folder>/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]`.
 pub(super) fn load(
     kind: Kind,
     root: &Path,
@@ -116,7 +118,7 @@ fn split(
     ))
 }
 
-/// The compressed file comes first: it is the one that distributions ship.
+/// Finds a file. The compressed file has precedence, because distributions contain it.
 fn find(directory: &Path, name: String) -> Result<PathBuf, DatasetError> {
     let candidates = [directory.join(format!("{name}.gz")), directory.join(&name)];
     candidates

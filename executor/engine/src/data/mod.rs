@@ -1,7 +1,8 @@
-//! Data sets: files, examples, and the order in which training sees them.
+//! Data sets: files, examples, and the order of examples in training.
 //!
-//! The order is a pure function of (seed, epoch, step), so that a resumed run goes on exactly where it was and any number of workers
-//! divides each batch without talking to each other. The module knows no job and no clock.
+//! The order is a pure function of (seed, epoch, step). A resumed run continues exactly where it
+//! stopped, and any number of workers divides each batch without communication. The module is
+//! independent of jobs and clocks.
 
 mod arrays;
 mod augment;

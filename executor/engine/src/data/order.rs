@@ -1,24 +1,27 @@
-//! Which examples each step trains on: a permutation per epoch, cut into batches of constant size, cut into workers' slices.
+//! Order of the examples: a permutation per epoch, cut into batches of constant size, which are cut
+//! into slices of the workers.
 //!
-//! What is left of an epoch after its last whole batch is dropped: every step then has the same batch, and a gradient's scale never
-//! changes. Since each epoch has its own permutation, it is other examples that miss out each time.
+//! The rest of an epoch after its last whole batch is dropped, so that every step has the same
+//! batch size and gradient scale. Each epoch has its own permutation and therefore drops other
+//! examples.
 
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::ops::Range;
 
-/// Sets this use of a seed apart from the initial parameters'.
+/// Separates the use of a seed for the order from its use for initial parameters.
 const DOMAIN: [u8; 16] = *b"muster order v1\0";
 
-/// A permutation of the training examples, derived from (seed, epoch).
+/// Permutation of the training examples, derived from (seed, epoch).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EpochOrder(Vec<u32>);
 
 impl EpochOrder {
-    /// Fisher and Yates' shuffle, driven by ChaCha12 keyed by the seed on the stream of the epoch. The same on every machine.
+    /// Fisher and Yates' shuffle with ChaCha12, keyed by the seed, with the epoch as its stream.
+    /// The result is the same on every machine.
     ///
     /// # Panics
-    /// When there are more than 2³² examples.
+    /// If there are more than 2³² examples.
     #[must_use]
     pub fn new(seed: u64, epoch: u64, examples: usize) -> Self {
         let examples = u32::try_from(examples).expect("an index of an example is 32 bits wide");
@@ -34,14 +37,15 @@ impl EpochOrder {
         Self(order)
     }
 
-    /// Example indices in the order in which the epoch visits them.
+    /// Returns the indices of the examples in the order of the epoch.
     #[must_use]
     pub fn as_slice(&self) -> &[u32] {
         &self.0
     }
 }
 
-/// The order in which a data set's rows are dealt to training and test: the same for every job.
+/// Returns the order in which rows of a data set are distributed to training and test; it is the
+/// same for every job.
 pub(super) fn deal(rows: usize) -> Vec<u32> {
     EpochOrder::new(0, u64::MAX, rows).0
 }
@@ -57,15 +61,15 @@ fn below(rng: &mut ChaCha12Rng, bound: u32) -> u32 {
     }
 }
 
-/// Where a step lies in the data. Both count from 0.
+/// Position of a step in the data. Both fields count from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     pub epoch: u64,
-    /// Batches of the epoch before this one.
+    /// Number of the batch within the epoch.
     pub batch: u64,
 }
 
-/// A batch size that the data set cannot serve.
+/// Batch size that does not fit the data set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a batch of {batch} examples from a training set of {examples}; it must be 1 to {examples}"
@@ -75,7 +79,8 @@ pub struct OrderError {
     pub examples: usize,
 }
 
-/// The global batches of a whole run, by step. Keeps the order of one epoch: steps mostly come in order.
+/// Global batches of a run, by step. Caches the order of one epoch, because steps are mostly
+/// requested in order.
 #[derive(Debug, Clone)]
 pub struct GlobalBatches {
     seed: u64,
@@ -88,7 +93,7 @@ impl GlobalBatches {
     /// Batches of `batch` out of `examples` training examples.
     ///
     /// # Errors
-    /// When no whole batch fits into the examples, or `batch` is 0.
+    /// If no whole batch fits into the examples, or `batch` is 0.
     pub fn new(seed: u64, examples: usize, batch: usize) -> Result<Self, OrderError> {
         if batch == 0 || batch > examples {
             return Err(OrderError { batch, examples });
@@ -101,13 +106,13 @@ impl GlobalBatches {
         })
     }
 
-    /// Examples in each.
+    /// Number of examples in a batch.
     #[must_use]
     pub fn batch(&self) -> usize {
         self.batch
     }
 
-    /// Whole batches in an epoch.
+    /// Number of whole batches in an epoch.
     #[must_use]
     pub fn steps_per_epoch(&self) -> u64 {
         (self.examples / self.batch) as u64
@@ -122,7 +127,8 @@ impl GlobalBatches {
         }
     }
 
-    /// The example indices of `step`'s global batch, always `batch` of them. A new epoch shuffles all examples, about 1 ms per 100,000.
+    /// Returns the indices of the examples of `step`'s global batch, always `batch` of them. A new
+    /// epoch shuffles all examples.
     pub fn indices(&mut self, step: u64) -> &[u32] {
         let Position { epoch, batch } = self.position(step);
         let first = batch as usize * self.batch;
@@ -130,14 +136,15 @@ impl GlobalBatches {
         &self.epoch(epoch)[first..][..count]
     }
 
-    /// The `count` example indices from the place `first` on, where the batches of all steps lie one behind the other: for updates of
-    /// other sizes than a batch, which may begin within one and in one epoch end in the next.
+    /// Returns the indices of the `count` examples from place `first` on, in the concatenation of
+    /// the batches of all steps. Updates of another size than a batch use it; they may begin within
+    /// a batch and span epochs.
     pub fn span(&mut self, first: u64, count: usize) -> Vec<u32> {
         let per_epoch = self.steps_per_epoch() * self.batch as u64;
         let mut indices = Vec::with_capacity(count);
         while indices.len() < count {
             let at = first + indices.len() as u64;
-            // Both below the number of examples.
+            // Both are below the number of examples.
             let (within, left) = ((at % per_epoch) as usize, count - indices.len());
             let end = (within + left).min(per_epoch as usize);
             indices.extend_from_slice(&self.epoch(at / per_epoch)[within..end]);
@@ -156,11 +163,12 @@ impl GlobalBatches {
     }
 }
 
-/// The part of a global batch of `batch` examples that worker `rank` of `workers` computes. Parts differ by at most one example, follow
-/// one another by rank, and cover the batch; with more workers than examples some are empty.
+/// Returns the part of a global batch of `batch` examples that worker `rank` of `workers` computes.
+/// Parts differ by at most one example, are ordered by rank, and cover the batch. With more workers
+/// than examples some parts are empty.
 ///
 /// # Panics
-/// When `rank` is not below `workers`.
+/// If `rank` is not below `workers`.
 #[must_use]
 pub fn slice(batch: usize, rank: usize, workers: usize) -> Range<usize> {
     assert!(rank < workers, "rank {rank} of {workers} workers");
@@ -175,7 +183,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_epoch_is_a_permutation(seed: u64, epoch: u64, examples in 0usize..3000) {
+        fn epoch_order_is_a_permutation(seed: u64, epoch: u64, examples in 0usize..3000) {
             let order = EpochOrder::new(seed, epoch, examples);
             let mut sorted = order.as_slice().to_vec();
             sorted.sort_unstable();
@@ -183,7 +191,7 @@ mod tests {
         }
 
         #[test]
-        fn each_example_comes_at_most_once_per_epoch(seed: u64, examples in 1usize..500, batch in 1usize..100, epoch in 0u64..1000) {
+        fn examples_occur_at_most_once_per_epoch(seed: u64, examples in 1usize..500, batch in 1usize..100, epoch in 0u64..1000) {
             prop_assume!(batch <= examples);
             let mut batches = GlobalBatches::new(seed, examples, batch).unwrap();
             let steps = batches.steps_per_epoch();
@@ -200,7 +208,7 @@ mod tests {
         }
 
         #[test]
-        fn spans_are_the_batches_one_behind_the_other(seed: u64, counts in prop::collection::vec(0usize..250, 1..12)) {
+        fn spans_equal_concatenated_batches(seed: u64, counts in prop::collection::vec(0usize..250, 1..12)) {
             let mut batches = GlobalBatches::new(seed, 97, 10).unwrap();
             let total: usize = counts.iter().sum();
             let mut expected = Vec::new();
@@ -215,7 +223,7 @@ mod tests {
         }
 
         #[test]
-        fn a_resumed_run_sees_what_the_first_would_have(seed: u64, steps in prop::collection::vec(0u64..200, 1..20)) {
+        fn resumed_run_continues_the_order(seed: u64, steps in prop::collection::vec(0u64..200, 1..20)) {
             let mut jumping = GlobalBatches::new(seed, 97, 10).unwrap();
             for step in steps {
                 let mut fresh = GlobalBatches::new(seed, 97, 10).unwrap();
@@ -237,15 +245,15 @@ mod tests {
     }
 
     #[test]
-    fn epochs_and_seeds_differ() {
+    fn orders_differ_between_epochs_and_seeds() {
         let order = EpochOrder::new(1, 0, 1000);
         assert_ne!(order, EpochOrder::new(1, 1, 1000));
         assert_ne!(order, EpochOrder::new(2, 0, 1000));
     }
 
-    /// Pinned: a checkpoint of an older release must resume with the same order.
+    /// Pinned, because a checkpoint of an older release must resume with the same order.
     #[test]
-    fn the_order_of_a_seed_never_changes() {
+    fn order_of_a_seed_is_pinned() {
         assert_eq!(
             EpochOrder::new(7, 3, 10).as_slice(),
             [3, 8, 2, 5, 7, 6, 0, 9, 1, 4]
@@ -253,14 +261,14 @@ mod tests {
     }
 
     #[test]
-    fn positions_of_the_shuffle_are_uniform() {
+    fn shuffle_positions_are_uniform() {
         let mut counts = [[0_u32; 5]; 5];
         for epoch in 0..20_000 {
             for (position, &example) in EpochOrder::new(9, epoch, 5).as_slice().iter().enumerate() {
                 counts[position][example as usize] += 1;
             }
         }
-        // 4,000 expected in each cell, with a standard deviation of 57.
+        // 4,000 are expected in each cell, with a standard deviation of 57.
         assert!(
             counts
                 .iter()
@@ -271,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_does_not_fit_is_refused() {
+    fn batch_that_does_not_fit_is_rejected() {
         for (examples, batch) in [(10, 0), (10, 11), (0, 1)] {
             assert_eq!(
                 GlobalBatches::new(1, examples, batch).unwrap_err(),

@@ -1,22 +1,26 @@
-//! What numbers go through before a network sees them.
+//! Scaling of input values.
 
 use super::examples::Normalisation;
 
-/// Of images by channel, of tables by column. Given lists have one number for all of them, or one for each.
+/// Scaling of images by channel and of tables by column. A list has one value for all of them, or
+/// one value for each.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scaling {
-    /// Nothing; pixels are 0 to 1.
+    /// No scaling; pixels are 0 to 1.
     None,
-    /// The distance from the training examples' mean, in their standard deviations; without variation it is only centred.
+    /// Subtracts the training examples' mean and divides by their standard deviation; values
+    /// without variation are only centred.
     Measured,
-    /// 0 at the training examples' least number and 1 at their largest; without variation it is only moved to 0.
+    /// Maps the training examples' minimum to 0 and their maximum to 1; values without variation
+    /// are only shifted to 0.
     MinMax,
-    /// `(x − mean) / std`, pixels first divided by 255.
+    /// `(x − mean) / std`; pixels are first divided by 255.
     Given { mean: Vec<f32>, std: Vec<f32> },
 }
 
 impl Scaling {
-    /// Of each channel of the training examples' pixels, whose channels lie next to one another.
+    /// Returns the normalisation of each channel of the training examples' pixels; the channels of
+    /// a pixel are adjacent.
     pub(super) fn of_bytes(&self, bytes: &[u8], channels: usize) -> Vec<Normalisation> {
         match self {
             Self::None => vec![
@@ -51,8 +55,8 @@ impl Scaling {
         }
     }
 
-    /// What is taken from the numbers of each column, and what they are then divided by; `rows` gives the training examples' numbers of
-    /// a column. `None` when they stay as they are.
+    /// Returns the offset and the divisor of each column, or `None` if values stay unchanged.
+    /// `rows` returns the training examples' values of a column.
     pub(super) fn of_columns<I: Iterator<Item = f32>>(
         &self,
         columns: usize,
@@ -83,7 +87,7 @@ impl Scaling {
     }
 }
 
-/// Scales rows of as many numbers as there are columns, one after another.
+/// Scales adjacent rows in place; `columns` has the offset and the divisor of each column.
 pub(super) fn scale(numbers: &mut [f32], columns: &[(f64, f64)]) {
     for row in numbers.chunks_exact_mut(columns.len()) {
         for (x, (mean, std)) in row.iter_mut().zip(columns) {

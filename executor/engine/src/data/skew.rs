@@ -1,39 +1,42 @@
-//! Shards whose classes are skewed, as data that people's devices hold are: for federated averaging.
+//! Shards with skewed classes, which model the data of users' devices in federated averaging.
 //!
-//! As Hsu, Qi and Brown have it ("Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification", 2019):
-//! each worker draws its shares of the classes from a Dirichlet distribution around the whole set's, and then its examples by these
-//! shares, none of them twice. All shards are of one size, give or take one example; a small concentration leaves each worker a class
-//! or two, a large one shards that are alike.
+//! The distribution follows Hsu, Qi and Brown ("Measuring the Effects of Non-Identical Data
+//! Distribution for Federated Visual Classification", 2019). Each worker draws its class shares
+//! from a Dirichlet distribution around those of the whole set, and then draws examples by these
+//! shares without replacement. The sizes of shards differ by at most one example. With a small
+//! concentration each worker has one or two classes; with a large one the shards are alike.
 //!
-//! A shard is a function of (seed, labels, rank, workers), and a step's examples of the shard and the step, so a resumed run goes on where
-//! it was. With another number of workers there are other shards.
+//! A shard is a function of (seed, labels, rank, workers), and the examples of a step are a
+//! function of the shard and the step. A resumed run therefore continues exactly where it stopped.
+//! Another number of workers gives other shards.
 
 use super::order::{EpochOrder, slice};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// Sets this use of a seed apart from all others.
+/// Separates the use of a seed for shards from its other uses.
 const DOMAIN: [u8; 16] = *b"muster shards v1";
 
-/// Of the seed of a shard's own order.
+/// Modifies the seed for the order within a shard.
 const ORDER: u64 = 0x7368_6172_6473;
 
-/// One worker's examples, and the order in which it trains on them.
+/// Examples of one worker, and the order in which it trains on them.
 #[derive(Debug, Clone)]
 pub struct Shard {
     examples: Vec<u32>,
     seed: u64,
-    /// Examples of each step.
+    /// Number of examples of each step.
     part: usize,
     current: Option<(u64, EpochOrder)>,
     indices: Vec<u32>,
 }
 
 impl Shard {
-    /// Worker `rank`'s of `workers`, out of examples of these classes; `part` examples of it make a step.
+    /// Shard of worker `rank` of `workers`, out of examples with these class labels. A step uses
+    /// `part` examples of it.
     ///
     /// # Panics
-    /// When `rank` is not below `workers`, or `alpha` is not above 0.
+    /// If `rank` is not below `workers`, or `alpha` is not above 0.
     #[must_use]
     pub fn new(
         labels: &[u32],
@@ -52,13 +55,14 @@ impl Shard {
         }
     }
 
-    /// All of it, in no order that means anything.
+    /// Returns all examples of the shard, in no particular order.
     #[must_use]
     pub fn examples(&self) -> &[u32] {
         &self.examples
     }
 
-    /// The examples of `step`. The shard's own epochs follow one another without a gap, each in another order.
+    /// Returns the examples of `step`. The shard's own epochs follow each other without a gap, each
+    /// in another order.
     pub fn indices(&mut self, step: u64) -> &[u32] {
         let len = self.examples.len() as u64;
         self.indices.clear();
@@ -85,11 +89,12 @@ impl Shard {
     }
 }
 
-/// The shard of one rank: those before it are dealt first, as what they have is not there any more.
+/// Returns the shard of one rank. The shards of lower ranks are drawn first, because draws are
+/// without replacement.
 fn deal(labels: &[u32], alpha: f64, seed: u64, rank: usize, workers: usize) -> Vec<u32> {
     let classes = labels.iter().max().map_or(0, |most| *most as usize + 1);
     let mut left: Vec<Vec<u32>> = vec![Vec::new(); classes];
-    // Shuffled, so that a class's examples are dealt in no order of the file's.
+    // Shuffled, so that the draw does not depend on the order of the file.
     for index in EpochOrder::new(seed ^ ORDER, u64::MAX, labels.len()).as_slice() {
         left[labels[*index as usize] as usize].push(*index);
     }
@@ -104,7 +109,7 @@ fn deal(labels: &[u32], alpha: f64, seed: u64, rank: usize, workers: usize) -> V
     for worker in 0..=rank {
         let mut rng = ChaCha12Rng::from_seed(key);
         rng.set_stream(worker as u64);
-        // Sums of shares whose classes have run out are taken anew; the rest keep their proportions.
+        // When a class runs out, the sums are recomputed; the other classes keep their proportions.
         let drawn: Vec<f64> = prior
             .iter()
             .map(|prior| match *prior {
@@ -112,7 +117,7 @@ fn deal(labels: &[u32], alpha: f64, seed: u64, rank: usize, workers: usize) -> V
                 prior => ln_gamma(&mut rng, alpha * prior),
             })
             .collect();
-        // By their logarithms: all of a small concentration's would be 0.
+        // Logarithms, because the values of a small concentration would all underflow to 0.
         let most = drawn.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let shares: Vec<f64> = drawn.iter().map(|ln| (ln - most).exp()).collect();
         let mut until = cumulated(&shares, &left);
@@ -122,10 +127,11 @@ fn deal(labels: &[u32], alpha: f64, seed: u64, rank: usize, workers: usize) -> V
             let drawn = uniform(&mut rng) * total;
             let class = until.partition_point(|until| *until <= drawn);
             let class = class.min(classes - 1);
-            let class = match left[class].is_empty() {
-                // Rounding at the end of the sums.
-                true => left.iter().position(|class| !class.is_empty()),
-                false => Some(class),
+            // Rounding at the end of the sums may select an exhausted class.
+            let class = if left[class].is_empty() {
+                left.iter().position(|class| !class.is_empty())
+            } else {
+                Some(class)
             };
             let class = class.expect("as many examples as shards hold together");
             shard.extend(left[class].pop());
@@ -137,7 +143,7 @@ fn deal(labels: &[u32], alpha: f64, seed: u64, rank: usize, workers: usize) -> V
     shard
 }
 
-/// Sums of the shares of classes of which something is left.
+/// Cumulative sums of the shares, with 0 for exhausted classes.
 fn cumulated(shares: &[f64], left: &[Vec<u32>]) -> Vec<f64> {
     let mut sum = 0.0;
     let share = |(share, left): (&f64, &Vec<u32>)| {
@@ -147,7 +153,7 @@ fn cumulated(shares: &[f64], left: &[Vec<u32>]) -> Vec<f64> {
     shares.iter().zip(left).map(share).collect()
 }
 
-/// From 0 to below 1.
+/// Uniform in [0, 1).
 fn uniform(rng: &mut ChaCha12Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
@@ -184,7 +190,7 @@ mod tests {
         Shard::new(&labels(), alpha, 7, (rank, workers), 30)
     }
 
-    /// Mean over workers of the largest class's share of a shard.
+    /// Mean over workers of the largest class share of a shard.
     fn skew(alpha: f64, workers: usize) -> f64 {
         let labels = labels();
         let largest = |rank| {
@@ -199,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_a_partition_of_one_size() {
+    fn shards_partition_the_examples_evenly() {
         for workers in [1, 3, 7] {
             let mut all: Vec<u32> = Vec::new();
             for rank in 0..workers {
@@ -213,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_concentration_leaves_few_classes_and_a_large_one_all() {
+    fn concentration_controls_the_class_skew() {
         let (single, some, alike) = (skew(0.05, 6), skew(5.0, 6), skew(1e5, 6));
         assert!(single > 0.5, "{single}");
         assert!(alike < 0.13, "{alike}");
@@ -221,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gamma_variable_has_its_mean_and_variance() {
+    fn gamma_variable_has_expected_moments() {
         let mut rng = ChaCha12Rng::from_seed([3; 32]);
         for shape in [0.3, 1.0, 4.5] {
             let drawn: Vec<f64> = (0..40_000)
@@ -239,10 +245,10 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_run_sees_what_the_first_would_have_and_each_example_once_an_epoch() {
+    fn resumed_shard_continues_and_repeats_no_example() {
         let mut first = shard(0.5, 1, 4);
         let mut seen = vec![0; 6_000];
-        // 1,500 examples at 30 a step.
+        // The shard has 1,500 examples; a step uses 30.
         for step in 0..50 {
             let indices = first.indices(step).to_vec();
             assert_eq!(indices, shard(0.5, 1, 4).indices(step), "step {step}");

@@ -1,7 +1,8 @@
-//! Where a data set comes from, what is promised of it, and whether its files keep the promise.
+//! Source of a data set, its declaration in the job document, and the check of its files.
 //!
-//! Shapes, classes and the numbers of examples are promised by the job's document: PS shards lay networks out and the scheduler
-//! counts epochs without ever opening a file. What the files hold is checked against it.
+//! The job document declares shapes, classes and numbers of examples. PS shards lay out networks
+//! and the scheduler counts epochs without opening a file. The content of the files is checked
+//! against the declaration.
 
 use super::error::DatasetError;
 use super::examples::{Examples, Task};
@@ -12,12 +13,12 @@ use super::{arrays, folder, table, text};
 use crate::model::{Input, InputShape};
 use std::path::{Path, PathBuf};
 
-/// A data set by its files, which lie below the root of all data sets.
+/// Data set by its files, which are below the data-set root.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// Known by name.
+    /// Data set with a name.
     Known(Kind),
-    /// A CSV file with a header: one column is the target, all others are numbers.
+    /// CSV file with a header: one column is the target, all others are inputs.
     Table {
         path: PathBuf,
         target: String,
@@ -25,21 +26,22 @@ pub enum Source {
         task: Task,
         scaling: Scaling,
     },
-    /// Two arrays of one file (`.npz`, `.safetensors`) or of two files in one folder (`<name>.npy`), the examples along the first
-    /// dimension.
+    /// Two arrays of one file (`.npz`, `.safetensors`) or of two files in one folder
+    /// (`<name>.npy`). The first dimension counts the examples.
     Arrays {
         path: PathBuf,
         inputs: String,
         targets: String,
         input: Input,
         task: Task,
-        /// `None` is as their type says: of images that are bytes measured, else none.
+        /// `None` selects the default: measured for image bytes with class targets, else no
+        /// scaling.
         scaling: Option<Scaling>,
     },
-    /// A text, read as bytes, in pieces of `length`; the network says each next byte.
+    /// Text, read as bytes, in pieces of `length`; the network predicts each next byte.
     Text { path: PathBuf, length: usize },
-    /// A folder of JPEG and PNG files in one folder per class, which are numbered in the order of their names. Images are resized to
-    /// `shape`, which has 1 or 3 channels.
+    /// JPEG and PNG files in one folder per class; classes are numbered in the order of the
+    /// folders' names. Images are resized to `shape`, which has 1 or 3 channels.
     Images {
         path: PathBuf,
         shape: InputShape,
@@ -48,7 +50,7 @@ pub enum Source {
     },
 }
 
-/// A training and a test split of the same shape.
+/// Training and test split of the same shape.
 #[derive(Debug, Clone)]
 pub struct Dataset {
     pub input: Input,
@@ -58,7 +60,7 @@ pub struct Dataset {
 }
 
 impl Source {
-    /// What a network reads of it.
+    /// Returns the input shape of a network for this source.
     #[must_use]
     pub fn input(&self) -> Input {
         match *self {
@@ -73,7 +75,7 @@ impl Source {
         }
     }
 
-    /// What a network says of it.
+    /// Returns the kind of the targets.
     #[must_use]
     pub fn task(&self) -> Task {
         match *self {
@@ -90,11 +92,12 @@ impl Source {
 }
 
 impl Dataset {
-    /// Reads the files below `root`. Of a source that is not known by name, `limits` are the numbers of training and test examples,
-    /// dealt from the rows in an order that is the same for every job; a text's test pieces are its last ones.
+    /// Reads the files below `root`. For sources without a name, `limits` are the numbers of
+    /// training and test examples. Rows are distributed to the splits in an order that is the same
+    /// for every job; the test split of a text is its last pieces.
     ///
     /// # Errors
-    /// When a file is missing, damaged or does not hold what is promised; see [`DatasetError`].
+    /// If a file is missing, damaged or does not match the declaration; see [`DatasetError`].
     pub fn load(source: &Source, root: &Path, limits: Limits) -> Result<Self, DatasetError> {
         for (split, limit) in [("train", limits.train), ("test", limits.test)] {
             if limit == Some(0) {
@@ -147,7 +150,7 @@ impl Dataset {
         })
     }
 
-    /// Classes, or numbers to say.
+    /// Returns the number of classes, or the number of target values.
     #[must_use]
     pub fn outputs(&self) -> usize {
         match self.task {

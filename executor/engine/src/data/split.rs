@@ -1,4 +1,4 @@
-//! How rows are divided between training and test.
+//! Division of rows between training and test.
 
 use super::error::DatasetError;
 use super::examples::Examples;
@@ -6,21 +6,22 @@ use super::order::deal;
 use super::scaling::Scaling;
 use std::path::PathBuf;
 
-/// Use only the first so many examples of each split; more than there are means all.
+/// Maximum number of examples of each split. For a data set with a name, a limit above the size
+/// selects all examples; for other sources it is an error.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
     pub train: Option<usize>,
     pub test: Option<usize>,
 }
 
-/// Rows of a whole data set, before they are dealt to the splits.
+/// Rows of a whole data set, before they are distributed to the splits.
 pub(super) trait Rows {
     fn len(&self) -> usize;
 
-    /// The examples at `train` and at `test`; what is measured for their scaling is measured on the first.
+    /// Returns the examples at `train` and at `test`. Scaling is measured on the training examples.
     ///
     /// # Errors
-    /// What can only be found out when they are read.
+    /// Errors that appear only when rows are read.
     fn split(
         self,
         train: &[u32],
@@ -29,7 +30,7 @@ pub(super) trait Rows {
     ) -> Result<(Examples, Examples), DatasetError>;
 }
 
-/// The splits of `rows`: files are often sorted by class, so their order says nothing.
+/// Distributes `rows` to the splits in a shuffled order, because files are often sorted by class.
 pub(super) fn dealt(
     rows: impl Rows,
     scaling: &Scaling,
@@ -47,7 +48,8 @@ pub(super) fn dealt(
     rows.split(&order[..train], &order[train..train + test], scaling)
 }
 
-/// Numbers of training and test examples out of `found`; without a limit a tenth is for the test. None when there are too few.
+/// Returns the numbers of training and test examples out of `found`; without a limit a tenth is for
+/// the test. Returns `None` if there are too few rows.
 pub(super) fn counts(found: usize, limits: Limits) -> Option<(usize, usize)> {
     let test = limits.test.unwrap_or(found / 10);
     let train = limits.train.unwrap_or(found.saturating_sub(test));

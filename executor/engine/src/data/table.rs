@@ -7,7 +7,7 @@ use super::split::Rows;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A table in memory, column after column within each row.
+/// Table in memory, row-major.
 pub(super) struct Table {
     rows: usize,
     columns: usize,
@@ -15,7 +15,8 @@ pub(super) struct Table {
     targets: Targets,
 }
 
-/// Reads a table with a header. Classes are numbered in the order of their names; names that are all whole numbers, by value.
+/// Reads a table with a header. Classes are numbered in the order of their names, or by value if
+/// all names are whole numbers.
 pub(super) fn read(
     path: &Path,
     target: &str,

@@ -1,4 +1,4 @@
-//! Texts for language models: bytes, so that every text has the same 256 tokens and none is foreign.
+//! Texts for language models. Tokens are bytes, so that every text has the same vocabulary of 256.
 
 use super::error::DatasetError;
 use super::examples::Examples;
@@ -6,10 +6,11 @@ use super::split::{Limits, counts};
 use std::fs;
 use std::path::Path;
 
-/// Tokens there are.
+/// Number of different tokens.
 pub(super) const VOCABULARY: usize = 256;
 
-/// The test pieces are the last ones: a text's pieces follow from one another, and dealt ones would tell the test's answers in training.
+/// Reads the training and the test pieces. The test pieces are the last ones and not shuffled,
+/// because adjacent pieces in the training split would reveal targets of the test split.
 pub(super) fn load(
     path: &Path,
     length: usize,

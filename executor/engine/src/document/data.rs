@@ -1,4 +1,4 @@
-//! Data sets.
+//! Conversion of data sets.
 
 use crate::data::{Augment, Dataset, DatasetError, Kind, Limits, Scaling, Source, Task};
 use crate::model::{Input, InputShape};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Reads the document's data set from below `root`.
 ///
 /// # Errors
-/// When files are missing, damaged, do not fit together or do not hold what the document promises.
+/// If files are missing, damaged or inconsistent, or if their content differs from the document.
 pub fn dataset(engine: &spec::Engine, root: &Path) -> Result<Dataset, DatasetError> {
     let document = &engine.dataset;
     let (source, limits) = source(document);
@@ -20,12 +20,12 @@ pub fn dataset(engine: &spec::Engine, root: &Path) -> Result<Dataset, DatasetErr
     Ok(data)
 }
 
-/// What a network reads of an example.
+/// Input of a network for this data set.
 pub(super) fn input(dataset: &spec::Dataset) -> Input {
     input_of(dataset.input())
 }
 
-/// What it says of it.
+/// Learning task of this data set.
 pub(super) fn task(dataset: &spec::Dataset) -> Task {
     task_of(dataset.learn())
 }

@@ -1,6 +1,7 @@
-//! The job document's engine part as the types that compute.
+//! Conversion of the job document's engine part into the types of the compute half.
 //!
-//! A document that was accepted has right numbers; what only the builder can tell (two shapes that do not fit) comes back as its error.
+//! Numbers of an accepted document are valid. Errors that only the builder can detect, such as two
+//! shapes that do not fit, are returned as its error.
 
 mod data;
 mod network;

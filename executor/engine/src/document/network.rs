@@ -1,4 +1,4 @@
-//! Networks by name, and lists of layers.
+//! Conversion of networks: named models and lists of layers.
 
 use super::data;
 use crate::data::Task;
@@ -6,13 +6,13 @@ use crate::model::zoo::{self, Goal, Gpt, Layer};
 use crate::model::{Activation, BuildError, Conv, Input, Network, Windows};
 use muster_model::spec::{self, Model, Sides};
 
-/// The slope of a leaky ReLU below 0, as PyTorch has it.
+/// Slope of a leaky ReLU below 0, the default of PyTorch.
 const SLOPE: f32 = 0.01;
 
-/// The network that the document describes, for what its data set holds.
+/// Builds the network of the document for its data set.
 ///
 /// # Errors
-/// Names the layer that cannot be.
+/// The error names the layer that cannot be built.
 pub fn network(engine: &spec::Engine) -> Result<Network, BuildError> {
     let input = data::input(&engine.dataset);
     let task = data::task(&engine.dataset);
@@ -83,7 +83,7 @@ fn sizes(list: &[u32]) -> Vec<usize> {
     list.iter().map(|&size| size as usize).collect()
 }
 
-/// A perceptron that says numbers.
+/// Layers of a perceptron for regression.
 fn regression(hidden: &[u32], values: usize) -> Vec<Layer> {
     let dense = |width, relu| Layer::Dense { width, relu };
     let hidden = hidden.iter().map(|&width| dense(width as usize, true));

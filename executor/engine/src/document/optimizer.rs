@@ -1,4 +1,4 @@
-//! Update rules and schedules.
+//! Conversion of update rules and schedules.
 
 use crate::optimizer::{Decay, Optimizer, Rule, Schedule};
 use muster_model::spec;
@@ -12,13 +12,13 @@ pub fn optimizer(engine: &spec::Engine) -> Optimizer {
     }
 }
 
-/// An update rule at a constant rate.
+/// An update rule with a constant learning rate.
 #[must_use]
 pub fn constant(of: &spec::Optimizer) -> Optimizer {
     Optimizer::new(rule(of))
 }
 
-/// Names of what the optimizer keeps of each parameter.
+/// Names of the state planes that the optimizer keeps per parameter.
 #[must_use]
 pub fn state_planes(of: &spec::Optimizer) -> &'static [&'static str] {
     constant(of).state_names()

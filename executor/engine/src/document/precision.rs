@@ -1,9 +1,9 @@
-//! How exact a GPU computes.
+//! Conversion of the numeric precision of a GPU.
 
 use crate::cuda::Precision;
 use muster_model::spec::{self, Engine};
 
-/// The document's, else the node's own.
+/// The precision of the document, or the node's default.
 #[must_use]
 pub fn precision(engine: &Engine, of_node: Precision) -> Precision {
     match engine.precision {

@@ -1,76 +1,80 @@
-//! The memory that a task's collectives work on: its gradients, and room for their sums.
+//! Memory of a task's collectives: its gradients, and a second plane for their sums.
 //!
-//! Two planes instead of one in place: the gradients stay as the task has left them until their sum is complete everywhere, so
-//! that survivors of a death repeat the sum from them. It costs no copy, as partial sums have to be written somewhere anyhow.
+//! The gradients remain unchanged until their sum is complete on all ranks, so that the survivors
+//! of a lost member can repeat the sum from them. This costs no copy, because partial sums have to
+//! be written somewhere.
 
 use super::FabricError;
 use super::plane::Plane;
 use crate::memory::Shared;
 
-/// Gradients, in memory that tasks of the same node may map once there are any, and private room for sums. Untouched parts take no memory.
+/// Gradients, in memory that tasks of the same node can map once there are any, and private memory
+/// for sums. Pages that are not touched use no memory.
 #[derive(Debug)]
 pub struct Arena {
     gradients: Gradients,
-    /// Shared with nobody, so it is memory of the ordinary kind: that comes in huge pages, whose translations the processor keeps and which sockets
-    /// take by the piece, also where shared memory does not, as kernels are usually set.
+    /// Private memory of the ordinary kind: the kernel provides huge pages for it, and sockets can
+    /// take its pages. With the usual kernel settings, shared memory has neither property.
     sums: Plane,
     len: usize,
 }
 
 #[derive(Debug)]
 enum Gradients {
-    /// As long as nobody is there to share them with.
+    /// No other task of the node maps the gradients yet.
     Own(Plane),
     Shared(Shared),
 }
 
 impl Arena {
-    /// Zeros; `len` floats in each plane.
+    /// Creates an arena of zeros with `len` floats in each plane.
     ///
     /// # Errors
-    /// [`FabricError::Io`] without memory.
+    /// [`FabricError::Io`] if there is not enough memory.
     pub fn new(len: usize) -> Result<Self, FabricError> {
         Ok(Self {
             gradients: Gradients::Own(Plane::new(len)?),
-            // Zeroed by the kernel when first used: a task that sums in its node's plane never touches it.
+            // The kernel zeroes pages on first use. A task that sums in its node's plane never
+            // touches them.
             sums: Plane::new(len)?,
             len,
         })
     }
 
-    /// Floats in each plane.
+    /// Number of floats in each plane.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the planes are empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// This task's contributions.
+    /// Gradients of this task.
     #[must_use]
     pub fn gradients(&self) -> &[f32] {
         match &self.gradients {
             Gradients::Own(values) => values,
-            // SAFETY: peers only read this memory; this task writes it through `&mut self` alone.
+            // SAFETY: peers only read this memory; this task writes it through `&mut self` only.
             Gradients::Shared(memory) => unsafe { memory.floats(0, 0, self.len) },
         }
     }
 
-    /// The same, to be written between collectives.
+    /// Gradients of this task, to be written between collectives.
     #[must_use]
     pub fn gradients_mut(&mut self) -> &mut [f32] {
         match &mut self.gradients {
             Gradients::Own(values) => values,
-            // SAFETY: peers read this memory only during a collective that this task takes part in, which borrows the arena as well.
+            // SAFETY: peers read this memory only during a collective in which this task takes
+            // part, which borrows the arena as well.
             Gradients::Shared(memory) => unsafe { memory.floats_mut(0, 0, self.len) },
         }
     }
 
-    /// The private sums: what links have brought.
+    /// Private sums, written by collectives over links.
     #[must_use]
     pub fn sums(&self) -> &[f32] {
         &self.sums
@@ -87,11 +91,11 @@ impl Arena {
         (gradients, &mut self.sums)
     }
 
-    /// Lets the sums lie elsewhere from now on, as they are: peers may still read what was lent them from where they lay, in a sum that was
-    /// broken off.
+    /// Copies the sums to a new plane. Peers may still read the old plane after an aborted sum in
+    /// which its pages were lent to them.
     ///
     /// # Errors
-    /// [`FabricError::Io`] without memory.
+    /// [`FabricError::Io`] if there is not enough memory.
     pub(crate) fn move_sums(&mut self) -> Result<(), FabricError> {
         let mut elsewhere = Plane::new(self.len)?;
         elsewhere.copy_from_slice(&self.sums);
@@ -99,14 +103,15 @@ impl Arena {
         Ok(())
     }
 
-    /// The gradients' memory, to hand over to other tasks of this node: from now on they lie where these can map them.
+    /// The memory of the gradients, to be sent to other tasks of this node. The first call moves
+    /// the gradients to memory that these tasks can map.
     ///
     /// # Errors
-    /// [`FabricError::Io`] without memory or descriptors.
+    /// [`FabricError::Io`] if there is not enough memory or no descriptor is left.
     pub(super) fn memory(&mut self) -> Result<&Shared, FabricError> {
         if let Gradients::Own(values) = &self.gradients {
             let memory = Shared::create(self.len * 4).map_err(FabricError::io("make an arena"))?;
-            // SAFETY: nobody else knows of this memory yet.
+            // SAFETY: the memory is new, so no other task accesses it.
             unsafe { memory.floats_mut(0, 0, self.len) }.copy_from_slice(values);
             self.gradients = Gradients::Shared(memory);
         }

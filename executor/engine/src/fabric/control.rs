@@ -1,6 +1,8 @@
-//! Words beside the floats: a bell for who sleeps, the news of a loss, and, by the socket's end, the sign of death.
+//! Control messages of a link: wake-up, lost ranks, heartbeat. The end of the socket reports the
+//! end of the peer.
 //!
-//! The kernel closes a killed process's sockets at once, so a peer's death is seen within a scheduler's tick, in shared memory too.
+//! The kernel closes the sockets of a killed process at once, so a peer's end is detected
+//! immediately, also with shared memory.
 
 use super::hello::Stream;
 use crate::clock;
@@ -14,25 +16,25 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-/// Every word has this length on the wire: a tag, a zero byte, a rank in two bytes, little endian.
+/// Length of a message in bytes: a tag, a zero byte, a rank in two bytes, little endian.
 const WORD_BYTES: usize = 4;
 
-/// What one peer tells another.
+/// Message from one peer to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
-    /// Look at the shared memory again.
+    /// Wake-up: poll the shared memory again.
     Bell,
-    /// That rank is dead; leave this view.
+    /// That rank is lost; leave this view.
     Lost { rank: u16 },
-    /// Nobody is dead, but leave this view.
+    /// Leave this view, although no rank is lost.
     Regroup,
-    /// I leave in order; what I sent is still to be read.
+    /// The sender leaves in order; the data that it has sent must still be read.
     Leave,
-    /// The descriptors with this word are my memory.
+    /// The descriptors with this message are the sender's memory.
     Memory,
-    /// My process runs.
+    /// Heartbeat of the sender's process.
     Alive,
-    /// All that you have lent me for one flow is taken.
+    /// The sender has taken all data that was lent to it for one flow.
     Taken,
 }
 
@@ -52,7 +54,7 @@ impl Word {
         [tag, 0, low, high]
     }
 
-    /// `None` for anything that [`Self::encode`] cannot have written.
+    /// Decodes a message. `None` for anything that [`Self::encode`] cannot have written.
     #[must_use]
     pub fn decode(bytes: [u8; WORD_BYTES]) -> Option<Self> {
         let rank = u16::from_le_bytes([bytes[2], bytes[3]]);
@@ -69,36 +71,38 @@ impl Word {
     }
 }
 
-/// What was heard since the last look.
+/// Summary of the messages since the last poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heard {
     Nothing,
-    /// The bell, memory, a sign of life, that something is taken, or a leave.
+    /// A wake-up, memory, a heartbeat, a confirmation of lent data, or a leave.
     Something,
     Lost {
         rank: u16,
     },
     Regroup,
-    /// The socket has ended without a word, or spoke nonsense.
+    /// The socket ended without a message, or an invalid message arrived.
     Gone,
 }
 
-/// One peer's control socket, not blocking.
+/// Non-blocking control socket of one peer.
 #[derive(Debug)]
 pub struct Control {
-    /// The pulse has it too, but does not keep it open.
+    /// The heartbeat thread holds a weak reference, which does not keep the socket open.
     stream: Arc<Stream>,
-    /// The beginning of a word whose rest has not come yet.
+    /// Beginning of a message whose rest has not arrived yet.
     partial: Vec<u8>,
     files: VecDeque<OwnedFd>,
     left: bool,
-    /// Flows whose floats the peer says to have taken, beyond those that were waited for.
+    /// Confirmations of lent data that no caller has consumed yet.
     taken: usize,
 }
 
 impl Control {
+    /// Wraps a connected stream.
+    ///
     /// # Errors
-    /// When the socket cannot be set not to block.
+    /// If the socket cannot be set to non-blocking.
     pub fn new(stream: Stream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
@@ -116,16 +120,18 @@ impl Control {
         self.left
     }
 
-    /// Says a word. A full socket swallows it: a bell is then pending anyway, and a peer that reads nothing learns of the end by
-    /// the socket's end. A dead peer is noticed by who listens.
+    /// Sends a message and ignores errors. If the socket is full, a wake-up is pending anyway, and
+    /// a peer that does not read detects the end by the end of the socket. A lost peer is detected
+    /// by reading.
     pub fn say(&mut self, word: Word) {
         let _ = send(&*self.stream, &word.encode(), SendFlags::NOSIGNAL);
     }
 
-    /// Says a word that the peer waits for.
+    /// Sends a message that the peer waits for.
     ///
     /// # Errors
-    /// When it cannot be said: the peer is gone, or has read nothing for as long as a socket's buffer takes to fill.
+    /// If it cannot be sent: the peer has ended, or it has read so little that the socket buffer is
+    /// full.
     pub fn say_surely(&mut self, word: Word) -> io::Result<()> {
         match send(&*self.stream, &word.encode(), SendFlags::NOSIGNAL) {
             Ok(WORD_BYTES) => Ok(()),
@@ -134,35 +140,35 @@ impl Control {
         }
     }
 
-    /// Whether the peer has said [`Word::Taken`] once more; that is then over.
+    /// Whether a [`Word::Taken`] has arrived; the call consumes one.
     pub fn is_taken(&mut self) -> bool {
         let is_taken = self.taken > 0;
         self.taken -= usize::from(is_taken);
         is_taken
     }
 
-    /// For the pulse.
+    /// Weak reference for the heartbeat thread.
     #[must_use]
     pub fn stream(&self) -> Weak<Stream> {
         Arc::downgrade(&self.stream)
     }
 
-    /// Hands memory over.
+    /// Sends file descriptors of memory.
     ///
     /// # Errors
-    /// When the peer is gone or the socket is none that can.
+    /// If the peer has ended or the socket cannot transfer descriptors.
     pub fn hand_over(&mut self, files: &[BorrowedFd<'_>]) -> io::Result<()> {
         let word = Word::Memory.encode();
         handing::send(&*self.stream, &word, files, SendFlags::empty())?;
         Ok(())
     }
 
-    /// The next descriptor that the peer has handed over.
+    /// Returns the next descriptor that the peer has sent.
     pub fn take_file(&mut self) -> Option<OwnedFd> {
         self.files.pop_front()
     }
 
-    /// Waits until `deadline` for the next descriptor; `None` when none came or the peer is gone.
+    /// Waits until `deadline` for the next descriptor. `None` if none arrived or the peer has left.
     pub fn wait_file(&mut self, deadline: Instant) -> Option<OwnedFd> {
         loop {
             if let Some(file) = self.take_file() {
@@ -186,7 +192,7 @@ impl Control {
         }
     }
 
-    /// Reads all that has come.
+    /// Reads all messages that have arrived.
     pub fn listen(&mut self) -> Heard {
         let mut heard = Heard::Nothing;
         loop {
@@ -225,7 +231,7 @@ impl Control {
 
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let count = handing::receive(&*self.stream, bytes, &mut self.files)?;
-        // A peer that keeps handing over files would use up this process's descriptors.
+        // Otherwise a peer could exhaust the file descriptors of this process by sending more.
         self.files.truncate(2 * handing::FILES);
         Ok(count)
     }
@@ -251,7 +257,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_word_is_what_it_was(tag in 1u8..=7, rank: u16) {
+        fn control_messages_survive_encoding(tag in 1u8..=7, rank: u16) {
             let word = match tag {
                 1 => Word::Bell,
                 2 => Word::Lost { rank },
@@ -265,7 +271,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_in_arbitrary_parts_never_panic_and_keep_at_most_a_word(
+        fn arbitrary_control_bytes_never_panic(
             bytes in prop::collection::vec(0u8..8, 0..600), cut in 1usize..9,
         ) {
             let (mut control, mut peer) = pair();
@@ -281,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_death_is_heard_and_a_leave_is_none() {
+    fn orderly_leave_is_not_reported_as_a_loss() {
         let (mut control, peer) = pair();
         assert_eq!(control.listen(), Heard::Nothing);
         drop(peer);
@@ -296,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_news_of_a_loss_comes_before_the_end_of_who_brought_it() {
+    fn loss_message_precedes_the_end_of_its_sender() {
         let (mut control, mut peer) = pair();
         peer.write_all(&Word::Bell.encode()).unwrap();
         peer.write_all(&Word::Lost { rank: 3 }.encode()).unwrap();

@@ -1,24 +1,26 @@
-//! The rule by which reports become the next view; whoever coordinates (rank 0, the executor, a test) calls it under its lock.
+//! Rule that turns reports of members into the next view. The coordinator of the views (rank 0, the
+//! executor or a test) calls it under its lock.
 
 use super::view::{Member, Report, View};
 use muster_model::id::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Members of the present view, and who has reported since.
+/// Members of the present view and their reports since it began.
 #[derive(Debug)]
 pub struct Gathering {
     view: View,
     reports: BTreeMap<TaskId, Report>,
-    /// Newcomers that the first view waits for.
+    /// Number of new members for which the first view waits.
     first: usize,
-    /// Who is to take part from the next open view on, in order of rank; without it everyone who comes.
+    /// Members from the next open view on, in order of rank; if `None`, all tasks that report.
     roster: Option<Vec<TaskId>>,
-    /// Have died, left, or been dismissed.
+    /// Tasks that were lost, have left, or were dismissed.
     gone: BTreeSet<TaskId>,
 }
 
 impl Gathering {
-    /// The first view forms when `first` newcomers have reported; later ones take in whoever comes.
+    /// Creates a gathering without a roster. The first view forms when `first` new members have
+    /// reported; later views admit all tasks that report.
     #[must_use]
     pub fn new(first: usize) -> Self {
         let members = Vec::new();
@@ -31,7 +33,8 @@ impl Gathering {
         }
     }
 
-    /// The first view forms when all of `roster` have reported, in its order.
+    /// Creates a gathering with a roster. The first view forms when all of its members have
+    /// reported, in its order.
     #[must_use]
     pub fn of(roster: Vec<TaskId>) -> Self {
         let mut gathering = Self::new(0);
@@ -39,31 +42,31 @@ impl Gathering {
         gathering
     }
 
-    /// From the next open view on these are to take part, ranked in this order.
+    /// Sets the members from the next open view on, in the order of their ranks.
     pub fn want(&mut self, roster: Vec<TaskId>) {
         self.roster = Some(roster);
     }
 
-    /// This task has died or left for sure: nobody waits for it any more.
+    /// Records that this task was lost or has left; views no longer wait for it.
     pub fn forget(&mut self, id: TaskId) {
         self.reports.remove(&id);
         self.gone.insert(id);
     }
 
-    /// Whether that task has died, left, or been dismissed.
+    /// Whether that task was lost, has left, or was dismissed.
     #[must_use]
     pub fn has_gone(&self, id: TaskId) -> bool {
         self.gone.contains(&id)
     }
 
-    /// The present view; number 0 and empty before the first.
+    /// The present view; number 0 and empty before the first view.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// Whether an open view would have other members than the present one, and all of them are there. Newcomers that have not come
-    /// yet are not waited for by stopping the others.
+    /// Whether an open view would have other members than the present one, and all of them have
+    /// reported. The present members do not stop for a new member that has not reported yet.
     #[must_use]
     pub fn someone_waits(&self) -> bool {
         let Some(roster) = &self.roster else {
@@ -81,10 +84,11 @@ impl Gathering {
         there && (joins || leaves)
     }
 
-    /// Takes a member's report.
+    /// Records a member's report.
     ///
     /// # Errors
-    /// Why it gets no view: the others have gone on without it.
+    /// The reason why the task is not in the next view: the other members have continued without
+    /// it.
     pub fn report(&mut self, report: Report) -> Result<(), String> {
         let id = report.member.id;
         let is_member = self.view.rank_of(id).is_some();
@@ -96,7 +100,8 @@ impl Gathering {
         Ok(())
     }
 
-    /// Forms the next view once everyone has reported that is not held for dead. Whoever reports is alive, whatever others say.
+    /// Forms the next view once all members have reported that are not considered lost. A member
+    /// that reports is alive, even if others have reported it lost.
     pub fn next_view(&mut self) -> Option<&View> {
         let held: BTreeSet<TaskId> = self
             .reports
@@ -118,7 +123,8 @@ impl Gathering {
         if !complete || (survivors.is_empty() && !open) {
             return None;
         }
-        // A newcomer has nothing to repeat a step with; one that is on no roster may be on the next.
+        // A new member has no data to repeat a step with. A new member that is not on this roster
+        // may be on the next one.
         let newcomers = self.newcomers().filter(|report| {
             let roster = self.roster.as_ref();
             open && roster.is_none_or(|roster| roster.contains(&report.member.id))
@@ -144,7 +150,7 @@ impl Gathering {
         Some(&self.view)
     }
 
-    /// Whether the next view may have other members than who is left of the present one.
+    /// Whether the next view may have other members than the survivors of the present one.
     fn is_open(&self, survivors: &[&Report]) -> bool {
         match survivors.iter().map(|report| report.member.completed).max() {
             Some(top) => survivors
@@ -204,7 +210,7 @@ mod tests {
         view.map(|view| view.members.iter().map(number).collect())
     }
 
-    /// A gathering in its first view, of members 0, 1 and 2.
+    /// A gathering in its first view, with members 0, 1 and 2.
     fn three() -> Gathering {
         let mut gathering = Gathering::new(3);
         for id in [2, 0, 1] {
@@ -216,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn survivors_wait_for_each_other_and_not_for_the_dead() {
+    fn next_view_waits_for_all_survivors_only() {
         let mut gathering = three();
         gathering.report(report(0, Some(4), &[1], false)).unwrap();
         assert_eq!(ids(gathering.next_view()), None, "2 has not reported");
@@ -226,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_reports_is_alive() {
+    fn member_that_reports_is_not_lost() {
         let mut gathering = three();
         gathering.report(report(0, Some(4), &[1], false)).unwrap();
         gathering.report(report(1, Some(4), &[2], false)).unwrap();
@@ -234,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_waits_for_the_end_of_a_step() {
+    fn new_member_joins_only_between_steps() {
         let mut gathering = three();
         gathering.report(report(7, None, &[], true)).unwrap();
         assert!(gathering.someone_waits());
@@ -243,7 +249,7 @@ mod tests {
         }
         assert_eq!(ids(gathering.next_view()), Some(vec![0, 1, 2]));
         assert!(gathering.someone_waits());
-        // One has finished the step that the others are about to be given the result of.
+        // Rank 0 has completed the step; the others are about to receive its result.
         gathering.report(report(0, Some(5), &[], true)).unwrap();
         gathering.report(report(1, Some(4), &[], false)).unwrap();
         gathering.report(report(2, Some(4), &[], false)).unwrap();
@@ -251,10 +257,10 @@ mod tests {
         assert!(!gathering.someone_waits());
     }
 
-    /// A gathering in its first view, of a roster.
+    /// A gathering in its first view, with a roster.
     fn rostered() -> Gathering {
         let mut gathering = Gathering::of(tasks(&[5, 3, 4]));
-        // The one that has the parameters, then the others.
+        // First the member that has the parameters, then the others.
         gathering.report(report(5, Some(0), &[], true)).unwrap();
         for id in [4, 8] {
             gathering.report(report(id, None, &[], true)).unwrap();
@@ -267,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_roster_says_who_takes_part_and_in_which_order() {
+    fn roster_decides_on_members_and_their_order() {
         let mut gathering = rostered();
         assert!(!gathering.someone_waits());
         gathering.want(tasks(&[5, 9, 4]));
@@ -285,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dead_are_waited_for_by_nobody() {
+    fn lost_members_are_not_waited_for() {
         let mut gathering = rostered();
         gathering.forget(task(4));
         assert!(

@@ -1,4 +1,4 @@
-//! The greeting between peers: frames of [`crate::wire`] that prove the secret and name the fences.
+//! Handshake between peers: frames of [`crate::wire`] that prove the secret and contain the fences.
 
 use crate::clock;
 use crate::wire::hello::same_secret;
@@ -11,43 +11,45 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Longest greeting that is read from a stranger.
+/// Maximum length in bytes of a handshake that is read from an unauthenticated peer.
 pub const MAX_PEER_HELLO_BYTES: u32 = 1024;
 
-/// In which order and pieces floats follow one another on the data connections, which carry nothing else, and what is said of them beside: another
-/// number with every change of that, or tasks of two releases would add up what does not belong together.
+/// Version of the summation order: order and pieces in which floats follow on the data connections,
+/// and the control messages about them. The data connections carry no other information. The number
+/// must change with every change of the order; otherwise tasks of two releases would add values
+/// that do not belong together.
 pub const ORDER: u32 = 4;
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Channel {
-    /// Floats over TCP, nothing else.
+    /// Floats over TCP only.
     Data,
-    /// Words beside the floats, and the sign of life.
+    /// Control messages and heartbeat.
     Control,
-    /// Lines between a worker and the one that keeps the list of members.
+    /// Lines between a worker and the membership server.
     Office,
-    /// A Unix socket between tasks of one node: hands memory over, rings the bell, and is the sign of life.
+    /// Unix socket between tasks of one node: transfer of memory, control messages and heartbeat.
     Local,
 }
 
-/// What a peer says first.
+/// First message of a peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PeerHello {
     pub job_id: JobId,
-    /// Fence: new with every start of the job, as in the launch; hex. It stays while the job is resized in place, so that a task
-    /// of a later revision may join those that have stayed.
+    /// Fence: secret of the launch in hex, new with every start of the job. It stays the same when
+    /// the job is resized in place, so that a task of a later revision can join the remaining ones.
     pub secret: String,
-    /// Fence: the view that the connection is for.
+    /// Fence: number of the view of this connection.
     pub view: u64,
-    /// Who speaks, in which attempt, and whom it believes to speak to.
+    /// Sender, its attempt, and the task that it wants to reach.
     pub from: TaskId,
     pub attempt: u32,
     pub to: TaskId,
     pub channel: Channel,
-    /// [`ORDER`] of who speaks.
+    /// [`ORDER`] of the sender.
     #[serde(default = "first_order")]
     pub order: u32,
 }
@@ -56,23 +58,25 @@ fn first_order() -> u32 {
     1
 }
 
-/// Whom a task takes as its peers.
+/// Facts that a peer must match to be accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
     pub job_id: JobId,
     pub secret: String,
-    /// This task's own.
+    /// Id of this task.
     pub id: TaskId,
     pub attempt: u32,
 }
 
 impl Credentials {
-    /// Why this greeting is not from a task of the same start of the job; the view is judged by who waits for it.
+    /// Checks that a handshake comes from a task of the same start of the job. The task that waits
+    /// for a view checks the view's number.
     ///
     /// # Errors
-    /// The reason, as the stranger is told it.
+    /// The reason, as it is sent to the peer.
     pub fn judge(&self, hello: &PeerHello) -> Result<(), String> {
-        // First, and without a word more: who does not know the secret learns nothing about the job.
+        // Checked first and without details: a peer without the secret learns nothing about the
+        // job.
         if !same_secret(&hello.secret, &self.secret) {
             return Err("the secret is wrong".to_owned());
         }
@@ -92,7 +96,7 @@ impl Credentials {
     }
 }
 
-/// A socket of either kind.
+/// Socket of either kind.
 #[derive(Debug)]
 pub enum Stream {
     Tcp(TcpStream),
@@ -100,19 +104,22 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Takes over a TCP socket with the same options as the rest of the data plane: no Nagle delay, keepalive, user timeout.
+    /// Wraps a TCP socket and sets the same options as in the parameter exchange: no Nagle delay,
+    /// keepalive, user timeout.
     ///
     /// # Errors
-    /// [`WireError::Io`] when the socket refuses its options.
+    /// [`WireError::Io`] if the socket refuses its options.
     pub fn tcp(stream: TcpStream) -> Result<Self, WireError> {
         let duplicate = stream.try_clone().map_err(io_error("duplicate a socket"))?;
-        // The options belong to the socket and stay when the duplicate goes.
+        // The options belong to the socket and remain after the duplicate is closed.
         drop(Connection::new(duplicate)?);
         Ok(Self::Tcp(stream))
     }
 
+    /// Sets or clears the non-blocking mode.
+    ///
     /// # Errors
-    /// The socket's.
+    /// The error of the socket.
     pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_nonblocking(on),
@@ -130,7 +137,7 @@ impl Stream {
     /// Sends one frame without payload.
     ///
     /// # Errors
-    /// [`WireError`] when the peer is gone.
+    /// [`WireError`] if the connection is broken.
     pub fn send_greeting(&mut self, kind: Kind, view: u64, meta: &[u8]) -> Result<(), WireError> {
         let header = Header {
             kind,
@@ -142,10 +149,11 @@ impl Stream {
         self.write_all(&frame).map_err(io_error("send a greeting"))
     }
 
-    /// Reads one frame without payload before `deadline`, and nothing beyond it.
+    /// Reads one frame without payload before `deadline`, and no bytes after it.
     ///
     /// # Errors
-    /// [`WireError::HandshakeTimeout`] and whatever else may be wrong with it.
+    /// [`WireError::HandshakeTimeout`] at the deadline, or another [`WireError`] if the frame is
+    /// invalid or the connection is broken.
     pub fn receive_greeting(&mut self, deadline: Instant) -> Result<(Header, Vec<u8>), WireError> {
         let mut bytes = [0; HEADER_BYTES];
         self.read_before(deadline, &mut bytes)?;
@@ -166,10 +174,10 @@ impl Stream {
         Ok((header, meta))
     }
 
-    /// Waits for the peer's consent to a greeting just sent.
+    /// Waits for the peer's Welcome after a handshake was sent.
     ///
     /// # Errors
-    /// [`WireError::Refused`] with the peer's reason, or a broken connection.
+    /// [`WireError::Refused`] with the peer's reason, or the error of a broken connection.
     pub fn expect_welcome(&mut self, deadline: Instant) -> Result<(), WireError> {
         let (header, meta) = self.receive_greeting(deadline)?;
         match header.kind {
@@ -255,9 +263,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a stranger sends, the reader errs or reads a frame of bounded length; it never panics or waits beyond its limit.
+        /// For arbitrary input the reader returns an error or a frame of limited length. It never
+        /// panics or exceeds its time limit.
         #[test]
-        fn arbitrary_bytes_are_read_as_an_error_or_a_small_frame(
+        fn arbitrary_bytes_are_an_error_or_a_small_frame(
             bytes in prop::collection::vec(any::<u8>(), 0..2_000), honest_header: bool, kind in 0u16..20, meta in 0u32..3_000,
         ) {
             let (mut stranger, mut reader) = pair();
@@ -277,7 +286,7 @@ mod tests {
                 Ok((header, meta)) => {
                     prop_assert!(meta.len() <= MAX_PEER_HELLO_BYTES as usize);
                     prop_assert_eq!(header.meta_bytes as usize, meta.len());
-                    // A greeting's small part is judged by serde: an error, never a panic.
+                    // Serde parses the metadata: the result may be an error, but never a panic.
                     let _ = serde_json::from_slice::<PeerHello>(&meta);
                 }
                 Err(WireError::Closed | WireError::Frame(_) | WireError::PayloadLength { .. }) => {}
@@ -287,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fence_is_judged() {
+    fn handshake_with_a_wrong_fence_is_refused() {
         let me = Credentials {
             job_id: JobId(Uuid::nil()),
             secret: "s3".into(),
@@ -313,7 +322,7 @@ mod tests {
         assert_eq!(wrong(|h| h.secret = "s4".into()), "the secret is wrong");
         assert!(wrong(|h| h.to = TaskId(Uuid::nil())).ends_with("0001"));
         assert!(wrong(|h| h.job_id = JobId(Uuid::max())).contains("another job"));
-        // A release that adds up in another order says so, and the first one says nothing.
+        // A release with another order sends its number; the first release sends none.
         assert!(wrong(|h| h.order += 1).contains("update the executors"));
         let mut of_the_first = serde_json::to_value(&good).unwrap();
         of_the_first.as_object_mut().unwrap().remove("order");
@@ -322,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_stranger_is_given_up() {
+    fn silent_peer_times_out() {
         let (_stranger, mut reader) = pair();
         let error = reader
             .receive_greeting(clock::now() + Duration::from_millis(20))

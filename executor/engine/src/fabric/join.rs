@@ -1,6 +1,7 @@
-//! From a view to a mesh: who connects to whom, over what.
+//! Connects the members of a view with each other.
 //!
-//! The higher rank connects to the lower, so that no pair meets twice. Rank 0 only accepts; by induction everyone is welcomed.
+//! The higher rank connects to the lower one, so that each pair has one connection. Rank 0 only
+//! accepts; by induction every rank is accepted and none deadlocks.
 
 use super::control::Control;
 use super::hello::{Channel, ORDER, PeerHello, Stream};
@@ -22,16 +23,17 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often a task that waits for peers looks whether those still missing live.
+/// Interval at which a waiting task checks whether the missing peers still listen.
 const PROBE_TICK: Duration = Duration::from_millis(250);
 
-/// How long such a look may take.
+/// Time limit of such a check.
 const PROBE_LIMIT: Duration = Duration::from_millis(500);
 
 /// Connects this task with every other member of the view.
 ///
 /// # Errors
-/// [`FabricError::Lost`] with a rank that is dead or did not come within the limit; [`FabricError::NotMember`].
+/// [`FabricError::Lost`] with a rank that is lost or did not connect within the limit;
+/// [`FabricError::NotMember`].
 pub(super) fn join(port: &Port, view: &View, options: &Options) -> Result<Mesh, FabricError> {
     let me = port.credentials().id;
     let rank = view.rank_of(me).ok_or(FabricError::NotMember)?;
@@ -42,7 +44,8 @@ pub(super) fn join(port: &Port, view: &View, options: &Options) -> Result<Mesh, 
     match connected.and_then(|()| mesh.live()) {
         Ok(()) => Ok(mesh),
         Err(error) => {
-            // Those who are connected already wait for words; a bare end would make this task the dead one.
+            // Peers that are already connected wait for messages. Without this message they would
+            // consider this task lost.
             mesh.leave_because(&error);
             Err(error)
         }
@@ -74,11 +77,11 @@ fn connect_all(
     Ok(())
 }
 
-/// One pair's coming together.
+/// Rendezvous of one pair of members.
 struct Meeting<'a> {
     port: &'a Port,
     view: u64,
-    /// Of the peer.
+    /// Rank of the peer.
     rank: usize,
     deadline: Instant,
 }
@@ -105,20 +108,22 @@ impl Meeting<'_> {
         Ok(Box::new(link))
     }
 
-    /// `None` where it does not work and TCP may.
+    /// Connects through shared memory. `None` if this is not possible and TCP may work.
     fn connect_locally(
         &self,
         member: &Member,
         path: &Path,
     ) -> Result<Option<Box<dyn Link>>, FabricError> {
-        // Whoever listens at that path is on this kernel; a socket cannot be reached from another.
+        // The listener at that path runs on this kernel; a Unix socket cannot be reached from
+        // another machine.
         let (Ok(stream), Ok(memory)) = (UnixStream::connect(path), Shared::create(PAIR_BYTES))
         else {
             return Ok(None);
         };
         let stream = match self.greet(Stream::Unix(stream), member, Channel::Local) {
             Ok(stream) => stream,
-            // The path leads to somebody else here: in containers the same name is not the same file.
+            // The path belongs to another task here: in containers the same name can be another
+            // file.
             Err(FabricError::Greeting(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -130,13 +135,13 @@ impl Meeting<'_> {
 
     fn dial(&self, member: &Member) -> Result<Stream, FabricError> {
         let left = self.deadline.saturating_duration_since(clock::now());
-        // A zero limit is an error of the call and not a refusal.
+        // A limit of zero would be an error of the call and not a refusal.
         let limit = left.max(Duration::from_millis(1));
         let stream = TcpStream::connect_timeout(&member.address, limit).map_err(|_| self.lost())?;
         Stream::tcp(stream).map_err(|_| self.lost())
     }
 
-    /// Greets and waits to be welcomed.
+    /// Sends the handshake and waits for the Welcome.
     fn greet(
         &self,
         mut stream: Stream,
@@ -185,7 +190,7 @@ impl Meeting<'_> {
         Ok(Box::new(link))
     }
 
-    /// Waits for the peer's greeting, and consents to it.
+    /// Waits for the peer's handshake and accepts it.
     fn welcome(
         &self,
         member: &Member,
@@ -206,7 +211,7 @@ impl Meeting<'_> {
                 return Ok(guest);
             }
             mesh.listen()?;
-            // Whoever has a closed port is dead; one that is merely late has it open.
+            // A refused connection means that the peer has ended; a late peer still listens.
             if now >= self.deadline
                 || TcpStream::connect_timeout(&member.address, PROBE_LIMIT)
                     .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)

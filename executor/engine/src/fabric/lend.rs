@@ -1,9 +1,10 @@
-//! Bytes that a socket takes where they lie: the kernel is given their pages (`vmsplice`, `splice`) and not a copy of them, which is half of what
-//! sending costs a processor.
+//! Zero-copy sends: the kernel receives the pages of the data (`vmsplice`, `splice`) instead of a
+//! copy. The copy is half of the processor time of a send.
 //!
-//! Whoever lends leaves the bytes as they are until the peer is known to have taken them: the peer may not have read yet what this side's
-//! socket has long accepted, and would read what they have become. `MSG_ZEROCOPY` was rejected: within one machine it copies all the same,
-//! and it tells when the bytes have been sent, which [`super::Mesh`] must know of the peer in any case.
+//! The sender must not change the data until the peer is known to have read it. The peer may not
+//! have read data that this side's socket accepted earlier, and would then read the changed data.
+//! `MSG_ZEROCOPY` was rejected: within one machine it copies anyway, and it reports when data was
+//! sent, not when the peer has read it, which [`super::Mesh`] must know.
 
 use rustix::fd::OwnedFd;
 use rustix::pipe::{
@@ -12,21 +13,23 @@ use rustix::pipe::{
 use std::io;
 use std::net::TcpStream;
 
-/// Bytes of a pipe: what the kernel allows every user.
+/// Capacity of the pipe in bytes: the kernel's limit for unprivileged users.
 const ROOM: usize = 1 << 20;
 
-/// The way of pages from memory to a socket.
+/// Pipe that passes pages from memory to a socket.
 #[derive(Debug)]
 pub struct Lender {
     entry: OwnedFd,
     exit: OwnedFd,
-    /// Bytes that are in the pipe and not in the socket yet: the first ones of what is lent next.
+    /// Bytes in the pipe that are not in the socket yet; they are the first bytes of the next call.
     inside: usize,
 }
 
 impl Lender {
+    /// Creates the pipe.
+    ///
     /// # Errors
-    /// When this user may have no more pipes, or none of that size.
+    /// If this user may create no more pipes, or none of this size.
     pub fn new() -> io::Result<Self> {
         let (exit, entry) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         fcntl_setpipe_size(&entry, ROOM)?;
@@ -37,15 +40,17 @@ impl Lender {
         })
     }
 
-    /// Gives the socket as many of `bytes` as it takes now; how many. The next call goes on with what follows them.
+    /// Passes as many of `bytes` to the socket as it accepts now and returns their number. The next
+    /// call must continue with the bytes after them.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when it takes none now; the peer is gone.
+    /// [`io::ErrorKind::WouldBlock`] if the socket accepts none now; another error if the peer has
+    /// ended.
     pub fn lend(&mut self, socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
         if self.inside == 0 {
             let part = &bytes[..bytes.len().min(ROOM)];
-            // SAFETY: the pages are only read from, which does this process no harm whatever it makes of them; that a peer reads what was meant
-            // is the lender's promise.
+            // SAFETY: the pages are only read, which cannot harm this process. The caller
+            // guarantees that the data does not change before the peer has read it.
             self.inside = unsafe {
                 vmsplice(
                     &self.entry,

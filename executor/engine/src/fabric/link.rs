@@ -1,4 +1,5 @@
-//! What a collective needs of a peer: to give floats and to take floats, as many as go at once, and to sleep until more do.
+//! Interface of a link to one peer, as collectives need it: send and receive as many floats as
+//! possible, and sleep until more are possible.
 
 use super::control::Control;
 use rustix::event::PollFd;
@@ -6,19 +7,19 @@ use rustix::io::Errno;
 use std::fmt::Debug;
 use std::io;
 
-/// What becomes of received floats. All slices of one sink have the same length.
+/// Destination of received floats. All slices of one sink have the same length.
 #[derive(Debug)]
 pub enum Sink<'a> {
-    /// They are the result.
+    /// Stores the received floats.
     Store(&'a mut [f32]),
-    /// `out = own + received`: a partial sum, without touching the caller's input.
+    /// `out = own + received`: a partial sum that leaves the caller's input unchanged.
     Add { own: &'a [f32], out: &'a mut [f32] },
     /// `out += received`.
     AddTo(&'a mut [f32]),
 }
 
 impl Sink<'_> {
-    /// Floats that it takes.
+    /// Number of floats that fit.
     #[must_use]
     pub fn room(&self) -> usize {
         match self {
@@ -26,7 +27,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Takes in `received`, from the sink's float `at` on.
+    /// Processes `received`, beginning at float `at` of the sink.
     pub fn take(&mut self, at: usize, received: &[f32]) {
         let range = at..at + received.len();
         match self {
@@ -39,9 +40,9 @@ impl Sink<'_> {
     }
 }
 
-/// Whether a link that failed so says that the peer, its machine or the way to it is gone, and nothing of this task's own. A machine
-/// without power answers nothing: once TCP gives up, it says what it heard last of the way there, from a router or from the kernel, that
-/// asked in vain who has the address.
+/// Whether this error of a link means that the peer, its machine or the path to it is lost. Other
+/// errors are errors of this task. A machine without power does not answer: after TCP gives up, the
+/// error is the last ICMP message of a router, or the kernel's failure to resolve the address.
 #[must_use]
 pub fn means_loss(error: &io::Error) -> bool {
     let is_gone = matches!(
@@ -56,7 +57,7 @@ pub fn means_loss(error: &io::Error) -> bool {
             | io::ErrorKind::NetworkUnreachable
             | io::ErrorKind::NetworkDown
     );
-    // These have no kind of their own.
+    // These errors have no `io::ErrorKind`.
     let others = [Errno::HOSTDOWN, Errno::NONET, Errno::NETRESET];
     is_gone
         || others
@@ -64,40 +65,41 @@ pub fn means_loss(error: &io::Error) -> bool {
             .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// One peer. Nothing in it blocks; [`super::Mesh`] sleeps for all links at once.
+/// Link to one peer. No method blocks; [`super::Mesh`] sleeps for all links at once.
 pub trait Link: Send + Debug {
-    /// Gives as many of `floats` as go now.
+    /// Sends as many of `floats` as possible now and returns their number.
     ///
     /// # Errors
-    /// The peer is gone.
+    /// The peer has ended.
     fn try_send(&mut self, floats: &[f32]) -> io::Result<usize>;
 
-    /// As [`Self::try_send`]; the peer may read them for as long as it has not said that it has taken them, so until then they stay as they are.
+    /// Like [`Self::try_send`] without a copy. The floats must not change until the peer has
+    /// confirmed that it has taken them.
     ///
     /// # Errors
-    /// The peer is gone.
+    /// The peer has ended.
     fn try_lend(&mut self, floats: &[f32]) -> io::Result<usize> {
         self.try_send(floats)
     }
 
-    /// Takes as many floats as have come, at most as the sink holds; how many.
+    /// Receives as many floats as have arrived and fit into the sink, and returns their number.
     ///
     /// # Errors
-    /// The peer is gone and everything that it sent has been taken.
+    /// The peer has ended and all its data has been received.
     fn try_receive(&mut self, sink: Sink<'_>) -> io::Result<usize>;
 
-    /// Asks to be woken when sending or receiving may go on; `false` when it may already.
+    /// Requests a wake-up when sending or receiving becomes possible; `false` if it already is.
     fn arm(&mut self, send: bool, receive: bool) -> bool;
 
-    /// Adds what to poll for, besides the control socket, to learn that.
+    /// Adds the file descriptors to poll for that, besides the control socket.
     fn watch<'a>(&'a self, send: bool, receive: bool, watched: &mut Vec<PollFd<'a>>);
 
-    /// The words beside the floats.
+    /// Control socket of the peer.
     fn control(&mut self) -> &mut Control;
 
-    /// The same, to look at.
+    /// Shared reference to the control socket.
     fn control_ref(&self) -> &Control;
 
-    /// Whether floats go through memory that both map.
+    /// Whether floats use memory that both tasks map.
     fn is_shared_memory(&self) -> bool;
 }

@@ -1,8 +1,8 @@
-//! All links of one view, and the loop that moves floats over two of them at once.
+//! Links to all members of one view, and the loop that moves floats over two of them at once.
 //!
-//! One thread: it takes what has come, adds it, gives what goes, and sleeps in one `poll` for everything when nothing moves. A
-//! thread per direction was rejected: with as many tasks as cores each hand-over between threads is a context switch, and the
-//! sum over a chunk would find it in another core's cache.
+//! One thread receives, adds and sends, and sleeps in one `poll` for all links if nothing moves.
+//! One thread per direction was rejected: with as many tasks as cores, each hand-over between
+//! threads is a context switch, and the addition would find its chunk in another core's cache.
 
 use super::control::{Heard, Word};
 use super::link::{Link, Sink, means_loss};
@@ -15,40 +15,43 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// How long the news of who died may stay behind the end of the socket of who brings it (two connections of one peer).
+/// Maximum time to wait after a broken connection for the peer's message on its other connection
+/// about the rank that was lost.
 const NEWS_LIMIT: Duration = Duration::from_millis(500);
 
-/// Floats of a flow, 1 MiB, from which on they are lent: below, a word more costs as much as the copy.
+/// Minimum number of floats of a flow (1 MiB) that are lent. Below it, the additional control
+/// message costs as much as the copy.
 const LEND_FROM: usize = 256 << 10;
 
-/// Looks at whether peers live in the time after which their silence means something.
+/// Number of heartbeat checks within the silence limit.
 const LOOKS: u32 = 8;
 
-/// Floats of `range`, to be sent.
+/// Range of floats to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     pub range: Range<usize>,
-    /// The caller's input, untouched by collectives, or what they have made of it.
+    /// Source: the caller's input, which collectives do not change, or the output.
     pub from: Side,
-    /// Index of the receive that makes it; it is sent as far as that one has come.
+    /// Index of the receive that produces this range. The range is sent as far as that receive has
+    /// progressed.
     pub after: Option<usize>,
 }
 
-/// Which of a collective's two sides.
+/// One of the two sides of a collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     Input,
     Output,
 }
 
-/// Floats to be received into `range` of the output.
+/// Range of the output to receive floats into.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Take {
     pub range: Range<usize>,
     pub how: How,
 }
 
-/// What becomes of them.
+/// Operation on received floats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     Store,
@@ -58,38 +61,41 @@ pub enum How {
     AddOutput,
 }
 
-/// What goes to one peer and what comes from one, each in order, both at once.
+/// Transfers to one peer and from one peer, each in order, both at the same time.
 #[derive(Debug, Clone, Default)]
 pub struct Flow {
     pub to: Option<usize>,
     pub sends: Vec<Piece>,
     pub from: Option<usize>,
     pub takes: Vec<Take>,
-    /// Take into a range no further than the send of the same index has come: what is sent there must go before it is changed.
+    /// Receive into a range only as far as the send of the same index has progressed, because the
+    /// range must be sent before it is changed.
     pub in_step: bool,
-    /// What is sent is only changed by what the peer has made of it, and nobody writes to either side after an error before it has
-    /// [settled](Mesh::has_lent): so it need not be copied. The peer's flow says the same.
+    /// Whether the data may be lent instead of copied. The sent data then changes only by what the
+    /// peer returns. After an error no caller writes to either side before the peer has
+    /// [settled](Mesh::has_lent). The peer's flow must have the same value.
     pub lends: bool,
 }
 
-/// The links of one view.
+/// Links of one view.
 #[derive(Debug)]
 pub struct Mesh {
     rank: usize,
-    /// By rank; `None` for this task itself.
+    /// Indexed by rank; `None` for this task.
     links: Vec<Option<Box<dyn Link>>>,
     stall: Duration,
     silence: Duration,
     pulse: Option<Pulse>,
-    /// When each peer was last heard, and when this task last looked: it may not have looked for a whole step.
+    /// Time of the last message of each peer, and time of this task's last check. A task may not
+    /// check for a whole step.
     heard: Vec<Instant>,
     looked: Instant,
-    /// Whether a peer may still read what this task has lent it.
+    /// Whether a peer may still read data that this task has lent to it.
     has_lent: bool,
 }
 
 impl Mesh {
-    /// Of so many tasks, whose links are [added](Self::add) later.
+    /// Creates a mesh of `size` tasks. The links are [added](Self::add) later.
     pub(super) fn new(rank: usize, size: usize, options: &Options) -> Self {
         let now = clock::now();
         Self {
@@ -104,10 +110,11 @@ impl Mesh {
         }
     }
 
-    /// All links are there: from here on peers hear that this task's process runs, and are expected to say so themselves.
+    /// Starts the heartbeat after all links are added. From now on peers are also expected to send
+    /// theirs.
     ///
     /// # Errors
-    /// When there can be no thread for it.
+    /// If the thread cannot be started.
     pub(super) fn live(&mut self) -> Result<(), FabricError> {
         let links = self.links.iter().flatten();
         let streams = links.map(|link| link.control_ref().stream()).collect();
@@ -117,19 +124,19 @@ impl Mesh {
         Ok(())
     }
 
-    /// This task's place in the view.
+    /// Rank of this task in the view.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Members of the view.
+    /// Number of members of the view.
     #[must_use]
     pub fn size(&self) -> usize {
         self.links.len()
     }
 
-    /// Whether floats to that rank go through shared memory.
+    /// Whether floats to that rank use shared memory.
     #[must_use]
     pub fn is_shared_memory(&self, rank: usize) -> bool {
         self.links[rank]
@@ -141,8 +148,8 @@ impl Mesh {
         self.links[rank] = Some(link);
     }
 
-    /// Tells every peer why this task leaves and closes every link: so that those who wait for it, and not for who died, leave
-    /// as well.
+    /// Sends every peer the reason why this task leaves, and closes every link. Peers that wait for
+    /// this task, and not for the lost one, then leave as well.
     pub(super) fn leave_because(&mut self, error: &FabricError) {
         self.say(match error {
             FabricError::Lost { rank } => Word::Lost {
@@ -160,10 +167,11 @@ impl Mesh {
             .as_mut()
     }
 
-    /// Moves what `flow` says. `input` and `output` are the collective's two sides, of the same length.
+    /// Carries out `flow`. `input` and `output` are the two sides of the collective, of the same
+    /// length.
     ///
     /// # Errors
-    /// [`FabricError`]; what has been moved stays moved.
+    /// [`FabricError`]; transfers up to the error are not undone.
     pub fn run(
         &mut self,
         input: &[f32],
@@ -192,7 +200,7 @@ impl Mesh {
                 return lent_to.map_or(Ok(()), |to| self.settle(to));
             }
             let mut moved = 0;
-            // An empty sink would mistake nothing for the peer's end.
+            // A receive of zero bytes would be mistaken for the end of the connection.
             let takes = receives
                 && taken.limit(flow, &sent) > flow.takes[taken.index].range.start + taken.within;
             if let (true, Some(from)) = (takes, flow.from) {
@@ -245,13 +253,15 @@ impl Mesh {
         }
     }
 
-    /// Whether peers may still read what this task has lent them: then both sides of the flow that was broken off must not be written any more.
+    /// Whether peers may still read data that this task has lent to them. If so, both sides of the
+    /// aborted flow must not be written any more.
     #[must_use]
     pub fn has_lent(&self) -> bool {
         self.has_lent
     }
 
-    /// Whether floats of these ranges are lent between this task and `rank`; both say the same.
+    /// Whether floats of these ranges are lent between this task and `rank`. Both tasks compute the
+    /// same result.
     fn is_lent<'a>(
         &self,
         flow: &Flow,
@@ -263,7 +273,7 @@ impl Mesh {
             && ranges.map(Range::len).sum::<usize>() >= LEND_FROM
     }
 
-    /// Waits until `to` has taken all that it was lent.
+    /// Waits until `to` has taken all data that was lent to it.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -279,10 +289,11 @@ impl Mesh {
         Ok(())
     }
 
-    /// Sleeps until floats may go to `to`, come from `from`, or a word is heard; and now and then whether they live.
+    /// Sleeps until floats can be sent to `to` or received from `from`, or a control message
+    /// arrives. Also checks heartbeats.
     ///
     /// # Errors
-    /// The word, when it ends the view.
+    /// [`FabricError`] if a message ends the view or a peer is lost.
     pub fn sleep(&mut self, to: Option<usize>, from: Option<usize>) -> Result<(), FabricError> {
         if let (Some(a), Some(b)) = (to, from)
             && a == b
@@ -322,8 +333,8 @@ impl Mesh {
         self.miss()
     }
 
-    /// Looks for peers that have not been heard for too long. What this task did not listen to, as it was computing or was stopped
-    /// itself, counts for nothing against them.
+    /// Checks for peers without a message for too long. Time in which this task did not check,
+    /// because it computed or was stopped itself, does not count.
     fn miss(&mut self) -> Result<(), FabricError> {
         let now = clock::now();
         let away = now - self.looked > self.silence / 2;
@@ -351,7 +362,8 @@ impl Mesh {
         }
     }
 
-    /// Whether all peers are still there, without waiting: for who waits for them elsewhere. One that has left in order will not come either.
+    /// Checks without waiting that all peers are still there, for callers that wait for them
+    /// elsewhere. A peer that has left in order counts as lost.
     ///
     /// # Errors
     /// As [`Self::sleep`].
@@ -368,10 +380,10 @@ impl Mesh {
         }
     }
 
-    /// Looks at what peers have said.
+    /// Reads the control messages of all peers.
     ///
     /// # Errors
-    /// The word, when it ends the view.
+    /// [`FabricError`] if a message ends the view or a connection has ended.
     pub fn listen(&mut self) -> Result<(), FabricError> {
         let mut gone = None;
         for rank in 0..self.links.len() {
@@ -381,7 +393,7 @@ impl Mesh {
             match link.control().listen() {
                 Heard::Nothing => {}
                 Heard::Something => self.heard[rank] = clock::now(),
-                // Not at once: another peer may say that they all leave for another reason.
+                // Not reported at once: another peer may send another reason for leaving.
                 Heard::Gone => gone = Some(rank),
                 heard => return Err(ended(heard, rank)),
             }
@@ -389,7 +401,8 @@ impl Mesh {
         gone.map_or(Ok(()), |rank| Err(FabricError::Lost { rank }))
     }
 
-    /// What the end of a link to `rank` means: a death there, or the peer's leaving because of somebody else's.
+    /// Returns the meaning of a broken link to `rank`: that rank is lost, or it left because of
+    /// another lost rank.
     fn broken(&mut self, rank: usize, error: io::Error) -> FabricError {
         if !means_loss(&error) {
             return FabricError::io("exchange with a peer")(error);
@@ -414,7 +427,7 @@ impl Mesh {
         FabricError::Lost { rank }
     }
 
-    /// Says a word to every peer.
+    /// Sends a message to every peer.
     pub(super) fn say(&mut self, word: Word) {
         for link in self.links.iter_mut().flatten() {
             link.control().say(word);
@@ -432,7 +445,7 @@ fn ended(heard: Heard, by: usize) -> FabricError {
     }
 }
 
-/// How far a list of ranges has come.
+/// Progress in a list of ranges.
 #[derive(Debug, Default)]
 struct Cursor {
     index: usize,
@@ -440,7 +453,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// Goes past what is complete or empty.
+    /// Skips ranges that are complete or empty.
     fn skip(&mut self, len: usize, floats: impl Fn(usize) -> usize) {
         while self.index < len && self.within == floats(self.index) {
             self.index += 1;
@@ -448,7 +461,7 @@ impl Cursor {
         }
     }
 
-    /// Where what may be taken now ends.
+    /// End of the part that may be received now.
     fn limit(&self, flow: &Flow, sent: &Self) -> usize {
         let range = &flow.takes[self.index].range;
         match (flow.in_step, sent.index.cmp(&self.index)) {
@@ -458,7 +471,7 @@ impl Cursor {
         }
     }
 
-    /// What may be sent now.
+    /// Part that may be sent now.
     fn ready(&self, flow: &Flow, taken: &Self) -> Range<usize> {
         let Some(piece) = flow.sends.get(self.index) else {
             return 0..0;
@@ -481,7 +494,7 @@ mod tests {
     use rustix::io::Errno;
     use std::os::unix::net::UnixStream;
 
-    /// A link that fails as its socket would.
+    /// Link that fails with an error of its socket.
     #[derive(Debug)]
     struct Failing {
         errno: Errno,
@@ -516,7 +529,7 @@ mod tests {
         }
     }
 
-    /// What becomes of a sum when the link to rank 1 fails so.
+    /// Error of a sum if the link to rank 1 fails with `errno`.
     fn failed(errno: Errno) -> FabricError {
         let (ours, _) = UnixStream::pair().unwrap();
         let control = Control::new(Stream::Unix(ours)).unwrap();
@@ -535,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_is_gone_is_a_lost_peer_and_this_tasks_trouble_is_its_own() {
+    fn network_errors_are_lost_peers_and_local_errors_are_not() {
         for errno in [
             Errno::CONNRESET,
             Errno::PIPE,

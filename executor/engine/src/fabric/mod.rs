@@ -1,15 +1,23 @@
 //! Links between the tasks of one job: TCP between nodes, shared memory within one.
 //!
-//! A [`Port`] lives as long as its task. For each [`View`] that a [`Coordinator`] names, [`Fabric::join`] connects the task with
-//! every other member: greetings of [`crate::wire`] with secret, revision, attempt and view number, then bare floats, as both
-//! sides of a collective know what comes next. Two tasks on the same kernel hand each other memory over a Unix socket; where that
-//! does not work (another container's file system, no anonymous files) the pair falls back to TCP by itself.
+//! A [`Port`] lives as long as its task. For each [`View`] of a [`Coordinator`], [`Fabric::join`]
+//! connects the task with every other member. A connection begins with a handshake of
+//! [`crate::wire`] with secret, attempt and view number; after it, only floats follow, because both
+//! sides of a collective know the next range. Two tasks on the same kernel send each other memory
+//! over a Unix socket. If this fails (file system of another container, no anonymous files), the
+//! pair uses TCP.
 //!
-//! A peer killed by a signal is noticed at once, also in shared memory, by the end of its control socket; a machine that vanishes
-//! within [`crate::wire`]'s fifteen seconds of silence; a process that is stopped or frozen after [`Options::silence`], for its pulse
-//! is missed; a peer that lives and has a pulse but does nothing after [`Options::stall`]. Whoever notices tells the others before it leaves, so that all survivors name the same rank.
+//! | lost peer | detected by |
+//! |---|---|
+//! | process killed | the end of its control socket, at once, also with shared memory |
+//! | machine vanished | no TCP acknowledgement for the fifteen seconds of [`crate::wire`] |
+//! | process stopped or frozen | no heartbeat for [`Options::silence`] |
+//! | process runs, but makes no progress | no data for [`Options::stall`] |
 //!
-//! This module must never know what is computed from the floats, nor decide who is a member.
+//! The task that detects the loss notifies the others before it leaves, so that all survivors name
+//! the same rank.
+//!
+//! This module must not depend on what is computed from the floats, nor decide on members.
 
 mod arena;
 mod control;
@@ -43,17 +51,18 @@ use control::Word;
 use std::io;
 use std::time::Duration;
 
-/// How a task meets its peers.
+/// Settings of a task's connections to its peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Whether tasks of one node use shared memory; otherwise everything goes over TCP.
+    /// Whether tasks of one node use shared memory; otherwise all connections use TCP.
     pub shared_memory: bool,
-    /// How long members of a view wait for each other to come.
+    /// Maximum time for which members of a view wait for each other to connect.
     pub join_limit: Duration,
-    /// A peer whose process gives no sign of life for so long while it is waited for is held for lost. However long a step takes, its
-    /// process does give one.
+    /// A peer that sends no heartbeat for this time while it is waited for is considered lost. The
+    /// heartbeat does not depend on the duration of a step.
     pub silence: Duration,
-    /// A peer that lives but moves nothing for so long while it is waited for is held for lost.
+    /// A peer that sends heartbeats but no data for this time while it is waited for is considered
+    /// lost.
     pub stall: Duration,
 }
 
@@ -71,7 +80,7 @@ impl Default for Options {
 /// Why a collective was not completed.
 #[derive(Debug, thiserror::Error)]
 pub enum FabricError {
-    /// Every survivor gets this with the same rank, unless several died at once.
+    /// All survivors receive the same rank, unless several members were lost at once.
     #[error("rank {rank} is lost")]
     Lost { rank: usize },
     #[error("rank {rank} has sent what is no part of a sum")]
@@ -98,7 +107,7 @@ impl FabricError {
     }
 }
 
-/// A task's connections in one view.
+/// Connections of a task in one view.
 #[derive(Debug)]
 pub struct Fabric {
     view: View,
@@ -109,10 +118,11 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Connects with every other member of `view`; all members call this.
+    /// Connects with every other member of `view`; all members must call this.
     ///
     /// # Errors
-    /// [`FabricError::Lost`] when a member is dead or does not come; [`FabricError::NotMember`]; a refused greeting.
+    /// [`FabricError::Lost`] if a member is lost or does not connect; [`FabricError::NotMember`];
+    /// an error of a refused handshake.
     pub fn join(port: &Port, view: View, options: &Options) -> Result<Self, FabricError> {
         let mut mesh = join::join(port, &view, options)?;
         match topology::agree(&mut mesh) {
@@ -130,8 +140,8 @@ impl Fabric {
         }
     }
 
-    /// Shares the arena with the other tasks of the node, if there are any that memory can be shared with; all members call this,
-    /// with arenas of one length.
+    /// Shares the arena with the other tasks of the node with which memory can be shared. All
+    /// members must call this with arenas of the same length.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -146,13 +156,14 @@ impl Fabric {
         Ok(())
     }
 
-    /// Ranks that share memory with each other, by node; disjoint, everyone in one, the same on all ranks.
+    /// Groups of ranks that share memory with each other. The groups are disjoint, contain every
+    /// rank, and are the same on all ranks.
     #[must_use]
     pub fn groups(&self) -> &[Vec<usize>] {
         &self.groups
     }
 
-    /// What this task shares with others of its node, after [`Self::share`].
+    /// Shared memory of this task's node, after [`Self::share`].
     #[must_use]
     pub fn node(&self) -> Option<&Node> {
         self.node.as_ref()
@@ -171,36 +182,36 @@ impl Fabric {
         (mesh, groups, node.as_mut(), options)
     }
 
-    /// Keeps the node's planes beyond the view: they hold the last sums.
+    /// Takes the planes of the node out, so that they outlive the view: they contain the last sums.
     #[must_use]
     pub fn take_node(&mut self) -> Option<Node> {
         self.node.take()
     }
 
-    /// The view that these connections are of.
+    /// View of these connections.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// This task's place in it.
+    /// Rank of this task in the view.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.mesh.rank()
     }
 
-    /// Members in it.
+    /// Number of members of the view.
     #[must_use]
     pub fn size(&self) -> usize {
         self.mesh.size()
     }
 
-    /// The links, for collectives.
+    /// Links, for collectives.
     pub fn mesh(&mut self) -> &mut Mesh {
         &mut self.mesh
     }
 
-    /// Leaves because of `error`, telling the others why.
+    /// Leaves because of `error` and notifies the other members.
     pub fn abandon(mut self, error: &FabricError) {
         self.mesh.leave_because(error);
     }

@@ -1,11 +1,14 @@
-//! What the tasks of one node share in one view: each other's gradients, one plane of sums, and a page of counters.
+//! Shared memory of the tasks of one node in one view: the gradients of each task, a plane of sums,
+//! and a page of counters.
 //!
-//! Nobody sends anything: a chunk's sum is read straight out of all gradients and written once, into the plane that all of them
-//! read. Chunks are claimed from a counter, so a task that the kernel has set aside holds up one chunk and not its share of the
-//! whole; who adds does not change the bits, as the order of the sum is that of the ranks.
+//! No data is sent: the sum of a chunk is computed from the mapped gradients of all tasks and
+//! written once, into the plane that all of them read. Tasks claim chunks from a counter, so a task
+//! that the kernel does not schedule delays one chunk and not its whole share. The task that adds a
+//! chunk does not affect the bits, because the order of the sum is the order of ranks.
 //!
-//! The page, by byte: chunks claimed since the view began (u64) at 0, chunks done at 64, sums released by the leader at 128; from
-//! 256 on, 128 bytes for each member: collectives entered (u64), and 64 bytes on "wake me" (u32).
+//! Layout of the page by byte: chunks claimed since the view began (u64) at 0, completed chunks at
+//! 64, sums released by the leader at 128. From 256 on, 128 bytes per member: number of entered
+//! collectives (u64), and 64 bytes later the wake-up flag (u32).
 
 use super::arena::Arena;
 use super::control::Word;
@@ -17,37 +20,39 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Bytes before the planes.
+/// Length of the page in bytes; the planes follow it.
 const PAGE: usize = 64 << 10;
 
-/// Tasks of a node that fit the page; where there are more they are several groups.
+/// Maximum number of tasks in one page. A node with more tasks has several groups.
 pub(super) const MEMBERS: usize = 256;
 
-/// Looks at a counter before going to sleep: about as long as the sleep itself would take.
+/// Number of polls of a counter before the task sleeps, which take about as long as the sleep
+/// itself.
 const LOOKS: u32 = 200;
 
 const CLAIMED: usize = 0;
 const DONE: usize = 64;
 const RELEASED: usize = 128;
 
-/// The shared memory of this task's node in one view.
+/// Shared memory of this task's node in one view.
 #[derive(Debug)]
 pub struct Node {
     /// Ranks on this node, ascending; the first is the leader.
     members: Vec<usize>,
     me: usize,
-    /// By member; `None` for this task, whose own arena it is.
+    /// Gradients, indexed by member; `None` for this task, which uses its own arena.
     inputs: Vec<Option<Shared>>,
     plane: Shared,
     len: usize,
-    /// Collectives begun in this view, and chunks of those before the present one.
+    /// Number of collectives entered in this view; `chunks_before` is the number of chunks of all
+    /// collectives before the present one.
     entered: u64,
     chunks_before: u64,
 }
 
 impl Node {
-    /// Shares memory with the other members; all of them call this. The leader makes the planes: of the node's sums, and, when
-    /// there are other nodes, of the sums of all.
+    /// Shares memory with the other members; all of them must call this. The leader creates two
+    /// planes: one for the node's sums, one for the totals of all nodes.
     pub(super) fn share(
         mesh: &mut Mesh,
         members: &[usize],
@@ -111,26 +116,29 @@ impl Node {
         self.me == 0
     }
 
-    /// Sums of this node's tasks. They stay until this task enters the next collective on the same range.
+    /// Sums of this node's tasks. They are valid until this task enters the next collective on the
+    /// same range.
     #[must_use]
     pub fn sums(&self) -> &[f32] {
-        // SAFETY: written only between all members' entering a collective and its end, and this task holds `&mut self` then.
+        // SAFETY: written only between the entry of all members into a collective and its end,
+        // while this task holds `&mut self`.
         unsafe { self.plane.floats(PAGE, 0, self.len) }
     }
 
-    /// Sums of all nodes' tasks, as the leader has got them.
+    /// Sums of the tasks of all nodes, written by the leader.
     #[must_use]
     pub fn totals(&self) -> &[f32] {
         // SAFETY: as in `sums`.
         unsafe { self.plane.floats(self.totals_at(), 0, self.len) }
     }
 
-    /// The node's sums and room for the totals, for the leader's collective with other leaders.
+    /// The node's sums and the plane of the totals, for the leader's collective with other leaders.
     #[must_use]
     pub fn leader_sides(&mut self) -> (&[f32], &mut [f32]) {
         assert!(self.leads(), "only the leader writes the totals");
         let at = self.totals_at();
-        // SAFETY: the sums are complete, and nobody reads totals before the leader releases them; two planes never overlap.
+        // SAFETY: the sums are complete, and no member reads totals before the leader releases
+        // them; the two planes do not overlap.
         unsafe {
             (
                 self.plane.floats(PAGE, 0, self.len),
@@ -139,8 +147,8 @@ impl Node {
         }
     }
 
-    /// Enters the next collective over `chunks` chunks, and waits until all members have: from here on every input is complete,
-    /// and nobody needs the sums of before.
+    /// Enters the next collective and waits until all members have entered it. From then on every
+    /// input is complete, and no member needs the sums of the previous collective.
     pub fn enter(&mut self, mesh: &mut Mesh, options: &Options) -> Result<(), FabricError> {
         self.entered += 1;
         let now = self.entered;
@@ -153,8 +161,8 @@ impl Node {
         })
     }
 
-    /// Claims chunks of `range` and has each summed by `add(output, inputs by rank)`, until none is left; then waits until all are
-    /// done. `own` is this task's gradients.
+    /// Claims chunks of `range`, computes the sum of each by `add(output, inputs by rank)` until
+    /// none is left, and waits until all are complete. `own` contains this task's gradients.
     pub fn sum_chunks(
         &mut self,
         mesh: &mut Mesh,
@@ -173,11 +181,13 @@ impl Node {
             let len = chunk.min(range.end - start);
             inputs.clear();
             inputs.extend(self.inputs.iter().map(|input| match input {
-                // SAFETY: the peer has entered this collective and does not write its gradients before it has left it.
+                // SAFETY: the peer has entered this collective and does not write its gradients
+                // before it has left it.
                 Some(peer) => unsafe { peer.floats(0, start, len) },
                 None => &own[start..start + len],
             }));
-            // SAFETY: the chunk is claimed by this task alone, and all members have given up the sums of before by entering.
+            // SAFETY: only this task has claimed the chunk, and by entering all members have
+            // released the previous sums.
             let out = unsafe { self.plane.floats_mut(PAGE, start, len) };
             add(out, &inputs);
             if self.counter(DONE).fetch_add(1, Ordering::SeqCst) + 1 == target {
@@ -189,7 +199,8 @@ impl Node {
         })
     }
 
-    /// The leader, where there is no other node: makes what all of the node then [hear](Self::hear), as long as the sums.
+    /// Leader of the only node: computes the result that all members of the node
+    /// [receive](Self::hear), in the length of the sums, and releases it.
     pub(crate) fn tell(&mut self, mesh: &mut Mesh, say: impl FnOnce(&mut [f32])) {
         let (_, word) = self.leader_sides();
         say(word);
@@ -197,8 +208,9 @@ impl Node {
         self.wake_others(mesh);
     }
 
-    /// Waits for what the leader [tells](Self::tell) after the present collective; it then lies in [`Self::totals`], until this task enters
-    /// the next one. `false` when patience, which is asked now and then, ends first.
+    /// Waits for the result that the leader [releases](Self::tell) after the present collective. It
+    /// is valid in [`Self::totals`] until this task enters the next one. `false` if `patience`,
+    /// which is called repeatedly, returns `false` first.
     pub(crate) fn hear(
         &mut self,
         mesh: &mut Mesh,
@@ -211,7 +223,7 @@ impl Node {
         })
     }
 
-    /// The leader lets everyone read the totals; the others wait for it.
+    /// Leader: allows all members to read the totals. Other members: wait for it.
     pub fn release(&mut self, mesh: &mut Mesh, options: &Options) -> Result<(), FabricError> {
         let now = self.entered;
         if self.leads() {
@@ -232,7 +244,8 @@ impl Node {
             .ok()
     }
 
-    /// Looks for a while, then sleeps until woken; the flag is set before the last look, so no wake is missed.
+    /// Polls for a while, then sleeps until woken. The flag is set before the last poll, so no
+    /// wake-up is lost.
     fn wait(
         &self,
         mesh: &mut Mesh,
@@ -243,7 +256,7 @@ impl Node {
             .map(drop)
     }
 
-    /// The same as long as there is patience; `false` when it ends first.
+    /// Waits while `patience` returns `true`; `false` if it ends first.
     fn wait_patiently(
         &self,
         mesh: &mut Mesh,
@@ -264,7 +277,8 @@ impl Node {
                 return Ok(true);
             }
             let slept = mesh.sleep(None, None);
-            // A member that died or left after its part was done has taken nothing away.
+            // A member that was lost or left after it completed its part has no effect on the
+            // result.
             if ready(self) {
                 return Ok(true);
             }
@@ -315,7 +329,7 @@ fn entered_at(place: usize) -> usize {
     256 + 128 * place
 }
 
-/// A plane's bytes, in whole huge pages, so that planes share none.
+/// Length of a plane in bytes: a multiple of the huge-page size, so that planes share no page.
 fn plane_bytes(len: usize) -> usize {
     (len * 4).next_multiple_of(2 << 20)
 }

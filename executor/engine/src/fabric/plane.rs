@@ -1,5 +1,6 @@
-//! Floats in a mapping of their own. Peers may be lent them ([`super::lend`]): when a plane goes, its pages leave this process at once, and stay as
-//! they are for whoever still reads them. The allocator's memory was rejected: it is given to others, who write to it.
+//! Floats in a mapping of their own, which can be lent to peers ([`super::lend`]). When a plane is
+//! dropped, its pages leave this process at once and stay unchanged for a peer that still reads
+//! them. Memory of the allocator was rejected: it would be reused and overwritten.
 
 use super::FabricError;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -7,26 +8,28 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// Private memory.
+/// Private memory of floats.
 #[derive(Debug)]
 pub struct Plane {
     base: NonNull<f32>,
     len: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone, and nothing about it is bound to a thread.
+// SAFETY: the mapping belongs to this value alone and is not bound to a thread.
 unsafe impl Send for Plane {}
-// SAFETY: through a shared reference it is only read.
+// SAFETY: shared references allow reads only.
 unsafe impl Sync for Plane {}
 
 impl Plane {
-    /// Zeros, in huge pages where the kernel gives them; untouched, they take no memory.
+    /// Creates a plane of zeros, with huge pages where the kernel provides them. Pages that are not
+    /// touched use no memory.
     ///
     /// # Errors
-    /// [`FabricError::Io`] without address space.
+    /// [`FabricError::Io`] if no address space is left.
     pub fn new(len: usize) -> Result<Self, FabricError> {
         let bytes = bytes(len);
-        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of this process.
+        // SAFETY: a new mapping at an address that the kernel chooses does not alias memory of this
+        // process.
         let base = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -36,7 +39,8 @@ impl Plane {
             )
         };
         let base = base.map_err(|error| FabricError::io("make an arena")(error.into()))?;
-        // SAFETY: the advice changes how pages are backed, not what they hold. Kernels without huge pages refuse; that is fine.
+        // SAFETY: the advice changes how pages are backed, not their content. An error of a kernel
+        // without huge pages is harmless.
         let _ = unsafe { madvise(base, bytes, Advice::LinuxHugepage) };
         let base = NonNull::new(base.cast());
         let base = base.ok_or(io::ErrorKind::OutOfMemory.into());
@@ -47,7 +51,7 @@ impl Plane {
     }
 }
 
-/// Of a mapping, which has one at least.
+/// Length of the mapping in bytes, at least 1.
 fn bytes(len: usize) -> usize {
     (len * size_of::<f32>()).max(1)
 }
@@ -56,21 +60,23 @@ impl Deref for Plane {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        // SAFETY: mapped for as long as this value is there, zeroed by the kernel, aligned to a page, and written through `&mut self` alone.
+        // SAFETY: mapped while this value lives, zeroed by the kernel, aligned to a page, and
+        // written through `&mut self` only.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for Plane {
     fn deref_mut(&mut self) -> &mut [f32] {
-        // SAFETY: as in `deref`; the kernel reads what is lent, which no rule of this language knows of.
+        // SAFETY: as in `deref`; the kernel's reads of lent pages are outside of Rust's aliasing
+        // rules.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
     }
 }
 
 impl Drop for Plane {
     fn drop(&mut self) {
-        // SAFETY: nobody has a slice of it any more.
+        // SAFETY: no slice of the mapping exists any more.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), bytes(self.len)) };
     }
 }

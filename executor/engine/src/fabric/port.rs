@@ -1,7 +1,9 @@
-//! Where a task's peers reach it, for as long as the task lives: a TCP socket and, for tasks of the same node, a Unix one.
+//! Listening sockets of a task, for its whole life: a TCP socket and, for tasks of the same node, a
+//! Unix socket.
 //!
-//! One thread accepts and one short-lived thread per stranger reads its greeting; who has proved the secret waits here as a
-//! [`Guest`] until this task comes to the view that the guest is for.
+//! One thread accepts connections, and one short-lived thread per connection reads its handshake. A
+//! peer that has proved the secret waits here as a [`Guest`] until this task joins the view of the
+//! connection.
 
 use super::FabricError;
 use super::hello::{Channel, Credentials, PeerHello, Stream};
@@ -21,24 +23,25 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// From a connection's being accepted to its greeting's being read.
+/// Maximum time from accepting a connection to the end of its handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Connections that have not greeted yet, and greeted ones whose view has not come; further ones are closed at once.
+/// Maximum number of connections without a handshake; `GUESTS_AT_ONCE` is the maximum number of
+/// authenticated peers whose view has not begun. Further connections are closed at once.
 const STRANGERS_AT_ONCE: usize = 64;
 const GUESTS_AT_ONCE: usize = 1_024;
 
-/// How soon the accepting thread notices that the port is gone.
+/// Interval at which the accepting thread checks whether the port was dropped.
 const STOP_TICK: Duration = Duration::from_millis(100);
 
-/// A peer that has greeted and waits for its welcome.
+/// Authenticated peer that waits for its Welcome.
 #[derive(Debug)]
 pub struct Guest {
     pub hello: PeerHello,
     pub stream: Stream,
 }
 
-/// A listening task.
+/// Listening sockets of a task.
 #[derive(Debug)]
 pub struct Port {
     room: Arc<Room>,
@@ -58,10 +61,11 @@ struct Room {
 }
 
 impl Port {
-    /// Listens on a free port of `host`, and on a socket in `folder` if there is one and it can be written.
+    /// Listens on a free port of `host`, and on a Unix socket in `folder` if that is given and
+    /// writable.
     ///
     /// # Errors
-    /// [`FabricError::Io`] when TCP cannot be listened on.
+    /// [`FabricError::Io`] if TCP cannot be listened on.
     pub fn bind(
         host: &str,
         folder: Option<&Path>,
@@ -75,7 +79,7 @@ impl Port {
         };
         let (tcp, address) = listen().map_err(FabricError::io("listen for peers"))?;
         let node = node_name();
-        // Without the kernel's name for itself no peer can tell that it is on the same node.
+        // Without a name of the machine, no peer can detect that it is on the same node.
         let folder = folder.filter(|_| !node.is_empty());
         let near = folder.and_then(|folder| {
             let opened = Door::open(folder, credentials.id, address.port());
@@ -105,13 +109,13 @@ impl Port {
         })
     }
 
-    /// Who this task is to its peers.
+    /// Credentials by which peers know this task.
     #[must_use]
     pub fn credentials(&self) -> &Credentials {
         &self.room.credentials
     }
 
-    /// From now on the others are told so of this task's GPU.
+    /// Sets the description of this task's GPU that is sent to the other members.
     #[must_use]
     pub fn saying(mut self, summing: Option<Summing>) -> Self {
         self.summing = summing.map(Box::new);
@@ -132,7 +136,7 @@ impl Port {
         }
     }
 
-    /// Takes the next guest that `wanted` says yes to, waiting until `deadline`.
+    /// Takes the next guest that `wanted` accepts, and waits for it until `deadline`.
     pub(super) fn take(
         &self,
         deadline: Instant,
@@ -152,7 +156,7 @@ impl Port {
         }
     }
 
-    /// Closes the door on guests of views before `view`.
+    /// Closes the connections of guests for views before `view`.
     pub(super) fn forget_before(&self, view: u64) {
         self.room.lock().retain(|guest| guest.hello.view >= view);
     }
@@ -182,7 +186,7 @@ impl Room {
                 }
                 self.came.notify_all();
             }
-            // A peer that only asks whether this task lives.
+            // A connection that only checks whether this task listens.
             Err(WireError::Closed) => {}
             Err(error) => log::line(format_args!(
                 "a connection was closed: {}",
@@ -262,13 +266,15 @@ fn accept(tcp: &TcpListener, unix: Option<&UnixListener>, room: &Arc<Room>) {
             }
         }
         if !any {
-            // Out of descriptors: the connection stays acceptable, and polling it again at once would only burn time.
+            // No file descriptor is left: the connection stays acceptable, and polling again at
+            // once would only use processor time.
             thread::sleep(Duration::from_millis(20));
         }
     }
 }
 
-/// What the running kernel calls this boot: the same for all tasks of a machine, for no other machine. Empty where unknown.
+/// Boot id of the running kernel: the same for all tasks of a machine, different on every other
+/// machine. Empty if it cannot be read.
 fn node_name() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map(|text| text.trim().to_owned())

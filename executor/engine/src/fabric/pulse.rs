@@ -1,9 +1,10 @@
-//! The sign that this task's process runs, given to every peer of a view by a thread of its own.
+//! Heartbeat of this task's process (`pulse`), sent to every peer of a view by its own thread.
 //!
-//! A step may take as long as it takes: its thread says nothing meanwhile, and the pulse goes on. A process that is stopped, frozen or
-//! swapped out has none. So who waits can tell a long step from a peer that will not answer, without knowing how long steps are.
+//! A step can take any time, in which its thread sends nothing, while the heartbeat continues. A
+//! process that is stopped, frozen or swapped out sends none. A waiting peer can thus tell a long
+//! step from a peer that will not answer, without knowing the duration of steps.
 //!
-//! A thread that is caught in a loop has a pulse all the same; that is what [`super::Options::stall`] is for.
+//! A process in an endless loop still sends heartbeats; [`super::Options::stall`] covers this case.
 
 use super::control::Word;
 use super::hello::Stream;
@@ -13,20 +14,21 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
-/// Beats in the time after which silence means something.
+/// Number of heartbeats within the silence limit.
 const BEATS: u32 = 5;
 
-/// A pulse; it ends when this goes, or the last of its links.
+/// Running heartbeat. It ends when this value is dropped, or with the last of its links.
 #[derive(Debug)]
 pub struct Pulse {
     ended: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl Pulse {
-    /// Begins to beat on these streams, often enough that `silence` without a beat is no accident.
+    /// Starts to send heartbeats on these streams, several within `silence`, so that a silence of
+    /// that length is not accidental.
     ///
     /// # Errors
-    /// When there can be no thread.
+    /// If the thread cannot be started.
     pub fn start(streams: Vec<Weak<Stream>>, silence: Duration) -> io::Result<Self> {
         let ended = Arc::new((Mutex::new(false), Condvar::new()));
         let told = Arc::clone(&ended);
@@ -53,7 +55,8 @@ impl Drop for Pulse {
     }
 }
 
-/// Whether any link is left. A full socket swallows a beat: whoever reads it some day finds those of before.
+/// Sends one heartbeat on each stream. Returns whether any link is left. A full socket drops it:
+/// its peer still has earlier heartbeats to read.
 fn beat(streams: &[Weak<Stream>]) -> bool {
     let mut any = false;
     for stream in streams.iter().filter_map(Weak::upgrade) {

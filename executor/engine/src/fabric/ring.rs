@@ -1,4 +1,5 @@
-//! Floats through a [ring](crate::memory::ring) of bytes: whole ones, straight from the ring into the sum that they are part of.
+//! Floats through a [ring](crate::memory::ring) of bytes: only whole floats, added directly from
+//! the ring.
 
 use super::link::Sink;
 use crate::memory::{Shared, ring};
@@ -8,11 +9,11 @@ pub use ring::RING_BYTES;
 
 const FLOAT: usize = size_of::<f32>();
 
-/// The writing end.
+/// Writing end.
 #[derive(Debug)]
 pub struct Writer(ring::Writer);
 
-/// The reading end.
+/// Reading end.
 #[derive(Debug)]
 pub struct Reader(ring::Reader);
 
@@ -22,20 +23,20 @@ impl Writer {
         Self(ring::Writer::new(base))
     }
 
-    /// Moves in what fits; how many, and whether the reader must be woken.
+    /// Writes as many floats as fit. Returns their number and whether the reader must be woken.
     ///
     /// # Errors
-    /// The reader's position makes no sense.
+    /// If the reader's position is invalid.
     pub fn write(&mut self, memory: &Shared, floats: &[f32]) -> io::Result<(usize, bool)> {
         let count = self.0.fill(memory, bytemuck::cast_slice(floats))?;
         if count % FLOAT > 0 {
-            // Only a peer that is not ours takes a part of a float.
+            // Only a faulty peer takes a part of a float.
             return Err(io::ErrorKind::InvalidData.into());
         }
         Ok((count / FLOAT, self.0.show(memory)?))
     }
 
-    /// Wants to be woken when there is room; `false` when there is already.
+    /// Requests a wake-up when there is room; `false` if there already is.
     pub fn arm(&self, memory: &Shared) -> bool {
         self.0.arm(memory, FLOAT)
     }
@@ -47,10 +48,11 @@ impl Reader {
         Self(ring::Reader::new(base))
     }
 
-    /// Takes what has come, straight from the ring into the sink; how many, and whether the writer must be woken.
+    /// Passes available floats from the ring to the sink. Returns their number and whether the
+    /// writer must be woken.
     ///
     /// # Errors
-    /// The writer's position makes no sense.
+    /// If the writer's position is invalid.
     pub fn read(&mut self, memory: &Shared, mut sink: Sink<'_>) -> io::Result<(usize, bool)> {
         let most = sink.room() * FLOAT;
         let take = |come: &[u8]| sink.take(0, bytemuck::cast_slice(come));
@@ -58,7 +60,7 @@ impl Reader {
         Ok((count / FLOAT, wake))
     }
 
-    /// Wants to be woken when something has come; `false` when something has already.
+    /// Requests a wake-up when data arrives; `false` if some already has.
     pub fn arm(&self, memory: &Shared) -> bool {
         self.0.arm(memory, FLOAT)
     }
@@ -69,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats_go_from_the_ring_into_sums() {
+    fn floats_are_added_directly_from_the_ring() {
         let memory = Shared::create(RING_BYTES).unwrap();
         let (mut writer, mut reader) = (Writer::new(0), Reader::new(0));
         assert!(reader.arm(&memory), "nothing has come");

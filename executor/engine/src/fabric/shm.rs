@@ -1,6 +1,8 @@
-//! A link through memory that both tasks map: a ring in each direction, a Unix socket as bell and sign of life.
+//! Link through memory that both tasks map: one ring per direction, and a Unix socket for wake-ups
+//! and the detection of a lost peer.
 //!
-//! The bell is a socket and not a futex: one `poll` then sleeps for every peer of whatever kind and hears of a death as well.
+//! Wake-ups use a socket and not a futex: one `poll` can then sleep for peers of every kind and
+//! also detects a lost peer.
 
 use super::control::{Control, Word};
 use super::link::{Link, Sink};
@@ -9,10 +11,10 @@ use crate::memory::Shared;
 use rustix::event::PollFd;
 use std::io;
 
-/// Bytes that two peers share for their rings.
+/// Length in bytes of the memory that two peers share for their rings.
 pub const PAIR_BYTES: usize = 2 * RING_BYTES;
 
-/// Floats to and from one peer of the same node.
+/// Link to one peer of the same node.
 #[derive(Debug)]
 pub struct ShmLink {
     memory: Shared,
@@ -22,7 +24,8 @@ pub struct ShmLink {
 }
 
 impl ShmLink {
-    /// `first` is the side that made the memory: it writes the first ring and reads the second.
+    /// Creates a link. `first` is the side that created the memory: it writes the first ring and
+    /// reads the second.
     #[must_use]
     pub fn new(memory: Shared, control: Control, first: bool) -> Self {
         let (out, back) = if first {

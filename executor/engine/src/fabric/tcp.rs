@@ -1,4 +1,4 @@
-//! A link over TCP: one socket for floats, one for words.
+//! Link over TCP: one socket for floats, one for control messages.
 
 use super::control::Control;
 use super::hello::Stream;
@@ -11,26 +11,28 @@ use socket2::SockRef;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// Floats given to one `write`: 1 MiB, past which larger ones gained nothing measurable.
+/// Maximum number of floats per `write` (1 MiB); larger ones gained nothing measurable.
 const SEND_CHUNK: usize = 256 << 10;
 
-/// Floats received before they are added, 256 KiB: they are in the second-level cache still when they are. Of smaller ones the system has more to
-/// acknowledge.
+/// Maximum number of floats received before they are added (256 KiB), so that they are still in the
+/// second-level cache. Smaller reads cause more acknowledgements.
 const ADD_CHUNK: usize = 64 << 10;
 
-/// Kernel buffers per socket and direction; the kernel doubles it for its own book-keeping and caps it at its own limit.
+/// Size in bytes of the kernel buffer per socket and direction. The kernel doubles it for its own
+/// bookkeeping and limits it.
 const SOCKET_BUFFER: usize = 4 << 20;
 
-/// Floats to and from one peer over TCP.
+/// Link to one peer over TCP.
 #[derive(Debug)]
 pub struct TcpLink {
     data: TcpStream,
     control: Control,
-    /// Made when it is first asked for.
+    /// Created on first use.
     lender: Lending,
-    /// Bytes of the next float that are sent already.
+    /// Bytes of the next float that have already been sent.
     sent_head: usize,
-    /// Bytes of the next float that are received already, and what they are.
+    /// Number of bytes of the next float that have already been received. They are in the
+    /// destination or the first bytes of `scratch`.
     received_head: usize,
     scratch: Vec<f32>,
 }
@@ -39,13 +41,15 @@ pub struct TcpLink {
 enum Lending {
     NotYet,
     By(Lender),
-    /// The system refuses: floats are sent as ever.
+    /// The system refuses zero-copy sends; floats are copied.
     Refused,
 }
 
 impl TcpLink {
+    /// Creates a link from two sockets.
+    ///
     /// # Errors
-    /// When the sockets refuse their options.
+    /// If the sockets refuse their options.
     pub fn new(data: TcpStream, control: Stream) -> io::Result<Self> {
         data.set_nonblocking(true)?;
         let socket = SockRef::from(&data);
@@ -61,14 +65,14 @@ impl TcpLink {
         })
     }
 
-    /// Whole floats that are sent, once so many bytes more are.
+    /// Number of whole floats that were sent, after `count` more bytes.
     fn sent(&mut self, count: Option<usize>) -> usize {
         let count = self.sent_head + count.unwrap_or(0);
         self.sent_head = count % 4;
         count / 4
     }
 
-    /// Reads what is added to `out`.
+    /// Receives floats and adds them to `out`.
     fn add(&mut self, out: &mut [f32]) -> io::Result<usize> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let room = out.len().min(scratch.len());
@@ -83,7 +87,8 @@ impl TcpLink {
         read
     }
 
-    /// Reads into `out`, whose first `received_head` bytes are in place; whole floats in place afterwards.
+    /// Reads into `out`, whose first `received_head` bytes are already there. Returns the number of
+    /// whole floats in `out`.
     fn read(&mut self, out: &mut [f32]) -> io::Result<usize> {
         let head = self.received_head;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(out);
@@ -126,8 +131,9 @@ impl Link for TcpLink {
     }
 
     fn try_receive(&mut self, sink: Sink<'_>) -> io::Result<usize> {
-        // The beginning of a float whose rest has not come lies where the next call reads on: at the sink's next float, which the
-        // caller does not touch in between, or at the scratch's first.
+        // The first bytes of an incomplete float are where the next call continues to read: at the
+        // sink's next float, which the caller does not change in between, or at the first float of
+        // `scratch`.
         match sink {
             Sink::Store(out) => self.read(out),
             Sink::Add { own, out } => {

@@ -1,12 +1,13 @@
-//! Which ranks share memory with each other, agreed on by all.
+//! Agreement of all ranks on the groups that share memory.
 
 use super::FabricError;
 use super::mesh::Mesh;
 use super::node::MEMBERS;
 use crate::collective::{self, Algorithm};
 
-/// Every rank says whom it shares memory with; a group is formed of ranks that all share with each other. One pair that had to
-/// fall back to TCP thus splits a group rather than breaking it, and so does a node with more tasks than a page has room for.
+/// Every rank announces the ranks with which it shares memory. A group consists of ranks that all
+/// share memory with each other. A pair that fell back to TCP thus splits a group and does not
+/// break it. A node with more tasks than a page can hold is also split.
 pub(super) fn agree(mesh: &mut Mesh) -> Result<Vec<Vec<usize>>, FabricError> {
     let (rank, n) = (mesh.rank(), mesh.size());
     let mut mine = vec![0.0; n * n];
@@ -18,7 +19,7 @@ pub(super) fn agree(mesh: &mut Mesh) -> Result<Vec<Vec<usize>>, FabricError> {
     Ok(groups(n, MEMBERS, |a, b| all[a * n + b] > 0.0))
 }
 
-/// Of `n` ranks, groups of at most so many.
+/// Groups of at most `most` ranks out of `n`.
 fn groups(n: usize, most: usize, shared: impl Fn(usize, usize) -> bool) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for rank in 0..n {
@@ -40,13 +41,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_share_completely_and_hold_everyone_once() {
+    fn groups_share_memory_and_contain_each_rank_once() {
         assert_eq!(groups(3, 9, |_, _| false), [[0], [1], [2]]);
         assert_eq!(groups(4, 9, |a, b| a % 2 == b % 2), [[0, 2], [1, 3]]);
-        // 1 and 2 fell back to TCP between each other.
+        // 1 and 2 use TCP between each other.
         let broken = |a: usize, b: usize| a + b != 3 || a == 0 || b == 0;
         assert_eq!(groups(4, 9, broken), [vec![0, 1, 3], vec![2]]);
-        // More tasks than fit.
+        // More tasks than fit into one group.
         assert_eq!(groups(5, 2, |_, _| true), [vec![0, 1], vec![2, 3], vec![4]]);
     }
 }

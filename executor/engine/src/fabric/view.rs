@@ -1,92 +1,101 @@
-//! Who takes part: a view is a numbered list of members, and a coordinator gives everyone the same next one.
+//! Views of a job: numbered lists of members. A coordinator gives every member the same next view.
 //!
-//! The fabric never decides who is a member. A task that sees a peer die reports it and is told the next view; whoever tells it
-//! (rank 0, the executor, a test) is behind [`Coordinator`].
+//! The fabric does not decide on members. A task that detects a lost peer reports it and receives
+//! the next view. [`Coordinator`] is the interface to the decision (rank 0, the executor or a
+//! test).
 
 use muster_model::id::TaskId;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// A task that may be in a view; where it is reached.
+/// Task that can be in a view, with its addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
     pub id: TaskId,
     /// Fence: another attempt of the same task is refused.
     pub attempt: u32,
-    /// The machine, as its kernel calls this boot of it. Members that say the same try shared memory.
+    /// Boot id of the machine's kernel. Members with the same id try shared memory.
     pub node: String,
     pub address: SocketAddr,
-    /// The socket through which tasks of the same node hand each other memory.
+    /// Unix socket through which tasks of the same node exchange memory.
     pub local: Option<PathBuf>,
-    /// Collectives on the arena that it has completed; `None` of a newcomer that has not got the others' parameters yet.
+    /// Number of collectives on the arena that it has completed; `None` for a new member without
+    /// the parameters of the others.
     pub completed: Option<u64>,
-    /// Only of jobs that ask for sums on GPUs: releases that do not know of it refuse it.
+    /// Only for jobs that request sums on GPUs: releases without this field refuse it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summing: Option<Box<Summing>>,
 }
 
-/// What a member says of its GPU to those that would sum on theirs together with it.
+/// Description of a member's GPU for members that sum on their GPUs together with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub enum Summing {
     Gpu {
-        /// The library's version.
+        /// Version of the library.
         library: String,
-        /// Which one of all that there are.
+        /// Identity of the GPU among all GPUs.
         gpu: String,
-        /// What must be alike for all to compute the same bits from the same sums.
+        /// Properties that must be equal so that all members compute the same bits from the same
+        /// sums.
         kind: String,
     },
-    /// It cannot, and why.
+    /// The member cannot sum on a GPU; the reason.
     Host { why: String },
 }
 
-/// The members of one epoch of the job; a member's rank is its place in the list.
+/// Members during one epoch of the job. The rank of a member is its position in the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct View {
-    /// Grows with each view; a fence for every connection.
+    /// Number of the view, which grows with each view; a fence for every connection.
     pub number: u64,
     pub members: Vec<Member>,
 }
 
 impl View {
-    /// The rank of the member with this id.
+    /// Rank of the member with this id.
     #[must_use]
     pub fn rank_of(&self, id: TaskId) -> Option<usize> {
         self.members.iter().position(|member| member.id == id)
     }
 }
 
-/// What a member says when it needs the next view.
+/// Report of a member that needs the next view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
     pub member: Member,
-    /// The view that it leaves; 0 of one that has not been in any.
+    /// Number of the view that it leaves; 0 if it has not been in any.
     pub view: u64,
-    /// Members that it holds for dead.
+    /// Members that it considers lost.
     pub lost: Vec<TaskId>,
-    /// Whether it stands between steps and has no collective to repeat.
+    /// Whether the member is between two steps and has no collective to repeat.
     pub between_steps: bool,
 }
 
 /// Gives every member the same next view.
 ///
-/// What it must keep to: views are numbered upwards from 1; a view holds only members that have reported since the view before,
-/// in any order but the same for all; a member that has not been in a view (`completed: None`) is taken in only when all
-/// of those that have completed the most collectives report `between_steps`, as it cannot take part in repeating a step; and a
-/// member that reports lives, whatever others say of it. [`super::Gathering`] keeps to it.
+/// Requirements on an implementation, which [`super::Gathering`] meets:
+///
+/// - Views are numbered upwards from 1.
+/// - A view contains only members that have reported since the previous view, in the same order for
+///   all of them.
+/// - A member that has not been in a view (`completed: None`) is admitted only if all members with
+///   the most completed collectives report `between_steps`, because it cannot take part in a
+///   repeated step.
+/// - A member that reports is alive, even if others have reported it lost.
 pub trait Coordinator: Send + Sync {
     /// Blocks until the view after `report.view` is known.
     ///
     /// # Errors
-    /// A sentence: why there will be none (the job stops, the member is expelled).
+    /// The reason, as a sentence, why there will be no view: the job stops, or the member is
+    /// excluded.
     fn next_view(&self, report: Report) -> Result<View, String>;
 
-    /// Whether someone waits to be taken in. Asked between steps.
+    /// Whether a task waits to be admitted. Called between steps.
     fn someone_waits(&self) -> bool {
         false
     }

@@ -1,4 +1,5 @@
-//! Activation functions as an operation of their own, where no layer before could apply them in the same pass.
+//! Activation functions as separate operations, for places where no preceding layer can apply them
+//! in its own pass.
 
 use super::math::{erf, exp, sigmoid, tanh};
 use super::operands::{Backward, Forward, Kernel};
@@ -6,18 +7,19 @@ use super::parallel::{each, examples_per_item};
 use super::simd::vectorised;
 use super::sweep::{chain, map};
 
-/// A function of one number, applied to each.
+/// Element-wise activation function.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Activation {
     /// max(x, 0).
     Relu,
-    /// x where it is positive, else `slope` · x.
+    /// x for positive x, else `slope` · x.
     LeakyRelu {
         slope: f32,
     },
-    /// x · Φ(x), Φ the normal distribution (Hendrycks and Gimpel, 2016).
+    /// x · Φ(x), where Φ is the normal distribution function (Hendrycks and Gimpel, 2016).
     Gelu,
-    /// The same paper's x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2, as GPT-2 has it.
+    /// x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2: the approximation of GELU in the same paper,
+    /// which GPT-2 uses.
     GeluTanh,
     /// 1 / (1 + e^−x).
     Sigmoid,
@@ -26,11 +28,11 @@ pub enum Activation {
     Silu,
 }
 
-/// One function on a whole value.
+/// Applies one activation function to every element of a value.
 #[derive(Debug, Clone)]
 pub(crate) struct Activate {
     pub(crate) function: Activation,
-    /// Per example.
+    /// Elements per example.
     pub(crate) numbers: usize,
 }
 
@@ -95,14 +97,15 @@ impl Activation {
 const ROOT: f32 = 0.797_884_6;
 const CUBE: f32 = 0.044_715;
 
-/// Φ(x).
+/// Distribution function of the standard normal distribution, Φ(x).
 #[inline(always)]
 fn normal(x: f32) -> f32 {
     0.5 + 0.5 * erf(x * std::f32::consts::FRAC_1_SQRT_2)
 }
 
 vectorised! {
-    /// In place. A comparison lets a NaN pass, so that a diverged network shows in the loss; `f32::max` would hide it.
+    /// Applies ReLU in place. The comparison propagates a NaN, so that divergence shows in the
+    /// loss; `f32::max` would hide it.
     pub(crate) fn relu(x: &mut [f32]) {
         for x in x {
             *x = if *x < 0.0 { 0.0 } else { *x };
@@ -125,7 +128,7 @@ vectorised! {
         map(x, y, |x| x * normal(x));
     }
 
-    /// Φ(x) + x · φ(x), φ the normal density.
+    /// Derivative of GELU: Φ(x) + x · φ(x), where φ is the standard normal density.
     fn d_gelu(x: &[f32], d_y: &[f32], d_x: &mut [f32]) {
         chain(x, d_y, d_x, |x| {
             let density = 0.5 * ROOT * exp(-0.5 * x * x);
@@ -141,7 +144,7 @@ vectorised! {
         chain(x, d_y, d_x, |x| {
             let t = tanh(ROOT * (x + CUBE * x * x * x));
             let inner = ROOT * (1.0 + 3.0 * CUBE * x * x);
-            // Where the slope of tanh is 0 its argument's may be infinite.
+            // Where the slope of tanh is 0, the slope of its argument may be infinite.
             let slope = 1.0 - t * t;
             let bend = if slope == 0.0 { 0.0 } else { 0.5 * x * slope * inner };
             0.5 * (1.0 + t) + bend

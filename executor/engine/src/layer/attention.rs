@@ -1,8 +1,9 @@
 //! Multi-head causal self-attention (Vaswani et al., 2017).
 //!
-//! Queries go through in tiles, and of the softmax only the largest score and the sum of each row are kept, from which the backward pass
-//! makes the tile again (Dao et al., 2022): memory grows with the length of the context, not with its square. A tile holds all of its
-//! keys, so that nothing has to be scaled again as online softmax does; a tile of 64 queries of 4,096 keys takes 1 MiB.
+//! Queries are processed in tiles. The forward pass keeps only the largest score and the sum of
+//! each softmax row; the backward pass recomputes the tile from them (Dao et al., 2022). Memory
+//! therefore grows linearly with the length of the context. A tile contains all of its keys, so no
+//! rescaling as in online softmax is needed. A tile of 64 queries and 4,096 keys takes 1 MiB.
 
 use super::math::{dot, exp, largest, sum_of};
 use super::matrix::{Matrix, Write, multiply, multiply_columns, transpose};
@@ -14,7 +15,8 @@ use std::ops::Range;
 /// Queries per tile.
 const TILE: usize = 64;
 
-/// Reads positions × 3 · width: queries, keys and values, each of them head after head.
+/// Shape of the operation. The input of an example is positions × 3 · width: queries, keys and
+/// values, each of them head after head.
 #[derive(Debug, Clone)]
 pub(crate) struct Attention {
     pub(crate) positions: usize,
@@ -23,7 +25,7 @@ pub(crate) struct Attention {
     pub(crate) head: usize,
 }
 
-/// One example on the way back.
+/// Operands of one example in the backward pass.
 struct Example<'a> {
     input: &'a [f32],
     output: &'a [f32],
@@ -33,7 +35,7 @@ struct Example<'a> {
 }
 
 impl Kernel for Attention {
-    /// Each row's largest score and 1 / sum of exponentials.
+    /// Largest score and 1 / sum of exponentials of each row.
     fn kept(&self) -> Kept {
         let numbers = 2 * self.heads * self.positions;
         Kept { numbers, bytes: 0 }
@@ -85,19 +87,20 @@ impl Attention {
         self.heads * self.head
     }
 
-    /// Numbers per example of input, output and what is kept.
+    /// Number of elements per example of the input, the output and the kept values.
     fn lens(&self) -> [usize; 3] {
         let output = self.positions * self.width();
         [3 * output, output, 2 * self.heads * self.positions]
     }
 
-    /// Transposed keys and values of a head, scores and their gradients of a tile.
+    /// Lengths of the scratch areas: transposed keys and values of a head, scores of a tile and
+    /// their gradients.
     fn areas(&self) -> [usize; 4] {
         let (turned, tile) = (self.head * self.positions, TILE * self.positions);
         [turned, turned, tile, tile]
     }
 
-    /// Queries, keys or values (`part` 0 to 2) of a head at some positions.
+    /// Returns the queries, keys or values (`part` 0 to 2) of a head at the positions `at`.
     fn part<'a>(&self, x: &'a [f32], part: usize, head: usize, at: Range<usize>) -> Matrix<'a> {
         let stride = 3 * self.width();
         let first = part * self.width() + head * self.head;
@@ -109,7 +112,7 @@ impl Attention {
         )
     }
 
-    /// Keys (1) or values (2) of a head as head width × positions.
+    /// Writes the keys (`part` 1) or values (`part` 2) of a head as head width × positions.
     fn turn(&self, x: &[f32], part: usize, head: usize, out: &mut [f32]) {
         let first = part * self.width() + head * self.head;
         transpose(
@@ -151,7 +154,8 @@ impl Attention {
         }
     }
 
-    /// From the last tile to the first: that one reads every key, so that it overwrites what the others add to.
+    /// Runs the backward pass of a head from the last tile to the first. The last tile reads every
+    /// key, so it overwrites the gradients and the other tiles add to them.
     fn pass_back(&self, head: usize, example: &mut Example<'_>, lane: &mut Lane) {
         let [keys, values, scores, d_scores] = lane.split(self.areas());
         self.turn(example.input, 1, head, keys);
@@ -215,7 +219,8 @@ impl Attention {
 }
 
 vectorised! {
-    /// In place, of rows of `columns` scores, the first of which may see `before + 1` keys; what later ones would say becomes 0.
+    /// Softmax in place of rows of `columns` scores. The first row attends to `before + 1` keys and
+    /// each next row to one more; scores of later keys become 0.
     fn softmax(scores: &mut [f32], before: usize, columns: usize, scale: f32, kept: &mut [f32]) {
         let rows = scores.chunks_exact_mut(columns).zip(kept.chunks_exact_mut(2));
         for (row, (scores, kept)) in rows.enumerate() {
@@ -233,8 +238,9 @@ vectorised! {
         }
     }
 
-    /// Scores become the softmax again, the gradient with respect to that becomes the one with respect to the scores. `along` is their
-    /// product's sum, which is that of the outputs with their gradients.
+    /// Recomputes the softmax in `scores` and turns `d_scores` from the gradient of the softmax
+    /// into the gradient of the scores. `along` is the sum of their products, which equals the dot
+    /// product of the output and its gradient.
     fn d_softmax(scores: &mut [f32], d_scores: &mut [f32], seen: usize, scale: f32, kept: &[f32], along: f32) {
         let (most, inverse) = (kept[0], kept[1]);
         let (scores, later) = scores.split_at_mut(seen);

@@ -1,11 +1,13 @@
-//! Average pooling over any window. Positions in the padding do not count: a window's average is over those that lie on the image.
+//! Average pooling over any window. Padding does not count: a window's average covers only its
+//! positions on the image.
 
 use super::operands::{Backward, Forward, Kernel};
 use super::parallel::{each, examples_per_item};
 use super::simd::vectorised;
 use super::window::Window;
 
-/// Windows that each hold at least one position of the image. One window as large as the image is global pooling.
+/// Shape of the pooling. Each window holds at least one position of the image. A window as large as
+/// the image is global pooling.
 #[derive(Debug, Clone)]
 pub(crate) struct AveragePool {
     pub(crate) window: Window,
@@ -79,7 +81,7 @@ vectorised! {
         }
     }
 
-    /// Overwrites `d_image`, and divides `d_output` in place.
+    /// Overwrites `d_image` and divides `d_output` in place.
     fn backward(window: &Window, channels: usize, d_output: &mut [f32], d_image: &mut [f32]) {
         let width = window.output()[1];
         d_image.fill(0.0);

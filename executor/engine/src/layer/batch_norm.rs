@@ -1,15 +1,18 @@
-//! Batch normalisation (Ioffe and Szegedy, 2015) over examples and positions, per channel, with optional ReLU.
+//! Batch normalisation (Ioffe and Szegedy, 2015) over examples and positions, per channel, with
+//! optional ReLU.
 //!
-//! As PyTorch has it: a training pass normalises by the batch's mean and biased variance, of the examples that this worker has; running
-//! statistics follow them by a tenth, the variance as the unbiased one, and evaluation normalises by those.
+//! The definition is PyTorch's. A training pass normalises by the mean and the biased variance of
+//! the examples of this worker. Running statistics move by a tenth towards the batch's, with the
+//! unbiased variance. Evaluation normalises by the running statistics.
 //!
-//! The running statistics lie among the parameters, so that they travel, are averaged over workers and stored as these are. Gradients
-//! are sums over examples, of which every update rule takes a statistic's times 1 / global batch; so its gradient is examples × 0.1 ×
-//! (the present value − the batch's).
+//! The running statistics are stored among the parameters, so that they are exchanged, averaged
+//! over workers and written to checkpoints as parameters are. Gradients are sums over examples, and
+//! every update rule subtracts a statistic's gradient times 1 / global batch. The gradient of a
+//! statistic is therefore examples × 0.1 × (current value − value of the batch).
 //!
-//! A pass reads its value from memory twice. Sums are made over fixed chunks of rows, each while it lies in the second-level cache, and
-//! chunks are put together in order (Chan, Golub and LeVeque, 1979): the variance suffers no cancellation, and the bits do not depend on
-//! the number of lanes.
+//! A pass reads its value from memory twice. Sums are computed over fixed chunks of rows while the
+//! chunk is in the second-level cache. Chunks are combined in order (Chan, Golub and LeVeque,
+//! 1979). The variance suffers no cancellation, and the bits do not depend on the number of lanes.
 
 use super::matrix::Write;
 use super::operands::{Backward, Forward, Kept, Kernel, Lane, Mode};
@@ -17,14 +20,15 @@ use super::parallel::{each, waves};
 use super::simd::vectorised;
 use std::ops::Range;
 
-/// Share of the batch's statistics that running ones take on in a step.
+/// Weight of the batch's statistics in the update of the running ones.
 const MOMENTUM: f32 = 0.1;
-/// Added to variances.
+/// Added to variances before the square root.
 const EPSILON: f32 = 1e-5;
-/// Numbers per chunk, about: 256 KiB.
+/// Approximate number of elements per chunk: 256 KiB.
 const CHUNK: usize = 1 << 16;
 
-/// Shape of the layer and place of its parameters in the flat arena: each block is one number per channel, one after another.
+/// Shape of the layer and ranges of its parameters in the flat arena. Each block has one number per
+/// channel, and the blocks are adjacent.
 #[derive(Debug, Clone)]
 pub(crate) struct BatchNorm {
     pub(crate) channels: usize,
@@ -35,19 +39,20 @@ pub(crate) struct BatchNorm {
     pub(crate) variance: Range<usize>,
 }
 
-/// What a training pass knows of a batch, one number per channel each.
+/// Statistics of a batch in a training pass, one number per channel each.
 struct Statistics<'a> {
     mean: &'a mut [f32],
-    /// Sum of squares around the mean, until it is turned into the reciprocal of the standard deviation.
+    /// Sum of squared deviations from the mean; later the reciprocal of the standard deviation.
     spread: &'a mut [f32],
     variance: &'a mut [f32],
-    /// Sums of the gradient with respect to the output, and of its product with the normalised input.
+    /// Sum of the gradient with respect to the output.
     d_shift: &'a mut [f32],
+    /// Sum of the product of that gradient and the normalised input.
     d_scale: &'a mut [f32],
 }
 
 impl Kernel for BatchNorm {
-    /// [`Statistics`], of which the first example's are used.
+    /// [`Statistics`]. They are kept per example, and only those of the first example are used.
     fn kept(&self) -> Kept {
         let numbers = 5 * self.channels;
         Kept { numbers, bytes: 0 }
@@ -84,9 +89,12 @@ impl Kernel for BatchNorm {
             }
         };
         let items = input.chunks(chunk).zip(pass.output.chunks_mut(chunk));
-        each(pass.at.threads, items, |(x, y)| match self.relu {
-            true => normalise_relu(x, y, mean, inverse, scale, shift),
-            false => normalise(x, y, mean, inverse, scale, shift),
+        each(pass.at.threads, items, |(x, y)| {
+            if self.relu {
+                normalise_relu(x, y, mean, inverse, scale, shift)
+            } else {
+                normalise(x, y, mean, inverse, scale, shift)
+            }
         });
     }
 
@@ -155,7 +163,7 @@ impl Kernel for BatchNorm {
 }
 
 impl BatchNorm {
-    /// Numbers per chunk: whole rows.
+    /// Number of elements per chunk, a multiple of the row length.
     fn chunk(&self) -> usize {
         (CHUNK / self.channels).max(1) * self.channels
     }
@@ -174,7 +182,7 @@ impl BatchNorm {
         }
     }
 
-    /// Leaves the batch's mean, biased variance and the reciprocal of the standard deviation.
+    /// Writes the mean, the biased variance and the reciprocal standard deviation of the batch.
     fn measure(&self, input: &[f32], lanes: &mut [Lane], of_batch: Statistics<'_>) {
         let Statistics {
             mean,
@@ -210,15 +218,16 @@ impl BatchNorm {
     }
 }
 
-/// Of variances, the reciprocals of the standard deviations. A running one may be a little below 0: under ASP a worker that is far behind takes its
-/// share off one that others have made much smaller meanwhile.
+/// Replaces variances by reciprocals of standard deviations. A running variance may be slightly
+/// below 0: under ASP a stale worker subtracts its share from a value that other workers have since
+/// made much smaller.
 fn invert(variances: &mut [f32]) {
     for variance in variances {
         *variance = 1.0 / (variance.max(0.0) + EPSILON).sqrt();
     }
 }
 
-/// Puts a chunk's mean and sum of squares around it to those of the rows before.
+/// Combines the mean and the sum of squared deviations of a chunk with those of the rows before it.
 fn combine(
     mean: &mut [f32],
     spread: &mut [f32],
@@ -237,7 +246,7 @@ fn combine(
 }
 
 vectorised! {
-    /// Mean and sum of squares around it of each column.
+    /// Mean of each column and sum of squared deviations from it.
     fn moments(x: &[f32], mean: &mut [f32], spread: &mut [f32]) {
         let channels = mean.len();
         mean.fill(0.0);
@@ -280,7 +289,7 @@ vectorised! {
         }
     }
 
-    /// Adds the sums of d and of d times the normalised input.
+    /// Adds the column sums of d and of d times the normalised input.
     fn sums(x: &[f32], d_y: &[f32], mean: &[f32], inverse: &[f32], scales: &mut [f32], shifts: &mut [f32]) {
         let channels = mean.len();
         for (d_y, x) in d_y.chunks_exact(channels).zip(x.chunks_exact(channels)) {
@@ -295,7 +304,7 @@ vectorised! {
         }
     }
 
-    /// d_x = scale / deviation · (d_y − mean of d_y − normalised x · mean of d_y · normalised x).
+    /// d_x = scale / deviation · (d_y − mean of d_y − normalised x · mean of (d_y · normalised x)).
     fn back(x: &[f32], d_y: &[f32], d_x: &mut [f32], factors: [&[f32]; 5], share: f32) {
         let channels = factors[0].len();
         let [mean, inverse, scale, d_scale, d_shift] = factors.map(|factor| &factor[..channels]);
@@ -315,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variance_below_zero_counts_as_none() {
+    fn negative_variance_counts_as_zero() {
         let mut variances = [-0.3, 0.0, 4.0];
         invert(&mut variances);
         assert_eq!(variances[0], variances[1]);

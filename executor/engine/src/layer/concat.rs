@@ -1,11 +1,11 @@
-//! Values next to one another along their last dimension, such as the channels of an image.
+//! Concatenation of values along their last dimension, such as the channels of an image.
 
 use super::operands::{Backward, Forward, Kernel};
 
-/// As many inputs as there are parts, all with the same number of rows per example.
+/// Shape of the operation. All inputs have the same number of rows per example.
 #[derive(Debug, Clone)]
 pub(crate) struct Concat {
-    /// Columns of each input.
+    /// Number of columns of each input.
     pub(crate) parts: Vec<usize>,
 }
 

@@ -1,13 +1,15 @@
 //! Convolution with any window, stride, padding and groups, with optional bias and ReLU.
 //!
-//! It is a matrix product on gathered patches (im2col), so many rows of output positions at a time that the patches stay in the
-//! second-level cache, bias and ReLU while the product is still there. Where every position is a window of its own (1×1), the input is
-//! its own patches. One channel per group has loops of its own ([`super::depthwise`]): a matrix product of one column would waste the
-//! processor's lanes. Patches are gathered again on the way back, since keeping them would take the kernel's area times the input's
-//! memory.
+//! The convolution is a matrix product on gathered patches (im2col). Each product covers as many
+//! rows of output positions as keep the patches in the second-level cache. Bias and ReLU are
+//! applied while the product is still in the cache. For a 1×1 window with stride 1 and no padding
+//! the input serves as patches. Depthwise convolutions have loops of their own
+//! ([`super::depthwise`]), because a matrix product with one column would waste vector lanes. The
+//! backward pass gathers patches again, because keeping them would take the kernel's area times the
+//! input's memory.
 //!
-//! Examples are dealt to lanes in groups whose size depends on shapes alone, and the groups' gradients are added in order: the bits do
-//! not depend on the number of lanes.
+//! Examples are assigned to lanes in groups whose size depends on shapes alone. The gradients of
+//! the groups are added in order, so the bits do not depend on the number of lanes.
 
 use super::dense::{add_bias, add_bias_relu, add_rows, mask_by_relu};
 use super::depthwise;
@@ -17,25 +19,27 @@ use super::parallel::{accumulate, waves};
 use super::window::{self, Channels, Window};
 use std::ops::Range;
 
-/// Patch numbers per matrix product, about: 256 KiB.
+/// Approximate number of patch elements per matrix product: 256 KiB.
 const TILE: usize = 1 << 16;
-/// Least positions per matrix product: below, the product would spend its time on laying out the weight.
+/// Minimum number of positions per matrix product. Below it, the product is dominated by packing
+/// the weight.
 const MIN_TILE: usize = 256;
-/// Positions per lane's turn, about, and most examples: adding a turn's gradient of the weight up must cost little against making it.
+/// Approximate number of positions per lane's group, and maximum number of examples. Adding up a
+/// group's weight gradient must be cheap compared with computing it.
 const TURN: (usize, usize) = (4096, 16);
 
-/// Shape of the layer and place of its parameters in the flat arena.
+/// Shape of the layer and ranges of its parameters in the flat arena.
 #[derive(Debug, Clone)]
 pub(crate) struct Conv {
     pub(crate) window: Window,
     pub(crate) channels_in: usize,
     pub(crate) channels_out: usize,
-    /// Of as many channels each, in and out.
+    /// Number of groups. Each has the same number of input and of output channels.
     pub(crate) groups: usize,
     pub(crate) relu: bool,
     /// Kernel height × kernel width × in / groups × out, row-major (HWIO).
     pub(crate) weight: Range<usize>,
-    /// Directly after the weight; empty without one.
+    /// Directly after the weight; empty for a layer without bias.
     pub(crate) bias: Range<usize>,
 }
 
@@ -116,7 +120,7 @@ impl Conv {
         self.window.output()[0] * self.row_len()
     }
 
-    /// Numbers per row of output positions.
+    /// Number of elements per row of output positions.
     fn row_len(&self) -> usize {
         self.window.output()[1] * self.channels_out
     }
@@ -125,12 +129,12 @@ impl Conv {
         self.groups > 1 && self.groups == self.channels_in && self.groups == self.channels_out
     }
 
-    /// The input is its own patches.
+    /// Whether the input serves as the matrix of patches.
     fn is_direct(&self) -> bool {
         self.window.is_pointwise() && self.groups == 1
     }
 
-    /// Numbers per patch of one group's channels.
+    /// Number of elements per patch of one group's channels.
     fn patch_len(&self) -> usize {
         self.window.taps() * (self.channels_in / self.groups)
     }
@@ -140,14 +144,14 @@ impl Conv {
         (TURN.0 / (height * width)).clamp(1, TURN.1)
     }
 
-    /// Rows of output positions per matrix product.
+    /// Number of rows of output positions per matrix product.
     fn tile(&self) -> usize {
         let [height, width] = self.window.output();
         let positions = (TILE / self.patch_len()).max(MIN_TILE);
         (positions / width).clamp(1, self.examples_per_turn() * height)
     }
 
-    /// Numbers of each area of a thread's scratch: patches, gradients of weight and bias.
+    /// Lengths of the areas of a thread's scratch: patches, gradients of weight and bias.
     fn areas(&self) -> [usize; 3] {
         let positions = self.tile() * self.window.output()[1];
         let patches = if self.is_direct() || self.is_depthwise() {
@@ -158,7 +162,7 @@ impl Conv {
         [patches, self.weight.len(), self.bias.len()]
     }
 
-    /// Bias and ReLU.
+    /// Applies bias and ReLU.
     fn finish(&self, params: &[f32], output: &mut [f32]) {
         match (&params[self.bias.clone()], self.relu) {
             ([], false) => {}
@@ -177,7 +181,7 @@ impl Conv {
         }
     }
 
-    /// The patches of so many rows of output positions from `first` on, counted over all of the images.
+    /// Returns the patches of the output rows `rows`, counted over all images.
     fn patches<'a>(
         &self,
         images: &'a [f32],
@@ -204,7 +208,7 @@ impl Conv {
         Matrix::new(patches, positions, self.patch_len())
     }
 
-    /// The columns of the weight, or of its gradient, that make a group's output.
+    /// Returns the columns of the weight, or of its gradient, that produce a group's output.
     fn weight_of<'a>(&self, weight: &'a [f32], group: usize) -> Matrix<'a> {
         let columns = self.channels_out / self.groups;
         Matrix::columns(weight, self.channels_out, group * columns, columns)
@@ -274,7 +278,7 @@ impl Conv {
         }
     }
 
-    /// Back through ReLU and bias.
+    /// Backward pass of ReLU and bias.
     fn prepare(&self, d_output: &mut [f32], output: &[f32], d_bias: &mut [f32]) {
         if self.relu {
             mask_by_relu(d_output, output);
@@ -284,7 +288,7 @@ impl Conv {
         }
     }
 
-    /// Adds to `d_images`, or overwrites its part where the input is its own patches.
+    /// Adds to `d_images`, or overwrites its part where the input serves as patches.
     fn backward_input(
         &self,
         d_raw: Matrix<'_>,

@@ -1,11 +1,12 @@
 //! 3×3 convolution with padding 1, bias, ReLU and 2×2 max pooling, as one layer.
 //!
-//! The convolution is a matrix product on gathered patches (im2col), a few examples at a time, so that the patches and the raw output stay
-//! in the second-level cache; only the pooled output is kept for the backward pass, which gathers the patches again. Keeping them
-//! would take 9 times the input's memory and is slower, since they then come from memory.
+//! The convolution is a matrix product on gathered patches (im2col), a few examples at a time, so
+//! that patches and raw output stay in the second-level cache. Only the pooled output is kept for
+//! the backward pass, which gathers the patches again. Keeping the patches would take 9 times the
+//! input's memory and is slower, because they would be read from memory.
 //!
-//! Examples are dealt to lanes in groups of a fixed size, and the groups' gradients are added in order: the bits do not depend on the
-//! number of lanes.
+//! Examples are assigned to lanes in groups of a fixed size. The gradients of the groups are added
+//! in order, so the bits do not depend on the number of lanes.
 
 use super::matrix::{Matrix, Write, multiply, transpose};
 use super::operands::{Backward, Forward, Kept, Kernel, Lane};
@@ -16,10 +17,10 @@ use std::ops::Range;
 
 /// Examples per group.
 const GROUP: usize = 16;
-/// Patch numbers per matrix product, about: 256 KiB.
+/// Approximate number of patch elements per matrix product: 256 KiB.
 const TILE: usize = 1 << 16;
 
-/// Shape of the layer and place of its parameters in the flat arena.
+/// Shape of the layer and ranges of its parameters in the flat arena.
 #[derive(Debug, Clone)]
 pub(crate) struct ConvPool {
     pub(crate) height: usize,
@@ -38,7 +39,7 @@ struct Scratch<'a> {
     raw: &'a mut [f32],
     d_weight: &'a mut [f32],
     d_bias: &'a mut [f32],
-    /// The weight with rows and columns exchanged, made once for all of a group's products.
+    /// Transposed weight, computed once for all products of a group.
     turned: &'a mut [f32],
 }
 
@@ -51,7 +52,7 @@ struct Group<'a> {
 }
 
 impl Kernel for ConvPool {
-    /// Which value of each pooling window was the largest.
+    /// Index of the largest value of each pooling window.
     fn kept(&self) -> Kept {
         let bytes = self.output_len();
         Kept { numbers: 0, bytes }
@@ -118,12 +119,12 @@ impl Kernel for ConvPool {
 }
 
 impl ConvPool {
-    /// Numbers per example.
+    /// Number of elements of the input per example.
     pub(crate) fn input_len(&self) -> usize {
         self.height * self.width * self.channels_in
     }
 
-    /// Numbers per example, after pooling.
+    /// Number of elements per example, after pooling.
     pub(crate) fn output_len(&self) -> usize {
         (self.height / 2) * (self.width / 2) * self.channels_out
     }
@@ -136,12 +137,13 @@ impl ConvPool {
         WINDOW * WINDOW * self.channels_in
     }
 
-    /// Examples per matrix product.
+    /// Number of examples per matrix product.
     fn tile(&self) -> usize {
         (TILE / (self.positions() * self.patch_len())).clamp(1, GROUP)
     }
 
-    /// Numbers of each area of a thread's scratch: patches, raw output, gradients of weight and bias, the weight turned.
+    /// Lengths of the areas of a thread's scratch: patches, raw output, gradients of weight and
+    /// bias, transposed weight.
     fn areas(&self) -> [usize; 5] {
         let positions = self.tile() * self.positions();
         [
@@ -198,7 +200,7 @@ impl ConvPool {
         }
     }
 
-    /// The patches of all examples of `input`, under one another.
+    /// Gathers the patches of all examples of `input`, one below the other.
     fn gather<'a>(&self, input: &[f32], patches: &'a mut [f32]) -> Matrix<'a> {
         let examples = input.len() / self.input_len();
         let len = self.positions() * self.patch_len();

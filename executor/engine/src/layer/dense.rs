@@ -1,4 +1,5 @@
-//! Fully connected layer with optional bias and ReLU, `y = relu(x · W + b)`, on each of an example's rows.
+//! Fully connected layer with optional bias and ReLU, `y = relu(x · W + b)`, applied to each row of
+//! an example.
 
 use super::activate::relu;
 use super::matrix::{Matrix, Write, multiply};
@@ -6,34 +7,32 @@ use super::operands::{Backward, Forward, Kernel};
 use super::simd::vectorised;
 use std::ops::Range;
 
-/// Shape of the layer and place of its parameters in the flat arena. An example may have several rows, such as the positions of a
-/// sequence.
+/// Shape of the layer and ranges of its parameters in the flat arena. An example may have several
+/// rows, such as the positions of a sequence.
 #[derive(Debug, Clone)]
 pub(crate) struct Dense {
     pub(crate) inputs: usize,
     pub(crate) outputs: usize,
     pub(crate) relu: bool,
-    /// inputs × outputs, row-major; of a tied layer outputs × inputs.
+    /// inputs × outputs, row-major; for a tied layer outputs × inputs.
     pub(crate) weight: Range<usize>,
-    /// Directly after the weight, unless that is tied; empty without.
+    /// Directly after the weight, unless the weight is tied; empty for a layer without bias.
     pub(crate) bias: Range<usize>,
-    /// Its weight is another operation's table, read as its transpose (Press and Wolf, 2017).
+    /// Whether the weight is the transposed table of another operation (Press and Wolf, 2017).
     pub(crate) tied: bool,
 }
 
 impl Kernel for Dense {
     fn parameters(&self) -> Range<usize> {
-        match self.tied {
-            true => self.bias.clone(),
-            false => self.weight.start..self.bias.end,
+        if self.tied {
+            self.bias.clone()
+        } else {
+            self.weight.start..self.bias.end
         }
     }
 
     fn shared(&self) -> Range<usize> {
-        match self.tied {
-            true => self.weight.clone(),
-            false => 0..0,
-        }
+        if self.tied { self.weight.clone() } else { 0..0 }
     }
 
     fn forward(&self, pass: Forward<'_>) {
@@ -67,15 +66,16 @@ impl Kernel for Dense {
         let d_output = Matrix::new(d_output, rows, self.outputs);
         let input = Matrix::new(input, rows, self.inputs);
         let d_weight = &mut pass.grads[self.weight.clone()];
-        match self.tied {
-            false => multiply(d_weight, pass.write, input.transposed(), d_output, threads),
-            true => multiply(
+        if self.tied {
+            multiply(
                 d_weight,
                 pass.write_shared,
                 d_output.transposed(),
                 input,
                 threads,
-            ),
+            )
+        } else {
+            multiply(d_weight, pass.write, input.transposed(), d_output, threads)
         }
         if let Some(d_input) = pass.d_inputs.get(0) {
             let weight = self.matrix(pass.params).transposed();
@@ -85,12 +85,13 @@ impl Kernel for Dense {
 }
 
 impl Dense {
-    /// inputs × outputs.
+    /// Returns the weight as inputs × outputs.
     fn matrix<'a>(&self, params: &'a [f32]) -> Matrix<'a> {
         let weight = &params[self.weight.clone()];
-        match self.tied {
-            false => Matrix::new(weight, self.inputs, self.outputs),
-            true => Matrix::new(weight, self.outputs, self.inputs).transposed(),
+        if self.tied {
+            Matrix::new(weight, self.outputs, self.inputs).transposed()
+        } else {
+            Matrix::new(weight, self.inputs, self.outputs)
         }
     }
 }
@@ -104,7 +105,8 @@ vectorised! {
         }
     }
 
-    /// `max` as a comparison lets a NaN pass, so that a diverged network shows in the loss; `f32::max` would hide it.
+    /// The comparison propagates a NaN, so that divergence shows in the loss; `f32::max` would hide
+    /// it.
     pub(crate) fn add_bias_relu(rows: &mut [f32], bias: &[f32]) {
         for row in rows.chunks_exact_mut(bias.len()) {
             for (value, bias) in row.iter_mut().zip(bias) {

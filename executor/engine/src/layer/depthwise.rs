@@ -1,12 +1,12 @@
-//! Convolution of each channel by itself: loops over channels, which lie next to one another.
+//! Depthwise convolution as loops over channels, which are adjacent in memory.
 
 use super::simd::vectorised;
 use super::window::Window;
 
-/// Channels whose sums are held in registers at once.
+/// Number of channels whose sums are held in registers at the same time.
 const BLOCK: usize = 32;
 
-/// Of one position: adds what the taps on the image give to channels `at..at + len`.
+/// Returns the sums of one output position for channels `at..at + LEN`, over the taps on the image.
 #[inline(always)]
 fn position<const LEN: usize>(
     window: &Window,
@@ -56,7 +56,7 @@ vectorised! {
         }
     }
 
-    /// Adds to `d_weight` and, where it is wanted, to the gradient with respect to the image.
+    /// Adds to `d_weight` and, if it is given, to the gradient with respect to the image.
     fn backward(
         window: &Window, channels: usize, weight: &[f32], image: &[f32], d_output: &[f32],
         d_weight: &mut [f32], d_image: Option<&mut [f32]>,
@@ -87,7 +87,7 @@ fn add_product(sum: &mut [f32], a: &[f32], b: &[f32]) {
     }
 }
 
-/// Of several images; overwrites `d_weight` and `d_inputs`.
+/// Backward pass of several images. Overwrites `d_weight` and `d_inputs`.
 pub(crate) fn backward_all(
     window: &Window,
     [channels, input_len, output_len]: [usize; 3],

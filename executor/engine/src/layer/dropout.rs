@@ -1,20 +1,22 @@
-//! Dropout (Srivastava et al., 2014), scaled in training so that evaluation changes nothing.
+//! Dropout (Srivastava et al., 2014). Training scales the remaining elements, so that evaluation is
+//! the identity.
 //!
-//! Whether a number is dropped is a hash of the step's key, the operation, the example's place in the batch of all workers and the
-//! number's place in it: any number of workers and threads drops the same, and the backward pass finds it again without a mask.
+//! A hash decides whether an element is dropped. It covers the step's key, the operation, the
+//! example's place in the global batch and the element's place in the example. The result is the
+//! same for any number of workers and threads, and the backward pass recomputes it without a mask.
 
 use super::operands::{At, Backward, Forward, Kernel, Mode};
 use super::parallel::each;
 use super::simd::vectorised;
 
-/// Of each number by itself.
+/// Dropout of each element independently.
 #[derive(Debug, Clone)]
 pub(crate) struct Dropout {
-    /// Per example.
+    /// Elements per example.
     pub(crate) numbers: usize,
-    /// Sets it apart from other operations of the network.
+    /// Number of this operation in the network, which separates its draws from other operations'.
     pub(crate) operation: u64,
-    /// Share that is dropped, 0 to less than 1.
+    /// Share of elements that are dropped, at least 0 and less than 1.
     pub(crate) share: f32,
 }
 
@@ -36,7 +38,7 @@ impl Dropout {
             y.copy_from_slice(x);
             return;
         };
-        // Of 2^32 hashes those from here on are kept.
+        // Of 2^32 hash values, those from `limit` on keep the element.
         let limit = (f64::from(self.share) * (1_u64 << 32) as f64) as u32;
         let factor = 1.0 / (1.0 - self.share);
         let examples = x
@@ -55,7 +57,7 @@ impl Dropout {
     }
 }
 
-/// SplitMix64's step (Steele, Lea and Flood, 2014).
+/// Step of SplitMix64 (Steele, Lea and Flood, 2014).
 fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -64,7 +66,7 @@ fn mix(x: u64) -> u64 {
 }
 
 vectorised! {
-    /// The hash is Wellons' lowbias32 with the example's key in two places.
+    /// The hash is Wellons' lowbias32, with the example's key mixed in at two places.
     fn drop(x: &[f32], y: &mut [f32], key: [u32; 2], limit: u32, factor: f32) {
         for (index, (y, x)) in y.iter_mut().zip(x).enumerate() {
             let mut hash = (index as u32).wrapping_add(key[0]);

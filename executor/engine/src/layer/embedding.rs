@@ -1,4 +1,4 @@
-//! A row of a table for each token.
+//! Embedding: one row of a table for each token.
 
 use super::math::add;
 use super::matrix::Write;
@@ -6,10 +6,11 @@ use super::operands::{Backward, Forward, Kernel};
 use super::parallel::each;
 use std::ops::Range;
 
-/// Parts of the vocabulary that threads take; the table's gradient is the same for any number of them.
+/// Number of parts of the vocabulary that threads work on. The bits of the table's gradient do not
+/// depend on it.
 const PARTS: usize = 16;
 
-/// Tokens are whole numbers below `vocabulary`, stored as `f32`.
+/// Shape of the table. Tokens are whole numbers below `vocabulary`, stored as `f32`.
 #[derive(Debug, Clone)]
 pub(crate) struct Embedding {
     pub(crate) vocabulary: usize,
@@ -24,7 +25,7 @@ impl Kernel for Embedding {
     }
 
     /// # Panics
-    /// On a token that is not in the vocabulary; data sets are checked when they are read.
+    /// If a token is not in the vocabulary; data sets are checked when they are read.
     fn forward(&self, pass: Forward<'_>) {
         let table = &pass.params[self.table.clone()];
         let rows = pass.output.chunks_exact_mut(self.width);
@@ -33,7 +34,8 @@ impl Kernel for Embedding {
         }
     }
 
-    /// Each part of the vocabulary looks at all tokens, so that a row's gradients are added in the order of the tokens.
+    /// Each part of the vocabulary scans all tokens, so that a row's gradients are added in the
+    /// order of the tokens.
     fn backward(&self, pass: Backward<'_>) {
         let (tokens, d_output) = (pass.inputs.get(0), &*pass.d_output);
         let parts = if pass.at.threads == 1 { 1 } else { PARTS };

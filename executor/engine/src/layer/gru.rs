@@ -1,5 +1,6 @@
-//! Gated recurrent units (Cho et al., 2014), as PyTorch has them: the reset gate follows the recurrent product, so that all gates' products
-//! are one. Laid out as [`super::lstm`].
+//! Gated recurrent units (Cho et al., 2014) as PyTorch defines them: the reset gate follows the
+//! recurrent product, so that one product serves all gates. The structure is that of
+//! [`super::lstm`].
 
 use super::math::{sigmoid, tanh};
 use super::matrix::{Matrix, Strips, Write, multiply, multiply_columns, multiply_strips};
@@ -9,7 +10,8 @@ use super::recurrent::{self, GROUP};
 use super::simd::vectorised;
 use std::ops::Range;
 
-/// r, z = σ(x Wx + b + h Wh + b'); n = tanh(x Wx + b + r (h Wh + b')); h = (1 − z) n + z h. Begins at h = 0.
+/// r, z = σ(x Wx + b + h Wh + b'); n = tanh(x Wx + b + r (h Wh + b')); h = (1 − z) n + z h.
+/// The initial state is h = 0.
 #[derive(Debug, Clone)]
 pub(crate) struct Gru {
     pub(crate) positions: usize,
@@ -17,16 +19,16 @@ pub(crate) struct Gru {
     pub(crate) hidden: usize,
     /// inputs × 3 · hidden, gates in the order r, z, n.
     pub(crate) input_weight: Range<usize>,
-    /// hidden × 3 · hidden, directly after.
+    /// hidden × 3 · hidden, directly after the input weight.
     pub(crate) recurrent_weight: Range<usize>,
-    /// 3 · hidden, directly after.
+    /// 3 · hidden, directly after the recurrent weight.
     pub(crate) bias: Range<usize>,
-    /// 3 · hidden, directly after.
+    /// 3 · hidden, directly after the bias.
     pub(crate) recurrent_bias: Range<usize>,
 }
 
 impl Kernel for Gru {
-    /// Of each position r, z, the recurrent part of n, and n.
+    /// For each position r, z, the recurrent part of n, and n.
     fn kept(&self) -> Kept {
         let numbers = self.positions * 4 * self.hidden;
         Kept { numbers, bytes: 0 }
@@ -126,13 +128,14 @@ impl Kernel for Gru {
 }
 
 impl Gru {
-    /// Recurrent weight as it is multiplied by, gradients of a group's hidden state, a row of zeros.
+    /// Lengths of the scratch areas: recurrent weight in strips, gradients of a group's hidden
+    /// state, a row of zeros.
     fn areas(&self) -> [usize; 3] {
         let weight = 3 * self.hidden * self.hidden;
         [weight, GROUP * self.hidden, self.hidden]
     }
 
-    /// Those of r and z, and those of n.
+    /// Returns the input weights of r and z, and those of n.
     fn input_weights<'a>(&self, params: &'a [f32]) -> [Matrix<'a>; 2] {
         let (weight, hidden) = (&params[self.input_weight.clone()], self.hidden);
         [
@@ -141,7 +144,8 @@ impl Gru {
         ]
     }
 
-    /// Gates become the gradients with respect to what goes into them. `outputs` are those of a group and their gradients.
+    /// Runs the backward pass over time for a group. Replaces the gates by the gradients with
+    /// respect to their sums. The tuple holds the group's outputs and their gradients.
     fn unroll(
         &self,
         recurrent: &[f32],
@@ -176,8 +180,9 @@ impl Gru {
 }
 
 vectorised! {
-    /// `now` holds the sums of r, z, the recurrent part of n, and the input's part of n, all without `biases`, which are the input's, then
-    /// the recurrent ones.
+    /// Computes one step. On entry `now` holds the sums of r, z, the recurrent part of n and the
+    /// input's part of n, all without bias. `biases` are the input's, followed by the recurrent
+    /// ones.
     fn step(now: &mut [f32], state: &[f32], biases: &[f32], output: &mut [f32]) {
         let hidden = output.len();
         let [r, z, m, n] = recurrent::parts_mut(now, hidden);
@@ -192,7 +197,7 @@ vectorised! {
         }
     }
 
-    /// Leaves in `d_h` what goes to the state before past the gates.
+    /// Leaves in `d_h` the gradient that reaches the previous state without passing the gates.
     fn step_back(now: &mut [f32], state: &[f32], d_output: &[f32], d_h: &mut [f32]) {
         let hidden = d_output.len();
         let [r, z, m, n] = recurrent::parts_mut(now, hidden);

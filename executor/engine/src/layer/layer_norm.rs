@@ -1,4 +1,5 @@
-//! Layer normalisation (Ba, Kiros and Hinton, 2016): each row to mean 0 and variance 1, then a learned scale and shift.
+//! Layer normalisation (Ba, Kiros and Hinton, 2016): scales each row to mean 0 and variance 1, then
+//! applies a learned scale and shift.
 
 use super::math::{sum_of, sum_of_two};
 use super::matrix::Write;
@@ -7,10 +8,10 @@ use super::parallel::{accumulate, each, examples_per_item, waves};
 use super::simd::vectorised;
 use std::ops::Range;
 
-/// Added to the variance, as PyTorch does.
+/// Added to the variance, as in PyTorch.
 const EPSILON: f32 = 1e-5;
 
-/// Over the last dimension.
+/// Normalisation over the last dimension.
 #[derive(Debug, Clone)]
 pub(crate) struct LayerNorm {
     /// Rows per example.
@@ -22,7 +23,7 @@ pub(crate) struct LayerNorm {
 }
 
 impl Kernel for LayerNorm {
-    /// Each row's mean and 1 / standard deviation.
+    /// Mean and 1 / standard deviation of each row.
     fn kept(&self) -> Kept {
         let numbers = 2 * self.rows;
         Kept { numbers, bytes: 0 }
@@ -85,7 +86,7 @@ impl Kernel for LayerNorm {
 }
 
 impl LayerNorm {
-    /// Numbers of an item of work, and those kept of it.
+    /// Number of elements of an item of work, and number of its kept values.
     fn item(&self) -> [usize; 2] {
         let examples = examples_per_item(self.rows * self.width);
         [examples * self.rows * self.width, examples * 2 * self.rows]

@@ -1,7 +1,8 @@
 //! Long short-term memory (Hochreiter and Schmidhuber, 1997), with PyTorch's gates and one bias.
 //!
-//! The input's part of all gates at all positions is one matrix product, and so is each weight's gradient; only the recurrent part goes
-//! step by step, each step's products on the rows of a group of examples where they lie, its cell math in one pass over them.
+//! The input's part of all gates at all positions is one matrix product, and so is the gradient of
+//! each weight. Only the recurrent part runs step by step. A step multiplies the rows of a group of
+//! examples in place and computes their cells in one pass.
 
 use super::math::{sigmoid, tanh};
 use super::matrix::{Matrix, Strips, Write, multiply, multiply_columns, multiply_strips};
@@ -11,7 +12,7 @@ use super::recurrent::{self, GROUP};
 use super::simd::vectorised;
 use std::ops::Range;
 
-/// i, f, g, o = x Wx + h Wh + b; c = σ(f) c + σ(i) tanh(g); h = σ(o) tanh(c). Begins at h = c = 0.
+/// i, f, g, o = x Wx + h Wh + b; c = σ(f) c + σ(i) tanh(g); h = σ(o) tanh(c), from h = c = 0.
 #[derive(Debug, Clone)]
 pub(crate) struct Lstm {
     pub(crate) positions: usize,
@@ -19,9 +20,9 @@ pub(crate) struct Lstm {
     pub(crate) hidden: usize,
     /// inputs × 4 · hidden, gates in the order i, f, g, o.
     pub(crate) input_weight: Range<usize>,
-    /// hidden × 4 · hidden, directly after.
+    /// hidden × 4 · hidden, directly after the input weight.
     pub(crate) recurrent_weight: Range<usize>,
-    /// 4 · hidden, directly after.
+    /// 4 · hidden, directly after the recurrent weight.
     pub(crate) bias: Range<usize>,
 }
 
@@ -118,7 +119,8 @@ impl Kernel for Lstm {
 }
 
 impl Lstm {
-    /// Recurrent weight as it is multiplied by, gradients of a group's hidden state and cell, a row of zeros.
+    /// Lengths of the scratch areas: recurrent weight in strips, gradients of a group's hidden
+    /// state and cell, a row of zeros.
     fn areas(&self) -> [usize; 4] {
         let group = GROUP * self.hidden;
         [4 * self.hidden * self.hidden, group, group, self.hidden]
@@ -129,7 +131,8 @@ impl Lstm {
         Matrix::new(weight, self.inputs, 4 * self.hidden)
     }
 
-    /// Gates become the gradients with respect to what goes into them.
+    /// Runs the backward pass over time for a group. Replaces the gates by the gradients with
+    /// respect to their sums.
     fn unroll(&self, recurrent: &[f32], numbers: &mut [f32], d_output: &[f32], lane: &mut Lane) {
         let (hidden, kept) = (self.hidden, 5 * self.hidden);
         let [weight, d_h, d_c, zeros] = lane.split(self.areas());
@@ -159,7 +162,8 @@ impl Lstm {
 }
 
 vectorised! {
-    /// `now` holds the gates' sums without bias, then the cell: in go the former, out come all five.
+    /// Computes one step. On entry `now` holds the sums of the gates without bias; on return it
+    /// holds the four gates and the cell.
     fn step(now: &mut [f32], cell: &[f32], bias: &[f32], output: &mut [f32]) {
         let hidden = output.len();
         let [i, f, g, o, c] = recurrent::parts_mut(now, hidden);

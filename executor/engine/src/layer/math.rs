@@ -1,17 +1,20 @@
-//! Exponential functions on `f32` as polynomials, which loops in `vectorised!` carry out on whole registers.
+//! Exponential functions on `f32` as polynomials, which loops in `vectorised!` evaluate on whole
+//! registers.
 //!
-//! Only additions, multiplications, divisions and comparisons, never contracted: the same bits with and without AVX2. The library's
-//! functions were rejected: they are called number by number, 5 to 10 times slower. A NaN comes out as NaN, so that a diverged network
-//! shows.
+//! They use only additions, multiplications, divisions and comparisons, which are never contracted.
+//! The bits are therefore the same with and without AVX2. The functions of the standard library
+//! cannot be vectorised and are much slower. A NaN yields a NaN, so that divergence shows.
 //!
-//! Largest errors, which the tests find over the whole range, in units in the last place (ulp): `exp` 2, `sigmoid` 3, `tanh` 7, `erf` 7.
+//! Largest errors in units in the last place (ulp), as the tests verify over the whole range: `exp`
+//! 2, `sigmoid` 3, `tanh` 7, `erf` 7.
 
 use super::simd::vectorised;
 
-/// 1.5 · 2^23: adding it rounds to a whole number, which then lies in the lowest bits.
+/// 1.5 · 2^23. Adding it rounds to a whole number, which is then in the lowest bits.
 const ROUND: f32 = 12_582_912.0;
 
-/// e^x. Cephes' polynomial on [−ln 2 / 2, ln 2 / 2]; results below 2^−126 lose bits as such numbers do, and end in 0.
+/// e^x by Cephes' polynomial on [−ln 2 / 2, ln 2 / 2]. Results below 2^−126 are subnormal and lose
+/// bits; the smallest become 0.
 #[inline(always)]
 #[allow(
     clippy::excessive_precision,
@@ -19,7 +22,7 @@ const ROUND: f32 = 12_582_912.0;
 )]
 pub(crate) fn exp(x: f32) -> f32 {
     const LOG2_E: f32 = std::f32::consts::LOG2_E;
-    /// ln 2 in two parts, of which products of the first with small whole numbers are exact.
+    /// ln 2 in two parts. Products of the first part with small whole numbers are exact.
     const LN_2: (f32, f32) = (0.693_359_375, -2.121_944_4e-4);
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -105.0 { -105.0 } else { x };
@@ -33,7 +36,7 @@ pub(crate) fn exp(x: f32) -> f32 {
     p = p * r + 1.666_666_545_9e-1;
     p = p * r + 5.000_000_120_1e-1;
     let y = p * (r * r) + r + 1.0;
-    // In two factors, since 2^n itself may be no number.
+    // Two factors, because 2^n itself may not be representable.
     let n = (rounded.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     let half = n >> 1;
     y * power_of_two(half) * power_of_two(n.wrapping_sub(half))
@@ -44,13 +47,13 @@ fn power_of_two(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) as u32) << 23)
 }
 
-/// 1 / (1 + e^−x); 0 below −88.72, where the result is less than 2^−126.
+/// 1 / (1 + e^−x); returns 0 below x = −88.72, where the result is less than 2^−126.
 #[inline(always)]
 pub(crate) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
-/// A quotient of polynomials (Eigen's), cheaper than by way of `exp`.
+/// Quotient of polynomials (Eigen's), cheaper than a formula with `exp`.
 #[inline(always)]
 #[allow(
     clippy::excessive_precision,
@@ -78,7 +81,7 @@ pub(crate) fn tanh(x: f32) -> f32 {
     if tiny { y } else { quotient }
 }
 
-/// The error function, a quotient of polynomials (Eigen's).
+/// Error function as a quotient of polynomials (Eigen's).
 #[inline(always)]
 #[allow(
     clippy::excessive_precision,
@@ -106,11 +109,11 @@ pub(crate) fn erf(x: f32) -> f32 {
     if tiny { line } else { quotient }
 }
 
-/// Numbers that sums and maxima keep side by side.
+/// Number of partial sums or maxima that a reduction keeps side by side.
 const SIDE: usize = 16;
 
 vectorised! {
-    /// The largest; −∞ of none, and a NaN counts as none.
+    /// Largest element, ignoring NaN; −∞ for an empty slice.
     pub(crate) fn largest(x: &[f32]) -> f32 {
         let mut lanes = [f32::NEG_INFINITY; SIDE];
         let chunks = x.chunks_exact(SIDE);
@@ -124,7 +127,7 @@ vectorised! {
         rest.iter().fold(lanes.iter().fold(f32::NEG_INFINITY, larger), larger)
     }
 
-    /// `out = e^(x − from)`; gives its sum.
+    /// Computes `out = e^(x − from)` and returns the sum of `out`.
     pub(crate) fn exp_sum(x: &[f32], from: f32, out: &mut [f32]) -> f64 {
         for (out, x) in out.iter_mut().zip(x) {
             *out = exp(*x - from);
@@ -158,19 +161,19 @@ vectorised! {
         }
     }
 
-    /// In a fixed order that depends on the length alone.
+    /// Dot product, added in an order that depends on the length alone.
     pub(crate) fn dot(x: &[f32], y: &[f32]) -> f32 {
         sum_of_two(x, y, |x, y| x * y)
     }
 }
 
-/// The sum of a function of each, in a fixed order that depends on the length alone.
+/// Sum of a function of each element, added in an order that depends on the length alone.
 #[inline(always)]
 pub(crate) fn sum_of(x: &[f32], function: impl Fn(f32) -> f32) -> f32 {
     sum_of_two(x, x, |x, _| function(x))
 }
 
-/// The sum of a function of each pair, in a fixed order that depends on the length alone.
+/// Sum of a function of each pair of elements, added in an order that depends on the length alone.
 #[inline(always)]
 pub(crate) fn sum_of_two(x: &[f32], y: &[f32], function: impl Fn(f32, f32) -> f32) -> f32 {
     let mut lanes = [0.0_f32; SIDE];
@@ -188,7 +191,7 @@ pub(crate) fn sum_of_two(x: &[f32], y: &[f32], function: impl Fn(f32, f32) -> f3
     sum
 }
 
-/// The sum, by halves.
+/// Sum of the lanes, by repeated halving.
 #[inline(always)]
 fn fold(mut lanes: [f32; SIDE]) -> f32 {
     let mut width = SIDE / 2;
@@ -205,7 +208,7 @@ fn fold(mut lanes: [f32; SIDE]) -> f32 {
 mod tests {
     use super::*;
 
-    /// Every 499th number that there is, both signs.
+    /// Every 499th finite `f32`, of both signs.
     fn numbers() -> impl Iterator<Item = f32> {
         (0..=u32::MAX)
             .step_by(499)
@@ -213,7 +216,7 @@ mod tests {
             .filter(|x| x.is_finite())
     }
 
-    /// Distance in units in the last place of the true value, those of 2^−126 below it.
+    /// Distance from the exact value in units in the last place; below 2^−126 in those of 2^−126.
     fn ulps(actual: f32, exact: f64) -> f64 {
         let rounded = exact as f32;
         if rounded.is_infinite() || actual.is_infinite() {
@@ -265,7 +268,7 @@ mod tests {
         worst(erf, exact_erf, 7.0, numbers().step_by(7));
     }
 
-    /// Its Taylor series where that converges well, else the continued fraction of its complement.
+    /// Taylor series of erf where it converges fast, else the continued fraction of its complement.
     fn exact_erf(x: f64) -> f64 {
         let size = x.abs();
         if size > 6.0 {
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_stays_none() {
+    fn nan_and_limits_are_preserved() {
         for function in [exp, sigmoid, tanh, erf] {
             assert!(function(f32::NAN).is_nan());
         }
@@ -311,9 +314,10 @@ mod tests {
         }
     }
 
-    /// The loop above runs on AVX2 where there is any, this function's own code without.
+    /// `each` uses the widest registers of the processor; this test's own calls are compiled for
+    /// the baseline.
     #[test]
-    fn wide_registers_do_not_change_a_bit() {
+    fn wide_registers_give_the_same_bits() {
         let x: Vec<f32> = numbers().step_by(97).collect();
         let mut wide = vec![[0.0; 4]; x.len()];
         each(&x, &mut wide);
@@ -324,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_the_definition() {
+    fn sums_equal_definition() {
         for len in [0, 1, 15, 16, 17, 100] {
             let x: Vec<f32> = (0..len).map(|i| (i * 7 % 13) as f32 - 6.0).collect();
             let most = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);

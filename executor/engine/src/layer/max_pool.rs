@@ -5,10 +5,10 @@ use super::parallel::{each, examples_per_item};
 use super::simd::vectorised;
 use super::window::Window;
 
-/// Most positions in a window, so that a winner's place fits a byte.
+/// Maximum number of positions in a window, so that the winner's index fits into a byte.
 pub(crate) const MAX_TAPS: usize = 256;
 
-/// Windows that each hold at least one position of the image.
+/// Shape of the pooling. Each window holds at least one position of the image.
 #[derive(Debug, Clone)]
 pub(crate) struct MaxPool {
     pub(crate) window: Window,
@@ -16,7 +16,7 @@ pub(crate) struct MaxPool {
 }
 
 impl Kernel for MaxPool {
-    /// Which position of each window was the largest, by its place in the window.
+    /// Index in the window of the largest position of each window.
     fn kept(&self) -> Kept {
         let bytes = self.output_len();
         Kept { numbers: 0, bytes }
@@ -73,7 +73,7 @@ impl MaxPool {
 }
 
 vectorised! {
-    /// Ties go to the first in reading order, and a NaN wins, so that divergence shows.
+    /// A tie selects the first position in reading order. A NaN wins, so that divergence shows.
     fn forward(window: &Window, channels: usize, image: &[f32], output: &mut [f32], winners: &mut [u8]) {
         let width = window.output()[1];
         let windows = output.chunks_exact_mut(channels).zip(winners.chunks_exact_mut(channels));

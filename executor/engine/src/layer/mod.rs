@@ -1,12 +1,14 @@
-//! Operations: forward and backward passes over plain slices, examples after one another, images in NHWC order.
+//! Operations: forward and backward passes over flat slices, with examples one after another and
+//! images in NHWC order.
 //!
-//! An operation is a description: it knows its shape and where its parameters lie in the flat arena, and owns no data. [`Op`] lists
-//! them, so that every back end can be asked whether it has them all; [`Kernel`] is what the CPU does with each. What a pass needs
-//! besides its inputs and outputs lies in memory that [`crate::model::Workspace`] holds, so that a step allocates nothing of its own.
+//! An operation is a description: it has a shape and the ranges of its parameters in the flat
+//! arena, and owns no data. [`Op`] lists all operations, so that each back end must handle them
+//! all. [`Kernel`] is the CPU's implementation. All memory of a pass is held by
+//! [`crate::model::Workspace`], so that a step allocates nothing.
 //!
-//! Every sum has one fixed order, which depends on shapes alone: same input, same bits, on any number of threads. Only between
-//! kinds of processor do last bits differ, since products go by what vectors and caches it has ([`matrix`]). No operation knows of optimizers,
-//! workers or files.
+//! Every sum has a fixed order that depends on shapes alone, so the bits do not depend on the
+//! number of threads. They may differ between processors, because products depend on vector width
+//! and cache sizes ([`matrix`]). Operations are independent of optimizers, workers and files.
 
 pub(crate) mod activate;
 pub(crate) mod attention;
@@ -43,7 +45,7 @@ pub(crate) use conv_pool::ConvPool;
 pub(crate) use dense::Dense;
 pub(crate) use operands::{At, Backward, Forward, Gradients, Inputs, Kernel, Lane, Mode};
 
-/// Every operation that a network can be made of.
+/// All operations of which a network can consist.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Activate(activate::Activate),
@@ -67,7 +69,7 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// What the CPU does.
+    /// Returns the CPU's implementation.
     pub(crate) fn kernel(&self) -> &dyn Kernel {
         match self {
             Self::Activate(op) => op,

@@ -1,56 +1,59 @@
-//! What the passes of every operation work on, and what each must be able to do on the CPU.
+//! Operands of the passes of an operation, and the trait that each operation implements for the
+//! CPU.
 
 use super::matrix::Write;
 use crate::pages;
 use std::ops::Range;
 
-/// One operation on the CPU.
+/// CPU implementation of one operation.
 pub(crate) trait Kernel: Sync {
-    /// What the backward pass needs besides inputs and output.
+    /// Memory that the backward pass needs besides inputs and output.
     fn kept(&self) -> Kept {
         Kept::default()
     }
 
-    /// Numbers of scratch per thread.
+    /// Number of `f32` of scratch per thread.
     fn scratch(&self) -> usize {
         0
     }
 
-    /// The operation's parameters, all of them next to one another; empty without any.
+    /// Range of the operation's parameters, which are adjacent; empty if it has none.
     fn parameters(&self) -> Range<usize> {
         0..0
     }
 
-    /// Parameters of an operation before it that it reads too, and whose gradient it adds to; empty without any.
+    /// Range of parameters of an earlier operation that this operation also reads and to whose
+    /// gradient it adds; empty if there are none.
     fn shared(&self) -> Range<usize> {
         0..0
     }
 
-    /// Writes the whole output, and what is kept.
+    /// Writes the whole output and the kept values.
     fn forward(&self, pass: Forward<'_>);
 
-    /// Writes the gradients with respect to the inputs that want one, and writes or adds those of the parameters.
+    /// Writes the gradients with respect to the inputs that need one, and writes or adds those of
+    /// the parameters.
     fn backward(&self, pass: Backward<'_>);
 }
 
-/// Memory per example between the forward and the backward pass.
+/// Memory per example that is kept from the forward to the backward pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) numbers: usize,
     pub(crate) bytes: usize,
 }
 
-/// Where in training a pass stands.
+/// Purpose of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Random draws depend on this key and on an example's place in the global batch, so that they are the same on any number of
-    /// workers.
+    /// Random draws depend on this key and on an example's place in the global batch, so that they
+    /// are the same for any number of workers. `first` is the place of the first example.
     Train { key: u64, first: u64 },
-    /// Nothing is drawn, and statistics are those that training has left.
+    /// No random draws; statistics are the running ones of training.
     Evaluate,
 }
 
-/// How many examples go through, on how many threads, and what for.
+/// Number of examples and threads of a pass, and its purpose.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct At {
     pub(crate) examples: usize,
@@ -63,12 +66,12 @@ pub(crate) struct Forward<'a> {
     pub(crate) at: At,
     pub(crate) params: &'a [f32],
     pub(crate) inputs: Inputs<'a>,
-    /// Overwritten whole.
+    /// Overwritten completely.
     pub(crate) output: &'a mut [f32],
-    /// Examples × [`Kept::numbers`] and [`Kept::bytes`]. In evaluation they hold what they held.
+    /// Examples × [`Kept::numbers`] and [`Kept::bytes`]. Evaluation leaves them unchanged.
     pub(crate) numbers: &'a mut [f32],
     pub(crate) bytes: &'a mut [u8],
-    /// One per thread.
+    /// One lane per thread.
     pub(crate) lanes: &'a mut [Lane],
 }
 
@@ -78,35 +81,36 @@ pub(crate) struct Backward<'a> {
     pub(crate) params: &'a [f32],
     pub(crate) inputs: Inputs<'a>,
     pub(crate) output: &'a [f32],
-    /// Gradient with respect to `output`. May be changed in place; nobody reads it afterwards.
+    /// Gradient with respect to `output`. May be changed in place, because it is not read
+    /// afterwards.
     pub(crate) d_output: &'a mut [f32],
     pub(crate) d_inputs: Gradients<'a>,
     pub(crate) grads: &'a mut [f32],
-    /// Whether gradients of parameters replace what `grads` holds.
+    /// Whether gradients of parameters replace the content of `grads` or are added to it.
     pub(crate) write: Write,
-    /// The same of [`Kernel::shared`] ones.
+    /// The same for the parameters of [`Kernel::shared`].
     pub(crate) write_shared: Write,
     pub(crate) numbers: &'a mut [f32],
     pub(crate) bytes: &'a mut [u8],
     pub(crate) lanes: &'a mut [Lane],
 }
 
-/// The values that an operation reads, by position.
+/// Values that an operation reads, by position.
 #[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
-    /// The network's own input.
+    /// Input of the network.
     pub(crate) first: &'a [f32],
-    /// Output of each operation, for the largest batch.
+    /// Output of each operation, sized for the largest batch.
     pub(crate) values: &'a [Vec<f32>],
-    /// Numbers per example of each value, the network's input first.
+    /// Number of elements per example of each value; the network's input is first.
     pub(crate) lens: &'a [usize],
-    /// Which values: 0 is the network's input, `n + 1` the output of operation `n`.
+    /// Indices of the values: 0 is the network's input, `n + 1` the output of operation `n`.
     pub(crate) of: &'a [usize],
     pub(crate) examples: usize,
 }
 
 impl<'a> Inputs<'a> {
-    /// The `index`th input, examples × its length.
+    /// Returns the `index`th input, examples × its length.
     pub(crate) fn get(self, index: usize) -> &'a [f32] {
         let value = self.of[index];
         match value.checked_sub(1) {
@@ -118,7 +122,7 @@ impl<'a> Inputs<'a> {
 
 /// Gradients with respect to the inputs, by position.
 pub(crate) struct Gradients<'a> {
-    /// Empty where no gradient is wanted.
+    /// A buffer is empty where no gradient is needed.
     pub(crate) buffers: &'a mut [Vec<f32>],
     pub(crate) lens: &'a [usize],
     pub(crate) of: &'a [usize],
@@ -126,7 +130,8 @@ pub(crate) struct Gradients<'a> {
 }
 
 impl Gradients<'_> {
-    /// Where to write the gradient with respect to the `index`th input, if anybody wants it. Holds numbers of before: overwrite all.
+    /// Returns the destination of the gradient with respect to the `index`th input, or `None` if it
+    /// is not needed. It holds old values and must be overwritten completely.
     pub(crate) fn get(&mut self, index: usize) -> Option<&mut [f32]> {
         let buffer = &mut self.buffers[index];
         let len = self.examples * self.lens[self.of[index]];
@@ -134,21 +139,21 @@ impl Gradients<'_> {
     }
 }
 
-/// Scratch of one thread, the same memory for all operations.
+/// Scratch memory of one thread, shared by all operations.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
     numbers: Vec<f32>,
 }
 
 impl Lane {
-    /// With room for `numbers`.
+    /// Allocates `numbers` elements.
     pub(crate) fn new(numbers: usize) -> Self {
         Self {
             numbers: pages::zeros(numbers),
         }
     }
 
-    /// Areas of these lengths, one after another. They hold numbers of before.
+    /// Returns adjacent areas of these lengths. They hold old values.
     pub(crate) fn split<const N: usize>(&mut self, lens: [usize; N]) -> [&mut [f32]; N] {
         let mut rest = self.numbers.as_mut_slice();
         lens.map(|len| {

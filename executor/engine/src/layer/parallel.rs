@@ -1,21 +1,22 @@
-//! Dividing an operation's work among threads so that the bits do not depend on how many there are.
+//! Division of an operation's work among threads such that the bits do not depend on their number.
 //!
-//! Work is cut into items by shapes alone; sums over items are added up in the items' order.
+//! Work is cut into items by shapes alone. Sums over items are added in the order of the items.
 
 use super::math::add;
 use super::matrix::Write;
 use super::operands::Lane;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
-/// Numbers per item of work that only moves through memory, about: 256 KiB, large against the cost of handing an item over.
+/// Approximate number of elements per item of memory-bound work: 256 KiB, large compared with the
+/// cost of scheduling an item.
 const ITEM: usize = 1 << 16;
 
-/// Examples per item of work when one has `numbers` numbers.
+/// Number of examples per item of work when an example has `numbers` elements.
 pub(crate) fn examples_per_item(numbers: usize) -> usize {
     (ITEM / numbers.max(1)).max(1)
 }
 
-/// Does `work` for each of the items, which write to different memory.
+/// Runs `work` for each item. The items write to disjoint memory.
 pub(crate) fn each<T: Send>(
     threads: usize,
     items: impl Iterator<Item = T>,
@@ -29,8 +30,8 @@ pub(crate) fn each<T: Send>(
     }
 }
 
-/// Does `work` for each item with a lane's scratch, as many at a time as there are lanes; `done` then sees each of these lanes, in the
-/// order of the items.
+/// Runs `work` for each item with a lane's scratch, as many items at a time as there are lanes.
+/// After each wave, `done` is called on its lanes in the order of the items.
 pub(crate) fn waves<T: Send>(
     lanes: &mut [Lane],
     mut items: impl Iterator<Item = T>,

@@ -1,16 +1,17 @@
-//! The 3×3 neighbourhoods of an image as rows of a matrix (im2col) and the way back (col2im).
+//! Conversion between the 3×3 neighbourhoods of an image and rows of a matrix (im2col and col2im).
 //!
-//! A row holds the patch of one output position: 3 × 3 × channels numbers, in the order of the convolution's weight block. Positions
-//! outside of the image count as 0 (padding 1). With NHWC the three columns of a patch's row lie together, so both ways move runs of
-//! 3 × channels numbers.
+//! A row holds the patch of one output position: 3 × 3 × channels elements, in the order of the
+//! convolution's weight block. Positions outside of the image count as 0 (padding 1). In NHWC order
+//! the three columns of a patch's row are adjacent, so both directions move runs of 3 × channels
+//! elements.
 
 use super::simd::vectorised;
 
-/// Size of the square window.
+/// Side of the square window.
 pub(crate) const WINDOW: usize = 3;
 
-/// The run of image columns and the place in the patch row that position `x` of `width` takes: (first column, first patch column,
-/// columns).
+/// Returns the run of image columns that position `x` of `width` covers: (first image column, first
+/// patch column, number of columns).
 #[inline(always)]
 fn run(x: usize, width: usize) -> (usize, usize, usize) {
     let first = x.saturating_sub(1);
@@ -18,8 +19,9 @@ fn run(x: usize, width: usize) -> (usize, usize, usize) {
     (first, usize::from(x == 0), end - first)
 }
 
-/// Copies the patches of one image; `LINE` is 3 × channels, or 0 when that is not known at compile time. A constant makes each copy
-/// a few instructions instead of a call, which counts when a run is short: on one channel it is three numbers.
+/// Copies the patches of one image. `LINE` is 3 × channels, or 0 if this is unknown at compile
+/// time. A constant turns each copy into a few instructions instead of a call, which matters for
+/// short runs: with one channel a run has three elements.
 #[inline(always)]
 fn gather_lines<const LINE: usize>(
     image: &[f32],
@@ -55,7 +57,8 @@ fn gather_lines<const LINE: usize>(
 }
 
 vectorised! {
-    /// `image` is height × width × channels; `patches` (height · width) × (9 · channels) and is overwritten.
+    /// `image` is height × width × channels; `patches`, (height · width) × (9 · channels), is
+    /// overwritten.
     pub(crate) fn gather(image: &[f32], height: usize, width: usize, channels: usize, patches: &mut [f32]) {
         match channels {
             1 => gather_lines::<3>(image, height, width, channels, patches),
@@ -67,7 +70,8 @@ vectorised! {
         }
     }
 
-    /// The transpose of [`gather`]: `image` is overwritten by the sums of what the patches hold of each of its numbers.
+    /// Transpose of [`gather`]: overwrites each element of `image` with the sum of its occurrences
+    /// in the patches.
     pub(crate) fn scatter(patches: &[f32], height: usize, width: usize, channels: usize, image: &mut [f32]) {
         let line = WINDOW * channels;
         image.fill(0.0);
@@ -92,7 +96,7 @@ vectorised! {
 mod tests {
     use super::*;
 
-    /// Written from the definition, one number at a time.
+    /// Direct implementation of the definition.
     fn expected(image: &[f32], height: usize, width: usize, channels: usize) -> Vec<f32> {
         let mut out = Vec::new();
         for y in 0..height as isize {
@@ -125,7 +129,7 @@ mod tests {
     ];
 
     #[test]
-    fn gather_is_the_definition() {
+    fn gather_equals_definition() {
         for (height, width, channels) in SHAPES {
             let image: Vec<f32> = (1..=height * width * channels).map(|i| i as f32).collect();
             let mut patches = vec![f32::NAN; image.len() * 9];

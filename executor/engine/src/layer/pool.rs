@@ -1,14 +1,17 @@
-//! Bias, ReLU and 2×2 max pooling in one pass over a convolution's raw output, while that is still in the cache.
+//! Bias, ReLU and 2×2 max pooling in one pass over the raw output of a convolution while it is in
+//! the cache.
 //!
-//! Adding the channel's bias and ReLU both keep order, so the largest of the four raw values stays the largest: bias and ReLU are
-//! applied to it alone. Which of the four it was is kept as one byte, from which the backward pass makes the whole raw gradient.
+//! Adding the channel's bias and ReLU both preserve order, so they are applied only to the largest
+//! of the four raw values. The index of that value is kept as one byte, from which the backward
+//! pass reconstructs the whole raw gradient.
 
 use super::simd::vectorised;
 
-/// Instead of a winner's number 0 to 3: ReLU cut the value off, no gradient passes.
+/// Value in place of a winner's index 0 to 3: ReLU cut the value off, and no gradient passes.
 const CUT: u8 = 4;
 
-/// The two image rows of window row `row`, each cut to the `2 · (width / 2)` columns that windows cover.
+/// Returns the two image rows of window row `row`, each cut to the `2 · (width / 2)` columns that
+/// windows cover.
 #[inline(always)]
 fn rows(raw: &[f32], row: usize, width: usize, channels: usize) -> (&[f32], &[f32]) {
     let covered = width / 2 * 2 * channels;
@@ -20,8 +23,9 @@ fn rows(raw: &[f32], row: usize, width: usize, channels: usize) -> (&[f32], &[f3
 }
 
 vectorised! {
-    /// `raw` is height × width × channels; `pooled` and `winners` (height / 2) × (width / 2) × channels. An odd last row or column
-    /// is dropped. Ties go to the first in reading order. A NaN that stands first in its window stays, so divergence shows.
+    /// `raw` is height × width × channels; `pooled` and `winners` are (height / 2) × (width / 2) ×
+    /// channels. An odd last row or column is dropped. A tie selects the first position in reading
+    /// order. A NaN at the first position of a window wins, so that divergence shows.
     pub(crate) fn forward(raw: &[f32], height: usize, width: usize, bias: &[f32], pooled: &mut [f32], winners: &mut [u8]) {
         let channels = bias.len();
         let line = width / 2 * channels;
@@ -52,7 +56,7 @@ vectorised! {
         }
     }
 
-    /// Writes the whole of `d_raw` from the gradient with respect to the pooled output, and adds to `d_bias`.
+    /// Overwrites `d_raw` with the gradient of the raw output, and adds to `d_bias`.
     pub(crate) fn backward(
         d_pooled: &[f32], winners: &[u8], height: usize, width: usize, d_raw: &mut [f32], d_bias: &mut [f32],
     ) {
@@ -90,8 +94,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_the_largest_then_bias_then_relu() {
-        // 3×5, two channels: the last row and column are dropped although they hold the largest numbers.
+    fn pool_takes_the_largest_then_bias_then_relu() {
+        // 3×5, two channels: the last row and column are dropped although they hold the largest
+        // values.
         let mut raw = vec![-1.0; 3 * 5 * 2];
         for (row, column, channel, value) in [
             (0, 1, 0, 3.0),
@@ -127,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn divergence_is_not_hidden() {
+    fn nan_is_propagated() {
         let (mut pooled, mut winners) = (vec![0.0; 1], vec![0; 1]);
         forward(&[f32::NAN; 4], 2, 2, &[0.0], &mut pooled, &mut winners);
         assert!(pooled[0].is_nan());

@@ -5,7 +5,7 @@ use super::operands::{Backward, Forward, Kernel};
 use super::simd::vectorised;
 use std::ops::Range;
 
-/// The same positions × features table for every example.
+/// One positions × features table for all examples.
 #[derive(Debug, Clone)]
 pub(crate) struct Positions {
     pub(crate) table: Range<usize>,

@@ -1,17 +1,18 @@
-//! What recurrent layers have in common: rows of numbers per position, which hold gates after one another.
+//! Helpers of the recurrent layers: one row per position that holds its gates one after another.
 
 use super::matrix::Write;
 use super::simd::vectorised;
 
-/// Examples whose steps go together. The bits do not depend on it, but the number of threads that find work does.
+/// Number of examples whose steps are computed together. It limits the number of threads that have
+/// work; the bits do not depend on it.
 pub(super) const GROUP: usize = 32;
 
-/// The last numbers of what lies before a position: nothing at the first one.
+/// Returns the last `len` elements before a position, or `None` at the first position.
 pub(super) fn tail(before: &[f32], len: usize) -> Option<&[f32]> {
     before.len().checked_sub(len).map(|start| &before[start..])
 }
 
-/// The first parts of `len` numbers each.
+/// Returns the first `N` parts of `len` elements each.
 #[inline(always)]
 pub(super) fn parts<const N: usize>(mut x: &[f32], len: usize) -> [&[f32]; N] {
     [(); N].map(|()| {
@@ -21,7 +22,7 @@ pub(super) fn parts<const N: usize>(mut x: &[f32], len: usize) -> [&[f32]; N] {
     })
 }
 
-/// As [`parts`].
+/// Mutable version of [`parts`].
 #[inline(always)]
 pub(super) fn parts_mut<const N: usize>(mut x: &mut [f32], len: usize) -> [&mut [f32]; N] {
     [(); N].map(|()| {
@@ -31,7 +32,7 @@ pub(super) fn parts_mut<const N: usize>(mut x: &mut [f32], len: usize) -> [&mut 
     })
 }
 
-/// Sums over all rows of `stride` numbers, from column `first` on, first row to last.
+/// Adds the columns from `first` on of all rows of length `stride`, first row to last.
 pub(super) fn add_columns(
     sum: &mut [f32],
     write: Write,
@@ -45,8 +46,8 @@ pub(super) fn add_columns(
     add_strided(sum, rows, stride, first);
 }
 
-/// Clears the gates' gradients of each sequence's first position. Then rows one after the other may be paired with the hidden states one
-/// before, across the border between sequences, where there is none.
+/// Clears the gradients of the gates at the first position of each sequence. Each row can then be
+/// multiplied with the hidden state before it, also across the boundary between sequences.
 pub(super) fn forget_first(rows: &mut [f32], stride: usize, positions: usize) {
     for row in rows.chunks_exact_mut(stride * positions) {
         row[..stride].fill(0.0);

@@ -1,8 +1,9 @@
-//! The same numbers under another shape. It copies them: a value has one shape, and few networks have a layer for which that counts.
+//! Reshape. It copies the elements, because a value has exactly one shape and the copy is cheap
+//! compared with other layers.
 
 use super::operands::{Backward, Forward, Kernel};
 
-/// No number changes its place.
+/// Copies all elements in order.
 #[derive(Debug, Clone)]
 pub(crate) struct Reshape;
 

@@ -1,14 +1,14 @@
-//! The sum of two values of one shape, with optional ReLU: a residual connection (He et al., 2016).
+//! Residual connection (He et al., 2016): the sum of two values of one shape, with optional ReLU.
 
 use super::dense::mask_by_relu;
 use super::operands::{Backward, Forward, Kernel};
 use super::parallel::{each, examples_per_item};
 use super::simd::vectorised;
 
-/// Adds its second input to its first.
+/// Sum of two inputs of the same shape.
 #[derive(Debug, Clone)]
 pub(crate) struct Residual {
-    /// Per example.
+    /// Elements per example.
     pub(crate) numbers: usize,
     pub(crate) relu: bool,
 }
@@ -21,9 +21,12 @@ impl Kernel for Residual {
         each(
             pass.at.threads,
             inputs.zip(pass.output.chunks_mut(item)),
-            |((a, b), sum)| match self.relu {
-                true => add_relu(a, b, sum),
-                false => add(a, b, sum),
+            |((a, b), sum)| {
+                if self.relu {
+                    add_relu(a, b, sum)
+                } else {
+                    add(a, b, sum)
+                }
             },
         );
     }

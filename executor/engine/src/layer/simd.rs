@@ -1,10 +1,12 @@
-//! Compiles a loop three times, for the baseline instruction set, for AVX2 and for AVX-512, and picks by what the processor has.
+//! Compiles a loop three times, for the baseline instruction set, AVX2 and AVX-512, and selects by
+//! the processor.
 //!
-//! The compiler never contracts a multiplication and an addition by itself, so all give the same bits. Explicit intrinsics were
-//! rejected: these loops are short and the compiler vectorises them well once it may use wide registers.
+//! The compiler never contracts a multiplication and an addition on its own, so all versions give
+//! the same bits. Intrinsics were rejected: these loops are short, and the compiler vectorises them
+//! well with wide registers.
 
-/// Wraps function items so that their bodies exist in every version. Only for loops over slices, where the check, one load and
-/// one branch, vanishes.
+/// Compiles the bodies of the wrapped functions in every version. Use it only for loops over
+/// slices, for which the cost of the check, one load and one branch, is negligible.
 macro_rules! vectorised {
     ($($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block)*) => {$(
         $(#[$meta])*
@@ -22,7 +24,7 @@ macro_rules! vectorised {
                 fn avx2($($arg: $ty),*) $(-> $ret)? {
                     portable($($arg),*)
                 }
-                // No processor has these without the foundation.
+                // No processor has these parts without AVX-512 Foundation.
                 if std::arch::is_x86_feature_detected!("avx512bw")
                     && std::arch::is_x86_feature_detected!("avx512dq")
                     && std::arch::is_x86_feature_detected!("avx512vl")

@@ -1,9 +1,10 @@
-//! A function of each number of long values, with memory asked for ahead: such functions compute so much a number that the processor does
-//! not read far enough ahead by itself, which costs two thirds of a pass over what is in no cache. For bodies of `vectorised!`.
+//! Element-wise functions over long values with software prefetch. These functions compute so long
+//! per element that the hardware prefetcher does not read far enough ahead. For use in bodies of
+//! `vectorised!`.
 
 use crate::prefetch::{LINE, prefetch};
 
-/// Numbers ahead: 2 KiB.
+/// Prefetch distance in elements: 2 KiB.
 const AHEAD: usize = 512;
 
 /// `y = function(x)`.
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_is_met_once_whatever_the_length() {
+    fn sweep_visits_every_element_once() {
         for len in [0, 1, LINE, LINE + 5, AHEAD + 3 * LINE - 1] {
             let x: Vec<f32> = (0..len).map(|i| i as f32).collect();
             let mut y = vec![0.5; len];

@@ -1,13 +1,14 @@
-//! An image made larger by a whole factor, each position repeated.
+//! Upsampling of an image by a whole factor, by repetition of each position.
 //!
-//! Chosen over a transposed convolution: followed by a convolution it can express the same and leaves no checkerboard where windows
-//! overlap unevenly (Odena, Dumoulin and Olah, 2016), and both back ends have the convolution already.
+//! Chosen instead of a transposed convolution. Followed by a convolution it has the same expressive
+//! power and leaves no checkerboard pattern from unevenly overlapping windows (Odena, Dumoulin and
+//! Olah, 2016). Both back ends already have the convolution.
 
 use super::operands::{Backward, Forward, Kernel};
 use super::parallel::{each, examples_per_item};
 use super::simd::vectorised;
 
-/// Each position becomes factor × factor of them.
+/// Replaces each position by factor × factor copies.
 #[derive(Debug, Clone)]
 pub(crate) struct Upsample {
     pub(crate) width: usize,
@@ -59,7 +60,7 @@ impl Kernel for Upsample {
 }
 
 impl Upsample {
-    /// Numbers in one row of positions, and in those that it becomes.
+    /// Number of elements in one row of input positions, and in the output rows that it becomes.
     fn lines(&self) -> (usize, usize) {
         let line = self.width * self.channels;
         (line, line * self.factor * self.factor)
@@ -67,7 +68,7 @@ impl Upsample {
 }
 
 vectorised! {
-    /// Overwrites `row` by the sums over each position's repetitions in `rows`.
+    /// Overwrites `row` with the sum over the repetitions of each position in `rows`.
     fn sum(channels: usize, factor: usize, rows: &[f32], row: &mut [f32]) {
         row.fill(0.0);
         let line = row.len() * factor;

@@ -1,33 +1,35 @@
-//! Where the windows of a convolution or of pooling lie on an image, and the patches under them (im2col and col2im).
+//! Geometry of the windows of convolution and pooling on an image, and the patches below them
+//! (im2col and col2im).
 //!
-//! A patch is kernel height × kernel width × channels numbers, in the order of a convolution's weight block. Positions in the padding
-//! count as 0. With NHWC the columns of a patch's row lie together, so both ways move runs of kernel width × channels numbers.
+//! A patch has kernel height × kernel width × channels elements, in the order of a convolution's
+//! weight block. Positions in the padding count as 0. In NHWC order the columns of a patch's row
+//! are adjacent, so both directions move runs of kernel width × channels elements.
 
 use super::simd::vectorised;
 use std::ops::Range;
 
-/// Windows on an image. Sides are height, then width.
+/// Windows on an image. Arrays hold height, then width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Window {
     pub(crate) image: [usize; 2],
     pub(crate) kernel: [usize; 2],
     pub(crate) stride: [usize; 2],
-    /// Before the first and after the last row (column).
+    /// Rows (columns) of padding on each side.
     pub(crate) padding: [usize; 2],
 }
 
-/// The part of a window that lies on the image, along one side.
+/// Part of a window that is on the image, along one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// First place in the window.
+    /// First position in the window.
     pub(crate) tap: usize,
-    /// First place on the image.
+    /// First position on the image.
     pub(crate) at: usize,
     pub(crate) len: usize,
 }
 
 impl Window {
-    /// Windows along each side.
+    /// Number of windows along each side.
     pub(crate) fn output(&self) -> [usize; 2] {
         [0, 1].map(|side| {
             (self.image[side] + 2 * self.padding[side] - self.kernel[side]) / self.stride[side] + 1
@@ -38,12 +40,12 @@ impl Window {
         self.kernel[0] * self.kernel[1]
     }
 
-    /// Each position is a window of its own.
+    /// Whether each position of the image is one window.
     pub(crate) fn is_pointwise(&self) -> bool {
         self.kernel == [1, 1] && self.stride == [1, 1] && self.padding == [0, 0]
     }
 
-    /// Of window `index` along `side`.
+    /// Returns the part on the image of window `index` along `side`.
     #[inline(always)]
     pub(crate) fn span(&self, side: usize, index: usize) -> Span {
         let (start, padding) = (index * self.stride[side], self.padding[side]);
@@ -58,7 +60,7 @@ impl Window {
         }
     }
 
-    /// The windows along `side` that lie on the image whole.
+    /// Returns the windows along `side` that are completely on the image.
     #[inline(always)]
     pub(crate) fn inner(&self, side: usize) -> Range<usize> {
         let (stride, padding) = (self.stride[side], self.padding[side]);
@@ -72,7 +74,7 @@ impl Window {
     }
 }
 
-/// Channels of an image that patches are made of: all of them, or one group's.
+/// Channels of an image that patches contain: all of them, or those of one group.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Channels {
     pub(crate) all: usize,
@@ -80,8 +82,9 @@ pub(crate) struct Channels {
     pub(crate) count: usize,
 }
 
-/// Copies the patches of the windows of row `y`; `LINE` is kernel width × channels, or 0 when that is not known at compile time. A
-/// constant makes each copy a few instructions instead of a call, which counts when a run is short.
+/// Copies the patches of the windows of row `y`. `LINE` is kernel width × channels, or 0 if this is
+/// unknown at compile time. A constant turns each copy into a few instructions instead of a call,
+/// which matters for short runs.
 #[inline(always)]
 fn gather_lines<const LINE: usize>(
     window: &Window,
@@ -127,7 +130,8 @@ fn gather_lines<const LINE: usize>(
 }
 
 vectorised! {
-    /// `image` is height × width × all channels; `patches`, which is overwritten, holds those of the windows of row `y`.
+    /// `image` is height × width × all channels; `patches` receives the patches of the windows of
+    /// row `y`.
     pub(crate) fn gather(window: &Window, image: &[f32], y: usize, channels: Channels, patches: &mut [f32]) {
         let line = window.kernel[1] * channels.count;
         match line {
@@ -141,7 +145,7 @@ vectorised! {
         }
     }
 
-    /// The transpose of [`gather`]: adds to each of the image's numbers what the patches hold of it.
+    /// Transpose of [`gather`]: adds the patches to the elements of the image.
     pub(crate) fn scatter(window: &Window, patches: &[f32], y: usize, channels: Channels, image: &mut [f32]) {
         let line = window.kernel[1] * channels.count;
         let rows = window.span(0, y);
@@ -175,8 +179,9 @@ fn add(sum: &mut [f32], part: &[f32]) {
 mod tests {
     use super::*;
 
-    /// Image, kernel, stride, padding, channels, first and count of the group: strides that leave columns over, windows that reach
-    /// into the padding on both ends at once, and groups.
+    /// Image, kernel, stride and padding; channels, first channel and number of channels of the
+    /// group. The cases include strides with a remainder, windows with padding on both ends, and
+    /// groups.
     const CASES: [([[usize; 2]; 4], [usize; 3]); 10] = [
         ([[5, 6], [3, 3], [1, 1], [1, 1]], [1, 0, 1]),
         ([[5, 6], [3, 3], [1, 1], [1, 1]], [3, 0, 3]),
@@ -201,7 +206,7 @@ mod tests {
         (window, Channels { all, first, count })
     }
 
-    /// Written from the definition, one number at a time.
+    /// Direct implementation of the definition.
     fn expected(window: &Window, image: &[f32], y: usize, channels: Channels) -> Vec<f32> {
         let mut out = Vec::new();
         let place = |side: usize, index: usize, tap: usize| {
@@ -225,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn gather_is_the_definition() {
+    fn gather_equals_definition() {
         for index in 0..CASES.len() {
             let (window, channels) = window(index);
             let len = window.image[0] * window.image[1] * channels.all;

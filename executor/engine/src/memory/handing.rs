@@ -1,4 +1,4 @@
-//! Descriptors that go from one process to another, over a Unix socket.
+//! Transfer of file descriptors between processes over a Unix socket.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -8,13 +8,14 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Descriptors that go at once, at most.
+/// Maximum number of descriptors in one call.
 pub const FILES: usize = 4;
 
-/// Sends `bytes` and with the first of them `files`, which the peer then has as well; how many bytes went.
+/// Sends `bytes`, and duplicates of `files` with the first byte. Returns the number of bytes sent.
 ///
 /// # Errors
-/// When the peer is gone or the socket is none that can; [`io::ErrorKind::InvalidInput`] for more than [`FILES`].
+/// If the peer has closed, or the socket cannot transfer descriptors;
+/// [`io::ErrorKind::InvalidInput`] for more than [`FILES`].
 pub fn send(
     socket: impl AsFd,
     bytes: &[u8],
@@ -35,10 +36,11 @@ pub fn send(
     )?)
 }
 
-/// Receives bytes, and adds what came with them to `files`, at most [`FILES`]; how many bytes came, 0 at the socket's end.
+/// Receives bytes and adds the descriptors that came with them to `files`, at most [`FILES`].
+/// Returns the number of bytes; 0 at the end of the stream.
 ///
 /// # Errors
-/// The socket's.
+/// The error of the socket.
 pub fn receive(
     socket: impl AsFd,
     bytes: &mut [u8],

@@ -1,7 +1,7 @@
-//! Memory that tasks of one node share, and what goes through it: an anonymous file that both map, bytes in a ring there, and how the file
-//! gets from one process to the other.
+//! Memory that tasks of one node share: an anonymous file that both map, a ring of bytes in it, and
+//! the transfer of the file between processes.
 //!
-//! This module must never know who shares memory with whom, nor what the bytes mean.
+//! This module must not depend on which tasks share memory, nor on the meaning of the bytes.
 
 pub mod handing;
 pub mod ring;

@@ -1,49 +1,54 @@
-//! A ring of bytes in shared memory, one writer, one reader, each in its own process.
+//! Ring of bytes in shared memory with one writer and one reader, each in its own process.
 //!
-//! Layout from a base offset: the writer's position (u64) at byte 0, the writer's "wake me" (u32) at 64, the reader's position at
-//! 128, the reader's "wake me" at 192, bytes from 4,096 on. Positions count bytes since the beginning and only grow. Each is
-//! written by one side, on a cache line of its own.
+//! Layout from a base offset: the writer's position (u64) at byte 0, the writer's wake-up request
+//! (u32) at 64, the reader's position at 128, the reader's wake-up request at 192, data from 4,096
+//! on. Positions count bytes since the beginning and only grow. Each field is on its own cache
+//! line. Only its own side stores a position; a wake-up request is set by its own side and cleared
+//! by either.
 //!
-//! Sleep and wake follow Dekker's pattern: who wants to sleep says in its "wake me" how many bytes it waits for, then looks at the other's
-//! position once more; who moves its position looks at the other's "wake me" afterwards. With sequentially consistent operations one of
-//! both sees the other. Whoever sleeps does not move, so that who sees its "wake me" sees its position too, and can tell whether what it
-//! waits for is there.
+//! Sleep and wake-up follow Dekker's pattern. A side that wants to sleep stores the number of bytes
+//! it waits for in its request, then reads the other side's position once more. A side that moves
+//! its position reads the other side's request afterwards. With sequentially consistent operations
+//! at least one of them sees the other's store. A sleeping side does not move its position. So the
+//! side that sees a request also sees the right position and can decide whether the request is met.
 
 use super::Shared;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Bytes in flight at most: they stay in the cache between writer and reader, and larger rings span the other's time slice too poorly to
-/// gain much.
+/// Capacity in bytes. The data stays in the cache between writer and reader. A larger ring gains
+/// little, because it still does not cover the time in which the other process is not scheduled.
 pub const CAPACITY: usize = 1 << 20;
 
-/// Bytes moved at once: the other side may begin with them while the next are moved.
+/// Maximum number of bytes moved at once. The other side can begin with them while the next ones
+/// are moved.
 pub const CHUNK: usize = 128 << 10;
 
-/// Bytes that it pays to sleep for: the other side then moves half a ring before it is waited for in turn. Both cannot wait for so many.
+/// Number of bytes for which a sleep is worthwhile: the other side then moves half a ring before it
+/// waits in turn. Both sides cannot wait for this number at the same time.
 pub const WORTH: usize = CAPACITY / 2;
 
 const BYTES_AT: usize = 4_096;
 
-/// Bytes that one ring takes.
+/// Length of one ring in bytes.
 pub const RING_BYTES: usize = BYTES_AT + CAPACITY;
 
-/// Where one ring lies, and this side's own position.
+/// Position of a ring in the memory and this side's own position in the ring.
 #[derive(Debug)]
 struct Half {
     base: usize,
     position: u64,
 }
 
-/// The writing end.
+/// Writing end.
 #[derive(Debug)]
 pub struct Writer {
     half: Half,
-    /// Bytes that are written and not shown to the reader yet.
+    /// Bytes that are written and not yet visible to the reader.
     hidden: usize,
 }
 
-/// The reading end.
+/// Reading end.
 #[derive(Debug)]
 pub struct Reader(Half);
 
@@ -56,7 +61,7 @@ enum Side {
 fn position(memory: &Shared, base: usize, side: Side) -> &AtomicU64 {
     let address = memory.at(base + side as usize, 8).cast::<u64>();
     debug_assert!(address.is_aligned());
-    // SAFETY: mapped for as long as `memory` is borrowed, aligned, and used as an atomic by every process.
+    // SAFETY: mapped while `memory` is borrowed, aligned, and used as an atomic by every process.
     unsafe { AtomicU64::from_ptr(address) }
 }
 
@@ -68,7 +73,7 @@ fn wanted(memory: &Shared, base: usize, side: Side) -> &AtomicU32 {
 }
 
 impl Half {
-    /// How far the writer is ahead of the reader.
+    /// Number of bytes between the reader's and the writer's position.
     fn filled(&self, memory: &Shared, me: Side) -> io::Result<usize> {
         let filled = match me {
             Side::Writer => self
@@ -80,7 +85,7 @@ impl Half {
         };
         match usize::try_from(filled) {
             Ok(filled) if filled <= CAPACITY => Ok(filled),
-            // Only a peer that is not ours writes such positions; its bytes are not to be believed either.
+            // Only a faulty peer writes such positions; its data is not trusted either.
             _ => Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "a peer's place in the shared memory makes no sense",
@@ -88,7 +93,8 @@ impl Half {
         }
     }
 
-    /// Shows how far this side is; whether the other side sleeps and has now what it waits for.
+    /// Publishes this side's position. Returns whether the other side sleeps and its request is now
+    /// met.
     fn show(&self, memory: &Shared, me: Side, other: Side) -> io::Result<bool> {
         position(memory, self.base, me).store(self.position, Ordering::SeqCst);
         let wanted = wanted(memory, self.base, other);
@@ -104,7 +110,8 @@ impl Half {
         Ok(has >= count && wanted.swap(0, Ordering::SeqCst) > 0)
     }
 
-    /// Asks to be woken once `count` bytes are there or free; `false` when they are already, or something is wrong.
+    /// Requests a wake-up once `count` bytes are available or free. Returns `false` if they already
+    /// are, or if the peer's position is invalid.
     fn arm(&self, memory: &Shared, me: Side, count: usize) -> bool {
         let wanted = wanted(memory, self.base, me);
         wanted.store(count.clamp(1, WORTH) as u32, Ordering::SeqCst);
@@ -116,13 +123,13 @@ impl Half {
             has < count.clamp(1, WORTH)
         });
         if !lacks {
-            // Nobody need ring.
+            // No wake-up is needed.
             wanted.store(0, Ordering::SeqCst);
         }
         lacks
     }
 
-    /// The part of the ring from this side's position on: where it starts, and bytes until it wraps.
+    /// This side's offset in the ring and the number of bytes until the ring wraps.
     fn place(&self) -> (usize, usize) {
         let at = (self.position % CAPACITY as u64) as usize;
         (at, CAPACITY - at)
@@ -138,16 +145,18 @@ impl Writer {
         }
     }
 
-    /// Moves in what fits, a chunk at most; how many bytes. The reader sees them once they are [shown](Self::show).
+    /// Copies as many bytes as fit, at most one chunk, and returns their number. The reader sees
+    /// them after [`show`](Self::show).
     ///
     /// # Errors
-    /// The reader's position makes no sense.
+    /// If the reader's position is invalid.
     pub fn fill(&mut self, memory: &Shared, bytes: &[u8]) -> io::Result<usize> {
         let free = CAPACITY - self.half.filled(memory, Side::Writer)?;
         let (at, until_wrap) = self.half.place();
         let count = bytes.len().min(free).min(until_wrap).min(CHUNK);
         if count > 0 {
-            // SAFETY: the reader stays behind the writer's position and this part lies ahead of it, less than one turn.
+            // SAFETY: this range lies between the writer's position and the reader's position one
+            // lap ahead, so the reader does not access it.
             let room = unsafe { memory.bytes_mut(self.half.base + BYTES_AT + at, count) };
             room.copy_from_slice(&bytes[..count]);
             self.half.position += count as u64;
@@ -156,13 +165,13 @@ impl Writer {
         Ok(count)
     }
 
-    /// Bytes that the reader does not see yet.
+    /// Bytes that are not yet visible to the reader.
     #[must_use]
     pub fn hidden(&self) -> usize {
         self.hidden
     }
 
-    /// Shows the reader all that was moved in; whether it must be woken.
+    /// Publishes all written bytes. Returns whether the reader must be woken.
     ///
     /// # Errors
     /// As [`Self::fill`].
@@ -173,7 +182,8 @@ impl Writer {
         self.half.show(memory, Side::Writer, Side::Reader)
     }
 
-    /// Wants to be woken when there is room for `count` bytes or for [`WORTH`]; `false` when there is already. Everything has been shown.
+    /// Requests a wake-up once `count` bytes or [`WORTH`] bytes are free. Returns `false` if they
+    /// already are. All written bytes must have been published.
     pub fn arm(&self, memory: &Shared, count: usize) -> bool {
         debug_assert!(self.hidden == 0, "the reader could wait for it");
         self.half.arm(memory, Side::Writer, count)
@@ -186,16 +196,17 @@ impl Reader {
         Self(Half { base, position: 0 })
     }
 
-    /// Bytes that have come.
+    /// Number of bytes that are available.
     ///
     /// # Errors
-    /// The writer's position makes no sense.
+    /// If the writer's position is invalid.
     pub fn filled(&self, memory: &Shared) -> io::Result<usize> {
         self.0.filled(memory, Side::Reader)
     }
 
-    /// Gives `take` what has come, straight from the ring: at most `most` bytes, a multiple of `grain`, and a chunk. How many, and whether
-    /// the writer must be woken.
+    /// Passes available bytes to `take` directly from the ring: at most `most` bytes and one chunk,
+    /// rounded down to a multiple of `grain`. Returns their number and whether the writer must be
+    /// woken.
     ///
     /// # Errors
     /// As [`Self::filled`].
@@ -212,14 +223,16 @@ impl Reader {
         if count == 0 {
             return Ok((0, false));
         }
-        // SAFETY: the writer is past this part and comes back to it only once the reader's position has passed it.
+        // SAFETY: the writer has left this range and returns to it only after the reader's position
+        // has passed it.
         take(unsafe { memory.bytes(self.0.base + BYTES_AT + at, count) });
         self.0.position += count as u64;
         let wake = self.0.show(memory, Side::Reader, Side::Writer)?;
         Ok((count, wake))
     }
 
-    /// Wants to be woken when `count` bytes have come or [`WORTH`]; `false` when they have already.
+    /// Requests a wake-up once `count` bytes or [`WORTH`] bytes are available. Returns `false` if
+    /// they already are.
     pub fn arm(&self, memory: &Shared, count: usize) -> bool {
         self.0.arm(memory, Side::Reader, count)
     }
@@ -230,7 +243,7 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// All of it, whether or not somebody sleeps.
+    /// Writes and publishes bytes.
     fn write(writer: &mut Writer, memory: &Shared, bytes: &[u8]) -> (usize, bool) {
         let count = writer.fill(memory, bytes).unwrap();
         (count, writer.show(memory).unwrap())
@@ -262,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_position_that_makes_no_sense_is_an_error() {
+    fn invalid_peer_position_is_an_error() {
         let memory = Shared::create(RING_BYTES).unwrap();
         for place in [CAPACITY as u64 + 1, 1 << 63, u64::MAX - CAPACITY as u64 - 1] {
             position(&memory, 0, Side::Writer).store(place, Ordering::SeqCst);
@@ -270,7 +283,7 @@ mod tests {
             let read = reader.read(&memory, 4, 1, |_| panic!("nothing has come"));
             assert_eq!(read.unwrap_err().kind(), io::ErrorKind::InvalidData);
             assert!(!reader.arm(&memory, 1), "who sleeps does not hear of it");
-            // It cannot have read what was not written.
+            // A reader cannot have read bytes that were not written.
             position(&memory, 0, Side::Reader).store(place, Ordering::SeqCst);
             let writer = &mut Writer::new(0);
             let error = writer.fill(&memory, &[1]).unwrap_err();
@@ -280,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_is_not_read() {
+    fn unpublished_bytes_are_not_read() {
         let memory = Shared::create(RING_BYTES).unwrap();
         let (mut writer, mut reader) = (Writer::new(0), Reader::new(0));
         assert_eq!(writer.fill(&memory, &[1, 2]).unwrap(), 2);
@@ -292,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_is_woken_once_and_not_before_it_has_what_it_waits_for() {
+    fn sleeping_side_is_woken_once_when_its_request_is_met() {
         let memory = Shared::create(RING_BYTES).unwrap();
         let (mut writer, mut reader) = (Writer::new(0), Reader::new(0));
         assert!(reader.arm(&memory, 3), "nothing has come");
@@ -320,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grain_is_never_cut() {
+    fn read_returns_whole_grains() {
         let memory = Shared::create(RING_BYTES).unwrap();
         let (mut writer, mut reader) = (Writer::new(0), Reader::new(0));
         write(&mut writer, &memory, &[0; 7]);

@@ -1,10 +1,12 @@
-//! Memory that several tasks of one node map: an anonymous file of the kernel (`memfd`), sealed against shrinking.
+//! Memory that several tasks of one node map: an anonymous file of the kernel (`memfd`), sealed
+//! against shrinking.
 //!
-//! A named file in a folder was rejected: it outlives a killed task, and another user could open it. An anonymous one is handed
-//! over a socket and goes with its last owner.
+//! A named file in a folder would outlive a killed task, and another user could open it. An
+//! anonymous file is sent over a socket and ends with its last owner.
 //!
-//! What another process writes while this one reads is kept apart by the callers' protocols (rings, steps of a collective), never
-//! by this module: it hands out raw addresses, and slices only in `unsafe` functions.
+//! The protocols of the callers (rings, steps of a collective) prevent concurrent reads and writes
+//! by two processes; this module does not. It returns raw addresses, and slices only from `unsafe`
+//! functions.
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
@@ -12,7 +14,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-/// Files are made of whole huge pages, so that the kernel can map them so; untouched pages cost nothing.
+/// Files have a multiple of the huge-page size, so that the kernel can map them with huge pages.
+/// Untouched pages use no memory.
 const GRAIN: usize = 2 << 20;
 
 /// A shared mapping, readable and writable.
@@ -23,16 +26,17 @@ pub struct Shared {
     len: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone, and nothing about it is bound to a thread.
+// SAFETY: the mapping belongs to this value alone and is not bound to a thread.
 unsafe impl Send for Shared {}
-// SAFETY: shared references give out addresses only; reading or writing through them is `unsafe` and argued where it is done.
+// SAFETY: shared references return addresses only. Reads and writes through them are `unsafe` and
+// justified at each use.
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Fresh zeros, at least `len` bytes.
+    /// Creates a mapping of at least `len` bytes, all zero.
     ///
     /// # Errors
-    /// When the kernel has no anonymous files, descriptors or address space left.
+    /// If the kernel has no anonymous files, or no descriptors or address space are left.
     pub fn create(len: usize) -> io::Result<Self> {
         let len = len.max(1).next_multiple_of(GRAIN);
         let file = rustix::fs::memfd_create(
@@ -40,15 +44,15 @@ impl Shared {
             MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
         )?;
         ftruncate(&file, len as u64)?;
-        // A peer that could shrink the file would kill every reader by SIGBUS.
+        // If a peer could shrink the file, every reader would be killed by SIGBUS.
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Self::map(file, len)
     }
 
-    /// Maps what a peer has handed over.
+    /// Maps a file that a peer has sent.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] when the file is shorter than `len` or could still shrink.
+    /// [`io::ErrorKind::InvalidData`] if the file is shorter than `len` or can still shrink.
     pub fn open(file: OwnedFd, len: usize) -> io::Result<Self> {
         let size = usize::try_from(fstat(&file)?.st_size).unwrap_or(0);
         let sealed = fcntl_get_seals(&file)?.contains(SealFlags::SHRINK);
@@ -62,7 +66,8 @@ impl Shared {
     }
 
     fn map(file: OwnedFd, len: usize) -> io::Result<Self> {
-        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of this process.
+        // SAFETY: a new mapping at an address that the kernel chooses does not alias memory of this
+        // process.
         let base = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -73,56 +78,58 @@ impl Shared {
                 0,
             )
         }?;
-        // SAFETY: the advice changes how pages are backed, not what they hold. Kernels without huge pages refuse; that is fine.
+        // SAFETY: the advice changes how pages are backed, not their content. An error of a kernel
+        // without huge pages is harmless.
         let _ = unsafe { madvise(base, len, Advice::LinuxHugepage) };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { file, base, len })
     }
 
-    /// To hand over to a peer.
+    /// File to send to a peer.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Bytes that may be addressed.
+    /// Length of the mapping in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Never: a mapping has at least one page.
+    /// Always false: a mapping has at least one page.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Address of byte `offset`, at which at least `bytes` follow; aligned as `offset` is, up to a page.
+    /// Address of byte `offset`, with at least `bytes` bytes after it. Its alignment is that of
+    /// `offset`, up to a page.
     ///
     /// # Panics
-    /// Beyond the mapping.
+    /// If the range lies beyond the mapping.
     #[must_use]
     pub fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
         assert!(
             offset <= self.len && bytes <= self.len - offset,
             "an address beyond the mapping"
         );
-        // SAFETY: within the mapping, as just checked.
+        // SAFETY: within the mapping, as checked above.
         unsafe { self.base.as_ptr().add(offset) }
     }
 
-    /// `count` bytes from `offset` on.
+    /// Returns `count` bytes from `offset` on.
     ///
     /// # Safety
     /// As [`Self::floats`].
     #[must_use]
     pub unsafe fn bytes(&self, offset: usize, count: usize) -> &[u8] {
         let address = self.at(offset, count);
-        // SAFETY: mapped; no writer by the caller's promise.
+        // SAFETY: mapped; the caller guarantees that no process writes.
         unsafe { std::slice::from_raw_parts(address, count) }
     }
 
-    /// As [`Self::bytes`], to write.
+    /// Like [`Self::bytes`], for writing.
     ///
     /// # Safety
     /// As [`Self::floats_mut`].
@@ -133,11 +140,11 @@ impl Shared {
     #[must_use]
     pub unsafe fn bytes_mut(&self, offset: usize, count: usize) -> &mut [u8] {
         let address = self.at(offset, count);
-        // SAFETY: mapped; alone by the caller's promise.
+        // SAFETY: mapped; the caller guarantees exclusive access.
         unsafe { std::slice::from_raw_parts_mut(address, count) }
     }
 
-    /// `count` floats from float `start` after byte `base`.
+    /// Returns `count` floats from float `start` after byte `base`.
     ///
     /// # Safety
     /// No process may write them while the slice lives.
@@ -145,15 +152,15 @@ impl Shared {
     pub unsafe fn floats(&self, base: usize, start: usize, count: usize) -> &[f32] {
         let address = self.at(base + start * 4, count * 4).cast::<f32>();
         debug_assert!(address.is_aligned());
-        // SAFETY: mapped and aligned (`base` is a multiple of 4, the mapping of a page); every bit pattern is a float; no writer
-        // by the caller's promise.
+        // SAFETY: mapped and aligned (`base` is a multiple of 4, the mapping of a page); every bit
+        // pattern is a float; the caller guarantees that no process writes.
         unsafe { std::slice::from_raw_parts(address, count) }
     }
 
-    /// As [`Self::floats`], to write.
+    /// Like [`Self::floats`], for writing.
     ///
     /// # Safety
-    /// No process may read or write them by other means while the slice lives.
+    /// No process may read or write them through other references while the slice lives.
     #[expect(
         clippy::mut_from_ref,
         reason = "disjoint parts of one mapping are written by several"
@@ -162,14 +169,15 @@ impl Shared {
     pub unsafe fn floats_mut(&self, base: usize, start: usize, count: usize) -> &mut [f32] {
         let address = self.at(base + start * 4, count * 4).cast::<f32>();
         debug_assert!(address.is_aligned());
-        // SAFETY: as in `floats`; alone by the caller's promise.
+        // SAFETY: as in `floats`; the caller guarantees exclusive access.
         unsafe { std::slice::from_raw_parts_mut(address, count) }
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and no slice of it outlives a borrow of the value.
+        // SAFETY: the mapping belongs to this value, and no slice of it outlives a borrow of the
+        // value.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -190,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_may_shrink_or_is_too_short_is_not_mapped() {
+    fn shrinkable_or_short_file_is_not_mapped() {
         let plain = rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&plain, 4096).unwrap();
         assert!(Shared::open(plain, 4096).is_err());

@@ -1,34 +1,35 @@
-//! What a pass is given.
+//! Input of a pass.
 
 /// Examples with their targets.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
-    /// Examples × the network's input.
+    /// Examples × input length of the network.
     pub inputs: &'a [f32],
     pub targets: Targets<'a>,
     pub draw: Draw,
 }
 
-/// What the network should have said.
+/// Targets that the network is trained to predict.
 #[derive(Debug, Clone, Copy)]
 pub enum Targets<'a> {
-    /// Examples × positions: the right class of each.
+    /// Examples × positions: the correct class of each position.
     Classes(&'a [u32]),
-    /// Examples × the network's output.
+    /// Examples × output length of the network.
     Values(&'a [f32]),
 }
 
-/// What random draws of a training pass (dropout) depend on, and nothing else: not on the number of workers or threads.
+/// Inputs of the random draws of a training pass (dropout). The draws do not depend on the number
+/// of workers or threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Draw {
     pub seed: u64,
     pub step: u64,
-    /// Place of the first example in the batch of all workers.
+    /// Place of the first example in the global batch.
     pub first: u64,
 }
 
 impl<'a> Batch<'a> {
-    /// Examples of one class each, with nothing drawn.
+    /// Batch of examples with one class each and without random draws.
     #[must_use]
     pub fn classes(inputs: &'a [f32], classes: &'a [u32]) -> Self {
         Self {
@@ -38,7 +39,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// In parts of `examples`, when one has `input` numbers and `target` targets.
+    /// Splits the batch into parts of `examples`. An example has `input` elements and `target`
+    /// targets.
     pub(super) fn parts(
         self,
         examples: usize,

@@ -1,47 +1,49 @@
-//! The table of parameters.
+//! Table of parameters.
 
 use std::ops::Range;
 
-/// A named tensor in the flat arena. Blocks follow one another without gaps, in the order of the table.
+/// Named tensor in the flat arena. Blocks are adjacent, in the order of the table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Block {
     /// `conv1.weight`, `conv1.bias`, …, `dense1.weight`, …, `logits.weight`, `logits.bias`.
     pub name: String,
-    /// In numbers, from the start of the arena.
+    /// Offset from the start of the arena, in elements.
     pub offset: usize,
-    /// In numbers; the product of `shape`.
+    /// Number of elements, the product of `shape`.
     pub len: usize,
-    /// Convolution weights are height × width × in × out, dense weights in × out, both row-major; biases are out. Dense layers after
-    /// convolutions read these flattened as height × width × channels.
+    /// Convolution weights are height × width × in × out and dense weights in × out, both
+    /// row-major; biases are out. Dense layers after convolutions read an image flattened as height
+    /// × width × channels.
     pub shape: Vec<usize>,
     pub role: Role,
     pub fill: Fill,
 }
 
-/// What an optimizer does with a block.
+/// Treatment of a block by the optimizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Trained, and decayed where weight decay is asked for.
+    /// Trained, and subject to weight decay.
     Weight,
     /// Trained: biases and the scales and shifts of normalisation.
     Bias,
-    /// Followed, not trained: running statistics of batch normalisation. The gradient of such a block is what the step moves it by,
-    /// and every update rule subtracts it as it is.
+    /// Running statistics of batch normalisation, which are not trained. The gradient of such a
+    /// block is the change of one step, and every update rule subtracts it unscaled by the learning
+    /// rate.
     Statistic,
 }
 
-/// Numbers that a block begins with.
+/// Initial values of a block.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fill {
     Constant(f32),
-    /// Uniform around 0 with this variance.
+    /// Uniform distribution with mean 0 and this variance.
     Uniform {
         variance: f64,
     },
 }
 
 impl Block {
-    /// As a range of indices into the flat arena.
+    /// Returns the range of indices in the flat arena.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.len
@@ -50,7 +52,7 @@ impl Block {
 
 #[cfg(test)]
 impl Block {
-    /// Blocks of so many zeros one after the other, for tests of what only needs their places.
+    /// Adjacent blocks of zeros, for tests that need only their ranges.
     pub fn in_a_row(lens: impl IntoIterator<Item = (usize, Role)>) -> Vec<Self> {
         let mut end = 0;
         let block = |(len, role)| {
@@ -70,21 +72,21 @@ impl Block {
 }
 
 impl Fill {
-    /// With this standard deviation.
+    /// Initial values with this standard deviation.
     #[must_use]
     pub fn deviation(deviation: f64) -> Self {
         let variance = deviation * deviation;
         Self::Uniform { variance }
     }
 
-    /// Keeps the variance of what a ReLU lets through, for `inputs` summands (He et al., 2015).
+    /// Preserves the variance through a ReLU with `inputs` summands (He et al., 2015).
     #[must_use]
     pub fn he(inputs: usize) -> Self {
         let variance = 2.0 / inputs as f64;
         Self::Uniform { variance }
     }
 
-    /// Keeps the variance on the way forward and back alike (Glorot and Bengio, 2010).
+    /// Balances the variance of the forward and the backward pass (Glorot and Bengio, 2010).
     #[must_use]
     pub fn glorot(inputs: usize, outputs: usize) -> Self {
         let variance = 2.0 / (inputs + outputs) as f64;

@@ -1,11 +1,12 @@
-//! What is wrong with a network that cannot be built.
+//! Errors of the construction of a network.
 
 use super::input::InputShape;
 
-/// Numbers in the largest layer output or parameter block that is accepted, and in all parameters together.
+/// Maximum number of elements of a layer output, of a parameter block and of all parameters
+/// together.
 pub(super) const MAX_NUMBERS: usize = 1 << 31;
 
-/// Why a network cannot be built. Positions count from 0.
+/// Reason why a network cannot be built. Positions count from 0.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     #[error("the input shape {height}×{width}×{channels} has a side of 0", height = .0.height, width = .0.width, channels = .0.channels)]
@@ -79,7 +80,7 @@ pub enum BuildError {
     TooLarge { name: String },
 }
 
-/// The product, if an arena may be so long.
+/// Returns the product of `sides`, or an error if it exceeds [`MAX_NUMBERS`].
 pub(super) fn product(name: &str, sides: &[usize]) -> Result<usize, BuildError> {
     sides
         .iter()

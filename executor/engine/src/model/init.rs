@@ -1,4 +1,4 @@
-//! Initial parameters, the same bytes on every machine.
+//! Initial parameters, which have the same bytes on every machine.
 
 use super::block::Fill;
 use super::network::Network;
@@ -6,13 +6,15 @@ use crate::pages;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// Sets this use of a seed apart from the data order's.
+/// Separates the use of a seed for parameters from its use for the data order.
 const DOMAIN: [u8; 16] = *b"muster init v1\0\0";
 
 impl Network {
-    /// Each block as its [`Fill`] says, drawn in the order of the table.
+    /// Returns initial parameters: each block as its [`Fill`] defines, drawn in the order of the
+    /// table.
     ///
-    /// Uniform rather than normal: it needs only a root and products, which IEEE 754 rounds alike everywhere, and no logarithm.
+    /// The distribution is uniform and not normal, because it needs only a square root and
+    /// products. IEEE 754 rounds these identically on all machines, unlike a logarithm.
     #[must_use]
     pub fn init(&self, seed: u64) -> Vec<f32> {
         let mut params = pages::zeros(self.parameter_count());
@@ -27,7 +29,7 @@ impl Network {
                 Fill::Uniform { variance } => {
                     let limit = (3.0 * variance).sqrt() as f32;
                     for param in params {
-                        // 24 bits, the width of a significand, to [-1, 1).
+                        // 24 bits, the width of a significand, mapped to [-1, 1).
                         let unit = (rng.next_u32() >> 8) as f32 / (1 << 23) as f32 - 1.0;
                         *param = limit * unit;
                     }

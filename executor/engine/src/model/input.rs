@@ -1,17 +1,17 @@
-//! What a network reads.
+//! Input shapes of networks.
 
 use serde::{Deserialize, Serialize};
 
-/// One example of what a network reads.
+/// Shape of one example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
     Image(InputShape),
-    /// Whole numbers below `vocabulary`, stored as `f32`, which holds them exactly up to 2^24.
+    /// Whole numbers below `vocabulary`, stored as `f32`, which represents them exactly up to 2^24.
     Tokens {
         length: usize,
         vocabulary: usize,
     },
-    /// A row of a table.
+    /// Row of a table.
     Row {
         columns: usize,
     },
@@ -27,7 +27,7 @@ pub struct InputShape {
 }
 
 impl Input {
-    /// Numbers per example.
+    /// Number of elements per example.
     #[must_use]
     pub fn len(self) -> usize {
         match self {
@@ -50,7 +50,7 @@ impl From<InputShape> for Input {
 }
 
 impl InputShape {
-    /// Numbers per example.
+    /// Number of elements per example.
     #[must_use]
     pub fn len(self) -> usize {
         self.height * self.width * self.channels

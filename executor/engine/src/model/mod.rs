@@ -1,8 +1,9 @@
 //! Networks: a static list of operations with known shapes over one flat arena of parameters.
 //!
-//! A [`Builder`] lays operations out one after another; [`zoo`] has the networks that are asked for by name. Parameters, gradients and
-//! optimizer state are flat `f32` slices with the one table of [`Block`]s; whoever moves, shards or stores them needs to know nothing
-//! else. The module knows no optimizer, file, worker or job.
+//! A [`Builder`] adds operations one after another; [`zoo`] has the networks with a name.
+//! Parameters, gradients and optimizer state are flat `f32` slices with one common table of
+//! [`Block`]s. Code that transfers, shards or stores them needs only this table. The module is
+//! independent of optimizers, files, workers and jobs.
 
 mod batch;
 mod block;

@@ -1,4 +1,4 @@
-//! A network as a static list of operations with known shapes, and the two passes over it.
+//! Network as a static list of operations with known shapes, and the two passes over it.
 
 use super::batch::{Batch, Targets};
 use super::block::Block;
@@ -10,19 +10,20 @@ use crate::loss::{Loss, StepLoss};
 use std::mem;
 use std::ops::Range;
 
-/// A network: operations with shapes and the table of its parameters. It holds no numbers; parameters, gradients and workspaces are the
-/// caller's.
+/// Network: operations with shapes and the table of parameters. It owns no tensors; parameters,
+/// gradients and workspaces belong to the caller.
 #[derive(Debug, Clone)]
 pub struct Network {
     input: Input,
     pub(crate) nodes: Vec<Node>,
-    /// Numbers per example of each value, the network's input first.
+    /// Number of elements per example of each value; the network's input is first.
     pub(crate) lens: Vec<usize>,
     blocks: Vec<Block>,
     pub(crate) loss: Loss,
 }
 
-/// One operation and the values that it reads: 0 is the network's input, `n + 1` what operation `n` makes. It reads earlier ones only.
+/// Operation and the values that it reads: 0 is the network's input, `n + 1` the output of
+/// operation `n`. It reads only values of earlier operations.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) op: Op,
@@ -46,13 +47,13 @@ impl Network {
         }
     }
 
-    /// The table of parameters, which gradients and optimizer state follow too.
+    /// Returns the table of parameters, which is also that of gradients and optimizer state.
     #[must_use]
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
     }
 
-    /// Length of the flat arena.
+    /// Returns the length of the flat arena.
     #[must_use]
     pub fn parameter_count(&self) -> usize {
         self.blocks
@@ -65,33 +66,35 @@ impl Network {
         self.input
     }
 
-    /// Numbers per example of the output.
+    /// Returns the number of output elements per example.
     #[must_use]
     pub fn outputs(&self) -> usize {
         *self.lens.last().expect("a network has an input")
     }
 
-    /// Targets per example: positions for class targets, else as many as outputs.
+    /// Returns the number of targets per example: positions for class targets, else the number of
+    /// outputs.
     #[must_use]
     pub fn targets(&self) -> usize {
         self.loss.targets(self.outputs())
     }
 
-    /// Whether targets are classes; else they are numbers.
+    /// Whether targets are classes and not real numbers.
     #[must_use]
     pub fn wants_classes(&self) -> bool {
         self.loss.wants_classes()
     }
 
-    /// Forward and backward over any number of examples: what exceeds the workspace runs in parts. `grads` is overwritten by the SUM
-    /// over the examples, not their mean, so that the slices of a batch on several workers add up to the batch; with no examples it
-    /// is all 0.
+    /// Forward and backward pass over any number of examples; batches larger than the workspace are
+    /// processed in parts. `grads` is overwritten by the sum over the examples, not their mean, so
+    /// that the gradients of several workers add up to those of the batch. Without examples all of
+    /// them are 0.
     ///
-    /// The same arguments give the same bits, on any number of threads.
+    /// The same arguments give the same bits on any number of threads.
     ///
     /// # Panics
-    /// When a slice has the wrong length, a label is no class, or `workspace` was made for another network; on a GPU also when that fails,
-    /// since no step can be made on it any more.
+    /// If a slice has the wrong length, a label is not a class, or `workspace` belongs to another
+    /// network. Also if a GPU fails, because no further step is possible on it.
     pub fn loss_and_grad(
         &self,
         workspace: &mut Workspace,
@@ -102,12 +105,13 @@ impl Network {
         self.loss_and_grad_telling(workspace, params, batch, grads, &mut |_, _| {})
     }
 
-    /// As [`Self::loss_and_grad`]; as soon as the gradients of a range of parameters are final, `ready` is told the range and given
-    /// all gradients, while the backward pass has yet to come to the layers before. The ranges come from the last to the first and
-    /// tile the arena.
+    /// Equivalent of [`Self::loss_and_grad`] that reports progress. Calls `ready` with a range and
+    /// all gradients as soon as the gradients of that range are final, while the backward pass of
+    /// earlier layers is still running. The ranges are reported from last to first and cover the
+    /// arena.
     ///
     /// # Panics
-    /// As [`Self::loss_and_grad`].
+    /// See [`Self::loss_and_grad`].
     pub fn loss_and_grad_telling(
         &self,
         workspace: &mut Workspace,
@@ -119,11 +123,12 @@ impl Network {
         self.loss_and_grad_after(false, workspace, params, batch, grads, ready)
     }
 
-    /// As [`Self::loss_and_grad_telling`]; when `is_begun`, after [`Self::begin_fetching`] has begun with the same batch in the same
-    /// workspace, which nobody has used since.
+    /// Equivalent of [`Self::loss_and_grad_telling`] that can skip the first forward pass. If
+    /// `is_begun`, [`Self::begin_fetching`] has run with the same batch and workspace, and the
+    /// workspace has not been used since.
     ///
     /// # Panics
-    /// As [`Self::loss_and_grad`].
+    /// See [`Self::loss_and_grad`].
     pub fn loss_and_grad_after(
         &self,
         is_begun: bool,
@@ -172,12 +177,13 @@ impl Network {
         total
     }
 
-    /// Begins a training pass while parameters still arrive: each operation is computed as soon as `fetch`, which may write into them, says
-    /// that a range of them is in place. Whether the first part of the batch has gone forward whole: `fetch` may say that parameters
-    /// will not come, and a device needs all of them at once.
+    /// Starts a training pass while parameters are still being received. An operation runs as soon
+    /// as `fetch` reports that its range of parameters, which it may write, is in place. Returns
+    /// whether the forward pass of the first part of the batch is complete. It is not if `fetch`
+    /// reports that parameters will not arrive, or on a GPU, which needs all of them at once.
     ///
     /// # Panics
-    /// As [`Self::loss_and_grad`].
+    /// See [`Self::loss_and_grad`].
     pub fn begin_fetching(
         &self,
         workspace: &mut Workspace,
@@ -193,10 +199,10 @@ impl Network {
         workspace.run(|pass| pass.forward_fetching(self, params, &first, fetch))
     }
 
-    /// Forward only, over any number of examples.
+    /// Forward pass over any number of examples.
     ///
     /// # Panics
-    /// As [`Self::loss_and_grad`].
+    /// See [`Self::loss_and_grad`].
     pub fn evaluate(
         &self,
         workspace: &mut Workspace,
@@ -219,13 +225,15 @@ impl Network {
         total
     }
 
-    /// What becomes of a range's gradients when the backward pass comes to operation `index`: added where one after it has shared them.
+    /// Returns how the backward pass of operation `index` writes a range's gradients: they are
+    /// added if a later operation shares the range.
     pub(crate) fn write(&self, index: usize, range: Range<usize>, first: Write) -> Write {
         let after = self.nodes[index + 1..].iter();
         let shares = |shared: Range<usize>| shared.start < range.end && range.start < shared.end;
-        match after.map(|node| node.op.kernel().shared()).any(shares) {
-            true => Write::Add,
-            false => first,
+        if after.map(|node| node.op.kernel().shared()).any(shares) {
+            Write::Add
+        } else {
+            first
         }
     }
 
@@ -237,7 +245,7 @@ impl Network {
         self.parts_of(workspace.max_batch(), batch)
     }
 
-    /// In parts of `examples`.
+    /// Splits `batch` into parts of `examples`.
     pub(crate) fn parts_of<'a>(
         &self,
         examples: usize,

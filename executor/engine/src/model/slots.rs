@@ -1,38 +1,40 @@
-//! Which memory holds which gradient during the backward pass, decided once: a gradient lives from the last operation that reads its value
-//! to the one that made it, so few buffers serve a deep network.
+//! Static assignment of gradient buffers for the backward pass. A gradient lives from the last
+//! operation that reads its value to the operation that computed the value, so few buffers suffice
+//! for a deep network.
 
 use super::network::Node;
 
-/// Where gradients lie, per operation in the order of the network.
+/// Buffers of the gradients, per operation in the order of the network.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
-    /// Numbers per example of each buffer.
+    /// Number of elements per example of each buffer.
     pub(crate) sizes: Vec<usize>,
     pub(crate) steps: Vec<Option<Step>>,
 }
 
-/// What the backward pass of one operation does.
+/// Buffers of the backward pass of one operation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// The buffer of the gradient with respect to its output.
+    /// Buffer of the gradient with respect to the operation's output.
     pub(crate) d_output: usize,
-    /// By position of the inputs.
+    /// Destinations by position of the inputs.
     pub(crate) d_inputs: Vec<Target>,
 }
 
-/// Where the gradient with respect to an input goes.
+/// Destination of the gradient with respect to an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// Nobody needs it: no parameter lies before it.
+    /// The gradient is not needed, because no operation before has parameters.
     None,
-    /// The value's first: written there.
+    /// First gradient of the value, which is written to this buffer.
     First(usize),
-    /// The value has one already: written aside, then added.
+    /// The value already has a gradient: written to `aside`, then added to `sum`.
     More { aside: usize, sum: usize },
 }
 
 impl Slots {
-    /// `lens` are the numbers per example of each value, the network's input first.
+    /// Assigns the buffers. `lens` are the numbers of elements per example of each value; the
+    /// network's input is first.
     pub(crate) fn plan(nodes: &[Node], lens: &[usize]) -> Self {
         let mut needed = vec![false; lens.len()];
         for (index, node) in nodes.iter().enumerate() {
@@ -61,7 +63,7 @@ impl Slots {
 struct Planner {
     slots: Slots,
     free: Vec<usize>,
-    /// The buffer of each value's gradient while it lives.
+    /// Buffer of each value's gradient while it lives.
     of: Vec<Option<usize>>,
 }
 
@@ -90,7 +92,8 @@ impl Planner {
         Step { d_output, d_inputs }
     }
 
-    /// The smallest free buffer that is long enough; else the longest one, made longer; else a new one.
+    /// Takes the smallest free buffer that is long enough, else extends the longest free one, else
+    /// adds a buffer.
     fn take(&mut self, len: usize) -> usize {
         let sizes = &mut self.slots.sizes;
         let fits = |slot: usize| (sizes[slot] < len, sizes[slot].abs_diff(len));

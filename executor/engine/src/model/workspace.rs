@@ -1,4 +1,5 @@
-//! The memory and threads of a pass: every value, what is kept for the way back, gradient buffers, scratch.
+//! Memory and threads of a pass: values, kept values of the backward pass, gradient buffers,
+//! scratch.
 
 use super::batch::Batch;
 use super::network::Network;
@@ -11,14 +12,14 @@ use crate::pages;
 use std::mem;
 use std::ops::Range;
 
-/// All memory that passes over one network need, made once: a step allocates no tensor.
+/// All memory of passes over one network, allocated once: a step allocates no tensor.
 #[derive(Debug)]
 pub struct Workspace {
     max_batch: usize,
     place: Place,
 }
 
-/// Where a workspace lies and its passes run.
+/// Device of a workspace, on which its passes run.
 #[derive(Debug)]
 enum Place {
     Cpu {
@@ -28,30 +29,30 @@ enum Place {
     Cuda(Box<Session>),
 }
 
-/// The part of a workspace that a pass changes.
+/// Part of a workspace that a pass changes.
 #[derive(Debug)]
 pub(super) struct Pass {
     threads: usize,
     /// Per operation, max_batch × output.
     values: Vec<Vec<f32>>,
-    /// Per operation, what it keeps for its backward pass.
+    /// Per operation, values kept for its backward pass.
     numbers: Vec<Vec<f32>>,
     bytes: Vec<Vec<u8>>,
     slots: Slots,
-    /// One per slot.
+    /// One buffer per slot.
     gradients: Vec<Vec<f32>>,
-    /// Those of one operation's inputs while it runs.
+    /// Buffers of the input gradients of one operation while it runs.
     taken: Vec<Vec<f32>>,
-    /// One per thread.
+    /// One lane per thread.
     lanes: Vec<Lane>,
 }
 
 impl Network {
-    /// Memory for passes of up to `max_batch` examples on `threads` threads (0 counts as 1). Longer inputs run in parts of
-    /// `max_batch`.
+    /// Allocates memory for passes of up to `max_batch` examples on `threads` threads (0 counts as
+    /// 1). Longer inputs run in parts of `max_batch`.
     ///
     /// # Panics
-    /// When `max_batch` is 0, or the system refuses the threads.
+    /// If `max_batch` is 0, or the system cannot start the threads.
     #[must_use]
     pub fn workspace(&self, max_batch: usize, threads: usize) -> Workspace {
         assert!(max_batch > 0, "a workspace holds at least one example");
@@ -88,13 +89,13 @@ impl Network {
         }
     }
 
-    /// As [`Self::workspace`], on a device.
+    /// Equivalent of [`Self::workspace`] on a device.
     ///
     /// # Errors
-    /// When the GPU has no room or refuses the kernels.
+    /// If the GPU is out of memory or cannot load the kernels.
     ///
     /// # Panics
-    /// As [`Self::workspace`].
+    /// See [`Self::workspace`].
     pub fn workspace_on(
         &self,
         device: &Device,
@@ -115,29 +116,29 @@ impl Network {
 }
 
 impl Workspace {
-    /// Examples that one pass takes.
+    /// Maximum number of examples of one pass.
     #[must_use]
     pub fn max_batch(&self) -> usize {
         self.max_batch
     }
 
-    /// Gives a device's memory back until [`Self::take_memory`]; the CPU's stays.
+    /// Releases a device's memory until [`Self::take_memory`]; on the CPU it has no effect.
     ///
     /// # Errors
-    /// What the device complained of.
+    /// Errors of the device.
     pub fn give_memory(&mut self) -> Result<(), DeviceError> {
         self.session().map_or(Ok(()), Session::give_memory)
     }
 
-    /// Takes a device's memory again; passes send all that they need anew.
+    /// Allocates a device's memory again; the next pass uploads everything that it needs.
     ///
     /// # Errors
-    /// When the device has no room.
+    /// If the device is out of memory.
     pub fn take_memory(&mut self) -> Result<(), DeviceError> {
         self.session().map_or(Ok(()), Session::take_memory)
     }
 
-    /// What passes on a device go through; `None` on the CPU.
+    /// Returns the session of a device; `None` on the CPU.
     pub(super) fn session(&mut self) -> Option<&mut Session> {
         match &mut self.place {
             Place::Cpu { .. } => None,
@@ -145,10 +146,10 @@ impl Workspace {
         }
     }
 
-    /// Runs on the workspace's threads.
+    /// Runs `work` on the workspace's threads.
     ///
     /// # Panics
-    /// When the workspace lies on a device.
+    /// If the workspace is on a device.
     pub(super) fn run<T: Send>(&mut self, work: impl FnOnce(&mut Pass) -> T + Send) -> T {
         match &mut self.place {
             Place::Cpu { pool: None, pass } => work(pass),
@@ -162,7 +163,7 @@ impl Workspace {
 }
 
 impl Pass {
-    /// Leaves every value of the batch's examples.
+    /// Computes every value of the batch's examples.
     pub(super) fn forward(
         &mut self,
         network: &Network,
@@ -175,8 +176,8 @@ impl Pass {
         }
     }
 
-    /// The same in training, each operation as soon as `fetch` says that its parameters are in place; `false` when it says that they
-    /// never will be.
+    /// Training pass in which each operation runs as soon as `fetch` reports that its parameters
+    /// are in place. Returns `false` if `fetch` reports that they will not arrive.
     pub(super) fn forward_fetching(
         &mut self,
         network: &Network,
@@ -231,7 +232,8 @@ impl Pass {
         self.values[index] = output;
     }
 
-    /// Of the last value; with `gradient`, the gradient with respect to it is left where the backward pass starts.
+    /// Computes the loss of the last value. With `gradient`, stores its gradient for the backward
+    /// pass.
     pub(super) fn loss(
         &mut self,
         network: &Network,
@@ -246,7 +248,8 @@ impl Pass {
         network.loss.of(output, batch.targets, d_output)
     }
 
-    /// From the gradient that [`Self::loss`] has left, writes or adds every parameter's.
+    /// Writes or adds the gradients of all parameters, from the gradient that [`Self::loss`] has
+    /// stored.
     pub(super) fn backward(
         &mut self,
         network: &Network,

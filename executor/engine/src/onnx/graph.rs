@@ -1,10 +1,10 @@
-//! A graph while it grows: names for values, and parameters by their place in the arena.
+//! Graph under construction: names of values, and parameters by their range in the arena.
 
 use super::proto::{self, Attribute, Message};
 use crate::model::Block;
 use std::ops::Range;
 
-/// Nodes and small constants so far.
+/// Nodes and small constants added so far.
 #[derive(Debug)]
 pub struct Graph<'a> {
     blocks: &'a [Block],
@@ -21,19 +21,19 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Adds a node with one output; its name.
+    /// Adds a node with one output and returns the name of the output.
     pub fn node(&mut self, kind: &str, inputs: &[&str], attributes: &[Attribute]) -> String {
         let name = self.name();
         self.push(proto::node(kind, inputs, &[&name], attributes));
         name
     }
 
-    /// Adds a node whose output has this name.
+    /// Adds a node whose output has the name `output`.
     pub fn named(&mut self, kind: &str, inputs: &[&str], output: &str) {
         self.push(proto::node(kind, inputs, &[output], &[]));
     }
 
-    /// Adds a node that cuts its input into equal parts.
+    /// Adds a node that splits its input into equal parts.
     pub fn split(&mut self, x: &str, axis: i64, parts: usize) -> Vec<String> {
         let names: Vec<String> = (0..parts).map(|_| self.name()).collect();
         let outputs: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -54,7 +54,7 @@ impl<'a> Graph<'a> {
         self.node("Transpose", &[x], &[Attribute::ints("perm", order)])
     }
 
-    /// A constant.
+    /// Adds a constant.
     pub fn integers(&mut self, values: &[i64]) -> String {
         let name = self.name();
         let tensor = proto::integers(&name, values);
@@ -62,7 +62,7 @@ impl<'a> Graph<'a> {
         name
     }
 
-    /// A constant.
+    /// Adds a constant.
     pub fn floats(&mut self, values: &[f32]) -> String {
         let name = self.name();
         let tensor = proto::floats(&name, values);
@@ -70,10 +70,10 @@ impl<'a> Graph<'a> {
         name
     }
 
-    /// The parameters at this place of the arena, in this shape.
+    /// Returns the name of the parameters at this range of the arena, in this shape.
     ///
     /// # Panics
-    /// When no block lies there.
+    /// If no block has this range.
     pub fn parameter(&mut self, range: &Range<usize>, shape: &[i64]) -> String {
         let block = self
             .blocks
@@ -89,7 +89,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The whole model, with the numbers of an example's input and output.
+    /// Returns the encoded model. `inputs` and `outputs` are the numbers of elements per example.
     pub fn model(self, inputs: usize, outputs: usize) -> Vec<u8> {
         let graph = self
             .message
@@ -106,7 +106,7 @@ impl<'a> Graph<'a> {
         self.message = std::mem::take(&mut self.message).message(1, &node);
     }
 
-    /// No block's name begins so.
+    /// Returns a new name; no block's name begins with `%`.
     fn name(&mut self) -> String {
         self.count += 1;
         format!("%{}", self.count)

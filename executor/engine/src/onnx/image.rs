@@ -1,4 +1,4 @@
-//! Operations on images: ONNX has them in NCHW with weights in OIHW, we in NHWC with HWIO.
+//! Operations on images. ONNX uses NCHW with weights in OIHW; the engine uses NHWC with HWIO.
 
 use super::graph::Graph;
 use super::proto::Attribute;
@@ -63,7 +63,7 @@ pub fn conv_pool(graph: &mut Graph<'_>, x: &str, op: &ConvPool) -> String {
     graph.transpose(&out, &TO_NHWC)
 }
 
-/// `len` numbers per example.
+/// `len` is the number of input elements per example.
 pub fn upsample(graph: &mut Graph<'_>, x: &str, len: usize, op: &Upsample) -> String {
     let height = len / (op.width * op.channels);
     let sides = [height, 1, op.width, 1, op.channels].map(|side| side as i64);

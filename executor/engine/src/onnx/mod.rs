@@ -1,11 +1,12 @@
-//! A network as an ONNX graph without its numbers: every parameter is named as in a checkpoint's safetensors files, so that an export
-//! only appends them.
+//! Export of a network as an ONNX graph without parameter values. Every parameter has the same name
+//! as in a checkpoint's safetensors files, so that an export only appends the values.
 //!
-//! Values travel flat, examples × numbers, as they do here; each operation gives them the shape that it needs. Images and weights are
-//! turned from NHWC and HWIO by nodes, which runtimes fold away, so that a parameter's bytes are the checkpoint's. What an evaluation
-//! leaves out (dropout) is left out.
+//! Values are flat, examples × elements, as in the engine; each operation reshapes them. Nodes
+//! convert images and weights from NHWC and HWIO, and runtimes fold these nodes away, so that the
+//! bytes of a parameter are the checkpoint's. Operations that do nothing in evaluation (dropout)
+//! are omitted.
 //!
-//! This module must never know of files, jobs or parameters' values.
+//! This module must stay independent of files, jobs and parameter values.
 
 mod graph;
 mod image;
@@ -17,10 +18,12 @@ use crate::model::Network;
 use graph::Graph;
 use proto::Attribute;
 
-/// The bytes of a `ModelProto` with every parameter still missing: one input `input` (examples × numbers, tokens as floats too) and one
-/// output `output`, before the loss's softmax or sigmoid.
+/// Returns the bytes of a `ModelProto` without parameters. It has one input `input` (examples ×
+/// elements, tokens as floats too) and one output `output`, before the softmax or sigmoid of the
+/// loss.
 ///
-/// More `ModelProto.graph.initializer` fields can be appended to these bytes: repeated fields of a message that comes in pieces add up.
+/// Further `ModelProto.graph.initializer` fields can be appended to these bytes, because repeated
+/// fields of a message in several pieces are concatenated.
 #[must_use]
 pub fn graph(network: &Network) -> Vec<u8> {
     let mut graph = Graph::new(network.blocks());
@@ -39,7 +42,7 @@ pub fn graph(network: &Network) -> Vec<u8> {
     graph.model(network.input().len(), network.outputs())
 }
 
-/// The name of what it makes, in any shape.
+/// Adds the nodes of an operation and returns the name of its output, in any shape.
 fn operation(graph: &mut Graph<'_>, op: &Op, inputs: &[(&str, usize)]) -> String {
     let (x, len) = inputs[0];
     match op {
@@ -79,9 +82,10 @@ fn operation(graph: &mut Graph<'_>, op: &Op, inputs: &[(&str, usize)]) -> String
         Op::Dense(op) => {
             let rows = graph.reshape(x, &[-1, op.inputs as i64]);
             let (columns, turned) = (op.outputs as i64, i64::from(op.tied));
-            let shape = match op.tied {
-                true => [columns, op.inputs as i64],
-                false => [op.inputs as i64, columns],
+            let shape = if op.tied {
+                [columns, op.inputs as i64]
+            } else {
+                [op.inputs as i64, columns]
             };
             let mut operands = vec![rows, graph.parameter(&op.weight, &shape)];
             if !op.bias.is_empty() {

@@ -1,16 +1,16 @@
-//! The few messages of `onnx.proto3` that a graph needs, encoded by hand: a code generator would bring a compiler for one page of
-//! fields that have not changed since 2017.
+//! Messages of `onnx.proto3` that a graph needs, encoded by hand. A code generator would add a
+//! compiler for a page of fields that have not changed since 2017.
 
 /// `TensorProto.DataType`.
 pub const FLOAT: i64 = 1;
 pub const INT64: i64 = 7;
 
-/// Of the messages.
+/// Version of the message format.
 const IR_VERSION: u64 = 9;
-/// Of the operators: the first with Gelu.
+/// Version of the operator set, the first with Gelu.
 const OPSET: u64 = 20;
 
-/// A message while its fields are appended.
+/// Message under construction.
 #[derive(Debug, Clone, Default)]
 pub struct Message(Vec<u8>);
 
@@ -19,7 +19,7 @@ pub struct Message(Vec<u8>);
 pub struct Attribute(Message);
 
 impl Message {
-    /// A field of an integer; negative ones take ten bytes, as the format wants.
+    /// Appends an integer field; negative values take ten bytes, as the format requires.
     #[must_use]
     pub fn int(mut self, field: u32, value: u64) -> Self {
         varint(&mut self.0, u64::from(field) << 3);
@@ -94,7 +94,7 @@ pub fn node(kind: &str, inputs: &[&str], outputs: &[&str], attributes: &[Attribu
     })
 }
 
-/// `TensorProto` of whole numbers.
+/// `TensorProto` of integers.
 pub fn integers(name: &str, values: &[i64]) -> Message {
     let raw: Vec<u8> = values
         .iter()
@@ -107,7 +107,7 @@ pub fn integers(name: &str, values: &[i64]) -> Message {
         .bytes(9, &raw)
 }
 
-/// `TensorProto` of numbers.
+/// `TensorProto` of floats.
 pub fn floats(name: &str, values: &[f32]) -> Message {
     let raw: Vec<u8> = values
         .iter()
@@ -120,7 +120,7 @@ pub fn floats(name: &str, values: &[f32]) -> Message {
         .bytes(9, &raw)
 }
 
-/// `ValueInfoProto` of examples × numbers.
+/// `ValueInfoProto` of examples × elements.
 pub fn value(name: &str, numbers: usize) -> Message {
     let examples = Message::default().bytes(2, b"examples");
     let numbers = Message::default().int(1, numbers as u64);

@@ -7,7 +7,7 @@ use crate::layer::gru::Gru;
 use crate::layer::lstm::Lstm;
 use std::ops::Range;
 
-/// A score that softmax turns into 0.
+/// Score that softmax turns into 0.
 const NEVER: f32 = -1e30;
 
 pub fn attention(graph: &mut Graph<'_>, x: &str, op: &Attention) -> String {
@@ -24,7 +24,7 @@ pub fn attention(graph: &mut Graph<'_>, x: &str, op: &Attention) -> String {
     let scores = graph.node("MatMul", &[&queries, &keys], &[]);
     let scale = graph.floats(&[1.0 / (op.head as f32).sqrt()]);
     let scores = graph.node("Mul", &[&scores, &scale], &[]);
-    // Later positions lie above the diagonal.
+    // Later positions are above the diagonal.
     let never = graph.floats(&[NEVER]);
     let square = graph.integers(&[positions, positions]);
     let never = graph.node("Expand", &[&never, &square], &[]);
@@ -37,7 +37,7 @@ pub fn attention(graph: &mut Graph<'_>, x: &str, op: &Attention) -> String {
     graph.transpose(&out, &[0, 2, 1, 3])
 }
 
-/// Ours has gates i, f, g, o and one bias; ONNX i, o, f, g and two.
+/// The engine has gates i, f, g, o and one bias; ONNX has i, o, f, g and two.
 pub fn lstm(graph: &mut Graph<'_>, x: &str, op: &Lstm) -> String {
     let order = [0, 3, 1, 2];
     let input = weight(graph, &op.input_weight, op.inputs, op.hidden, &order);
@@ -51,7 +51,7 @@ pub fn lstm(graph: &mut Graph<'_>, x: &str, op: &Lstm) -> String {
     examples(graph, &out, op.positions, op.hidden)
 }
 
-/// Ours has gates r, z, n; ONNX z, r, n. The reset gate follows the product in both.
+/// The engine has gates r, z, n; ONNX has z, r, n. The reset gate follows the product in both.
 pub fn gru(graph: &mut Graph<'_>, x: &str, op: &Gru) -> String {
     let order = [1, 0, 2];
     let input = weight(graph, &op.input_weight, op.inputs, op.hidden, &order);
@@ -68,7 +68,8 @@ pub fn gru(graph: &mut Graph<'_>, x: &str, op: &Gru) -> String {
     examples(graph, &out, op.positions, op.hidden)
 }
 
-/// Inputs × gates · hidden becomes 1 × gates · hidden × inputs, gates in another order.
+/// Converts inputs × gates · hidden to 1 × gates · hidden × inputs, with the gates in another
+/// order.
 fn weight(
     graph: &mut Graph<'_>,
     range: &Range<usize>,
@@ -100,13 +101,13 @@ fn both(graph: &mut Graph<'_>, first: &str, second: &str) -> String {
     graph.node("Concat", &[first, second], &[Attribute::int("axis", 1)])
 }
 
-/// Positions × examples × inputs, as recurrent operators want it.
+/// Converts to positions × examples × inputs, the layout of recurrent operators.
 fn steps(graph: &mut Graph<'_>, x: &str, positions: usize, inputs: usize) -> String {
     let x = graph.reshape(x, &[-1, positions as i64, inputs as i64]);
     graph.transpose(&x, &[1, 0, 2])
 }
 
-/// From positions × 1 × examples × hidden.
+/// Converts from positions × 1 × examples × hidden.
 fn examples(graph: &mut Graph<'_>, x: &str, positions: usize, hidden: usize) -> String {
     let x = graph.reshape(x, &[positions as i64, -1, hidden as i64]);
     graph.transpose(&x, &[1, 0, 2])

@@ -1,27 +1,28 @@
-//! The norm of a whole gradient, and what it is scaled by where it is too long.
+//! Norm of a whole gradient, and the factor that clips it.
 //!
-//! Squares are added up in f64 in pieces of one length and the pieces in order, so that the bits of a norm depend on nothing but the
-//! numbers: not on threads, and not on who asks.
+//! Squares are added in f64 within pieces of a fixed length, and the pieces are added in order. The
+//! bits of a norm depend only on the values and not on the number of threads or the caller.
 
 use super::update::square_sum;
 use std::thread;
 
-/// Numbers of a piece; 256 KiB of them.
+/// Number of elements of a piece: 256 KiB.
 const PIECE: usize = 64 << 10;
 
-/// Fewer pieces than this are not worth starting a thread for.
+/// Minimum number of pieces per thread.
 const PIECES_PER_THREAD: usize = 8;
 
-/// What a gradient of this Euclidean norm is multiplied by so that it is no longer than `limit` (Pascanu, Mikolov and Bengio, ICML 2013):
-/// `limit / (norm + 1e-6)`, as PyTorch's `clip_grad_norm_` has it, and at most 1. A norm that is no number stays one, lest training
-/// that diverges look as if it did not.
+/// Returns the factor that limits a gradient of Euclidean norm `norm` to `limit` (Pascanu, Mikolov
+/// and Bengio, ICML 2013). It is `limit / (norm + 1e-6)`, as in PyTorch's `clip_grad_norm_`, and at
+/// most 1. A NaN norm yields NaN, so that divergence is not hidden.
 #[must_use]
 pub fn clip_factor(limit: f64, norm: f64) -> f64 {
     let factor = limit / (norm + 1e-6);
     if factor >= 1.0 { 1.0 } else { factor }
 }
 
-/// The sum over `parts` of (a part's scale times its numbers)², with up to so many threads and the same bits for any number of them.
+/// Returns the sum over `parts` of the squares of a part's scaled values. A part is its values and
+/// their scale. Uses up to `threads` threads, with the same bits for any number of them.
 #[must_use]
 pub fn square_norm(parts: &[(&[f32], f32)], threads: usize) -> f64 {
     let pieces: Vec<(&[f32], f32)> = parts
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_norm_has_the_same_bits_for_any_number_of_threads() {
+    fn norm_bits_do_not_depend_on_threads() {
         let values: Vec<f32> = (0..40 * PIECE + 77)
             .map(|i| ((i * 7_919) % 1_003) as f32 / 501.5 - 1.0)
             .collect();
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_not_hidden() {
+    fn nan_norm_gives_a_nan_factor() {
         assert!(clip_factor(1.0, f64::NAN).is_nan());
         assert_eq!(clip_factor(1.0, f64::INFINITY), 0.0);
         assert_eq!(clip_factor(1.0, 0.0), 1.0);

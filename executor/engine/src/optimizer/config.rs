@@ -1,9 +1,9 @@
-//! What an optimizer is told, and the checks on it.
+//! Configuration of an optimizer and its validation.
 
 use super::schedule::Schedule;
 use serde::{Deserialize, Serialize};
 
-/// An update rule with its learning-rate schedule.
+/// Update rule with its learning-rate schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Optimizer {
@@ -12,11 +12,13 @@ pub struct Optimizer {
     pub schedule: Schedule,
 }
 
-/// How a gradient changes a parameter. Weight decay is an L2 penalty, added to the gradient, but where it says that it is decoupled.
+/// Update rule of a parameter. Weight decay is an L2 penalty, which is added to the gradient,
+/// except where a rule declares it decoupled.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Rule {
-    /// v ← μ·v + g; p ← p − η·v, or with Nesterov's look-ahead p ← p − η·(g + μ·v) (Sutskever et al., 2013, as PyTorch writes it).
+    /// v ← μ·v + g; p ← p − η·v, or with Nesterov momentum p ← p − η·(g + μ·v) (Sutskever et al.,
+    /// 2013, in PyTorch's form).
     Sgd {
         lr: f64,
         #[serde(default)]
@@ -26,8 +28,9 @@ pub enum Rule {
         #[serde(default)]
         weight_decay: f64,
     },
-    /// v ← μ·v + η·λ·(g + β·p); p ← p − v, with λ = trust · ‖p‖ / (‖g‖ + β·‖p‖) of each tensor (You, Gitman and Ginsburg, 2017). λ is 1
-    /// for biases and scales, and where a norm is 0. A tensor that is cut between PS shards has a λ of each part.
+    /// v ← μ·v + η·λ·(g + β·p); p ← p − v, with λ = trust · ‖p‖ / (‖g‖ + β·‖p‖) per tensor (You,
+    /// Gitman and Ginsburg, 2017). λ is 1 for biases and scales, and where a norm is 0. Each part
+    /// of a tensor that is cut between PS shards has its own λ.
     Lars {
         lr: f64,
         #[serde(default)]
@@ -46,7 +49,8 @@ pub enum Rule {
         #[serde(default)]
         weight_decay: f64,
     },
-    /// s ← ρ·s + (1 − ρ)·g²; v ← μ·v + g / (√s + ε); p ← p − η·v (Tieleman and Hinton, 2012; momentum as PyTorch has it).
+    /// s ← ρ·s + (1 − ρ)·g²; v ← μ·v + g / (√s + ε); p ← p − η·v (Tieleman and Hinton, 2012;
+    /// momentum as in PyTorch).
     #[serde(rename = "rmsprop")]
     RmsProp {
         lr: f64,
@@ -59,7 +63,8 @@ pub enum Rule {
         #[serde(default)]
         weight_decay: f64,
     },
-    /// Kingma and Ba, 2015, algorithm 1. With decoupled decay, AdamW: p ← (1 − η·β)·p before the rest (Loshchilov and Hutter, 2019).
+    /// Kingma and Ba, 2015, algorithm 1. With decoupled decay it is AdamW: p ← (1 − η·β)·p before
+    /// the update (Loshchilov and Hutter, 2019).
     Adam {
         lr: f64,
         #[serde(default = "default_beta1")]
@@ -99,7 +104,7 @@ fn default_trust() -> f64 {
     0.001
 }
 
-/// A number out of its range.
+/// Value outside of its range.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{field} is {value}; it must be {expected}")]
 pub struct ConfigError {
@@ -109,7 +114,7 @@ pub struct ConfigError {
 }
 
 impl Optimizer {
-    /// With a constant learning rate.
+    /// Optimizer with a constant learning rate.
     #[must_use]
     pub fn new(rule: Rule) -> Self {
         let schedule = Schedule::default();
@@ -117,13 +122,13 @@ impl Optimizer {
     }
 
     /// # Errors
-    /// Names the first number that is out of its range.
+    /// Names the first value that is outside of its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.rule.validate()?;
         self.schedule.validate()
     }
 
-    /// The same with this share of its learning rate.
+    /// Returns this optimizer with its learning rate multiplied by `share`.
     #[must_use]
     pub fn slowed(&self, share: f32) -> Self {
         let mut slowed = self.clone();
@@ -131,7 +136,8 @@ impl Optimizer {
         slowed
     }
 
-    /// The same for one update: with the rate that the schedule has at `step`, times `gain`.
+    /// Returns the optimizer of a single update. Its constant rate is the scheduled rate at `step`,
+    /// multiplied by `gain`.
     #[must_use]
     pub fn for_one(&self, step: u64, gain: f64) -> Self {
         let mut one = Self::new(self.rule);
@@ -139,13 +145,13 @@ impl Optimizer {
         one
     }
 
-    /// Numbers of state per parameter.
+    /// Number of state elements per parameter.
     #[must_use]
     pub fn state_len_per_param(&self) -> usize {
         self.state_names().len()
     }
 
-    /// Names of the state's numbers, in the order in which they lie in a state slice.
+    /// Names of the state elements, in the order of a state slice.
     #[must_use]
     pub fn state_names(&self) -> &'static [&'static str] {
         match self.rule {
@@ -170,7 +176,7 @@ impl Rule {
         }
     }
 
-    /// The learning rate before its schedule.
+    /// Learning rate before the schedule is applied.
     #[must_use]
     pub fn lr(self) -> f64 {
         match self {
@@ -239,7 +245,7 @@ impl Rule {
     }
 }
 
-/// Smaller ones are 0 in f32, and 0 / 0 follows wherever a gradient is 0.
+/// Rejects an ε that is 0 in f32, because a gradient of 0 would then give 0 / 0.
 fn epsilon(eps: f64) -> Result<(), ConfigError> {
     check("eps", eps, (1e-30..=1.0).contains(&eps), "1e-30 to 1")
 }

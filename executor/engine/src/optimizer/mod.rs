@@ -1,7 +1,8 @@
 //! Optimizers: the update of a range of parameters from a range of summed gradients.
 //!
-//! They run on PS shards, each on its own part of the arena, and every formula is elementwise (but for the one factor per tensor of LARS):
-//! a range updated alone gives the same bits as the same range inside a longer one. They know no network, shard or wire.
+//! Optimizers run on PS shards, each on its own part of the arena. Every formula is elementwise,
+//! except for the factor per tensor of LARS. A range updated alone therefore has the same bits as
+//! within a longer range. Optimizers are independent of networks, shards and the wire protocol.
 
 mod clip;
 mod config;

@@ -1,33 +1,36 @@
-//! The learning rate as a function of the step.
+//! Learning rate as a function of the step.
 
 use super::config::{ConfigError, check};
 use serde::{Deserialize, Serialize};
 
-/// Linear warm-up, then decay. The default is a constant rate.
+/// Linear warm-up followed by decay. The default is a constant rate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Schedule {
-    /// Over the first so many steps the rate rises linearly; the last of them has the whole rate (Goyal et al., 2017).
+    /// Number of steps in which the rate rises linearly; the last of them has the full rate (Goyal
+    /// et al., 2017).
     pub warmup_steps: u64,
     pub decay: Decay,
 }
 
-/// What follows warm-up. Steps count from the run's beginning.
+/// Decay after warm-up. Steps count from the start of the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Decay {
     #[default]
     Constant,
-    /// Half a cosine from the end of warm-up down to `floor` of the rate at `total_steps`, and there it stays (Loshchilov and Hutter, 2017).
+    /// Half a cosine from the end of warm-up to `floor` times the rate at `total_steps`, constant
+    /// afterwards (Loshchilov and Hutter, 2017).
     Cosine { total_steps: u64, floor: f64 },
-    /// Times `factor` every `every_steps`.
+    /// Multiplies the rate by `factor` every `every_steps` steps.
     Step { every_steps: u64, factor: f64 },
-    /// ((total − done) / total)^power from the end of warm-up down to 0 at `total_steps`, and there it stays (as LARS' authors train).
+    /// ((total − done) / total)^power from the end of warm-up to 0 at `total_steps`, constant
+    /// afterwards (the schedule of the authors of LARS).
     Polynomial { total_steps: u64, power: f64 },
 }
 
 impl Schedule {
-    /// What the rule's learning rate is multiplied by at `step`, which counts from 0.
+    /// Returns the factor of the rule's learning rate at `step`, which counts from 0.
     #[must_use]
     pub fn factor(&self, step: u64) -> f64 {
         if step < self.warmup_steps {
@@ -49,7 +52,7 @@ impl Schedule {
         }
     }
 
-    /// Share of the decay that is done at `step`, which is past warm-up.
+    /// Returns the completed share of the decay at `step`, which is after warm-up.
     fn done(&self, step: u64, total_steps: u64) -> f64 {
         let span = total_steps.saturating_sub(self.warmup_steps).max(1);
         (step - self.warmup_steps).min(span) as f64 / span as f64
@@ -114,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_rises_linearly_then_follows_its_decay() {
+    fn rate_rises_linearly_then_decays() {
         let schedule = |decay| Schedule {
             warmup_steps: 4,
             decay,

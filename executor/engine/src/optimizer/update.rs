@@ -1,21 +1,22 @@
-//! The update loops.
+//! Update loops.
 
 use super::config::{Optimizer, Rule};
 use crate::layer::simd::vectorised;
 
 impl Optimizer {
-    /// Learning rate of `step`, which counts from 0.
+    /// Returns the learning rate of `step`, which counts from 0.
     #[must_use]
     pub fn learning_rate(&self, step: u64) -> f64 {
         self.rule.lr() * self.schedule.factor(step)
     }
 
-    /// Updates `params`, a whole tensor, by step number `step`, which counts from 0. `grads` are sums over examples and are multiplied by
-    /// `grad_scale`, usually 1 / global batch. `state` holds [`Self::state_len_per_param`] numbers per parameter, at first all 0: all
-    /// parameters' first number, then all parameters' second, in the order of [`Self::state_names`].
+    /// Updates `params`, a whole tensor, in step number `step`, which counts from 0. `grads` are
+    /// sums over examples and are multiplied by `grad_scale`, usually 1 / global batch. `state`
+    /// holds [`Self::state_len_per_param`] elements per parameter, initially 0. It consists of one
+    /// plane after another, in the order of [`Self::state_names`].
     ///
     /// # Panics
-    /// When the lengths do not fit together.
+    /// If the lengths do not match.
     pub fn update(
         &self,
         step: u64,
@@ -34,7 +35,7 @@ impl Optimizer {
         self.update_part(step, params, grads, [first, second], grad_scale, trust);
     }
 
-    /// λ of a tensor under LARS, 1 under every other rule.
+    /// Returns λ of a tensor under LARS, 1 under every other rule.
     pub(crate) fn trust(&self, params: &[f32], grads: &[f32], grad_scale: f32) -> f32 {
         let Rule::Lars {
             weight_decay,
@@ -52,8 +53,8 @@ impl Optimizer {
         (trust * norm / (grad_norm + weight_decay * norm)) as f32
     }
 
-    /// Updates a part of a tensor whose [`Self::trust`] is known. `planes` are the part's state, as long as `params` where the rule keeps
-    /// it, else empty.
+    /// Updates a part of a tensor with a given [`Self::trust`]. `planes` are the state of the part:
+    /// as long as `params` where the rule uses the plane, else empty.
     pub(crate) fn update_part(
         &self,
         step: u64,
@@ -128,12 +129,14 @@ impl Optimizer {
                 decoupled,
                 ..
             } => {
-                // The two bias corrections, folded into the rate and into epsilon: m̂ / (√v̂ + ε) = (√c₂ / c₁) · m / (√v + ε·√c₂).
+                // The two bias corrections are folded into the rate and into epsilon:
+                // m̂ / (√v̂ + ε) = (√c₂ / c₁) · m / (√v + ε·√c₂).
                 let time = step as f64 + 1.0;
                 let root = (1.0 - beta2.powf(time)).sqrt();
-                let (penalty, shrink) = match decoupled {
-                    true => (0.0, lr * weight_decay),
-                    false => (weight_decay, 0.0),
+                let (penalty, shrink) = if decoupled {
+                    (0.0, lr * weight_decay)
+                } else {
+                    (weight_decay, 0.0)
                 };
                 let factors = AdamFactors {
                     rate: (lr * root / (1.0 - beta1.powf(time))) as f32,
@@ -152,14 +155,14 @@ impl Optimizer {
     }
 }
 
-/// Moves statistics by what the step says of them: no rule, rate or decay has a part in it.
+/// Updates running statistics by their gradients, without rule, learning rate or decay.
 pub(crate) fn follow(params: &mut [f32], grads: &[f32], grad_scale: f32) {
     for (p, g) in params.iter_mut().zip(grads) {
         *p -= grad_scale * g;
     }
 }
 
-/// In eight sums side by side, each in f64, which are added up in order.
+/// Sum of squares in eight partial sums in f64, which are added in order.
 pub(super) fn square_sum(values: &[f32]) -> f64 {
     let mut sums = [0.0_f64; 8];
     let mut chunks = values.chunks_exact(8);
@@ -174,7 +177,7 @@ pub(super) fn square_sum(values: &[f32]) -> f64 {
     sums.iter().sum()
 }
 
-/// Of one step, rounded to f32 once.
+/// Factors of one step, each rounded to f32 once.
 #[derive(Clone, Copy)]
 struct AdamFactors {
     rate: f32,
@@ -184,7 +187,7 @@ struct AdamFactors {
     new2: f32,
     eps: f32,
     weight_decay: f32,
-    /// What decoupled decay leaves of a parameter; 1 without it.
+    /// Factor that decoupled decay applies to a parameter; 1 without it.
     keep: f32,
     grad_scale: f32,
 }

@@ -1,5 +1,6 @@
-//! The task's events file: one JSON object a line, appended with one `write(2)`, so that a reader never sees half a line of a
-//! living task and a killed one leaves at most one torn line at the end.
+//! Event file of a task: one JSON object per line, appended with one `write(2)`. A reader never
+//! sees a partial line of a living task, and a killed task leaves at most one partial line at the
+//! end.
 
 use crate::worker::Reporter;
 use muster_model::assignment::TaskReport;
@@ -7,17 +8,17 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The open file.
+/// Open event file.
 #[derive(Debug)]
 pub struct EventsFile {
     file: File,
 }
 
 impl EventsFile {
-    /// Opens or creates it, for appending.
+    /// Opens the file for appending and creates it if necessary.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// If the file cannot be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         Ok(Self { file })

@@ -1,11 +1,11 @@
-//! The task's folder, as the executor lays it out.
+//! Task folder, as the executor creates it.
 
 use muster_model::assignment::{Peers, TaskLaunch};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why the folder is of no use.
+/// Why the task folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     #[error("could not read {}", path.display())]
@@ -22,7 +22,7 @@ pub enum FolderError {
     },
 }
 
-/// Where a task finds what it is told.
+/// Folder from which a task reads its launch and its task set.
 #[derive(Debug, Clone)]
 pub struct TaskFolder {
     path: PathBuf,
@@ -36,7 +36,7 @@ impl TaskFolder {
         }
     }
 
-    /// What to run.
+    /// Reads the launch of the task.
     ///
     /// # Errors
     /// [`FolderError`].
@@ -49,15 +49,15 @@ impl TaskFolder {
         serde_json::from_slice(&text).map_err(|source| FolderError::Parse { path, source })
     }
 
-    /// The job's task set, as far as it is known. A file that is not there yet, or not readable at the moment, only means to look
-    /// again: the executor replaces it by rename.
+    /// Reads the job's task set, as far as it is known. `None` if the file does not exist yet or
+    /// cannot be read now; the caller then polls again. The executor replaces the file by rename.
     #[must_use]
     pub fn peers(&self) -> Option<Peers> {
         let text = fs::read(self.path.join("peers.json")).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
-    /// The file that reports are appended to.
+    /// Path of the file to which reports are appended.
     #[must_use]
     pub fn events_path(&self) -> PathBuf {
         self.path.join("events.jsonl")

@@ -1,7 +1,7 @@
-//! A task as a process: its folder, its events file, its peers, signals and exit codes.
+//! A task as a process: its folder, event file, task set, signals and exit codes.
 //!
-//! This is the only place of the engine that knows of the executor: everything passes through the task's folder, so that either
-//! may restart without the other.
+//! Only this module of the engine knows the executor. All communication passes through the task's
+//! folder, so that either process can restart without the other.
 
 mod events;
 mod folder;

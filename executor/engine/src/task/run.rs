@@ -1,4 +1,4 @@
-//! From the command line to an exit code.
+//! Entry point of a task process: from the command line to an exit code.
 
 use super::events::EventsFile;
 use super::folder::TaskFolder;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the executor gives on the command line.
+/// Command line of a task, which the executor passes.
 #[derive(Debug, Clone, clap::Parser)]
 #[command(
     name = "muster-task",
@@ -23,35 +23,36 @@ use std::time::Duration;
     about = "Runs one task of a training job: a worker or a PS shard"
 )]
 pub struct Options {
-    /// The task's folder, with task.json and peers.json.
+    /// Folder of the task, with task.json and peers.json.
     #[arg(long)]
     pub folder: PathBuf,
-    /// Where the jobs' checkpoints are kept: a folder, or a bucket as s3://bucket/prefix.
+    /// Root of the jobs' checkpoints: a folder, or a bucket as s3://bucket/prefix.
     #[arg(long)]
     pub checkpoint_root: Place,
-    /// Where the data sets lie.
+    /// Root folder of the data sets.
     #[arg(long)]
     pub dataset_root: PathBuf,
-    /// Address to listen on, as the other nodes reach it.
+    /// Address to listen on, as other nodes reach it.
     #[arg(long, default_value = "127.0.0.1")]
     pub listen_host: String,
-    /// Where this job's tasks of the same node listen for each other and share memory [default: the task's folder, where PS shards and
-    /// their workers do not find each other]
+    /// Folder in which tasks of this job on the same node create their Unix sockets for shared
+    /// memory [default: the task's folder, in which PS shards and their workers do not find each
+    /// other]
     #[arg(long, env = "MUSTER_SOCKETS")]
     pub sockets: Option<PathBuf>,
-    /// Threads for computing.
+    /// Number of compute threads.
     #[arg(long, env = "MUSTER_THREADS", default_value_t = 1)]
     pub threads: usize,
-    /// Where to compute: auto (a GPU if the task was given one, else the CPU), cpu, cuda or cuda:N.
+    /// Device to compute on: auto (a GPU if the task has one, else the CPU), cpu, cuda or cuda:N.
     #[arg(long, env = "MUSTER_DEVICE", default_value = "auto")]
     pub device: Choice,
-    /// How exact a GPU's products are where the job does not say: f32, tf32 (f32 values, products of 10 bits) or bf16 (values too).
-    /// Parameters are f32 always.
+    /// Precision of products on a GPU if the job does not set one: f32, tf32 (f32 values, products
+    /// with 10 bits of mantissa) or bf16 (values in bf16 too). Parameters are always f32.
     #[arg(long, env = "MUSTER_PRECISION", default_value = "tf32")]
     pub precision: Precision,
 }
 
-/// Runs the task to its end; the exit code of the process.
+/// Runs the task to its end and returns the exit code of the process.
 #[must_use]
 pub fn main(options: &Options) -> i32 {
     let folder = TaskFolder::new(&options.folder);
@@ -66,7 +67,7 @@ pub fn main(options: &Options) -> i32 {
         });
     let (launch, events) = match opened {
         Ok(opened) => opened,
-        // Without a launch or a place for events there is nobody to tell but the log.
+        // Without a launch or an event file, only the log can report the error.
         Err(message) => {
             log::line(message);
             return exit_code::FAILED;
@@ -96,7 +97,7 @@ fn run_worker(
     events: &EventsFile,
     stop: StopFlag,
 ) -> i32 {
-    // The executor names a task's GPUs so, on nodes that have any.
+    // The executor sets this variable to the task's GPUs, on nodes that have GPUs.
     let granted = std::env::var("CUDA_VISIBLE_DEVICES").is_ok_and(|gpus| !gpus.is_empty());
     let precision = document::precision(launch.spec.engine(), options.precision);
     let device = match Device::open(options.device, granted, precision) {

@@ -1,4 +1,5 @@
-//! One connection: frames out straight from the arenas, frames in straight into them, over TCP or through memory that both tasks map.
+//! One connection between a worker and a shard. Frames are sent from the arenas and received into
+//! them without a copy, over TCP or through memory that both tasks map.
 
 use super::frame::{FrameError, HEADER_BYTES, Header, Kind};
 use super::loopback::unbrake;
@@ -14,13 +15,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A peer's machine that says nothing for so long (no acknowledgement, no keepalive answer) is gone.
+/// Time without an acknowledgement or a keepalive answer after which the peer's machine is
+/// considered lost.
 const PEER_SILENCE: Duration = Duration::from_secs(15);
 
-/// How long a refused peer may take to notice.
+/// Maximum time in which a refused peer reads the reason and closes the connection.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(2);
 
-/// Why a connection is of no more use.
+/// Why a connection cannot be used any more.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     #[error("could not {doing}")]
@@ -66,17 +68,18 @@ impl WireError {
     }
 }
 
-/// A connected peer that speaks frames.
+/// Connection to a peer that exchanges frames.
 #[derive(Debug)]
 pub struct Connection {
     stream: Stream,
 }
 
 impl Connection {
-    /// Takes over a fresh socket: no Nagle delay, keepalive and user timeout so that a vanished machine is noticed, and no pacing within this one.
+    /// Wraps a new socket. Turns off Nagle's algorithm, sets keepalive and a user timeout to detect
+    /// a vanished machine, and turns off pacing for connections within this machine.
     ///
     /// # Errors
-    /// [`WireError::Io`] when the socket refuses its options.
+    /// [`WireError::Io`] if the socket refuses its options.
     pub fn new(stream: TcpStream) -> Result<Self, WireError> {
         let setup = || -> io::Result<()> {
             stream.set_nodelay(true)?;
@@ -95,7 +98,7 @@ impl Connection {
         })
     }
 
-    /// Takes over a Unix socket by which a task of this node comes, for its greeting.
+    /// Wraps an accepted Unix socket of a task of this node, before its handshake.
     #[must_use]
     pub fn local(stream: UnixStream) -> Self {
         Self {
@@ -103,7 +106,8 @@ impl Connection {
         }
     }
 
-    /// Takes over a Unix socket to greet a task of this node. The memory goes with the greeting, and [carries](Self::carry) the rest.
+    /// Wraps a Unix socket to a task of this node before the handshake. The shared memory is sent
+    /// with the handshake and [carries](Self::carry) all later frames.
     pub(super) fn offering(stream: UnixStream) -> io::Result<(Self, Pipe)> {
         let (local, pipe) = Local::offer(stream)?;
         Ok((
@@ -114,11 +118,13 @@ impl Connection {
         ))
     }
 
-    /// Maps the memory that came with the greeting of a task of this node, to [carry](Self::carry) the rest once it is let in. `None` where the
-    /// peer came by TCP.
+    /// Maps the memory that a task of this node has sent with its handshake. After the task is
+    /// accepted, [`carry`](Self::carry) uses it for all later frames. Returns `None` for a peer
+    /// that came by TCP.
     ///
     /// # Errors
-    /// [`WireError::Io`] when no memory came, or it cannot be mapped. The peer will come by TCP then.
+    /// [`WireError::Io`] if no memory was sent or it cannot be mapped. The peer then connects by
+    /// TCP.
     pub(crate) fn take_memory(&mut self) -> Result<Option<Pipe>, WireError> {
         match &mut self.stream {
             Stream::Local(local) => local
@@ -129,21 +135,22 @@ impl Connection {
         }
     }
 
-    /// From now on frames go through this memory.
+    /// Sends and receives all later frames through this memory.
     pub(crate) fn carry(&mut self, pipe: Pipe) {
         self.stream = Stream::Shared(Arc::new(pipe));
     }
 
-    /// Whether frames go through memory that the peer maps too.
+    /// Whether frames use memory that the peer maps too.
     #[must_use]
     pub fn is_shared_memory(&self) -> bool {
         matches!(self.stream, Stream::Shared(_))
     }
 
-    /// The same connection for a second thread: one sends while the other receives, or they take turns.
+    /// Returns the same connection for a second thread: one thread sends while the other one
+    /// receives, or they alternate.
     ///
     /// # Errors
-    /// [`WireError::Io`] when no descriptor is left.
+    /// [`WireError::Io`] if no file descriptor is left.
     pub fn twin(&self) -> Result<Self, WireError> {
         let stream = self
             .stream
@@ -152,27 +159,29 @@ impl Connection {
         Ok(Self { stream })
     }
 
-    /// Lets no more than so many bytes wait in the system for the wire, lest what was sent first be in the way of what is urgent.
+    /// Limits the unsent bytes in the socket's send buffer to `bytes`, so that an urgent frame does
+    /// not wait behind many bytes that were sent earlier.
     ///
     /// # Errors
-    /// [`WireError::Io`] when the socket refuses.
+    /// [`WireError::Io`] if the socket refuses the option.
     pub fn limit_unsent(&self, bytes: u32) -> Result<(), WireError> {
         self.stream
             .limit_unsent(bytes)
             .map_err(WireError::io("limit what waits for the wire"))
     }
 
-    /// From now on sending fails once the peer has taken nothing for so long; what it takes slowly goes on.
+    /// Makes later sends fail after the peer has accepted no bytes for `limit`. A slow peer that
+    /// accepts some bytes does not fail.
     ///
     /// # Errors
-    /// [`WireError::Io`] when the socket refuses.
+    /// [`WireError::Io`] if the socket refuses the option.
     pub fn give_up_sending(&self, limit: Duration) -> Result<(), WireError> {
         self.stream
             .give_up_sending(limit)
             .map_err(WireError::io("limit how long sending waits"))
     }
 
-    /// Sends one frame; `payload` parts go out one after the other as one payload.
+    /// Sends one frame. The slices of `payload` are sent one after the other as one payload.
     ///
     /// # Errors
     /// [`WireError::Closed`] or [`WireError::Io`].
@@ -204,7 +213,7 @@ impl Connection {
             .map_err(WireError::io("send a frame"))
     }
 
-    /// Sends one frame whose payload is bytes.
+    /// Sends one frame with a payload of bytes.
     ///
     /// # Errors
     /// [`WireError::Closed`] or [`WireError::Io`].
@@ -231,7 +240,7 @@ impl Connection {
     /// Reads a payload of at most `limit` bytes into `out`.
     ///
     /// # Errors
-    /// [`WireError::PayloadLength`] before anything is read when it is longer.
+    /// [`WireError::PayloadLength`] before any byte is read if the payload is longer.
     pub fn receive_bytes(
         &mut self,
         header: Header,
@@ -250,10 +259,10 @@ impl Connection {
             .map_err(WireError::io("read a payload"))
     }
 
-    /// Waits for the next frame's header, without a time limit.
+    /// Waits for the header of the next frame, without a time limit.
     ///
     /// # Errors
-    /// [`WireError`] when the peer is gone or what it sent is no frame.
+    /// [`WireError`] if the connection is broken or the bytes are not a valid header.
     pub fn receive(&mut self) -> Result<Header, WireError> {
         let mut bytes = [0; HEADER_BYTES];
         self.stream
@@ -262,23 +271,24 @@ impl Connection {
         Ok(Header::decode(&bytes)?)
     }
 
-    /// Waits up to `limit` for the peer to send anything. `false` when it did not. Lets a task look at its stop flag between.
+    /// Waits up to `limit` for bytes from the peer. Returns `false` if none arrived, so that a task
+    /// can poll its stop flag between two waits.
     ///
     /// # Errors
-    /// [`WireError`] when the connection is broken.
+    /// [`WireError`] if the connection is broken.
     pub fn wait_readable(&mut self, limit: Duration) -> Result<bool, WireError> {
-        // A signal cuts the wait short: the caller wants to look at its flag.
+        // A signal ends the wait early: the caller then polls its stop flag.
         self.stream
             .wait(limit)
             .map_err(WireError::io("wait for a frame"))
     }
 
-    /// Reads the small part of the frame whose header was just received.
+    /// Reads the metadata of the frame whose header was received last.
     ///
     /// # Errors
-    /// [`WireError`] when the peer is gone.
+    /// [`WireError`] if the connection is broken.
     pub fn receive_meta(&mut self, header: Header) -> Result<Vec<u8>, WireError> {
-        // The header's limit has been checked by `decode`.
+        // `decode` has checked the length against its limit.
         let mut meta = vec![0; header.meta_bytes as usize];
         self.stream
             .receive(&mut [IoSliceMut::new(&mut meta)])
@@ -286,7 +296,8 @@ impl Connection {
         Ok(meta)
     }
 
-    /// What a frame means that is not the answer: the peer's reason where it refuses.
+    /// Returns the error for a frame that is not the expected answer: the peer's reason if it
+    /// refuses.
     pub fn unexpected(&mut self, header: Header) -> WireError {
         match header.kind {
             Kind::Refused => match self.receive_meta(header) {
@@ -298,10 +309,10 @@ impl Connection {
         }
     }
 
-    /// Reads the payload of the frame into `parts`, which it must fill exactly.
+    /// Reads the payload of the frame into `parts`. Their total length must equal the payload's.
     ///
     /// # Errors
-    /// [`WireError::PayloadLength`] before anything is read when it would not.
+    /// [`WireError::PayloadLength`] before any byte is read if the lengths differ.
     pub fn receive_payload(
         &mut self,
         header: Header,
@@ -324,11 +335,13 @@ impl Connection {
             .map_err(WireError::io("read a payload"))
     }
 
-    /// Reads one whole frame without payload before `deadline`, with a small part of at most `max_meta_bytes`. For greetings:
-    /// neither a slow nor a talkative stranger may hold the reader.
+    /// Reads one frame without payload before `deadline`, with metadata of at most
+    /// `max_meta_bytes`. Used for handshakes: an unauthenticated peer can cost the reader neither
+    /// more time nor more memory.
     ///
     /// # Errors
-    /// [`WireError::HandshakeTimeout`] and whatever else may be wrong with it.
+    /// [`WireError::HandshakeTimeout`] at the deadline, or another [`WireError`] if the frame is
+    /// invalid or the connection is broken.
     pub fn receive_greeting(
         &mut self,
         deadline: Instant,
@@ -351,8 +364,8 @@ impl Connection {
         Ok((header, meta))
     }
 
-    /// Tells the peer why it is refused, then reads away what it has sent already: closing a socket with unread bytes in it would
-    /// reset the connection and take the reason with it.
+    /// Sends the reason of the refusal, then reads and discards the bytes that the peer has already
+    /// sent. Closing a socket with unread bytes would reset the connection and lose the reason.
     pub fn refuse(mut self, reason: &str) {
         if self.send(Kind::Refused, 0, reason.as_bytes(), &[]).is_err()
             || self.stream.end().is_err()
@@ -365,17 +378,17 @@ impl Connection {
     }
 }
 
-/// The socket that ends with the peer.
+/// The socket that ends when the peer's process ends.
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 }
 
-/// Connects to `host:port`, trying each address that the name has.
+/// Connects to `host:port` and tries each address of the name in turn.
 ///
 /// # Errors
-/// [`WireError::Io`] with the last address's failure.
+/// [`WireError::Io`] with the failure of the last address.
 pub fn connect(address: &str, limit: Duration) -> Result<TcpStream, WireError> {
     let io = |source| WireError::Io {
         doing: "connect to a PS shard",

@@ -1,31 +1,35 @@
-//! The small parts of frames by which a checkpoint draws the copy that a shard has made of its state.
+//! Metadata of the frames by which a checkpoint reads a shard's snapshot buffer (the snapshot
+//! stream).
 
 use super::{WireError, words};
 
-/// Most numbers that are drawn at once, 4 MiB of them: the shard has a buffer of as many for each that draws.
+/// Maximum number of values of one request (4 MiB). The shard has a buffer of this size for each
+/// connection that reads a snapshot.
 pub const MOST_DRAWN: u64 = 1 << 20;
 
-/// What a shard says of a copy that it has just made. With the version it is the copy's name.
+/// Description of a snapshot buffer that a shard has just filled. Version and count together
+/// identify the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LentHead {
-    /// Applied to what was copied.
+    /// Number of updates in the copied state.
     pub updates: u64,
-    /// Of copies that this shard has made.
+    /// Number of snapshots that this shard has made.
     pub count: u64,
 }
 
-/// What is drawn of a copy.
+/// Range of a snapshot buffer that a request reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DrawHead {
     pub count: u64,
-    /// The first number, in the order of the shard's parameters, its optimizer state plane by plane, and what workers know.
+    /// Index of the first value. The order is: the shard's parameters, each plane of the optimizer
+    /// state, the parameters that the workers know.
     pub from: u64,
-    /// How many.
+    /// Number of values.
     pub numbers: u64,
 }
 
 impl LentHead {
-    /// Length on the wire.
+    /// Length on the wire in bytes.
     pub const BYTES: usize = 16;
 
     #[must_use]
@@ -33,8 +37,10 @@ impl LentHead {
         words::encode([self.updates, self.count])
     }
 
+    /// Decodes the metadata.
+    ///
     /// # Errors
-    /// [`WireError::Malformed`] when the part has another length.
+    /// [`WireError::Malformed`] if the metadata has another length.
     pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
         let [updates, count] = words::decode(meta, "word of a copy")?;
         Ok(Self { updates, count })
@@ -42,7 +48,7 @@ impl LentHead {
 }
 
 impl DrawHead {
-    /// Length on the wire.
+    /// Length on the wire in bytes.
     pub const BYTES: usize = 24;
 
     #[must_use]
@@ -50,18 +56,22 @@ impl DrawHead {
         words::encode([self.count, self.from, self.numbers])
     }
 
+    /// Decodes the metadata.
+    ///
     /// # Errors
-    /// [`WireError::Malformed`] when the part has another length, or asks for nothing or for too much at once.
+    /// [`WireError::Malformed`] if the metadata has another length, or requests zero or more than
+    /// [`MOST_DRAWN`] values.
     pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
         const WHAT: &str = "word of what is drawn";
         let [count, from, numbers] = words::decode(meta, WHAT)?;
-        match (1..=MOST_DRAWN).contains(&numbers) {
-            true => Ok(Self {
+        if (1..=MOST_DRAWN).contains(&numbers) {
+            Ok(Self {
                 count,
                 from,
                 numbers,
-            }),
-            false => Err(WireError::Malformed(WHAT)),
+            })
+        } else {
+            Err(WireError::Malformed(WHAT))
         }
     }
 }
@@ -71,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_survive_the_wire_and_ask_for_no_more_than_a_buffer() {
+    fn draw_heads_survive_encoding_and_respect_the_buffer_limit() {
         let lent = LentHead {
             updates: 7,
             count: u64::MAX,

@@ -1,139 +1,169 @@
-//! The header of every frame, 32 bytes, little endian:
+//! Header of every frame: 32 bytes, little endian.
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 0–3 | magic `MSTR` |
 //! | 4–5 | protocol version |
 //! | 6–7 | kind |
-//! | 8–15 | clock: a step, a version, a time or 0, by kind |
-//! | 16–19 | bytes of the small part (JSON or fixed fields) that follows the header |
-//! | 20–27 | bytes of the payload of `f32` that follows the small part |
+//! | 8–15 | clock: a step, a version, a time or 0, depending on the kind |
+//! | 16–19 | length in bytes of the metadata (JSON or fixed fields) that follows the header |
+//! | 20–27 | length in bytes of the payload that follows the metadata (`f32` values or codes) |
 //! | 28–31 | CRC-32 of bytes 0–27 |
 //!
-//! The checksum guards the framing, so that a sender that lost count is noticed at once. Payloads carry none: TCP has its own,
-//! and one pass more over every gradient costs a tenth of the throughput.
+//! The checksum protects the framing: a sender that has lost its position in the stream is detected
+//! at once. Payloads have no checksum of their own: TCP has one, and another pass over every
+//! gradient would reduce the throughput noticeably.
 
 use super::hello::HALF_DONE;
 
-/// Length of a header on the wire.
+/// Length of a header on the wire in bytes.
 pub const HEADER_BYTES: usize = 32;
 
-/// Both ends must speak the same. Executors of two releases live side by side while nodes are drained for the newer one, so what only some jobs
-/// need is said in their greeting rather than here: all others go on across both.
+/// Version of the protocol; both ends must use the same. Executors of two releases run side by side
+/// while nodes are drained for the newer release. A feature that only some jobs need is therefore
+/// announced in the handshake, and the version stays the same for all other jobs.
 pub const PROTOCOL_VERSION: u16 = 5;
 
-/// Longest small part of any frame: a view names every piece of every shard.
+/// Maximum length in bytes of a frame's metadata. A view names every piece of every shard.
 pub const MAX_META_BYTES: u32 = 4 << 20;
 
-/// Longest payload that a header may announce, 64 GiB; the receiver then demands its own exact length.
+/// Maximum payload length in bytes that a header may announce (64 GiB). The receiver also checks
+/// the exact length that it expects.
 pub const MAX_PAYLOAD_BYTES: u64 = 64 << 30;
 
-/// Largest step or version that a header may name, so that a receiver can count on from it. [`HALF_DONE`] is larger and no step.
+/// Largest step or version that a header may name, so that a receiver can add to it without
+/// overflow. [`HALF_DONE`] is larger and is not a step.
 pub const MAX_CLOCK: u64 = 1 << 62;
 
 const MAGIC: [u8; 4] = *b"MSTR";
 
-/// What a frame is. `→` goes from worker to shard, `←` back.
+/// Kind of a frame. `→` is sent from worker to shard, `←` from shard to worker. "Coordinator:"
+/// marks frames that only the coordinator (`chief`) sends or receives. The metadata follows the
+/// header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Kind {
-    /// → first frame: who I am. Small part: JSON of [`super::hello::Hello`].
+    /// → First frame of a connection. Metadata: JSON of [`super::hello::Hello`].
     Hello = 1,
-    /// ← accepted. Small part: JSON of [`super::hello::Welcome`].
+    /// ← Accepts the connection. Metadata: JSON of [`super::hello::Welcome`].
     Welcome = 2,
-    /// ← not accepted, connection closes. Small part: the reason in UTF-8.
+    /// ← Refuses; the connection is then closed. Metadata: the reason in UTF-8.
     Refused = 3,
-    /// → chief: the shard's parameters, then its optimizer state. Clock: the step. Small part: updates applied, u64.
+    /// → Coordinator: the shard's parameters, then its optimizer state. Clock: the step. Metadata:
+    /// number of applied updates, u64.
     Init = 4,
-    /// ← the Init is in place.
+    /// ← The data of the Init is installed.
     Ready = 5,
-    /// → give me the parameters as soon as there are any. Clock: the view that I know of, 0 for none. Answered by a View first.
+    /// → Requests the parameters as soon as the shard has them. Clock: the view that the worker
+    /// knows, 0 for none. A View is sent before the answer.
     Pull = 6,
-    /// → gradients of the step named by the clock. Small part: [`super::hello::PushHead`].
+    /// → Gradients of the step in the clock. Metadata: [`super::hello::PushHead`].
     Push = 7,
-    /// ← parameters. Clock: the step to do next. Small part: [`super::hello::AnswerHead`], its counts
-    /// summed over the workers.
+    /// ← Parameters. Clock: the next step. Metadata: [`super::hello::AnswerHead`] with the counts
+    /// of all workers added up.
     Parameters = 8,
-    /// ← the step cannot be completed. Clock: the version. Small part: 1 byte, 1 if a peer was lost, 0 if all left in order.
+    /// ← The step cannot be completed. Clock: the version. Metadata: 1 byte, 1 if a peer was lost,
+    /// 0 if all peers left in order.
     Interrupted = 9,
-    /// → chief: everything as it is now. Clock: milliseconds that are worth waiting for what workers hold back, where they say it on their own.
+    /// → Coordinator: requests the complete state. Clock: milliseconds to wait for the residuals of
+    /// workers, where workers send them asynchronously.
     Snapshot = 10,
-    /// ← parameters, then optimizer state. Clock: the version. Small part: updates applied, u64.
+    /// ← Parameters, then optimizer state. Clock: the version. Metadata: number of applied updates,
+    /// u64.
     SnapshotData = 11,
-    /// → I leave in order.
+    /// → The worker leaves in order.
     Goodbye = 12,
-    /// → chief: training is over.
+    /// → Coordinator: training has finished.
     Done = 13,
-    /// ← training is over.
+    /// ← Training has finished.
     Finished = 14,
-    /// ← from the step in the next frame on this view holds. Small part: JSON of [`super::view::View`].
+    /// ← The view that holds from the step of the next frame on. Metadata: JSON of
+    /// [`super::view::View`].
     View = 15,
-    /// ← this view begins: leave, or pull under it. Small part as of a View.
+    /// ← A new view begins: the worker leaves, or pulls under it. Metadata as in a View.
     Moved = 16,
-    /// → chief: a view follows, whose first step is the clock. Small part: JSON of [`super::view::Change`].
+    /// → Coordinator: announces a view. Clock: its first step. Metadata: JSON of
+    /// [`super::view::Change`].
     Change = 17,
-    /// ← chief: workers went away. Small part: JSON of a list of [`super::view::Departed`].
+    /// ← Coordinator: workers have departed. Metadata: JSON of a list of [`super::view::Departed`].
     Gone = 18,
-    /// → chief: who waits to be taken in?
+    /// → Coordinator: asks which workers wait to be admitted.
     Ask = 19,
-    /// ← Small part: JSON of a list of task ids.
+    /// ← Answer to an Ask. Metadata: JSON of a list of task ids.
     Guests = 20,
-    /// shard → shard: pieces, parameters first, then plane by plane the optimizer's state. Small part: JSON of
-    /// [`super::view::Handover`]. Answered by a Ready.
+    /// Shard → shard: pieces; first the parameters, then the optimizer state plane by plane.
+    /// Metadata: JSON of [`super::view::Handover`]. Answered by a Ready.
     Handover = 21,
-    /// → chief: is everything in its place? ← Small part: JSON of [`super::view::Tally`].
+    /// → Coordinator: asks whether all pieces are installed. ← Metadata: JSON of
+    /// [`super::view::Tally`].
     Tally = 22,
-    /// → a Push whose payload is encoded.
+    /// → A Push with an encoded payload.
     Codes = 23,
-    /// ← Parameters whose payload is encoded: what the worker lacks of them.
+    /// ← Parameters with an encoded payload: their difference from the parameters that the worker
+    /// knows.
     Deltas = 24,
-    /// → chief: I have looked and change nothing; wait on with the answer that is owed after a Gone.
+    /// → Coordinator: no view change follows a Gone; the shard continues to wait and answers the
+    /// push later.
     Resume = 25,
-    /// shard → its follower: all it holds, parameters first, then plane by plane the optimizer's state. Small part: JSON of
-    /// [`super::view::Shipped`]. Answered by a Ready.
+    /// Shard → replica holder: the complete state; first the parameters, then the optimizer state
+    /// plane by plane. Metadata: JSON of [`super::view::Shipped`]. Answered by a Ready.
     Copy = 26,
-    /// shard → its follower: the sum of gradients that it has applied since. Small part as of a Copy. Answered by a Ready.
+    /// Shard → replica holder: the sum of gradients that the shard has applied since the last
+    /// frame. Metadata as in a Copy. Answered by a Ready.
     Applied = 27,
-    /// → chief: the shard is lost, you that keep its copy are it from now on. Clock: steps that must be in it. Small part: JSON of
-    /// [`super::view::View`]. Answered by a Ready whose clock is the step to do next.
+    /// → Coordinator: promotes the replica because its shard is lost. Clock: number of steps that
+    /// the replica must contain. Metadata: JSON of [`super::view::View`]. Answered by a Ready whose
+    /// clock is the next step.
     Adopt = 28,
-    /// ← chief: the square of the norm of this shard's part of the step named by the clock. Small part: its bits, u64.
+    /// ← Coordinator: squared norm of this shard's part of the gradients of the step in the clock.
+    /// Metadata: its bits, u64.
     Norm = 29,
-    /// → chief: what clipping leaves of that step. Small part: the bits of a factor, u64 of an f64. Answered as the push of it.
+    /// → Coordinator: clip factor of that step. Metadata: the bits of an f64 as u64. Answered like
+    /// a push of the step.
     Clip = 30,
-    /// → chief: whoever goes on with the step of the clock hands over first what it holds back. ← you do, before a Parameters or Deltas.
+    /// → Coordinator: workers send their residuals before the step in the clock. ← The same request
+    /// to a worker, before a Parameters or Deltas.
     Keep = 31,
-    /// → what the worker of the small part's id holds back, plane by plane: said by itself, or by the chief for it. With a clock: after
-    /// its push of the step before the clock. ← to a Fetch; nothing where nothing is known.
+    /// → The residual of the worker whose id is the metadata, plane by plane; sent by the worker,
+    /// or by the coordinator for it. A clock other than 0 means: after the push of the step before
+    /// the clock. ← Answer to a Fetch; empty if the shard has no residual of the worker.
     Held = 32,
-    /// → give me what the worker of the small part's id holds back. ← say now what you hold back after the push of the step before the
-    /// clock; with no clock, before a Parameters: say so with your next push, ahead of it.
+    /// → Requests the residual of the worker whose id is the metadata. ← Asks the worker for its
+    /// residual after the push of the step before the clock. Clock 0, before a Parameters: the
+    /// worker sends it directly before its next push.
     Fetch = 33,
-    /// follower → shard: whose copy was kept here lives here now, by the chief's word, and is what sent this no more.
+    /// Replica holder → shard: the replica of this shard was promoted by the coordinator. The
+    /// receiver must stop serving.
     Adopted = 34,
-    /// → one part of the gradients of the step named by the clock, in any order. ← one part of the parameters after the step of the
-    /// clock. Small part: [`super::hello::PartHead`].
+    /// → One part of the gradients of the step in the clock; parts may arrive in any order. ← One
+    /// part of the parameters after the step in the clock. Metadata: [`super::hello::PartHead`].
     Part = 35,
-    /// → the gradients of the step named by the clock went in parts, which were all. Small part as of a Push. ← so did what would be a
-    /// Parameters. Small part as of one.
+    /// → All parts of the gradients of the step in the clock have been sent. Metadata as in a Push.
+    /// ← All parts of the parameters have been sent. Metadata as in a Parameters.
     Rest = 36,
-    /// → a Push of the gradients of several workers of one node, which its sender has added up. Small part: [`super::hello::SumHead`].
+    /// → A Push of the sum of the gradients of several workers of one node. Metadata:
+    /// [`super::hello::SumHead`].
     Together = 37,
-    /// → the answer to my gradients of the step named by the clock, which somebody may have pushed together with others'.
+    /// → Requests the answer to this worker's gradients of the step in the clock, which another
+    /// worker may have pushed in a Together.
     Await = 38,
-    /// ← to an Await: they are not here, push them; to a Together: the gradients of one of them are here already, push your own alone.
+    /// ← Answer to an Await: the shard does not have these gradients, the worker must push them.
+    /// Answer to a Together: the shard already has the gradients of one of these workers, the
+    /// sender must push its own alone.
     Absent = 39,
-    /// → chief: copy everything as it is now where you are, to be drawn later. Clock as of a Snapshot.
+    /// → Coordinator: fills the snapshot buffer with the present state; it is read later by Draw.
+    /// Clock as in a Snapshot.
     Lend = 40,
-    /// ← the copy is made. Clock: its version. Small part: [`super::draw::LentHead`].
+    /// ← The snapshot buffer is filled. Clock: its version. Metadata: [`super::draw::LentHead`].
     Lent = 41,
-    /// chief's checkpoint → shard: give me this of the copy whose version is the clock. Small part: [`super::draw::DrawHead`].
+    /// Coordinator's checkpoint connection → shard: requests a range of the snapshot buffer whose
+    /// version is the clock. Metadata: [`super::draw::DrawHead`].
     Draw = 42,
-    /// ← to a Draw, of which it has the clock.
+    /// ← Answer to a Draw, with the same clock.
     Drawn = 43,
 }
 
-/// A decoded header.
+/// Decoded header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     pub kind: Kind,
@@ -142,7 +172,7 @@ pub struct Header {
     pub payload_bytes: u64,
 }
 
-/// Why 32 bytes are no header of ours.
+/// Why 32 bytes are not a valid header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     #[error("these bytes are not a frame of Muster's data plane")]
@@ -178,9 +208,11 @@ impl Header {
         out
     }
 
+    /// Decodes a header.
+    ///
     /// # Errors
-    /// [`FrameError`] for anything that [`Self::encode`] cannot have written. Magic and version come first, so that a stranger or
-    /// an old peer is called what it is rather than damaged.
+    /// [`FrameError`] for anything that [`Self::encode`] cannot have written. Magic and version are
+    /// checked first, so that a foreign or older peer is reported as such and not as damaged.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, FrameError> {
         if bytes[0..4] != MAGIC {
             return Err(FrameError::Magic);
@@ -284,7 +316,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(
+        fn encoded_headers_decode_to_the_same_value(
             kind in 0usize..36, clock in 0..=MAX_CLOCK, meta_bytes in 0..=MAX_META_BYTES, floats in 0..=MAX_PAYLOAD_BYTES / 4,
         ) {
             let header = Header { kind: Kind::ALL[kind], clock, meta_bytes, payload_bytes: floats * 4 };
@@ -315,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_cannot_be_counted_on_from_is_refused() {
+    fn clock_above_the_limit_is_refused() {
         let header = |kind, clock| Header {
             kind,
             clock,
@@ -335,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named() {
+    fn header_of_another_version_is_refused() {
         let mut bytes = Header {
             kind: Kind::Hello,
             clock: 0,

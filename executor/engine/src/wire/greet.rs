@@ -1,4 +1,5 @@
-//! How a peer is let in: it says who it is, and is welcomed, or told why not.
+//! Client side of the handshake: a task sends its Hello and receives a Welcome or the reason of a
+//! refusal.
 
 use super::connection::{Connection, WireError, connect};
 use super::frame::Kind;
@@ -10,13 +11,14 @@ use muster_model::id::TaskId;
 use std::path::Path;
 use std::time::Duration;
 
-/// Longest answer to a greeting: a welcome, or a reason in a sentence.
+/// Maximum length in bytes of an answer to a handshake: a Welcome, or a reason of one sentence.
 const MAX_ANSWER_BYTES: u32 = 4096;
 
-/// Connects to the shard at `address` and greets. `limit` is for the connection, and once more for the answer.
+/// Connects to the shard at `address` and performs the handshake. `limit` applies to the connection
+/// and again to the answer.
 ///
 /// # Errors
-/// [`WireError`]; [`WireError::Refused`] with the shard's reason when it takes this peer for a stranger.
+/// [`WireError`]; [`WireError::Refused`] with the shard's reason if it does not accept this peer.
 pub fn greet(
     address: &str,
     hello: &Hello,
@@ -25,11 +27,12 @@ pub fn greet(
     introduce(Connection::new(connect(address, limit)?)?, hello, limit)
 }
 
-/// Greets the shard that is in the process of the task `host` and listens at `address`, if that is on this node and both meet in `folder`,
-/// and goes on through shared memory. `None` where that does not work and TCP may.
+/// Performs the handshake through shared memory with a shard in the process of task `host`, which
+/// listens at `address`. Both tasks must be on this node and share `folder`. Returns `None` if
+/// shared memory cannot be used and TCP may work.
 ///
 /// # Errors
-/// [`WireError::Refused`] as [`greet`].
+/// [`WireError::Refused`] as in [`greet`].
 pub fn greet_near(
     folder: &Path,
     host: TaskId,
@@ -57,7 +60,7 @@ pub fn greet_near(
             Ok(Some((connection, welcome)))
         }
         Err(refused @ WireError::Refused(_)) => Err(refused),
-        // Whatever listens there, it is no shard that shares memory.
+        // The listener is not a shard that shares memory.
         Err(error) => {
             log::line(format_args!(
                 "memory is not shared with task {host}: {}",

@@ -1,79 +1,85 @@
-//! The small parts of frames: who greets, what a step counted.
+//! Metadata of frames: handshake, counts of a step, heads of pushes and answers.
 
 use super::{WireError, words};
 use muster_model::id::{JobId, TaskId};
 use serde::{Deserialize, Serialize};
 
-/// Longest greeting that a shard reads from a stranger.
+/// Maximum length in bytes of a handshake that a shard reads from an unauthenticated peer.
 pub const MAX_HELLO_BYTES: u32 = 2048;
 
-/// The version of a shard that has applied a step in some parts and not in others, as somebody is lost in the middle of it.
+/// Version of a shard that has applied a step only in part, because a worker was lost during it.
 pub const HALF_DONE: u64 = u64::MAX;
 
-/// What a peer says first. A shard accepts it only when it knows the job's secret; the rest of what it may do hangs on the view.
+/// First message of a peer. A shard accepts it only with the job's secret. The peer's further
+/// rights depend on the view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hello {
     pub job_id: JobId,
-    /// As in the launch; hex. New whenever the job's tasks all start anew, so that none of an earlier set gets in.
+    /// Secret of the launch, in hex. It is new whenever all tasks of the job start again, so that
+    /// no task of an earlier set is accepted.
     pub secret: String,
     pub task_id: TaskId,
     pub guest: Guest,
-    /// The shard that it is for, which may be another than the one that listens there: one whose copy that one keeps. None: whoever
-    /// listens.
+    /// Shard that the peer wants to reach. It can differ from the listening one: that process may
+    /// serve it as a promoted replica. `None` means the listening shard.
     #[serde(default)]
     pub to: Option<TaskId>,
-    /// Whether it says what it holds back when a shard asks for that, as SSP and ASP with codecs need it. Left out where it is not needed, so
-    /// that a shard of an older release understands the greeting.
+    /// Whether the worker sends its residual when a shard asks for it, as codecs under SSP and ASP
+    /// require. Omitted where it is not needed, so that a shard of an older release can parse the
+    /// message.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub says_held: bool,
-    /// Whether it knows that statistics are not encoded, where a job with codecs has any. Left out likewise.
+    /// Whether the worker sends running statistics without a codec. Omitted like `says_held`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub plain_statistics: bool,
 }
 
-/// What a peer comes for.
+/// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Guest {
-    /// To fill the shards and to say who takes part; there is one.
+    /// The coordinator, which fills the shards and decides on views. There is exactly one.
     Chief,
     Worker,
-    /// Another shard, to hand over pieces.
+    /// Another shard, which hands over pieces.
     Shard,
-    /// Another shard, whose copy is to be kept.
+    /// Another shard, whose replica this shard keeps.
     Primary,
-    /// The chief besides, to draw a copy of the shard's state for a checkpoint. A shard of an older release hangs up on it.
+    /// Second connection of the coordinator, which reads a snapshot for a checkpoint. A shard of an
+    /// older release closes it.
     Checkpoint,
 }
 
-/// The shard's answer.
+/// Answer of a shard to a handshake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Welcome {
-    /// Values of optimizer state that the shard keeps per parameter.
+    /// Number of optimizer state values that the shard keeps per parameter.
     pub state_per_parameter: u32,
-    /// It keeps besides what workers know of its parameters, where answers are encoded: one more plane of a snapshot.
+    /// Whether the shard also keeps the parameters that the workers know. It does so where answers
+    /// are encoded; a snapshot then has one more plane.
     #[serde(default)]
     pub keeps_known: bool,
 }
 
-/// What a worker's part of a step counted, or all workers' parts together.
+/// Counts of a worker's part of a step, or of the parts of all workers together.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct StepStats {
     /// Training loss, summed over examples.
     pub loss_sum: f64,
-    /// Examples classified rightly.
+    /// Number of correctly classified examples.
     pub correct: u64,
     pub examples: u64,
-    /// Gradients that came too late to count, where backup workers are.
+    /// Number of gradients that arrived too late to count, with backup workers.
     pub dropped: u64,
-    /// The turn in which all stand still after this step; 0 while they go on. The chief names it.
+    /// Time slice (`turn`) for which all tasks suspend after this step; 0 if they continue. The
+    /// coordinator names it.
     pub hold: u64,
 }
 
 impl StepStats {
-    /// Length on the wire.
+    /// Length on the wire in bytes.
     pub const BYTES: usize = 40;
 
     #[must_use]
@@ -87,8 +93,10 @@ impl StepStats {
         ])
     }
 
+    /// Decodes the metadata.
+    ///
     /// # Errors
-    /// [`WireError::Malformed`] when the part has another length.
+    /// [`WireError::Malformed`] if the metadata has another length.
     pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
         let [loss_sum, correct, examples, dropped, hold] = words::decode(meta, "step counts")?;
         Ok(Self {
@@ -109,30 +117,31 @@ impl StepStats {
         self.hold = self.hold.max(other.hold);
     }
 
-    /// What was added so far, leaving zero.
+    /// Returns the accumulated counts and resets them to zero.
     pub fn take(&mut self) -> Self {
         std::mem::take(self)
     }
 }
 
-/// What a shard has measured of its part of a step, from which the gradient noise scale comes.
+/// Measurements of a shard's part of a step for the gradient noise scale.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct NoisePart {
-    /// Over the pushes of the step, the square norms of the mean gradients.
+    /// Sum over the pushes of the step of the squared norms of their mean gradients.
     pub squares: f64,
-    /// Over the pushes, one over the targets.
+    /// Sum over the pushes of 1 divided by the number of targets.
     pub inverses: f64,
-    /// The square norm of the mean of all.
+    /// Squared norm of the mean over all pushes.
     pub whole: f64,
-    /// How many pushes; 0 where nothing was measured.
+    /// Number of pushes; 0 if nothing was measured.
     pub pushes: u64,
 }
 
 impl NoisePart {
-    /// Steps from one measurement of the gradients' noise to the next, each of which reads them once more.
+    /// Steps from one measurement of the gradient noise to the next. Each measurement reads the
+    /// gradients once more.
     pub const EVERY: u64 = 8;
 
-    /// Length on the wire.
+    /// Length on the wire in bytes.
     pub const BYTES: usize = 32;
 
     fn encode(self) -> [u8; Self::BYTES] {
@@ -151,24 +160,24 @@ impl NoisePart {
         })
     }
 
-    /// Adds what another shard has measured of the same pushes.
+    /// Adds the measurements of another shard of the same pushes.
     pub fn join(&mut self, other: Self) {
         self.squares += other.squares;
         self.whole += other.whole;
     }
 }
 
-/// The small part of an answer with parameters.
+/// Metadata of an answer with parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct AnswerHead {
     pub stats: StepStats,
-    /// Pushes of all workers for steps before this one are in the parameters.
+    /// The parameters contain the pushes of all workers for the steps before this one.
     pub slowest: u64,
     pub noise: NoisePart,
 }
 
 impl AnswerHead {
-    /// Length on the wire.
+    /// Length on the wire in bytes.
     pub const BYTES: usize = 8 + NoisePart::BYTES + StepStats::BYTES;
 
     #[must_use]
@@ -182,8 +191,10 @@ impl AnswerHead {
         out
     }
 
+    /// Decodes the metadata.
+    ///
     /// # Errors
-    /// [`WireError::Malformed`] when the part has another length.
+    /// [`WireError::Malformed`] if the metadata has another length.
     pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
         const SHORT: WireError = WireError::Malformed("head of an answer");
         let (slowest, rest) = meta.split_at_checked(8).ok_or(SHORT)?;
@@ -196,18 +207,18 @@ impl AnswerHead {
     }
 }
 
-/// The small part of a push.
+/// Metadata of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct PushHead {
-    /// The view under which the gradients were computed.
+    /// Number of the view under which the gradients were computed.
     pub view: u64,
-    /// That they are the sum over.
+    /// Number of targets that the gradients are summed over.
     pub targets: u64,
     pub stats: StepStats,
 }
 
 impl PushHead {
-    /// Length on the wire.
+    /// Length on the wire in bytes.
     pub const BYTES: usize = 16 + StepStats::BYTES;
 
     #[must_use]
@@ -219,7 +230,8 @@ impl PushHead {
         out
     }
 
-    /// The same for one of the shards: the first alone counts for all, lest each example be counted once per shard.
+    /// Returns the head for one of the shards. Only the first shard receives the counts, so that
+    /// each example is counted once and not once per shard.
     #[must_use]
     pub fn to_shard(self, index: usize) -> Self {
         let stats = match index {
@@ -229,8 +241,10 @@ impl PushHead {
         Self { stats, ..self }
     }
 
+    /// Decodes the metadata.
+    ///
     /// # Errors
-    /// [`WireError::Malformed`] when the part has another length.
+    /// [`WireError::Malformed`] if the metadata has another length.
     pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
         let (counts, stats) = meta
             .split_at_checked(16)
@@ -243,16 +257,17 @@ impl PushHead {
     }
 }
 
-/// The small part of a push of what several workers of one node have added up.
+/// Metadata of a push that contains the sum of several workers of one node.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SumHead {
-    /// Over all of them.
+    /// Head over all workers of the sum.
     pub push: PushHead,
-    /// Of the steps in which the gradients' noise is measured, over all of them: the square norms of their mean gradients, and one over
-    /// their targets.
+    /// In steps that measure the gradient noise, over all workers of the sum: `squares` is the sum
+    /// of the squared norms of their mean gradients, `inverses` the sum of 1 divided by their
+    /// numbers of targets.
     pub squares: f64,
     pub inverses: f64,
-    /// The others, in the order of their ranks.
+    /// The workers other than the sender, in the order of their ranks.
     pub others: Vec<TaskId>,
 }
 
@@ -269,7 +284,7 @@ impl SumHead {
         out
     }
 
-    /// The same for one of the shards, as [`PushHead::to_shard`].
+    /// Returns the head for one of the shards, like [`PushHead::to_shard`].
     #[must_use]
     pub fn to_shard(&self, index: usize) -> Self {
         Self {
@@ -282,8 +297,10 @@ impl SumHead {
         }
     }
 
+    /// Decodes the metadata.
+    ///
     /// # Errors
-    /// [`WireError::Malformed`] when the part has another length.
+    /// [`WireError::Malformed`] if the metadata has another length.
     pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
         let (fixed, others) = meta
             .split_at_checked(Self::FIXED)
@@ -303,17 +320,17 @@ impl SumHead {
     }
 }
 
-/// The small part of a part.
+/// Metadata of one part of a step that is sent in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartHead {
-    /// The view whose cut it is of.
+    /// Number of the view by which the parts are cut.
     pub view: u64,
-    /// Its number among the shard's.
+    /// Index among the parts of the shard.
     pub part: u64,
 }
 
 impl PartHead {
-    /// Length on the wire.
+    /// Length on the wire in bytes.
     pub const BYTES: usize = 16;
 
     #[must_use]
@@ -321,18 +338,20 @@ impl PartHead {
         words::encode([self.view, self.part])
     }
 
+    /// Decodes the metadata.
+    ///
     /// # Errors
-    /// [`WireError::Malformed`] when the part has another length.
+    /// [`WireError::Malformed`] if the metadata has another length.
     pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
         let [view, part] = words::decode(meta, "head of a part")?;
         Ok(Self { view, part })
     }
 }
 
-/// Reads a `u64` that is a frame's whole small part.
+/// Reads metadata that consists of one `u64`.
 ///
 /// # Errors
-/// [`WireError::Malformed`] when the part has another length.
+/// [`WireError::Malformed`] if the metadata has another length.
 pub fn decode_u64(meta: &[u8]) -> Result<u64, WireError> {
     let bytes: [u8; 8] = meta
         .try_into()
@@ -340,10 +359,10 @@ pub fn decode_u64(meta: &[u8]) -> Result<u64, WireError> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Reads a task's id that is a frame's whole small part.
+/// Reads metadata that consists of one task id.
 ///
 /// # Errors
-/// [`WireError::Malformed`] when the part has another length.
+/// [`WireError::Malformed`] if the metadata has another length.
 pub fn decode_task(meta: &[u8]) -> Result<TaskId, WireError> {
     let bytes: [u8; 16] = meta
         .try_into()
@@ -351,7 +370,8 @@ pub fn decode_task(meta: &[u8]) -> Result<TaskId, WireError> {
     Ok(TaskId(uuid::Uuid::from_bytes(bytes)))
 }
 
-/// Compares secrets in time that does not depend on where they differ. Their length is no secret.
+/// Compares secrets in time that does not depend on the position of the difference. Their length is
+/// not secret.
 #[must_use]
 pub fn same_secret(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
@@ -359,7 +379,7 @@ pub fn same_secret(a: &str, b: &str) -> bool {
         return false;
     }
     let difference = a.iter().zip(b).fold(0u8, |acc, (x, y)| acc | (x ^ y));
-    // Keeps the fold from being turned into an early exit.
+    // Prevents the compiler from turning the fold into an early exit.
     std::hint::black_box(difference) == 0
 }
 
@@ -368,7 +388,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stats_survive_the_wire_to_the_bit() {
+    fn step_counts_survive_encoding_bit_for_bit() {
         let stats = StepStats {
             loss_sum: f64::NAN,
             correct: u64::MAX,
@@ -386,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_of_an_answer_survives_the_wire() {
+    fn answer_heads_survive_encoding() {
         let head = AnswerHead {
             stats: StepStats {
                 examples: 5,
@@ -405,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_of_a_sum_is_what_it_was() {
+    fn sum_heads_survive_encoding() {
         let task = |number| TaskId(uuid::Uuid::from_u128(number));
         let head = SumHead {
             push: PushHead {

@@ -1,10 +1,10 @@
-//! Peers of one machine that speak TCP all the same, as tasks do that share no memory.
+//! TCP connections between tasks of one machine that do not share memory.
 
 use socket2::SockRef;
 use std::io;
 use std::net::TcpStream;
 
-/// Built into every kernel, and free to every process.
+/// Congestion control that every kernel contains and every process may select.
 const UNPACED: &[u8] = b"reno";
 
 /// Whether both ends of a connection are on this machine.
@@ -13,13 +13,14 @@ fn is_local(stream: &TcpStream) -> io::Result<bool> {
     Ok(there.is_loopback() || here == there)
 }
 
-/// Takes the brakes off a connection within this machine, where nothing can be congested: BBR, which many servers have by default, spaces
-/// what it sends by a rate that it measures, and moves half of what the machine can (ARCHITECTURE.md has the figures). A connection to
-/// another machine keeps what its administrator has chosen.
+/// Turns off pacing for a connection within this machine, where there is no congestion. BBR, the
+/// default of many servers, paces by a measured rate and reduces the throughput of loopback
+/// (docs/benchmarks/compute.md). A connection to another machine keeps the setting of its
+/// administrator.
 pub(super) fn unbrake(stream: &TcpStream) {
-    // Of a peer that is gone already there is no address, and nothing to be quick for.
+    // A peer that has already closed has no address; the connection is then of no use.
     if is_local(stream).unwrap_or(false) {
-        // Slower, and no worse, where it is refused.
+        // If the kernel refuses, the connection is only slower.
         let _ = SockRef::from(stream).set_tcp_congestion(UNPACED);
     }
 }

@@ -1,20 +1,22 @@
-//! The data plane's own protocol: length-limited frames of `f32` arenas over blocking TCP, or, within a node, through shared memory.
+//! Protocol of the parameter exchange: frames of `f32` arenas with limited lengths over blocking
+//! TCP, or through shared memory within a node.
 //!
-//! Why not gRPC: over loopback, blocking sockets with vectored writes move two to four times the bytes per CPU second, and the
-//! payload goes from the arena to the socket and from the socket into the arena without a copy in between.
+//! Reasons against gRPC: over loopback, blocking sockets with vectored writes move more bytes per
+//! CPU second. The payload is sent from the arena and received into the arena without a copy.
 //!
-//! A connection begins with one [`hello::Hello`], which proves the job's secret and names its revision; until it is accepted a
-//! stranger can make a shard read at most [`hello::MAX_HELLO_BYTES`] and wait at most the handshake's limit. Every later frame
-//! must have exactly the length that the receiver computes from its own layout. Anything else closes the connection.
+//! A connection begins with one [`hello::Hello`], which proves the job's secret and names the task.
+//! Before it is accepted, a peer can make a shard read at most [`hello::MAX_HELLO_BYTES`] and wait
+//! at most for the limit of the handshake. Every later frame must have exactly the length that the
+//! receiver computes from its own layout. Any other length closes the connection.
 //!
-//! A task that shares the node, and a folder there, with a shard [finds its socket](near), and brings memory along with its greeting;
-//! once it is let in, frames go through that. Where anything about it does not work, it goes over TCP: nobody above a [`Connection`] sees a
-//! difference.
+//! A task that shares a node and a folder with a shard [finds the shard's socket](near) and sends
+//! shared memory with its handshake. After the shard accepts it, all frames use this memory. If any
+//! part of this fails, the task uses TCP. Code above [`Connection`] sees no difference.
 //!
-//! The secret is not a cipher: the data plane trusts the cluster's network not to be listened to or altered, as the secret and
-//! the tensors travel in the clear.
+//! The secret does not encrypt: secret and tensors travel in the clear. The exchange requires a
+//! cluster network in which no third party can read or alter packets.
 //!
-//! This module must never know what the numbers mean or who waits for whom.
+//! This module must not depend on the meaning of the numbers, nor on which task waits for which.
 
 mod connection;
 pub mod draw;
@@ -32,7 +34,7 @@ pub use connection::{Connection, WireError};
 pub use frame::{FrameError, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION};
 pub use greet::{greet, greet_near};
 
-// Payloads are the arenas' own bytes; the protocol says little endian.
+// Payloads are the bytes of the arenas, and the protocol is little endian.
 const _: () = assert!(
     cfg!(target_endian = "little"),
     "the data plane sends arenas as they lie in memory, little endian"

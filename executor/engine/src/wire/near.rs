@@ -1,7 +1,8 @@
-//! Tasks of one job on one node: a folder in which each listens on a socket of its own, and what the socket is called.
+//! Unix sockets between tasks of one job on one node: the shared folder and the names of the
+//! sockets.
 //!
-//! Whoever knows a task's id and its TCP port knows the socket's name, so that nobody has to be told of it. Who finds no socket there, as
-//! the task is on another node or sees another folder, goes over TCP.
+//! The name of a socket follows from the task id and the TCP port, so it needs no other exchange. A
+//! task that finds no socket, because the peer is on another node or has another folder, uses TCP.
 
 use muster_model::id::TaskId;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -10,10 +11,11 @@ use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// A socket's path has to fit into the kernel's 108 bytes: the folder, the socket's own name, which has up to 18, a slash and an end.
+/// Maximum length in bytes of the folder's path. A socket's path must fit into the kernel's 108
+/// bytes: folder, slash, name of at most 18 bytes, terminator.
 const LONGEST_FOLDER: usize = 88;
 
-/// The folder itself, or that for passing files where its path is too long for a socket's.
+/// Returns the folder, or the temporary folder if the path is too long for a socket.
 fn with_room(folder: &Path) -> PathBuf {
     match folder.as_os_str().len() {
         ..=LONGEST_FOLDER => folder.to_owned(),
@@ -21,34 +23,38 @@ fn with_room(folder: &Path) -> PathBuf {
     }
 }
 
-/// Tasks that share a folder may have the same port, each in a pod with an address of its own, so the name says whose it is too: by the last
-/// 48 bits of its id, as a path has little room.
+/// Name of a task's socket. Tasks that share a folder can have the same port, each in a pod with
+/// its own address. The name therefore contains the last 48 bits of the task id; the limited path
+/// length does not allow the whole id.
 #[must_use]
 pub fn socket_name(task: TaskId, port: u16) -> String {
     let id = task.0.simple().to_string();
     format!("{}-{port}", &id[id.len() - 12..])
 }
 
-/// Where a task listens for others of its node. The socket's file goes with this; one of a task that was killed stays, and leads nowhere.
+/// Unix socket on which a task listens for other tasks of its node. Dropping it removes the
+/// socket's file. The file of a killed task stays, and connecting to it fails.
 #[derive(Debug)]
 pub struct Door {
     path: PathBuf,
 }
 
 impl Door {
-    /// Listens in `folder` as the task that has the TCP port `port`.
+    /// Listens in `folder` as the task with the TCP port `port`.
     ///
     /// # Errors
-    /// When the folder is not there or not to be written, or the file system has no sockets.
+    /// If the folder does not exist or is not writable, or if the file system does not support
+    /// sockets.
     pub fn open(folder: &Path, task: TaskId, port: u16) -> io::Result<(Self, UnixListener)> {
         let path = with_room(folder).join(socket_name(task, port));
-        // This task's own from before, if any; nobody listens there, as the TCP port is this one's now.
+        // A file of an earlier process of this task. No process listens on it, because this task
+        // now has the TCP port.
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path)?;
         Ok((Self { path }, listener))
     }
 
-    /// Where others find it.
+    /// Path of the socket's file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -61,10 +67,11 @@ impl Drop for Door {
     }
 }
 
-/// Connects to the task that has the TCP port `port`. Never waits: whoever is so busy that connections queue up is reached otherwise.
+/// Connects to the task with the TCP port `port`. Never blocks: if the backlog of the peer is full,
+/// the caller uses TCP.
 ///
 /// # Errors
-/// When nobody listens there.
+/// If no process listens there.
 pub(super) fn knock(folder: &Path, task: TaskId, port: u16) -> io::Result<UnixStream> {
     let path = with_room(folder).join(socket_name(task, port));
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -82,15 +89,15 @@ mod tests {
     const TASK: TaskId = TaskId(Uuid::from_u128(1));
 
     #[test]
-    fn sockets_of_one_folder_are_told_apart_where_ports_are_the_same() {
+    fn tasks_with_the_same_port_have_different_socket_names() {
         let name = |task| socket_name(TaskId(Uuid::from_u128(task)), 65_535);
         assert_ne!(name(1), name(2));
-        // `with_room` leaves room for so much.
+        // `with_room` reserves this many bytes.
         assert_eq!(name(1).len(), 18);
     }
 
     #[test]
-    fn the_longest_folder_has_room_and_a_longer_one_is_another() {
+    fn folder_above_the_length_limit_is_replaced() {
         let root = tempfile::tempdir().unwrap();
         let left = LONGEST_FOLDER - root.path().as_os_str().len() - 1;
         let longest = root.path().join("x".repeat(left));
@@ -102,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_door_goes_with_its_task_and_one_that_is_left_over_is_in_nobodys_way() {
+    fn socket_of_a_killed_task_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let knock = || knock(folder.path(), TASK, 7);
         assert!(knock().is_err());

@@ -1,11 +1,13 @@
-//! Bytes both ways through memory that two processes map: a ring in each direction, and two Unix sockets as bells and signs of life.
+//! Byte stream in both directions through memory that two processes map: one ring per direction,
+//! and two Unix sockets that wake the peer and report its end.
 //!
-//! On each socket both sides ring: on the first, that something has come; on the second, that there is room. So each is listened to by one
-//! thread alone, the one that receives or the one that sends, and none takes another's bell away. The first one's end says that the peer
-//! sends no more, the second one's that it reads no more; both end at once with the peer's process. What lies in the ring then is still
-//! read.
+//! Both sides write to each socket. A byte on the first socket means that data has arrived, a byte
+//! on the second that there is room. Only one thread reads each socket, the receiving or the
+//! sending one, so no thread consumes the wake-up of another. The end of the first socket means
+//! that the peer sends no more, the end of the second that it reads no more. Both end with the
+//! peer's process. Data that is in the ring at that time is still read.
 //!
-//! Nobody spins for long: there may be fewer cores than threads that wait.
+//! Threads spin only briefly, because there can be fewer cores than waiting threads.
 
 use crate::clock;
 use crate::memory::Shared;
@@ -20,22 +22,23 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Bytes that both sides share.
+/// Length in bytes of the memory that both sides share.
 pub const PIPE_BYTES: usize = 2 * RING_BYTES;
 
-/// Looks at the ring before going to sleep: a microsecond, in which a peer that is at it may come.
+/// Number of polls of the ring before the thread sleeps. They take about a microsecond, in which an
+/// active peer may send.
 const LOOKS: usize = 30;
 
-/// What ended a sleep.
+/// Why a sleep ended.
 enum Woken {
     Rung,
-    /// Nothing happened for as long as was said.
+    /// Nothing happened within the limit.
     Late,
     Interrupted,
     Ended,
 }
 
-/// One side of it.
+/// One side of the stream.
 #[derive(Debug)]
 pub struct Pipe {
     memory: Shared,
@@ -43,18 +46,19 @@ pub struct Pipe {
     reader: Mutex<Reader>,
     arrivals: UnixStream,
     room: UnixStream,
-    /// How long the peer may take nothing; for ever without.
+    /// Maximum time in which the peer takes nothing; unlimited if `None`.
     patience: Mutex<Option<Duration>>,
 }
 
 impl Pipe {
-    /// Of memory that both map, and this side's ends of both sockets. `first` is the side that made the memory: it writes the first ring and
-    /// reads the second.
+    /// Creates a side from mapped memory and this side's ends of both sockets. `first` is the side
+    /// that created the memory: it writes the first ring and reads the second.
     #[must_use]
     pub fn new(memory: Shared, arrivals: UnixStream, room: UnixStream, first: bool) -> Self {
-        let (out, back) = match first {
-            true => (0, RING_BYTES),
-            false => (RING_BYTES, 0),
+        let (out, back) = if first {
+            (0, RING_BYTES)
+        } else {
+            (RING_BYTES, 0)
         };
         Self {
             memory,
@@ -66,11 +70,12 @@ impl Pipe {
         }
     }
 
-    /// Sends all of it; nobody else's bytes come between.
+    /// Sends all slices. Bytes of other senders do not come between them.
     ///
     /// # Errors
-    /// [`io::ErrorKind::BrokenPipe`] when the peer is gone, [`io::ErrorKind::TimedOut`] when it takes nothing for too long,
-    /// [`io::ErrorKind::InvalidData`] when it is none of ours.
+    /// [`io::ErrorKind::BrokenPipe`] if the peer has ended, [`io::ErrorKind::TimedOut`] if it takes
+    /// nothing for too long, [`io::ErrorKind::InvalidData`] if it does not follow the protocol of
+    /// the ring.
     pub fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<()> {
         let mut writer = self.writer();
         let mut left: usize = slices.iter().map(|slice| slice.len()).sum();
@@ -80,7 +85,8 @@ impl Pipe {
                 let count = writer.fill(&self.memory, bytes)?;
                 bytes = &bytes[count..];
                 left -= count;
-                // Small slices go with those after them: the peer is woken once.
+                // Small slices are published together with the following ones, so that the peer is
+                // woken once.
                 if count == 0 || writer.hidden() >= CHUNK {
                     self.show(&mut writer)?;
                 }
@@ -93,15 +99,16 @@ impl Pipe {
     }
 
     fn show(&self, writer: &mut Writer) -> io::Result<()> {
-        match writer.show(&self.memory)? {
-            true => ring(&self.arrivals),
-            false => Ok(()),
+        if writer.show(&self.memory)? {
+            ring(&self.arrivals)
+        } else {
+            Ok(())
         }
     }
 
     fn await_room(&self, writer: &Writer, count: usize) -> io::Result<()> {
         let patience = *self.patience.lock().expect("nobody panics with it");
-        // Whoever loses patience has to hear of the least that is taken.
+        // With a time limit, the peer must wake this side after the first byte that it takes.
         let count = patience.map_or(count, |_| 1);
         if !writer.arm(&self.memory, count) {
             return Ok(());
@@ -116,7 +123,8 @@ impl Pipe {
     /// Receives until `slices` are full.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] when the peer is gone before, [`io::ErrorKind::InvalidData`] when it is none of ours.
+    /// [`io::ErrorKind::UnexpectedEof`] if the peer ends before, [`io::ErrorKind::InvalidData`] if
+    /// it does not follow the protocol of the ring.
     pub fn receive(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let mut left: usize = slices.iter().map(|slice| slice.len()).sum();
         for slice in slices {
@@ -133,8 +141,8 @@ impl Pipe {
         Ok(())
     }
 
-    /// Receives as much of `out` as there is, once there is anything; none when the peer sends no more. It need not be woken before `wanted`
-    /// bytes are there.
+    /// Waits for data and receives as much of it as fits into `out`. Returns 0 if the peer sends no
+    /// more. The thread may sleep until `wanted` bytes are available.
     ///
     /// # Errors
     /// As [`Self::receive`]; [`io::ErrorKind::TimedOut`] at the deadline.
@@ -151,7 +159,7 @@ impl Pipe {
             let take = |come: &[u8]| out[..come.len()].copy_from_slice(come);
             let (count, wake) = reader.read(&self.memory, most, 1, take)?;
             if wake {
-                // Who reads no more itself is heard of by the other bell.
+                // The other socket reports a peer that no longer reads.
                 let _ = ring(&self.room);
             }
             if count > 0 || has_ended {
@@ -164,13 +172,13 @@ impl Pipe {
             match sleep(&self.arrivals, limit)? {
                 Woken::Rung | Woken::Interrupted => {}
                 Woken::Late => return Err(io::ErrorKind::TimedOut.into()),
-                // What it has said before is in the ring by now.
+                // All data that the peer has sent is in the ring by now.
                 Woken::Ended => has_ended = true,
             }
         }
     }
 
-    /// Whether anything has come within `limit`; a signal cuts the wait short.
+    /// Whether data arrived within `limit`. A signal ends the wait early.
     ///
     /// # Errors
     /// As [`Self::receive`].
@@ -207,15 +215,15 @@ impl Pipe {
         Ok(false)
     }
 
-    /// From now on sending fails once the peer has taken nothing for so long.
+    /// Makes later sends fail after the peer has taken no bytes for `limit`.
     pub fn give_up_sending(&self, limit: Duration) {
         *self.patience.lock().expect("nobody panics with it") = Some(limit);
     }
 
-    /// Sends no more; the peer sees the end once it has read everything.
+    /// Ends sending. The peer sees the end after it has read all data.
     ///
     /// # Errors
-    /// The socket's.
+    /// The error of the socket.
     pub fn end(&self) -> io::Result<()> {
         self.arrivals.shutdown(Shutdown::Write)
     }
@@ -229,14 +237,15 @@ impl Pipe {
     }
 }
 
-/// Of the bell that ends with the peer.
+/// The socket that ends with the peer's process.
 impl AsFd for Pipe {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.arrivals.as_fd()
     }
 }
 
-/// A full socket swallows it: the peer is then being woken anyway.
+/// Wakes the peer. A full socket is not an error, because the peer has wake-ups that it has not
+/// read yet.
 fn ring(bell: &UnixStream) -> io::Result<()> {
     match send(bell, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
         Ok(_) | Err(Errno::AGAIN) => Ok(()),
@@ -244,7 +253,7 @@ fn ring(bell: &UnixStream) -> io::Result<()> {
     }
 }
 
-/// Until the bell is rung, at most for `limit`.
+/// Sleeps until a wake-up arrives, at most for `limit`.
 fn sleep(bell: &UnixStream, limit: Option<Duration>) -> io::Result<Woken> {
     let limit = limit.map(|limit| Timespec {
         tv_sec: limit.as_secs().min(i64::MAX as u64) as i64,

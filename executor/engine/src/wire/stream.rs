@@ -1,4 +1,5 @@
-//! What a connection's bytes go through: TCP, or memory that both tasks map, after a greeting over a Unix socket.
+//! Transport of a connection: TCP, or memory that both tasks map after a handshake over a Unix
+//! socket.
 
 use super::connection::WireError;
 use super::pipe::{PIPE_BYTES, Pipe};
@@ -14,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Slices given to one `writev`/`readv`; the kernel's limit is 1024.
+/// Number of slices in one `writev` or `readv` call. The limit of the kernel is 1024.
 const SLICES_PER_CALL: usize = 64;
 
 /// One side of a connection.
@@ -25,13 +26,13 @@ pub(super) enum Stream {
     Shared(Arc<Pipe>),
 }
 
-/// A Unix socket that nobody has been let in by yet.
+/// Unix socket before its handshake is accepted.
 #[derive(Debug)]
 pub(super) struct Local {
     stream: UnixStream,
-    /// To be handed over with the next bytes.
+    /// File descriptors to send with the next bytes.
     offered: Vec<OwnedFd>,
-    /// What has come with some.
+    /// File descriptors that were received.
     come: Vec<OwnedFd>,
 }
 
@@ -44,7 +45,7 @@ impl Local {
         }
     }
 
-    /// Makes the memory of a pipe, which goes to the peer with the first bytes.
+    /// Creates the memory of a pipe. The peer receives it with the first bytes.
     pub fn offer(stream: UnixStream) -> io::Result<(Self, Pipe)> {
         let memory = Shared::create(PIPE_BYTES)?;
         let (room, theirs) = UnixStream::pair()?;
@@ -57,7 +58,7 @@ impl Local {
         Ok((local, pipe))
     }
 
-    /// Maps what the peer has offered.
+    /// Maps the memory that the peer has sent.
     pub fn accept(&mut self) -> io::Result<Pipe> {
         let mut files = std::mem::take(&mut self.come).into_iter();
         let (Some(memory), Some(room), None) = (files.next(), files.next(), files.next()) else {
@@ -67,7 +68,8 @@ impl Local {
             ));
         };
         let memory = Shared::open(memory, PIPE_BYTES)?;
-        // Both are only ever asked not to wait, whatever the peer has handed over.
+        // Both sockets are used with non-blocking calls only, so any descriptor that the peer sends
+        // is harmless.
         let (arrivals, room) = (self.stream.try_clone()?, room.into());
         Ok(Pipe::new(memory, arrivals, room, false))
     }
@@ -76,7 +78,7 @@ impl Local {
 impl Read for Local {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let count = handing::receive(&self.stream, out, &mut self.come)?;
-        // A stranger that keeps handing over files would use up this process's descriptors.
+        // Otherwise a peer could exhaust the file descriptors of this process by sending more.
         self.come.truncate(handing::FILES);
         Ok(count)
     }
@@ -98,7 +100,7 @@ impl Write for Local {
 }
 
 impl Stream {
-    /// The same for a second thread.
+    /// The same transport for a second thread.
     pub fn twin(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Tcp(stream) => Self::Tcp(stream.try_clone()?),
@@ -107,7 +109,8 @@ impl Stream {
         })
     }
 
-    /// Bytes of a sequence that wait in the system at most before the wire. A ring holds no more than the moment's anyway.
+    /// Limits the unsent bytes in the send buffer. A ring needs no limit: the peer can read its
+    /// content at once.
     pub fn limit_unsent(&self, bytes: u32) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => SockRef::from(stream).set_tcp_notsent_lowat(bytes),
@@ -142,7 +145,7 @@ impl Stream {
         }
     }
 
-    /// Whether anything has come within `limit`; a signal cuts the wait short.
+    /// Whether data arrived within `limit`. A signal ends the wait early.
     pub fn wait(&self, limit: Duration) -> io::Result<bool> {
         let socket = match self {
             Self::Shared(pipe) => return pipe.wait(limit),
@@ -154,7 +157,7 @@ impl Stream {
         match peeked {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => Ok(true),
-            // A socket with a timeout is never restarted.
+            // Calls on a socket with a timeout are not restarted after a signal.
             Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => {
                 Ok(false)
             }
@@ -204,7 +207,7 @@ impl Stream {
         }
     }
 
-    /// Sends no more; the peer may still.
+    /// Ends sending; the peer may still send.
     pub fn end(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
@@ -214,7 +217,7 @@ impl Stream {
     }
 }
 
-/// The socket that ends with the peer.
+/// The socket that ends with the peer's process.
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {

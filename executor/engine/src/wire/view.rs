@@ -1,7 +1,9 @@
-//! Who takes part, and which PS shard holds what: told by the chief to the shards, and by them to the workers.
+//! Views: the workers that take part and the pieces of each PS shard. The coordinator (`chief`)
+//! sends a view to the shards, and the shards send it to the workers.
 //!
-//! A view holds from one step on. Its number grows by one with each; its layout grows only when pieces move from shard to shard, so
-//! that two views which differ in their workers alone move nothing.
+//! A view holds from one step on. Its number grows by one with each view. The number of the layout
+//! grows only when pieces move between shards, so two views that differ only in their workers move
+//! nothing.
 
 use crate::assign::Piece;
 use muster_model::id::TaskId;
@@ -11,96 +13,100 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct View {
-    /// From 1.
+    /// Number of the view, from 1.
     pub number: u64,
-    /// Of the job's task set that the chief followed.
+    /// Revision of the task set from which the coordinator made the view.
     pub revision: u64,
-    /// From 1.
+    /// Number of the layout, from 1.
     pub layout: u64,
-    /// In the order of their ranks; the first is the chief.
+    /// Workers in the order of their ranks; the first is the coordinator.
     pub workers: Vec<TaskId>,
-    /// In the order of their index.
+    /// Shards in the order of their index.
     pub shards: Vec<Holder>,
-    /// Who held what in the layout before this one: pieces come from there. Empty in the first layout, which the chief fills.
+    /// Holders in the previous layout, from which pieces are moved. Empty in the first layout,
+    /// which the coordinator fills.
     pub before: Vec<Holder>,
 }
 
-/// A PS shard and what lives on it.
+/// PS shard and its pieces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Holder {
     pub task_id: TaskId,
     /// `host:port`.
     pub address: String,
-    /// Ascending, apart from each other.
+    /// Pieces in ascending order, without overlap.
     pub pieces: Vec<Piece>,
 }
 
-/// The chief's word that a view follows.
+/// Coordinator's announcement of a view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
     pub view: View,
-    /// Workers whose gradients the step before is completed without, wherever it is not complete yet.
+    /// Lost workers. Shards that have not completed the step before the view complete it without
+    /// the gradients of these workers.
     pub gone: Vec<TaskId>,
 }
 
-/// A worker that went away before its time, or has not come.
+/// Worker that departed before the end of training or has not connected yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Departed {
     pub task_id: TaskId,
-    /// It said goodbye.
+    /// Whether the worker said goodbye.
     pub in_order: bool,
-    /// It has not come yet and others wait for it: the chief knows whether it ever will.
+    /// Whether the worker has not connected while others wait for it. The coordinator knows whether
+    /// it will.
     #[serde(default)]
     pub never_came: bool,
 }
 
-/// What a shard has to say of the newest layout, once every piece is in its place.
+/// Report of a shard on the newest layout, after all pieces are installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     pub layout: u64,
-    /// Checksum of what it held before and holds now; over all shards the sums are the same.
+    /// Checksums of what the shard held before and holds now. The sums over all shards are equal.
     pub before: u64,
     pub after: u64,
-    /// Numbers that it received from other shards.
+    /// Number of values received from other shards.
     pub received: u64,
-    /// From the end of the step before to the last piece in its place.
+    /// Time from the end of the previous step to the installation of the last piece, in
+    /// microseconds.
     pub took_us: u64,
 }
 
-/// What a shard tells another one with the pieces that it hands over.
+/// Metadata of pieces that one shard sends to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handover {
     pub layout: u64,
-    /// Updates applied to them.
+    /// Number of updates applied to the pieces.
     pub updates: u64,
 }
 
-/// How far a shard is whose copy is kept, once it has applied what comes with this.
+/// Position of a shard after the frame that a replica holder receives with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shipped {
     /// Number of the view that holds.
     pub view: u64,
     pub layout: u64,
-    /// What it holds; only with the whole copy.
+    /// Pieces of the shard; only sent with the whole state.
     #[serde(default)]
     pub pieces: Vec<Piece>,
     pub version: u64,
     pub updates: u64,
-    /// The next step of every worker.
+    /// Next step of every worker.
     pub clocks: Vec<(TaskId, u64)>,
-    /// The turn in which all stand still after this step; 0: none.
+    /// Time slice (`turn`) for which all tasks suspend after this step; 0 if there is none.
     #[serde(default)]
     pub hold: u64,
-    /// What the sum of gradients is multiplied by, as bits: decimal numbers would come out rounded.
+    /// Factors of the sum of gradients, as bits because decimal numbers would be rounded.
     pub factors: [u32; 3],
 }
 
 impl View {
-    /// Where the copy of `shard` is kept that lives at `host`: with the next one in the order of their index, but not where it lives
-    /// itself. None among too few shards.
+    /// Holder of the replica of `shard`, which runs in the process of `host`: the next shard in
+    /// index order that runs in another process. `None` if there is no such shard.
     #[must_use]
     pub fn follower(&self, shard: TaskId, host: TaskId) -> Option<&Holder> {
         let at = self
@@ -109,13 +115,14 @@ impl View {
             .position(|holder| holder.task_id == shard)?;
         let (before, after) = self.shards.split_at(at);
         let mut others = after[1..].iter().chain(before);
-        // A lost one may live there too.
+        // A promoted replica can run there too.
         let here = self.shards.iter().find(|holder| holder.task_id == host);
         let here = here.map(|holder| &holder.address);
         others.find(|holder| holder.task_id != host && Some(&holder.address) != here)
     }
 
-    /// In whose process a shard may live: its own, and, as it may be lost and have an heir, those of others that are reached where it is.
+    /// Processes in which a shard may run: its own, and those of other shards with the same
+    /// address, because a promoted replica (`heir`) runs in the process of another shard.
     #[must_use]
     pub fn hosts(&self, shard: &Holder) -> Vec<TaskId> {
         let others = self
@@ -134,26 +141,26 @@ impl View {
         self.workers.iter().position(|&task| task == worker)
     }
 
-    /// What a shard holds in this view; nothing when it is not in it.
+    /// Pieces of a shard in this view; empty if the view does not contain it.
     #[must_use]
     pub fn pieces(&self, shard: TaskId) -> &[Piece] {
         pieces_of(&self.shards, shard)
     }
 
-    /// What each shard holds, in the shards' order.
+    /// Pieces of all shards, in the order of the shards.
     #[must_use]
     pub fn assignment(&self) -> Vec<Vec<Piece>> {
         let pieces = |holder: &Holder| holder.pieces.clone();
         self.shards.iter().map(pieces).collect()
     }
 
-    /// What a shard held in the layout before.
+    /// Pieces of a shard in the previous layout.
     #[must_use]
     pub fn pieces_before(&self, shard: TaskId) -> &[Piece] {
         pieces_of(&self.before, shard)
     }
 
-    /// Whether this shard holds something, or nothing but belongs to it.
+    /// Whether the shard belongs to the view, also if it holds no piece.
     #[must_use]
     pub fn has_shard(&self, shard: TaskId) -> bool {
         self.shards.iter().any(|holder| holder.task_id == shard)

@@ -1,8 +1,8 @@
-//! Small parts of frames, or pieces of them, that are nothing but words of 64 bits, the lowest byte first.
+//! Encoding of metadata that consists of 64-bit words, little endian.
 
 use super::WireError;
 
-/// `BYTES` is eight times `N`.
+/// Encodes `N` words; `BYTES` must be eight times `N`.
 pub(super) fn encode<const N: usize, const BYTES: usize>(words: [u64; N]) -> [u8; BYTES] {
     const { assert!(8 * N == BYTES) };
     let mut out = [0; BYTES];
@@ -12,10 +12,10 @@ pub(super) fn encode<const N: usize, const BYTES: usize>(words: [u64; N]) -> [u8
     out
 }
 
-/// The words of `what` this is.
+/// Decodes `N` words; `what` names them in the error.
 ///
 /// # Errors
-/// [`WireError::Malformed`] when there are more or fewer.
+/// [`WireError::Malformed`] if the number of words differs.
 pub(super) fn decode<const N: usize>(
     bytes: &[u8],
     what: &'static str,
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_survive_the_wire_and_nothing_shorter_or_longer_does() {
+    fn words_decode_only_at_their_exact_length() {
         let bytes: [u8; 16] = encode([1, u64::MAX - 1]);
         assert_eq!(bytes[..8], [1, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(decode::<2>(&bytes, "two").unwrap(), [1, u64::MAX - 1]);

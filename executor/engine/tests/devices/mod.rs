@@ -1,19 +1,20 @@
-//! Small networks that together hold every operation, each on its own and in awkward shapes, and batches for them. The crate's own tests
-//! run them on an emulated device, `tests/gpu.rs` on a GPU; whoever includes this file says what `engine` is.
+//! Small networks that together contain every operation, each by itself and in awkward shapes, and
+//! batches for them. The crate's own tests run them on an emulated device, `tests/gpu.rs` on a GPU.
+//! The including file defines `engine`.
 
 use super::engine::model::zoo::{self, Goal, Gpt, Layer, layers};
 use super::engine::model::{
     Activation, Batch, Conv, Draw, Input, InputShape, Network, Role, Targets, Windows,
 };
 
-/// Of every batch.
+/// Number of examples of every batch.
 pub const EXAMPLES: usize = 7;
 
 const CLASSIFY: Goal = Goal::Classify { classes: 5 };
 
 pub type Case = (String, Network);
 
-/// What a batch borrows.
+/// Owned data of a batch.
 pub struct Examples {
     inputs: Vec<f32>,
     values: Vec<f32>,
@@ -30,7 +31,7 @@ fn image(height: usize, width: usize, channels: usize) -> Input {
     .into()
 }
 
-/// Numbers that repeat on every run, in [-1, 1).
+/// Reproducible values in [-1, 1).
 fn numbers(len: usize) -> Vec<f32> {
     let mut state = 12_345_u32;
     let mut next = || {
@@ -40,7 +41,7 @@ fn numbers(len: usize) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
-/// As a network begins, but with no scale of 1 and no shift or bias of 0.
+/// Initial parameters, but without scales of 1 and shifts or biases of 0.
 pub fn parameters(network: &Network) -> Vec<f32> {
     let mut params = network.init(3);
     for block in network.blocks() {
@@ -54,7 +55,7 @@ pub fn parameters(network: &Network) -> Vec<f32> {
 }
 
 impl Examples {
-    /// Seven for the network.
+    /// Creates [`EXAMPLES`] examples for the network.
     pub fn new(network: &Network) -> Self {
         let numbers = numbers(EXAMPLES * network.input().len());
         let inputs: Vec<f32> = match network.input() {
@@ -77,9 +78,10 @@ impl Examples {
     pub fn batch(&self) -> Batch<'_> {
         Batch {
             inputs: &self.inputs,
-            targets: match self.wants_classes {
-                true => Targets::Classes(&self.classes),
-                false => Targets::Values(&self.values),
+            targets: if self.wants_classes {
+                Targets::Classes(&self.classes)
+            } else {
+                Targets::Values(&self.values)
             },
             draw: Draw {
                 seed: 5,
@@ -109,7 +111,7 @@ pub fn dense_layers_and_losses() -> Vec<Case> {
     vec![
         list("dense", row, &[dense(9), dense(70)], CLASSIFY),
         list("many classes", row, &[dense(9)], many),
-        // Rows that begin anywhere, of more scores than a block has threads.
+        // Rows at arbitrary offsets, with more scores than a block has threads.
         list("43 classes", row, &[dense(72)], classes(43)),
         list("301 classes", row, &[dense(9)], classes(301)),
         list("4100 classes", row, &[dense(3)], classes(4100)),
@@ -165,7 +167,7 @@ pub fn convolutions() -> Vec<Case> {
         ),
     ];
     for ([height, width, channels], what) in cases {
-        // The first convolution lets a gradient reach the second one's input.
+        // The first convolution makes the gradient of the second one's input necessary.
         let before = conv(Conv::new(channels, Windows::square(1)));
         let input = image(height, width, channels);
         all.push(list(
@@ -242,7 +244,8 @@ pub fn pooling_and_what_changes_images() -> Vec<Case> {
             CLASSIFY,
         ));
     }
-    // Channels that are moved eight at a time, more of them than a block takes, and more rows than are added up by one.
+    // Channels that are processed eight at a time, more of them than a block can process, and more
+    // rows than one block sums.
     let before = conv(Conv::new(72, Windows::square(3).same()));
     let wide = [
         Layer::MaxPool(oblong),
@@ -256,7 +259,7 @@ pub fn pooling_and_what_changes_images() -> Vec<Case> {
     }
     for relu in [false, true] {
         let what = format!("BatchNorm of many rows, {relu}");
-        // Without a bias, whose gradient would be noise alone.
+        // Without a bias, whose gradient would be only rounding noise.
         let before = conv(Conv::new(8, Windows::square(1)).without_bias());
         let through = [before, Layer::BatchNorm { relu }, Layer::GlobalAveragePool];
         all.push(list(&what, image(17, 18, 2), &through, CLASSIFY));
@@ -290,7 +293,7 @@ pub fn sequences() -> Vec<Case> {
             all.push(list(&what, tokens, &through, predict));
         }
     }
-    // Heads of 32 and 64 have kernels of their own, in tiles of 64 positions.
+    // Heads of 32 and 64 have their own kernels, in tiles of 64 positions.
     for (heads, length) in [(2, 5), (2, 130), (1, 64), (1, 70), (1, 193)] {
         let what = format!("{heads} heads of 64 numbers in all, {length} positions");
         let tokens = Input::Tokens {
@@ -304,7 +307,7 @@ pub fn sequences() -> Vec<Case> {
         ];
         all.push(list(&what, tokens, &through, predict));
     }
-    // Eights of columns: few of them, and more than a warp or a block takes at once.
+    // Multiples of eight columns: few, and more than a warp or a block processes at once.
     for (width, length) in [(40, 80), (264, 3)] {
         let tokens = Input::Tokens {
             length,

@@ -1,4 +1,4 @@
-//! Checkpoints on disk: whole or not at all, verified, fenced.
+//! Checkpoints on disk: complete or absent, verified, fenced.
 
 use muster_engine::checkpoint::{
     CheckpointError, Contents, Curve, JobFolder, Kind, Layout, Manifest, NamedBlock, Position,
@@ -92,7 +92,7 @@ fn contents(salt: f32) -> Contents {
     }
 }
 
-/// The newest so many.
+/// Policy that keeps the newest `keep` checkpoints.
 fn newest(keep: u32) -> CheckpointPolicy {
     CheckpointPolicy {
         keep,
@@ -116,7 +116,7 @@ fn written(root: &Path, steps: &[u64]) -> JobFolder {
 }
 
 #[test]
-fn what_is_written_is_found_again_whole() {
+fn written_checkpoint_is_found_complete() {
     let root = tempfile::tempdir().unwrap();
     let folder = written(root.path(), &[]);
     let mut manifest = manifest(25, 1);
@@ -144,7 +144,7 @@ fn what_is_written_is_found_again_whole() {
 }
 
 #[test]
-fn the_newest_step_is_taken_and_of_one_step_the_newest_revision() {
+fn newest_step_and_then_newest_revision_is_used() {
     let root = tempfile::tempdir().unwrap();
     written(root.path(), &[9, 100, 20]);
     let second = folder(root.path(), 2);
@@ -156,7 +156,7 @@ fn the_newest_step_is_taken_and_of_one_step_the_newest_revision() {
 }
 
 #[test]
-fn damage_of_every_kind_is_noticed_and_the_one_before_is_taken() {
+fn damaged_checkpoint_is_detected_and_the_older_one_used() {
     let files = [
         "model-00001-of-00002.safetensors",
         "model-00002-of-00002.safetensors",
@@ -209,7 +209,7 @@ proptest! {
     }
 }
 
-/// A writer that was killed leaves a folder that is no checkpoint, and the next prune sweeps it out.
+/// A killed writer leaves a folder that is not a checkpoint; the next prune removes it.
 #[test]
 fn a_half_written_checkpoint_is_invisible() {
     let root = tempfile::tempdir().unwrap();
@@ -247,9 +247,9 @@ fn pruning_keeps_the_newest_steps() {
     );
 }
 
-/// The measures are read back from the manifests, by a process that has not written them.
+/// The measures are read from the manifests, by a process that has not written them.
 #[test]
-fn the_best_stay_however_old() {
+fn best_checkpoints_stay_independent_of_their_age() {
     let root = tempfile::tempdir().unwrap();
     let folder = written(root.path(), &[]);
     for (step, accuracy) in [(10, 0.5), (20, 0.9), (30, 0.7), (40, 0.6)] {
@@ -279,9 +279,9 @@ fn the_best_stay_however_old() {
     );
 }
 
-/// What a newer revision sweeps away under a stale writer is reported as what it is.
+/// A new revision removes unfinished folders and keeps complete checkpoints.
 #[test]
-fn a_claim_removes_what_killed_writers_left() {
+fn claim_removes_remains_of_killed_writers() {
     let root = tempfile::tempdir().unwrap();
     let old = written(root.path(), &[10]);
     let half = old.path().join(".tmp-step-0000000020-r1");
@@ -347,7 +347,7 @@ fn parameters_that_are_not_finite_are_not_kept() {
 }
 
 #[test]
-fn the_model_file_stands_by_itself() {
+fn model_file_is_self_contained() {
     let root = tempfile::tempdir().unwrap();
     let folder = written(root.path(), &[]);
     let path = folder
@@ -366,9 +366,9 @@ fn the_model_file_stands_by_itself() {
     assert_eq!(bias, [12.25, 13.25, 14.25]);
 }
 
-/// Whoever asks for the memory of a write that has just ended is still told what came of it.
+/// A caller that takes the memory of a write that has just ended still receives the outcome.
 #[test]
-fn memory_that_comes_back_brings_the_outcome_along() {
+fn outcome_is_kept_when_the_memory_is_taken_first() {
     let root = tempfile::tempdir().unwrap();
     let folder = written(root.path(), &[]);
     let spared = Arc::new(|| Some(BTreeSet::new()));

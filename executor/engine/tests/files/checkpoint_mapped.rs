@@ -1,4 +1,5 @@
-//! Checkpoints that are looked at where they lie: the same numbers, every one of them checked, whatever becomes of the files.
+//! Checkpoints that are mapped: the same values, all of them verified, independent of later changes
+//! of the files.
 
 use muster_engine::checkpoint::{
     CheckpointError, Contents, Curve, Found, JobFolder, Layout, Manifest, NamedBlock, Position,
@@ -11,7 +12,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
-/// Parameters of blocks that fill no page, in parts that begin and end within one.
+/// Parameters of blocks that are not multiples of a page, in parts that begin and end within a
+/// page.
 const BLOCKS: [usize; 5] = [400_001, 7, 350_003, 90_010, 200_000];
 const PART_BYTES: usize = 1_700_000;
 const HELD: usize = 300_001;
@@ -129,7 +131,7 @@ fn large_arenas_are_mapped_and_hold_what_was_written() {
     assert!(!small.is_mapped(), "a page of its own is not worth it");
 }
 
-/// Of releases before, in which data do not lie in pages as in the arena.
+/// Format 2 of earlier releases, in which the position of data in pages differs from the arena's.
 #[test]
 fn format_2_is_read_too() {
     let root = tempfile::tempdir().unwrap();
@@ -140,16 +142,17 @@ fn format_2_is_read_too() {
     assert!(found.damaged.is_empty());
 }
 
-/// The job's policy removes it, the same step is written again, the folder goes: whoever has loaded it keeps its numbers.
+/// The policy removes the checkpoint, the same step is written again, and the folder is removed:
+/// loaded values stay the same.
 #[test]
-fn what_becomes_of_the_files_changes_nothing_that_was_loaded() {
+fn loaded_values_survive_changes_of_the_files() {
     let root = tempfile::tempdir().unwrap();
     let folder = folder(root.path());
     let written = write(&folder, 3, 3);
     let found = newest(&folder);
     assert!(found.contents.parameters.is_mapped());
 
-    // Another step's numbers under the same name.
+    // Values of another step under the same name.
     let contents = contents(8);
     folder
         .write(&mut found.manifest.clone(), &contents)
@@ -174,9 +177,10 @@ fn what_becomes_of_the_files_changes_nothing_that_was_loaded() {
     assert!(!copy.parameters.is_mapped());
 }
 
-/// One bit, in pages that are mapped and in those that are not, at the beginning, in the middle and at the end of every part.
+/// One bit, in mapped and in unmapped pages, at the beginning, in the middle and at the end of
+/// every part.
 #[test]
-fn a_flipped_bit_is_noticed_wherever_it_lies() {
+fn flipped_bit_is_detected_at_any_position() {
     let root = tempfile::tempdir().unwrap();
     let folder = folder(root.path());
     write(&folder, 3, 3);

@@ -1,4 +1,4 @@
-//! Data set files: what is read from good ones, and what is said about bad ones.
+//! Data set files: the content of valid ones, and the errors of invalid ones.
 
 use flate2::{Compression, write::GzEncoder};
 use muster_engine::data::{
@@ -32,7 +32,8 @@ fn write(directory: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// A whole small data set: 5 training images, 3 test images; pixel i of image n is n + i, label n is n modulo 10.
+/// A complete small data set: 5 training images, 3 test images; pixel i of image n is n + i, label
+/// n is n modulo 10.
 fn write_dataset(root: &Path) -> PathBuf {
     let directory = root.join("fashion-mnist");
     for (prefix, count) in [("train", 5_u8), ("t10k", 3)] {
@@ -45,7 +46,7 @@ fn write_dataset(root: &Path) -> PathBuf {
             &format!("{prefix}-images-idx3-ubyte.gz"),
             &gzip(&images),
         );
-        // One compressed, one plain: both are found.
+        // One file compressed, one plain: both are found.
         write(
             &directory,
             &format!("{prefix}-labels-idx1-ubyte"),
@@ -203,12 +204,12 @@ fn damaged_files_say_where_and_why() {
     let mut floats = good.clone();
     floats[2] = 0x0d;
     assert!(matches!(problem(&floats), (0, IdxProblem::Magic { .. })));
-    // Promises 2^96 bytes; must neither overflow nor reserve them.
+    // Announces 2^96 bytes; the reader must neither overflow nor reserve them.
     assert!(matches!(
         problem(&idx(&[u32::MAX; 3], &[1])),
         (8, IdxProblem::TooLarge)
     ));
-    // Promises 4 GB within the limit, holds one byte.
+    // Announces 4 GB, within the limit, and contains one byte.
     assert!(matches!(
         problem(&idx(&[u32::MAX, 1, 1], &[1])),
         (17, IdxProblem::DataCut { .. })

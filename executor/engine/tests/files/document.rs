@@ -1,4 +1,5 @@
-//! What a job's document says of networks and data becomes what the engine trains, and what it accepts can be built.
+//! Conversion of a job document's networks and data sets into those of the engine; accepted
+//! documents can be built.
 
 use muster_engine::cuda::Precision;
 use muster_engine::data::TargetsMut;
@@ -33,7 +34,7 @@ fn rows(columns: u32, learn: Value) -> Value {
         "train_examples": 8, "test_examples": 4 })
 }
 
-/// Parameters of the accepted document's network, running statistics not counted.
+/// Number of parameters of the accepted document's network, without running statistics.
 fn parameters(model: &Value, dataset: &Value) -> usize {
     let spec = job(model.clone(), dataset.clone());
     if let Err(errors) = spec.validate() {
@@ -48,7 +49,7 @@ fn parameters(model: &Value, dataset: &Value) -> usize {
 }
 
 #[test]
-fn every_kind_of_network_can_be_asked_for() {
+fn every_kind_of_network_can_be_built() {
     let values = json!({ "kind": "values", "values": 1 });
     for (model, dataset, expected) in [
         (
@@ -133,7 +134,8 @@ fn a_list_has_every_layer() {
         { "kind": "flatten" },
         { "kind": "dense", "width": 7, "relu": true },
     ]});
-    // 28×28 is 14×14 after the second, and 6×6 after average pooling of twice 14, pooled, is 7×7·5.
+    // 28×28 becomes 14×14 after the second layer, and 6×6 after average pooling; twice 14, pooled,
+    // is 7×7·5.
     let known = json!({ "name": "fashion-mnist" });
     let mut list = list;
     list["layers"][9] = json!({ "kind": "reshape", "shape": [35, 7] });
@@ -151,10 +153,11 @@ fn a_list_has_every_layer() {
     );
 }
 
-/// The document's rules and the builder's are two; whatever list the first accepts, the second must build, and of single layers on
-/// small inputs the first must not refuse what the second builds.
+/// The document's validation and the builder are separate. The builder must build every list that
+/// the validation accepts. For single layers on small inputs, the validation must not refuse what
+/// the builder builds.
 #[test]
-fn what_is_accepted_is_built_and_what_is_built_is_accepted() {
+fn validation_and_builder_agree_on_layers() {
     let layers = || {
         let sides = [0, 1, 2, 3, 5];
         let mut list = vec![
@@ -191,7 +194,7 @@ fn what_is_accepted_is_built_and_what_is_built_is_accepted() {
         let model = json!({ "kind": "layers", "layers": list });
         let spec = job(model.clone(), dataset.clone());
         let (valid, built) = (spec.validate(), document::network(spec.engine()));
-        // The builder does not know how many targets the data will have.
+        // The builder does not know the number of targets of the data.
         let targets = if spec.engine().dataset.is_text() {
             4
         } else {

@@ -1,5 +1,5 @@
-//! What the engine reads and writes: documents of jobs, data sets, checkpoints on a disk, networks as ONNX; and what comes of bytes that
-//! nobody meant.
+//! Files that the engine reads and writes: job documents, data sets, checkpoints on disk, networks
+//! as ONNX; and mutated input.
 
 mod checkpoint;
 mod checkpoint_mapped;

@@ -1,8 +1,10 @@
-//! What comes from outside, changed at random: recorded byte streams against a live shard and a live peer's port, and the files that a
-//! task reads. Nothing panics, nothing is allocated that what was sent does not warrant, and honest connections go on.
+//! Random mutations of external input: recorded byte streams against a live shard and the port of a
+//! live peer, and files that a task reads. No panic occurs, memory allocations stay in proportion
+//! to the input, and valid connections continue to work.
 //!
-//! The short run is part of every test run; `cargo test --test mutations -- --ignored` goes on for a hundred times as long. A failure
-//! prints the case that it was brought down to.
+//! A short run is part of every test run;
+//! `cargo test -p muster-engine --test files mutations -- --ignored` runs a hundred times as many
+//! cases. A failure prints the minimised case.
 
 use muster_engine::assign::Piece;
 use muster_engine::checkpoint::{
@@ -36,13 +38,13 @@ const CHIEF: TaskId = TaskId(Uuid::from_u128(1));
 const SHARD: TaskId = TaskId(Uuid::from_u128(2));
 const GUEST: TaskId = TaskId(Uuid::from_u128(3));
 
-/// More than anything here is sent, and than the largest small part of a frame takes when it is parsed.
+/// More than any test here sends, and more than the parsed form of the largest metadata takes.
 const MOST: usize = 64 << 20;
 
 const SHORT: u32 = 300;
 const LONG: u32 = 30_000;
 
-/// Remembers the largest piece of memory that anybody has asked for.
+/// Allocator that records the largest allocation.
 struct Watching;
 
 static LARGEST: AtomicUsize = AtomicUsize::new(0);
@@ -51,33 +53,33 @@ static PANICS: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static MEMORY: Watching = Watching;
 
-// SAFETY: everything is the system allocator's doing; sizes are only looked at.
+// SAFETY: all calls are forwarded to the system allocator; sizes are only recorded.
 unsafe impl GlobalAlloc for Watching {
     unsafe fn alloc(&self, layout: Memory) -> *mut u8 {
         LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
-        // SAFETY: passed on as it came.
+        // SAFETY: forwarded unchanged.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Memory) -> *mut u8 {
         LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
-        // SAFETY: passed on as it came.
+        // SAFETY: forwarded unchanged.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Memory, size: usize) -> *mut u8 {
         LARGEST.fetch_max(size, Ordering::Relaxed);
-        // SAFETY: passed on as it came.
+        // SAFETY: forwarded unchanged.
         unsafe { System.realloc(old, layout, size) }
     }
 
     unsafe fn dealloc(&self, old: *mut u8, layout: Memory) {
-        // SAFETY: passed on as it came.
+        // SAFETY: forwarded unchanged.
         unsafe { System.dealloc(old, layout) }
     }
 }
 
-/// Counts panics of all threads, also of those that nobody joins.
+/// Counts panics of all threads, also of detached ones.
 fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -98,17 +100,18 @@ fn unharmed() {
     );
 }
 
-/// One change of a recorded stream of frames. Numbers choose places, whatever the stream's length.
+/// One mutation of a recorded stream of frames. Numbers select positions for any length of the
+/// stream.
 #[derive(Debug, Clone)]
 enum Change {
-    /// Anywhere, checksums notwithstanding.
+    /// At any position; the checksum is not corrected.
     FlipBit(usize),
-    /// Of a frame whose header is then right again.
+    /// Kind of a frame; the checksum of its header is corrected.
     Kind(usize, u16),
     Clock(usize, u64),
     MetaBytes(usize, u32),
     PayloadBytes(usize, u64),
-    /// Of the small part.
+    /// Byte of the metadata.
     MetaByte(usize, usize, u8),
     PayloadByte(usize, usize, u8),
     Repeat(usize),
@@ -143,7 +146,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// A frame as it was sent: header, small part, payload.
+/// Frame as it was sent: header, metadata, payload.
 #[derive(Debug, Clone)]
 struct Frame {
     header: [u8; HEADER_BYTES],
@@ -228,7 +231,7 @@ fn hello(task_id: TaskId, guest: Guest) -> Hello {
     }
 }
 
-/// A shard that serves until it is told to stop.
+/// A shard that serves until it is stopped.
 fn shard() -> (String, StopFlag) {
     let sgd = Optimizer::new(Rule::Sgd {
         lr: 1.0,
@@ -251,7 +254,7 @@ fn shard() -> (String, StopFlag) {
     (address, stop)
 }
 
-/// A job's only worker, which has begun.
+/// The only worker of a job, after its start.
 fn begun(address: &str) -> Shards {
     let addresses: [Address; 1] = [(SHARD, address.to_owned())];
     let mut shards = Shards::join(&addresses, SIZE, &hello(CHIEF, Guest::Chief)).unwrap();
@@ -281,7 +284,7 @@ fn trains(shards: &mut Shards, step: u64) {
     );
 }
 
-/// What the next who comes sends to `to`, until it hangs up.
+/// Records what the next client sends to `to` until it disconnects.
 fn listen(listener: &TcpListener, to: &str) -> thread::JoinHandle<Vec<u8>> {
     let (mut client, _) = listener.accept().unwrap();
     let mut server = TcpStream::connect(to).unwrap();
@@ -302,8 +305,8 @@ fn listen(listener: &TcpListener, to: &str) -> thread::JoinHandle<Vec<u8>> {
     })
 }
 
-/// What an honest chief sends, from its greeting to its goodbye, as a listener in the middle saw it, and what it sends besides to draw a
-/// checkpoint.
+/// Frames that a valid coordinator sends, from its handshake to its goodbye, recorded by a proxy;
+/// and those of its second connection, which reads a checkpoint.
 fn recorded() -> [Vec<Frame>; 2] {
     let (to, _) = shard();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -337,7 +340,7 @@ fn recorded() -> [Vec<Frame>; 2] {
     middle.join().unwrap().map(|sent| frames(&sent))
 }
 
-/// The same as a worker of the job sends it that is not of the view: with another greeting.
+/// The same frames with the handshake of a worker that is not in the view.
 fn as_guest(recorded: &[Frame]) -> Vec<Frame> {
     let mut out = recorded.to_vec();
     out[0].meta = serde_json::to_vec(&hello(GUEST, Guest::Worker)).unwrap();
@@ -346,10 +349,10 @@ fn as_guest(recorded: &[Frame]) -> Vec<Frame> {
     out
 }
 
-/// Sends it all, and hangs up.
+/// Sends all bytes and disconnects.
 fn attack(address: &str, bytes: &[u8]) {
     let mut stream = TcpStream::connect(address).unwrap();
-    // The other side may hang up before all of it is sent.
+    // The other side may disconnect before all bytes are sent.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     let _ = stream.set_read_timeout(Some(Duration::from_millis(5)));
@@ -403,17 +406,17 @@ fn a_shard_outlives(cases: u32) {
     let mut step = 0;
     let strategy = (0usize..3, proptest::collection::vec(change(), 1..4));
     run(cases, strategy, |(who, changes)| {
-        // A second chief's connection is the first chief's own secret and id: only what the shard does not believe may come of it, so it
-        // speaks to a shard of its own, and the honest one is attacked by a guest, and by what draws a checkpoint.
+        // A second connection as the coordinator has its secret and id, so only the shard's checks
+        // protect it. It attacks a shard of its own; the shard of the valid coordinator is attacked
+        // by a guest and by a checkpoint connection.
         let as_chief = who == 0;
         let bytes = changed([&chief, &guest, &drawing][who], &changes);
-        match as_chief {
-            true => {
-                let (other, stop) = shard();
-                attack(&other, &bytes);
-                stop.set();
-            }
-            false => attack(&address, &bytes),
+        if as_chief {
+            let (other, stop) = shard();
+            attack(&other, &bytes);
+            stop.set();
+        } else {
+            attack(&address, &bytes);
         }
         if step % 16 == 0 {
             unharmed();
@@ -424,18 +427,18 @@ fn a_shard_outlives(cases: u32) {
 }
 
 #[test]
-fn a_shard_outlives_whatever_is_sent_to_it() {
+fn shard_survives_mutated_frames() {
     a_shard_outlives(SHORT);
 }
 
 #[test]
 #[ignore = "long: a hundred times as many cases"]
-fn a_shard_outlives_whatever_is_sent_to_it_for_long() {
+fn shard_survives_many_mutated_frames() {
     a_shard_outlives(LONG);
 }
 
 #[test]
-fn a_port_outlives_whatever_greets_it() {
+fn port_survives_mutated_handshakes() {
     let credentials = Credentials {
         job_id: JobId(Uuid::nil()),
         secret: "ab".repeat(32),
@@ -519,7 +522,7 @@ fn manifest() -> Manifest {
     }
 }
 
-/// A change of a text: of a byte, or of a whole number in it.
+/// Mutates a text: a byte, or an integer in it.
 fn edited(text: &[u8], edits: &[(usize, Edit)]) -> Vec<u8> {
     let mut text = text.to_vec();
     for (at, edit) in edits {
@@ -567,9 +570,9 @@ fn edits() -> impl Strategy<Value = Vec<(usize, Edit)>> {
     proptest::collection::vec((any::<usize>(), edit), 1..4)
 }
 
-/// With sums that are right again, so that what is behind them is reached.
+/// Checksums are corrected, so that the code behind them is reached.
 #[test]
-fn no_manifest_makes_a_loader_panic_or_ask_for_memory() {
+fn mutated_manifest_causes_no_panic_or_large_allocation() {
     let root = tempfile::tempdir().unwrap();
     let (tenant, job) = (TenantId(Uuid::nil()), JobId(Uuid::from_u128(9)));
     let folder = JobFolder::new(root.path(), tenant, job, 1);
@@ -609,7 +612,7 @@ fn no_manifest_makes_a_loader_panic_or_ask_for_memory() {
 }
 
 #[test]
-fn no_file_of_the_executor_makes_a_task_panic() {
+fn mutated_task_files_cause_no_panic() {
     let id = "00000000-0000-7000-8000-000000000001";
     let peers = serde_json::json!({
         "revision": 3,
@@ -636,7 +639,7 @@ fn no_file_of_the_executor_makes_a_task_panic() {
 }
 
 #[test]
-fn no_header_of_a_part_makes_an_export_panic_or_ask_for_memory() {
+fn mutated_part_header_causes_no_panic_or_large_allocation() {
     let header = serde_json::json!({
         "__metadata__": { "format": "pt" },
         "one": { "dtype": "F32", "shape": [3, 10], "data_offsets": [0, 120] },

@@ -1,6 +1,7 @@
-//! Networks as ONNX: ONNX Runtime finds the same losses with the same parameters as we do.
+//! Networks as ONNX: ONNX Runtime computes the same losses as the engine with the same parameters.
 //!
-//! It needs a python3 with onnxruntime and numpy: `MUSTER_ONNX_PYTHON`, else the one on the PATH (`scripts/ensure-onnxruntime` gets it).
+//! Requires a python3 with onnxruntime and numpy: `MUSTER_ONNX_PYTHON`, or the one in PATH
+//! (`scripts/ensure-onnxruntime` installs them).
 
 use muster_engine::document;
 use muster_engine::model::{
@@ -38,7 +39,7 @@ fn python() -> String {
     python
 }
 
-/// Numbers that look random and are the same everywhere, −1 to 1.
+/// Pseudo-random values from −1 to 1, the same on every machine.
 fn noise(count: usize, salt: u64) -> Vec<f32> {
     let mut state = salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -50,7 +51,7 @@ fn noise(count: usize, salt: u64) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-/// As training might leave them: nothing is 0 or 1 by chance, and variances are positive.
+/// Parameters as after training: none is 0 or 1 by chance, and variances are positive.
 fn parameters(network: &Network) -> Vec<f32> {
     let mut out = network.init(3);
     for block in network.blocks() {
@@ -75,7 +76,8 @@ fn model(network: &Network, parameters: &[f32]) -> Vec<u8> {
     out
 }
 
-/// Sum over the examples, of classes over their positions and of numbers of the mean, in double precision.
+/// Sum of the losses of the examples in double precision: for classes over their positions, for
+/// values their mean.
 fn loss(network: &Network, output: &[f32], targets: Targets<'_>) -> f64 {
     let rows = output.chunks(network.outputs());
     match targets {
@@ -116,11 +118,12 @@ fn agrees(name: &str, network: &Network, vocabulary: Option<u32>, python: &str, 
         .map(|i| (i * 7 % classes) as u32)
         .collect();
     let values = noise(EXAMPLES * network.outputs(), 11);
-    let targets = match network.wants_classes() {
-        true => Targets::Classes(&labels),
-        false => Targets::Values(&values),
+    let targets = if network.wants_classes() {
+        Targets::Classes(&labels)
+    } else {
+        Targets::Values(&values)
     };
-    // Each by itself: what is wrong in one and right in another would be little in the sum of all.
+    // Each example by itself: an error in one example would be small in the sum of all.
     let mut workspace = network.workspace(1, 1);
     let part =
         |len: usize, example: usize| example * len / EXAMPLES..(example + 1) * len / EXAMPLES;
@@ -161,7 +164,7 @@ fn agrees(name: &str, network: &Network, vocabulary: Option<u32>, python: &str, 
     }
 }
 
-/// Of all examples' targets those in the range that `part` makes of their number.
+/// Targets in the range that `part` computes from their number.
 fn one<'a>(targets: Targets<'a>, part: impl Fn(usize) -> Range<usize>) -> Targets<'a> {
     match targets {
         Targets::Values(values) => Targets::Values(&values[part(values.len())]),
@@ -169,7 +172,7 @@ fn one<'a>(targets: Targets<'a>, part: impl Fn(usize) -> Range<usize>) -> Target
     }
 }
 
-/// Layer lists as documents write them, of images of 28 x 28.
+/// Builds a list of layers as a document describes it, for images of 28 x 28.
 fn listed(layers: &Value) -> Result<Network, BuildError> {
     let document = json!({
         "version": "muster/v1",
@@ -188,7 +191,7 @@ fn listed(layers: &Value) -> Result<Network, BuildError> {
 }
 
 #[test]
-fn onnx_runtime_finds_the_same_losses() {
+fn onnx_runtime_computes_the_same_losses() {
     let python = python();
     let image = |side, channels| InputShape {
         height: side,

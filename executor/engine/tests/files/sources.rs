@@ -1,4 +1,4 @@
-//! Data sets of users' own files: what is read of good ones, and what is said about bad ones.
+//! Data sets in users' own files: the content of valid ones, and the errors of invalid ones.
 
 use image::{ImageFormat, Rgb, RgbImage};
 use muster_engine::data::{Dataset, Limits, Scaling, Source, TargetsMut, Task};
@@ -85,13 +85,14 @@ fn a_table_is_standardised_by_its_training_rows() {
         examples.iter().all(|(x, _)| x[1] == 0.0),
         "what does not vary is only centred"
     );
-    // Scaled back by the distance of neighbours, each row is there once, with its class: iris 0, lily 1, rose 2.
+    // Rescaled by the distance of neighbours, each row occurs once with its class: iris 0, lily 1,
+    // rose 2.
     let mut values: Vec<(f32, u32)> = examples.iter().map(|(x, class)| (x[0], *class)).collect();
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
     let classes: Vec<u32> = values.iter().map(|(_, class)| *class).collect();
     let expected: Vec<u32> = (0..20).map(|i| [2, 0, 1][i % 3]).collect();
     assert_eq!(classes, expected);
-    // The same for every job, and not the file's order.
+    // The same for every job, and different from the order of the file.
     assert_eq!(
         examples,
         all(&Dataset::load(&table(3), root.path(), limits(15, 5)).unwrap())
@@ -127,7 +128,7 @@ fn numbers_can_be_targets_too() {
 }
 
 #[test]
-fn a_bad_table_is_told_by_file_line_and_column() {
+fn table_error_names_file_line_and_column() {
     let root = tempfile::tempdir().unwrap();
     let said = |text: &str, classes, train| {
         fs::write(root.path().join("t.csv"), text).unwrap();
@@ -198,7 +199,7 @@ fn numpys_arrays_are_read() {
             "{channel}: {mean} {square}"
         );
     }
-    // Unscaled, the sixth image is there, whatever place it was dealt.
+    // Without scaling, the sixth image is found at any position.
     let wide = Dataset::load(
         &arrays("small.npz", "wide", "y", images, classes),
         &root,
@@ -231,7 +232,7 @@ fn numpys_arrays_are_read() {
 }
 
 #[test]
-fn bad_arrays_are_told_by_name() {
+fn array_error_names_the_array() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/arrays");
     let images = Input::Image(shape(2, 3, 3));
     let said = |inputs: &str, targets: &str, input, classes| {
@@ -311,7 +312,7 @@ fn safetensors_are_read() {
 }
 
 #[test]
-fn a_text_is_cut_into_pieces_whose_targets_are_one_byte_on() {
+fn text_targets_are_shifted_by_one_byte() {
     let root = tempfile::tempdir().unwrap();
     let bytes: Vec<u8> = (0..=100).collect();
     fs::write(root.path().join("t.txt"), &bytes).unwrap();

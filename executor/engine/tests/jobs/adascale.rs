@@ -1,4 +1,4 @@
-//! Real processes whose batch grows with their number (`batch_rule: adascale`).
+//! Real processes whose batch grows with the number of workers (`batch_rule: adascale`).
 
 use crate::rig::workers::Crew;
 use crate::rig::{Launch, Rig, samples, spec};
@@ -8,7 +8,7 @@ use muster_model::spec::JobSpec;
 use serde_json::json;
 use std::fs;
 
-/// By SGD with momentum and a schedule that ends with the steps; every epoch has 20 of them.
+/// SGD with momentum and a schedule that ends with the last step; 20 steps per epoch.
 fn document(steps: u64, rule: &str) -> JobSpec {
     spec(json!({
         "engine": {
@@ -38,7 +38,7 @@ fn accuracy_at(crew: &mut Crew<'_>, step: u64) -> f64 {
 }
 
 #[test]
-fn one_worker_trains_to_the_bit_as_with_a_constant_batch() {
+fn one_worker_has_the_bits_of_a_constant_batch() {
     let run = |rule: &str| {
         let rig = Rig::new();
         let mut crew = Crew::start(&rig, &Launch::new(1, 1, 0, document(120, rule)));
@@ -57,9 +57,10 @@ fn one_worker_trains_to_the_bit_as_with_a_constant_batch() {
     assert!(gains.iter().all(|gain| *gain == Some(1.0)), "{gains:?}");
 }
 
-/// One worker, three, two: whoever comes goes on where the others stand, and steps count what updates are worth.
+/// One worker, three, two: new workers continue at the step of the others, and steps count the gain
+/// of the updates.
 #[test]
-fn a_batch_grows_and_shrinks_with_the_workers() {
+fn batch_grows_and_shrinks_with_the_workers() {
     let rig = Rig::new();
     let mut crew = Crew::start(&rig, &Launch::new(1, 1, 0, document(4_000, "adascale")));
     crew.wait_for_step(40);
@@ -82,13 +83,13 @@ fn a_batch_grows_and_shrinks_with_the_workers() {
 
     let seen: Vec<Sample> = samples(&crew.chief().events());
     let of = |workers: u32| seen.iter().filter(move |sample| sample.workers == workers);
-    // The first sample of a size may have counted updates of the one before.
+    // The first sample after a resize may contain updates of the previous size.
     assert!(of(1).all(|sample| sample.gain == Some(1.0)));
     for workers in [2, 3] {
         assert!(of(workers).count() > 1, "{workers}: {seen:?}");
         for sample in of(workers).skip(1) {
             let gain = sample.gain.unwrap();
-            // Whole steps are counted, whatever is left over comes with the next.
+            // Only whole steps are counted; the fraction is added to the next update.
             assert!(
                 (0.9..=f64::from(workers) + 0.1).contains(&gain),
                 "{sample:?}"
@@ -106,9 +107,10 @@ fn a_batch_grows_and_shrinks_with_the_workers() {
     }
 }
 
-/// What the next rate depends on is in checkpoints: a run that was killed ends with the bits of one that was not.
+/// Checkpoints contain the state that the next learning rate depends on: a killed run ends with the
+/// bits of an uninterrupted one.
 #[test]
-fn a_killed_run_ends_as_if_it_had_never_stopped() {
+fn killed_run_ends_with_the_bits_of_an_uninterrupted_one() {
     let run = |rig: &Rig, launch: &Launch| {
         let mut crew = Crew::start(rig, launch);
         crew.succeed();
@@ -128,10 +130,10 @@ fn a_killed_run_ends_as_if_it_had_never_stopped() {
     let rig = Rig::new();
     let whole = run(&rig, &Launch::new(1, 3, 0, document(303, "adascale")));
     let kept: Vec<String> = rig.checkpoints();
-    // Multiples of 101 that are passed over count, but for those that come while the writer is busy.
+    // A skipped multiple of 101 counts too, except while the writer is busy.
     assert!(kept.len() >= 2, "{kept:?}");
 
-    // As if it had been killed after its first checkpoint.
+    // As if the run had been killed after its first checkpoint.
     fs::remove_dir_all(rig.job_folder().join("final-r1")).unwrap();
     for name in &kept[1..] {
         fs::remove_dir_all(rig.job_folder().join(name)).unwrap();
@@ -144,9 +146,10 @@ fn a_killed_run_ends_as_if_it_had_never_stopped() {
     assert_eq!(run(&rig, &resumed), whole);
 }
 
-/// Half a batch of its own for each of two, from the first step on; a killed worker leaves the others in step.
+/// Each of two workers has half a batch from the first step on; a killed worker leaves the others
+/// in step.
 #[test]
-fn a_killed_worker_leaves_the_others_in_step() {
+fn killed_worker_leaves_the_others_in_step() {
     let rig = Rig::new();
     let mut document = document(2_000, "adascale");
     document.scale.workers.min = 2;

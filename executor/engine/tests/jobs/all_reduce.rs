@@ -1,4 +1,5 @@
-//! Real processes that train without parameter servers: what they come to, and who comes and goes meanwhile.
+//! Real processes that train without parameter servers: results, and workers that join, leave or
+//! are lost.
 
 use crate::rig::workers::Crew;
 use crate::rig::{self, Launch, Rig, samples, spec};
@@ -16,7 +17,7 @@ fn peers(more: serde_json::Value) -> JobSpec {
 }
 
 #[test]
-fn three_workers_come_to_what_one_does_and_to_the_same_bits_in_each_run() {
+fn three_workers_match_one_worker_and_repeat_bit_for_bit() {
     let run = |workers: u32| {
         let rig = Rig::new();
         let mut crew = Crew::start(&rig, &Launch::new(1, workers, 0, peers(json!({}))));
@@ -33,13 +34,14 @@ fn three_workers_come_to_what_one_does_and_to_the_same_bits_in_each_run() {
         .zip(&three)
         .map(|(a, b)| (a - b).abs())
         .fold(0.0, f32::max);
-    // Sixty steps of Adam, whose first steps are of the sign of a gradient that may be all rounding.
+    // Sixty steps of Adam, whose first steps follow the sign of a gradient that may be only
+    // rounding noise.
     assert!(furthest < 2e-3, "{furthest}");
 }
 
-/// Asked to sum on GPUs, workers without any say why they do not, and train what they would have.
+/// Workers without GPUs that should sum on GPUs report why they do not, and train the same model.
 #[test]
-fn workers_on_cpus_that_are_asked_for_nccl_sum_on_the_host() {
+fn workers_without_gpus_sum_on_the_host_instead_of_nccl() {
     let run = |algorithm: &str| {
         let rig = Rig::new();
         let exchange = json!({ "topology": "all_reduce", "algorithm": algorithm });
@@ -82,9 +84,10 @@ fn a_gradient_is_clipped_by_its_norm_over_all_workers() {
     assert!(furthest(&alone, &free) > 0.1, "it was clipped");
 }
 
-/// A round of one step by one worker is a step. A text's examples have many targets, whose gradients add up.
+/// A round of one step by one worker equals a step. The examples of a text have many targets, whose
+/// gradients add up.
 #[test]
-fn a_worker_alone_averages_with_itself_what_it_would_have_learned() {
+fn averaging_of_a_single_worker_changes_nothing() {
     let run = |averaging: Option<serde_json::Value>, clip_norm: Option<f64>| {
         let rig = Rig::new();
         let text: String = (0..4_000).map(|i| ["so ", "it ", "goes "][i % 3]).collect();
@@ -140,7 +143,7 @@ fn every_codec_learns_as_much_between_two_workers() {
     ] {
         let accuracy = run(json!({ "codec": codec }));
         println!("{codec}: {accuracy}, plain {plain}");
-        // One test image is half a point.
+        // One test image is half a percentage point.
         assert!(
             accuracy > plain - 0.0151,
             "{codec}: {accuracy}, plain {plain}"
@@ -148,10 +151,11 @@ fn every_codec_learns_as_much_between_two_workers() {
     }
 }
 
-/// Two buckets, which travel while the backward pass goes on. By one bit a number so short a training ends anywhere from 48 to 76 %, by the seed
-/// and by how sums are rounded, so it is compared with itself.
+/// Two buckets that are sent during the backward pass. With one bit per value, such a short
+/// training ends between 48 and 76 %, depending on the seed and on rounding, so it is compared with
+/// itself.
 #[test]
-fn a_killed_worker_costs_a_compressed_job_no_more() {
+fn killed_worker_does_not_harm_a_compressed_job() {
     let accuracy = |is_killed: bool| {
         let rig = Rig::new();
         let compression = json!({ "codec": { "kind": "one_bit" } });
@@ -177,7 +181,7 @@ fn a_killed_worker_costs_a_compressed_job_no_more() {
 }
 
 #[test]
-fn workers_that_sum_gradients_tell_their_noise() {
+fn workers_that_sum_gradients_report_their_noise() {
     let noise = |workers: u32| {
         let rig = Rig::new();
         let document = peers(json!({ "stop": { "steps": 200 } }));
@@ -188,7 +192,7 @@ fn workers_that_sum_gradients_tell_their_noise() {
     assert_eq!(noise(1), None);
     let among_themselves = noise(2).unwrap();
     assert!(among_themselves > 0.0);
-    // PS shards see the same gradients, each its part of them.
+    // PS shards see the same gradients, each its own part.
     let rig = Rig::new();
     let document = spec(json!({ "stop": { "steps": 200 } }));
     let mut revision = rig.start(&Launch::new(1, 2, 2, document));
@@ -222,7 +226,7 @@ fn federated_workers_with_skewed_shards_learn_together() {
 }
 
 #[test]
-fn a_worker_that_stands_still_is_left_behind() {
+fn stopped_worker_is_considered_lost() {
     let rig = Rig::new();
     let mut document = peers(json!({ "stop": { "steps": 3_000 } }));
     document.exchange.hung_after_s = 2;
@@ -240,13 +244,13 @@ fn a_worker_that_stands_still_is_left_behind() {
     crew.agree();
     let seen = samples(&crew.chief().events());
     assert_eq!(seen.last().unwrap().workers, 2);
-    // It wakes up, and nobody is there.
+    // The stopped worker continues after the others have left.
     crew.tasks[1].signal("CONT");
     crew.tasks[1].wait();
 }
 
 #[test]
-fn a_chief_that_stands_still_is_a_lost_peer() {
+fn stopped_coordinator_is_considered_lost() {
     let rig = Rig::new();
     let mut document = peers(json!({ "stop": { "steps": 100_000 } }));
     document.exchange.hung_after_s = 2;
@@ -257,7 +261,7 @@ fn a_chief_that_stands_still_is_a_lost_peer() {
 }
 
 #[test]
-fn workers_join_and_leave_while_the_others_run_on() {
+fn workers_join_and_leave_during_training() {
     let rig = Rig::new();
     let spec = peers(json!({ "stop": { "steps": 1_500 } }));
     let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, spec));
@@ -287,7 +291,7 @@ fn workers_join_and_leave_while_the_others_run_on() {
 }
 
 #[test]
-fn a_killed_worker_costs_its_part_of_a_step_and_nothing_else() {
+fn killed_worker_costs_only_its_part_of_a_step() {
     let rig = Rig::new();
     let spec = peers(json!({ "stop": { "steps": 1_500 } }));
     let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, spec));
@@ -337,7 +341,7 @@ fn a_job_changes_its_topology_between_two_starts() {
 }
 
 #[test]
-fn without_its_chief_a_worker_ends_as_one_that_has_lost_a_peer() {
+fn worker_without_coordinator_exits_with_peer_lost() {
     let rig = Rig::new();
     let spec = peers(json!({ "stop": { "steps": 100_000 } }));
     let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, spec));
@@ -358,7 +362,7 @@ fn every_way_of_averaging_learns() {
     ] {
         let rig = Rig::new();
         let exchange = json!({ "topology": "all_reduce", "averaging": averaging });
-        // No multiple of any round: training ends in the midst of one.
+        // Not a multiple of any round: training ends within one.
         let document = json!({ "exchange": exchange, "stop": { "steps": 601 } });
         let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, spec(document)));
         crew.succeed();

@@ -1,5 +1,5 @@
-//! Batch normalisation where gradients are encoded: running statistics travel as they are, so that evaluation goes by the same ones as
-//! without a codec.
+//! Batch normalisation with encoded gradients: running statistics are sent without a codec, so that
+//! evaluation uses the same ones.
 
 use crate::rig::workers::Crew;
 use crate::rig::{Launch, Rig, Task, spec};
@@ -9,8 +9,8 @@ use safetensors::SafeTensors;
 use serde_json::{Value, json};
 use std::fs;
 
-/// A wide layer whose statistics are no small block, after functions whose values differ so little that variances fall far from the 1
-/// that they begin with.
+/// A wide layer whose statistics are not a small block, after functions whose values differ so
+/// little that the variances become much smaller than their initial 1.
 fn normalised(topology: &str, compression: &Value) -> JobSpec {
     let mut all = json!({
         "engine": {
@@ -37,7 +37,7 @@ fn normalised(topology: &str, compression: &Value) -> JobSpec {
     spec
 }
 
-/// Test accuracy, and the running variances layer by layer, of a job of two workers that went to its end.
+/// Test accuracy and running variances by layer of a job of two workers that ran to its end.
 fn trained(topology: &str, compression: Value) -> (f64, Vec<Vec<f32>>) {
     let rig = Rig::new();
     let spec = normalised(topology, &compression);
@@ -75,7 +75,7 @@ fn trained(topology: &str, compression: Value) -> (f64, Vec<Vec<f32>>) {
 }
 
 #[test]
-fn networks_with_batch_normalisation_learn_with_the_statistics_that_they_have_without_a_codec() {
+fn batch_norm_statistics_do_not_depend_on_the_codec() {
     let dgc = json!({ "kind": "dgc", "density": 0.05, "momentum": 0.9, "warm_up_steps": 20 });
     for topology in ["parameter_server", "all_reduce"] {
         let (accuracy, plain) = trained(topology, json!("none"));

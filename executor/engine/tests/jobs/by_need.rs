@@ -1,4 +1,5 @@
-//! Whole jobs of workers among themselves whose steps go by need, against the same jobs whose steps go as a whole: real task processes.
+//! Jobs of workers without shards: steps in priority order compared with steps as one sum, with
+//! real task processes.
 
 use crate::rig::workers::Crew;
 use crate::rig::{self, Launch, Rig, samples, spec};
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use std::thread;
 use std::time::Duration;
 
-/// Of workers among themselves.
+/// Document of workers without shards.
 fn large(more: &Value) -> Value {
     let mut document = rig::large(more);
     document["exchange"]["topology"] = json!("all_reduce");
@@ -28,33 +29,34 @@ fn trained(workers: u32, tcp: bool, more: &Value) -> (String, Option<f64>) {
     (rig.final_sha256(1), last.noise_scale)
 }
 
-/// A norm that no gradient reaches changes no bit, but needs the whole gradient. Evaluations and checkpoints come between a step and
-/// the next one that has begun already. Where three and more add up over TCP, what is added first depends on how gradients are cut.
+/// A clip norm that no gradient reaches changes no bit, but requires the whole gradient.
+/// Evaluations and checkpoints fall between a step and the next one, which has already begun. With
+/// three or more workers over TCP, the order of additions depends on how gradients are cut.
 #[test]
-fn by_need_and_as_a_whole_train_the_same_model_to_the_bit() {
+fn priority_order_has_the_bits_of_a_whole_sum() {
     let whole = json!({ "engine": { "clip_norm": 1e9 } });
     for (workers, tcp) in [(1, false), (2, false), (2, true), (3, false), (4, false)] {
         let by_need = trained(workers, tcp, &json!({}));
         assert_eq!(by_need, trained(workers, tcp, &whole), "{workers} workers");
         assert_eq!(by_need.1.is_some(), workers > 1, "noise is measured");
     }
-    // Several passes a step: only the first can begin early.
+    // Several passes per step: only the first one can begin early.
     let by_need = trained(2, false, &json!({ "engine": { "accumulate": 3 } }));
     let both = json!({ "engine": { "accumulate": 3, "clip_norm": 1e9 } });
     assert_eq!(by_need, trained(2, false, &both));
 }
 
 #[test]
-fn the_bits_are_the_same_in_each_run_over_links() {
+fn runs_over_links_repeat_bit_for_bit() {
     let ring = json!({ "exchange": { "algorithm": "ring" } });
     for workers in [3, 4] {
         assert_eq!(trained(workers, true, &ring), trained(workers, true, &ring));
     }
 }
 
-/// Wherever in a step it is: those who are left have the same bits, and nobody starts anew.
+/// At any moment of a step: the remaining workers have the same bits, and no task restarts.
 #[test]
-fn workers_are_killed_at_any_moment() {
+fn workers_killed_at_any_moment_leave_equal_replicas() {
     let more = json!({
         "stop": { "steps": 160 }, "checkpoint": { "every_steps": 1000 }, "evaluate": { "every_steps": 50 },
     });
@@ -81,7 +83,7 @@ fn workers_are_killed_at_any_moment() {
 }
 
 #[test]
-fn two_become_four_and_two_again() {
+fn two_workers_become_four_and_two_again() {
     for tcp in [false, true] {
         let mut rig = Rig::new();
         rig.tcp = tcp;
@@ -98,7 +100,7 @@ fn two_become_four_and_two_again() {
         crew.chief().wait_for("four workers", resized(4));
         crew.shrink(3, &[1, 3]);
         let step = crew.chief().wait_for("two workers", resized(2));
-        // Until both have gone on, and told of it.
+        // Until both have continued and reported it.
         crew.wait_for_step(step + 2);
         for task in &mut crew.tasks {
             task.signal("TERM");
@@ -110,9 +112,9 @@ fn two_become_four_and_two_again() {
     }
 }
 
-/// Stopped in order at some moment, a job goes on from where it stood; all that it has done counts.
+/// A job that is stopped in order continues at its step; all completed steps count.
 #[test]
-fn a_stopped_job_goes_on_from_a_whole_step() {
+fn stopped_job_continues_at_a_whole_step() {
     let rig = Rig::new();
     let long = json!({ "stop": { "steps": 100_000 }, "checkpoint": { "every_steps": 1000 } });
     let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, spec(large(&long))));

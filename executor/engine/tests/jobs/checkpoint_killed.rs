@@ -1,4 +1,4 @@
-//! Whoever dies while checkpoints are written, the newest whole one is found again: real processes, killed at any moment.
+//! Real processes that are killed while they write checkpoints: the newest complete one is found.
 
 use crate::rig::{Launch, Rig, Task, spec};
 use muster_model::assignment::TaskReport;
@@ -16,9 +16,10 @@ fn newest_written(chief: &Task) -> Option<u64> {
     chief.events().iter().filter_map(pick).max()
 }
 
-/// The writer is never idle, so nearly every kill meets it at work: in a part, in the manifest, before or after the rename.
+/// The writer is never idle, so nearly every kill interrupts it: within a part, within the
+/// manifest, before or after the rename.
 #[test]
-fn killed_at_any_moment_of_writing_it_goes_on_from_what_was_reported_to_the_same_bits() {
+fn job_killed_during_writes_resumes_with_the_same_bits() {
     let document = json!({
         "stop": { "steps": STEPS },
         "checkpoint": { "every_steps": 1, "every_minutes": null, "keep": 2, "keep_every_steps": 100 },
@@ -48,7 +49,8 @@ fn killed_at_any_moment_of_writing_it_goes_on_from_what_was_reported_to_the_same
         thread::sleep(Duration::from_micros(wait_us));
         tasks.kill_all();
         tasks.wait();
-        // A checkpoint that the one before had no time to report is reported before the start, which the kill may then forestall.
+        // A checkpoint that the previous revision had no time to report is reported before the
+        // start, which a kill may prevent.
         let ready = tasks
             .chief()
             .events()

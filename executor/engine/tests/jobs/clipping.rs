@@ -1,4 +1,5 @@
-//! Clipping with PS shards: the norm is the whole gradient's, of which no shard sees more than a part.
+//! Clipping with PS shards: the norm is that of the whole gradient, of which each shard has only a
+//! part.
 
 use crate::loopback::{BATCH, Job, forever, fresh, gradients, size, stats, train};
 use crate::rig::workers::Crew;
@@ -22,7 +23,8 @@ fn momentum() -> Optimizer {
     })
 }
 
-/// One process that has everything: the mean of these ranks' gradients, clipped; how many steps there was something to clip in.
+/// Computes the same in one process: the mean of these ranks' gradients, clipped. Returns the
+/// parameters and the number of clipped steps.
 fn plain(steps: &[&[u32]]) -> (Vec<f32>, usize) {
     let mut parameters = fresh().parameters;
     let mut state = vec![0.0; size()];
@@ -50,9 +52,10 @@ fn assert_close(got: &[f32], expected: &[f32]) {
     }
 }
 
-/// Three shards end their steps at once, again and again; whoever waited for another with its own lock held would stand still here.
+/// Three shards end their steps at the same time, repeatedly. A shard that waited for another while
+/// it holds its lock would deadlock.
 #[test]
-fn a_clipped_step_is_that_of_one_process_for_every_layout() {
+fn clipped_steps_match_one_process_for_every_layout() {
     let all: &[u32] = &[0, 1, 2, 3];
     let (expected, clipped) = plain(&[all; 25]);
     assert_eq!(clipped, 25, "there is something to clip");
@@ -82,9 +85,10 @@ fn push(shards: &mut Shards, rank: u32, step: u64) -> (u64, Vec<f32>, u64) {
     }
 }
 
-/// With a backup worker the norm is that of the mean of who came in time; who comes later changes nothing any more.
+/// With a backup worker, the norm is that of the mean of the workers in time; late gradients change
+/// nothing.
 #[test]
-fn who_comes_too_late_is_not_in_the_norm() {
+fn late_worker_is_not_in_the_norm() {
     let bsp = Consistency::Bsp { backup: 1 };
     let job = Job::start_clipping(3, 2, bsp, momentum(), Some(LIMIT));
     let mut joined = job.joined(0);
@@ -115,7 +119,7 @@ fn document(consistency: &serde_json::Value, norm: Option<f64>, replicas: u32) -
     spec
 }
 
-/// The newest evaluation's loss, or none where training failed.
+/// Loss of the newest evaluation; `None` if training failed.
 fn loss(events: &[TaskReport]) -> Option<f64> {
     events.iter().rev().find_map(|event| match event {
         TaskReport::Evaluated { evaluation } => evaluation.loss,
@@ -123,9 +127,9 @@ fn loss(events: &[TaskReport]) -> Option<f64> {
     })
 }
 
-/// Real processes: a rate at which training would burst does not while gradients are clipped.
+/// Real processes: with a rate at which training would diverge, clipping prevents the divergence.
 #[test]
-fn clipped_training_does_not_burst() {
+fn clipped_training_does_not_diverge() {
     for consistency in [
         json!({ "kind": "bsp" }),
         json!({ "kind": "ssp", "staleness": 1 }),
@@ -142,9 +146,10 @@ fn clipped_training_does_not_burst() {
     }
 }
 
-/// With Deep Gradient Compression every worker clips its own part, on either road, and nobody waits for a norm of the sum.
+/// With Deep Gradient Compression every worker clips its own part, with both topologies, and no
+/// task waits for the norm of the sum.
 #[test]
-fn clipped_training_by_dgc_does_not_burst() {
+fn clipped_training_with_dgc_does_not_diverge() {
     let dgc = json!({ "codec": { "kind": "dgc", "density": 0.1, "momentum": 0.9 } });
     let alone = json!({ "workers": { "min": 1, "max": 4 }, "ps_shards": { "min": 0, "max": 0 } });
     for topology in ["parameter_server", "all_reduce"] {
@@ -170,7 +175,7 @@ fn clipped_training_by_dgc_does_not_burst() {
             loss(&revision.chief().events())
         };
         let (with, without) = (trained(Some(0.0002)), trained(None));
-        // Of ten classes, so better than a guess.
+        // Ten classes, so better than random.
         assert!(with.is_some_and(|loss| loss < 2.3), "{topology}: {with:?}");
         assert!(
             without.is_none_or(|loss| loss > 10.0),
@@ -179,9 +184,9 @@ fn clipped_training_by_dgc_does_not_burst() {
     }
 }
 
-/// A shard that is lost in the middle lives on elsewhere, and has its part in the norm.
+/// A promoted replica continues a lost shard, and its part is in the norm.
 #[test]
-fn a_lost_shard_goes_on_clipping() {
+fn promoted_replica_continues_clipping() {
     let rig = Rig::new();
     let spec = document(&json!({ "kind": "bsp" }), Some(0.005), 1);
     let mut revision = rig.start(&Launch::new(1, 2, 2, spec));

@@ -1,5 +1,5 @@
-//! Parameters that leave the range of numbers where gradients are encoded: every codec passes on what is no number, so that the job ends
-//! for that reason and is not tried again, and nobody is held for lost or for broken before.
+//! Divergence with encoded gradients: every codec passes NaN on. The job then ends as diverged and
+//! is not tried again, and no task is considered lost or failed before.
 
 use crate::rig::workers::Crew;
 use crate::rig::{Launch, Rig, Task, spec};
@@ -23,7 +23,7 @@ fn codecs() -> Vec<Value> {
     ]
 }
 
-/// After one step of this rate no sum over a layer's inputs is a number any more, nor is what comes back from it.
+/// After one step at this rate, no sum over a layer's inputs is finite, nor is its gradient.
 fn diverging(topology: &str, codec: &Value) -> JobSpec {
     let mut all = json!({
         "engine": { "optimizer": { "kind": "sgd", "learning_rate": 1e37 } },
@@ -33,11 +33,11 @@ fn diverging(topology: &str, codec: &Value) -> JobSpec {
         all["scale"] =
             json!({ "workers": { "min": 1, "max": 4 }, "ps_shards": { "min": 0, "max": 0 } });
     }
-    // No document may ask for such a rate: it stands for whatever else has numbers leave their range at once.
+    // No document may request such a rate; it represents any cause of immediate divergence.
     spec(all)
 }
 
-/// The chief says so, for good, and no other task fails by itself.
+/// The coordinator reports a permanent failure, and no other task fails by itself.
 fn ended_as_diverged(tasks: &mut [Task], what: &str) {
     for task in &mut *tasks {
         task.wait();
@@ -66,7 +66,7 @@ fn ended_as_diverged(tasks: &mut [Task], what: &str) {
 }
 
 #[test]
-fn servers_jobs_end_as_diverged_whatever_the_codec() {
+fn ps_jobs_end_as_diverged_with_every_codec() {
     for codec in codecs() {
         let rig = Rig::new();
         let spec = diverging("parameter_server", &codec);
@@ -76,7 +76,7 @@ fn servers_jobs_end_as_diverged_whatever_the_codec() {
 }
 
 #[test]
-fn jobs_without_servers_end_as_diverged_whatever_the_codec() {
+fn all_reduce_jobs_end_as_diverged_with_every_codec() {
     for codec in codecs() {
         let rig = Rig::new();
         let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, diverging("all_reduce", &codec)));

@@ -1,5 +1,5 @@
-//! Checkpoints of PS shards' state that is copied where it is and drawn while training goes on: what they hold, and what becomes of them
-//! when a shard is lost, has another copy or does not know the asker.
+//! Checkpoints of PS shards' state by snapshot streams during training: their content, and the
+//! results if a shard is lost, has a newer snapshot or does not know the reader.
 
 use crate::loopback::{Job, forever, gradients, hello, shard, size, stats, train, worker};
 use crate::relay::Relay;
@@ -88,7 +88,7 @@ fn filled((mut snapshot, draw): (Snapshot, Draw)) -> Snapshot {
     snapshot
 }
 
-/// The wire's word on why a source has failed.
+/// Wire error that is the reason of a failed source.
 fn why<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a WireError {
     let error = error.downcast_ref::<DrawError>().expect("of a draw");
     &error.source
@@ -103,7 +103,7 @@ fn step(shards: &mut Shards, rank: u32, at: u64) {
 }
 
 #[test]
-fn a_checkpoint_is_of_its_step_however_many_follow_before_it_is_drawn() {
+fn snapshot_stays_at_its_step_until_it_is_read() {
     let one_bit = Some(CodecConfig::OneBit {});
     for codec in [None, one_bit] {
         let start = || match codec {
@@ -126,7 +126,7 @@ fn a_checkpoint_is_of_its_step_however_many_follow_before_it_is_drawn() {
         let loaded = folder.newest_sound().unwrap().newest.unwrap().contents;
         assert!(loaded == expected.contents, "other bits, with {codec:?}");
 
-        // The next copy is of the next step, in the memory of this one.
+        // The next snapshot is of the next step, in the same buffer.
         let lent = lend(&mut joined[0]);
         let now = joined[0].snapshot(Contents::default()).unwrap();
         assert_ne!(now.contents, expected.contents);
@@ -134,9 +134,9 @@ fn a_checkpoint_is_of_its_step_however_many_follow_before_it_is_drawn() {
     }
 }
 
-/// Others' pushes after a shard's copy are not in it.
+/// Pushes of other workers after a shard's snapshot are not in it.
 #[test]
-fn where_workers_are_not_in_step_a_copy_is_of_its_moment() {
+fn asp_snapshot_excludes_later_pushes() {
     let rate = Rate::Constant;
     let job = Job::start(2, 2, Consistency::Asp { rate });
     let mut joined = job.joined(0);
@@ -149,7 +149,7 @@ fn where_workers_are_not_in_step_a_copy_is_of_its_moment() {
 }
 
 #[test]
-fn a_copy_is_of_the_pieces_that_were_there_when_it_was_made() {
+fn snapshot_contains_the_pieces_at_its_time() {
     let mut job = Job::start(1, 2, Consistency::default());
     let (mut joined, ..) = train(job.joined(0), 0, 2);
     let mut chief = joined.pop().unwrap();
@@ -163,7 +163,7 @@ fn a_copy_is_of_the_pieces_that_were_there_when_it_was_made() {
     let all = lend(&mut chief);
     assert_eq!(filled(all), expected, "of the new pieces");
 
-    // One that has nothing any more goes.
+    // A shard without pieces ends.
     resize(&mut chief, &addresses[1..], 3);
     let gone = job.shards.remove(0);
     assert_eq!(gone.join().unwrap(), End::Stopped);
@@ -171,7 +171,7 @@ fn a_copy_is_of_the_pieces_that_were_there_when_it_was_made() {
     assert_eq!(filled(lend(&mut chief)), expected);
 }
 
-/// The chief, who is alone, goes on with these shards from the step after `at`.
+/// The coordinator, which is the only worker, continues with these shards from the step after `at`.
 fn resize(chief: &mut Shards, addresses: &[Address], at: u64) {
     chief.approach(addresses).unwrap();
     let workers = vec![worker(0)];
@@ -185,7 +185,7 @@ fn resize(chief: &mut Shards, addresses: &[Address], at: u64) {
 }
 
 #[test]
-fn a_copy_that_was_replaced_is_refused_and_the_older_checkpoint_stays() {
+fn read_of_a_replaced_snapshot_is_refused() {
     let job = Job::start(2, 2, Consistency::default());
     let (mut joined, ..) = train(job.joined(0), 0, 1);
     let root = tempfile::tempdir().unwrap();
@@ -206,7 +206,7 @@ fn a_copy_that_was_replaced_is_refused_and_the_older_checkpoint_stays() {
     };
     let reason = why(&*source).to_string();
     assert!(reason.contains("is not here any more"), "{reason}");
-    // Its connections are closed, so that the newer one fails too, and the next is as good as any.
+    // Its connections are closed, so the newer snapshot fails too; the next one is unaffected.
     let attempt = write(&mut writer, 1, newer);
     assert!(attempt.outcome.is_err_and(|error| error.is_passing()));
     let found = folder.newest_sound().unwrap();
@@ -223,7 +223,7 @@ fn a_copy_that_was_replaced_is_refused_and_the_older_checkpoint_stays() {
 }
 
 #[test]
-fn a_shard_that_is_lost_before_its_copy_is_drawn_costs_that_checkpoint() {
+fn shard_lost_before_its_snapshot_is_read_fails_the_attempt() {
     let mut job = Job::start(1, 2, Consistency::default());
     let relay = Relay::to(&job.addresses[1].1);
     job.addresses[1].1 = relay.address();
@@ -252,7 +252,7 @@ fn a_shard_that_is_lost_before_its_copy_is_drawn_costs_that_checkpoint() {
     );
 }
 
-/// The second connection as the shard `number` lets it in.
+/// Opens the second connection with the handshake of `number`.
 fn visit(
     address: &str,
     number: u32,
@@ -267,7 +267,7 @@ fn visit(
     greet(address, &hello, Duration::from_secs(5)).map(|(connection, _)| connection)
 }
 
-/// Asks for a stretch of a copy; the numbers.
+/// Requests a range of a snapshot. Returns its values.
 fn ask(connection: &mut Connection, version: u64, head: DrawHead) -> Result<Vec<f32>, WireError> {
     connection.send(Kind::Draw, version, &head.encode(), &[])?;
     let header = connection.receive()?;
@@ -280,7 +280,7 @@ fn ask(connection: &mut Connection, version: u64, head: DrawHead) -> Result<Vec<
 }
 
 #[test]
-fn only_the_chief_draws_and_only_the_copy_that_there_is() {
+fn only_the_coordinator_reads_the_present_snapshot() {
     let job = Job::start(2, 1, Consistency::default());
     let address = job.addresses[0].1.clone();
     let before = visit(&address, 0, |_| {}).unwrap_err();
@@ -328,7 +328,7 @@ fn only_the_chief_draws_and_only_the_copy_that_there_is() {
     assert_eq!(ask(&mut open, 2, head(1, all - 1, 1)).unwrap().len(), 1);
     refused(2, head(1, all, 1));
     refused(2, head(1, u64::MAX, 1));
-    // Whatever else it says is not heard.
+    // All other frames of this connection are ignored.
     let mut talker = come();
     talker.send(Kind::Done, 0, &[], &[]).unwrap();
     assert!(talker.receive().is_err());
@@ -338,7 +338,7 @@ fn only_the_chief_draws_and_only_the_copy_that_there_is() {
         Err(WireError::Refused(_))
     ));
 
-    // Nobody of them is a worker that the shard waits for.
+    // The shard does not wait for any of these connections as for a worker.
     let _still = come();
     let (mut joined, ..) = train(joined, 2, 1);
     joined.remove(0).done();
@@ -346,9 +346,10 @@ fn only_the_chief_draws_and_only_the_copy_that_there_is() {
     assert_eq!(job.ends(), [End::Finished]);
 }
 
-/// An older shard hangs up on a greeting that it cannot read, as this listener does on all but the first.
+/// An older shard closes a connection whose handshake it cannot parse, as this listener does after
+/// the first one.
 #[test]
-fn a_shard_that_lends_nothing_is_read_at_once() {
+fn shard_without_snapshot_streams_is_read_directly() {
     let mut job = Job::start(1, 2, Consistency::default());
     let relay = Relay::to(&job.addresses[1].1);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -371,9 +372,10 @@ fn a_shard_that_lends_nothing_is_read_at_once() {
     train(joined, 2, 1);
 }
 
-/// Of a job's step 8, from processes: what was drawn while training went on, and what was written at the end of one that stops there.
+/// Step 8 of a job: a snapshot that was read during training equals the checkpoint at the end of a
+/// job that stops there.
 #[test]
-fn a_job_that_trains_on_keeps_what_one_that_stops_keeps() {
+fn checkpoint_during_training_equals_the_one_of_a_stop() {
     let sums = |steps: u64| {
         let rig = Rig::new();
         let document = json!({

@@ -1,4 +1,4 @@
-//! A checkpoint asks for what waits to be pushed; a job that reads eagerly is none the worse for it.
+//! A checkpoint requests the gradients that wait to be pushed; eager reads do not suffer from it.
 
 use crate::rig::{Launch, Rig, spec};
 use serde_json::{Value, json};
@@ -7,7 +7,8 @@ use std::fs;
 const STEPS: u64 = 15;
 const BATCH: u64 = 32;
 
-/// The last manifest and the model's sum of one worker that may be no step ahead of what it reads: each step is computed from the one before.
+/// Last manifest and checksum of the model of one worker that may not be ahead of its reads: each
+/// step is computed from the previous one.
 fn train(every_steps: Option<u64>) -> (Value, String) {
     let rig = Rig::new();
     let document = json!({
@@ -23,7 +24,7 @@ fn train(every_steps: Option<u64>) -> (Value, String) {
 }
 
 #[test]
-fn a_checkpoint_makes_no_read_older_and_loses_no_count() {
+fn checkpoint_neither_delays_reads_nor_loses_counts() {
     let (plain, bits) = train(None);
     assert_eq!(plain["curve"]["examples"], STEPS * BATCH);
     let (kept, bits_kept) = train(Some(4));

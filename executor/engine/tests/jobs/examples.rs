@@ -1,4 +1,4 @@
-//! The example documents, one of each family, as real processes on small data of their kind: what the documents promise can be had.
+//! The example documents, one per family, as real processes on small data of their kind.
 
 use crate::rig::{Launch, Rig};
 use muster_model::assignment::TaskReport;
@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-/// Trains the example for `steps`, with as many workers as given: its evaluations.
+/// Trains the example for `steps` steps with this number of workers. Returns its evaluations.
 fn train(name: &str, workers: u32, steps: u64, prepare: impl FnOnce(&Path)) -> Vec<Evaluation> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let text = fs::read_to_string(path.join(name)).expect("the example is there");
@@ -38,7 +38,7 @@ fn train(name: &str, workers: u32, steps: u64, prepare: impl FnOnce(&Path)) -> V
     evaluations.collect()
 }
 
-/// Numbers that look random and are the same each time.
+/// Reproducible pseudo-random numbers.
 fn noise(at: usize) -> f32 {
     let mixed = (at as u32).wrapping_mul(2_654_435_761).rotate_left(15) ^ 0x5bd1_e995;
     (mixed.wrapping_mul(0x85eb_ca6b) >> 8) as f32 / (1 << 24) as f32

@@ -1,5 +1,5 @@
-//! What workers hold back of encoded gradients is in checkpoints: a job that goes on from one comes to the bits of one that never
-//! stopped, and where it goes on at another size nothing of it is lost.
+//! Residuals of encoded gradients in checkpoints: a job that continues from one has the bits of an
+//! uninterrupted job, and with another number of workers no residual is lost.
 
 use crate::loopback::{self, Job, enter, forever, gradients, size, stats};
 use crate::rig::workers::Crew;
@@ -23,7 +23,7 @@ fn codecs() -> [Value; 3] {
     ]
 }
 
-/// A job whose workers exchange by this topology and codec; with dgc they apply the momentum, not the optimizer.
+/// A job with this topology and codec. With dgc the workers apply the momentum, not the optimizer.
 fn encoded(topology: &str, codec: &Value) -> JobSpec {
     let optimizer = match codec["kind"].as_str() {
         Some("dgc") => json!({ "kind": "sgd", "learning_rate": 0.02 }),
@@ -53,7 +53,7 @@ fn document(more: Value) -> JobSpec {
     spec
 }
 
-/// A started job, with or without servers.
+/// A started job, with or without PS shards.
 enum Running<'a> {
     Servers(Revision),
     Alone(Box<Crew<'a>>),
@@ -88,7 +88,8 @@ impl<'a> Running<'a> {
     }
 }
 
-/// A straight run, one that is stopped and goes on, one that is killed and goes on from its last checkpoint: the same bits.
+/// An uninterrupted run, a run that is stopped and continues, and a run that is killed and
+/// continues from its last checkpoint have the same bits.
 fn all_the_same(launch: impl Fn(u64) -> Launch) {
     let straight = Rig::new();
     Running::start(&straight, &launch(1)).succeed();
@@ -122,15 +123,15 @@ fn all_the_same(launch: impl Fn(u64) -> Launch) {
 }
 
 #[test]
-fn servers_go_on_with_the_same_bits() {
+fn resumed_ps_job_has_the_same_bits() {
     for codec in codecs() {
         all_the_same(|revision| Launch::new(revision, 3, 2, encoded("parameter_server", &codec)));
     }
 }
 
-/// One worker is in step with itself whatever the consistency, so here too there are bits to compare.
+/// One worker is in step with itself in every mode, so bits can be compared here too.
 #[test]
-fn a_stale_worker_goes_on_with_the_same_bits() {
+fn resumed_single_ssp_worker_has_the_same_bits() {
     let all = [
         json!({ "kind": "ssp", "staleness": 2 }),
         json!({ "kind": "asp" }),
@@ -151,9 +152,10 @@ fn a_stale_worker_goes_on_with_the_same_bits() {
     }
 }
 
-/// Several stale workers are killed and go on; of each of them the checkpoint has what it had held back.
+/// Several SSP or ASP workers are killed and continue; the checkpoint has the residual of each of
+/// them.
 #[test]
-fn stale_workers_go_on_with_what_they_held_back() {
+fn resumed_ssp_and_asp_workers_keep_their_residuals() {
     let all = [
         json!({ "kind": "ssp", "staleness": 2 }),
         json!({ "kind": "ssp", "staleness": 2, "eager": true }),
@@ -209,13 +211,14 @@ fn stale_workers_go_on_with_what_they_held_back() {
 }
 
 #[test]
-fn workers_alone_go_on_with_the_same_bits() {
+fn resumed_all_reduce_job_has_the_same_bits() {
     for codec in codecs() {
         all_the_same(|revision| Launch::new(revision, 3, 0, encoded("all_reduce", &codec)));
     }
 }
 
-/// One step of everyone, in which the chief says whether the step after it begins with a checkpoint.
+/// One step of all workers, in which the coordinator states whether the next step begins with a
+/// checkpoint.
 fn step(workers: &mut [Shards], number: u64, keeps: bool) {
     if keeps {
         workers[0].keep(number + 1).unwrap();
@@ -258,9 +261,9 @@ fn begin(job: &Job, workers: u32, contents: &Contents) -> Vec<Shards> {
     all
 }
 
-/// Three workers' checkpoint is gone on from by one, by two, and by five on other shards.
+/// One, two and five workers, the latter on other shards, continue from the checkpoint of three.
 #[test]
-fn another_number_of_workers_holds_back_as_much() {
+fn sum_of_residuals_survives_a_change_of_workers() {
     for codec in [
         CodecConfig::OneBit {},
         CodecConfig::TopK {
@@ -293,9 +296,10 @@ fn another_number_of_workers_holds_back_as_much() {
     }
 }
 
-/// The kept step is the first on other shards, one of them new: what every worker holds back comes to the chief over them.
+/// The checkpoint's step is the first one on other shards, one of them new: all residuals reach the
+/// coordinator through them.
 #[test]
-fn what_is_held_back_survives_a_change_of_shards() {
+fn residuals_survive_a_change_of_shards() {
     let mut job = Job::start_encoded(3, 2, CodecConfig::OneBit {});
     let mut workers = job.joined(0);
     step(&mut workers, 0, false);
@@ -320,7 +324,7 @@ fn what_is_held_back_survives_a_change_of_shards() {
         for (rank, shards) in all {
             scope.spawn(move || {
                 one(rank, shards);
-                // The chief asks before it is there.
+                // The coordinator asks before this worker has sent its residual.
                 thread::sleep(Duration::from_millis(100));
                 assert!(shards.take_told_to_keep());
                 shards.hand_over().unwrap();
@@ -337,9 +341,9 @@ fn what_is_held_back_survives_a_change_of_shards() {
     }
 }
 
-/// A job is stopped before its first step: what a late worker has not fetched yet is still there for it.
+/// A job is stopped before its first step: the residual of a late worker is still available for it.
 #[test]
-fn what_was_dealt_waits_for_its_worker() {
+fn restored_residual_is_kept_until_its_worker_fetches_it() {
     let codec = CodecConfig::OneBit {};
     let job = Job::start_encoded(2, 2, codec);
     let mut workers = job.joined(0);
@@ -352,7 +356,7 @@ fn what_was_dealt_waits_for_its_worker() {
     let view = first_view(1, names, &job.addresses, &job.blocks);
     all[0].begin(view, 1, 1, &contents).unwrap();
     all[0].keep(2).unwrap();
-    // What was said on one connection may be heard after what is said on another; a snapshot is answered after both.
+    // Frames on two connections have no common order; the answer to a snapshot follows both.
     all[0].snapshot(Contents::default()).unwrap();
     enter(&mut all[1]);
     all[1].fetch_own().unwrap();

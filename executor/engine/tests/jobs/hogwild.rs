@@ -1,4 +1,5 @@
-//! Real processes whose threads train on the same parameters without locks (`engine.hogwild_threads`).
+//! Real processes whose threads train on the same parameters without locks
+//! (`engine.hogwild_threads`).
 
 use crate::rig::workers::Crew;
 use crate::rig::{Launch, Revision, Rig, Task, interrupted, samples, spec};
@@ -8,7 +9,7 @@ use muster_model::task::Role;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// By plain SGD on one worker.
+/// Plain SGD on one worker.
 fn document(steps: u64, threads: Option<u32>) -> JobSpec {
     let mut engine = json!({
         "optimizer": { "kind": "sgd", "learning_rate": 0.1, "weight_decay": 0.0001 },
@@ -56,7 +57,7 @@ fn accuracy(chief: &Task, step: u64) -> f64 {
 }
 
 #[test]
-fn one_thread_trains_to_the_bit_as_without() {
+fn one_lock_free_thread_has_the_bits_of_plain_training() {
     let plain = Rig::new();
     Crew::start(&plain, &Launch::new(1, 1, 0, document(240, None))).succeed();
     let rig = Rig::new();
@@ -64,9 +65,9 @@ fn one_thread_trains_to_the_bit_as_without() {
     assert_eq!(rig.final_sha256(1), plain.final_sha256(1));
 }
 
-/// Four threads learn real images as one does, and what is due at a step is done at it.
+/// Four threads reach the accuracy of one, and actions that are due at a step happen at that step.
 #[test]
-fn threads_learn_together() {
+fn lock_free_threads_learn_together() {
     let rig = fashion();
     let mut alone = Crew::start(&rig, &Launch::new(1, 1, 0, document(1200, None)));
     alone.succeed();
@@ -89,7 +90,7 @@ fn threads_learn_together() {
     assert_eq!(steps, [300, 600, 900, 1200]);
 }
 
-/// Where a task says that it begins.
+/// The step from which a task reports to start.
 fn begun(task: &Task) -> u64 {
     task.wait_for("its start", |event| match event {
         TaskReport::Ready { from_step } => Some(*from_step),
@@ -97,7 +98,7 @@ fn begun(task: &Task) -> u64 {
     })
 }
 
-/// Of a step after that one.
+/// Step of a checkpoint after `step`.
 fn checkpoint_after(task: &Task, step: u64) -> u64 {
     task.wait_for("a checkpoint", |event| match event {
         TaskReport::CheckpointWritten { checkpoint } if checkpoint.step > step => {
@@ -107,9 +108,10 @@ fn checkpoint_after(task: &Task, step: u64) -> u64 {
     })
 }
 
-/// One thread, of which the bits are known: stopped in the middle and killed later on, it does each step once, by its own batch and at its own rate.
+/// One thread, whose bits are known, is stopped and later killed: it does each step once, with its
+/// own batch and learning rate.
 #[test]
-fn one_thread_goes_on_to_the_bit() {
+fn resumed_single_thread_has_the_same_bits() {
     let document = || document(6_000, Some(1));
     let straight = Rig::new();
     start(&straight, 1, document()).succeed();
@@ -131,9 +133,10 @@ fn one_thread_goes_on_to_the_bit() {
     assert_eq!(rig.final_sha256(3), straight.final_sha256(1));
 }
 
-/// Stopped in the middle of a round it stands at a whole step, and goes on from there; so it does after a SIGKILL.
+/// A job that is stopped within a round ends at a whole step and continues from it; also after
+/// SIGKILL.
 #[test]
-fn it_goes_on_from_where_it_stood() {
+fn stopped_lock_free_job_continues_at_its_step() {
     let rig = Rig::new();
     let mut first = start(&rig, 1, document(100_000, Some(3)));
     let written = checkpoint_after(&first.tasks[0], 0);
@@ -153,7 +156,7 @@ fn it_goes_on_from_where_it_stood() {
     document.stop.steps = Some(end);
     let mut third = rig.start(&Launch::new(3, 1, 0, document).resuming(written));
     third.succeed();
-    // The kill may have come after one more.
+    // One more checkpoint may have been written before the kill.
     assert!(begun(&third.tasks[0]) >= written);
     let seen = samples(&third.tasks[0].events());
     assert_eq!(seen.last().map(|sample| sample.step), Some(end));

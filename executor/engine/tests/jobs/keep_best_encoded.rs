@@ -1,4 +1,5 @@
-//! The best checkpoints of jobs whose gradients are encoded: each is of the very parameters that were measured, and has their measures.
+//! Best checkpoints of jobs with encoded gradients: each has exactly the evaluated parameters and
+//! their measures.
 
 use crate::rig::workers::Crew;
 use crate::rig::{Launch, Rig, TEST, TRAIN, Task, spec};
@@ -13,7 +14,8 @@ use std::fs;
 
 const BEST: usize = 2;
 
-/// Learns so slowly that later evaluations are better, and more than the two that are kept are among the best when they are made.
+/// Learns so slowly that later evaluations are better, and that more than two checkpoints are among
+/// the best when they are written.
 fn keeping_best(exchange: &Value) -> JobSpec {
     let mut all = json!({
         "engine": { "optimizer": { "kind": "sgd", "learning_rate": 0.01 } },
@@ -35,7 +37,7 @@ fn keeping_best(exchange: &Value) -> JobSpec {
     spec
 }
 
-/// What the chief of a job of two workers has reported, once it is done.
+/// Reports of the coordinator of a job of two workers, after its end.
 fn done(rig: &Rig, spec: &JobSpec) -> Vec<TaskReport> {
     if spec.exchange.topology == Topology::AllReduce {
         let mut crew = Crew::start(rig, &Launch::new(1, 2, 0, spec.clone()));
@@ -65,7 +67,7 @@ fn loss_of(rig: &Rig, spec: &JobSpec, checkpoint: &str) -> f64 {
         / TEST as f64
 }
 
-/// A checkpoint's measures are those of its own parameters; its step.
+/// Checks that a checkpoint's measures are those of its parameters. Returns its step.
 fn says_what_it_holds(rig: &Rig, spec: &JobSpec, name: &str) -> u64 {
     let manifest = fs::read(rig.job_folder().join(name).join("manifest.json")).unwrap();
     let manifest: Manifest = serde_json::from_slice(&manifest).unwrap();
@@ -82,7 +84,7 @@ fn says_what_it_holds(rig: &Rig, spec: &JobSpec, name: &str) -> u64 {
 }
 
 #[test]
-fn the_best_of_an_encoded_job_are_of_what_was_measured() {
+fn best_checkpoints_have_the_evaluated_parameters() {
     let one_bit = json!({ "codec": { "kind": "one_bit" } });
     for exchange in [
         json!({ "compression": one_bit }),
@@ -102,7 +104,7 @@ fn the_best_of_an_encoded_job_are_of_what_was_measured() {
                 _ => {}
             }
         }
-        // Nothing else is due before the end.
+        // No other checkpoint is due before the end.
         let steps: BTreeSet<u64> = evaluated.iter().map(|evaluation| evaluation.step).collect();
         assert_eq!(steps.len(), 5, "{exchange}");
         assert!(steps.iter().all(|step| step % (TRAIN as u64 / 32) == 0));
@@ -111,8 +113,9 @@ fn the_best_of_an_encoded_job_are_of_what_was_measured() {
             "{exchange}: {written:?} of {steps:?}"
         );
 
-        // The first is the best so far when nothing is being written yet, and the last is the end's; one between may have come while a
-        // slow disk still wrote the one before it.
+        // The first evaluation is the best so far while no write is in progress, and the last
+        // checkpoint is that of the end. One between them may have occurred while a slow disk still
+        // wrote the previous one.
         assert!(
             written.first() == steps.first() && written.last() == steps.last(),
             "{exchange}: {written:?} of {steps:?}"
@@ -132,7 +135,8 @@ fn the_best_of_an_encoded_job_are_of_what_was_measured() {
     }
 }
 
-/// A checkpoint is due after each step, and takes longer than a step: before the end one is always being written.
+/// A checkpoint is due after each step and takes longer than a step, so one is always being written
+/// before the end.
 fn always_writing(stop: &Value) -> JobSpec {
     spec(json!({
         "engine": {
@@ -151,7 +155,7 @@ fn always_writing(stop: &Value) -> JobSpec {
 }
 
 #[test]
-fn the_last_is_of_what_was_measured_though_the_one_before_is_still_written() {
+fn last_checkpoint_is_evaluated_during_an_earlier_write() {
     let spec = always_writing(&json!({ "steps": 12 }));
     let rig = Rig::new();
     let events = done(&rig, &spec);
@@ -164,7 +168,7 @@ fn the_last_is_of_what_was_measured_though_the_one_before_is_still_written() {
     let is_measure = |event: &&TaskReport| matches!(event, TaskReport::Evaluated { .. });
     let measures = events.iter().filter(is_measure).count();
     assert_eq!(measures, 12, "each step is measured once");
-    // Nor is the outcome of what was being written forgotten.
+    // The outcome of the write in progress is reported as well.
     let mut told = BTreeSet::new();
     for event in &events {
         match event {
@@ -176,9 +180,9 @@ fn the_last_is_of_what_was_measured_though_the_one_before_is_still_written() {
     assert_eq!(told, steps);
 }
 
-/// Nobody knows one step before that the next one is good enough to be the last.
+/// No task knows one step earlier that the next evaluation will reach the target.
 #[test]
-fn the_last_of_a_job_that_ends_early_is_of_what_was_measured() {
+fn last_checkpoint_of_an_early_end_has_the_evaluated_state() {
     let spec = always_writing(&json!({
         "steps": 400,
         "target": { "metric": "test_accuracy", "value": 0.3 }

@@ -1,11 +1,12 @@
-//! A worker that comes to the shards when they are others than at the beginning of the job, or never: the others are under way and wait for it.
+//! A worker that joins after the set of shards has changed, or never joins; the others are running
+//! and wait for it.
 
 use crate::rig::{Launch, Rig, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::task::Role;
 use serde_json::{Value, json};
 
-/// Three workers are to train, one dies before it connects, the task set follows: nobody starts anew.
+/// One of three workers dies before it connects, and the task set follows: no task restarts.
 fn goes_on_without(consistency: Value) {
     let rig = Rig::new();
     let spec = spec(json!({
@@ -19,7 +20,7 @@ fn goes_on_without(consistency: Value) {
     lost.child.kill().unwrap();
     lost.child.wait().unwrap();
     revision.tell();
-    // The others are under way, and wait.
+    // The others are running and wait.
     revision.chief().wait_for_log("training from step 0");
     let without = Launch {
         revision: 2,
@@ -30,7 +31,7 @@ fn goes_on_without(consistency: Value) {
     let codes = revision.wait();
     assert_eq!(codes, [0, 0, 0, 0, -1], "{}", revision.logs());
     let events = revision.chief().events();
-    // By its own look at the task set, or as a shard has asked what is to become of whoever has not come.
+    // Either by its own poll of the task set, or after a shard has asked about the missing worker.
     let resized = events
         .iter()
         .any(|event| matches!(event, TaskReport::Resized { workers: 2, .. }));
@@ -42,16 +43,17 @@ fn goes_on_without(consistency: Value) {
 }
 
 #[test]
-fn bsp_goes_on_without_a_worker_that_never_came() {
+fn bsp_continues_without_a_worker_that_never_connected() {
     goes_on_without(json!({ "kind": "bsp" }));
 }
 
 #[test]
-fn ssp_goes_on_without_a_worker_that_never_came() {
+fn ssp_continues_without_a_worker_that_never_connected() {
     goes_on_without(json!({ "kind": "ssp", "staleness": 2 }));
 }
 
-/// SHA-256 of the final model. The second worker first hears of the others when shards are `then` so many instead of `first`.
+/// SHA-256 of the final model. The second worker receives its first task set when there are `then`
+/// shards instead of `first`.
 fn trains_with_one_who_is_late(consistency: &Value, first: u32, then: u32) -> String {
     let rig = Rig::new();
     let spec = spec(json!({
@@ -83,7 +85,7 @@ fn trains_with_one_who_is_late(consistency: &Value, first: u32, then: u32) -> St
 }
 
 #[test]
-fn whoever_is_late_follows_shards_that_grew_or_shrank_without_it() {
+fn late_worker_joins_resized_shards() {
     let bsp = json!({ "kind": "bsp" });
     let rig = Rig::new();
     let spec = spec(json!({ "exchange": { "consistency": bsp }, "stop": { "steps": 40 } }));
@@ -96,7 +98,7 @@ fn whoever_is_late_follows_shards_that_grew_or_shrank_without_it() {
 }
 
 #[test]
-fn whoever_is_late_follows_shards_of_workers_who_are_not_in_step() {
+fn late_worker_joins_resized_shards_under_ssp() {
     let ssp = json!({ "kind": "ssp", "staleness": 2 });
     trains_with_one_who_is_late(&ssp, 1, 3);
     trains_with_one_who_is_late(&ssp, 3, 1);

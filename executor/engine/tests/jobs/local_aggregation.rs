@@ -1,4 +1,4 @@
-//! Jobs whose workers on one node push together: real task processes, some of which are killed, come later or leave.
+//! Jobs with local aggregation: real task processes, some of which are killed, join later or leave.
 
 use crate::rig::{self, Launch, Revision, Rig, samples, spec};
 use muster_model::assignment::TaskReport;
@@ -28,7 +28,7 @@ fn on_nodes(nodes: u32) -> Rig {
     rig
 }
 
-/// The final model, the last noise scale and the logs.
+/// Final model, last noise scale and logs.
 fn trained(rig: &Rig, launch: &Launch) -> (String, Option<f64>, String) {
     let mut running = rig.start(launch);
     running.succeed();
@@ -45,10 +45,10 @@ fn parted(logs: &str) -> bool {
     logs.contains("each pushes by itself") || logs.contains("went on without the other workers")
 }
 
-/// All of one node, to the bit: what they add up in memory is what the shard would have added up, in the same order. Not their noise scale, which is
-/// measured of the same gradients by others, in other bits.
+/// All workers on one node have the same bits: they add up in memory what the shard would add up,
+/// in the same order. Their noise scale differs in bits, because other tasks measure it.
 #[test]
-fn workers_of_one_node_train_the_model_that_each_would_alone() {
+fn local_aggregation_on_one_node_changes_no_bit() {
     let whole = [
         json!({}),
         json!({ "clip_norm": 0.05 }),
@@ -69,9 +69,10 @@ fn workers_of_one_node_train_the_model_that_each_would_alone() {
     }
 }
 
-/// Two nodes with two workers each: the bits of each other's runs, and nearly those of workers on their own.
+/// Two nodes with two workers each: all runs have the same bits, which are close to those without
+/// aggregation.
 #[test]
-fn two_nodes_have_the_same_bits_every_time() {
+fn runs_on_two_nodes_repeat_bit_for_bit() {
     let spec = aggregated(60, &json!({}), &json!({}));
     let launch = Launch::new(1, 4, 2, spec);
     let (first, _, logs) = trained(&on_nodes(2), &launch);
@@ -87,7 +88,8 @@ fn at_step(revision: &mut Revision, step: u64) {
     });
 }
 
-/// All but the killed end well, the chief at the last step, and nobody was started again.
+/// All tasks except the killed one exit with 0, the coordinator at the last step, and no task was
+/// restarted.
 fn finish(revision: &mut Revision, killed: &[Role], steps: u64) {
     let codes = revision.wait();
     for (task, &code) in revision.tasks.iter().zip(&codes) {
@@ -104,10 +106,10 @@ fn finish(revision: &mut Revision, killed: &[Role], steps: u64) {
     assert_eq!(starts.count(), 1, "{events:?}");
 }
 
-/// Whoever is killed, one who is spoken for or one who speaks, at whatever moment of a step: the others go on by themselves, and meet again in the next
-/// view.
+/// A worker is killed at various moments of a step, either the one that pushes or one whose
+/// gradients it pushes. The others continue alone and aggregate again in the next view.
 #[test]
-fn the_others_go_on_when_one_of_them_is_killed() {
+fn others_continue_when_an_aggregating_worker_is_killed() {
     for (at, rank) in [(0, 1), (1, 3), (2, 2), (3, 1), (4, 3)] {
         let rig = on_nodes(2);
         let spec = aggregated(1500, &json!({}), &json!({}));
@@ -118,15 +120,15 @@ fn the_others_go_on_when_one_of_them_is_killed() {
         running.task(killed).signal("KILL");
         finish(&mut running, &[killed], 1500);
         let logs = running.logs();
-        // Three at first on each node; then two where one is gone.
+        // First three on each node, then two on the node of the killed worker.
         assert_eq!(logs.matches(&met(3)).count(), 9, "{logs}");
         assert_eq!(logs.matches(&met(2)).count(), 2, "{logs}");
     }
 }
 
-/// 2, 6 and 3 workers on 2, 3 and 2 shards: everyone meets anew in each view.
+/// 2, 6 and 3 workers on 2, 3 and 2 shards: workers set up aggregation again in each view.
 #[test]
-fn newcomers_are_added_up_with_and_who_leaves_is_not_missed() {
+fn aggregation_follows_joining_and_leaving_workers() {
     let rig = on_nodes(2);
     let first = Launch::new(1, 2, 2, aggregated(2500, &json!({}), &json!({})));
     let mut running = rig.start(&first);
@@ -153,14 +155,15 @@ fn newcomers_are_added_up_with_and_who_leaves_is_not_missed() {
         .wait_for_log("3 workers, 2 PS shards; its first step");
     finish(&mut running, &[], 2500);
     let logs = running.logs();
-    // Ranks 0, 2 and 4 were those of one node, and all stay.
+    // Ranks 0, 2 and 4 were on one node, and all remain.
     assert_eq!(logs.matches(&met(3)).count(), 3 + 3 + 3, "{logs}");
     assert!(running.chief().log().contains("the same to the bit"));
 }
 
-/// A lost shard lives on from its copy, which has the sums that it had: the model is that of a run in which nothing was lost.
+/// The promoted replica of a lost shard has the same sums: the model equals that of an undisturbed
+/// run.
 #[test]
-fn a_lost_shard_loses_no_sum() {
+fn lost_shard_loses_no_sum() {
     let steps = 700;
     let spec = aggregated(steps, &json!({}), &json!({ "shard_replicas": 1 }));
     for killed in 0..3 {
@@ -179,9 +182,9 @@ fn a_lost_shard_loses_no_sum() {
     }
 }
 
-/// Told to stop, all keep their work; the job goes on from it to the bits of one that was never stopped.
+/// After a stop all workers keep their work; the resumed job has the bits of an uninterrupted one.
 #[test]
-fn a_stopped_job_goes_on_to_the_same_bits() {
+fn resumed_job_with_aggregation_has_the_same_bits() {
     let rig = on_nodes(1);
     let launch = Launch::new(1, 3, 2, aggregated(600, &json!({}), &json!({})));
     let mut running = rig.start(&launch);

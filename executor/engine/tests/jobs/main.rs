@@ -1,6 +1,6 @@
-//! Whole jobs as the executor starts them: real task processes on small data, which come late, are told to leave, stand still or are
-//! killed; where a file needs both, also shards and workers within this one. One program, as what all of them need takes up to half a
-//! minute to compile.
+//! Complete jobs as the executor starts them: real task processes on small data that join late,
+//! leave, are suspended or killed. Some files also run shards and workers in this process. They
+//! form one program, because the shared code takes long to compile.
 
 #[path = "../loopback/mod.rs"]
 mod loopback;

@@ -1,5 +1,5 @@
-//! Workers and PS shards of one node share memory, and nobody notices but the clock: the same bits, the same ends, and TCP where anything about
-//! it does not work.
+//! Workers and PS shards of one node share memory. Results are the same bits as over TCP, and TCP
+//! is used if shared memory fails.
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
@@ -34,7 +34,7 @@ fn serve(shard: Shard) -> (SocketAddr, thread::JoinHandle<()>) {
     (address, served)
 }
 
-/// Joins, trains two steps and leaves; with how many shards memory was shared.
+/// Joins, trains two steps and leaves. Returns the number of shards with shared memory.
 fn trains(address: SocketAddr, sockets: &Path) -> usize {
     let addresses: [Address; 1] = [(SHARD, address.to_string())];
     let mut shards = Shards::join_near(&addresses, SIZE, &hello(), Some(sockets)).unwrap();
@@ -58,7 +58,7 @@ fn place(folder: &Path, address: SocketAddr) -> PathBuf {
 }
 
 #[test]
-fn a_shard_that_listens_in_the_folder_is_reached_through_memory_and_its_socket_goes_with_it() {
+fn shard_in_the_folder_uses_shared_memory() {
     let folder = tempfile::tempdir().unwrap();
     let (address, served) = serve(bound(SIZE, |recipe| recipe).near(folder.path()));
     assert!(place(folder.path(), address).exists());
@@ -67,9 +67,9 @@ fn a_shard_that_listens_in_the_folder_is_reached_through_memory_and_its_socket_g
     assert!(!place(folder.path(), address).exists());
 }
 
-/// Whatever a worker finds in the shard's place.
+/// For every kind of file in the place of the shard's socket.
 #[test]
-fn where_the_local_socket_is_none_of_the_shards_the_worker_goes_over_tcp() {
+fn worker_uses_tcp_if_the_local_socket_is_not_the_shards() {
     let nothing: fn(&Path) = |_| {};
     let a_file: fn(&Path) = |path| fs::write(path, "no socket").unwrap();
     let a_folder: fn(&Path) = |path| fs::create_dir(path).unwrap();
@@ -116,7 +116,7 @@ fn answering(path: &Path, answer: fn(UnixStream)) {
 }
 
 #[test]
-fn a_shard_that_cannot_listen_in_the_folder_is_reached_by_tcp() {
+fn shard_without_a_local_socket_is_reached_over_tcp() {
     let folder = tempfile::tempdir().unwrap();
     let (address, served) =
         serve(bound(SIZE, |recipe| recipe).near(&folder.path().join("missing")));
@@ -125,7 +125,7 @@ fn a_shard_that_cannot_listen_in_the_folder_is_reached_by_tcp() {
 }
 
 #[test]
-fn a_refusal_is_one_over_the_local_socket_too() {
+fn refusal_over_the_local_socket_is_final() {
     let folder = tempfile::tempdir().unwrap();
     let (address, _served) = serve(bound(SIZE, |recipe| recipe).near(folder.path()));
     let wrong = Hello {
@@ -137,7 +137,8 @@ fn a_refusal_is_one_over_the_local_socket_too() {
         ..hello()
     };
     for (hello, why) in [(wrong, "the secret is wrong"), (other, "another job")] {
-        // Nobody listens there: had it gone over TCP it would not be refused but not get through.
+        // No process listens at this TCP address: over TCP the connection would fail, and not be
+        // refused.
         let addresses = [(SHARD, format!("127.0.0.2:{}", address.port()))];
         let joined = Shards::join_near(&addresses, SIZE, &hello, Some(folder.path()));
         let Err((0, WireError::Refused(reason))) = joined else {
@@ -147,9 +148,10 @@ fn a_refusal_is_one_over_the_local_socket_too() {
     }
 }
 
-/// Strangers on the local socket are shown out as on the other; one who knows the secret and brings no memory has taken no seat.
+/// Unauthenticated peers on the local socket are closed as on TCP. A peer with the secret but
+/// without memory occupies no place.
 #[test]
-fn strangers_on_the_local_socket_harm_nothing() {
+fn foreign_peers_on_the_local_socket_do_no_harm() {
     let folder = tempfile::tempdir().unwrap();
     let (address, served) = serve(bound(SIZE, |recipe| recipe).near(folder.path()));
     let path = place(folder.path(), address);
@@ -198,13 +200,13 @@ fn strangers_on_the_local_socket_harm_nothing() {
 }
 
 #[test]
-fn the_task_that_a_door_is_for_is_in_its_name() {
+fn name_of_a_local_socket_contains_the_task() {
     let folder = tempfile::tempdir().unwrap();
     let (door, _listener) = Door::open(folder.path(), SHARD, 7).unwrap();
     assert_eq!(door.path(), folder.path().join("000000000002-7"));
 }
 
-/// Tasks that meet in a folder of the job, as the executor lays it out.
+/// A rig whose tasks share a socket folder, as the executor creates it.
 fn meeting() -> Rig {
     let mut rig = Rig::new();
     let sockets = rig.root.path().join("meet");
@@ -226,9 +228,9 @@ fn trained(rig: &Rig, more: Value, shares: &str) -> String {
     rig.final_sha256(1)
 }
 
-/// At once, in parts both ways, and encoded.
+/// Whole steps, steps in parts, and encoded steps.
 #[test]
-fn through_memory_and_over_tcp_the_same_model_is_trained_to_the_bit() {
+fn shared_memory_and_tcp_train_the_same_bits() {
     let large = json!({ "kind": "mlp", "hidden": [1024, 512] });
     let codec = json!({ "codec": { "kind": "one_bit" } });
     for more in [
@@ -244,7 +246,7 @@ fn through_memory_and_over_tcp_the_same_model_is_trained_to_the_bit() {
     }
 }
 
-/// Mappings of shared memory of a task's process.
+/// Number of mappings of shared memory in a task's process.
 fn mapped(pid: u32) -> usize {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let shared = maps.lines().filter(|line| line.contains("memfd:muster"));
@@ -265,10 +267,10 @@ fn until_mapped(pid: u32, pieces: usize) {
     }
 }
 
-/// A shard that comes is reached through memory by those who were there, and all shards by a worker that comes; one that goes takes its
-/// memory along.
+/// Existing workers reach a new shard through memory, and a new worker reaches all shards; a shard
+/// that leaves releases its memory.
 #[test]
-fn whoever_comes_later_shares_memory_too() {
+fn tasks_that_join_later_share_memory() {
     let rig = meeting();
     let document = spec(json!({ "stop": { "steps": 6_000 } }));
     let first = Launch::new(1, 2, 1, document);
@@ -303,7 +305,7 @@ fn whoever_comes_later_shares_memory_too() {
 }
 
 #[test]
-fn the_others_go_on_without_a_worker_that_is_killed() {
+fn others_continue_without_a_killed_worker() {
     let rig = meeting();
     let document = spec(json!({ "stop": { "steps": 1_500 } }));
     let mut revision = rig.start(&Launch::new(1, 3, 2, document));
@@ -317,9 +319,10 @@ fn the_others_go_on_without_a_worker_that_is_killed() {
     assert_eq!((last.step, last.workers), (1_500, 2));
 }
 
-/// The model is that of a run in which nobody was killed; the heir is reached through memory like the one that it is.
+/// The model equals that of an undisturbed run; the promoted replica is reached through memory like
+/// its host.
 #[test]
-fn a_killed_shard_lives_on_in_its_copy_to_the_bit() {
+fn promoted_replica_over_shared_memory_has_the_same_bits() {
     let document = |replicas| {
         spec(json!({
             "exchange": { "shard_replicas": replicas },
@@ -334,7 +337,8 @@ fn a_killed_shard_lives_on_in_its_copy_to_the_bit() {
     shard.child.kill().unwrap();
     shard.child.wait().unwrap();
     revision.chief().wait_for_log("goes on from step");
-    // Two that are left and the heir beside one of them; what was shared with the dead one is let go.
+    // Two remaining shards and the promoted replica in one of them; the memory of the dead one is
+    // released.
     until_mapped(revision.chief().child.id(), 3);
     let codes = revision.wait();
     assert_eq!(codes, [0, -1, 0, 0, 0], "{}", revision.logs());

@@ -1,6 +1,7 @@
-//! Checkpoints in an object store: real task processes against a real S3-compatible server.
+//! Checkpoints in an object store: real task processes with a real S3-compatible server.
 //!
-//! It needs a python3 with moto: `MUSTER_S3_PYTHON`, else the one on the PATH (`scripts/ensure-s3` gets it).
+//! Requires a python3 with moto: `MUSTER_S3_PYTHON`, or the one in PATH (`scripts/ensure-s3`
+//! installs it).
 
 use crate::rig::s3::Bucket;
 use crate::rig::{Launch, PATIENCE, Rig, spec};
@@ -27,7 +28,7 @@ fn home(rig: &Rig) -> String {
     format!("{}/{}", rig.tenant_id, rig.job_id)
 }
 
-/// Names of checkpoints and models of which there is any object, and other objects.
+/// Names of checkpoints and models with at least one object, and other objects.
 fn names(bucket: &Bucket, rig: &Rig) -> Vec<String> {
     let home = format!("{}/", home(rig));
     let objects = bucket.objects();
@@ -48,7 +49,7 @@ fn final_sha256(bucket: &Bucket, rig: &Rig, revision: u64) -> String {
 }
 
 #[test]
-fn a_job_saved_in_a_bucket_goes_on_on_another_node_to_the_same_bits() {
+fn job_resumed_from_a_bucket_has_the_same_bits() {
     let bucket = Bucket::start();
     let straight = Rig::new();
     let whole = Launch::new(1, 2, 2, spec(document()));
@@ -58,7 +59,8 @@ fn a_job_saved_in_a_bucket_goes_on_on_another_node_to_the_same_bits() {
     let mut half = document();
     half["stop"] = json!({ "steps": 30 });
     first.start(&Launch::new(1, 2, 2, spec(half))).succeed();
-    // A slow store leads to fewer checkpoints: which are the last two depends on the machine, but for the last.
+    // A slow store leads to fewer checkpoints: except for the last one, the two that remain depend
+    // on the machine.
     let kept = names(&bucket, &first);
     assert_eq!(kept[..2], ["final-r1", "index.json"], "{kept:?}");
     assert_eq!(kept.last().unwrap(), "step-0000000030-r1", "{kept:?}");
@@ -81,7 +83,8 @@ fn a_job_saved_in_a_bucket_goes_on_on_another_node_to_the_same_bits() {
     });
     let expected = format!("{}/final-r2/model.safetensors", home(&second));
     assert_eq!(finished, Some(expected));
-    // Sums of one and of two workers differ in their last bits: the same layout for the comparison.
+    // Sums of one worker and of two differ in their last bits, so the comparison uses the same
+    // layout.
     let third = in_bucket(&bucket);
     third
         .start(&Launch::new(3, 2, 2, spec(document())).resuming(60))
@@ -103,7 +106,7 @@ fn a_job_saved_in_a_bucket_goes_on_on_another_node_to_the_same_bits() {
 }
 
 #[test]
-fn an_upload_that_was_killed_is_no_checkpoint_and_leaves_nothing() {
+fn killed_upload_is_not_listed_and_leaves_no_object() {
     let bucket = Bucket::start();
     let rig = in_bucket(&bucket);
     let large = json!({
@@ -113,7 +116,7 @@ fn an_upload_that_was_killed_is_no_checkpoint_and_leaves_nothing() {
     });
     for revision in 1..=3 {
         let mut tasks = rig.start(&Launch::new(revision, 1, 1, spec(large.clone())));
-        // An upload that was begun and has no parts yet costs nobody anything; before parts are sent it is on record.
+        // An upload without parts costs nothing; it is recorded before parts are sent.
         let own = format!("-r{revision}.json");
         wait("an upload in parts", || {
             bucket.objects().iter().any(|key| key.ends_with(&own))
@@ -139,7 +142,7 @@ fn an_upload_that_was_killed_is_no_checkpoint_and_leaves_nothing() {
 }
 
 #[test]
-fn of_two_writers_the_older_is_fenced() {
+fn older_of_two_writers_is_fenced() {
     let bucket = Bucket::start();
     let endless = json!({
         "stop": { "steps": 1_000_000 },
@@ -172,7 +175,8 @@ fn of_two_writers_the_older_is_fenced() {
         failure.contains("revision 2 of the job has started"),
         "{failure}"
     );
-    // What the new one continues from is the newest that the old one was able to write, or nearly: nothing came after.
+    // The new writer continues from about the newest checkpoint that the old one wrote; none was
+    // published afterwards.
     let reported = stale.chief().events().iter().filter_map(written).max();
     assert!(
         reported <= Some(from),
@@ -187,7 +191,7 @@ fn of_two_writers_the_older_is_fenced() {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_put_aside_and_the_one_before_is_taken() {
+fn damaged_checkpoint_is_set_aside_and_the_older_one_used() {
     let bucket = Bucket::start();
     let rig = in_bucket(&bucket);
     rig.start(&Launch::new(1, 1, 1, spec(document()))).succeed();
@@ -222,9 +226,9 @@ fn a_damaged_checkpoint_is_put_aside_and_the_one_before_is_taken() {
     );
 }
 
-/// Whether there is anything to go on from is not known.
+/// It is then unknown whether there is a checkpoint to continue from.
 #[test]
-fn without_the_store_training_does_not_begin_and_says_why() {
+fn training_does_not_begin_without_its_store() {
     let bucket = Bucket::start();
     let mut rig = in_bucket(&bucket);
     rig.place = Some("s3://no-such-bucket/x".to_owned());

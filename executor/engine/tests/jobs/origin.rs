@@ -1,5 +1,6 @@
-//! Jobs that begin from other jobs' checkpoints: as the other would have gone on where nothing else is asked for, with what may differ
-//! where it is, and with a clear word where it cannot be.
+//! Jobs that begin from checkpoints of other jobs: with an equal document they have the bits of the
+//! other job, with a different one the allowed differences, and impossible ones fail with a clear
+//! reason.
 
 use crate::rig::s3::Bucket;
 use crate::rig::{Launch, Revision, Rig, spec};
@@ -9,10 +10,10 @@ use muster_model::progress::Evaluation;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// Steps of an epoch of the rig's data set at its batch of 32.
+/// Steps per epoch of the rig's data set with its batch of 32.
 const EPOCH: u64 = 20;
 
-/// A parent of two epochs, on two shards; the child sees the same folders and is another job.
+/// A parent job of two epochs on two shards; the child uses the same folders and is another job.
 fn family(more: &Value) -> (Rig, JobId) {
     let mut rig = Rig::new();
     train_parent(&rig, more);
@@ -32,7 +33,7 @@ fn train_parent(rig: &Rig, more: &Value) {
 /// Starts a job of its own from a checkpoint of the parent.
 fn child(rig: &Rig, parent: JobId, step: u64, mut more: Value) -> Revision {
     more["from"] = json!({ "job": parent, "step": step });
-    // Revisions of one rig have folders of their own.
+    // Revisions of one rig have separate folders.
     rig.start(&Launch::new(9, 1, 2, spec(more)))
 }
 
@@ -55,7 +56,7 @@ fn failure(events: &[TaskReport]) -> (String, bool) {
 }
 
 #[test]
-fn a_child_of_the_same_document_ends_with_the_bits_with_which_its_parent_would() {
+fn fork_with_an_equal_document_has_the_bits_of_its_parent() {
     let straight = Rig::new();
     let whole = spec(json!({ "stop": { "epochs": 4 } }));
     straight.start(&Launch::new(1, 1, 2, whole)).succeed();
@@ -72,7 +73,7 @@ fn a_child_of_the_same_document_ends_with_the_bits_with_which_its_parent_would()
 }
 
 #[test]
-fn the_first_measure_of_a_child_is_its_parents_and_then_it_goes_its_own_way() {
+fn fork_begins_with_the_measures_of_its_parent() {
     let rig = Rig::new();
     let half = spec(json!({ "stop": { "epochs": 2 } }));
     let mut tasks = rig.start(&Launch::new(1, 1, 2, half));
@@ -90,12 +91,12 @@ fn the_first_measure_of_a_child_is_its_parents_and_then_it_goes_its_own_way() {
     let measured = evaluations(&tasks.chief().events());
     assert_eq!(measured[0], last);
     assert_eq!(measured.last().unwrap().step, 3 * EPOCH);
-    // Its own checkpoint is what it goes on from, should it have to.
+    // A later start would continue from the child's own checkpoint.
     assert_eq!(rig.checkpoints(), ["step-0000000060-r9"]);
 }
 
 #[test]
-fn epochs_of_another_length_begin_at_the_same_epoch_and_another_rule_with_nothing_kept() {
+fn fork_with_another_batch_and_optimizer_keeps_the_epoch() {
     let (rig, parent) = family(&json!({}));
     let other = json!({
         "stop": { "epochs": 3 },
@@ -116,7 +117,7 @@ fn epochs_of_another_length_begin_at_the_same_epoch_and_another_rule_with_nothin
 }
 
 #[test]
-fn what_cannot_be_begun_from_is_said_and_not_tried_again() {
+fn impossible_fork_fails_with_a_reason_and_no_retry() {
     let (rig, parent) = family(&json!({}));
     let stop = json!({ "epochs": 4 });
     let wider = json!({
@@ -146,14 +147,14 @@ fn what_cannot_be_begun_from_is_said_and_not_tried_again() {
 }
 
 #[test]
-fn a_spared_checkpoint_stays_whatever_the_policy() {
+fn protected_checkpoint_stays_independent_of_the_policy() {
     let rig = Rig::new();
     let document = json!({
         "stop": { "steps": 60 },
         "checkpoint": { "every_steps": 10, "every_minutes": null, "keep": 1 },
     });
     let mut tasks = rig.start_untold(&Launch::new(1, 1, 1, spec(document)));
-    // All of them: a slow disk makes one later than it was due.
+    // All steps, because a slow disk delays a checkpoint beyond its due step.
     tasks.peers.spared = (1..=60).collect();
     tasks.tell();
     tasks.succeed();
@@ -168,7 +169,7 @@ fn a_spared_checkpoint_stays_whatever_the_policy() {
 }
 
 #[test]
-fn a_child_begins_from_a_bucket_too() {
+fn fork_begins_from_a_bucket() {
     let bucket = Bucket::start();
     let mut rig = Rig::new();
     rig.place = Some(bucket.place());

@@ -1,4 +1,5 @@
-//! Whole jobs whose steps travel in parts, against the same jobs whose steps travel at once: real task processes.
+//! Jobs whose steps are sent in parts, compared with the same jobs whose steps are sent as a whole;
+//! real task processes.
 
 use crate::rig::{Launch, Rig, large, samples, spec};
 use muster_model::assignment::TaskReport;
@@ -15,10 +16,10 @@ fn trained(workers: u32, ps_shards: u32, more: &Value) -> (String, f64) {
     (rig.final_sha256(1), last.loss)
 }
 
-/// A norm that no gradient reaches changes no bit, but such steps go at once. Evaluations and checkpoints come between a step and the next
-/// one that has begun already.
+/// A clip norm that no gradient reaches changes no bit, but such steps are sent as a whole.
+/// Evaluations and checkpoints fall between a step and the next one, which has already begun.
 #[test]
-fn in_parts_and_at_once_train_the_same_model_to_the_bit() {
+fn steps_in_parts_have_the_bits_of_whole_steps() {
     let at_once = json!({ "engine": { "clip_norm": 1e9 } });
     for (workers, ps_shards) in [(1, 1), (2, 2)] {
         let (parts, loss) = trained(workers, ps_shards, &json!({}));
@@ -26,15 +27,15 @@ fn in_parts_and_at_once_train_the_same_model_to_the_bit() {
         assert_eq!(parts, whole, "{workers} workers, {ps_shards} shards");
         assert!(loss.is_finite());
     }
-    // Several passes a step: only the first can begin early.
+    // Several passes per step: only the first one can begin early.
     let (parts, _) = trained(2, 1, &json!({ "engine": { "accumulate": 3 } }));
     let both = json!({ "engine": { "accumulate": 3, "clip_norm": 1e9 } });
     assert_eq!(parts, trained(2, 1, &both).0);
 }
 
-/// A worker is killed in the middle of training: the others go on, and nobody starts anew.
+/// A worker is killed during training: the others continue, and no task restarts.
 #[test]
-fn the_others_go_on_without_a_worker_that_is_killed() {
+fn others_continue_without_a_killed_worker() {
     let rig = Rig::new();
     let more = json!({ "stop": { "steps": 120 }, "checkpoint": { "every_steps": 1000 } });
     let launch = Launch::new(1, 3, 2, spec(large(&more)));

@@ -1,4 +1,4 @@
-//! Shards with followers, as real processes: one is killed in the middle, and nobody starts anew.
+//! Shards with replicas as real processes: one is killed during training, and no task restarts.
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
@@ -10,9 +10,9 @@ use serde_json::json;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A second and more, which resizes and kills come within on a machine that others use too.
+/// More than a second, so that resizes and kills happen during training, also on a busy machine.
 const STEPS: u64 = 1500;
-/// Longer than any follower may be silent.
+/// Longer than any replica holder may be silent.
 const LONGEST_SILENCE: Duration = Duration::from_secs(12);
 
 fn replicated(consistency: serde_json::Value, ps_shards: u32) -> JobSpec {
@@ -32,7 +32,7 @@ fn under_way(revision: &mut Revision) {
     });
 }
 
-/// SIGKILL once training is well under way.
+/// Sends SIGKILL after training has made progress.
 fn kill_shard(revision: &mut Revision, index: u32) {
     under_way(revision);
     let shard = revision.task(Role::PsShard { index });
@@ -41,7 +41,8 @@ fn kill_shard(revision: &mut Revision, index: u32) {
     revision.chief().wait_for_log("goes on from step");
 }
 
-/// All but the killed shard, which is at this place among the tasks, end well, and the chief at the last step.
+/// All tasks except the killed shard, which has this index among the tasks, exit with 0, and the
+/// coordinator at the last step.
 fn finish(revision: &mut Revision, killed: usize, ps_shards: usize) {
     let codes = revision.wait();
     for (at, &code) in codes.iter().enumerate() {
@@ -61,7 +62,7 @@ fn finish(revision: &mut Revision, killed: usize, ps_shards: usize) {
         ),
         "{events:?}"
     );
-    // The job's history says who goes on as the lost one, once.
+    // The job's history names the promotion once.
     let said = format!(
         "PS shard {killed} is lost; PS shard {} goes on as it from its copy",
         (killed + 1) % ps_shards
@@ -84,9 +85,10 @@ fn undisturbed(ps_shards: u32) -> String {
     rig.final_sha256(1)
 }
 
-/// The copy has every step: with two shards and with three, and whoever is lost, the model is that of a run in which nobody was.
+/// The replica has every step: with two and three shards, and for any lost shard, the model equals
+/// that of an undisturbed run.
 #[test]
-fn a_lost_shard_loses_no_step() {
+fn lost_shard_loses_no_step() {
     for (ps_shards, killed) in [(2, 0), (3, 1), (3, 2)] {
         let rig = Rig::new();
         let spec = replicated(json!({ "kind": "bsp" }), ps_shards);
@@ -102,9 +104,10 @@ fn a_lost_shard_loses_no_step() {
     }
 }
 
-/// The task set follows: first without the lost shard, then with another in its place. Its pieces move there from the copy.
+/// The task set follows: first without the lost shard, then with another in its place. Its pieces
+/// move there from the replica.
 #[test]
-fn a_replacement_takes_over_from_the_copy() {
+fn replacement_shard_takes_over_from_the_replica() {
     let rig = Rig::new();
     let spec = replicated(json!({ "kind": "bsp" }), 3);
     let launch = Launch::new(1, 2, 3, spec);
@@ -130,15 +133,16 @@ fn a_replacement_takes_over_from_the_copy() {
     finish(&mut revision, 1, 3);
     let chief = revision.chief().log();
     assert!(chief.contains("the same to the bit"), "{chief}");
-    // The heir lived with the next shard, until all it held was elsewhere.
+    // The promoted replica ran in the process of the next shard until all its pieces had moved.
     let host = revision.task(Role::PsShard { index: 2 }).log();
     assert!(host.contains("does not live here any more"), "{host}");
     assert_eq!(rig.final_sha256(1), undisturbed(3), "{}", revision.logs());
 }
 
-/// A job may begin with one shard, which nobody keeps a copy of; with three, and with two that are left, each has one.
+/// A job may begin with one shard, which has no replica; with three, and with the two that remain,
+/// each has one.
 #[test]
-fn shards_that_join_a_single_one_keep_copies() {
+fn shards_that_join_a_single_one_are_replicated() {
     let rig = Rig::new();
     let mut spec = replicated(json!({ "kind": "bsp" }), 3);
     spec.scale.ps_shards = Some(Range { min: 1, max: 3 });
@@ -170,7 +174,7 @@ fn shards_that_join_a_single_one_keep_copies() {
 }
 
 #[test]
-fn stale_workers_go_on_with_the_copy() {
+fn ssp_workers_continue_with_the_promoted_replica() {
     let rig = Rig::new();
     let spec = replicated(json!({ "kind": "ssp", "staleness": 2 }), 3);
     let mut revision = rig.start(&Launch::new(1, 2, 3, spec));
@@ -184,16 +188,18 @@ fn stale_workers_go_on_with_the_copy() {
     assert!(accuracy > Some(0.8), "{accuracy:?}");
 }
 
-/// A follower that stands still is given up, which the job hears of, and when it goes on it is the follower again; the model is the same.
+/// A stopped replica holder is dropped and reported in the job's history. After it continues it is
+/// the replica holder again; the model is the same.
 #[test]
-fn a_follower_that_stands_still_is_told_of() {
+fn stopped_replica_holder_is_reported() {
     let rig = Rig::new();
     let spec = replicated(json!({ "kind": "bsp" }), 2);
     let mut revision = rig.start(&Launch::new(1, 2, 2, spec));
     under_way(&mut revision);
     let first = Role::PsShard { index: 0 };
     let is_told = |event: &TaskReport| matches!(event, TaskReport::Note { message } if message.starts_with("PS shard 1 keeps no copy of PS shard 0 any more"));
-    // Stopped between the copy and the answer to the workers, it keeps those from the next step, and then nothing more is to be copied.
+    // If it is stopped between the replication and the answer to the workers, it blocks them from
+    // the next step on, and nothing else is replicated.
     let is_given_up = (0..5).any(|_| {
         revision.task(Role::PsShard { index: 1 }).signal("STOP");
         let began = Instant::now();

@@ -1,5 +1,5 @@
-//! A whole job of one worker that leaves everything on its GPU (`exchange.topology: all_reduce`), as a real process. What it computes the crate's
-//! own tests hold to the CPU on an emulated GPU.
+//! A job of one worker whose state stays on its GPU (`exchange.topology: all_reduce`), as a real
+//! process. The crate's own tests compare its results with the CPU on an emulated GPU.
 
 #![expect(clippy::disallowed_methods, reason = "measures steps")]
 
@@ -10,7 +10,7 @@ use muster_model::spec::JobSpec;
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// Twenty steps an epoch, of 1.9 million parameters.
+/// Twenty steps per epoch, with 1.9 million parameters.
 fn document(steps: u64, exchange: &Value) -> JobSpec {
     let engine = json!({ "model": { "kind": "mlp", "hidden": [1024, 1024] } });
     document_of(engine, steps, exchange)
@@ -47,7 +47,7 @@ fn evaluations(revision: &mut Revision) -> Vec<Evaluation> {
     events.iter().filter_map(pick).collect()
 }
 
-/// Mean over the samples of a job that has ended, the first of which has the warm-up.
+/// Prints means over the samples of a job that has ended; the first sample contains the warm-up.
 fn print_steps(what: &str, revision: &mut Revision, took: Instant) {
     let seen = samples(&revision.chief().events());
     let rest = &seen[usize::from(seen.len() > 1)..];
@@ -64,10 +64,11 @@ fn print_steps(what: &str, revision: &mut Revision, took: Instant) {
     );
 }
 
-/// It learns what the CPU does, gives the GPU to others for a turn, is stopped and goes on, to the bit as if nothing had been.
+/// The job reaches the results of the CPU, releases the GPU for one time slice, is stopped and
+/// resumes, with the bits of an uninterrupted run.
 #[test]
 #[ignore = "needs a GPU"]
-fn a_job_of_one_worker_stays_on_its_gpu() {
+fn single_worker_job_stays_on_its_gpu() {
     let rig = on("cuda");
     let mut first = rig.start(&Launch::new(1, 1, 0, alone(100_000_000)));
     let turn = |revision: &Revision, turn| {
@@ -126,7 +127,7 @@ fn a_job_of_one_worker_stays_on_its_gpu() {
         );
     }
 
-    // For comparison: the same by a PS shard, where gradients leave the GPU.
+    // For comparison: the same job with a PS shard, where gradients leave the GPU.
     let sharded = on("cuda");
     let began = Instant::now();
     let through_the_host = document(300, &json!({}));
@@ -137,8 +138,8 @@ fn a_job_of_one_worker_stays_on_its_gpu() {
     print_steps("by a PS shard", &mut revision, began);
 }
 
-/// Steps in several passes, of a batch that does not go through the network at once too, and clipped ones, with batch norm and dropout: what the CPU
-/// learns, and to the bit the same again and after a stop.
+/// Steps in several passes, also with a batch too large for one pass, and clipped steps, with batch
+/// norm and dropout. The results are those of the CPU, and repeat bit for bit, also after a stop.
 #[test]
 #[ignore = "needs a GPU"]
 fn clipping_and_several_passes_stay_on_the_gpu() {
@@ -182,7 +183,7 @@ fn clipping_and_several_passes_stay_on_the_gpu() {
         resumed.start(&launch).succeed();
         assert_eq!(resumed.final_sha256(2), straight.final_sha256(1), "{more}");
 
-        // Before rounding has led them apart.
+        // Before the results differ through rounding.
         let (_, mut plain) = trained("cpu", 60);
         let (expected, found) = (evaluations(&mut plain), evaluations(&mut found));
         assert!(expected.len() >= 3, "{expected:?}");

@@ -1,4 +1,4 @@
-//! Real processes whose job changes its size while they run: nobody who stays is started again.
+//! Real processes whose job is resized in place: remaining tasks do not restart.
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
@@ -32,7 +32,7 @@ fn resizes(events: &[TaskReport]) -> Vec<(u64, u32, u32, u64)> {
     events.iter().filter_map(pick).collect()
 }
 
-/// The resize of this number, counted from 1, once it is reported.
+/// Resize number `number`, counted from 1, after it is reported.
 fn resized(revision: &mut Revision, number: usize) -> (u64, u32, u32, u64) {
     let began = Instant::now();
     loop {
@@ -70,10 +70,10 @@ fn longest_pause_in_steps(events: &[TaskReport]) -> f64 {
     longest as f64 / usual_ms
 }
 
-/// 2, 6 and 3 workers on 1, 3 and 2 shards in one run. The very first shard is among those that go.
+/// 2, 6 and 3 workers on 1, 3 and 2 shards in one run. The first shard is among those that leave.
 #[test]
-fn a_run_through_three_sizes_keeps_its_processes_and_its_accuracy() {
-    // Under SSP no two runs are the same, and here is one test image for each half point.
+fn run_through_three_sizes_keeps_processes_and_accuracy() {
+    // Under SSP runs differ, and one test image is half a percentage point.
     for (consistency, tolerance) in [
         (json!({ "kind": "bsp" }), 0.005),
         (json!({ "kind": "ssp", "staleness": 2 }), 0.03),
@@ -114,7 +114,7 @@ fn a_run_through_three_sizes_keeps_its_processes_and_its_accuracy() {
         rig.resize(&mut revision, &shrunk, &[0, 4, 2], &[2, 1]);
         let (_, workers, ps_shards, _) = resized(&mut revision, 2);
         assert_eq!((workers, ps_shards), (3, 2));
-        // Everyone ends well: those who left, and those who stayed to the end.
+        // All tasks exit with 0: those that left, and those that stayed to the end.
         revision.succeed();
         let events = revision.chief().events();
         let starts = events
@@ -154,9 +154,10 @@ fn a_run_through_three_sizes_keeps_its_processes_and_its_accuracy() {
     }
 }
 
-/// SIGKILL in the middle of a step: the others go on, without a start, and the chief says who is gone.
+/// SIGKILL during a step: the others continue without a restart, and the coordinator reports the
+/// lost worker.
 #[test]
-fn a_killed_worker_is_done_without() {
+fn job_continues_without_a_killed_worker() {
     for consistency in [json!({ "kind": "bsp" }), json!({ "kind": "asp" })] {
         let rig = Rig::new();
         let document =
@@ -165,7 +166,7 @@ fn a_killed_worker_is_done_without() {
         at_step(&mut revision, 10);
         for (count, rank) in [(1, 2), (2, 1)] {
             let role = Role::Worker { rank };
-            // Under ASP nobody waits for those who start late.
+            // Under ASP no task waits for workers that start late.
             revision.task(role).wait_for_log("training from step");
             let id = revision.task(role).id;
             revision.task(role).signal("KILL");
@@ -200,9 +201,10 @@ fn a_killed_worker_is_done_without() {
     }
 }
 
-/// The nodes of a job hear of a resize one after the other: who leaves may be told to stop before the chief knows why.
+/// The nodes of a job learn of a resize one after the other: a leaving worker may be stopped before
+/// the coordinator knows why.
 #[test]
-fn a_worker_that_is_told_to_leave_before_the_chief_knows_ends_nothing() {
+fn worker_stopped_before_the_coordinator_knows_ends_nothing() {
     let rig = Rig::new();
     let first = Launch::new(1, 3, 1, spec(json!({ "stop": { "steps": 1_000_000 } })));
     let mut revision = rig.start(&first);
@@ -213,7 +215,7 @@ fn a_worker_that_is_told_to_leave_before_the_chief_knows_ends_nothing() {
     peers.workers.truncate(2);
     revision.task(leaver).tell(&peers);
     revision.task(leaver).signal("TERM");
-    // Long enough for many steps: the job trains on with all three.
+    // Long enough for many steps: the job trains with all three workers.
     thread::sleep(Duration::from_millis(300));
     assert_eq!(resizes(&revision.chief().events()), []);
     let shrunk = Launch {
@@ -233,9 +235,10 @@ fn a_worker_that_is_told_to_leave_before_the_chief_knows_ends_nothing() {
     );
 }
 
-/// Its job was told to do without it before the chief had looked: nobody is connected to it, so that nobody says that it is over.
+/// The job was shrunk again before the coordinator had polled: no worker is connected to the new
+/// shard, so no worker can end it.
 #[test]
-fn a_shard_that_is_left_out_again_before_anybody_came_to_it_ends() {
+fn removed_shard_without_a_connection_ends() {
     let rig = Rig::new();
     let first = Launch::new(1, 1, 1, spec(json!({ "stop": { "epochs": 60 } })));
     let revision = rig.start(&first);

@@ -1,4 +1,5 @@
-//! What a shard does with connections that are not its workers': it closes them, and the job does not notice.
+//! Connections to a shard that are not its workers': the shard closes them, and the job is not
+//! affected.
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
@@ -87,7 +88,7 @@ fn header(kind: Kind, meta_bytes: u32, payload_bytes: u64) -> Vec<u8> {
 }
 
 #[test]
-fn garbage_closes_the_connection_and_harms_nothing() {
+fn garbage_closes_only_its_own_connection() {
     let address = shard();
     let mut shards = joined(&address);
     trains(&mut shards, 0);
@@ -103,7 +104,7 @@ fn garbage_closes_the_connection_and_harms_nothing() {
     };
     let mut attempts: Vec<Vec<u8>> = (0..40).map(|i| random(32 + i * 50)).collect();
     attempts.push(b"GET / HTTP/1.1\r\nHost: shard\r\nAccept: */*\r\n\r\n".to_vec());
-    // Ours in form, wrong in everything else.
+    // Valid frames with invalid content.
     attempts.push(header(Kind::Push, 24, SIZE as u64 * 4));
     attempts.push(header(Kind::Init, 8, 1 << 36));
     attempts.push(header(Kind::Snapshot, 0, 0));
@@ -116,7 +117,7 @@ fn garbage_closes_the_connection_and_harms_nothing() {
     attempts.push([header(Kind::Hello, 9, 0), random(9)].concat());
     for attempt in attempts {
         let mut stream = TcpStream::connect(&address).unwrap();
-        // The shard may close before all of it is sent.
+        // The shard may close before all bytes are sent.
         let _ = stream.write_all(&attempt);
         assert!(
             is_closed(&mut stream, Duration::from_secs(4)),
@@ -128,12 +129,12 @@ fn garbage_closes_the_connection_and_harms_nothing() {
 }
 
 #[test]
-fn a_stranger_that_says_nothing_is_shown_out_and_many_hold_up_nobody() {
+fn silent_connections_time_out_and_do_not_delay_the_job() {
     let address = shard();
     let mut silent: Vec<TcpStream> = (0..60)
         .map(|_| TcpStream::connect(&address).unwrap())
         .collect();
-    // Half a header, and one byte a second: the limit is on the whole greeting.
+    // Half a header, then one byte per second: the limit applies to the whole handshake.
     let mut slow = TcpStream::connect(&address).unwrap();
     slow.write_all(&header(Kind::Hello, 100, 0)[..16]).unwrap();
     let mut shards = joined(&address);
@@ -152,7 +153,7 @@ fn a_stranger_that_says_nothing_is_shown_out_and_many_hold_up_nobody() {
 }
 
 #[test]
-fn strangers_beyond_the_limit_are_closed_at_once() {
+fn connections_above_the_limit_are_closed_at_once() {
     let address = shard();
     let _silent: Vec<TcpStream> = (0..64)
         .map(|_| TcpStream::connect(&address).unwrap())
@@ -162,9 +163,10 @@ fn strangers_beyond_the_limit_are_closed_at_once() {
     assert!(is_closed(&mut one_more, Duration::from_secs(2)));
 }
 
-/// A worker that is let in but then breaks the protocol is out: its frames have one right length.
+/// An accepted worker that violates the protocol is disconnected: its frames have exactly one valid
+/// length.
 #[test]
-fn a_push_of_another_length_is_not_read() {
+fn push_with_another_length_is_not_read() {
     let address = shard();
     let other = TaskId(Uuid::from_u128(3));
     let _chief = joined_with(&address, vec![WORKER, other]);
@@ -196,9 +198,10 @@ fn a_push_of_another_length_is_not_read() {
     assert!(is_closed(&mut stream, Duration::from_secs(2)));
 }
 
-/// Whoever encodes statistics means other bytes than this shard; where there are none it is welcome.
+/// A worker that encodes statistics expects other bytes than this shard; it is accepted if there
+/// are none.
 #[test]
-fn a_worker_of_a_release_that_encodes_statistics_is_refused_where_there_are_any() {
+fn worker_that_encodes_statistics_is_refused_if_there_are_any() {
     let encoded = |role| {
         shard_of(|mut recipe| {
             recipe.blocks[0].role = role;

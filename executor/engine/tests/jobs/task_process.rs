@@ -1,4 +1,5 @@
-//! Whole jobs as real processes on loopback: what the executor starts, and what it sees of them.
+//! Complete jobs as real processes on loopback, with the reports and exit codes that the executor
+//! sees.
 
 use crate::rig::{self, Launch, Rig, interrupted, samples, spec};
 use muster_model::assignment::{TaskReport, exit_code};
@@ -29,7 +30,7 @@ fn a_job_trains_to_its_end_and_leaves_a_model() {
     };
     assert_eq!(reason, "trained 3 epochs");
     assert!(rig.checkpoint_root().join(model_path).is_file());
-    // Which steps are kept depends on how long the disk takes; that the newest two are, does not.
+    // The number of steps kept depends on the speed of the disk; the newest two are always kept.
     let written: Vec<u64> = events
         .iter()
         .filter_map(|event| match event {
@@ -62,9 +63,9 @@ fn a_job_trains_to_its_end_and_leaves_a_model() {
     );
 }
 
-/// Twenty steps are an epoch; a step that is due by both rules is evaluated once.
+/// Twenty steps are one epoch; a step that is due by both rules is evaluated once.
 #[test]
-fn the_test_split_is_passed_over_at_the_steps_that_the_document_names() {
+fn test_split_is_evaluated_at_the_documented_steps() {
     let rig = Rig::new();
     let document = spec(json!({ "evaluate": { "every_steps": 15 } }));
     let mut revision = rig.start(&Launch::new(1, 1, 1, document));
@@ -80,9 +81,9 @@ fn the_test_split_is_passed_over_at_the_steps_that_the_document_names() {
     assert_eq!(steps, [15, 20, 30, 40, 45, 60]);
 }
 
-/// The promise of a checkpoint: same layout, same bits.
+/// With the same layout, a checkpoint guarantees the same bits.
 #[test]
-fn stopped_and_resumed_is_bit_equal_to_never_stopped() {
+fn stopped_and_resumed_run_has_the_bits_of_a_straight_run() {
     let document =
         json!({ "stop": { "steps": 400 }, "exchange": { "consistency": { "kind": "bsp" } } });
     let straight = Rig::new();
@@ -114,7 +115,7 @@ fn stopped_and_resumed_is_bit_equal_to_never_stopped() {
 }
 
 #[test]
-fn killed_and_resumed_from_the_last_checkpoint_is_bit_equal() {
+fn killed_and_resumed_run_has_the_bits_of_a_straight_run() {
     let document = json!({ "stop": { "steps": 1200 }, "checkpoint": { "every_steps": 40, "every_minutes": null, "keep": 2 } });
     let straight = Rig::new();
     straight
@@ -188,7 +189,7 @@ fn a_killed_shard_ends_the_workers_as_peer_lost() {
 }
 
 #[test]
-fn a_job_goes_on_at_another_size_where_it_stopped() {
+fn job_continues_at_another_size() {
     let rig = Rig::new();
     let document = spec(json!({ "stop": { "epochs": 40 } }));
     let mut first = rig.start(&Launch::new(1, 2, 1, document.clone()));
@@ -231,11 +232,11 @@ fn a_job_goes_on_at_another_size_where_it_stopped() {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_put_aside_for_the_one_before() {
+fn damaged_checkpoint_is_set_aside_for_the_older_one() {
     let rig = Rig::new();
     let first = spec(json!({ "stop": { "steps": 30 }, "checkpoint": { "every_steps": 10 } }));
     rig.start(&Launch::new(1, 1, 1, first)).succeed();
-    // A slow disk may have made the middle one be skipped, never the first or the last.
+    // With a slow disk the middle checkpoint may be skipped, never the first or the last.
     let mut before = rig.checkpoints();
     assert_eq!(before.pop().unwrap(), "step-0000000030-r1");
     let before: u64 = before.pop().unwrap()[5..15].parse().unwrap();
@@ -310,7 +311,7 @@ fn divergence_is_a_failure_that_names_the_step() {
 }
 
 #[test]
-fn a_missing_data_set_is_no_reason_to_try_again() {
+fn missing_data_set_is_not_retried() {
     let rig = Rig::new();
     fs::remove_dir_all(rig.dataset_root()).unwrap();
     let mut revision = rig.start(&Launch::new(1, 1, 1, spec(json!({}))));
@@ -356,7 +357,7 @@ fn ssp_and_asp_train_as_well() {
     }
 }
 
-/// With one bit a number, either way, and with one number in a hundred.
+/// With one bit per value in both directions, and with one value in a hundred.
 #[test]
 fn a_job_with_codecs_learns_as_well() {
     let codecs = [
@@ -380,7 +381,8 @@ fn a_job_with_codecs_learns_as_well() {
     }
 }
 
-/// Other programs read the model: the file stands by itself, with names and shapes. `MUSTER_ONNX_PYTHON` has the library.
+/// Other programs can read the model: the file is self-contained, with names and shapes.
+/// `MUSTER_ONNX_PYTHON` has the library.
 #[test]
 fn pythons_safetensors_loads_the_model() {
     let python = std::env::var("MUSTER_ONNX_PYTHON").unwrap_or_else(|_| "python3".to_owned());

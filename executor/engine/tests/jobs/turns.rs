@@ -1,4 +1,5 @@
-//! Real processes that stand still and go on, again and again: all of them at one step, and to the bit as if they never had.
+//! Real processes that are suspended and resumed repeatedly: all at the same step, and with the
+//! bits of an undisturbed run.
 
 #![expect(clippy::disallowed_methods, reason = "measures turns")]
 
@@ -22,7 +23,7 @@ fn job(more: Value) -> muster_model::spec::JobSpec {
     spec(document)
 }
 
-/// The step before which it stood still in this turn.
+/// Step before which the task was suspended in this time slice (`turn`).
 fn stood(task: &Task, wanted: u64) -> u64 {
     let pick = |report: &TaskReport| match report {
         TaskReport::Suspended { turn, step } if *turn == wanted => *step,
@@ -47,7 +48,8 @@ fn at_step(chief: &Task, step: u64) {
     });
 }
 
-/// Sends all through their turns; `tell` writes the number of a turn to every task. The steps at which they stood.
+/// Sends all workers through their time slices; `tell` writes the number of a slice to every task.
+/// Returns the steps at which they were suspended.
 fn turn_about(workers: &[&Task], mut tell: impl FnMut(u64)) -> Vec<u64> {
     at_step(workers[0], 1);
     let mut steps = Vec::new();
@@ -77,7 +79,7 @@ fn turn_about(workers: &[&Task], mut tell: impl FnMut(u64)) -> Vec<u64> {
 }
 
 #[test]
-fn workers_on_shards_stand_still_at_one_step_and_go_on_to_the_bit() {
+fn ps_workers_suspend_at_one_step_and_keep_their_bits() {
     let (rig, other) = (Rig::new(), Rig::new());
     let launch = Launch::new(1, 2, 2, job(json!({})));
     other.start(&launch).succeed();
@@ -98,7 +100,7 @@ fn workers_on_shards_stand_still_at_one_step_and_go_on_to_the_bit() {
 }
 
 #[test]
-fn workers_among_themselves_do_the_same() {
+fn all_reduce_workers_suspend_at_one_step_and_keep_bits() {
     let (rig, other) = (Rig::new(), Rig::new());
     let alone = json!({
         "exchange": { "topology": "all_reduce", "algorithm": "ring" },
@@ -122,9 +124,9 @@ fn workers_among_themselves_do_the_same() {
     assert_eq!(rig.final_sha256(1), other.final_sha256(1));
 }
 
-/// A round of averaging ends for all at once; until then each is on its own.
+/// A round of averaging ends for all workers at the same time; until then each trains alone.
 #[test]
-fn workers_that_average_stand_still_at_the_end_of_a_round() {
+fn averaging_workers_suspend_at_the_end_of_a_round() {
     let rig = Rig::new();
     let alone = json!({
         "exchange": { "topology": "all_reduce", "averaging": { "kind": "local_sgd", "every": 7 } },
@@ -140,9 +142,9 @@ fn workers_that_average_stand_still_at_the_end_of_a_round() {
     crew.succeed();
 }
 
-/// Told to stop while they stand still they leave with a checkpoint, as if they had been at work.
+/// Workers that are stopped while they are suspended leave with a checkpoint, as running ones do.
 #[test]
-fn who_stands_still_leaves_in_order() {
+fn suspended_worker_leaves_in_order() {
     let rig = Rig::new();
     let mut revision = rig.start(&Launch::new(1, 2, 1, job(json!({}))));
     let peers = Peers {
@@ -159,9 +161,10 @@ fn who_stands_still_leaves_in_order() {
     assert_eq!(rig.checkpoints().len(), 1);
 }
 
-/// A newcomer that waits while the others stand still does so by its own node's word, and is let in when all go on.
+/// A new worker that waits while the others are suspended is suspended by its own node, and is
+/// admitted when all resume.
 #[test]
-fn who_waits_to_be_let_in_stands_still_too() {
+fn waiting_worker_is_suspended_with_the_others() {
     let rig = Rig::new();
     let endless = json!({ "stop": { "steps": 1_000_000 } });
     let first = Launch::new(1, 1, 1, job(endless));
@@ -196,9 +199,10 @@ fn who_waits_to_be_let_in_stands_still_too() {
     revision.succeed();
 }
 
-/// One worker's node hears only of the third turn, when the others have gone on in the second already.
+/// One worker's node skips a slice number: it learns of the third one after the others have resumed
+/// in the second.
 #[test]
-fn a_turn_that_one_worker_has_not_heard_of_keeps_nobody_waiting() {
+fn skipped_slice_number_does_not_block_the_others() {
     let rig = Rig::new();
     let endless = json!({ "stop": { "steps": 1_000_000 } });
     let mut revision = rig.start(&Launch::new(1, 2, 2, job(endless)));
@@ -219,11 +223,12 @@ fn a_turn_that_one_worker_has_not_heard_of_keeps_nobody_waiting() {
     revision.succeed();
 }
 
-/// What a turn takes: from the word to stand still until all do, and from the word to go on until the first has; for the figures in
-/// the documents, by `make bench-slicing`.
+/// Duration of a time slice: from the request to suspend until all are suspended, and from the
+/// request to resume until the first one runs. The figures in the documents come from
+/// `make bench-slicing`.
 #[test]
 #[ignore = "measures; make bench-slicing runs it"]
-fn a_hundred_turns_take_so_long() {
+fn hundred_time_slices_are_measured() {
     let (rig, other) = (Rig::new(), Rig::new());
     let endless = json!({ "stop": { "steps": 60_000 } });
     let launch = Launch::new(1, 2, 1, job(endless));
@@ -235,15 +240,17 @@ fn a_hundred_turns_take_so_long() {
     assert_eq!(rig.final_sha256(1), other.final_sha256(1), "to the bit");
 }
 
-/// The same of a worker on a GPU, whose memory there comes back each time but for what the driver keeps for a process that uses it.
+/// The same with a worker on a GPU, which releases its GPU memory each time except for the driver's
+/// own part.
 #[test]
 #[ignore = "needs a GPU"]
-fn a_hundred_turns_give_the_gpu_back() {
+fn hundred_time_slices_release_the_gpu() {
     let [mut rig, mut other] = [Rig::new(), Rig::new()];
     for rig in [&mut rig, &mut other] {
         rig.environment.push(("MUSTER_DEVICE", "cuda".to_owned()));
     }
-    // 5.8 million parameters: they, what products read of them and their gradients twice are 93 MB.
+    // 5.8 million parameters: with the copies for products and two sets of gradients they take 93
+    // MB.
     const MIB: u64 = 80;
     let long = json!({
         "engine": { "model": { "kind": "mlp", "hidden": [2048, 2048] } }, "stop": { "steps": 500 }
@@ -289,7 +296,8 @@ fn gpu_mib() -> u64 {
         .unwrap_or_else(|_| panic!("this test needs a GPU: {output:?}"))
 }
 
-/// Sends the workers through a hundred turns, and prints what they took; `look` is called while all stand still.
+/// Sends the workers through a hundred time slices and prints the durations; `look` is called while
+/// all are suspended.
 fn measure(revision: &Revision, mut look: impl FnMut(u64)) {
     const CYCLES: u64 = 100;
     let tell = |turn| {

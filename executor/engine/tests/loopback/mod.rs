@@ -26,7 +26,7 @@ pub struct Job {
     pub optimizer: Optimizer,
     pub clip_norm: Option<f64>,
     pub codecs: Option<Codecs>,
-    /// Whether shards that are started from now on have followers.
+    /// Whether shards that are started later are replicated.
     pub replicated: bool,
     pub stop: StopFlag,
     pub shards: Vec<JoinHandle<End>>,
@@ -56,7 +56,8 @@ pub fn hello(number: u32) -> Hello {
     }
 }
 
-/// Waits to be taken in, or for the barrier of a change; the next step, and the parameters.
+/// Waits for admission or for the barrier of a view change. Returns the next step and the
+/// parameters.
 pub fn enter(shards: &mut Shards) -> (u64, Vec<f32>) {
     let mut parameters = vec![0.0; size()];
     loop {
@@ -165,7 +166,7 @@ impl Job {
         Recipe::weights(self.optimizer.clone(), size(), 1).with_codecs(self.codecs.clone())
     }
 
-    /// One that is not in any view yet.
+    /// Starts a shard that is not in any view yet.
     pub fn start_shard(&mut self, index: u32) -> Address {
         let me = shard(index);
         let identity = Identity {
@@ -196,7 +197,7 @@ impl Job {
         joined
     }
 
-    /// All workers, the shards filled at `step`.
+    /// All workers, with shards filled at `step`.
     pub fn joined(&self, step: u64) -> Vec<Shards> {
         let planes = self.optimizer.state_len_per_param();
         let contents = Contents {
@@ -237,7 +238,7 @@ pub fn fresh() -> Contents {
     }
 }
 
-/// Of one worker at one step; different everywhere.
+/// Gradients of one worker at one step; different for each.
 pub fn gradients(rank: u32, step: u64) -> Vec<f32> {
     let salt = u64::from(rank) * 31 + step * 17;
     (0..size() as u64)
@@ -259,7 +260,8 @@ pub fn forever() -> bool {
     true
 }
 
-/// `steps` BSP steps of every worker, from `step`; the chief's parameters and the counts of the last step.
+/// `steps` BSP steps of every worker, from `step` on. Returns the workers, the coordinator's
+/// parameters and the counts of the last step.
 pub fn train(workers: Vec<Shards>, step: u64, steps: u64) -> (Vec<Shards>, Vec<f32>, StepStats) {
     let trained: Vec<(Shards, Vec<f32>, StepStats)> = thread::scope(|scope| {
         let run = |(rank, mut shards): (usize, Shards)| {
@@ -304,7 +306,8 @@ pub fn train(workers: Vec<Shards>, step: u64, steps: u64) -> (Vec<Shards>, Vec<f
     )
 }
 
-/// The same without shards, wires or threads: gradients summed in the order of ranks, one update over the whole arena.
+/// The same without shards, connections or threads: gradients added in the order of ranks, one
+/// update over the whole arena.
 pub fn reference(workers: u32, steps: std::ops::Range<u64>) -> (Vec<f32>, Vec<f32>) {
     let mut parameters = fresh().parameters;
     let mut state = vec![0.0; size() * 2];

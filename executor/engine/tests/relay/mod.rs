@@ -1,4 +1,4 @@
-//! A wire that can be cut: what goes to an address over it stops when a test says so, while both ends live on.
+//! Relay whose connections a test can interrupt while both ends continue to run.
 #![allow(dead_code, reason = "each test file uses its part of it")]
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
@@ -12,28 +12,28 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const OPEN: u8 = 0;
-/// Answers do not come back.
+/// Answers are dropped.
 const MUTE: u8 = 1;
-/// Nothing passes, and nobody gets in.
+/// No bytes pass, and no connection is accepted.
 const CUT: u8 = 2;
 
-/// No greeting is as long, and every push of these tests is longer.
+/// Longer than every handshake, and shorter than every push of these tests.
 const LONG: usize = 16 << 10;
 
 #[derive(Debug, Default)]
 struct Wire {
     mode: AtomicU8,
-    /// Bytes of answers that did not come back.
+    /// Dropped bytes of answers.
     swallowed: AtomicU64,
-    /// How many came in, and their ends.
+    /// Number of accepted connections, and their client ends.
     visits: AtomicU64,
     guests: Mutex<Vec<TcpStream>>,
-    /// Whoever comes in next has the last byte of anything long held back.
+    /// Whether the last byte of long messages of the next connection is delayed.
     slows_next: AtomicBool,
     holds_back: AtomicBool,
 }
 
-/// Listens, and passes on whatever comes to one address.
+/// Listens, and forwards all bytes to one address.
 #[derive(Debug)]
 pub struct Relay {
     address: String,
@@ -61,17 +61,17 @@ impl Relay {
         self.address.clone()
     }
 
-    /// From now on no answer comes back.
+    /// Drops all further answers.
     pub fn mute(&self) {
         self.wire.mode.store(MUTE, Ordering::SeqCst);
     }
 
-    /// How many came in.
+    /// Number of accepted connections.
     pub fn visits(&self) -> u64 {
         self.wire.visits.load(Ordering::SeqCst)
     }
 
-    /// Waits until an answer was swallowed.
+    /// Waits until an answer has been dropped.
     pub fn wait_for_an_answer(&self) {
         let began = Instant::now();
         while self.wire.swallowed.load(Ordering::SeqCst) == 0 {
@@ -80,12 +80,12 @@ impl Relay {
         }
     }
 
-    /// Whoever comes in next does not get anything long through to its last byte, until [`Self::let_through`].
+    /// Delays the last byte of long messages of the next connection until [`Self::let_through`].
     pub fn slow_down_next(&self) {
         self.wire.slows_next.store(true, Ordering::SeqCst);
     }
 
-    /// Waits until something is held back.
+    /// Waits until a message is delayed.
     pub fn wait_for_a_hold(&self) {
         let began = Instant::now();
         while !self.wire.holds_back.load(Ordering::SeqCst) {
@@ -98,13 +98,14 @@ impl Relay {
         self.wire.holds_back.store(false, Ordering::SeqCst);
     }
 
-    /// Everyone who came in sees the connection closed, and nobody comes in any more. The other end notices nothing.
+    /// Closes all connections on the client side and accepts no more. The other ends are not
+    /// notified.
     pub fn cut(&self) {
         self.wire.mode.store(CUT, Ordering::SeqCst);
         for guest in self.wire.guests.lock().unwrap().drain(..) {
             let _ = guest.shutdown(Shutdown::Both);
         }
-        // The listener goes with the thread that accepts.
+        // The listener ends with the accepting thread.
         let _ = TcpStream::connect(&self.address);
     }
 }
@@ -123,7 +124,7 @@ impl Wire {
         thread::spawn(move || wire_back.pass(back, true, false));
     }
 
-    /// Everything but the last byte, which goes when the test says so.
+    /// Forwards all bytes except the last one, which follows when the test allows it.
     fn hold_back(&self, to: &mut TcpStream, bytes: &[u8]) -> std::io::Result<()> {
         let (last, others) = bytes.split_last().unwrap();
         to.write_all(others)?;
@@ -140,7 +141,7 @@ impl Wire {
             let count = from.read(&mut bytes).unwrap_or(0);
             let mode = self.mode.load(Ordering::SeqCst);
             if count == 0 {
-                // Who was cut off leaves the other end open.
+                // A client that was cut off leaves the other end open.
                 if mode != CUT {
                     let _ = to.shutdown(Shutdown::Both);
                 }

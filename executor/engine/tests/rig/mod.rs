@@ -1,4 +1,5 @@
-//! A job on this machine as the executor would run it: a data set of small images, a folder per task, one process per task.
+//! A job on this machine as the executor would run it: a data set of small images, a folder per
+//! task, one process per task.
 #![allow(dead_code, reason = "each test file uses its part of the rig")]
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
@@ -18,29 +19,30 @@ use std::thread;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// Longer than anything here takes; a test that waits so long has failed.
+/// Longer than any wait of these tests; a test that waits this long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const TRAIN: usize = 640;
 pub const TEST: usize = 200;
 
-/// Roots, and the job that lives in them.
+/// Root folders, and the job in them.
 pub struct Rig {
     pub root: tempfile::TempDir,
     datasets: PathBuf,
     pub job_id: JobId,
     pub tenant_id: TenantId,
-    /// Where checkpoints are kept, if not in the folder.
+    /// Checkpoint root if it is not the folder.
     pub place: Option<String>,
-    /// On so many nodes the workers seem to be, by turns: those of one find each other. 0: each is by itself.
+    /// Number of simulated nodes, over which workers are distributed in turn; workers of one node
+    /// can share memory. 0: each worker has its own node.
     pub nodes: u32,
-    /// Whether workers among themselves find no memory to share.
+    /// Whether all-reduce workers find no memory to share.
     pub tcp: bool,
-    /// What tasks have in their environment besides.
+    /// Additional environment variables of tasks.
     pub environment: Vec<(&'static str, String)>,
 }
 
-/// A revision of the job: its running tasks, shards first.
+/// A revision of the job with its running tasks, shards first.
 pub struct Revision {
     pub tasks: Vec<Task>,
     pub peers: Peers,
@@ -53,11 +55,11 @@ pub struct Task {
     pub child: Child,
 }
 
-/// How a revision is launched.
+/// Settings of a revision.
 #[derive(Clone)]
 pub struct Launch {
     pub revision: u64,
-    /// Of the start that this revision is a resize in place of.
+    /// Revision of the original start, if this one is a resize in place.
     pub started: u64,
     pub workers: u32,
     pub ps_shards: u32,
@@ -112,7 +114,8 @@ pub fn spec(more: serde_json::Value) -> JobSpec {
     serde_json::from_value(document).unwrap()
 }
 
-/// A job whose network is large enough for its steps to be cut: 1.3 million parameters. `more` is merged over the document.
+/// A job whose network is large enough for steps in parts (1.3 million parameters). `more` is
+/// merged over the document.
 pub fn large(more: &serde_json::Value) -> serde_json::Value {
     use serde_json::{Value, json};
     let model = json!({ "kind": "mlp", "hidden": [1024, 512] });
@@ -139,7 +142,7 @@ impl Rig {
         Self::with(root, datasets)
     }
 
-    /// On data sets that are there.
+    /// A rig with existing data sets.
     pub fn on(datasets: &Path) -> Self {
         Self::with(tempfile::tempdir().unwrap(), datasets.to_owned())
     }
@@ -171,7 +174,7 @@ impl Rig {
             .join(self.job_id.to_string())
     }
 
-    /// What a task of the revision is told.
+    /// Launch of a task of the revision.
     pub fn task_launch(&self, launch: &Launch, role: Role) -> TaskLaunch {
         TaskLaunch {
             task_id: task_id(launch.revision, role),
@@ -193,14 +196,14 @@ impl Rig {
         }
     }
 
-    /// Starts every task and tells the workers where the shards are, as soon as they say so.
+    /// Starts every task and sends the workers the addresses of the shards when these listen.
     pub fn start(&self, launch: &Launch) -> Revision {
         let revision = self.start_untold(launch);
         revision.tell();
         revision
     }
 
-    /// The same without a word to the workers, which wait for it.
+    /// Like [`Self::start`], but without the addresses; the workers wait for them.
     pub fn start_untold(&self, launch: &Launch) -> Revision {
         let shards = (0..launch.ps_shards).map(|index| Role::PsShard { index });
         let workers = (0..launch.workers).map(|rank| Role::Worker { rank });
@@ -222,8 +225,8 @@ impl Rig {
         Revision { tasks, peers }
     }
 
-    /// Makes `launch` of it in place: of its present workers and shards those at `workers` and `shards` stay, in this order; the rest of
-    /// the launch is started.
+    /// Changes `revision` to `launch` in place: its workers at `workers` and shards at `shards`
+    /// remain, in this order; the other tasks of the launch are started.
     pub fn resize(
         &self,
         revision: &mut Revision,
@@ -258,7 +261,7 @@ impl Rig {
         revision.tell();
     }
 
-    /// Starts one task, and tells it nothing of the others.
+    /// Starts one task without a task set.
     pub fn spawn(&self, launch: &Launch, role: Role) -> Task {
         let folder = self
             .root
@@ -300,7 +303,7 @@ impl Rig {
         }
     }
 
-    /// SHA-256 of the final model of a revision, as its manifest says.
+    /// SHA-256 of the final model of a revision, from its manifest.
     pub fn final_sha256(&self, revision: u64) -> String {
         let manifest = self
             .job_folder()
@@ -313,7 +316,7 @@ impl Rig {
             .to_owned()
     }
 
-    /// Parameters of the model in a folder of the job, as its file's floats.
+    /// Parameters of the model in a folder of the job, as floats of its file.
     pub fn parameters(&self, folder: &str) -> Vec<f32> {
         let file = self.job_folder().join(folder).join("model.safetensors");
         let bytes = fs::read(file).unwrap();
@@ -345,7 +348,7 @@ fn task_id(revision: u64, role: Role) -> TaskId {
 }
 
 impl Revision {
-    /// Tells every task who the others are.
+    /// Sends the task set to every task.
     pub fn tell(&self) {
         for task in &self.tasks {
             task.tell(&self.peers);
@@ -363,14 +366,15 @@ impl Revision {
         self.task(Role::Worker { rank: 0 })
     }
 
-    /// SIGTERM to every task, as a whole job is stopped.
+    /// Sends SIGTERM to every task, as for the stop of a whole job.
     pub fn terminate(&mut self) {
         for task in &mut self.tasks {
             task.signal("TERM");
         }
     }
 
-    /// SIGKILL to every task, the chief first, so that nobody has time to notice and save anything.
+    /// Sends SIGKILL to every task, the coordinator first, so that no task has time to react and
+    /// save its state.
     pub fn kill_all(&mut self) {
         let mut pids: Vec<String> = self
             .tasks
@@ -396,7 +400,7 @@ impl Revision {
             .collect()
     }
 
-    /// Waits for all to end well.
+    /// Waits until all tasks exit with 0.
     pub fn succeed(&mut self) {
         let codes = self.wait();
         assert!(
@@ -436,7 +440,7 @@ impl Task {
         }
     }
 
-    /// Tells it who the others are.
+    /// Sends the task set to the task.
     pub fn tell(&self, peers: &Peers) {
         let fresh = self.folder.join("peers.json.new");
         fs::write(&fresh, serde_json::to_vec(peers).unwrap()).unwrap();
@@ -472,7 +476,7 @@ impl Task {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    /// Waits until the log says so.
+    /// Waits until the log contains the text.
     pub fn wait_for_log(&self, text: &str) {
         let began = Instant::now();
         while !self.log().contains(text) {
@@ -494,7 +498,7 @@ impl Task {
             .collect()
     }
 
-    /// Waits for the first report that `pick` takes.
+    /// Waits for the first report that `pick` accepts.
     pub fn wait_for<T>(&self, what: &str, pick: impl Fn(&TaskReport) -> Option<T>) -> T {
         let began = Instant::now();
         loop {
@@ -534,7 +538,8 @@ pub fn samples(events: &[TaskReport]) -> Vec<Sample> {
     events.iter().filter_map(pick).collect()
 }
 
-/// Ten classes, each a bar at its own height with noise: a small network learns them in a few epochs.
+/// Ten classes, each a bar at its own height with noise: a small network learns them in a few
+/// epochs.
 fn write_images(folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     for (prefix, count, salt) in [("train", TRAIN, 1u64), ("t10k", TEST, 2)] {

@@ -1,6 +1,7 @@
-//! An S3-compatible server of a test's own: moto, in the python3 that `scripts/ensure-s3` finds.
+//! S3-compatible server of a test: moto, in the python3 that `scripts/ensure-s3` finds.
 //!
-//! It is asked by bare HTTP requests, lest our own client be its own witness; it checks no signatures.
+//! Tests access it by plain HTTP requests, so that the client under test does not verify itself. It
+//! checks no signatures.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,7 +9,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 const BUCKET: &str = "muster-test";
 
-/// Ends when its input does, so also when the test is killed.
+/// Ends with its input, so also when the test is killed.
 const SERVER: &str = "
 import sys, logging
 logging.getLogger('werkzeug').setLevel(logging.ERROR)
@@ -19,10 +20,10 @@ print(server.get_host_and_port()[1], flush=True)
 sys.stdin.read()
 ";
 
-/// Whose objects they are; the server looks at the name only.
+/// Names the owner of the objects; the server reads only the name.
 const AUTHORIZATION: &str = "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
 
-/// A bucket, empty at first.
+/// A bucket, initially empty.
 pub struct Bucket {
     server: Child,
     _input: ChildStdin,
@@ -30,7 +31,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Fails where there is no server to be had.
+    /// Starts the server. Fails if it is not installed.
     pub fn start() -> Self {
         let python = std::env::var("MUSTER_S3_PYTHON").unwrap_or_else(|_| "python3".to_owned());
         let probe = Command::new(&python)
@@ -59,12 +60,12 @@ impl Bucket {
         bucket
     }
 
-    /// As a node's configuration names it.
+    /// Address in the format of a node's configuration.
     pub fn place(&self) -> String {
         format!("s3://{BUCKET}/some/prefix")
     }
 
-    /// What a node has in its environment to reach it.
+    /// Environment variables by which a node reaches it.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AWS_ENDPOINT_URL", format!("http://{}", self.address)),
@@ -75,7 +76,7 @@ impl Bucket {
         ]
     }
 
-    /// Status and body.
+    /// Sends a request. Returns status and body.
     pub fn request(&self, method: &str, target: &str, body: &[u8]) -> (u16, Vec<u8>) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let head = format!(
@@ -106,7 +107,7 @@ impl Bucket {
             .collect()
     }
 
-    /// Keys of uploads in parts that were begun and neither completed nor given up.
+    /// Keys of multipart uploads that were started and neither completed nor aborted.
     pub fn uploads(&self) -> Vec<String> {
         let (_, body) = self.request("GET", "?uploads", b"");
         let body = String::from_utf8(body).unwrap();

@@ -1,4 +1,5 @@
-//! A job of workers among themselves: the test plays the executor, which rewrites the task set while tasks run.
+//! A job of workers without shards: the test takes the role of the executor, which rewrites the
+//! task set while tasks run.
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
@@ -14,19 +15,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// Tasks in order of their start; which of them are the job's is what [`Crew::roster`] was last given.
+/// Tasks in the order of their start; the last call of [`Crew::roster`] selects those that belong
+/// to the job.
 pub struct Crew<'a> {
     rig: &'a Rig,
     launch: Launch,
     pub tasks: Vec<Task>,
-    /// Numbers of tasks, in order of rank.
+    /// Indices of tasks, in order of rank.
     members: Vec<usize>,
     turn: u64,
 }
 
 #[allow(dead_code, reason = "no test needs all of it")]
 impl<'a> Crew<'a> {
-    /// Starts the launch's workers and tells them of each other.
+    /// Starts the workers of the launch and sends them the task set.
     pub fn start(rig: &'a Rig, launch: &Launch) -> Self {
         let mut crew = Self {
             rig,
@@ -40,7 +42,7 @@ impl<'a> Crew<'a> {
         crew
     }
 
-    /// Starts a task that is told that it is worker `rank`; its number.
+    /// Starts a task as worker `rank`. Returns its index.
     fn spawn(&mut self, rank: u32) -> usize {
         let number = self.tasks.len();
         let role = Role::Worker { rank };
@@ -61,7 +63,7 @@ impl<'a> Crew<'a> {
         )
         .unwrap();
         let log = fs::File::create(folder.join("log")).unwrap();
-        // Where there is no folder for it, nobody opens a socket for those of the same node.
+        // Without the folder no task opens a socket for tasks of the same node.
         let nowhere = self.rig.root.path().join("nowhere");
         let sockets = self.rig.tcp.then_some(nowhere.as_path());
         let child = Command::new(env!("CARGO_BIN_EXE_muster-task"))
@@ -86,7 +88,8 @@ impl<'a> Crew<'a> {
         number
     }
 
-    /// From revision `revision` on these are the job's workers. Tells everyone who runs, with the addresses that are known.
+    /// Sets the workers of the job from `revision` on. Sends the task set to all running tasks,
+    /// with the known addresses.
     pub fn roster(&mut self, revision: u64, members: Vec<usize>) {
         self.launch.revision = revision;
         self.members = members;
@@ -115,7 +118,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Tells them to stand still in an odd turn, to go on in an even one.
+    /// Suspends the workers for an odd slice number, resumes them for an even one.
     pub fn turn(&mut self, turn: u64) {
         self.turn = turn;
         let chief = &self.tasks[self.members[0]];
@@ -126,7 +129,7 @@ impl<'a> Crew<'a> {
         &self.tasks
     }
 
-    /// Starts as many more workers and lets them in.
+    /// Starts `more` workers and adds them to the job.
     pub fn grow(&mut self, revision: u64, more: u32) {
         self.launch.revision = revision;
         let mut members = self.members.clone();
@@ -138,7 +141,7 @@ impl<'a> Crew<'a> {
         self.roster(revision, members);
     }
 
-    /// Lets those workers of the present ranks go.
+    /// Removes the workers with these ranks from the job.
     pub fn shrink(&mut self, revision: u64, ranks: &[usize]) {
         let stay = |rank: usize| !ranks.contains(&rank);
         let members = (0..self.members.len())
@@ -153,7 +156,7 @@ impl<'a> Crew<'a> {
         &mut self.tasks[chief]
     }
 
-    /// Waits until the chief has reported progress from that step on.
+    /// Waits until the coordinator has reported progress up to this step.
     pub fn wait_for_step(&self, step: u64) {
         let chief = &self.tasks[self.members[0]];
         let began = Instant::now();
@@ -189,7 +192,8 @@ impl<'a> Crew<'a> {
         self.tasks.iter().map(of).collect()
     }
 
-    /// All views' states are the same on all who were in them, by what each one's log tells.
+    /// Checks that the state at the beginning of each view is the same on all its members,
+    /// according to their logs.
     pub fn agree(&self) {
         let mut by_step: BTreeMap<u64, String> = BTreeMap::new();
         for (step, print) in self.fingerprints() {
@@ -198,7 +202,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Steps at which a view began and what everything then was, as each task's log says.
+    /// Steps at which a view began, with the fingerprint of the state, from the logs of all tasks.
     pub fn fingerprints(&self) -> Vec<(u64, String)> {
         let of = |line: &str| {
             let (_, rest) = line.split_once(" from step ")?;

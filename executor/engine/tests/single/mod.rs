@@ -1,4 +1,5 @@
-//! One PS shard and its only worker in this process, without a model or data: SGD at a rate of 1, parameters that begin with 1.
+//! One PS shard and its only worker in this process, without a model or data: SGD with a rate of 1,
+//! initial parameters of 1.
 
 use muster_engine::assign::Piece;
 use muster_engine::checkpoint::Contents;
@@ -25,7 +26,7 @@ pub fn hello() -> Hello {
     }
 }
 
-/// A shard that listens, of a network of so many parameters.
+/// A listening shard of a network with `size` parameters.
 pub fn bound(size: usize, change: impl FnOnce(Recipe) -> Recipe) -> Shard {
     let sgd = Optimizer::new(Rule::Sgd {
         lr: 1.0,
@@ -43,7 +44,7 @@ pub fn bound(size: usize, change: impl FnOnce(Recipe) -> Recipe) -> Shard {
     Shard::bind("127.0.0.1", identity, exchange).unwrap()
 }
 
-/// The chief gives the shard at `address` all parameters of a job of these workers.
+/// The coordinator sends all parameters of a job of these workers to the shard at `address`.
 pub fn begin(shards: &mut Shards, address: &Address, size: usize, workers: Vec<TaskId>) {
     let contents = Contents {
         parameters: vec![1.0; size],

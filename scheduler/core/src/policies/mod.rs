@@ -29,6 +29,7 @@ mod seat;
 pub mod sia;
 pub mod slaq;
 pub mod srtf;
+pub(crate) mod tenant_share;
 pub mod tetris;
 pub mod themis;
 pub mod tiresias;

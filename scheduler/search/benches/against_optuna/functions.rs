@@ -1,4 +1,4 @@
-//! What is minimised, here and in `optuna_peer.py`: the same formulas, spaces and budgets.
+//! Test functions, with the same formulas, spaces and budgets as in `optuna_peer.py`.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -63,13 +63,13 @@ fn row(p: &BTreeMap<String, Value>, n: usize) -> Vec<f64> {
     (0..n).map(|i| number(p, &format!("x{i}"))).collect()
 }
 
-/// Least 0.397887.
+/// Minimum 0.397887.
 fn branin(x: f64, y: f64) -> f64 {
     let bent = y - 5.1 / (4.0 * PI * PI) * x * x + 5.0 / PI * x - 6.0;
     bent * bent + 10.0 * (1.0 - 1.0 / (8.0 * PI)) * x.cos() + 10.0
 }
 
-/// Least -3.32237.
+/// Minimum -3.32237.
 fn hartmann6(x: &[f64]) -> f64 {
     const HEIGHTS: [f64; 4] = [1.0, 1.2, 3.0, 3.2];
     const A: [[f64; 6]; 4] = [
@@ -91,7 +91,7 @@ fn hartmann6(x: &[f64]) -> f64 {
     -(0..4).map(hill).sum::<f64>()
 }
 
-/// Least 0 at (1, ..., 1).
+/// Minimum 0 at (1, ..., 1).
 fn rosenbrock(x: &[f64]) -> f64 {
     let pairs = x.windows(2);
     pairs
@@ -99,7 +99,7 @@ fn rosenbrock(x: &[f64]) -> f64 {
         .sum()
 }
 
-/// A choice between three kinds of models with parameters of their own; least 0.1, for a gelu net.
+/// Choice between three kinds of models, each with its own parameters. Minimum 0.1, for a gelu net.
 fn mixed(p: &BTreeMap<String, Value>) -> f64 {
     let text = |name: &str| p[name].as_str().expect("a text").to_owned();
     let scaling = match text("scaling").as_str() {

@@ -1,9 +1,10 @@
-//! Our searchers against Optuna's on the same functions with the same budgets: the median over seeds of the best value found, and the
-//! time of one ask and tell with many trials.
+//! Compares Muster's searchers with Optuna's on the same functions and budgets: the median over
+//! seeds of the best value, and the time of one ask and tell with many trials.
 //!
-//! `MUSTER_OPTUNA_PYTHON` is a python3 with optuna, cmaes, scipy and torch (`scripts/ensure-optuna`); without it only our side is
-//! shown. Optuna's lines are kept in the file that `MUSTER_OPTUNA_RESULTS` names and not measured again.
-//! `MUSTER_SEARCH_BENCH` chooses by words: searchers, functions, `throughput`; `MUSTER_SEARCH_SEEDS` is 20 unless told, 5 without
+//! `MUSTER_OPTUNA_PYTHON` is a python3 with optuna, cmaes, scipy and torch
+//! (`scripts/ensure-optuna`). Without it only Muster's values are printed. Optuna's lines are
+//! stored in the file of `MUSTER_OPTUNA_RESULTS` and reused. `MUSTER_SEARCH_BENCH` selects by
+//! words: searchers, functions, `throughput`. `MUSTER_SEARCH_SEEDS` is 20 by default, 5 without
 //! Optuna.
 
 mod functions;
@@ -17,7 +18,7 @@ use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-/// Searchers and how many trials each may use.
+/// Searchers, each with its number of trials.
 const CONTEST: [(&str, u32); 3] = [("tpe", 200), ("gp", 80), ("cma_es", 1000)];
 
 fn main() {
@@ -99,7 +100,7 @@ fn study(searcher: serde_json::Value, trials: u32, function: &Function, seed: u6
     Study::new(spec.expect("a document")).expect("valid")
 }
 
-/// The least value found with one trial at a time.
+/// Smallest value found with one trial at a time.
 fn best(searcher: &str, budget: u32, function: &Function, seed: u64) -> f64 {
     let mut study = study(json!({"kind": searcher}), budget, function, seed);
     let mut actions = study.apply(Event::Started).expect("may begin");
@@ -187,17 +188,17 @@ fn optuna(searcher: &str, budget: u32, function: &str, seeds: u64) -> Vec<f64> {
     known.range(..seeds).map(|(_, value)| *value).collect()
 }
 
-/// One ask and tell of Hartmann-6 with 1,000 and 10,000 trials in the study, CPU milliseconds.
+/// CPU milliseconds of one ask and tell of Hartmann-6, with 1,000 and 10,000 trials in the study.
 fn throughput() {
     println!("ask and tell, Hartmann-6, milliseconds    ours    Optuna in memory");
     let function = functions().swap_remove(1);
     for (searcher, _) in CONTEST {
         for trials in [1000u32, 10_000] {
-            // A process on so many takes Optuna minutes a trial.
+            // With this many trials Optuna's Gaussian process takes minutes per trial.
             if searcher == "gp" {
                 continue;
             }
-            // The history is spread over the space, as the peer's is.
+            // The history is spread over the space, as in `optuna_peer.py`.
             let kind = match searcher {
                 "cma_es" => json!({"kind": searcher}),
                 _ => json!({"kind": searcher, "startup": trials}),
@@ -242,7 +243,7 @@ fn peer_throughput(searcher: &str, trials: u32) -> String {
     text.split_whitespace().last().unwrap_or("-").to_owned()
 }
 
-/// CPU time of this thread, so that other work on the machine does not count.
+/// CPU time of this thread, so that other load on the machine does not count.
 fn cpu_ms() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6

@@ -1,12 +1,12 @@
-//! Optuna in a process of its own (`optuna_peer.py`, beside this), which is told lines and answers with lines. The benches of several crates
-//! have it.
+//! Optuna in a separate process (`optuna_peer.py`), which exchanges lines over stdin and stdout.
+//! The benches of several crates use it.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// It ends with this.
+/// The process ends when this is dropped.
 pub struct Optuna {
     child: Child,
     input: ChildStdin,
@@ -14,7 +14,7 @@ pub struct Optuna {
 }
 
 impl Optuna {
-    /// `peer` is where `optuna_peer.py` lies; what the arguments are stands there.
+    /// `peer` is the path of `optuna_peer.py`, which documents the arguments.
     pub fn start(python: &OsStr, peer: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new(python)
             .arg(peer)

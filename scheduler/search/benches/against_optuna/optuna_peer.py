@@ -1,4 +1,4 @@
-"""Optuna on the functions of functions.rs: one line `sampler function seed best` each, and with `throughput` milliseconds a trial.
+"""Runs Optuna on the functions of functions.rs and prints one line per result.
 
 usage: optuna_peer.py best SAMPLER BUDGET FIRST_SEED LAST_SEED [FUNCTION...]
        optuna_peer.py throughput SAMPLER TRIALS
@@ -6,9 +6,11 @@ usage: optuna_peer.py best SAMPLER BUDGET FIRST_SEED LAST_SEED [FUNCTION...]
        optuna_peer.py beside SAMPLER STORAGE SEED
        optuna_peer.py asked SAMPLER TRIALS SEEDS
 
-`rounds` says `ready` when the storage holds so many trials; then as many asks and tells as each line of its input says, answered with
-their wall and CPU milliseconds. `beside` does the same in the study that is there. `asked` searches what contest.rs trains: a line of
-parameters as JSON for each trial, of one study a seed, and what they are worth as the answer.
+`best` prints a line `sampler function seed best` per seed. `throughput` prints milliseconds per
+trial. `rounds` prints `ready` when the storage holds TRIALS trials. Each input line is then a
+number of asks and tells; the answer is their wall and CPU milliseconds. `beside` does the same in
+an existing study. `asked` searches the function of contest.rs with one study per seed: it prints the
+parameters of each trial as a line of JSON and reads the value as the answer.
 """
 
 import datetime
@@ -87,7 +89,7 @@ FLOATS = {f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in ran
 
 
 def filled(name, trials):
-    """A study of Hartmann-6 in memory with `trials` finished trials all over the space."""
+    """Returns a study of Hartmann-6 in memory with `trials` finished trials in the whole space."""
     study = optuna.create_study(sampler=sampler(name, 1))
     random = optuna.samplers.RandomSampler(seed=1)._rng.rng
     for _ in range(trials):
@@ -97,7 +99,7 @@ def filled(name, trials):
 
 
 def filled_in(name, trials, address):
-    """The same in a database, whose tables are filled at once: a trial at a time takes half an hour."""
+    """Returns the same study in a database. Fills the tables at once: single trials are slow."""
     from optuna.storages._rdb.models import TrialModel, TrialParamModel, TrialValueModel
 
     storage = optuna.storages.RDBStorage(address)
@@ -120,7 +122,7 @@ def filled_in(name, trials, address):
 
 
 def ask_and_tell(study):
-    """Wall and CPU milliseconds."""
+    """Returns wall and CPU milliseconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     trial = study.ask()
     study.tell(trial, hartmann6(trial))
@@ -128,7 +130,7 @@ def ask_and_tell(study):
 
 
 def throughput(name, trials):
-    """CPU milliseconds of ten asks and tells, the median."""
+    """Returns the median CPU milliseconds of ten asks and tells."""
     study = filled(name, trials)
     times = sorted(ask_and_tell(study)[1] for _ in range(10))
     print("throughput", name, trials, times[5], flush=True)

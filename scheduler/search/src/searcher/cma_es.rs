@@ -1,6 +1,7 @@
-//! Covariance matrix adaptation (Hansen, The CMA Evolution Strategy: A Tutorial, 2016, with its active update) over the numbers of a
-//! space, each between 0 and 1. What has no order is chosen by TPE, so that spaces may be mixed. Where all are numbers, a quadratic
-//! is asked in place of the rest of a generation as long as it ranks what was measured right.
+//! Covariance matrix adaptation (Hansen, The CMA Evolution Strategy: A Tutorial, 2016, with its
+//! active update) over the numbers of a space, each between 0 and 1. TPE chooses unordered
+//! parameters, so mixed spaces work. In a space of numbers only, a quadratic surrogate replaces the
+//! rest of a generation as long as it ranks results correctly.
 
 use super::quadratic::{Quadratic, Row, rows_wanted};
 use super::{spread, tpe};
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Memory {
-    /// The dimensions of the space that are numbers.
+    /// Ordered dimensions of the space.
     axes: Vec<usize>,
     population: usize,
     first_sigma: f64,
@@ -25,14 +26,14 @@ pub(crate) struct Memory {
     path: Vec<f64>,
     generation: u32,
     restarts: u32,
-    /// Who was asked for and has not been told.
+    /// Places of trials without a result.
     asked: Vec<Asked>,
     told: Vec<Told>,
-    /// The rest of the generation, the most promising last.
+    /// Remaining places of the generation, the most promising last.
     queue: Vec<Vec<f64>>,
 }
 
-/// The rank correlation from which on the quadratic is believed.
+/// Minimum rank correlation for use of the quadratic.
 const BELIEVED: f64 = 0.85;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,7 +48,7 @@ struct Told {
     loss: f64,
 }
 
-/// The constants of the tutorial's table 1.
+/// Constants of the tutorial's table 1.
 struct Constants {
     weights: Vec<f64>,
     mu: usize,
@@ -182,7 +183,8 @@ impl Memory {
         spread(record, number, draw)
     }
 
-    /// A generation's places, those that the quadratic thinks best at the end of the queue.
+    /// Draws the places of a generation, ordered so that the best ones by the quadratic are at the
+    /// end of the queue.
     fn draw_generation(
         &mut self,
         record: &Record,
@@ -197,7 +199,8 @@ impl Memory {
         }
     }
 
-    /// The quadratic through the newest trials, with the newest of these; `None` in a mixed space and while there are too few.
+    /// Quadratic through the newest trials, with their rows; `None` in a mixed space or with too
+    /// few rows.
     fn model(&self, record: &Record) -> Option<(Quadratic, Vec<Row>)> {
         let n = self.axes.len();
         if n < record.space.len() {
@@ -217,7 +220,8 @@ impl Memory {
         Some((model, rows))
     }
 
-    /// Lets the quadratic say the rest of the generation, if it has ranked the newest trials right.
+    /// Takes the rest of the generation from the quadratic if it has ranked the newest trials
+    /// correctly.
     fn complete_by_model(&mut self, record: &Record) {
         if self.told.len() < 1 + self.population / 5 || self.queue.is_empty() {
             return;
@@ -239,7 +243,8 @@ impl Memory {
         SymmetricEigen::new(DMatrix::from_column_slice(n, n, &self.covariance))
     }
 
-    /// A place between 0 and 1; outside it is drawn again, so that no edge collects trials.
+    /// Place within 0 and 1. A place outside is drawn again, so that trials do not accumulate at
+    /// the edges.
     fn sample(&self, eigen: &SymmetricEigen<f64, nalgebra::Dyn>, draw: &mut Draw) -> Vec<f64> {
         let n = self.axes.len();
         let mut place = vec![0.0; n];
@@ -258,13 +263,13 @@ impl Memory {
         place.iter().map(|x| x.clamp(0.0, 1.0)).collect()
     }
 
-    /// A trial that was asked for has completed its first rung, at which all are comparable.
+    /// Records that a trial has completed its first rung, at which all trials are comparable.
     pub(super) fn tell(&mut self, record: &Record, number: TrialNumber) {
         let Some(at) = self.asked.iter().position(|a| a.trial == number) else {
             return;
         };
         let asked = self.asked.swap_remove(at);
-        // Who failed or was stopped will never be told.
+        // Failed and stopped trials will have no result.
         self.asked
             .retain(|a| record.trials[a.trial as usize].holds_slot());
         let Some(loss) = record.trials[number as usize].loss() else {
@@ -282,7 +287,7 @@ impl Memory {
         }
     }
 
-    /// One generation: the tutorial's figure 6.
+    /// Updates by one generation: figure 6 of the tutorial.
     fn update(&mut self) {
         let n = self.axes.len();
         let dims = n as f64;
@@ -335,7 +340,7 @@ impl Memory {
         self.path = pc.as_slice().to_vec();
     }
 
-    /// Begins anew with twice the population (IPOP, Auger and Hansen) when there is nothing left to adapt.
+    /// Restarts with twice the population (IPOP, Auger and Hansen) if nothing is left to adapt.
     fn restart_if_stuck(&mut self, seed: u64) {
         let eigen = self.eigen();
         let (least, most) = (eigen.eigenvalues.min(), eigen.eigenvalues.max());
@@ -374,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_begins_where_the_seed_says_and_each_elsewhere() {
+    fn restarts_begin_at_different_places_given_by_seed() {
         let restarted = |seed: u64, times: u32| {
             let mut memory = Memory::new(&space(), None, 0.25);
             for _ in 0..times {
@@ -390,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_failed_is_not_waited_for() {
+    fn failed_trials_do_not_block_generation() {
         let mut study = Study::new(spec(1)).expect("valid");
         let mut queue = study.apply(Event::Started).expect("may begin");
         while let Some(action) = queue.pop() {
@@ -411,7 +416,8 @@ mod tests {
         assert_eq!(study.trials().len(), 100);
         let saved = serde_json::to_value(&study).expect("serialisable");
         let asked = &saved["searcher"]["CmaEs"]["asked"];
-        // The last to be told may have been asked for before others that failed since then.
+        // The last result may be of a trial that was asked for before others that have failed
+        // since.
         assert!(asked.as_array().is_some_and(|a| a.len() <= 4), "{asked}");
     }
 }

@@ -1,5 +1,6 @@
-//! Regularized evolution (Real et al. 2019): of the youngest `population` trials a few are drawn, the best of them is mutated in one
-//! parameter, and the oldest is forgotten. With several objectives the best is by NSGA-II's rank and crowding.
+//! Regularized evolution (Real et al. 2019). A few of the youngest `population` trials are drawn
+//! and the best of them is mutated in one parameter. Older trials are ignored. With several
+//! objectives the best is by NSGA-II's rank and crowding.
 
 use super::{anywhere, spread};
 use crate::pareto;
@@ -8,7 +9,7 @@ use crate::study::Record;
 use crate::trial::Trial;
 use muster_model::study::{Domain, Point, Space};
 
-/// How far a number moves, as a share of its range.
+/// Standard deviation of a change, as a share of the range.
 const REACH: f64 = 0.1;
 
 pub(super) fn suggest(
@@ -44,7 +45,7 @@ pub(super) fn suggest(
     anywhere(record, draw)
 }
 
-/// The parent with one parameter changed; what depends on it and the parent did not have is drawn anew.
+/// Parent with one changed parameter. Parameters that become active by the change are drawn anew.
 fn mutate(space: &Space, parent: &Point, draw: &mut Draw) -> Point {
     let fresh = draw.point(space);
     let changeable = |d: &usize| {
@@ -66,7 +67,7 @@ fn mutate(space: &Space, parent: &Point, draw: &mut Draw) -> Point {
     child
 }
 
-/// Another value of the domain; of an ordered one, near this one.
+/// Another value of the domain, near the present one if the domain is ordered.
 fn change(domain: &Domain, value: f64, draw: &mut Draw) -> f64 {
     for _ in 0..100 {
         let unit = if domain.is_ordered() {

@@ -1,9 +1,9 @@
-//! Every point of a finite space once, the last parameter fastest.
+//! Grid search: every point of a finite space once, the last parameter fastest.
 
 use muster_model::study::{Point, Space};
 
-/// The next point from number `next` on that the space has: what constraints forbid is passed over, and so is what differs only in
-/// parameters that the trial does not have.
+/// Returns the next valid point from number `next` on. Skips points that constraints forbid, and
+/// points that differ only in parameters that the trial does not have.
 pub(super) fn next(space: &Space, next: &mut u64) -> Option<Point> {
     let points = space.grid_points()?;
     while *next < points {
@@ -26,7 +26,8 @@ fn at(space: &Space, mut number: u64) -> Option<Point> {
     let value = |(d, digit): (usize, &u64)| Some(space.dimensions[d].domain.nth(*digit));
     let mut point: Point = digits.iter().enumerate().map(value).collect();
     space.prune(&mut point);
-    // Of all that differ in what is pruned, the one with zeros there stands for them.
+    // Among points that differ only in pruned parameters, the one with zeros there is the
+    // representative.
     let same = |(value, digit): (&Option<f64>, &u64)| value.is_some() || *digit == 0;
     let first = point.iter().zip(&digits).all(same);
     (first && space.allows(&point)).then_some(point)

@@ -1,4 +1,5 @@
-//! Who proposes trials: one file a searcher. A searcher sees all trials and keeps in [`Memory`] only what they do not say.
+//! Searchers, one file each, which propose trials. A searcher reads all trials and stores in
+//! [`Memory`] only additional state.
 
 mod cma_es;
 mod evolution;
@@ -17,14 +18,14 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Memory {
-    /// The next point of a grid or of a sequence.
+    /// Next point of a grid or of a sequence.
     Next(u64),
     Nothing,
     Gp(gp::Memory),
     CmaEs(Box<cma_es::Memory>),
 }
 
-/// Points that are drawn before a space is said to have none that its constraints allow.
+/// Maximum number of draws before the search assumes that the constraints allow no point.
 const MAX_DRAWS: u32 = 20_000;
 
 impl Memory {
@@ -42,7 +43,7 @@ impl Memory {
         }
     }
 
-    /// A point of the space for the trial that will have this number; `None` when there is no other.
+    /// Point for the trial with this number; `None` if there is none.
     pub(crate) fn suggest(&mut self, record: &Record, number: TrialNumber) -> Option<Point> {
         let mut draw = Draw::new(record.spec.seed, Purpose::Suggest, number.into());
         match (self, record.spec.searcher) {
@@ -76,7 +77,8 @@ impl Memory {
                     tournament,
                 },
             ) => evolution::suggest(record, population as usize, tournament as usize, &mut draw),
-            // Who is outside has chosen already, or there is no place for a trial.
+            // An external searcher has already chosen its points. Without one there is no trial to
+            // create.
             (Self::Nothing, Searcher::External {}) => None,
             (Self::Nothing, _) => anywhere(record, &mut draw),
             (Self::Gp(memory), Searcher::Gp { startup }) if number >= startup => {
@@ -87,7 +89,7 @@ impl Memory {
         }
     }
 
-    /// A trial has completed a rung.
+    /// Records that a trial has completed a rung.
     pub(crate) fn tell(&mut self, record: &Record, number: TrialNumber) {
         if let Self::CmaEs(memory) = self {
             memory.tell(record, number);
@@ -95,14 +97,14 @@ impl Memory {
     }
 }
 
-/// A uniform point that the constraints allow.
+/// Uniformly drawn point that the constraints allow.
 fn anywhere(record: &Record, draw: &mut Draw) -> Option<Point> {
     (0..MAX_DRAWS)
         .map(|_| draw.point(&record.space))
         .find(|point| record.space.allows(point))
 }
 
-/// The point of a scrambled Sobol sequence, or any if the constraints forbid that.
+/// Point of a scrambled Sobol sequence, or a random one if the constraints forbid it.
 fn spread(record: &Record, number: TrialNumber, draw: &mut Draw) -> Option<Point> {
     let point = sobol::point(&record.space, record.spec.seed, number.into());
     if record.space.allows(&point) {

@@ -1,30 +1,30 @@
-//! A quadratic through what was measured lately, which CMA-ES asks in place of trials while it ranks them right (Hansen, A Global
-//! Surrogate Assisted CMA-ES, GECCO 2019).
+//! Quadratic surrogate of recent results. CMA-ES uses it in place of trials as long as it ranks
+//! them correctly (Hansen, A Global Surrogate Assisted CMA-ES, GECCO 2019).
 
 use nalgebra::{DMatrix, DVector};
 
 pub(super) struct Quadratic {
     centre: Vec<f64>,
     unit: f64,
-    /// With products of different coordinates, or with squares only.
+    /// Whether it has products of different coordinates besides squares.
     full: bool,
     coefficients: DVector<f64>,
 }
 
-/// A measured place.
+/// Measured place.
 pub(super) struct Row {
     pub place: Vec<f64>,
     pub loss: f64,
 }
 
-/// How many rows a quadratic of `n` coordinates is fitted to at most.
+/// Maximum number of rows for a quadratic of `n` coordinates.
 pub(super) fn rows_wanted(n: usize) -> usize {
     (n * (n + 3) + 2).max(40)
 }
 
 impl Quadratic {
-    /// The weighted least squares through the rows, the better ones counting more; `None` while there are too few for one with
-    /// squares, or where they do not determine it.
+    /// Weighted least squares over the rows; better rows weigh more. `None` if there are too few
+    /// rows for squares, or if they do not determine it.
     pub(super) fn fit(rows: &[Row], centre: &[f64], unit: f64) -> Option<Self> {
         let n = centre.len();
         let all = 1 + n + n * (n + 1) / 2;
@@ -38,7 +38,7 @@ impl Quadratic {
         let mut matrix = DMatrix::zeros(rows.len(), columns);
         let mut wanted = DVector::zeros(rows.len());
         for (rank, &i) in order.iter().enumerate() {
-            // From 20 for the best to 1 for the worst, as there.
+            // Weights from 20 for the best to 1 for the worst, as in the paper.
             let weight = (20.0 - 19.0 * rank as f64 / rows.len() as f64).sqrt();
             for (column, feature) in features(&rows[i].place, centre, unit, full).enumerate() {
                 matrix[(rank, column)] = weight * feature;
@@ -66,7 +66,7 @@ impl Quadratic {
         features.zip(&self.coefficients).map(|(f, c)| f * c).sum()
     }
 
-    /// Kendall's rank correlation (-1 to 1) between the quadratic and what was measured.
+    /// Kendall's rank correlation (-1 to 1) between the quadratic and the results.
     pub(super) fn agreement(&self, rows: &[Row]) -> f64 {
         let guessed: Vec<f64> = rows.iter().map(|r| self.at(&r.place)).collect();
         let mut sum = 0.0;
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quadratic_is_found_again_and_ranks_its_own_right() {
+    fn fit_recovers_quadratic_and_ranks_its_rows() {
         let bowl = |p: &[f64]| 3.0 + p[0] - 2.0 * p[0] * p[1] + 4.0 * p[1] * p[1] + p[2] * p[2];
         let rows: Vec<Row> = (0..24)
             .map(|i| {

@@ -1,5 +1,6 @@
-//! Sobol points with Joe and Kuo's direction numbers, scrambled as Owen did, by hashing as Burley does (Practical Hash-based Owen
-//! Scrambling, 2020): the seed shuffles each dimension's tree of bits and keeps the points as evenly spread.
+//! Sobol points with Joe and Kuo's direction numbers and Owen scrambling by hashing (Burley,
+//! Practical Hash-based Owen Scrambling, 2020). The seed shuffles each dimension's tree of bits and
+//! keeps the points evenly spread.
 
 use super::sobol_directions::DIRECTIONS;
 use crate::random::{Draw, Purpose};
@@ -7,7 +8,7 @@ use muster_model::study::{Point, Space};
 
 const BITS: u32 = 32;
 
-/// Point `index` of the sequence in the space, without regard to its constraints.
+/// Point `index` of the sequence in the space; constraints are ignored.
 pub(super) fn point(space: &Space, seed: u64, index: u64) -> Point {
     let units = units(space.len(), seed, index);
     let pairs = space.dimensions.iter().zip(units);
@@ -16,7 +17,7 @@ pub(super) fn point(space: &Space, seed: u64, index: u64) -> Point {
     point
 }
 
-/// The coordinates of point `index`, each 0 to below 1.
+/// Coordinates of point `index`, each 0 to below 1.
 pub(super) fn units(dimensions: usize, seed: u64, index: u64) -> Vec<f64> {
     let mut draw = Draw::new(seed, Purpose::Scramble, 0);
     (0..dimensions)
@@ -28,7 +29,7 @@ pub(super) fn units(dimensions: usize, seed: u64, index: u64) -> Vec<f64> {
         .collect()
 }
 
-/// The unscrambled coordinate as 32 bits after the point.
+/// Unscrambled coordinate as 32 fractional bits.
 fn raw(dimension: usize, index: u32) -> u32 {
     if dimension == 0 {
         return index.reverse_bits();
@@ -53,7 +54,7 @@ fn raw(dimension: usize, index: u32) -> u32 {
     set.fold(0, |sum, bit| sum ^ directions[bit as usize])
 }
 
-/// Owen's nested uniform scrambling by Laine and Karras' hash, with Burley's constants.
+/// Owen's nested uniform scrambling by the hash of Laine and Karras, with Burley's constants.
 fn scramble(bits: u32, key: u32) -> u32 {
     let mut x = bits.reverse_bits();
     x ^= x.wrapping_mul(0x3d20_adea);
@@ -69,10 +70,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The values that SciPy's `qmc.Sobol(128, scramble=False)` gives in places 5 and 13, whose sets are those of Gray-coded
-    /// numbers 5 ^ 2 and 13 ^ 6.
+    /// Rows 5 and 13 of SciPy's `qmc.Sobol(128, scramble=False)`, which are the Gray-coded numbers
+    /// 5 ^ 2 and 13 ^ 6.
     #[test]
-    fn directions_are_joe_and_kuos() {
+    fn unscrambled_points_equal_those_of_scipy() {
         let row = |index: u32, dims: std::ops::Range<usize>| -> Vec<f64> {
             dims.map(|d| f64::from(raw(d, index)) / 2f64.powi(32))
                 .collect()
@@ -86,7 +87,8 @@ mod tests {
     }
 
     proptest! {
-        /// Owen's scrambling keeps what makes the points even: of the first 64, each 64th of each axis has one.
+        /// Owen's scrambling preserves the even spread: each 64th of each axis has one of the first
+        /// 64 points.
         #[test]
         fn every_64th_of_an_axis_has_one_of_64_points(seed: u64) {
             let points: Vec<Vec<f64>> = (0..64).map(|i| units(128, seed, i)).collect();

@@ -1,7 +1,9 @@
-//! Direction numbers of the Sobol sequence for 128 dimensions, from "new-joe-kuo-6.21201" (S. Joe and F. Y. Kuo, Constructing Sobol
-//! sequences with better two-dimensional projections, SIAM J. Sci. Comput. 30, 2008; BSD licence).
+//! Direction numbers of the Sobol sequence for 128 dimensions, from "new-joe-kuo-6.21201" (S. Joe
+//! and F. Y. Kuo, Constructing Sobol sequences with better two-dimensional projections, SIAM J.
+//! Sci. Comput. 30, 2008; BSD licence).
 
-/// For each dimension after the first: the primitive polynomial as bits, and the first direction numbers.
+/// For each dimension after the first: the primitive polynomial as bits, and the first direction
+/// numbers.
 #[rustfmt::skip]
 pub(super) const DIRECTIONS: [(u32, &[u32]); 127] = [
     (3, &[1]), (7, &[1, 3]), (11, &[1, 3, 1]), (13, &[1, 1, 1]), (19, &[1, 1, 3, 3]), (25, &[1, 3, 5, 13]),

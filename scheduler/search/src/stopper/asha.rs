@@ -1,5 +1,6 @@
-//! Asynchronous successive halving (Li et al., A System for Massively Parallel Hyperparameter Tuning): a slot that is free promotes the
-//! best trial of the highest rung that has one to promote, and else begins a new trial at the lowest.
+//! Asynchronous successive halving (Li et al., A System for Massively Parallel Hyperparameter
+//! Tuning). A free slot promotes the best trial of the highest rung with a promotable trial.
+//! Otherwise it starts a new trial at the lowest rung.
 
 use super::{Birth, Next, by_loss, rung_budget, waits};
 use crate::study::Record;

@@ -1,4 +1,5 @@
-//! Successive halving (Jamieson and Talwalkar) and Hyperband (Li et al.): cohorts whose rungs are awaited.
+//! Successive halving (Jamieson and Talwalkar) and Hyperband (Li et al.): cohorts that complete a
+//! rung together.
 
 use super::{Birth, Next, by_loss, rung_budget, waits};
 use crate::study::Record;
@@ -10,7 +11,7 @@ use std::collections::VecDeque;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Memory {
     cohorts: Vec<Cohort>,
-    /// Who goes on, as soon as there is a slot.
+    /// Trials that continue as soon as a slot is free.
     promoted: VecDeque<TrialNumber>,
 }
 
@@ -19,16 +20,16 @@ pub(crate) struct Memory {
 struct Cohort {
     size: u32,
     created: u32,
-    /// The budget of its lowest rung.
+    /// Budget of the lowest rung.
     first: u64,
-    /// The rung that is awaited.
+    /// Rung that the cohort completes next.
     rung: u32,
     ended: bool,
 }
 
 impl Memory {
     pub(super) fn next(&mut self, record: &Record) -> (Next, Vec<TrialNumber>) {
-        // A user may have stopped one that was promoted.
+        // A user may have stopped a promoted trial.
         self.promoted.retain(|n| waits(record, *n));
         let mut stopped = Vec::new();
         for index in 0..self.cohorts.len() {
@@ -57,7 +58,7 @@ impl Memory {
         (Next::Create(birth), stopped)
     }
 
-    /// Ends a rung of which every member has its result: the best go on, the others stop.
+    /// Ends a rung if all its members have results: the best continue, the others stop.
     fn advance(&mut self, record: &Record, index: usize, stopped: &mut Vec<TrialNumber>) {
         let cohort = &mut self.cohorts[index];
         let full = cohort.created >= cohort.size || !record.may_create();
@@ -94,8 +95,8 @@ impl Memory {
         cohort.ended = ended;
     }
 
-    /// Whether one of the cohort was promoted and has no slot yet. Its rung has not risen, so its state does not tell that it is in the
-    /// rung that is awaited.
+    /// Whether a promoted trial of the cohort has no slot yet. Its rung has not risen, so its state
+    /// does not show that it belongs to the next rung.
     fn queues(&self, record: &Record, index: usize) -> bool {
         let bracket = |n: &TrialNumber| record.trials[*n as usize].bracket;
         self.promoted.iter().any(|n| bracket(n) == index as u32)
@@ -133,7 +134,7 @@ fn eta(record: &Record) -> u32 {
     }
 }
 
-/// How often `min` can be multiplied by `eta` without passing `max`.
+/// Number of multiplications of `min` by `eta` up to `max`.
 fn rungs_between(min: u64, max: u64, eta: u32) -> u32 {
     let mut rungs = 0;
     while min

@@ -1,5 +1,6 @@
-//! HyperDrive's POP (Rasley et al., Middleware 2017): after each `boundary` a trial's curve is extended. Those likely to reach the
-//! target are promising and keep slots of their own, the hopeless stop, the others are opportunities and take turns.
+//! POP of HyperDrive (Rasley et al., Middleware 2017). After each `boundary` a trial's curve is
+//! extrapolated. Trials that probably reach the target are promising and keep slots of their own.
+//! Hopeless trials stop. All others are opportunities and run in rotation.
 
 use super::{Birth, Next};
 use crate::curve::{Curve, chance_to_reach};
@@ -10,11 +11,11 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Memory {
-    /// Who waits, in the order in which they came to do so, with the probability to reach the target.
+    /// Waiting trials in the order of their arrival, with the probability to reach the target.
     waiting: Vec<(TrialNumber, f64)>,
 }
 
-/// Whoever cannot be judged yet is an opportunity like any new trial.
+/// Probability of a trial that cannot be judged yet: an opportunity, as any new trial.
 const UNKNOWN: f64 = 0.5;
 
 impl Memory {
@@ -46,7 +47,7 @@ impl Memory {
         Vec::new()
     }
 
-    /// Promising trials first, then new ones, then the others in turn.
+    /// Promising trials first, then new ones, then the others in rotation.
     pub(super) fn next(&mut self, record: &Record) -> Next {
         let Stopper::HyperDrive { boundary, .. } = record.spec.stopper else {
             unreachable!("only HyperDrive has boundaries");
@@ -80,8 +81,8 @@ impl Memory {
     }
 }
 
-/// The probability from which on a trial is promising: the one at which most slots are used well, between those that trials at
-/// least so likely would fill and those that such trust deserves (`slots` times it).
+/// Probability from which on a trial is promising. It maximises the effective slots: the minimum of
+/// the number of trials at least as likely and `slots` times the probability.
 fn bar(waiting: &[(TrialNumber, f64)], slots: u32) -> f64 {
     let known = waiting.iter().map(|(_, chance)| *chance);
     let mut chances: Vec<f64> = known.filter(|c| *c > UNKNOWN).collect();

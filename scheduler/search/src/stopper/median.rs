@@ -1,8 +1,9 @@
-//! The median rule of Vizier (Golovin et al.): a trial's best loss so far against the median of what others had on average by then.
+//! Median rule of Vizier (Golovin et al.): compares a trial's best loss so far with the median of
+//! the other trials' mean losses up to that step.
 
 use crate::trial::{Trial, TrialNumber, TrialState};
 
-/// `trials` is all of them. Those that have ended, by whatever rule, are compared with.
+/// `trials` contains all trials. The comparison uses those that have ended for any reason.
 pub(super) fn is_behind(
     trials: &[Trial],
     number: TrialNumber,

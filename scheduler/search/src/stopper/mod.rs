@@ -1,4 +1,5 @@
-//! How far trials train: one file a rule. A rule sees all trials and keeps in [`Memory`] only what they do not say.
+//! Rules for the budgets of trials, one file per rule. A rule reads all trials and stores in
+//! [`Memory`] only additional state.
 
 mod asha;
 mod halving;
@@ -11,23 +12,23 @@ use crate::trial::{Source, TrialNumber, TrialState};
 use muster_model::study::{Point, SearchSpec, Stopper};
 use serde::{Deserialize, Serialize};
 
-/// What to do with a free slot.
+/// Use of a free slot.
 pub(crate) enum Next {
     Continue {
         trial: TrialNumber,
         budget: u64,
     },
     Create(Birth),
-    /// Nothing, until something happens.
+    /// Nothing until the next event.
     Wait,
 }
 
-/// A trial that is to be created.
+/// Trial to be created.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Birth {
     pub budget: u64,
     pub bracket: u32,
-    /// The searcher's choice when left out.
+    /// Chosen by the searcher if `None`.
     pub point: Option<Point>,
     pub from: Option<Source>,
 }
@@ -63,7 +64,7 @@ impl Memory {
         }
     }
 
-    /// A trial has completed its rung; returns who is to stop because of it.
+    /// Records that a trial has completed its rung. Returns the trials to stop.
     pub(crate) fn judge(&mut self, record: &Record, number: TrialNumber) -> Vec<TrialNumber> {
         match self {
             Self::Plain | Self::Halving(_) => Vec::new(),
@@ -72,7 +73,7 @@ impl Memory {
         }
     }
 
-    /// What a free slot is for, and who is to stop before.
+    /// Use of a free slot, and the trials to stop before.
     pub(crate) fn next(&mut self, record: &Record) -> (Next, Vec<TrialNumber>) {
         match (self, record.spec.stopper) {
             (Self::Halving(memory), _) => memory.next(record),
@@ -88,7 +89,7 @@ impl Memory {
     }
 }
 
-/// Whether the trial's newest report shows that it is not worth going on.
+/// Whether the trial's newest report shows that it should stop.
 pub(crate) fn is_behind(record: &Record, number: TrialNumber) -> bool {
     match record.spec.stopper {
         Stopper::Median { startup, warmup } => {
@@ -98,7 +99,7 @@ pub(crate) fn is_behind(record: &Record, number: TrialNumber) -> bool {
     }
 }
 
-/// The budgets of successive rungs: `first`, `eta` times it, and so on, up to `max`.
+/// Budget of a rung: `first * eta^rung`, at most `max`.
 pub(crate) fn rung_budget(first: u64, eta: u32, rung: u32, max: u64) -> u64 {
     let factor = u64::from(eta).checked_pow(rung);
     factor
@@ -106,7 +107,7 @@ pub(crate) fn rung_budget(first: u64, eta: u32, rung: u32, max: u64) -> u64 {
         .map_or(max, |budget| budget.min(max))
 }
 
-/// These trials, least loss first, the older first among equals.
+/// Trials by loss, ascending; the older trial first on a tie.
 fn by_loss(mut rows: Vec<(f64, TrialNumber)>) -> Vec<TrialNumber> {
     rows.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     rows.into_iter().map(|(_, number)| number).collect()

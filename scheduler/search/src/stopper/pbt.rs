@@ -1,5 +1,6 @@
-//! Population-based training (Jaderberg et al. 2017): when a trial of the worst part has completed an interval, it ends, and a new trial
-//! begins from the checkpoint of one of the best, with changed parameters. Nobody waits for anybody.
+//! Population-based training (Jaderberg et al. 2017). A trial of the worst part ends when it has
+//! completed an interval. A new trial starts from the checkpoint of one of the best, with changed
+//! parameters. Trials do not wait for each other.
 
 use super::{Birth, Next};
 use crate::random::{Draw, Purpose};
@@ -11,9 +12,9 @@ use std::collections::VecDeque;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Memory {
-    /// Who trains on.
+    /// Trials that continue.
     ready: VecDeque<TrialNumber>,
-    /// Who is to begin from another's checkpoint.
+    /// Trials to create from another trial's checkpoint.
     births: VecDeque<Birth>,
 }
 
@@ -38,7 +39,7 @@ impl Memory {
             self.ready.push_back(number);
             return Vec::new();
         };
-        // The checkpoint that was compared; what the donor has trained since then is not judged yet.
+        // The checkpoint of the comparison. Later steps of the donor are not judged yet.
         let step = donor.outcome.as_ref().map_or(0, |o| o.step);
         self.births.push_back(Birth {
             budget: (step + rule.interval).min(record.spec.budget.max),
@@ -58,8 +59,9 @@ impl Memory {
         if let Some(birth) = self.births.pop_front() {
             return Next::Create(birth);
         }
-        // Before anybody trains on: where fewer train at a time than a population has, the first would be done before they are compared.
-        // Whoever failed or was stopped by a user leaves a place: below its full size a population never compares again.
+        // Completes the population before a trial continues. With fewer slots than members the
+        // first trials would otherwise end before the comparison. A failed or stopped trial is
+        // replaced, because a population below its size is never compared.
         let members = record.trials.iter().filter(|t| t.holds_slot() || lives(t));
         if record.may_create() && members.count() < rule.population {
             return Next::Create(Birth::of_budget(rule.interval.min(max)));
@@ -99,7 +101,7 @@ fn lives(trial: &Trial) -> bool {
     )
 }
 
-/// One of the best to copy from, if the trial is among the worst of those who live.
+/// Returns one of the best trials as donor if the trial is among the worst living ones.
 fn donor<'a>(record: &'a Record, trial: &Trial, rule: &Rule) -> Option<(&'a Trial, Draw)> {
     let mut living: Vec<&Trial> = record
         .trials
@@ -120,7 +122,7 @@ fn donor<'a>(record: &'a Record, trial: &Trial, rule: &Rule) -> Option<(&'a Tria
     let place = u64::from(trial.number) << 16 | u64::from(trial.rung);
     let mut draw = Draw::new(record.spec.seed, Purpose::Explore, place);
     let donor = living[draw.below(part)];
-    // Who has trained to its end has no budget to give on.
+    // A trial at its final budget has no budget to pass on.
     let done = donor
         .outcome
         .as_ref()

@@ -1,18 +1,19 @@
-//! A cluster of machines of different speed that trains what a study asks for, on made-up learning curves, until the study is finished.
+//! Machines of different speed that train the trials of a study on synthetic learning curves until
+//! the study has finished.
 
 use muster_model::study::{SearchSpec, Space};
 use muster_search::{Action, Event, Source, Study, Trial, TrialNumber};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a run showed.
+/// Result of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Story {
     pub actions: Vec<Action>,
-    /// Budget units that were trained in all.
+    /// Trained budget units.
     pub trained: u64,
     pub created: BTreeSet<TrialNumber>,
-    /// The most that held a slot at one time.
+    /// Maximum number of simultaneous slots.
     pub widest: usize,
 }
 
@@ -22,12 +23,12 @@ struct Work {
     budget: u64,
 }
 
-/// When a machine reports next: time, then the order of starts, so that the story has one order.
+/// Time of each machine's next report, and the order of starts as a tie-break.
 type Agenda = BTreeMap<(u64, u64), Work>;
 
 pub struct Cluster {
     pub speed_seed: u64,
-    /// Every so many-th trial fails at its second step.
+    /// Every n-th trial fails at its second step.
     pub fails: Option<u32>,
     story: Story,
     agenda: Agenda,
@@ -36,7 +37,7 @@ pub struct Cluster {
     trained: BTreeMap<TrialNumber, u64>,
 }
 
-/// A document of two numbers and a choice with a child, with what else it says.
+/// Document with two numbers and a choice with a child parameter, merged with `more`.
 pub fn spec(more: Value) -> SearchSpec {
     let mut document = json!({
         "objectives": [{"metric": "loss", "goal": "minimize"}],
@@ -56,7 +57,7 @@ pub fn spec(more: Value) -> SearchSpec {
     serde_json::from_value(document).expect("a document")
 }
 
-/// The loss of a trial after `step` units: it falls towards an end that the parameters decide.
+/// Loss of a trial after `step` units: it falls towards a limit that depends on the parameters.
 pub fn loss(space: &Space, trial: &Trial, step: u64) -> f64 {
     let unit = |d: usize| {
         let value = trial.point.get(d).copied().flatten();
@@ -80,7 +81,8 @@ impl Cluster {
         }
     }
 
-    /// Runs the study to its end. Before each event `between` may replace the study by what was saved of it.
+    /// Runs the study to its end. Before each event `between` may replace the study by its saved
+    /// copy.
     pub fn run(
         mut self,
         study: Study,
@@ -168,7 +170,7 @@ impl Cluster {
                     let running = self.agenda.iter().find(|(_, w)| w.trial == *trial);
                     if let Some(key) = running.map(|(key, _)| *key) {
                         let work = self.agenda.remove(&key).expect("just found");
-                        // It is gone a moment later, and says so by what happens last to it.
+                        // The trial ends a moment later with its last event.
                         self.agenda
                             .insert((self.now, key.1), Work { budget: 0, ..work });
                     }

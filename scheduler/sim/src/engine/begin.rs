@@ -1,4 +1,4 @@
-//! A scenario's nodes, tenants and jobs as the snapshot that the first round sees.
+//! Converts a scenario's nodes, tenants and jobs to the snapshot of the first round.
 
 use super::ids::{node_id, tenant_id};
 use super::sharing::Companies;
@@ -86,7 +86,7 @@ impl<'s> Engine<'s> {
     }
 }
 
-/// Of every job.
+/// GPU use of every job; empty without `sharing`.
 fn uses(scenario: &Scenario) -> Vec<GpuUse> {
     let Some(sharing) = &scenario.sharing else {
         return Vec::new();

@@ -1,20 +1,20 @@
-//! GPUs that were given back a moment ago, as the store tells the live scheduler of them.
+//! Recently released GPUs, as the store reports them to the live scheduler.
 
 use super::Engine;
 use muster_core::snapshot::{Freed, Job, Node, Task};
 use muster_model::id::NodeId;
 use std::collections::BTreeMap;
 
-/// The store tells of them so long.
+/// Time for which the store reports a released GPU, in milliseconds.
 const TOLD_MS: i64 = 60_000;
 
-/// Where each node is in the snapshot, whose order never changes.
+/// Index of each node in the snapshot. The order of nodes never changes.
 pub(super) fn places(nodes: &[Node]) -> BTreeMap<NodeId, usize> {
     let numbered = nodes.iter().enumerate();
     numbered.map(|(place, node)| (node.id, place)).collect()
 }
 
-/// What the job's tasks hold.
+/// Nodes and GPUs that the job's tasks hold.
 pub(super) fn held(job: &Job) -> Vec<(NodeId, Vec<u32>)> {
     let holds = |task: &&Task| task.state.holds_gpus();
     let tasks = job.tasks.iter().filter(holds);
@@ -22,7 +22,7 @@ pub(super) fn held(job: &Job) -> Vec<(NodeId, Vec<u32>)> {
 }
 
 impl Engine<'_> {
-    /// Notes what was held and is not any more.
+    /// Records GPUs that a task held and released.
     pub(super) fn give_back(&mut self, gone: &[(NodeId, Vec<u32>)]) {
         let at_ms = self.snapshot.now_ms;
         for (node, gpus) in gone {

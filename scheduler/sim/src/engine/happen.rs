@@ -1,4 +1,4 @@
-//! What happens to nodes, tasks and jobs by no decision of ours.
+//! Incidents: changes of nodes, tasks and jobs that the planner did not decide.
 
 use super::ids::{job_id, job_number, node_id};
 use super::{Engine, Live, follow};
@@ -60,7 +60,8 @@ impl Engine<'_> {
         let id = node_id(number as u128);
         for job in &mut self.snapshot.jobs {
             let checkpoint_steps = self.scenario.jobs[job_number(job.id)].checkpoint_steps;
-            // Who goes on loses nothing; who cannot is stopped by the next round and then goes back to its checkpoint.
+            // A job that can continue loses no steps. The next round stops another job, which then
+            // returns to its checkpoint.
             let expendable = |task: &Task| {
                 task.node != id
                     || task.state.is_released()
@@ -120,7 +121,7 @@ impl Engine<'_> {
     }
 }
 
-/// The steps since the last checkpoint are lost.
+/// Drops the steps since the last checkpoint.
 fn roll_back(job: &mut Job, live: &mut Live, checkpoint_steps: u64) {
     let kept = job.progress.step / checkpoint_steps.max(1) * checkpoint_steps.max(1);
     job.progress.step = kept;

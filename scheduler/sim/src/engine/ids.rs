@@ -1,16 +1,16 @@
-//! Ids that carry the numbers of a scenario's nodes, tenants and jobs.
+//! Ids that contain the numbers of a scenario's nodes, tenants and jobs.
 
 use muster_model::id::{JobId, NodeId, TenantId};
 use uuid::Uuid;
 
-/// Where the nodes' ids begin.
+/// First id of the nodes.
 const NODES: u128 = 0x1000;
 
 pub(super) fn node_id(number: u128) -> NodeId {
     NodeId(Uuid::from_u128(NODES + number))
 }
 
-/// A node's number in the scenario.
+/// Number of a node in the scenario.
 pub(crate) fn node_number(id: NodeId) -> u32 {
     u32::try_from(id.0.as_u128() - NODES).unwrap_or(u32::MAX)
 }
@@ -23,7 +23,7 @@ pub(super) fn job_id(number: usize) -> JobId {
     JobId(Uuid::from_u128(0x3000_0000 + ((number as u128) << 64)))
 }
 
-/// Its number in the scenario, which its id carries.
+/// Number of a job in the scenario.
 pub(super) fn job_number(id: JobId) -> usize {
     usize::try_from(id.0.as_u128() >> 64).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! The virtual clock: moves from one thing that happens to the next, and holds a round after each.
+//! Virtual clock: advances from one event to the next and runs a round after each.
 
 mod begin;
 mod freed;
@@ -21,10 +21,11 @@ use muster_model::task::{Outcome as TaskOutcome, TaskEvent, TaskState};
 use sharing::Companies;
 use std::collections::BTreeMap;
 
-/// What sums of steps may be off by, so that a job does not end a millisecond late for it.
+/// Rounding error of a sum of steps, in milliseconds. Without it a job could end a millisecond
+/// late.
 const ROUNDING_MS: f64 = 1e-4;
 
-/// The planner broke a rule; the simulation is worthless from there on.
+/// The planner broke a rule. The results of the simulation are not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
     #[error("check the plan of round {round}: {violations:?}")]
@@ -40,10 +41,10 @@ pub enum SimError {
     },
 }
 
-/// Runs the scenario to its end: every job ended, or its time is up.
+/// Runs the scenario until all jobs have ended or until `until_ms`.
 ///
 /// # Errors
-/// [`SimError`] when a plan breaks a rule.
+/// [`SimError`] if a plan breaks a rule.
 pub fn simulate(scenario: &Scenario, policy: &Policy) -> Result<Outcome, SimError> {
     let mut engine = Engine::new(scenario);
     while engine.goes_on() {
@@ -53,8 +54,10 @@ pub fn simulate(scenario: &Scenario, policy: &Policy) -> Result<Outcome, SimErro
     Ok(engine.outcome())
 }
 
-/// The same with who held what and how long each decision took, by `watch`, which gives seconds on any clock; `tell` hears after
-/// every round how many jobs have ended. The timeline stays empty: of a long workload it would be larger than all else.
+/// Same as [`simulate`], with GPUs held over time and the duration of each decision.
+///
+/// `watch` returns seconds of any clock. `tell` receives the number of ended jobs after every
+/// round. The timeline stays empty, because it would dominate the memory of a long workload.
 pub(crate) fn run_course(
     scenario: &Scenario,
     policy: &Policy,
@@ -86,32 +89,32 @@ pub(crate) fn run_course(
 struct Engine<'s> {
     scenario: &'s Scenario,
     snapshot: Snapshot,
-    /// Incidents to come, the next one last.
+    /// Future incidents, the next one last.
     incidents: Vec<Incident>,
-    /// Of the nodes in the snapshot.
+    /// Index of each node in the snapshot.
     places: BTreeMap<NodeId, usize>,
-    /// By the job's number in the scenario, as are `jobs`.
+    /// By the job's number in the scenario, as is `jobs`.
     live: Vec<Live>,
     jobs: Vec<JobOutcome>,
     timeline: Vec<Entry>,
     keeps_timeline: bool,
-    /// Numbers of the jobs in order of submission, and how many of them were submitted.
+    /// Numbers of the jobs in order of submission, and the number of submitted jobs.
     order: Vec<usize>,
     submitted: usize,
     holds: Holds,
-    /// As since the last round.
+    /// Pairs that have shared a GPU since the last round.
     companies: Companies,
-    /// By the job's number; empty where nobody measures.
+    /// By the job's number; empty without `sharing`.
     uses: Vec<GpuUse>,
     decision_s: Vec<f64>,
 }
 
-/// What the simulator knows of a job beyond the snapshot.
+/// State of a job that the snapshot does not contain.
 #[derive(Debug, Clone, Default)]
 struct Live {
-    /// When the tasks of the present revision will be up, or gone.
+    /// Time at which the tasks of the current revision are up, suspended or gone.
     due_ms: Option<i64>,
-    /// Exact steps done.
+    /// Exact number of steps done.
     steps: f64,
 }
 
@@ -121,16 +124,16 @@ impl<'s> Engine<'s> {
         !is_done && self.snapshot.now_ms < self.scenario.until_ms
     }
 
-    /// When the next job is submitted.
+    /// Time of the next submission.
     fn arrives_ms(&self) -> Option<i64> {
         let number = *self.order.get(self.submitted)?;
         Some(self.scenario.jobs[number].submitted_ms)
     }
 
-    /// Moves to the next instant at which something happens, and lets it happen.
+    /// Advances to the time of the next event and applies what happens there.
     fn advance(&mut self) {
         let now_ms = self.snapshot.now_ms;
-        // Nobody there, nothing to decide: the clock runs to the next submission at once.
+        // Without jobs no rounds are needed before the next submission.
         let round_ms =
             (!self.snapshot.jobs.is_empty()).then(|| now_ms.saturating_add(self.scenario.round_ms));
         let of_job = |job: &Job| {
@@ -160,7 +163,7 @@ impl<'s> Engine<'s> {
         self.submit();
     }
 
-    /// When a running job will have done its steps.
+    /// Time at which a running job will have done its steps.
     fn ends_ms(&self, job: &Job) -> Option<i64> {
         let (speed, live) = (self.speed(job)?, &self.live[job_number(job.id)]);
         let left = self.spec(job).steps as f64 - live.steps;
@@ -171,17 +174,20 @@ impl<'s> Engine<'s> {
         )
     }
 
-    /// True steps per second of a job that trains; `None` for one that does not.
+    /// True steps per second of a job that trains; `None` for other jobs.
     fn speed(&self, job: &Job) -> Option<f64> {
         let trains = job.finished.is_none()
             && job.state == JobState::Running
-            // Who has still to come does not hold up the others of a job that is resized in place.
+            // A job that is resized in place trains while new tasks start.
             && (job.in_place || job.tasks.iter().all(Task::is_up));
         let (workers, ps_shards) = job.up_size();
         let across = self.scenario.across_racks;
-        let kept = || match across < 1.0 && self.is_across_racks(job) {
-            true => across,
-            false => 1.0,
+        let kept = || {
+            if across < 1.0 && self.is_across_racks(job) {
+                across
+            } else {
+                1.0
+            }
         };
         trains.then(|| {
             let alone = self.spec(job).speed.steps_per_s(workers, ps_shards);
@@ -221,9 +227,9 @@ impl<'s> Engine<'s> {
             let live = &mut self.live[job_number(job.id)];
             job.trained_s += elapsed_s;
             live.steps = (live.steps + speed * elapsed_s).min(spec.steps as f64);
-            // A thousandth of a step is rounding of the clock.
+            // Tolerance of a thousandth of a step for the rounding of the clock.
             job.progress.step = (live.steps + 1e-3).floor() as u64;
-            // How fast it is beside another is none of its speeds.
+            // The rate beside another job is not one of the job's speeds.
             if !self.companies.contains_key(&job.id) {
                 measure(job, speed);
             }
@@ -236,7 +242,7 @@ impl<'s> Engine<'s> {
         }
     }
 
-    /// Tasks come up and go away when their time has come.
+    /// Applies the task events that are due: tasks come up, exit or are suspended.
     fn tasks_follow(&mut self) {
         let mut gone = Vec::new();
         for job in &mut self.snapshot.jobs {
@@ -252,7 +258,8 @@ impl<'s> Engine<'s> {
             come_due(job);
             let after = freed::held(job);
             gone.extend(before.into_iter().filter(|held| !after.contains(held)));
-            // What it has shrunk by it gave up to somebody on purpose.
+            // Tasks that left in a shrink do not count as released GPUs: a resize gave them to
+            // another job.
             job.leaving.clear();
             if job.stands_still() {
                 self.holds.close(job_number(job.id), self.snapshot.now_ms);
@@ -306,13 +313,14 @@ impl<'s> Engine<'s> {
     }
 }
 
-/// The time of its tasks has come: those that start are up, those that stop are gone in order.
+/// Applies the due events to all tasks: starting tasks are up, stopping tasks have exited without
+/// an error.
 pub(crate) fn come_due(job: &mut Job) {
     job.put_off = job.put_off_when_up();
     for task in &mut job.tasks {
         let event = match task.state {
             TaskState::Assigned => TaskEvent::Up,
-            // A user's program that ended by itself would be done.
+            // A program in `Ending` would exit by itself; the simulation treats both alike.
             TaskState::Stopping | TaskState::Ending => TaskEvent::Gone {
                 outcome: TaskOutcome::stopped(),
             },

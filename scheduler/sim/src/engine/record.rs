@@ -1,4 +1,4 @@
-//! What came of it, written down: the timeline, who held what, and what became of every job.
+//! Records the results: the timeline, the GPUs held and the outcome of every job.
 
 use super::Engine;
 use super::ids::job_number;
@@ -6,7 +6,7 @@ use crate::outcome::{Entry, Outcome};
 use muster_core::{Action, Plan};
 
 impl Engine<'_> {
-    /// Writes the plan down and sets the times at which tasks will follow it.
+    /// Records the plan and sets the times at which the tasks follow it.
     pub(super) fn record(&mut self, plan: &Plan) {
         let now_ms = self.snapshot.now_ms;
         for decision in &plan.decisions {

@@ -1,6 +1,7 @@
-//! Two jobs at work on one GPU: how fast each is beside the other, and what their node tells of it, as the store would keep it.
+//! Two jobs on one GPU: their rates beside each other, and the node's measurements as the store
+//! would keep them.
 //!
-//! Who is put beside whom the core decides from what is told here; the simulator only knows what is true.
+//! The core decides on pairs from these measurements. The simulator only contains the true rates.
 
 use super::ids::job_number;
 use super::{Engine, freed};
@@ -11,10 +12,10 @@ use muster_model::id::{JobId, NodeId};
 use muster_model::packing::{Company, Hurt, UsageReport};
 use std::collections::BTreeMap;
 
-/// Of every job that shares its GPU: with whom, and since when both hold it.
+/// For each job that shares its GPU: the other job, and the time since which both hold it.
 pub(super) type Companies = BTreeMap<JobId, Company>;
 
-/// Looks for guests first, since there are none in most snapshots.
+/// Searches guests first, because most snapshots contain none.
 pub(super) fn companies(snapshot: &Snapshot) -> Companies {
     let on = |lane: u32| {
         let jobs = snapshot.jobs.iter();
@@ -45,19 +46,21 @@ pub(super) fn companies(snapshot: &Snapshot) -> Companies {
     companies
 }
 
-/// What two jobs keep of their rates beside each other, of which each keeps the GPU busy for this share of its time alone.
+/// Relative rate of a job that shares a GPU. `busy` is the share of its time for which it keeps the
+/// GPU busy alone.
 ///
-/// Each job works on the GPU for that share of a step and elsewhere (data, host, network) for the rest; on the GPU the two share it as equals.
-/// That is a closed network of two customers, one queue with processor sharing and one delay, which mean value analysis (Reiser and
-/// Lavenberg, J. ACM 1980) solves exactly: whoever comes to the GPU finds the other there with the probability with which that one alone
-/// would be there. So a step takes `1 + busy * busy_of_other` times as long: two that only compute get a half each, as turns give, and
-/// two that hardly do lose next to nothing.
+/// A job works on the GPU for that share of a step, and elsewhere (data, host, network) for the
+/// rest. On the GPU both jobs get equal parts. This is a closed network of two customers with one
+/// processor-sharing queue and one delay. Mean value analysis (Reiser and Lavenberg, J. ACM 1980)
+/// solves it exactly. A job that arrives at the GPU finds the other one there with the probability
+/// with which that job alone would be there. A step therefore takes `1 + busy * busy_of_other`
+/// times as long. Two jobs that only compute get a half each, as with time slicing.
 pub(super) fn part(busy: f64, busy_of_other: f64) -> f64 {
     1.0 / (1.0 + busy * busy_of_other)
 }
 
 impl Engine<'_> {
-    /// What a job keeps of its speed beside whoever shares its GPU.
+    /// Factor on the job's speed beside the job that shares its GPU; 1 without one.
     pub(super) fn kept_beside(&self, job: &Job) -> f64 {
         let Some(company) = self.companies.get(&job.id) else {
             return 1.0;
@@ -66,8 +69,9 @@ impl Engine<'_> {
         part(busy(job.id), busy(company.job))
     }
 
-    /// Until `until_ms` each job of one worker tells its steps, and its node what it uses, at every multiple of `sample_ms`. `speeds` are
-    /// those of the jobs that train, in the snapshot's order.
+    /// Records reports up to `until_ms`, at every multiple of `sample_ms`. Each job of one worker
+    /// reports its steps, and its node reports its GPU use. `speeds` are those of the jobs that
+    /// train, in the snapshot's order.
     pub(super) fn tell_use(&mut self, sharing: &Sharing, speeds: &[Option<f64>], until_ms: i64) {
         let now_ms = self.snapshot.now_ms;
         let every_ms = sharing.sample_ms.max(1);
@@ -84,7 +88,7 @@ impl Engine<'_> {
             let mut known = known.in_revision(job.revision);
             for at_ms in at_ms() {
                 let report = UsageReport {
-                    // Who stands still has given it back, as the built-in engine does.
+                    // A suspended job has released its GPU memory, as the built-in engine does.
                     memory_bytes: Some(if stands { 0 } else { uses.memory_bytes }),
                     busy: uses.busy,
                     over_ms: every_ms.unsigned_abs(),
@@ -100,7 +104,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A job goes on: what is measured next spans the time that it stood still.
+    /// Marks a resumed job: its next measurement spans the time of the suspension.
     pub(super) fn unsettle(&mut self, number: usize) {
         let now_ms = self.snapshot.now_ms;
         let mut jobs = self.snapshot.jobs.iter_mut();
@@ -110,7 +114,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A job fails beside another: neither was its fault for certain.
+    /// Records that a job failed beside another: the cause may be either job.
     pub(super) fn hurt(&mut self, id: JobId) {
         let Some(company) = self.companies.get(&id) else {
             return;
@@ -124,7 +128,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Guests whose hosts have left their GPUs hold them from now on, as in the store's transaction that releases them.
+    /// Moves guests whose host has left the GPU to lane 0, as the store's transaction of the
+    /// release does.
     pub(super) fn inherit(&mut self) {
         if self.scenario.sharing.is_none() {
             return;
@@ -147,7 +152,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Who holds the GPUs of a job that goes on: a guest's are its host's.
+    /// Records the GPUs of a resumed job. The GPUs of a guest count for its host.
     pub(super) fn hold_again(&mut self, number: usize, is_guest: bool) {
         if is_guest {
             return;
@@ -170,10 +175,10 @@ mod tests {
     use super::part;
 
     #[test]
-    fn who_only_computes_gets_a_half_and_who_waits_for_its_data_nearly_all() {
+    fn relative_rate_falls_with_gpu_time_of_both_jobs() {
         assert_eq!(part(1.0, 1.0), 0.5);
         assert_eq!(part(0.5, 0.0), 1.0);
-        // Each finds the other at the GPU in a quarter of the cases, and then shares it.
+        // Each finds the other one at the GPU in a quarter of the cases, and then shares it.
         assert_eq!(part(0.5, 0.5), 0.8);
     }
 }

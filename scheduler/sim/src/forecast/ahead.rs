@@ -1,4 +1,5 @@
-//! The core at work on a cluster as it is, until its jobs have ended: from event to event, with a round after each.
+//! Runs the core forward from the cluster's current state, event by event with a round after each,
+//! until its jobs have ended.
 
 use super::truth::Truth;
 use crate::cancel::Cancel;
@@ -12,34 +13,34 @@ use muster_model::job::{AfterStop, Intent, JobState};
 use muster_model::task::TaskState;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// From an order to stand still until all workers do.
+/// Milliseconds from a suspend order until all workers are suspended.
 const SUSPEND_MS: i64 = 100;
 
-/// After so many rounds, and as long as they take that nothing causes, in which nothing was decided and nothing was to happen, nothing more will: who still waits does not fit, or its
-/// owner has stopped it. Rounds to the horizon would be tens of thousands. What depends on time alone, such as how long others may
-/// overtake, has come by then.
+/// Number of idle rounds after which a run ends; the rounds must also span as many `round_ms`. In
+/// an idle round nothing is decided and no event is due. The remaining jobs then do not fit or are
+/// stopped by their users. Rounds to the horizon would be tens of thousands. Decisions that depend
+/// on time alone, such as the limit on overtaking, have happened by then.
 const IDLE_ROUNDS: u32 = 24;
 
-/// What happens so far ahead is foreseen in no finer pieces than this part of the time until then: rounds that nothing causes and slices of
-/// turns both grow with it. So a run is some thousand rounds at most, however long jobs take turns, and a forecast that is off by a
-/// sixty-fourth of its distance is as good as any.
+/// Resolution of distant events: their distance divided by this number. Rounds without an event and
+/// time slices become longer with the distance. A run thus has some thousand rounds at most.
 const FINEST: i64 = 64;
 
-/// How fast the cluster obeys, and how far to look.
+/// Delays of the cluster and horizon of a run, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// From a start to all tasks up.
+    /// From a start until all tasks are up.
     pub launch_ms: i64,
-    /// From an order to stop until the tasks are gone.
+    /// From a stop order until the tasks are gone.
     pub stop_ms: i64,
-    /// Between rounds that nothing else causes.
+    /// Maximum interval between rounds without an event.
     pub round_ms: i64,
-    /// From the snapshot's instant on; what has not ended by then has no end.
+    /// Horizon from the time of the snapshot. A job that has not ended by then has no end.
     pub horizon_ms: i64,
 }
 
 impl Pace {
-    /// What a cluster takes to start and to stop tasks; what it really takes, the calibration learns.
+    /// Delays of a typical cluster. The calibration corrects them.
     pub const LIVE: Self = Self {
         launch_ms: 3_000,
         stop_ms: 2_000,
@@ -48,28 +49,28 @@ impl Pace {
     };
 }
 
-/// A job that is submitted while the run goes on.
+/// Job that is submitted during the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arrival {
-    /// Its `submitted_ms` says when.
+    /// `submitted_ms` is the time of the submission.
     pub job: Job,
     pub truth: Truth,
 }
 
-/// What became of a job. Unix time, milliseconds.
+/// Result of a job in a run. Unix time in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fate {
     pub job: JobId,
-    /// When its first tasks were placed; `None` when they had been before, or never were.
+    /// Time of the first placement; `None` if the job was placed before the run or never.
     pub start_ms: Option<i64>,
     pub finish_ms: Option<i64>,
     /// GPU-seconds held.
     pub gpu_s: f64,
-    /// Times that it was stopped to go on later.
+    /// Number of stops after which the job starts again.
     pub stops: u32,
 }
 
-/// A run.
+/// Simulation of one future.
 #[derive(Debug)]
 pub struct Ahead {
     snapshot: Snapshot,
@@ -81,31 +82,32 @@ pub struct Ahead {
     pace: Pace,
     from_ms: i64,
     until_ms: i64,
-    /// How long a turn lasts at this distance, if jobs take turns.
+    /// Length of a time slice at the current distance; `None` without time slicing.
     quantum_ms: Option<i64>,
     cancel: Cancel,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Live {
-    /// When the tasks of the present revision will be up, or gone.
+    /// Time at which the tasks of the current revision are up, suspended or gone.
     due_ms: Option<i64>,
-    /// Steps done before the run, and since; fewer than none where it lost some of those before.
+    /// Steps done before the run, and since. `steps` is negative after a loss of earlier steps.
     before: u64,
     steps: f64,
-    /// It was never placed.
+    /// The job was never placed.
     fresh: bool,
-    /// Whether it can stand still where its tasks are no pods.
+    /// Whether the job can be suspended on nodes whose tasks are not pods.
     suspends: bool,
 }
 
 impl Live {
-    /// All that it has done. A thousandth of a step is rounding of the clock.
+    /// Steps done in total. A thousandth of a step is tolerance for the rounding of the clock.
     fn step(&self) -> u64 {
         (self.before as f64 + self.steps + 1e-3).floor() as u64
     }
 
-    /// It is told to stop, and begins with what is kept; `done` are the steps before the run, which need not be those that it told.
+    /// Returns the job to its last checkpoint. `done` are the true steps before the run, which can
+    /// differ from the reported steps.
     fn roll_back(&mut self, job: &mut Job, done: f64) {
         let kept = job.kept_step();
         if kept > 0 {
@@ -119,7 +121,7 @@ impl Live {
 }
 
 impl Ahead {
-    /// Of every job of the snapshot there must be a truth.
+    /// `truths` must contain every job of the snapshot.
     #[must_use]
     pub fn new(
         snapshot: Snapshot,
@@ -144,29 +146,29 @@ impl Ahead {
             },
         };
         for mut job in snapshot.jobs {
-            // Nobody reports in what is foreseen, and silence means nothing there.
+            // Simulated tasks send no pace reports, so silence must not lead to a verdict.
             job.watch = None;
             ahead.admit(job);
         }
         ahead
     }
 
-    /// Ends early once `cancel` says so; what it gives then is worthless.
+    /// Ends the run early once `cancel` is set. Its results are then not valid.
     #[must_use]
     pub fn cancelled_by(self, cancel: &Cancel) -> Self {
         let cancel = cancel.clone();
         Self { cancel, ..self }
     }
 
-    /// To the end of all jobs, or of the horizon.
+    /// Runs to the end of all jobs or to the horizon.
     ///
     /// # Errors
-    /// [`ApplyError`] when the core made a plan that its own snapshot does not bear.
+    /// [`ApplyError`] if a plan of the core does not apply to its own snapshot.
     pub fn run(&mut self, policy: &Policy) -> Result<(), ApplyError> {
         self.run_until(self.until_ms, policy)
     }
 
-    /// As far as this instant; a later call goes on from there.
+    /// Runs to `until_ms`; a later call continues from there.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -181,32 +183,33 @@ impl Ahead {
             self.advance(until_ms);
             let decided = self.round(policy)?;
             let is_idle = !decided && self.next_of_interest_ms().is_none();
-            idle = match is_idle {
-                true => (idle.0 + 1, idle.1),
-                false => (0, self.snapshot.now_ms),
+            idle = if is_idle {
+                (idle.0 + 1, idle.1)
+            } else {
+                (0, self.snapshot.now_ms)
             };
         }
         Ok(())
     }
 
-    /// After so many idle rounds since then.
+    /// Whether the idle rounds since `since_ms` suffice to end the run.
     fn is_enough(&self, (rounds, since_ms): (u32, i64)) -> bool {
         let least_ms = i64::from(IDLE_ROUNDS).saturating_mul(self.pace.round_ms);
         rounds >= IDLE_ROUNDS && self.snapshot.now_ms - since_ms >= least_ms
     }
 
-    /// The cluster as it is now.
+    /// Current state of the cluster.
     #[must_use]
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// Of every job that was there or came, by id.
+    /// Results of all jobs of the snapshot and of all arrivals, ordered by id.
     pub fn fates(&self) -> impl Iterator<Item = Fate> {
         self.fates.values().copied()
     }
 
-    /// Whether only those are left that go on whatever happens: their turns could be foreseen for ever.
+    /// Whether only endless jobs remain. Their time slices would continue for ever.
     fn is_done(&self) -> bool {
         let goes_on = |job: &Job| self.is_endless(job) && !self.live[&job.id].fresh;
         self.snapshot.jobs.iter().all(goes_on) && self.arrivals.is_empty()
@@ -249,7 +252,7 @@ impl Ahead {
         self.snapshot.jobs.push(job);
     }
 
-    /// When something happens next that is not decided, before the horizon.
+    /// Time of the next event that is not a decision, before the horizon.
     fn next_ms(&self) -> Option<i64> {
         self.next_of(|_| true)
             .into_iter()
@@ -258,7 +261,7 @@ impl Ahead {
             .min()
     }
 
-    /// The same of those who do not go on whatever happens. That somebody's slice is over is nothing by itself.
+    /// Same without the events of endless jobs. The end of a time slice alone does not count.
     fn next_of_interest_ms(&self) -> Option<i64> {
         self.next_of(|job| !self.is_endless(job))
     }
@@ -274,7 +277,7 @@ impl Ahead {
             .min()
     }
 
-    /// When the first slice from now on is over for which somebody waits.
+    /// End of the next time slice if a job waits for it.
     fn turn_ms(&self) -> Option<i64> {
         let quantum_ms = self.quantum_ms?;
         let jobs = || self.snapshot.jobs.iter();
@@ -292,7 +295,8 @@ impl Ahead {
             .min()
     }
 
-    /// As live: whose tasks are pods by now takes no turns, and takes them again where they are none.
+    /// Excludes jobs in pods from time slicing, as live. A job whose tasks are no longer pods is
+    /// included again.
     fn know_who_stands_still(&mut self) {
         for job in &mut self.snapshot.jobs {
             job.suspends = self.live[&job.id].suspends;
@@ -300,7 +304,7 @@ impl Ahead {
         self.snapshot.leave_pods_out_of_turns();
     }
 
-    /// The policy as far as it matters at this distance.
+    /// Policy settings with time slices as coarse as the distance allows.
     fn foreseen(&self, policy: &Policy) -> Policy {
         let mut foreseen = policy.clone();
         if let Some(slicing) = &mut foreseen.slicing {
@@ -311,7 +315,7 @@ impl Ahead {
         foreseen
     }
 
-    /// Moves to the next instant at which something happens, and lets it happen.
+    /// Advances to the time of the next event and applies what happens there.
     fn advance(&mut self, until_ms: i64) {
         let now_ms = self.snapshot.now_ms;
         let round_ms = self.pace.round_ms.max((now_ms - self.from_ms) / FINEST);
@@ -322,7 +326,7 @@ impl Ahead {
             .min(until_ms);
         self.train(next_ms - now_ms);
         self.snapshot.now_ms = next_ms;
-        // Or a pair would be parted for want of news, half a minute from now.
+        // Refreshes the measurements; a pair with old values would be separated.
         let jobs = self.snapshot.jobs.iter_mut();
         jobs.for_each(|job| job.goes_on_as_told(next_ms));
         self.tasks_follow();
@@ -340,11 +344,11 @@ impl Ahead {
         }
     }
 
-    /// True steps per second of a job that trains; `None` for one that does not.
+    /// True steps per second of a job that trains; `None` for other jobs.
     fn speed(&self, job: &Job) -> Option<f64> {
         let trains = job.finished.is_none()
             && job.state == JobState::Running
-            // Who has still to come does not hold up the others of a job that is resized in place.
+            // A job that is resized in place trains while new tasks start.
             && (job.in_place || job.tasks.iter().all(Task::is_up));
         let (workers, ps_shards) = job.up_size();
         trains.then(|| {
@@ -353,7 +357,7 @@ impl Ahead {
         })
     }
 
-    /// What it was measured to keep of its speed beside the job with which it shares its GPU.
+    /// Measured relative rate beside the job that shares the GPU; 1 without one.
     fn kept_beside(&self, job: &Job) -> f64 {
         let (Some(known), [task]) = (&job.measured, job.tasks.as_slice()) else {
             return 1.0;
@@ -366,7 +370,7 @@ impl Ahead {
             }
             _ => false,
         };
-        // Who never met anybody shares with nobody, and most are such.
+        // Skips the search for jobs that never shared a GPU, which are the most.
         let mut jobs = self.snapshot.jobs.iter();
         let other = (!known.together.is_empty()).then(|| jobs.find(shares));
         let part = other
@@ -416,7 +420,7 @@ impl Ahead {
         }
     }
 
-    /// Tasks come up and go away when their time has come.
+    /// Applies the task events that are due: tasks come up, exit or are suspended.
     fn tasks_follow(&mut self) {
         let now_ms = self.snapshot.now_ms;
         for job in &mut self.snapshot.jobs {
@@ -430,7 +434,8 @@ impl Ahead {
         }
     }
 
-    /// Whether anything was decided but who waits for what, of those who do not go on whatever happens.
+    /// Runs a round. Returns whether it decided anything except wait reasons for jobs that are not
+    /// endless.
     fn round(&mut self, policy: &Policy) -> Result<bool, ApplyError> {
         let now_ms = self.snapshot.now_ms;
         let policy = self.foreseen(policy);

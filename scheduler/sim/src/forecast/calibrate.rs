@@ -1,40 +1,41 @@
-//! Intervals that hold as often as they say: what forecasts of the past missed moves and widens those of today.
+//! Calibration of intervals by the errors of earlier forecasts.
 //!
-//! This is weighted conformal prediction (Barber, Candès, Ramdas and Tibshirani, Annals of Statistics 2023): the 10 %, 50 % and 90 %
-//! quantiles of the scores of the past are put in place of those that the runs gave. Each side has a quantile of its own, as in
-//! conformalized quantile regression (Romano, Patterson and Candès, NeurIPS 2019). A score counts the more the more its forecast
-//! is like the one that is made: of the same basis, in the same state, as far ahead.
+//! The method is weighted conformal prediction (Barber, Candès, Ramdas and Tibshirani, Annals of
+//! Statistics 2023). The 10 %, 50 % and 90 % quantiles of earlier scores replace those of the runs.
+//! Each side has its own quantile, as in conformalized quantile regression (Romano, Patterson and
+//! Candès, NeurIPS 2019). The weight of a score grows with the similarity of its forecast: same
+//! basis, same state, same distance.
 
 use super::Interval;
 use serde::{Deserialize, Serialize};
 
-/// The share of cases that an interval is to hold.
+/// Share of cases that an interval must contain.
 pub const TARGET: f64 = 0.8;
-/// Added to times from now, so that what is due at once has a logarithm.
+/// Added to times from now, so that an immediate event has a logarithm.
 const OFFSET_S: f64 = 5.0;
-/// Added to each half-width (in the logarithm of time): what every forecast misses, however sure it seems. Without it a forecast that
-/// seemed certain and was off by a tenth would have a score that makes hours of the minutes of all others.
+/// Minimum half-width in the logarithm of time. Without it a forecast with a tiny interval and a
+/// small error would have a huge score, which would widen all other intervals.
 const FLOOR: f64 = 0.1;
-/// Scores that are taken for granted: the intervals of the runs are right until others say otherwise.
+/// Number of prior scores, which stand for correct intervals of the runs.
 const PRIOR_SCORES: usize = 10;
 /// The 90 % quantile of the normal distribution, in standard deviations.
 const TO_90: f64 = 1.2816;
-/// What a score of another basis, or of another state, counts beside one of the same.
+/// Weight of a score with another basis or another state, relative to an equal one.
 const OF_OTHERS: f64 = 0.05;
-/// A forecast that is further ahead by this factor counts 1/e.
+/// Factor in distance at which the weight of a score falls to 1/e.
 const AHEAD: f64 = 2.0;
 
-/// What tells when a job ends.
+/// Source of a job's expected end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// Its own steps and their measured speed.
+    /// The job's own steps and their measured speed.
     Measured,
-    /// Steps and speed of earlier jobs of its document.
+    /// Steps and speed of earlier jobs of the document.
     Earlier,
-    /// How long earlier jobs of its document took.
+    /// Durations of earlier jobs of the document.
     Lengths,
-    /// Its steps and a guess of their speed.
+    /// The job's own steps and a prior speed.
     Guessed,
 }
 
@@ -49,7 +50,7 @@ impl Basis {
         }
     }
 
-    /// What [`as_str`](Self::as_str) gave; `None` of a name that a newer release has written.
+    /// Inverse of [`as_str`](Self::as_str); `None` for a name that a newer release wrote.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let all = [Self::Measured, Self::Earlier, Self::Lengths, Self::Guessed];
@@ -57,7 +58,7 @@ impl Basis {
     }
 }
 
-/// What a forecast was made of.
+/// Inputs of a forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Context {
     pub basis: Basis,
@@ -65,18 +66,20 @@ pub struct Context {
     pub waits: bool,
 }
 
-/// How far what came lay from the middle of an interval, in half-widths of its side; below 0 if it came sooner.
+/// Signed error of a forecast in half-widths of its side; negative if the event came earlier than
+/// the median.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Score {
     off: f64,
-    /// Logarithm of the time to the middle.
+    /// Logarithm of the time to the median.
     ahead: f64,
     context: Context,
     weight: f64,
 }
 
 impl Score {
-    /// `interval` is what the runs gave at `made_ms`, before any calibration. `weight` is its share of all that was shown of its job.
+    /// `interval` is the result of the runs at `made_ms`, before calibration. `weight` is the
+    /// forecast's share of the time in which a forecast of its job was shown.
     #[must_use]
     pub fn of(
         interval: Interval,
@@ -98,15 +101,15 @@ impl Score {
     }
 }
 
-/// What forecasts of the past missed.
+/// Scores of earlier forecasts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calibration {
-    /// By `off`.
+    /// Ordered by `off`.
     scores: Vec<Score>,
 }
 
 impl Calibration {
-    /// Of no forecasts.
+    /// Calibration without scores.
     #[must_use]
     pub const fn none() -> Self {
         Self { scores: Vec::new() }
@@ -119,7 +122,8 @@ impl Calibration {
         Self { scores }
     }
 
-    /// The interval to show where the runs gave `raw` at `now_ms`. Its ends and its middle are in order.
+    /// Calibrated interval for the result `raw` of the runs at `now_ms`. Its quantiles are in
+    /// order.
     #[must_use]
     pub fn apply(&self, raw: Interval, context: Context, now_ms: i64) -> Interval {
         let (lower, upper) = half_widths(raw, now_ms);
@@ -140,7 +144,7 @@ impl Calibration {
         }
     }
 
-    /// Scores in order, and what each counts for a forecast of this context.
+    /// Scores in order, with their weights for a forecast of this context.
     fn weighed(&self, context: Context, ahead: f64) -> Vec<(f64, f64)> {
         let weigh = |score: &Score| {
             let same = |is_same: bool| if is_same { 1.0 } else { OF_OTHERS };
@@ -156,26 +160,27 @@ impl Calibration {
     }
 }
 
-/// Scores of a normal distribution whose 80 % interval is exactly that of the runs.
+/// Scores of a normal distribution whose 80 % interval equals that of the runs.
 fn prior() -> impl Iterator<Item = (f64, f64)> {
     let count = PRIOR_SCORES as f64;
     let shares = (0..PRIOR_SCORES).map(move |index| (index as f64 + 0.5) / count);
     shares.map(|share| (normal_quantile(share) / TO_90, 1.0))
 }
 
-/// Of the standard normal distribution (Tukey's lambda approximation, off by less than 0.01 between 2 % and 98 %).
+/// Quantile of the standard normal distribution (Tukey's lambda approximation; its error is below
+/// 0.01 between 2 % and 98 %).
 fn normal_quantile(share: f64) -> f64 {
     const LAMBDA: f64 = 0.1349;
     (share.powf(LAMBDA) - (1.0 - share).powf(LAMBDA)) / 0.1975
 }
 
-/// Of scores in order with their weights: that below which this share of the weight lies, between the two next to it in proportion.
+/// Weighted quantile of ordered scores, linear between neighbours.
 fn quantile(weighed: &[(f64, f64)], share: f64) -> f64 {
     let whole: f64 = weighed.iter().map(|(_, weight)| weight).sum();
     let mut below = 0.0;
     let mut before: Option<(f64, f64)> = None;
     for &(off, weight) in weighed {
-        // Half of a score's own weight lies below it.
+        // Half of a score's own weight is below it.
         let at = (below + weight / 2.0) / whole;
         if at >= share {
             return before.map_or(off, |(at_before, off_before)| {
@@ -189,14 +194,14 @@ fn quantile(weighed: &[(f64, f64)], share: f64) -> f64 {
     before.map_or(0.0, |(_, off)| off)
 }
 
-/// The share of intervals that held; `None` of none.
+/// Share of intervals that held; `None` for an empty slice.
 #[must_use]
 pub fn hits(outcomes: &[bool]) -> Option<f64> {
     let held = outcomes.iter().filter(|held| **held).count();
     (!outcomes.is_empty()).then(|| held as f64 / outcomes.len() as f64)
 }
 
-/// Towards earlier and towards later, in the logarithm of the time from now.
+/// Half-widths to the earlier and to the later side, in the logarithm of the time from now.
 fn half_widths(interval: Interval, now_ms: i64) -> (f64, f64) {
     let middle = ln_from_now(interval.p50_ms, now_ms);
     (
@@ -234,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn without_scores_the_runs_are_believed() {
+    fn calibration_without_scores_keeps_interval() {
         let shown = Calibration::none().apply(RAW, MEASURED, 0);
         let near = |shown: i64, raw: i64| (shown as f64 / raw as f64).ln().abs() < 0.2;
         assert!(near(shown.p10_ms, RAW.p10_ms), "{shown:?}");
@@ -243,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_always_comes_later_moves_the_whole_interval() {
+    fn calibration_by_late_events_moves_whole_interval() {
         let late: Vec<f64> = (0..100).map(|n| 2.9 + 0.002 * f64::from(n)).collect();
         let calibration = Calibration::of(missed(MEASURED, RAW, &late));
         let shown = calibration.apply(RAW, MEASURED, 0);
@@ -253,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_forecasts_missed_hardly_counts() {
+    fn scores_of_other_context_have_little_weight() {
         let guessed = Context {
             basis: Basis::Guessed,
             waits: true,
@@ -273,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_lies_on_either_side_of_the_scores_that_count() {
+    fn calibrated_interval_excludes_a_tenth_on_each_side() {
         let all: Vec<f64> = (1..=1_000).map(|n| f64::from(n) / 500.0).collect();
         let shown = Calibration::of(missed(MEASURED, RAW, &all)).apply(RAW, MEASURED, 0);
         let share = |time_ms: i64| time_ms as f64 / RAW.p50_ms as f64 / 2.0;

@@ -1,22 +1,24 @@
-//! What earlier jobs of the same document tell of a job: how long it lasts, or how many steps it does and how fast.
+//! Evidence from earlier jobs of the same document: the duration, or steps and speed.
 
 use muster_core::snapshot::{Lasts, Ran};
 
-/// What is taken for the spread of such lengths (standard deviation of the logarithm) before they show one, and as how many of them it counts.
+/// Prior spread of durations (standard deviation of the logarithm), and its weight as a number of
+/// jobs.
 const SPREAD: f64 = 0.3;
 const COUNTS_AS: f64 = 2.0;
 
-/// An earlier job of the same document that has succeeded and told of its steps.
+/// Earlier job of the same document that succeeded and reported its steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Earlier {
-    /// Seconds that it trained.
+    /// Training time in seconds.
     pub took_s: f64,
     pub steps: f64,
-    /// The size at which it trained most; `None` where no speed was measured.
+    /// Workers and PS shards for most of the time; `None` without a measured speed.
     pub size: Option<(u32, u32)>,
 }
 
-/// Of a job that has done so many seconds, beside jobs that took these; `None` without any.
+/// Expected duration of a job after `done_s` seconds, from the durations of earlier jobs; `None`
+/// without any.
 #[must_use]
 pub fn like(took_s: &[f64], done_s: f64) -> Option<Lasts> {
     let (middle_s, spread) = next(took_s.iter().map(|took_s| took_s.max(0.1)))?;
@@ -27,14 +29,15 @@ pub fn like(took_s: &[f64], done_s: f64) -> Option<Lasts> {
     })
 }
 
-/// Steps and speed of a job of at least `least` workers and shards, by earlier jobs of its document, the newest first; `None` without any.
+/// Expected steps and speed of a job of at least `least` workers and shards. `earlier` is ordered
+/// newest first; `None` without any.
 #[must_use]
 pub fn ran(earlier: &[Earlier], least: (u32, u32)) -> Option<Ran> {
     let done = earlier.iter().filter(|one| one.steps >= 1.0);
     let size = |one: &Earlier| one.size.unwrap_or(least);
     let newest = size(done.clone().next()?);
     let (steps, steps_spread) = next(done.clone().map(|one| one.steps))?;
-    // Speeds of one size are compared with each other; which size that is changes little of the steps.
+    // Speeds are comparable at one size only. The size has little effect on the steps.
     let of_size = done.filter(|one| size(one) == newest);
     let (steps_per_s, speed_spread) = next(of_size.map(|one| one.steps / one.took_s.max(0.1)))?;
     Some(Ran {
@@ -47,7 +50,8 @@ pub fn ran(earlier: &[Earlier], least: (u32, u32)) -> Option<Ran> {
     })
 }
 
-/// The middle of these positive numbers, and the standard deviation of the logarithm of the next of them; `None` without any.
+/// Median of positive numbers, and standard deviation of the logarithm of the next number; `None`
+/// without any.
 fn next(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let logs: Vec<f64> = numbers
         .filter(|number| number.is_finite())
@@ -60,7 +64,7 @@ fn next(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let middle = logs.iter().sum::<f64>() / count;
     let squares: f64 = logs.iter().map(|log| (log - middle).powi(2)).sum();
     let variance = (COUNTS_AS * SPREAD * SPREAD + squares) / (COUNTS_AS + count - 1.0);
-    // Of the next one, where the mean too is known from these only.
+    // The factor adds the uncertainty of the mean, which comes from the same numbers.
     Some((middle.exp(), (variance * (1.0 + 1.0 / count)).sqrt()))
 }
 
@@ -69,7 +73,7 @@ mod tests {
     use super::{Earlier, SPREAD, like, ran};
 
     #[test]
-    fn one_like_it_tells_little_and_many_alike_tell_much() {
+    fn duration_spread_shrinks_with_number_of_earlier_jobs() {
         assert_eq!(like(&[], 0.0), None);
         let one = like(&[100.0], 30.0).expect("one");
         assert!((one.middle_s - 100.0).abs() < 1e-9 && one.spread > SPREAD);
@@ -80,7 +84,7 @@ mod tests {
         assert!((apart.middle_s - 100.0).abs() < 1e-6 && apart.spread > 2.0);
     }
     #[test]
-    fn jobs_of_a_document_tell_their_steps_and_the_speed_of_their_size() {
+    fn earlier_jobs_give_steps_and_speed_at_newest_size() {
         let earlier = |took_s: f64, steps: f64, size: Option<(u32, u32)>| Earlier {
             took_s,
             steps,

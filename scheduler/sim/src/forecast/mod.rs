@@ -1,5 +1,5 @@
-//! When jobs will start and end, with intervals: the real core runs forward from the live snapshot, many times, each time with other
-//! speeds and other work left, as far apart as the estimators are unsure.
+//! Forecasts of starts and ends with intervals. The real core runs forward from the live snapshot
+//! many times. Each run draws speeds and remaining work from the uncertainty of the estimators.
 
 mod ahead;
 mod calibrate;
@@ -21,38 +21,38 @@ use muster_model::id::JobId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How forecasts are made.
+/// Settings of a forecast.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Runs; the quantiles are taken over them.
+    /// Number of runs for the quantiles.
     pub runs: u32,
     pub seed: u64,
-    /// What forecasts of ends missed.
+    /// Calibration of ends.
     pub ends: Calibration,
-    /// What forecasts of starts missed.
+    /// Calibration of starts.
     pub starts: Calibration,
     pub pace: Pace,
 }
 
-/// What is to be expected of one job.
+/// Forecast of one job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     pub job: JobId,
-    /// When it first runs; `None` when it has run already, or in a tenth of the runs never does.
+    /// First start; `None` if the job has run before, or if it never runs in a tenth of the runs.
     pub start: Option<Interval>,
-    /// When it ends; `None` when in a tenth of the runs it does not, or nobody can tell.
+    /// End; `None` if the job does not end in a tenth of the runs, or if its length is unknown.
     pub finish: Option<Interval>,
-    /// Why nobody can tell when it ends.
+    /// Reason why no end is shown.
     pub unforeseen: Option<Unforeseen>,
-    /// Mean GPU-seconds that it will hold from now on; 0 where nobody can tell when it ends.
+    /// Mean GPU-seconds from now on; 0 if no end is known.
     pub gpu_s: f64,
-    /// Mean number of times that it will be stopped to go on later.
+    /// Mean number of stops after which the job starts again.
     pub stops: f64,
-    /// What the calibration began with, by which this forecast is scored later.
+    /// Uncalibrated result, which scores this forecast later.
     pub raw: Raw,
 }
 
-/// What the runs gave, and of what.
+/// Result of the runs before calibration, with its context.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Raw {
     pub start: Option<Interval>,
@@ -60,13 +60,13 @@ pub struct Raw {
     pub context: Context,
 }
 
-/// A start depends on other jobs, whatever tells of the job itself.
+/// Context of all starts. A start depends on other jobs, so the job's own basis does not count.
 pub const STARTS: Context = Context {
     basis: Basis::Measured,
     waits: true,
 };
 
-/// Between `p10` and `p90` it falls in four cases of five. Unix time, milliseconds.
+/// 80 % interval of a time: the 10 %, 50 % and 90 % quantiles. Unix time in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interval {
     pub p10_ms: i64,
@@ -74,17 +74,18 @@ pub struct Interval {
     pub p90_ms: i64,
 }
 
-/// There is no forecast.
+/// Reason why there is no forecast.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ForecastError {
-    /// The core made a plan that its own snapshot does not bear.
+    /// A plan of the core does not apply to its own snapshot.
     #[error("run the core forward")]
     Run(#[from] ApplyError),
     #[error("cancelled before its end")]
     Cancelled,
 }
 
-/// Forecasts every job of the snapshot and of what is added to it, in that order. Looks at `cancel` between simulated rounds.
+/// Forecasts every job of the snapshot and of `added`, in that order. Polls `cancel` between
+/// simulated rounds.
 ///
 /// # Errors
 /// [`ForecastError`].
@@ -99,7 +100,7 @@ pub fn forecast(
     full.jobs.extend_from_slice(added);
     full.sort();
     full.jobs.iter_mut().for_each(fix_worth);
-    // Explanations take trial rounds, and nobody reads these.
+    // Explanations need trial rounds and are not read here.
     let policy = Policy {
         explained_jobs: 0,
         ..policy.clone()
@@ -110,7 +111,7 @@ pub fn forecast(
         .iter()
         .map(|job| (job.id, context(job, lengths[&job.id])))
         .collect();
-    // From here on the core knows of a job's length what it knows live.
+    // From here on the core knows as much about lengths as live.
     for job in &mut full.jobs {
         job.ran = None;
         if job.command.is_some() {
@@ -119,7 +120,8 @@ pub fn forecast(
     }
     let mut fates: BTreeMap<JobId, Vec<Fate>> = BTreeMap::new();
     for run in 0..settings.runs {
-        // A job has the same dice whoever is beside it, so that two forecasts differ by what has changed and not by chance.
+        // A job has the same random numbers in every forecast. Two forecasts differ by changes of
+        // the cluster and not by chance.
         let throw = |(job, truth): (&JobId, &Truth)| {
             let mut dice = truth::Dice::new(settings.seed, *job, run);
             (*job, truth.thrown(&mut dice, run))
@@ -139,7 +141,7 @@ pub fn forecast(
     let said = |job: &Job| {
         let fates = &fates[&job.id];
         let mut forecast = summary(job.id, fates, contexts[&job.id], full.now_ms, settings);
-        // It has not run yet, and in some of the runs it does: that it never does is not foreseen.
+        // A start in some runs only is not a reliable start.
         let may_start =
             forecast.start.is_none() && fates.iter().any(|fate| fate.start_ms.is_some());
         let unforeseen = match lengths[&job.id] {
@@ -162,7 +164,8 @@ pub fn forecast(
     Ok(full.jobs.iter().map(said).collect())
 }
 
-/// Takes what updates are worth now into what was measured of their speed: a forecast knows nothing of noise to come.
+/// Multiplies measured speeds by the current gain of the batch size. A forecast cannot know the
+/// future gradient noise.
 fn fix_worth(job: &mut Job) {
     for at in 0..job.speeds.len() {
         let gain = job.gain(job.speeds[at].workers);
@@ -171,13 +174,13 @@ fn fix_worth(job: &mut Job) {
     job.adaptive = None;
 }
 
-/// What the estimators believe of every job.
+/// Distributions of every job's speed and length, from the estimators.
 #[must_use]
 pub fn believed(snapshot: &Snapshot, policy: &Policy) -> BTreeMap<JobId, Truth> {
     judged(snapshot, policy).0
 }
 
-/// The same, and what tells how long each job is.
+/// Same with the source of each job's length.
 fn judged(
     snapshot: &Snapshot,
     policy: &Policy,
@@ -237,7 +240,8 @@ fn summary(
     }
 }
 
-/// The shortest time from start to end over the runs, as much shorter as the calibration has made the least time to the end.
+/// Minimum duration from start to end over the runs, scaled down as the calibration scaled the 10 %
+/// quantile of the end.
 fn least_duration_ms(fates: &[Fate], of_runs: Interval, shown: Interval, now_ms: i64) -> i64 {
     let durations = fates
         .iter()
@@ -248,12 +252,12 @@ fn least_duration_ms(fates: &[Fate], of_runs: Interval, shown: Interval, now_ms:
     (least_ms as f64 * share.min(1.0)) as i64
 }
 
-/// `None` when the 90 % quantile does not exist, because too many runs never came so far.
+/// `None` if the 90 % quantile does not exist, because too many runs never reach the event.
 fn quantiles(mut times: Vec<Option<i64>>) -> Option<Interval> {
     times.sort_by_key(|time| time.unwrap_or(i64::MAX));
     let last = times.len().checked_sub(1)?;
     let at = |share: f64| {
-        // A share of at most 1 of a small number.
+        // `share` is at most 1 and `last` is small.
         let index = (share * last as f64).round() as usize;
         times[index.min(last)]
     };
@@ -265,7 +269,7 @@ fn quantiles(mut times: Vec<Option<i64>>) -> Option<Interval> {
 }
 
 impl Interval {
-    /// No quantile of an end lies before that of its start and this duration.
+    /// Moves each quantile to at least the start's quantile plus `least_ms`.
     #[must_use]
     fn after(self, start: Self, least_ms: i64) -> Self {
         let after = |end_ms: i64, start_ms: i64| end_ms.max(start_ms.saturating_add(least_ms));
@@ -276,7 +280,7 @@ impl Interval {
         }
     }
 
-    /// Whether that is when it came.
+    /// Whether the interval contains `actual_ms`.
     #[must_use]
     pub fn holds(self, actual_ms: i64) -> bool {
         (self.p10_ms..=self.p90_ms).contains(&actual_ms)
@@ -304,7 +308,7 @@ mod tests {
         }
     }
 
-    /// Milliseconds from now, from nothing to a year.
+    /// Milliseconds from now, from 0 to a year.
     fn times() -> impl Strategy<Value = i64> {
         (0.0..24.0_f64).prop_map(|log| log.exp() as i64 - 1)
     }
@@ -330,9 +334,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was missed, quantiles are in order, and no end comes before its start and a duration.
+        /// For all scores quantiles are in order, and no end precedes its start plus a duration.
         #[test]
-        fn no_end_lies_before_its_start(
+        fn end_quantiles_are_not_before_start_quantiles(
             runs in prop::collection::vec((times(), times()), 1..12),
             ends in scores(),
             starts in scores(),
@@ -368,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_leaves_the_job_its_shortest_duration_after_the_start() {
+    fn end_is_at_least_shortest_duration_after_start() {
         let fate = |start_ms: i64| Fate {
             job: JobId(Uuid::nil()),
             start_ms: Some(NOW_MS + start_ms),

@@ -1,42 +1,43 @@
-//! What a run takes for true of a job: its speed at every size and the work it has left; what the estimators believe, thrown off as far
-//! as they are unsure.
+//! Speed at every size and remaining work of a job in one run: the estimates, varied by random
+//! draws from their uncertainty.
 
 use muster_core::report::{JobReport, Length};
 use muster_core::snapshot::{Job, SpeedPoint};
 use muster_model::id::JobId;
 
-/// Share of a step that more workers do not shorten, and share that only more shards do, where nothing was measured: those of the
-/// core's prior.
+/// Without measurements: share of a step that more workers do not shorten, and share that only more
+/// shards shorten. Both equal the core's prior.
 const SERIAL: f64 = 0.05;
 const EXCHANGE: f64 = 0.02;
-/// Relative spread (standard deviation of the logarithm) of a speed that was not measured: models differ by factors of thousands, so
-/// that nothing that rests on such a speed is shown as an interval.
+/// Relative spread (standard deviation of the logarithm) of a speed without a measurement. Models
+/// differ by factors of thousands, so no interval is shown for such a speed.
 const UNMEASURED: f64 = 2.0;
-/// The least and the largest relative spread of a measured speed.
+/// Smallest and largest relative spread of a measured speed.
 const MEASURED: (f64, f64) = (0.03, 0.6);
-/// Between the 10 % and the 90 % quantile of a normal distribution lie so many standard deviations.
+/// Distance between the 10 % and the 90 % quantile of a normal distribution, in standard
+/// deviations.
 const QUANTILES_APART: f64 = 2.563;
 
-/// Of a job whose length nobody knows it is taken that it has begun at least so long ago, in seconds.
+/// Minimum assumed age of a job of unknown length, in seconds.
 const BEGUN_S: f64 = 30.0;
 
-/// One job as a run has it.
+/// Speed and remaining work of one job, as a distribution or as one draw of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Truth {
     pub curve: Curve,
     pub steps_left: f64,
-    /// Steps that it does once more if it begins anew.
+    /// Steps that the job repeats if it restarts without a checkpoint.
     pub done: f64,
-    /// Nobody knows how many steps are left.
+    /// The number of remaining steps is unknown.
     pub is_open: bool,
-    /// Standard deviations of the logarithms of both.
+    /// Standard deviations of the logarithms of speed and remaining steps.
     pub speed_spread: f64,
     pub steps_spread: f64,
-    /// The length that earlier jobs tell, in place of `steps_left` and its spread.
+    /// Length from earlier jobs; replaces `steps_left` and its spread.
     pub length: Option<Whole>,
 }
 
-/// Steps of a job from its begin to its end, of which some are done.
+/// Total length of a job in steps, with the steps done.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Whole {
     pub middle: f64,
@@ -46,7 +47,7 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// What is left of one of the lengths that are longer than what is done.
+    /// Draws the remaining steps from the lengths above `done`.
     fn left(&self, dice: &mut Dice) -> f64 {
         let least = (self.done.max(1e-9) / self.middle).ln() / self.spread;
         let whole = self.middle * (self.spread * dice.normal_above(least)).exp();
@@ -54,17 +55,19 @@ impl Whole {
     }
 }
 
-/// Speed at every size, from that at some: between and beyond them Amdahl's law holds.
+/// Speed at every size. Amdahl's law interpolates and extrapolates from the known sizes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     points: Vec<SpeedPoint>,
-    /// By which all is faster.
+    /// Factor on all speeds.
     pub factor: f64,
 }
 
 impl Curve {
+    /// Curve through measured points.
+    ///
     /// # Panics
-    /// Without a point.
+    /// If `points` is empty.
     #[must_use]
     pub fn through(points: Vec<SpeedPoint>) -> Self {
         assert!(!points.is_empty(), "a curve goes through something");
@@ -74,7 +77,7 @@ impl Curve {
         }
     }
 
-    /// Steps per second; never 0.
+    /// Steps per second; always above 0.
     #[must_use]
     pub fn steps_per_s(&self, workers: u32, ps_shards: u32) -> f64 {
         let size = (f64::from(workers.max(1)), f64::from(ps_shards.max(1)));
@@ -104,7 +107,8 @@ fn step_share((workers, ps_shards): (f64, f64)) -> f64 {
     (1.0 - SERIAL - EXCHANGE) / workers + SERIAL + EXCHANGE / ps_shards
 }
 
-/// The speed at every size, and its spread: as measured of the job itself, or of earlier jobs of its document, or guessed.
+/// Speed at every size and its spread, from measurements of the job, from earlier jobs of its
+/// document, or from the prior.
 fn speed(job: &Job, said: &JobReport, measured: Vec<SpeedPoint>) -> (Curve, f64) {
     let (least, most) = MEASURED;
     let guessed = |workers: u32, ps_shards: u32, steps_per_s: f64| {
@@ -116,16 +120,17 @@ fn speed(job: &Job, said: &JobReport, measured: Vec<SpeedPoint>) -> (Curve, f64)
         }])
     };
     if said.length == Length::Past {
-        // What was seen is how long it takes, not how fast it is.
+        // Earlier jobs gave a duration, so the spread of the speed does not count.
         let steps_per_s = said.speed.steps_per_s;
-        let curve = match measured.is_empty() {
-            true => guessed(said.workers.max(1), said.ps_shards, steps_per_s),
-            false => Curve::through(measured),
+        let curve = if measured.is_empty() {
+            guessed(said.workers.max(1), said.ps_shards, steps_per_s)
+        } else {
+            Curve::through(measured)
         };
         return (curve, 0.0);
     }
     if !measured.is_empty() {
-        // One size fits any formula: how often it was measured is in the other.
+        // One measured size fits any formula, so the standard error of its samples counts too.
         let fitted = said.speed.mean_relative_error.unwrap_or(0.0);
         let error = fitted.max(said.speed.standard_error.unwrap_or(0.0));
         return (Curve::through(measured), error.clamp(least, most));
@@ -143,7 +148,7 @@ fn speed(job: &Job, said: &JobReport, measured: Vec<SpeedPoint>) -> (Curve, f64)
 }
 
 impl Truth {
-    /// What the round's report says of a job.
+    /// Distribution of a job from the round's report.
     #[must_use]
     pub fn believed(job: &Job, said: &JobReport) -> Self {
         let measured: Vec<SpeedPoint> = job
@@ -157,7 +162,8 @@ impl Truth {
             Some((least, most)) => (most.max(1.0) / least.max(1.0)).ln() / QUANTILES_APART,
             None => 0.0,
         };
-        // Where it is, and not where this round would have it: as the estimate counts seconds.
+        // Uses the present size and not the size that this round plans, because the estimate counts
+        // seconds at that size.
         let (workers, ps_shards) = match job.size() {
             (0, _) => (job.workers.min, job.ps_shards.min),
             size => size,
@@ -168,9 +174,10 @@ impl Truth {
             _ => job.progress.step as f64,
         };
         let is_open = !said.length.is_known();
-        let steps_left = match is_open {
-            true => job.trained_s.max(BEGUN_S) * steps_per_s,
-            false => said.steps_left,
+        let steps_left = if is_open {
+            job.trained_s.max(BEGUN_S) * steps_per_s
+        } else {
+            said.steps_left
         };
         Self {
             curve,
@@ -183,8 +190,9 @@ impl Truth {
         }
     }
 
-    /// One of the jobs that it may be. One whose length nobody knows is in every other run without end, and so are all such jobs: what
-    /// depends on their end is then seen not to come. In the others it lasts as long again as it has lasted, in the middle (Gott, Nature 1993).
+    /// Draws one job from the distribution. In every other run a job of unknown length is endless,
+    /// as are all such jobs. An event that depends on its end then does not happen. In the other
+    /// runs the median of its remaining time equals its age (Gott, Nature 1993).
     #[must_use]
     pub(super) fn thrown(&self, dice: &mut Dice, run: u32) -> Self {
         let mut thrown = self.clone();
@@ -201,13 +209,13 @@ impl Truth {
         thrown
     }
 
-    /// Whether it goes on whatever happens.
+    /// Whether the job never ends.
     pub(super) fn is_endless(&self) -> bool {
         self.steps_left.is_infinite()
     }
 }
 
-/// The length in steps of a job of which earlier jobs tell how long it lasts in seconds.
+/// Length in steps from the durations of earlier jobs, which are seconds.
 fn whole(job: &Job, said: &JobReport, steps_per_s: f64) -> Option<Whole> {
     let lasts = job.lasts.filter(|lasts| lasts.spread > 0.0)?;
     (said.length == Length::Past).then_some(Whole {
@@ -217,7 +225,7 @@ fn whole(job: &Job, said: &JobReport, steps_per_s: f64) -> Option<Whole> {
     })
 }
 
-/// Numbers from a seed (SplitMix64; Steele, Lea and Flood, OOPSLA 2014).
+/// Random numbers from a seed (SplitMix64; Steele, Lea and Flood, OOPSLA 2014).
 #[derive(Debug)]
 pub(super) struct Dice(u64);
 
@@ -235,20 +243,21 @@ impl Dice {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^= z >> 31;
-        // The upper 53 bits, which a float holds exactly.
+        // The upper 53 bits, which a float represents exactly.
         ((z >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
     }
 
-    /// Of mean 0 and variance 1 (Box and Muller).
+    /// Normal with mean 0 and variance 1 (Box and Muller).
     pub(super) fn normal(&mut self) -> f64 {
         let (radius, angle) = (self.uniform(), self.uniform());
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
     }
 
-    /// The same, but above `least` (Robert, Simulation of truncated normal variables, Statistics and Computing 1995).
+    /// Standard normal above `least` (Robert, Simulation of truncated normal variables, Statistics
+    /// and Computing 1995).
     fn normal_above(&mut self, least: f64) -> f64 {
         if least <= 0.0 {
-            // At least every other one is taken.
+            // At least every second number is accepted.
             loop {
                 let number = self.normal();
                 if number >= least {
@@ -272,7 +281,7 @@ mod tests {
     use muster_model::id::JobId;
     use uuid::Uuid;
 
-    /// The middle of what is left, over many throws.
+    /// Median of the remaining length over many draws.
     fn middle(done: f64) -> f64 {
         let whole = Whole {
             middle: 100.0,
@@ -285,9 +294,10 @@ mod tests {
         left[2_000]
     }
 
-    /// Medians of the truncated lognormal distribution: exp(0.5 z) with z at the middle of the normal distribution above ln(done / 100) / 0.5.
+    /// Medians of the truncated lognormal distribution: exp(0.5 z), z the median of the normal
+    /// distribution above ln(done / 100) / 0.5.
     #[test]
-    fn what_is_left_is_that_of_the_lengths_that_are_longer() {
+    fn remaining_length_is_drawn_from_lengths_above_done() {
         for (done, left) in [(0.0, 100.0), (100.0, 40.1), (200.0, 38.0)] {
             let found = middle(done);
             assert!((found / left - 1.0).abs() < 0.1, "{done}: {found}");

@@ -1,23 +1,25 @@
-//! What a trace's job is taken to use of its GPU, as traces do not tell: how busy it keeps it and how much of its memory it has.
+//! Assumed GPU use of a trace's job: its share of GPU time and its memory, which traces do not
+//! contain.
 //!
-//! Both are drawn from the job's name, so that a job is the same under every policy. The ranges are those of the 67 trainings that Lucid's
-//! authors profiled on a GPU of 24 GB (Hu et al., ASPLOS 2023, `simulation/analyzer/single_data.csv`): busy for 6 to 100 % of the time, 51 %
-//! in the mean and spread evenly; memory from 8 % to a half of it with few exceptions, most at the lower end.
+//! Both are drawn from the job's name, so that a job is the same under every policy. The ranges
+//! follow the 67 trainings that Lucid's authors profiled on a GPU of 24 GB (Hu et al., ASPLOS 2023,
+//! `simulation/analyzer/single_data.csv`). There GPU time was spread evenly; memory was mostly at
+//! the lower end.
 
 use crate::scenario::GpuUse;
 
-/// Of every GPU.
+/// Memory of every GPU, in bytes.
 pub const MEMORY_BYTES: u64 = 24 << 30;
 
-/// Least and most.
+/// Smallest and largest share.
 const BUSY: (f64, f64) = (0.05, 1.0);
 const MEMORY_SHARE: (f64, f64) = (0.08, 0.55);
 
-/// Of the job of this name.
+/// GPU use of the job with this name.
 pub fn drawn(name: &str) -> GpuUse {
     let (even, other) = (uniform(name, 1), uniform(name, 2));
     let busy = BUSY.0 + (BUSY.1 - BUSY.0) * even;
-    // Even in the logarithm: as many between 8 and 16 % as between 16 and 32.
+    // Even in the logarithm: equally many jobs between 8 and 16 % as between 16 and 32 %.
     let share = MEMORY_SHARE.0 * (MEMORY_SHARE.1 / MEMORY_SHARE.0).powf(other);
     GpuUse {
         busy,
@@ -26,7 +28,8 @@ pub fn drawn(name: &str) -> GpuUse {
     }
 }
 
-/// A number from 0 to 1, another for each `salt`: FNV-1a of the name, stirred as by SplitMix64.
+/// Returns a number from 0 to 1; each `salt` gives another one. FNV-1a of the name, mixed as in
+/// SplitMix64.
 fn uniform(name: &str, salt: u64) -> f64 {
     let start = 0xcbf2_9ce4_8422_2325_u64;
     let hashed = name.bytes().fold(start, |hash, byte| {
@@ -35,7 +38,7 @@ fn uniform(name: &str, salt: u64) -> f64 {
     let mut z = hashed.wrapping_add(salt.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    // The upper 53 bits, which a float holds exactly.
+    // The upper 53 bits, which a float represents exactly.
     ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
@@ -44,7 +47,7 @@ mod tests {
     use super::{MEMORY_BYTES, drawn};
 
     #[test]
-    fn a_thousand_jobs_use_what_jobs_were_measured_to_use() {
+    fn drawn_gpu_use_follows_profiled_ranges() {
         let uses: Vec<_> = (0..1_000).map(|n| drawn(&format!("job-{n}"))).collect();
         let mean = uses.iter().map(|uses| uses.busy).sum::<f64>() / 1e3;
         assert!((0.49..0.56).contains(&mean), "{mean}");

@@ -1,9 +1,10 @@
-//! Workloads under our own rules: event by event through the planner that decides live, at the costs that were measured of our own
-//! executors, with a tenant for every one that the trace names.
+//! Rules `live`: runs a workload event by event through the live planner. Each tenant of the trace
+//! is a tenant.
 //!
-//! A trace says how long a job ran on the GPUs that it asked for, and nothing of other sizes. So a job runs at that size only,
-//! unless it is declared elastic; then it may have up to twice as many, and is taken to follow Amdahl's law (see [`SERIAL_SHARE`]).
-//! The planner knows a job's steps, as its owner declares them, and learns its speed by running it.
+//! A trace gives a job's duration on the requested GPUs and nothing about other sizes. A job
+//! therefore runs at that size only, unless it is elastic. An elastic job may have up to twice as
+//! many GPUs and follows Amdahl's law (see [`SERIAL_SHARE`]). The planner knows a job's steps, as
+//! its document states them, and learns its speed while it runs.
 
 mod gpu_use;
 
@@ -17,65 +18,71 @@ use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
 use muster_model::spec::{Consistency, Range};
 
-/// From a start until all tasks train: about a second, as seen of small models' processes in our stories on one machine. A large
-/// model reads its checkpoint longer.
+/// Milliseconds from a start until all tasks train, as for small models on one machine. A large
+/// model reads its checkpoint for longer.
 pub const LAUNCH_MS: i64 = 1_000;
 
-/// From the order to stop until the checkpoint is written and the processes are gone: about a second, seen of the same.
+/// Milliseconds from a stop order until the checkpoint is written and the processes have exited,
+/// for the same models.
 pub const STOP_MS: i64 = 1_000;
 
-/// Between rounds that no event causes. Live it is a second, and a trace of months would take months of them; what waits for such a
-/// round is growing, which is decided anew at every event anyway.
+/// Milliseconds between rounds without an event. The live interval is shorter, but a trace lasts
+/// for months. Only growth waits for such a round, and every event decides on growth too.
 pub const ROUND_MS: i64 = 300_000;
 
-/// The same for policies under which jobs take turns, the shortest of which is a minute (Gandiva's quantum).
+/// Same as [`ROUND_MS`] for policies that stop running jobs for jobs of equal priority. Their
+/// shortest slice is a minute (Gandiva's quantum).
 pub const TURN_MS: i64 = 60_000;
 
-/// The same where jobs take turns on a GPU, and may share it: a slice is a minute, and so is the trial of a pair.
-/// A pair is together again a round after its turn came: with a round every second packing brings a little more, in five times the time.
+/// Same as [`ROUND_MS`] with time slicing. A slice and the trial of a pair take a minute. A pair is
+/// formed again one round after its slice begins. A shorter interval would improve packing little
+/// and slow the simulation down.
 pub const SLICE_ROUND_MS: i64 = 10_000;
 
-/// How often jobs tell their steps, and nodes what jobs use of their GPUs.
+/// Milliseconds between reports of steps and of GPU use.
 pub const SAMPLE_MS: i64 = 5_000;
 
-/// What a job does a second at the size asked for; the planner's own guess for a job of one worker that never ran.
+/// Steps per second at the requested size; equals the planner's prior for a job of one worker.
 const STEPS_PER_S: f64 = 10.0;
 
-/// Share of a step's time at the size asked for that no further worker shortens: twice the workers are 1.82 times as fast. An
-/// assumption, since the traces do not tell.
+/// Share of a step's time at the requested size that more workers do not shorten: twice the workers
+/// are 1.82 times as fast. An assumption, because traces contain no such values.
 pub const SERIAL_SHARE: f64 = 0.1;
 
-/// An elastic job may have so many times the GPUs asked for.
+/// Maximum GPUs of an elastic job, as a multiple of the requested GPUs.
 pub const MOST_TIMES: u32 = 2;
 
-/// How a workload is run.
+/// Settings of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Terms {
     pub policy: PolicyName,
     /// Jobs may grow; see [`SERIAL_SHARE`].
     pub is_elastic: bool,
-    /// Jobs take turns; `None`: each waits for the others' end.
+    /// Time slicing; `None` switches it off.
     pub slicing: Option<Slicing>,
-    /// Jobs of one GPU that take turns may share it. What they are taken to use of it is drawn from their names (`live/gpu_use.rs`).
+    /// Time-sliced jobs of one GPU may share it. Their GPU use is drawn from their names
+    /// (`live/gpu_use.rs`).
     pub packs: bool,
-    /// When the run is given up, seconds after the workload's beginning.
+    /// End of the run, in seconds from the start of the workload.
     pub until_s: f64,
 }
 
 impl Terms {
-    /// Eleven years: traces go on for months, and some of their jobs for weeks.
+    /// Eleven years: traces last for months, and some of their jobs for weeks.
     pub const UNTIL_S: f64 = 3.5e8;
 
     fn round_ms(&self) -> i64 {
-        match self.policy.share().promises().takes_turns {
-            _ if self.slicing.is_some() => SLICE_ROUND_MS,
-            true => TURN_MS,
-            false => ROUND_MS,
+        if self.slicing.is_some() {
+            SLICE_ROUND_MS
+        } else if self.policy.share().promises().takes_turns {
+            TURN_MS
+        } else {
+            ROUND_MS
         }
     }
 }
 
-/// The workload cannot be run so, or the planner broke a rule.
+/// The rules do not support the workload, or the planner broke a rule.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     #[error(
@@ -98,8 +105,8 @@ pub enum LiveError {
     Simulate(#[from] SimError),
 }
 
-/// The first `most` jobs of a workload that have a GPU and a known length, and how many before them were left out because they have
-/// none: clusters' traces hold jobs that never ran.
+/// Returns the first `most` jobs with a GPU and a known length, and the number of jobs before them
+/// that were left out. Traces of clusters contain jobs that never ran.
 #[must_use]
 pub fn sample(workload: Workload, most: usize) -> (Workload, usize) {
     let Workload { name, jobs } = workload;
@@ -119,8 +126,8 @@ pub fn sample(workload: Workload, most: usize) -> (Workload, usize) {
     (Workload { name, jobs: kept }, left_out)
 }
 
-/// Runs a workload to the end of its last job. `profiles` are needed for Pollux' and Sia's workloads. `watch` gives seconds on any
-/// clock, `tell` hears how many jobs have ended.
+/// Runs a workload to the end of its last job. Workloads of Pollux and Sia need `profiles`. `watch`
+/// returns seconds of any clock. `tell` receives the number of ended jobs.
 ///
 /// # Errors
 /// [`LiveError`].
@@ -142,7 +149,7 @@ pub fn run(
     let mut jobs = Vec::with_capacity(workload.jobs.len());
     for job in &workload.jobs {
         let length_s = length_s(profiles, cluster, job)?;
-        // Not missing: it is the list of all of them.
+        // Always present, because `tenants` lists all of them.
         let tenant = tenants.binary_search(&&*job.tenant).unwrap_or(0);
         jobs.push(sim_job(job, length_s, tenant, terms));
     }
@@ -182,7 +189,8 @@ pub fn run(
         until_ms: ms(terms.until_s),
     };
     let policy = Policy {
-        // Nobody reads here why a job waits; each reason costs trial rounds, and changes no decision.
+        // The reasons of waiting jobs are not read here; each costs trial rounds and changes no
+        // decision.
         explained_jobs: 0,
         slicing: terms.slicing,
         packing: terms.packs.then(Packing::default),
@@ -197,7 +205,7 @@ fn nodes(cluster: &Cluster) -> Vec<RunNode> {
         let kind = group.kind.clone().unwrap_or_else(|| "gpu".to_owned());
         let gpus = group.gpus;
         (0..group.nodes).map(move |number| RunNode {
-            // The planner keeps nodes by name, and pictures show them in that order.
+            // The planner orders nodes by name, and pictures use that order.
             name: format!("{kind}-{number:05}"),
             kind: kind.clone(),
             gpus,
@@ -206,7 +214,7 @@ fn nodes(cluster: &Cluster) -> Vec<RunNode> {
     of_group.collect()
 }
 
-/// Seconds that the job trains on the GPUs asked for.
+/// Seconds for which the job trains on the requested GPUs.
 fn length_s(
     profiles: Option<&Profiles>,
     cluster: &Cluster,
@@ -237,7 +245,8 @@ fn length_s(
 
 fn sim_job(job: &TraceJob, length_s: f64, tenant: usize, terms: &Terms) -> SimJob {
     let times = if terms.is_elastic { MOST_TIMES } else { 1 };
-    // Only jobs of one task share a GPU; and what is compared with them does without a shard too.
+    // Only jobs of one task share a GPU. Without packing they have no shard either, so that the
+    // runs are comparable.
     let ps_shards = match terms.slicing {
         Some(_) if job.gpus == 1 && times == 1 => Range::NONE,
         _ => Range { min: 1, max: 1 },
@@ -310,7 +319,7 @@ fn into_run(
             restarts: u32::try_from(outcome.restarts).unwrap_or(u32::MAX),
             gpu_s,
             alone_s: takes_s(job.workers.max),
-            // By Amdahl's law the smallest size wastes least.
+            // By Amdahl's law the smallest size needs the fewest GPU-seconds.
             least_gpu_s: request_s * f64::from(trace.gpus),
             request_gpus: trace.gpus,
             request_s,

@@ -34,9 +34,10 @@ fn on_four_gpus(terms: &Terms, workload: &Workload) -> Result<Run, LiveError> {
     run(None, workload, &cluster, terms, &mut || 0.0, &mut |_| {})
 }
 
-/// a holds all GPUs from 10 s on: 1 s to launch, 100 s of training, 1 s to stop. b and c wait for it until 112 s and run side by side.
+/// `a` holds all GPUs from 10 s on: 1 s to start, 100 s of training, 1 s to stop. `b` and `c` wait
+/// until 112 s and then run at the same time.
 #[test]
-fn a_trace_by_hand_has_these_times() {
+fn fifo_run_of_small_trace_has_expected_times() {
     let workload = trace(&["a,x,10,4,100,ok", "b,y,20,2,50,ok", "c,x,30,1,7.5,ok"]);
     let run = under(PolicyName::Fifo, false, &workload).expect("it runs");
     let times: Vec<_> = run
@@ -71,9 +72,10 @@ fn a_trace_by_hand_has_these_times() {
     assert!(run.jobs.iter().all(|job| job.restarts == 0));
 }
 
-/// Alone on four GPUs with two asked for: at four from the start, a step takes 0.055 s in place of 0.1 s.
+/// Alone on four GPUs with a request of two, the job has four from the start. A step takes 0.055 s
+/// instead of 0.1 s.
 #[test]
-fn an_elastic_job_takes_what_is_there() {
+fn elastic_job_alone_grows_to_twice_its_request() {
     let workload = trace(&["a,x,0,2,1000,ok"]);
     let run = under(PolicyName::Optimus, true, &workload).expect("it runs");
     let job = &run.jobs[0];
@@ -82,7 +84,7 @@ fn an_elastic_job_takes_what_is_there() {
 }
 
 #[test]
-fn what_has_no_length_is_left_out_of_samples_and_refused_in_runs() {
+fn jobs_without_length_are_not_sampled_and_refused_by_run() {
     let workload = trace(&[
         "a,x,0,1,,ok",
         "b,x,0,0,9,ok",
@@ -102,9 +104,9 @@ fn what_has_no_length_is_left_out_of_samples_and_refused_in_runs() {
     );
 }
 
-/// Twenty jobs of one GPU on four, all there from the beginning.
+/// Twenty jobs of one GPU on four GPUs, all submitted at the start.
 #[test]
-fn jobs_that_leave_gpus_idle_end_sooner_packed_than_in_turns() {
+fn packing_beats_time_slicing_for_jobs_with_idle_gpu_time() {
     let rows: Vec<String> = (0..20).map(|n| format!("j{n},x,{n},1,1800,ok")).collect();
     let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
     let workload = trace(&rows);
@@ -120,7 +122,7 @@ fn jobs_that_leave_gpus_idle_end_sooner_packed_than_in_turns() {
             until_s: Terms::UNTIL_S,
         };
         let run = on_four_gpus(&terms, &workload).expect("it runs");
-        // A GPU is one GPU, whoever is on it.
+        // A shared GPU counts once.
         let held_s: f64 = run.jobs.iter().map(|job| job.gpu_s).sum();
         assert!(
             held_s <= 4.0 * run.end_s + 1e-6,
@@ -131,15 +133,15 @@ fn jobs_that_leave_gpus_idle_end_sooner_packed_than_in_turns() {
         ends.sum::<f64>() / 20.0
     };
     let (turns_s, packed_s) = (mean_s(false), mean_s(true));
-    // In turns five share a GPU for two and a half hours.
+    // With time slicing five jobs share a GPU for two and a half hours.
     assert!((7_200.0..9_100.0).contains(&turns_s), "{turns_s}");
     assert!(packed_s < 0.9 * turns_s, "{packed_s} beside {turns_s}");
 }
 
-/// A guest is on a GPU that its host pays for, until that one has ended.
+/// A GPU counts for the host until the host has ended.
 #[test]
-fn a_gpu_that_two_share_is_held_once() {
-    // The guest is the first of them, whether it ends before its host or after it.
+fn shared_gpu_counts_once_in_spans() {
+    // The guest is the first job, in one case shorter and in one case longer than its host.
     for lengths_s in [[600, 900], [900, 600]] {
         held_once(lengths_s);
     }
@@ -178,7 +180,7 @@ fn held_once(lengths_s: [u32; 2]) {
         &mut |_| {},
     );
     let run = run.expect("it runs");
-    // In turns it would be the sum of both.
+    // With time slicing it would be the sum of both.
     assert!(run.end_s < 1_350.0, "they shared it: {}", run.end_s);
     let mut spans = run.spans.clone();
     spans.sort_by(|a, b| a.from_s.total_cmp(&b.from_s));

@@ -1,26 +1,27 @@
-//! One application of the peers' profiles: its batch limits, how much work its epochs are and how noisy its gradients.
+//! One application of the published profiles: its batch limits, the work of its epochs and its
+//! gradient noise.
 
 use super::throughput::Measured;
 use std::collections::BTreeMap;
 
-/// An application as it really behaves. Only the simulator sees this; a policy sees what was measured of it.
+/// True behaviour of an application. Only the simulator reads it; a policy receives measurements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Application {
     pub name: String,
-    /// The batch size in whose steps work is counted.
+    /// Initial batch size; work is counted in its steps.
     pub init_batch: u32,
     pub max_batch: u32,
-    /// Examples that a GPU takes at once, least and most.
+    /// Smallest and largest number of examples that a GPU takes at once.
     pub min_local: u32,
     pub max_local: u32,
     pub epochs: u32,
-    /// By batch size, ascending, every epoch.
+    /// Epochs by batch size, ascending.
     pub validation: BTreeMap<u32, Vec<Epoch>>,
-    /// By GPU kind.
+    /// Measurements by GPU kind.
     pub measured: Vec<Measured>,
 }
 
-/// What was measured at the end of an epoch with one batch size.
+/// Measurements at the end of an epoch with one batch size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Epoch {
     /// Work done so far, in steps of the initial batch size.
@@ -30,7 +31,8 @@ pub struct Epoch {
     pub noise: Noise,
 }
 
-/// Gradient statistics: the squared norm of the mean gradient and the variance of one step's at the initial batch size.
+/// Gradient statistics: squared norm of the mean gradient, and variance of one step's gradient at
+/// the initial batch size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Noise {
     pub sqr: f64,
@@ -38,7 +40,8 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// Progress of a step with `scale` times the initial batch size, in steps of the initial one (Pollux, OSDI 2021, section 3.1).
+    /// Progress of a step with `scale` times the initial batch size, in steps of the initial batch
+    /// size (Pollux, OSDI 2021, section 3.1).
     #[must_use]
     pub fn gain(self, scale: f64) -> f64 {
         (self.var + self.sqr) / (self.var / scale + self.sqr)
@@ -46,7 +49,7 @@ impl Noise {
 }
 
 impl Application {
-    /// Work until `epoch` epochs are done: the least over the batch sizes that were tried.
+    /// Work until `epoch` epochs are done: the minimum over the measured batch sizes.
     #[must_use]
     pub fn progress_until(&self, epoch: u32) -> f64 {
         let Some(row) = epoch.checked_sub(1) else {
@@ -58,7 +61,7 @@ impl Application {
             .fold(f64::INFINITY, f64::min)
     }
 
-    /// Work of the whole run, as its owner declares it: epochs times steps of the initial batch size.
+    /// Work of the whole run as the user declares it: epochs times steps of the initial batch size.
     #[must_use]
     pub fn declared_work(&self) -> f64 {
         let at_init = self.validation.get(&self.init_batch);
@@ -67,7 +70,7 @@ impl Application {
         declared.map_or_else(|| self.progress_until(self.epochs), |epoch| epoch.iteration)
     }
 
-    /// Gradient statistics in an epoch, linear between the batch sizes that were tried.
+    /// Gradient statistics in an epoch, linear between the measured batch sizes.
     #[must_use]
     pub fn noise(&self, batch: f64, epoch: u32) -> Noise {
         let (var, sqr) = (
@@ -77,7 +80,7 @@ impl Application {
         Noise { sqr, var }
     }
 
-    /// Steps done with a batch size when so many epochs are over.
+    /// Steps with a batch size until `epochs` epochs are done.
     #[must_use]
     pub fn iterations(&self, batch: f64, epochs: u32) -> f64 {
         epochs

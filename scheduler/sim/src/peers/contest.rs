@@ -1,18 +1,19 @@
-//! Who competes on what: a policy with what it may see and choose, and a cluster.
+//! Contestant and cluster of a run: a policy with its inputs and its freedom, and groups of nodes.
 
 use super::profiles::Profiles;
 use super::sight::Sight;
 use muster_core::policies::Share;
 use muster_core::problem::Node;
 
-/// A policy under test.
+/// Policy under test.
 pub struct Contestant {
     pub name: String,
     pub share: Box<dyn Share>,
     pub sight: Sight,
-    /// The system chooses the batch size within the application's limits; else the user's is kept.
+    /// The policy chooses the batch size within the application's limits; otherwise the user's is
+    /// kept.
     pub adapts_batch: bool,
-    /// The system chooses the number of GPUs; else it gives what the user asked for.
+    /// The policy chooses the number of GPUs; otherwise a job gets the requested number.
     pub is_elastic: bool,
 }
 
@@ -25,14 +26,14 @@ pub struct Cluster {
 /// Equal nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeGroup {
-    /// Name of the GPU kind; `None` on a cluster with only one.
+    /// Name of the GPU kind; `None` on a cluster with one kind.
     pub kind: Option<String>,
     pub nodes: u32,
-    /// GPUs of each.
+    /// GPUs of each node.
     pub gpus: u32,
 }
 
-/// The contest cannot be held.
+/// Reason why a run is not possible.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ContestError {
     #[error("the cluster has GPUs of kind \"{kind}\", the profiles know {known}")]
@@ -52,7 +53,7 @@ pub enum ContestError {
 }
 
 impl Cluster {
-    /// GPUs in all.
+    /// Number of GPUs.
     #[must_use]
     pub fn gpus(&self) -> u32 {
         self.groups
@@ -61,7 +62,7 @@ impl Cluster {
             .sum()
     }
 
-    /// The nodes as policies see them.
+    /// Nodes in the form that policies read.
     pub(super) fn nodes(&self, profiles: &Profiles) -> Result<Vec<Node>, ContestError> {
         let mut nodes = Vec::new();
         for group in &self.groups {

@@ -1,4 +1,4 @@
-//! A job in the loop: as it was submitted, as it trains, and what is left of it in the end.
+//! A job in the loop: its submission, its training and its result.
 
 use super::application::Application;
 use super::contest::{Cluster, ContestError, Contestant};
@@ -17,7 +17,7 @@ pub(super) struct Entry<'a> {
     pub training: Training<'a>,
     pub floor: Floor,
     pub request_s: f64,
-    /// When a decision first saw that it had taken Tiresias' threshold of service.
+    /// Time of the first decision after the job reached Tiresias' service threshold.
     pub demoted_s: Option<f64>,
 }
 
@@ -25,7 +25,7 @@ impl Entry<'_> {
     pub(super) fn outcome(&self, rules: Rules) -> JobRun {
         let training = &self.training;
         let submitted_s = self.trace.submitted_s;
-        // A job can start at the next tick, and at the first one at the earliest.
+        // A job can start at the next tick; the first tick is at `TICK_S`.
         let first_tick_s = (submitted_s / TICK_S).ceil().max(1.0) * TICK_S;
         let start_s = first_tick_s - submitted_s + rules.restart_s(&training.application.name);
         JobRun {

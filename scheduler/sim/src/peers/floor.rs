@@ -1,5 +1,5 @@
-//! What no policy can beat: the fastest run of a job on the empty cluster and the least work that it is, by what the class of
-//! policies may choose.
+//! Lower bounds of a job for a class of policies: its fastest run on the empty cluster and its
+//! least work.
 
 use super::application::Application;
 use super::contest::{Cluster, ContestError};
@@ -11,35 +11,35 @@ use crate::trace::TraceJob;
 use muster_core::learn::{Batch, BatchLimits};
 use muster_core::problem::Node;
 
-/// What a class of policies may choose.
+/// Freedom of a class of policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
-    /// Batch and GPUs.
+    /// Chooses batch size and GPUs.
     Adaptive,
-    /// GPUs; the batch is the user's.
+    /// Chooses GPUs; the batch size is the user's.
     Elastic { batch: u32 },
-    /// Nothing.
+    /// Chooses neither.
     Rigid { batch: u32, gpus: u32 },
 }
 
-/// Least seconds and least GPU-seconds.
+/// Minimum seconds and minimum GPU-seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Floor {
     pub alone_s: f64,
     pub gpu_s: f64,
 }
 
-/// Batch sizes tried for every shape.
+/// Number of batch sizes tried for every shape.
 const BATCHES: u32 = 30;
 
-/// A kind's index, GPUs of its largest node, and GPUs in all.
+/// Index of a GPU kind, GPUs of its largest node, and all its GPUs.
 type Kind = (u16, u32, u32);
 
-/// Seconds that a job of Pollux' or Sia's workloads trains on the GPUs and at the batch size that its owner asks for, with nobody else
-/// on the cluster.
+/// Seconds for which a job of Pollux' or Sia's workloads trains at the requested GPUs and batch
+/// size on the empty cluster.
 ///
 /// # Errors
-/// [`ContestError`] when the job, or the cluster, is not what the profiles know.
+/// [`ContestError`] if the profiles do not know the application or a GPU kind.
 pub fn seconds_at_request(
     profiles: &Profiles,
     cluster: &Cluster,
@@ -113,7 +113,8 @@ fn kinds(nodes: &[Node]) -> Vec<Kind> {
         .collect()
 }
 
-/// On one node any number, on several whole nodes; what the user asked for, if that is all there is.
+/// Numbers of GPUs to try: any number on one node, whole nodes beyond it. A rigid class has its
+/// requested number only.
 fn sizes(
     (_, node_gpus, gpus): Kind,
     class: Class,

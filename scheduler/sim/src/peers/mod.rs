@@ -1,8 +1,9 @@
-//! The rules of the peers' published simulators, so that our policies are compared on their own ground: Pollux' (OSDI 2021) and
-//! Sia's (SOSP 2023). Ticks of a minute, restarts of fixed cost, step times and efficiency from measured profiles.
+//! Rules of the published simulators of Pollux (OSDI 2021) and Sia (SOSP 2023), for comparisons
+//! under the same conditions. Decisions happen every minute. Restarts have fixed costs. Step times
+//! and efficiency come from measured profiles.
 //!
-//! The truth about applications lies in [`Profiles`]; a policy sees a dense problem made of what was measured so far ([`Sight`]),
-//! unless it is one that its authors gave an oracle.
+//! [`Profiles`] contains the true behaviour of applications. A policy receives a dense problem
+//! built from measurements so far ([`Sight`]), unless its authors gave it an oracle.
 
 mod application;
 mod contest;

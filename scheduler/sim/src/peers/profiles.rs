@@ -1,4 +1,5 @@
-//! Reads the peers' profiles from a folder: what every application does on every shape that was measured.
+//! Reads published profiles from a folder: measurements of every application on every measured
+//! shape.
 
 use super::application::{Application, Epoch, Noise};
 use super::throughput::{Measured, StepTime};
@@ -15,7 +16,7 @@ pub struct Profiles {
     pub applications: BTreeMap<String, Application>,
 }
 
-/// The profiles cannot be used.
+/// Reason why the profiles are not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     #[error("read the profile {path}: is --profiles the folder that holds it?")]
@@ -34,7 +35,7 @@ pub enum ProfileError {
     Value { path: PathBuf, what: String },
 }
 
-/// The one kind of a folder whose profiles name none.
+/// Name of the only GPU kind if the profiles name none.
 const ONLY_KIND: &str = "gpu";
 
 #[derive(Debug, Deserialize)]
@@ -91,12 +92,12 @@ struct SizeRow {
 }
 
 impl Profiles {
-    /// Reads `placements.csv`, `scalability.csv`, and where they lie there `throughput_table.csv`, `applications.csv` and
-    /// `validation.csv`. The last two are looked for in the folder `pollux` beside this one as well, because Sia's applications
-    /// are Pollux'.
+    /// Reads `placements.csv` and `scalability.csv`, and if present `throughput_table.csv`,
+    /// `applications.csv` and `validation.csv`. The last two may also be in the folder `pollux`
+    /// beside `folder`, because Sia's applications are those of Pollux.
     ///
     /// # Errors
-    /// [`ProfileError`] when a file is missing or a row is not what it should be.
+    /// [`ProfileError`] if a file is missing or a row is invalid.
     pub fn read(folder: &Path) -> Result<Self, ProfileError> {
         let shared = |name: &str| {
             let here = folder.join(name);
@@ -132,7 +133,8 @@ impl Profiles {
         Ok(profiles)
     }
 
-    /// Index of a GPU kind by its name; a folder that names no kinds has one, whatever it is called.
+    /// Index of a GPU kind by its name. If the profiles name no kinds, every name gives the only
+    /// one.
     #[must_use]
     pub fn kind(&self, name: &str) -> Option<u16> {
         let only = self.kinds.len() == 1 && self.kinds[0] == ONLY_KIND;
@@ -271,7 +273,7 @@ impl Profiles {
     }
 }
 
-/// The rows of a file, each as its type or an error that names the file, the line and the column.
+/// Rows of a file, each as its type or as an error that names file, line and column.
 fn rows<T: DeserializeOwned>(
     path: &Path,
 ) -> Result<impl Iterator<Item = Result<T, ProfileError>>, ProfileError> {

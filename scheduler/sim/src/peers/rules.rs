@@ -1,15 +1,16 @@
-//! What the peers' simulators charge for.
+//! Costs in the published simulators.
 
 use super::application::Application;
 use super::training::Training;
 use muster_core::learn::{BatchLimits, Batching};
 
-/// One of the peers' sets of rules.
+/// Rules of one published simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rules {
-    /// Of the Pollux artefact: every change of nodes costs 30 s.
+    /// Pollux' artefact: every change of nodes costs 30 s.
     Pollux,
-    /// Of the Sia artefact: GPU kinds, restarts and a slowdown by application, moves to equal shapes for free.
+    /// Sia's artefact: several GPU kinds, restart costs and slowdown by application. Moves to equal
+    /// shapes are free.
     Sia,
 }
 
@@ -31,7 +32,7 @@ impl Rules {
         }
     }
 
-    /// By what the measured speed is divided.
+    /// Divisor of the measured speed.
     pub(super) fn slowdown(self, application: &str) -> f64 {
         match (self, application) {
             (Self::Pollux, _) => 1.0,
@@ -41,7 +42,8 @@ impl Rules {
         }
     }
 
-    /// The limits that the owner declares; what a GPU takes at once is by its kind where there are several.
+    /// Batch limits that the user declares. With several GPU kinds the largest batch per GPU
+    /// depends on the kind.
     pub(super) fn limits(self, application: &Application, kind: u16) -> BatchLimits {
         let by_kind = match self {
             Self::Pollux => None,
@@ -55,7 +57,8 @@ impl Rules {
         }
     }
 
-    /// More GPUs would not get their least batch each; the artefacts run ncf on one GPU where the user's batch is kept.
+    /// Maximum number of GPUs: beyond it a GPU would get less than its smallest batch. The
+    /// artefacts run `ncf` on one GPU if the user's batch size is kept.
     pub(super) fn most_gpus(self, training: &Training<'_>, batching: Batching) -> u32 {
         match batching {
             Batching::Fixed { .. } if training.application.name == "ncf" => 1,
@@ -63,7 +66,7 @@ impl Rules {
         }
     }
 
-    /// Whether other nodes in the same shape cost a restart.
+    /// Whether a move to other nodes in the same shape costs a restart.
     pub(super) fn charges_moves(self) -> bool {
         self == Self::Pollux
     }

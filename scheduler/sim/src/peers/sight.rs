@@ -1,4 +1,4 @@
-//! What a policy may see of the jobs: made into the outlooks of a dense problem.
+//! Inputs of a policy about the jobs, as the outlooks of a dense problem.
 
 use super::throughput::Measured;
 use super::training::{Training, iteration_s, packed};
@@ -9,25 +9,27 @@ use muster_core::problem::{Curve, Node, Outlook};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Where a policy's knowledge comes from.
+/// Source of a policy's inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sight {
-    /// The profiles themselves, as the authors of the rigid policies and of "Optimus+Oracle" gave theirs.
+    /// The profiles themselves. The authors of the rigid policies and of "Optimus+Oracle" gave them
+    /// to their policies.
     Oracle,
-    /// What the jobs of this run have measured so far, and nothing else.
+    /// Only measurements of the jobs of this run so far.
     Learned,
 }
 
-/// Time on one GPU that is expected of a family that never ran, seconds.
+/// Assumed time on one GPU of a family that never ran, in seconds.
 const UNKNOWN_S: f64 = 3600.0;
 
-/// Courses of work are told apart by hundredths.
+/// Number of steps into which the course of a training is divided for the cached curves.
 const COURSE: f64 = 100.0;
 
-/// By application, batching and hundredths of the course: the version of the family that they were made from, and the curves.
+/// Cached curves by application, batching and hundredth of the course, with the version of the
+/// family that they were computed from.
 type Curves<'a> = BTreeMap<(&'a str, Batching, u32), (u64, Arc<[Curve]>)>;
 
-/// Turns trainings into outlooks, and learns from them.
+/// Converts trainings to outlooks and learns from them.
 pub(super) struct Eyes<'a> {
     sight: Sight,
     kinds: Vec<Sizes>,
@@ -56,7 +58,7 @@ impl<'a> Eyes<'a> {
         }
     }
 
-    /// What the policy sees of a job.
+    /// Outlook of a job for the policy.
     pub(super) fn outlook(&mut self, training: &Training<'a>, batching: Batching) -> Outlook {
         match self.sight {
             Sight::Oracle => self.true_outlook(training, batching),
@@ -64,7 +66,7 @@ impl<'a> Eyes<'a> {
         }
     }
 
-    /// The batch that a job takes now.
+    /// Current batch of a job.
     pub(super) fn batch(&self, training: &Training<'a>, batching: Batching) -> Batch {
         let gpus = training.gpus();
         let family = self.families.get(training.application.name.as_str());
@@ -78,7 +80,7 @@ impl<'a> Eyes<'a> {
         }
     }
 
-    /// Takes the reports of a job that trains: its step time, and its gradient noise.
+    /// Records the step time and the gradient noise of a training job.
     pub(super) fn watch(&mut self, training: &Training<'a>, slowdown: f64) {
         if self.sight == Sight::Oracle || training.parts.is_empty() || training.restarting_s > 0.0 {
             return;
@@ -150,7 +152,8 @@ impl<'a> Eyes<'a> {
         }
     }
 
-    /// The user's batch on packed shapes as the profiles have it, work counted in the user's steps.
+    /// Outlook from the profiles: the user's batch size on packed shapes, work counted in the
+    /// user's steps.
     fn true_outlook(&mut self, training: &Training<'a>, batching: Batching) -> Outlook {
         let application = training.application;
         let batch = match batching {
@@ -174,7 +177,7 @@ impl<'a> Eyes<'a> {
             (0, curves.map(slow).collect())
         });
         let steps = |epochs| application.iterations(f64::from(batch), epochs);
-        // The artefact counts the epoch that runs as done.
+        // The artefact counts the running epoch as done.
         let done = steps(training.epoch + 1);
         Outlook {
             work_done: done,
@@ -187,7 +190,7 @@ impl<'a> Eyes<'a> {
     }
 }
 
-/// Steps per second; one GPU always accumulates (as the artefact's Optimus predicts).
+/// Steps per second. One GPU always accumulates, as the artefact's Optimus predicts.
 fn true_curve(measured: &Measured, limits: BatchLimits, batch: u32, sizes: Sizes) -> Curve {
     let speed = |placement: &[u32]| {
         let gpus: u32 = placement.iter().sum();

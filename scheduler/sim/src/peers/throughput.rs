@@ -1,4 +1,4 @@
-//! How long a step really takes: the peers' measured profiles and what lies between the measured points.
+//! True step times: the published profiles, with interpolation between measured points.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ pub struct StepTime {
     pub sync_s: f64,
 }
 
-/// Step times of one shape by the batch size of each GPU, ascending.
+/// Step times of one shape by the batch size per GPU, ascending.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series(Vec<(f64, StepTime)>);
 
-/// Everything measured of one application on one kind of GPU.
+/// Measurements of one application on one kind of GPU.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measured {
-    /// By the GPUs on each node, in the smallest rotation.
+    /// By GPUs per node, as the smallest rotation.
     placements: BTreeMap<Vec<u32>, Series>,
-    /// By nodes and GPUs: means over the placements, and what was measured on many nodes.
+    /// By nodes and GPUs: means over the placements, and measurements on many nodes.
     sizes: BTreeMap<u32, BTreeMap<u32, Series>>,
 }
 
 impl Measured {
-    /// Adds a measurement of a placement; `by_size` when sizes are to be filled from placements.
+    /// Adds a measurement of a placement.
     pub(super) fn add_placement(&mut self, placement: &[u32], local_batch: f64, time: StepTime) {
         let shape = smallest_rotation(placement);
         self.placements
@@ -38,20 +38,21 @@ impl Measured {
         by_gpus.entry(gpus).or_default().0.push((local_batch, time));
     }
 
-    /// Whether nothing was measured: the application never ran on this kind.
+    /// Whether there is no measurement: the application never ran on this kind.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.placements.is_empty() && self.sizes.is_empty()
     }
 
-    /// The most examples that one GPU was given at once.
+    /// Largest number of examples that one GPU was given at once.
     pub(super) fn largest_local(&self) -> Option<u32> {
         let alone = self.placements.get(&vec![1])?;
-        // Whole numbers in the files.
+        // The files contain whole numbers.
         alone.0.last().map(|&(batch, _)| batch as u32)
     }
 
-    /// Orders what was added; without a table of sizes, takes the means over placements of equal nodes and GPUs.
+    /// Orders the measurements. With `sizes_from_placements` the sizes are means over placements
+    /// with equal nodes and GPUs.
     pub(super) fn finish(&mut self, sizes_from_placements: bool) {
         if sizes_from_placements {
             for (placement, series) in &self.placements {
@@ -67,8 +68,9 @@ impl Measured {
         }
     }
 
-    /// The time of a step on these nodes with so many examples a GPU: as measured if the placement was, linear in the batch; else
-    /// between the sizes that were. `None` when nothing was measured.
+    /// Time of a step on a placement with `local_batch` examples per GPU. A measured placement is
+    /// linear in the batch size. Others are interpolated between measured sizes. `None` without
+    /// measurements.
     #[must_use]
     pub fn step_time(&self, placement: &[u32], local_batch: u32) -> Option<StepTime> {
         let batch = f64::from(local_batch);
@@ -86,7 +88,7 @@ impl Measured {
     }
 }
 
-/// Linear between the nearest keys on both sides; the nearest one beyond the ends.
+/// Linear between the nearest keys on both sides; the nearest value beyond the ends.
 fn between<T>(
     map: &BTreeMap<u32, T>,
     at: u32,
@@ -114,7 +116,7 @@ impl StepTime {
 }
 
 impl Series {
-    /// Sorts by batch size, and takes the mean of several measurements at one.
+    /// Sorts by batch size, and merges measurements at one batch size to their mean.
     fn finish(&mut self) {
         self.0.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut merged: Vec<(f64, StepTime)> = Vec::with_capacity(self.0.len());
@@ -134,7 +136,7 @@ impl Series {
         self.0 = merged;
     }
 
-    /// Linear between measured batch sizes; outside of them as at the nearest.
+    /// Linear between measured batch sizes; the nearest value outside of them.
     fn at(&self, batch: f64) -> Option<StepTime> {
         let right = self.0.partition_point(|&(size, _)| size < batch);
         match (

@@ -1,4 +1,4 @@
-//! The loop: every minute the jobs advance, then the policy decides on what it sees.
+//! Simulation loop: every minute the jobs advance, then the policy decides.
 
 use super::contest::{Cluster, ContestError, Contestant};
 use super::entry::{Entry, fresh, training_of};
@@ -12,7 +12,7 @@ use muster_core::policies::tiresias::DEMOTED_GPU_S;
 use muster_core::problem::{Demand, Job, Node, Part, Problem, Tenant};
 use std::collections::BTreeMap;
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
     pub now_s: f64,
@@ -20,25 +20,26 @@ pub struct Progress {
     pub jobs: usize,
 }
 
-/// What holds for every contestant.
+/// Settings that are equal for all contestants.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Terms {
     pub rules: Rules,
-    /// Share of speed that jobs lose which span several nodes and meet another such job on one.
+    /// Share of speed that a job on several nodes loses if it meets another such job on a node.
     pub interference: f64,
-    /// When a run is given up, seconds after the workload's beginning.
+    /// End of the run, in seconds from the start of the workload.
     pub until_s: f64,
 }
 
 impl Terms {
-    /// Longer than any published run: whoever is not done by then is starving somebody.
+    /// Longer than any published run. A job without an end by then is starving.
     pub const UNTIL_S: f64 = 3.0e6;
 }
 
-/// Runs a workload under a policy to the end of its last job. `watch` gives seconds on any clock, `tell` hears of every tick.
+/// Runs a workload under a policy to the end of its last job. `watch` returns seconds of any clock.
+/// `tell` receives the progress of every tick.
 ///
 /// # Errors
-/// [`ContestError`] when the workload or the cluster is not what the profiles know.
+/// [`ContestError`] if the profiles do not know an application or a GPU kind.
 pub fn run(
     profiles: &Profiles,
     workload: &Workload,
@@ -68,9 +69,9 @@ struct Ticking<'a> {
     nodes: Vec<Node>,
     kinds: Vec<String>,
     tenants: Vec<&'a str>,
-    /// In the workload's order.
+    /// In the order of the workload.
     jobs: Vec<Entry<'a>>,
-    /// Jobs that were submitted and have not finished, in order of submission.
+    /// Submitted jobs that have not finished, in order of submission.
     active: Vec<usize>,
     finished: usize,
     eyes: Eyes<'a>,
@@ -137,7 +138,7 @@ impl<'a> Ticking<'a> {
         })
     }
 
-    /// Every job trains for a tick; then the clock moves, and new jobs are there.
+    /// Trains all jobs for a tick, advances the clock and adds new jobs.
     fn advance(&mut self, interference: f64) {
         let crowded = self.crowded(interference);
         let Self { jobs, eyes, .. } = self;
@@ -168,7 +169,7 @@ impl<'a> Ticking<'a> {
         self.active = (0..self.jobs.len())
             .filter(|&index| arrived(&self.jobs[index]))
             .collect();
-        // Equal instants keep the workload's order.
+        // A stable sort: jobs of one instant keep the order of the workload.
         let jobs = &self.jobs;
         self.active.sort_by(|&a, &b| {
             jobs[a]
@@ -178,7 +179,7 @@ impl<'a> Ticking<'a> {
         });
     }
 
-    /// Which of the active jobs span several nodes and share one with another such job.
+    /// For each active job, whether it spans several nodes and shares one with another such job.
     fn crowded(&self, interference: f64) -> Vec<bool> {
         let spans = |index: usize| self.jobs[index].training.parts.len() > 1;
         let mut guests = vec![0_u32; self.nodes.len()];

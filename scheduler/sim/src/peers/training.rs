@@ -1,38 +1,38 @@
-//! One job as it really trains: Pollux' rules of progress.
+//! True training of one job, by Pollux' rules of progress.
 
 use super::application::Application;
 use super::rules::Rules;
 use muster_core::learn::{Batch, BatchLimits};
 use muster_core::problem::{Part, gpus_of};
 
-/// A job in the simulator.
+/// Job in the simulator.
 #[derive(Debug, Clone)]
 pub(super) struct Training<'a> {
     pub application: &'a Application,
     pub rules: Rules,
-    /// What it holds, in order, and the kind of these GPUs.
+    /// Allocation in order, and the kind of its GPUs.
     pub parts: Vec<Part>,
     pub kind: u16,
     pub batch: Batch,
-    /// Seconds without progress to come.
+    /// Remaining seconds without progress.
     pub restarting_s: f64,
     /// Work done, in steps of the initial batch size.
     pub progress: f64,
     /// Epochs done.
     pub epoch: u32,
     pub finished_s: Option<f64>,
-    /// GPU-seconds held, by GPU kind, and seconds.
+    /// GPU-seconds held, and seconds held by GPU kind.
     pub held_gpu_s: f64,
     pub held_s: Vec<f64>,
     /// `None` before the first start.
     pub restarts: Option<u32>,
     pub started_s: Option<f64>,
-    /// When its allocation last changed.
+    /// Time of the last change of the allocation.
     pub since_s: f64,
 }
 
 impl Training<'_> {
-    /// The batch limits on the GPUs that it holds.
+    /// Batch limits on the held GPUs.
     pub(super) fn limits(&self) -> BatchLimits {
         self.rules.limits(self.application, self.kind)
     }
@@ -41,7 +41,7 @@ impl Training<'_> {
         gpus_of(&self.parts)
     }
 
-    /// GPUs on each node: run lengths in the order of the allocation.
+    /// GPUs on each node, in the order of the allocation.
     pub(super) fn placement(&self) -> Vec<u32> {
         self.parts.iter().map(|part| part.gpus).collect()
     }
@@ -51,7 +51,7 @@ impl Training<'_> {
         (self.progress / declared).clamp(0.0, 1.0)
     }
 
-    /// Lets `seconds` go by from `now_s` on; after every stretch without a change of epoch the batch size is chosen anew.
+    /// Trains for `seconds` from `now_s` on. Calls `batch` after every stretch within an epoch.
     pub(super) fn advance(
         &mut self,
         now_s: f64,
@@ -74,7 +74,8 @@ impl Training<'_> {
         self.held_s[usize::from(self.kind)] += held_s;
     }
 
-    /// Trains up to `left_s` seconds, at most to the end of the epoch; the seconds that it took.
+    /// Trains for up to `left_s` seconds, at most to the end of the epoch. Returns the seconds
+    /// used.
     fn stretch(&mut self, now_s: f64, left_s: f64, interference: f64) -> f64 {
         let goodput = self.goodput() * (1.0 - interference);
         let goal = self.application.progress_until(self.epoch + 1);
@@ -83,7 +84,7 @@ impl Training<'_> {
             return left_s;
         }
         self.epoch += 1;
-        // The artefact counts whole seconds, and rounds halves to even.
+        // The artefact counts whole seconds and rounds halves to even.
         let took_s = ((goal - self.progress) / goodput).round_ties_even();
         self.progress = goal;
         if self.epoch > self.application.epochs.saturating_sub(1) {
@@ -92,7 +93,7 @@ impl Training<'_> {
         took_s
     }
 
-    /// Work per second as it is now.
+    /// Current work per second.
     pub(super) fn goodput(&self) -> f64 {
         let total = f64::from(self.batch.total(self.gpus()));
         let gain = self
@@ -107,7 +108,7 @@ impl Training<'_> {
         iteration_s(measured, &self.placement(), self.batch)
     }
 
-    /// Takes a new allocation; what it costs is up to the rules.
+    /// Applies a new allocation. The rules give its cost.
     pub(super) fn reallocate(&mut self, now_s: f64, parts: Vec<Part>, kind: u16) {
         if parts == self.parts {
             return;
@@ -129,7 +130,7 @@ impl Training<'_> {
     }
 }
 
-/// Seconds of one optimizer step with its accumulated passes; infinite where nothing was measured.
+/// Seconds of one optimizer step with its accumulated passes; infinite without measurements.
 pub(super) fn iteration_s(
     measured: &super::throughput::Measured,
     placement: &[u32],
@@ -142,7 +143,7 @@ pub(super) fn iteration_s(
         })
 }
 
-/// The fewest nodes: whole ones first, the rest on the last.
+/// Placement on as few nodes as possible: whole nodes first, the rest on the last.
 pub(super) fn packed(gpus: u32, node_gpus: u32) -> Vec<u32> {
     let mut placement = vec![node_gpus; (gpus / node_gpus) as usize];
     if !gpus.is_multiple_of(node_gpus) {

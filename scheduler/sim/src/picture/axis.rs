@@ -1,6 +1,6 @@
 //! Ticks on axes of time.
 
-/// A unit of time that an axis is labelled in.
+/// Unit of the labels of an axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unit {
     pub name: &'static str,
@@ -24,15 +24,15 @@ const DAY: Unit = Unit {
     seconds: 86_400.0,
 };
 
-/// Where the ticks of a linear axis from 0 stand, and what they are labelled in.
+/// Ticks and unit of a linear axis from 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ticks {
     pub unit: Unit,
-    /// Seconds.
+    /// Positions in seconds.
     pub at_s: Vec<f64>,
 }
 
-/// Steps that are easily read in their unit.
+/// Readable steps between ticks for each unit.
 const STEPS: [(Unit, &[f64]); 4] = [
     (SECOND, &[1.0, 2.0, 5.0, 10.0, 15.0, 30.0]),
     (MINUTE, &[1.0, 2.0, 5.0, 10.0, 15.0, 30.0]),
@@ -57,12 +57,12 @@ pub fn linear(end_s: f64, most: f64) -> Ticks {
     }
 }
 
-/// A tick's label on an axis in that unit.
+/// Label of a tick on an axis in `unit`.
 pub fn label(at_s: f64, unit: Unit) -> String {
     format!("{}", at_s / unit.seconds)
 }
 
-/// Ticks of a logarithmic axis, seconds: times that people speak of.
+/// Ticks of a logarithmic axis: seconds and label.
 pub const SPOKEN: [(f64, &str); 15] = [
     (1.0, "1 s"),
     (3.0, "3 s"),
@@ -81,7 +81,7 @@ pub const SPOKEN: [(f64, &str); 15] = [
     (2_592_000.0, "30 d"),
 ];
 
-/// A span of time to three digits in the unit that suits it.
+/// Duration with three digits in a suitable unit.
 pub fn spoken(seconds: f64) -> String {
     let unit = [DAY, HOUR, MINUTE]
         .into_iter()
@@ -100,7 +100,7 @@ mod tests {
     use super::{label, linear, spoken};
 
     #[test]
-    fn ticks_are_few_and_round() {
+    fn linear_axis_has_few_round_ticks() {
         let ticks = linear(65_694.0, 12.0);
         assert_eq!((ticks.unit.name, ticks.at_s[1]), ("h", 7200.0));
         assert_eq!(ticks.at_s.len(), 10);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_spoken_in_their_unit() {
+    fn duration_is_printed_in_suitable_unit() {
         assert_eq!(spoken(45.0), "45 s");
         assert_eq!(spoken(2314.0), "38.6 min");
         assert_eq!(spoken(36_000.0), "10.0 h");

@@ -1,4 +1,5 @@
-//! How completion times are spread: the share of jobs that are done within a time, policy by policy.
+//! Cumulative distribution of completion times: the share of jobs that end within a time, by
+//! policy.
 
 use super::axis::{SPOKEN, spoken};
 use super::svg::{Frame, HUES, Svg, hue, width_of};
@@ -8,9 +9,9 @@ use crate::measure::{mean, percentile};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     pub name: String,
-    /// Completion times of the jobs that ended, seconds, in any order.
+    /// Completion times of the jobs that ended, in seconds, in any order.
     pub values_s: Vec<f64>,
-    /// Jobs that had not ended when their run was given up: the line ends below the top.
+    /// Jobs that did not end within their run; the line then ends below the top.
     pub unfinished: usize,
 }
 
@@ -19,13 +20,13 @@ const HEIGHT: f64 = 480.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 50.0;
-/// Of the plot, without title, axis and legend.
+/// Lower edge of the plot, without axis and legend.
 const BOTTOM: f64 = 392.0;
 
-/// Beyond the hues, a second round is dashed, a third dotted.
+/// Beyond the hues, a second round is dashed and a third one dotted.
 const DASHES: [&str; 3] = ["", "8 4", "2 3"];
 
-/// Draws the cumulative distributions over a logarithmic axis of time. The dot on a line is its mean.
+/// Draws the distributions over a logarithmic axis of time. The dot on a line is its mean.
 #[must_use]
 pub fn cdf(title: &str, curves: &[Curve]) -> String {
     let legend_rows = legend_rows(curves);
@@ -49,7 +50,7 @@ pub fn cdf(title: &str, curves: &[Curve]) -> String {
     svg.finish()
 }
 
-/// What the legend says of a line.
+/// Legend of a line.
 fn entry(curve: &Curve) -> String {
     let mean = spoken(mean(&curve.values_s));
     match curve.unfinished {
@@ -58,7 +59,7 @@ fn entry(curve: &Curve) -> String {
     }
 }
 
-/// Index and left edge of every entry, row by row.
+/// Index and left edge of every entry, by row.
 fn legend_rows(curves: &[Curve]) -> Vec<Vec<(usize, f64)>> {
     let mut rows: Vec<Vec<(usize, f64)>> = Vec::new();
     let mut x = f64::INFINITY;
@@ -80,7 +81,7 @@ fn dash(index: usize) -> &'static str {
     DASHES[index / HUES % DASHES.len()]
 }
 
-/// From the largest tick below all times to the smallest above.
+/// Time axis from the largest tick below all times to the smallest tick above.
 struct Scale {
     from_s: f64,
     to_s: f64,
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_line_for_every_run_and_names_are_escaped() {
+    fn cdf_has_line_per_run_and_escapes_names() {
         let curves: Vec<Curve> = (0..10)
             .map(|n| curve(&format!("<{n}>"), &[10.0, 100.0, 4000.0]))
             .collect();
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_axis_spans_all_times_by_their_logarithm() {
+    fn cdf_axis_spans_all_times_logarithmically() {
         let scale = Scale::of(&[curve("a", &[12.0, 80.0]), curve("b", &[3000.0])]);
         assert_eq!((scale.from_s, scale.to_s), (10.0, 3600.0));
         let middle = (10.0_f64 * 3600.0).sqrt();
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_draw_is_an_empty_plot() {
+    fn cdf_without_values_is_empty_plot() {
         let svg = cdf("nothing", &[curve("a", &[])]);
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
     }

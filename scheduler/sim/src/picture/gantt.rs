@@ -1,4 +1,4 @@
-//! GPUs by time: who held what when.
+//! Gantt chart: the jobs on each GPU over time.
 
 use super::axis::{Ticks, label, linear, spoken};
 use super::lanes::{Bar, bars};
@@ -8,7 +8,7 @@ use crate::measure::{completion_times_s, mean};
 use crate::run::{JobRun, Run};
 use std::collections::BTreeMap;
 
-/// What the bars' colours tell.
+/// Meaning of the bars' colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Paint {
     Application,
@@ -19,19 +19,19 @@ const WIDTH: f64 = 1480.0;
 const LEFT: f64 = 116.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 92.0;
-/// Rows of GPUs together are about so high, if a row may be neither thicker nor thinner than its limits.
+/// Target height of all rows. The height of a row stays within `ROW`.
 const ROWS_HEIGHT: f64 = 704.0;
 const ROW: (f64, f64) = (1.0, 22.0);
-/// More than so many nodes are not told apart by a gap.
+/// Maximum number of nodes that are separated by gaps.
 const GAPPED_NODES: usize = 128;
 const GAP: f64 = 3.0;
-/// Below the rows: how many jobs wait.
+/// Height of the strip below the rows with the number of waiting jobs.
 const STRIP: f64 = 54.0;
 const MOST_TICKS: f64 = 14.0;
-/// Classes of bars, job by job.
+/// Classes of bars, which alternate by job.
 const SHADES: [&str; 4] = ["bar", "bar s1", "bar s2", "bar s3"];
 
-/// Where everything is.
+/// Positions of all parts.
 struct Layout {
     row: f64,
     gap: f64,
@@ -43,8 +43,9 @@ struct Layout {
     end_s: f64,
 }
 
-/// Draws a run. Rows are GPUs in the nodes' order, bars are jobs; below lies the number of jobs that wait. A run records how many
-/// GPUs of a node a job held, not which: the rows inside a node are drawn as it suits.
+/// Draws a run. Rows are GPUs in the order of the nodes, bars are jobs. The strip below shows the
+/// number of waiting jobs. A run records the number of GPUs per node, not their indices. The rows
+/// within a node are therefore arbitrary.
 #[must_use]
 pub fn gantt(run: &Run, paint: Paint) -> String {
     let layout = Layout::of(run);
@@ -132,7 +133,7 @@ fn rows(svg: &mut Svg, run: &Run, layout: &Layout) {
         if layout.gap > 0.0 || index % 2 == 0 {
             svg.rect(frame, "band", "", None);
         }
-        // Names that would lie on each other are left out.
+        // Leaves out names that would overlap.
         let middle = y + height / 2.0 + 4.0;
         if middle - free_y >= 12.0 {
             free_y = middle;
@@ -146,7 +147,7 @@ fn rows(svg: &mut Svg, run: &Run, layout: &Layout) {
     );
 }
 
-/// The end of a long name, where numbered nodes differ.
+/// The end of a long name, because numbered nodes differ there.
 fn shortened(name: &str) -> String {
     let count = name.chars().count();
     if count <= 13 {
@@ -189,9 +190,9 @@ fn draw_bar(svg: &mut Svg, run: &Run, layout: &Layout, legend: &Legend, bar: Bar
         spoken(span.from_s),
         spoken(span.to_s)
     );
-    // Neighbours of one colour are told apart by their shade.
+    // Neighbours of one colour differ by shade.
     let shade = SHADES[span.job as usize % SHADES.len()];
-    // An edge would leave nothing of it.
+    // Draws no edge, which would cover the whole bar.
     let is_thin = frame.width < 2.0 || frame.height < 2.0;
     let class = format!("{shade}{}", if is_thin { " thin" } else { "" });
     svg.rect(frame, &class, &legend.colour(job), Some(&what));
@@ -202,7 +203,7 @@ fn draw_bar(svg: &mut Svg, run: &Run, layout: &Layout, legend: &Legend, bar: Bar
     }
 }
 
-/// Jobs that were submitted and hold nothing, by time.
+/// Submitted jobs without GPUs over time.
 fn waiting(svg: &mut Svg, run: &Run, layout: &Layout, ticks: &Ticks) {
     let steps = waiting_jobs(run);
     let most = steps.iter().map(|&(_, count)| count).max().unwrap_or(0);
@@ -229,9 +230,9 @@ fn waiting(svg: &mut Svg, run: &Run, layout: &Layout, ticks: &Ticks) {
     svg.text(figure, "soft end", &most.to_string());
 }
 
-/// Every change of the number of waiting jobs.
+/// Changes of the number of waiting jobs.
 fn waiting_jobs(run: &Run) -> Vec<(f64, i64)> {
-    // A job waits from its submission on, less while it holds something, until it ends.
+    // A job waits from its submission to its end, except while it holds GPUs.
     let mut changes: Vec<(f64, i64)> = Vec::new();
     for job in &run.jobs {
         changes.push((job.submitted_s, 1));
@@ -246,7 +247,7 @@ fn waiting_jobs(run: &Run) -> Vec<(f64, i64)> {
         let end_s = job.finished_s.unwrap_or(run.end_s);
         let mut until_s = f64::NEG_INFINITY;
         for &(from_s, to_s) in spans.iter() {
-            // Spans on several nodes at once hold only once, and not beyond the end.
+            // Simultaneous spans on several nodes count once, and not beyond the job's end.
             let (from_s, to_s) = (from_s.max(until_s), to_s.min(end_s));
             if to_s > from_s {
                 changes.push((from_s, -1));
@@ -268,7 +269,7 @@ fn waiting_jobs(run: &Run) -> Vec<(f64, i64)> {
     steps
 }
 
-/// Names of the groups, those with the most GPU time first; what is beyond the hues shares one grey.
+/// Names of the groups by GPU time, largest first. Groups beyond the hues share a grey.
 struct Legend {
     paint: Paint,
     names: Vec<String>,
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_bar_for_every_span_and_names_are_escaped() {
+    fn gantt_has_bar_per_span_and_escapes_names() {
         let mut two = run(4, vec![ran(0.0, 10.0), ran(0.0, 10.0)]);
         two.jobs[0].name = "<a>".to_owned();
         two.spans = vec![span(0, 2, 0.0, 10.0), span(1, 2, 0.0, 10.0)];
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn more_groups_than_hues_share_a_grey() {
+    fn groups_beyond_hues_share_grey() {
         let mut many = run(16, (0..12).map(|_| ran(0.0, 10.0)).collect());
         for (index, job) in (0_u32..).zip(&mut many.jobs) {
             job.tenant = format!("tenant-{index}");
@@ -370,12 +371,12 @@ mod tests {
         }
         let svg = gantt(&many, Paint::Tenant);
         assert!(svg.contains(">tenant-7<") && !svg.contains(">tenant-8<"));
-        // Four bars and the legend's.
+        // Four bars and the bar of the legend.
         assert_eq!(svg.matches("fill=\"var(--other)\"").count(), 5);
     }
 
     #[test]
-    fn a_job_waits_while_it_holds_nothing() {
+    fn waiting_strip_counts_jobs_without_gpus() {
         let mut one = run(4, vec![ran(0.0, 10.0)]);
         one.spans = vec![
             span(0, 2, 2.0, 4.0),

@@ -1,8 +1,8 @@
-//! Which GPU of its node a job is drawn on: a run knows only how many it held.
+//! Assigns GPUs of a node to bars; a run contains only the number of GPUs per node.
 
 use crate::run::Run;
 
-/// A span on adjacent GPUs.
+/// Span on adjacent GPUs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bar {
     pub span: usize,
@@ -11,8 +11,9 @@ pub struct Bar {
     pub rows: u32,
 }
 
-/// Gives every span rows of its node, those that its job had there a moment before if they are free; adjacent ones make one bar.
-/// Spans that are more than the node has (a broken run) are drawn over others rather than left out.
+/// Assigns rows of its node to every span, if free the rows that its job had directly before.
+/// Adjacent rows make one bar. Spans beyond the node's GPUs (an invalid run) are drawn over others
+/// and not left out.
 pub fn bars(run: &Run) -> Vec<Bar> {
     let mut first_row = Vec::with_capacity(run.nodes.len());
     let mut rows = 0_u32;
@@ -20,7 +21,7 @@ pub fn bars(run: &Run) -> Vec<Bar> {
         first_row.push(rows);
         rows += node.gpus;
     }
-    // Of every row, until when it is taken and by whom it was.
+    // End of use and last job of every row.
     let mut taken: Vec<(f64, u32)> = vec![(f64::NEG_INFINITY, u32::MAX); rows as usize];
     let mut order: Vec<usize> = (0..run.spans.len()).collect();
     order.sort_by(|&a, &b| run.spans[a].from_s.total_cmp(&run.spans[b].from_s));
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_keep_their_rows_and_share_none() {
+    fn bars_keep_rows_of_job_and_do_not_overlap() {
         let mut two = run(4, vec![ran(0.0, 10.0), ran(0.0, 10.0)]);
         two.nodes.push(RunNode {
             name: "node-1".to_owned(),
@@ -91,7 +92,7 @@ mod tests {
                 bar(0, 0, 1),
                 bar(1, 1, 2),
                 bar(2, 1, 1),
-                // Row 0 was its own; 1 is taken, so it lies in two pieces.
+                // Row 0 was its own and row 1 is taken, so the span has two bars.
                 bar(3, 0, 1),
                 bar(3, 2, 2),
                 bar(4, 4, 2),

@@ -1,8 +1,9 @@
-//! Pictures of runs: who held which GPU when, how completion times are spread, and a report of both with the figures.
+//! Pictures of runs: Gantt charts, distributions of completion times, and a report with both and
+//! the measures.
 //!
-//! SVG is written by hand: rectangles, lines and text are all there is, a plotting crate would bring a rasteriser and fonts with it
-//! and still know nothing of rows of GPUs. Colours are CSS variables that follow the reader's light or dark setting, in a file of
-//! its own as well as inside the report.
+//! The SVG is written directly. It contains only rectangles, lines and text, and a plotting crate
+//! would add a rasteriser and fonts. Colours are CSS variables that follow the reader's light or
+//! dark setting, in a separate file as well as in the report.
 
 mod axis;
 mod cdf;

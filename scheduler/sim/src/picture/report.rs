@@ -1,4 +1,4 @@
-//! One page about several runs, complete in itself: no script, no font, nothing to load.
+//! Self-contained page about several runs: no script, no font, no external resource.
 
 use super::cdf::{Curve, cdf};
 use super::svg::{Escaped, THEME};
@@ -17,14 +17,14 @@ th{color:var(--soft);font-weight:600;font-size:13px;vertical-align:bottom;white-
 td.best{font-weight:700}svg{max-width:100%;height:auto}details{margin:8px 0}summary{cursor:pointer}\
 dt{font-weight:600}dd{margin:0 0 8px;color:var(--soft);max-width:80ch}";
 
-/// A measure of the table: its name, its text, and what it is compared by, smaller being better.
+/// Column of the table: name, text and comparison value; a smaller value is better.
 type Column = (
     &'static str,
     fn(&Standing) -> String,
     fn(&Standing) -> Option<f64>,
 );
 
-/// How soon jobs are done.
+/// Completion times.
 const TIMES: &[Column] = &[
     (
         "mean JCT (s)",
@@ -34,7 +34,7 @@ const TIMES: &[Column] = &[
     ("of the best", |s| format!("{:.3}", s.to_best), |_| None),
     (
         "of the bound",
-        // Policies of another freedom have another bound: no best among them.
+        // Policies with another freedom have another bound, so no value is the best.
         |s| format!("{:.2}", s.distance_to_bound),
         |_| None,
     ),
@@ -49,7 +49,7 @@ const TIMES: &[Column] = &[
     ("unfinished", |s| s.unfinished.to_string(), |_| None),
 ];
 
-/// What that takes, and how fair it is.
+/// Costs and fairness.
 const COSTS: &[Column] = &[
     ("GPU-hours", |s| whole(s.gpu_hours), |s| Some(s.gpu_hours)),
     (
@@ -85,7 +85,7 @@ const COSTS: &[Column] = &[
     ),
 ];
 
-/// The curves of every policy over the workloads of the comparison, their jobs taken together.
+/// Curves of every policy over all jobs of the comparison's workloads.
 #[must_use]
 pub fn curves(runs: &[Recorded], comparison: &Comparison) -> Vec<Curve> {
     let of_policy = |standing: &Standing| {
@@ -108,10 +108,10 @@ pub fn curves(runs: &[Recorded], comparison: &Comparison) -> Vec<Curve> {
     comparison.policies.iter().map(of_policy).collect()
 }
 
-/// Writes the page.
+/// Returns the page as HTML.
 ///
 /// # Errors
-/// [`CompareError`] when the runs have no common ground.
+/// [`CompareError`] if the runs are not comparable.
 pub fn report(runs: &[Recorded]) -> Result<String, CompareError> {
     let summaries: Vec<Summary> = runs
         .iter()
@@ -169,7 +169,7 @@ fn count(number: usize, one: &str, many: &str) -> String {
 fn standings(page: &mut String, comparison: &Comparison, columns: &[Column]) {
     let header: Vec<&str> = columns.iter().map(|column| column.0).collect();
     open_table(page, "policy", &header);
-    // Whoever leaves jobs undone is the best at nothing.
+    // A policy with unfinished jobs is never the best.
     let complete = || comparison.policies.iter().filter(|s| s.unfinished == 0);
     for standing in &comparison.policies {
         let cells = columns.iter().map(|(_, text, value)| {
@@ -184,7 +184,7 @@ fn standings(page: &mut String, comparison: &Comparison, columns: &[Column]) {
     page.push_str("</table></div>\n");
 }
 
-/// Mean completion time by workload and policy, and each workload's own curves.
+/// Mean completion time by workload and policy, and the curves of each workload.
 fn workloads(page: &mut String, runs: &[Recorded], comparison: &Comparison, summaries: &[Summary]) {
     page.push_str("<h2>Mean completion time by workload (s)</h2>\n");
     let policies: Vec<&str> = comparison
@@ -210,7 +210,7 @@ fn workloads(page: &mut String, runs: &[Recorded], comparison: &Comparison, summ
                 )
             })
             .collect();
-        // Classes of policies have bounds of their own; the lowest holds for all.
+        // Classes of policies have different bounds; the lowest one is valid for all.
         let bound = of_workload()
             .map(|s| s.bound_s)
             .fold(f64::INFINITY, f64::min);
@@ -235,7 +235,7 @@ fn workloads(page: &mut String, runs: &[Recorded], comparison: &Comparison, summ
     }
 }
 
-/// Only where there are several.
+/// Table of tenants; empty if every run has one tenant.
 fn tenants(page: &mut String, summaries: &[Summary]) {
     if summaries.iter().all(|summary| summary.tenants.len() < 2) {
         return;
@@ -281,7 +281,7 @@ fn open_table(page: &mut String, first: &str, header: &[&str]) {
     page.push_str("</tr>\n");
 }
 
-/// Cells and whether each is the best of its kind.
+/// Cells, each with whether it is the best of its column.
 fn row(page: &mut String, name: &str, cells: impl Iterator<Item = (String, bool)>) {
     put(page, format_args!("<tr><td>{}</td>", Escaped(name)));
     for (text, is_best) in cells {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_is_complete_in_itself_and_escapes_names() {
+    fn report_loads_nothing_and_escapes_names() {
         let page = report(&[
             recorded("fifo", "one", 30.0),
             recorded("fifo", "two", 30.0),
@@ -337,7 +337,7 @@ mod tests {
             recorded("mu<ster", "two", 10.0),
         ])
         .expect("comparable");
-        // The whole's curves, and each workload's.
+        // The curves of all workloads, and of each workload.
         assert_eq!(page.matches("<svg").count(), 3);
         assert_eq!(page.matches("<details>").count(), 2);
         assert!(page.contains("mu&lt;ster") && page.contains("&lt;b&gt;"));

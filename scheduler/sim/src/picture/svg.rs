@@ -1,18 +1,19 @@
-//! SVG, written out as it is drawn.
+//! Writer of SVG.
 
 use std::fmt::{self, Write as _};
 
-/// Hues that are told apart by most colour-blind people too, first those that differ most (after Okabe and Ito).
+/// Number of hues that most colour-blind readers can tell apart, the most different ones first
+/// (after Okabe and Ito).
 pub const HUES: usize = 8;
 
-/// Light and dark values of every variable that a picture uses.
+/// Light and dark values of all CSS variables of the pictures.
 pub const THEME: &str = "\
 :root{color-scheme:light dark;--paper:#fff;--ink:#1c2430;--soft:#5d6b7c;--line:#d9dfe6;--band:#f4f6f9;\
 --c0:#2f7fc1;--c1:#e58606;--c2:#1a9f77;--c3:#c9609d;--c4:#d1492e;--c5:#6b5fc7;--c6:#a08a16;--c7:#3fb3c9;--other:#98a3b0}\
 @media(prefers-color-scheme:dark){:root{--paper:#12171e;--ink:#e6ebf1;--soft:#9aa7b6;--line:#2d3743;--band:#191f28;\
 --c0:#5aa9e6;--c1:#f4a340;--c2:#3cc79a;--c3:#e389bd;--c4:#f0735a;--c5:#9a8ff0;--c6:#cdb743;--c7:#6fd3e6;--other:#6f7b89}}";
 
-/// What the classes of a picture look like.
+/// Styles of the classes of a picture.
 const STYLE: &str = "\
 .picture{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;background:var(--paper)}\
 .picture text{fill:var(--ink);font-size:12px}.picture .title{font-size:16px;font-weight:600}\
@@ -23,21 +24,21 @@ const STYLE: &str = "\
 .picture .in-bar{fill:#fff;paint-order:stroke;stroke:rgba(0,0,0,.45);stroke-width:2px;font-size:8px;pointer-events:none}\
 .picture .curve{fill:none;stroke-width:2.2;stroke-linejoin:round}.picture .area{fill:var(--other);opacity:.75}";
 
-/// A picture in the making.
+/// Unfinished picture.
 #[derive(Debug)]
 pub struct Svg {
     text: String,
 }
 
-/// Text that is safe between tags and inside quotes.
+/// Escapes text for use between tags and inside quotes.
 #[derive(Debug, Clone, Copy)]
 pub struct Escaped<'a>(pub &'a str);
 
-/// A length to a hundredth of a pixel, without trailing zeros.
+/// Length with a precision of a hundredth of a pixel, without trailing zeros.
 #[derive(Debug, Clone, Copy)]
 struct Px(f64);
 
-/// Where the upper left corner is and how large it is.
+/// Upper left corner and size.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame {
     pub x: f64,
@@ -47,7 +48,7 @@ pub struct Frame {
 }
 
 impl Svg {
-    /// `what` is read out in place of the picture.
+    /// Starts a picture; `what` is its text for screen readers.
     pub fn new(width: f64, height: f64, what: &str) -> Self {
         let mut svg = Self {
             text: String::new(),
@@ -72,7 +73,7 @@ height=\"{h}\">\n<title>{}</title>\n<style>{THEME}{STYLE}</style>\n",
         svg
     }
 
-    /// `title` shows when the pointer rests on it.
+    /// Rectangle; `title` is its tooltip.
     pub fn rect(&mut self, frame: Frame, class: &str, fill: &str, title: Option<&str>) {
         self.put(format_args!("<rect"));
         for (name, value) in [("class", class), ("fill", fill)] {
@@ -93,7 +94,7 @@ height=\"{h}\">\n<title>{}</title>\n<style>{THEME}{STYLE}</style>\n",
         }
     }
 
-    /// An ellipse inside the frame.
+    /// Ellipse inside the frame.
     pub fn dot(&mut self, frame: Frame, fill: &str, title: &str) {
         let (rx, ry) = (frame.width / 2.0, frame.height / 2.0);
         self.put(format_args!(
@@ -118,7 +119,7 @@ height=\"{h}\">\n<title>{}</title>\n<style>{THEME}{STYLE}</style>\n",
         ));
     }
 
-    /// A line through the points; `dash` as in `stroke-dasharray`, empty for none.
+    /// Line through the points. `dash` has the format of `stroke-dasharray`, empty for none.
     pub fn curve(&mut self, points: &[(f64, f64)], stroke: &str, dash: &str, title: &str) {
         self.put(format_args!(
             "<path class=\"curve\" stroke=\"{}\" stroke-dasharray=\"{}\" d=\"",
@@ -132,7 +133,7 @@ height=\"{h}\">\n<title>{}</title>\n<style>{THEME}{STYLE}</style>\n",
         ));
     }
 
-    /// What lies inside the points.
+    /// Filled area inside the points.
     pub fn area(&mut self, points: &[(f64, f64)], class: &str) {
         self.put(format_args!("<path class=\"{}\" d=\"", Escaped(class)));
         self.points(points);
@@ -149,7 +150,7 @@ height=\"{h}\">\n<title>{}</title>\n<style>{THEME}{STYLE}</style>\n",
         ));
     }
 
-    /// Text that runs upwards, its middle there.
+    /// Text that runs upwards with its middle at `at`.
     pub fn upright(&mut self, at: (f64, f64), class: &str, text: &str) {
         let (x, y) = (Px(at.0), Px(at.1));
         self.put(format_args!(
@@ -178,12 +179,12 @@ height=\"{h}\">\n<title>{}</title>\n<style>{THEME}{STYLE}</style>\n",
     }
 }
 
-/// The colour of the n-th of something; beyond the hues they come round again.
+/// Colour of the n-th element; the hues repeat.
 pub fn hue(index: usize) -> String {
     format!("var(--c{})", index % HUES)
 }
 
-/// About how wide a text is, pixels: no font is at hand to measure it.
+/// Approximate width of a text in pixels; no font is available to measure it.
 pub fn width_of(text: &str, size_px: f64) -> f64 {
     text.chars().count() as f64 * size_px * 0.58
 }
@@ -198,7 +199,7 @@ impl fmt::Display for Escaped<'_> {
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
                 '\t' | '\n' | '\r' => f.write_char(character)?,
-                // XML 1.0 has no place for them, not even escaped.
+                // XML 1.0 does not allow these characters, not even escaped.
                 control if control < ' ' || matches!(control, '\u{fffe}' | '\u{ffff}') => {
                     f.write_char('\u{fffd}')?;
                 }
@@ -211,7 +212,7 @@ impl fmt::Display for Escaped<'_> {
 
 impl fmt::Display for Px {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Through f64's shortest form; -0 becomes 0.
+        // The shortest form of an f64; -0 becomes 0.
         write!(f, "{}", (self.0 * 100.0).round() / 100.0 + 0.0)
     }
 }
@@ -221,7 +222,7 @@ mod tests {
     use super::{Escaped, Frame, Px, Svg};
 
     #[test]
-    fn what_users_named_cannot_break_out() {
+    fn names_of_users_are_escaped_in_svg() {
         let evil = "a<b>&\"'\u{0}\u{1b}é";
         assert_eq!(
             Escaped(evil).to_string(),
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_short() {
+    fn lengths_have_two_decimals_at_most() {
         assert_eq!(Px(1.0 / 3.0).to_string(), "0.33");
         assert_eq!(Px(12.0).to_string(), "12");
         assert_eq!(Px(-0.001).to_string(), "0");

@@ -1,12 +1,15 @@
-//! The common job trace: what Philly's, Alibaba's and Gavel's files are brought into, and what a live cluster's history is written
-//! as.
+//! Common job trace: the format of converted files of Philly, Alibaba and Gavel, and of a live
+//! cluster's history.
 
 use super::table::{Row, Schema, Table};
 use super::{TraceError, TraceJob, Work};
 
-/// `submit_s` counts from the first job; `gpus` as asked for, a part of one as a decimal; `duration_s` on those GPUs, empty where it
-/// is not known; `status` in the source's word. Alibaba adds what a pod asks for, Gavel its job type and `total_steps` in place of a
-/// duration, our own exports the job's kind and when it ran.
+/// Columns of a common job trace.
+///
+/// `submit_s` counts from the first job. `gpus` is the requested number, a part of a GPU as a
+/// decimal. `duration_s` is the time on those GPUs, empty if unknown. `status` is the source's
+/// term. Alibaba adds the request of the pod. Gavel adds its job type, and `total_steps` instead of
+/// a duration. Muster's exports add the kind of the job, its start and its end.
 pub const SCHEMA: Schema = Schema {
     name: "a common job trace",
     required: &["job_id", "vc", "submit_s", "gpus", "duration_s", "status"],
@@ -25,7 +28,7 @@ pub const SCHEMA: Schema = Schema {
     ],
 };
 
-/// Columns of numbers that are checked but not kept.
+/// Numeric columns that are checked and not stored.
 const NUMBERS: [&str; 5] = [
     "cpu_milli",
     "memory_mib",
@@ -34,23 +37,24 @@ const NUMBERS: [&str; 5] = [
     "finished_s",
 ];
 
-/// A job of a cluster's own history. Times are seconds since the first submission.
+/// Job of a cluster's history. Times are seconds since the first submission.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Past {
     pub id: String,
     pub tenant: String,
     pub submitted_s: f64,
-    /// Of its first start; what it asked for, if it never started.
+    /// GPUs of the first start; the request if the job never started.
     pub gpus: u32,
     pub status: String,
-    /// What it trained.
+    /// Application, model or job type.
     pub kind: String,
     pub started_s: Option<f64>,
     pub finished_s: Option<f64>,
 }
 
-/// Writes a history as a common job trace, in the order given. A job that has not ended, or never started, has no duration; the
-/// duration of another is from its first start to its end, whatever it held in between.
+/// Writes a history as a common job trace, in the given order. A job without a start or an end has
+/// no duration. Otherwise the duration is from the first start to the end, independent of the GPUs
+/// held in between.
 #[must_use]
 pub fn write(history: &[Past]) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
@@ -117,7 +121,7 @@ fn job(row: &Row<'_>) -> Result<TraceJob, TraceError> {
     })
 }
 
-/// Alibaba says the same twice: `gpus` is `num_gpu * gpu_milli / 1000`.
+/// Checks that `gpus` equals `num_gpu * gpu_milli / 1000` in Alibaba's rows.
 fn shares_agree(row: &Row<'_>, gpu_share: f64) -> Result<(), TraceError> {
     if row.get("num_gpu").is_none() && row.get("gpu_milli").is_none() {
         return Ok(());

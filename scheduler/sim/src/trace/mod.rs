@@ -1,8 +1,10 @@
-//! Job traces: files of published workloads and of clusters' histories, read strictly by their documented schemas into one
-//! [`Workload`]. A wrong row is refused with its place and what would be right: a trace that was read by guesswork measures nothing.
+//! Job traces: files of published workloads and of clusters' histories, read strictly by their
+//! documented schemas into one [`Workload`]. A wrong row is refused; the error names its place and
+//! the expected value.
 //!
-//! Three schemas are told apart by their headers: Pollux' and Sia's workloads ([`pollux`]), the common job trace of Philly, Alibaba,
-//! Gavel and of our own exports ([`common`]), and Tiresias' testbed list ([`tiresias`]). Reading the file itself is the caller's.
+//! The header selects one of three schemas: workloads of Pollux and Sia ([`pollux`]), the common
+//! job trace of Philly, Alibaba, Gavel and Muster's exports ([`common`]), or Tiresias' testbed list
+//! ([`tiresias`]). The caller reads the file.
 
 pub mod common;
 pub mod pollux;
@@ -14,57 +16,57 @@ pub use table::{Problem, TraceError};
 use serde::{Deserialize, Serialize};
 use table::Table;
 
-/// Of jobs whose source knows no tenants.
+/// Tenant of jobs whose source has no tenants.
 pub const NO_TENANT: &str = "default";
 
 /// Jobs as they were submitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// What results call it, such as the file's name.
+    /// Name in results, for example the file's name.
     pub name: String,
-    /// In the file's order, which need not be that of submission.
+    /// In the order of the file, which can differ from the order of submission.
     pub jobs: Vec<TraceJob>,
 }
 
-/// One submission. Times are seconds since the trace's beginning.
+/// One submission. Times are seconds since the start of the trace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceJob {
     /// Unique in its workload.
     pub name: String,
-    /// The virtual cluster or class it belongs to; `default` where the schema knows none.
+    /// Virtual cluster or class; `default` if the schema has none.
     pub tenant: String,
     pub submitted_s: f64,
-    /// Whole GPUs that its owner asked for, the part of a shared one rounded up; 0 for a job without GPUs (Alibaba).
+    /// Whole GPUs requested, a part of a GPU rounded up; 0 for a job without GPUs (Alibaba).
     pub gpus: u32,
-    /// GPUs as asked for; less than `gpus` where a part of one was (Alibaba).
+    /// GPUs as requested; below `gpus` for a part of a GPU (Alibaba).
     pub gpu_share: f64,
-    /// Application, model or job type; empty where the schema knows none.
+    /// Application, model or job type; empty if the schema has none.
     pub kind: String,
     pub work: Work,
-    /// How it ended, in the source's word.
+    /// Final status in the source's term.
     pub status: Option<String>,
-    /// GPU models that it may run on; any when empty (Alibaba).
+    /// Allowed GPU models; empty for any (Alibaba).
     pub gpu_spec: Vec<String>,
 }
 
-/// How much there is to do, as far as the source says.
+/// Amount of work, as far as the source states it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "as", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Work {
-    /// The whole training of the profiled application, at the user's total batch size (Pollux, Sia).
+    /// Complete training of the profiled application at the user's total batch size (Pollux, Sia).
     Training { batch: u32 },
-    /// So long on the GPUs asked for (Philly, Alibaba, Tiresias).
+    /// Duration on the requested GPUs (Philly, Alibaba, Tiresias).
     Seconds { seconds: f64 },
-    /// So many steps of its kind (Gavel).
+    /// Number of steps of its kind (Gavel).
     Steps { steps: u64 },
-    /// Never known: it did not start, or has not ended.
+    /// Unknown: the job did not start or has not ended.
     Unknown,
 }
 
 impl TraceJob {
-    /// The user's total batch size, where the schema has it.
+    /// The user's total batch size; `None` if the schema has none.
     #[must_use]
     pub fn batch(&self) -> Option<u32> {
         match self.work {
@@ -74,10 +76,11 @@ impl TraceJob {
     }
 }
 
-/// Reads a trace of whichever known schema its header is of. `file` is what errors call it, `name` what the workload is called.
+/// Reads a trace of any known schema. `file` is its name in errors, `name` the name of the
+/// workload.
 ///
 /// # Errors
-/// [`TraceError`]: the first thing that is wrong, and what would be right.
+/// [`TraceError`] with the first error and the expected value.
 pub fn read(file: &str, name: &str, text: &str) -> Result<Workload, TraceError> {
     let table = Table::parse(file, text)?;
     let schemas = [&pollux::SCHEMA, &common::SCHEMA, &tiresias::SCHEMA];

@@ -1,10 +1,11 @@
-//! The workloads of Pollux (OSDI 2021) and Sia (SOSP 2023): jobs that train a profiled application, at the requests that the
-//! artefacts' authors tuned for users who know no better.
+//! Workloads of Pollux (OSDI 2021) and Sia (SOSP 2023). Jobs train a profiled application at
+//! requests that the authors of the artefacts chose for inexperienced users.
 
 use super::table::{Schema, Table};
 use super::{TraceError, TraceJob, Work};
 
-/// `time` is the second of submission, `num_replicas` the GPUs and `batch_size` the total batch size that the user asks for.
+/// Columns of a workload. `time` is the second of submission. `num_replicas` is the number of
+/// requested GPUs, `batch_size` the requested total batch size.
 pub const SCHEMA: Schema = Schema {
     name: "a Pollux or Sia workload",
     required: &["name", "time", "application", "num_replicas", "batch_size"],

@@ -1,10 +1,10 @@
-//! A CSV file with a header, read without mercy.
+//! Strict reader of CSV files with a header.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// Why a trace is refused, and where.
+/// Reason and place of an error in a trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}, line {line}: {problem}")]
 pub struct TraceError {
@@ -14,28 +14,28 @@ pub struct TraceError {
     pub problem: Problem,
 }
 
-/// What is wrong with a line, and what would be right.
+/// Error in a line, with the expected value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
-    /// It is no CSV.
+    /// Invalid CSV.
     Syntax { what: String },
-    /// The header has a column that the schema does not know, or one twice.
+    /// The header has an unknown or a duplicate column.
     Column { column: String, expected: String },
-    /// A required column is not in the header.
+    /// The header lacks a required column.
     Missing { column: String, expected: String },
     /// The row is shorter or longer than the header.
     Width { found: usize, expected: usize },
-    /// A value is not what its column holds.
+    /// The value is not valid for its column.
     Value {
         column: String,
         value: String,
         expected: String,
     },
-    /// There is a header but no job.
+    /// The file has a header and no job.
     Empty,
 }
 
-/// The columns of a kind of file.
+/// Columns of a kind of file.
 #[derive(Debug)]
 pub struct Schema {
     pub name: &'static str,
@@ -43,16 +43,16 @@ pub struct Schema {
     pub optional: &'static [&'static str],
 }
 
-/// Rows of text, every one as long as the header.
+/// Rows of text, all as long as the header.
 #[derive(Debug)]
 pub struct Table {
     file: String,
     header: Vec<String>,
-    /// Line and fields.
+    /// Line number and fields.
     rows: Vec<(u64, csv::StringRecord)>,
 }
 
-/// One row of it.
+/// One row of a table.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'t> {
     table: &'t Table,
@@ -61,8 +61,11 @@ pub struct Row<'t> {
 }
 
 impl Table {
+    /// Parses a CSV text.
+    ///
     /// # Errors
-    /// When it is no CSV, a row is not as long as the header, or there is no row.
+    /// [`TraceError`] if the text is not CSV, a row differs in length from the header, or there is
+    /// no row.
     pub fn parse(file: &str, text: &str) -> Result<Self, TraceError> {
         let fail = |line: u64, problem| TraceError {
             file: file.to_owned(),
@@ -99,11 +102,12 @@ impl Table {
         })
     }
 
-    /// Which of the schemas the header is of: the one of which it has the most columns must fit exactly.
+    /// Returns the index of the header's schema: the schema that shares most columns must fit
+    /// exactly.
     pub fn schema(&self, schemas: &[&Schema]) -> Result<usize, TraceError> {
         let has = |column: &str| self.header.iter().any(|name| name == column);
         let shared = |schema: &Schema| schema.required.iter().filter(|column| has(column)).count();
-        // The earliest of equals: `max_by_key` would take the last.
+        // The first of equal schemas; `max_by_key` alone would return the last.
         let nearest = (0..schemas.len()).rev().max_by_key(|&n| shared(schemas[n]));
         let Some(index) = nearest else {
             unreachable!("a reader knows at least one schema");
@@ -147,7 +151,7 @@ impl Table {
         })
     }
 
-    /// Refuses the second row with the same value in the column.
+    /// Refuses a second row with the same value in the column.
     pub fn unique(&self, column: &str) -> Result<(), TraceError> {
         let mut first = BTreeMap::new();
         for row in self.rows() {
@@ -162,7 +166,7 @@ impl Table {
 }
 
 impl<'t> Row<'t> {
-    /// The field; `None` when it is empty or the file has no such column.
+    /// Returns the field; `None` if it is empty or the file has no such column.
     pub fn get(&self, column: &str) -> Option<&'t str> {
         let index = self.table.header.iter().position(|name| name == column)?;
         self.fields.get(index).filter(|value| !value.is_empty())
@@ -173,7 +177,7 @@ impl<'t> Row<'t> {
             .ok_or_else(|| self.wrong(column, "expected a text that is not empty"))
     }
 
-    /// A whole number in a range.
+    /// Returns a whole number in a range.
     pub fn whole(&self, column: &str, range: RangeInclusive<u32>) -> Result<u32, TraceError> {
         self.get(column)
             .and_then(|value| value.parse().ok())
@@ -184,7 +188,7 @@ impl<'t> Row<'t> {
             })
     }
 
-    /// A decimal number that is not negative.
+    /// Returns a finite decimal number of at least 0.
     pub fn decimal(&self, column: &str) -> Result<f64, TraceError> {
         self.get(column)
             .and_then(|value| value.parse::<f64>().ok())

@@ -8,7 +8,7 @@ const POLLUX: &str = "name,time,application,num_replicas,batch_size\n\
 a-0,107,cifar10,6,2048\nb-1,110.5,bert,12,384\n";
 
 #[test]
-fn a_pollux_workload_reads_as_it_stands() {
+fn pollux_workload_is_read() {
     let workload = read("w.csv", "w", POLLUX).expect("a right file");
     assert_eq!(workload.jobs.len(), 2);
     let job = &workload.jobs[1];
@@ -18,7 +18,7 @@ fn a_pollux_workload_reads_as_it_stands() {
 }
 
 #[test]
-fn a_wrong_value_is_named_with_its_place_and_what_would_be_right() {
+fn wrong_value_error_names_place_and_expected_value() {
     let text = POLLUX.replace("bert,12", "bert,0");
     let error = read("w.csv", "w", &text).expect_err("no GPU");
     assert_eq!(
@@ -50,7 +50,7 @@ const COMMON: &str = "job_id,vc,submit_s,gpus,duration_s,status\n\
 p1,7f04ca,0,8,2240194,unknown\np2,6214e9,235696,0.46,,Pending\n";
 
 #[test]
-fn a_common_trace_knows_tenants_parts_of_gpus_and_what_is_not_known() {
+fn common_trace_has_tenants_gpu_parts_and_unknown_work() {
     let workload = read("t.csv", "t", COMMON).expect("a right file");
     let [first, second] = &workload.jobs[..] else {
         panic!("two jobs: {workload:?}");
@@ -68,7 +68,7 @@ fn a_common_trace_knows_tenants_parts_of_gpus_and_what_is_not_known() {
 }
 
 #[test]
-fn gavels_and_alibabas_columns_are_read_and_must_agree() {
+fn gavel_and_alibaba_columns_are_read_and_checked() {
     let gavel = "job_id,vc,submit_s,gpus,duration_s,status,job_type,total_steps\n\
 g0,0e4a51,0,1,,unknown,\"Transformer (batch size 128)\",95121\n";
     let job = &read("g.csv", "g", gavel).expect("a right file").jobs[0];
@@ -135,7 +135,7 @@ fn wrong_rows_are_refused_with_their_line() {
 }
 
 #[test]
-fn a_history_reads_back_as_it_was_written() {
+fn history_written_as_trace_reads_back_equal() {
     let past = Past {
         id: "a,\"b\"".to_owned(),
         tenant: "team".to_owned(),
@@ -160,7 +160,7 @@ fn a_history_reads_back_as_it_was_written() {
     assert_eq!(jobs[1].work, Work::Unknown);
 }
 
-/// Every published file, where they are at hand (`MUSTER_TRACES`).
+/// Reads every published file if `MUSTER_TRACES` names their folder.
 #[test]
 fn all_published_traces_are_read_whole() {
     let Some(folder) = traces::folder() else {
@@ -183,7 +183,7 @@ fn all_published_traces_are_read_whole() {
     ] {
         assert_eq!(published(path).jobs.len(), jobs, "{path}");
     }
-    // A file of nodes is no trace of jobs.
+    // A file of nodes is not a trace of jobs.
     let path = "clusters/alibaba_openb_nodes.csv";
     let text = std::fs::read_to_string(folder.join(path)).expect(path);
     assert!(read(path, path, &text).is_err());

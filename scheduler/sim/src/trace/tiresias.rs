@@ -3,7 +3,8 @@
 use super::table::{Schema, Table};
 use super::{TraceError, TraceJob, Work};
 
-/// `submit_time` and `duration` in seconds; `interval` repeats the seconds since the job before.
+/// Columns of the list. `submit_time` and `duration` are seconds. `interval` repeats the seconds
+/// since the previous job.
 pub const SCHEMA: Schema = Schema {
     name: "Tiresias' job list",
     required: &[
@@ -24,7 +25,7 @@ pub(super) fn jobs(table: &Table) -> Result<Vec<TraceJob>, TraceError> {
         .rows()
         .map(|row| {
             let gpus = row.whole("num_gpu", 1..=1_000_000)?;
-            // Not used, but a file with nonsense in them is not the file it says it is.
+            // Not used, but checked: an invalid value means that the file has another format.
             row.whole("iterations", 0..=u32::MAX)?;
             row.decimal("interval")?;
             Ok(TraceJob {

@@ -1,13 +1,13 @@
-//! Forecasts that are kept until what they foretold has come, and how often they held. Each job counts once: its share is the mean over
-//! its forecasts.
+//! Stored forecasts and the share of them that held. Each job counts once, with the mean over its
+//! forecasts.
 
-#![allow(dead_code, reason = "no test uses all of it")]
+#![allow(dead_code, reason = "no test uses all items")]
 
 use muster_model::id::JobId;
 use muster_sim::forecast::{Calibration, Context, Forecast, Interval, STARTS, Score};
 use std::collections::BTreeMap;
 
-/// Jobs whose scores calibrate, the newest.
+/// Number of newest jobs whose scores calibrate.
 const JOBS: usize = 200;
 
 /// SplitMix64.
@@ -30,14 +30,14 @@ impl Dice {
         least * (most / least).powf(self.uniform())
     }
 
-    /// Of mean 0 and variance 1 (Box and Muller).
+    /// Normal with mean 0 and variance 1 (Box and Muller).
     pub fn normal(&mut self) -> f64 {
         let (radius, angle) = (self.uniform().max(1e-12), self.uniform());
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
     }
 }
 
-/// A forecast that was given, and what it is compared with later.
+/// A forecast for the later comparison.
 #[derive(Clone, Copy)]
 struct Given {
     made_ms: i64,
@@ -46,14 +46,15 @@ struct Given {
     context: Context,
 }
 
-/// Of ends, or of starts.
+/// Stored forecasts of ends or of starts.
 pub struct Kept {
-    /// Forecasts from this instant on count.
+    /// Start of the counted forecasts.
     from_ms: i64,
     given: BTreeMap<JobId, Vec<Given>>,
-    /// Scores of each job, in the order in which it came.
+    /// Scores of each job, in the order of the events.
     scores: Vec<Vec<Score>>,
-    /// Of each job that counts, the share of its forecasts that held, and of those the share that would have held uncalibrated.
+    /// Per counted job: share of its forecasts that held, and share that would have held
+    /// uncalibrated.
     shares: Vec<(f64, f64)>,
     forecasts: usize,
 }
@@ -69,12 +70,12 @@ impl Kept {
         }
     }
 
-    /// Jobs that count.
+    /// Number of counted jobs.
     pub fn jobs(&self) -> usize {
         self.shares.len()
     }
 
-    /// By the newest jobs, as live.
+    /// Calibration by the newest jobs, as live.
     pub fn calibration(&self) -> Calibration {
         let newest = self.scores.iter().rev().take(JOBS);
         Calibration::of(newest.flatten().copied().collect())
@@ -103,12 +104,12 @@ impl Kept {
         }
     }
 
-    /// What was foretold of this job came.
+    /// Scores the forecasts of a job whose event has happened.
     pub fn came(&mut self, job: JobId, actual_ms: i64) {
         let Some(given) = self.given.remove(&job) else {
             return;
         };
-        // As a user reads them: not after what they foretold.
+        // A forecast made at or after its event does not count.
         let given: Vec<Given> = given
             .into_iter()
             .filter(|one| one.made_ms < actual_ms)

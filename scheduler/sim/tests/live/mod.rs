@@ -1,4 +1,4 @@
-//! A live cluster as the store would show it: small nodes, one tenant, jobs that nobody has measured.
+//! Snapshots of a live cluster: small nodes, one tenant, jobs without measurements.
 
 use muster_core::snapshot::{Job, Node, Progress, Snapshot, Tenant};
 use muster_model::id::{JobId, NodeId, TenantId};
@@ -6,7 +6,7 @@ use muster_model::job::{Intent, JobState};
 use muster_model::spec::{Consistency, PsShardResources, Range, WorkerResources};
 use uuid::Uuid;
 
-/// So many nodes of four GPUs.
+/// Cluster of `nodes` nodes of four GPUs.
 pub fn cluster(nodes: u128) -> Snapshot {
     let nodes = (0..nodes).map(|n| Node {
         id: NodeId(Uuid::from_u128(0x10 + n)),
@@ -48,7 +48,7 @@ fn tenant() -> Tenant {
     }
 }
 
-/// One to eight workers of a GPU each, at most `bound` steps.
+/// Job of one to eight workers of one GPU each, with at most `bound` steps.
 pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
     Job {
         id: JobId(Uuid::from_u128(0x1000 + ((number as u128) << 64))),

@@ -1,18 +1,18 @@
-//! Where the published traces lie, for tests of any crate that hold us against them: the folder that `MUSTER_TRACES` names, or
+//! Path of the published traces for the tests of all crates: the folder in `MUSTER_TRACES`, or
 //! `shared/traces` beside the repository.
-#![allow(dead_code, reason = "each test asks in its own way")]
+#![allow(dead_code, reason = "each test uses one of the functions")]
 
 use std::path::PathBuf;
 
-/// The folder of published traces; without it such a test says that it was skipped.
+/// Folder of the published traces. Without it a test prints that it was skipped.
 pub fn folder() -> Option<PathBuf> {
     part("")
 }
 
-/// A file or folder among them, likewise.
+/// File or folder in the folder of traces; `None` as in [`folder`].
 pub fn part(name: &str) -> Option<PathBuf> {
     let given = std::env::var_os("MUSTER_TRACES").map(PathBuf::from);
-    // Every crate lies two folders deep.
+    // Every crate is two folders below the repository's root.
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     let found = given.unwrap_or_else(beside).join(name);
     if found.exists() {

@@ -1,20 +1,22 @@
-//! What becomes of the batch when workers come and go.
+//! Effect of the number of workers on the batch.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What becomes of the batch when workers come and go.
+/// Effect of the number of workers on the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum BatchRule {
-    /// It stays, and each worker's part of it changes.
+    /// The batch stays; each worker's part of it changes.
     #[default]
     Constant,
-    /// Each worker's part stays, and the batch grows with the workers: it is `batch` with `scale.workers.min` of them. The learning rate
-    /// of an update is multiplied by its gain (AdaScale, Johnson et al., ICML 2020): the number of steps with `batch` examples that it
-    /// is worth by the measured noise of gradients, 1 to as many as it has times their examples. Steps count what updates are worth,
-    /// so schedules and `stop` keep their meaning. `all_reduce` without averaging or compression, and `sgd`, only.
+    /// Each worker's part stays and the batch grows with the workers: it is `batch` with
+    /// `scale.workers.min` workers. The learning rate of an update is multiplied by its gain
+    /// (AdaScale, Johnson et al., ICML 2020). The gain is the number of steps with `batch` examples
+    /// that the update is worth by the measured gradient noise. It lies between 1 and the growth of
+    /// the batch. Steps count gains, so schedules and `stop` keep their meaning. Only with
+    /// `all_reduce` without averaging and compression, and with `sgd`.
     #[serde(rename = "adascale")]
     AdaScale,
 }
@@ -24,7 +26,7 @@ impl BatchRule {
         *self == Self::Constant
     }
 
-    /// Examples of an update of so many workers, whose batch is `batch` with `least` of them.
+    /// Returns the examples of an update of `workers` workers; `batch` is that of `least` workers.
     #[must_use]
     pub fn examples(self, batch: u32, least: u32, workers: u32) -> u32 {
         let (least, workers) = (u64::from(least.max(1)), u64::from(workers));
@@ -52,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_grows_with_the_workers_where_it_may() {
+    fn batch_grows_with_workers_under_adascale() {
         assert_eq!(BatchRule::Constant.examples(128, 2, 5), 128);
         let grown = |workers| BatchRule::AdaScale.examples(128, 2, workers);
         assert_eq!([1, 2, 3, 4, 5].map(grown), [128, 128, 192, 256, 320]);

@@ -1,16 +1,17 @@
-//! Data sets: known by name, or files below the data-set root with what is promised of them.
+//! Data sets: known by name, or files below the data-set root with their declared contents.
 //!
-//! Shapes, classes and numbers of examples are promised here, so that PS shards can lay networks out and the scheduler can count
-//! epochs without opening a file; the engine holds the files to it.
+//! Shapes, classes and numbers of examples are declared here. So PS shards lay out networks, and
+//! the scheduler counts epochs, without opening a file. The engine checks the files against the
+//! declaration.
 
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A text's tokens are its bytes.
+/// The tokens of a text are its bytes.
 const BYTES: u32 = 256;
 
-/// What is trained on.
+/// Training and test data.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -25,29 +26,31 @@ pub enum Dataset {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct KnownDataset {
     pub name: DatasetName,
-    /// Use only the first so many training examples; at least `batch`.
+    /// Use only the first examples; at least `batch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub train_limit: Option<u32>,
-    /// Use only the first so many test examples.
+    /// Use only the first test examples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_limit: Option<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub augment: Vec<Augmentation>,
 }
 
-/// The data sets that the engine knows how to read.
+/// Data sets that the engine can read by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum DatasetName {
     /// 60,000 training and 10,000 test images of 28×28 grey pixels in 10 classes (Zalando, 2017).
     FashionMnist,
-    /// As many of handwritten digits (LeCun, Cortes and Burges).
+    /// 60,000 training and 10,000 test images of handwritten digits, 28×28 grey pixels (LeCun,
+    /// Cortes and Burges).
     Mnist,
 }
 
-/// A user's own files. `path` is relative to the data-set root and stays below it. Of the rows, which are dealt to both in an order
-/// that is the same for every job, `train_examples` are trained on and `test_examples` tested with; 1 to 100,000,000 each.
+/// The user's files. `path` is relative to the data-set root and stays below it. `train_examples`
+/// and `test_examples` are drawn from the rows in an order that is the same for every job; 1 to
+/// 100,000,000 each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -55,19 +58,19 @@ pub enum DataFiles {
     /// A CSV file with a header: one column is the target, all others are numbers.
     Csv {
         path: String,
-        /// The target's column.
+        /// Name of the target column.
         target: String,
-        /// Beside the target; 1 to 65,536.
+        /// Number of columns besides the target; 1 to 1,048,576.
         columns: u32,
         learn: Learn,
         train_examples: u32,
         test_examples: u32,
-        /// `measured` when left out.
+        /// Default: `measured`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         normalise: Option<Normalisation>,
     },
-    /// Two arrays of one `.npz` or `.safetensors` file, or of two files `<name>.npy` in one folder; the examples lie along the first
-    /// dimension.
+    /// Two arrays of one `.npz` or `.safetensors` file, or of two files `<name>.npy` in one folder.
+    /// Examples lie along the first dimension.
     Arrays {
         path: String,
         /// Name of the inputs.
@@ -80,14 +83,15 @@ pub enum DataFiles {
         learn: Learn,
         train_examples: u32,
         test_examples: u32,
-        /// When left out, `measured` of images that are bytes, else `none`.
+        /// Default: `measured` for images stored as bytes, otherwise `none`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         normalise: Option<Normalisation>,
-        /// Of images only.
+        /// Only for images.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         augment: Vec<Augmentation>,
     },
-    /// A text, read as bytes in pieces; the network says each next byte. The test pieces are the last ones.
+    /// A text, read as bytes in pieces. The network predicts each next byte. The test pieces are
+    /// the last ones.
     Text {
         path: String,
         /// Bytes of a piece; 1 to 65,536.
@@ -95,7 +99,8 @@ pub enum DataFiles {
         train_examples: u32,
         test_examples: u32,
     },
-    /// A folder with one folder of JPEG and PNG files for each class, numbered in the order of their names. Images are resized.
+    /// A folder with one folder of JPEG and PNG files per class, numbered in the order of their
+    /// names. Images are resized.
     Images {
         path: String,
         /// Pixels; 1 to 4,096.
@@ -108,7 +113,7 @@ pub enum DataFiles {
         classes: u32,
         train_examples: u32,
         test_examples: u32,
-        /// `measured` when left out.
+        /// Default: `measured`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         normalise: Option<Normalisation>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -116,18 +121,18 @@ pub enum DataFiles {
     },
 }
 
-/// What is to be learnt of each example.
+/// Target of each example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Learn {
-    /// Its class, one of 2 to 65,536.
+    /// A class, one of 2 to 65,536.
     Classes { classes: u32 },
-    /// Its numbers, 1 to 65,536; of a CSV file 1.
+    /// Numbers, 1 to 65,536; 1 for a CSV file.
     Values { values: u32 },
 }
 
-/// What a network reads of one example.
+/// Input of a network for one example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -140,22 +145,23 @@ pub enum Input {
     },
     /// Numbers without order, 1 to 1,048,576.
     Row { columns: u32 },
-    /// Whole numbers below `vocabulary`, which is at most 16,777,216.
+    /// Integers below `vocabulary`, which is at most 16,777,216.
     Tokens { length: u32, vocabulary: u32 },
 }
 
-/// What numbers go through before the network sees them. Of images by channel, of tables by column.
+/// Transformation of the inputs: per channel for images, per column for tables.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Normalisation {
-    /// Nothing; pixels are 0 to 1.
+    /// Unchanged; pixels are 0 to 1.
     None {},
-    /// The distance from the training examples' mean, in their standard deviations.
+    /// Distance from the mean of the training examples, in their standard deviations.
     Measured {},
-    /// 0 at the training examples' least number and 1 at their largest.
+    /// 0 at the smallest number of the training examples and 1 at the largest.
     MinMax {},
-    /// `(x − mean) / std`, pixels first divided by 255. One number for all channels or columns, or one for each.
+    /// `(x − mean) / std`, with pixels divided by 255 first. One number for all channels or
+    /// columns, or one for each.
     Given {
         mean: Vec<f32>,
         /// Above 0.
@@ -163,30 +169,30 @@ pub enum Normalisation {
     },
 }
 
-/// What is done to a training image at random, each time anew, in this order. The draw depends on the job's seed, the step and the
-/// image's place in the batch, so it is the same whatever the number of workers, and after a restart. What comes in from outside an
-/// image is 0 after normalisation.
+/// Random change of training images, new in each step, in the given order. The random numbers
+/// depend on the job's seed, the step and the place in the batch only. They are the same for any
+/// number of workers and after a restart. Pixels from outside an image are 0 after normalisation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Augmentation {
-    /// Left becomes right.
+    /// Mirrors left and right.
     Flip {
-        /// How often, above 0 and at most 1.
+        /// Probability; above 0, at most 1.
         #[serde(default = "half")]
         share: f32,
     },
-    /// Shifted by up to so many pixels in either direction: a crop of the image padded by as many.
+    /// Shifts by up to this number of pixels in each direction: a crop of the padded image.
     Crop {
-        /// 1 to half of the smaller side.
+        /// Pixels, 1 to half of the smaller side.
         padding: u32,
     },
-    /// A square at a random place becomes 0 (DeVries and Taylor, 2017).
+    /// Sets a square at a random place to 0 (DeVries and Taylor, 2017).
     Cutout {
-        /// Its side, 1 to the smaller side.
+        /// Side of the square, 1 to the smaller side of the image.
         size: u32,
     },
-    /// All numbers times a factor between 1 − `by` and 1 + `by`.
+    /// Multiplies all numbers by a factor between 1 − `by` and 1 + `by`.
     Contrast {
         /// Above 0, below 1.
         by: f32,
@@ -194,7 +200,7 @@ pub enum Augmentation {
 }
 
 impl DatasetName {
-    /// Its folder under the data-set root, and its name in the job document.
+    /// Returns its folder below the data-set root, which is also its name in the document.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -219,7 +225,7 @@ impl DatasetName {
 }
 
 impl Dataset {
-    /// All of a data set that is known by name.
+    /// Returns the whole data set of this name.
     #[must_use]
     pub fn known(name: DatasetName) -> Self {
         Self::Known(KnownDataset {
@@ -230,7 +236,7 @@ impl Dataset {
         })
     }
 
-    /// Examples that are trained on in an epoch.
+    /// Returns the training examples of an epoch.
     #[must_use]
     pub fn train_examples(&self) -> u32 {
         match self {
@@ -242,7 +248,7 @@ impl Dataset {
         }
     }
 
-    /// What people call it: its name, or its files' path.
+    /// Returns its name, or the path of its files.
     #[must_use]
     pub fn title(&self) -> &str {
         match self {
@@ -251,7 +257,7 @@ impl Dataset {
         }
     }
 
-    /// What a network reads of an example.
+    /// Returns the network's input for one example.
     #[must_use]
     pub fn input(&self) -> Input {
         match *self {
@@ -279,7 +285,7 @@ impl Dataset {
         }
     }
 
-    /// What a network says of an example; of a text, at each position.
+    /// Returns the target of one example; for a text, of one position.
     #[must_use]
     pub fn learn(&self) -> Learn {
         match *self {
@@ -290,7 +296,7 @@ impl Dataset {
         }
     }
 
-    /// Whether the network says what comes next, at each position.
+    /// Whether the network predicts the next token at each position.
     #[must_use]
     pub fn is_text(&self) -> bool {
         matches!(self, Self::Files(DataFiles::Text { .. }))
@@ -319,7 +325,7 @@ impl DataFiles {
         }
     }
 
-    /// To be trained on, and tested with.
+    /// Returns the numbers of training and test examples.
     #[must_use]
     pub fn examples(&self) -> (u32, u32) {
         match *self {
@@ -353,7 +359,8 @@ impl fmt::Display for DatasetName {
     }
 }
 
-/// By hand: `kind` decides what it is, and the errors are those of what it is, which an untagged enum would swallow.
+/// Implemented by hand: `kind` selects the variant and errors name its fields, which an untagged
+/// enum would hide.
 impl<'de> Deserialize<'de> for Dataset {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;

@@ -1,4 +1,4 @@
-//! Layers of a network that is written as a list of them.
+//! Layers of a network that is written as a list of layers.
 
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -10,16 +10,17 @@ use std::fmt;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Layer {
     Conv {
-        /// Channels that it makes.
+        /// Output channels.
         channels: u32,
         #[serde(default = "Sides::three")]
         kernel: Sides,
         #[serde(default = "Sides::one")]
         stride: Sides,
-        /// Half of the kernel when left out, which keeps the sides of an image at stride 1.
+        /// Default: half of the kernel, which keeps the sides of an image at stride 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         padding: Option<Sides>,
-        /// With as many as channels it is a depthwise convolution.
+        /// Divides both channel counts. With as many groups as channels the convolution is
+        /// depthwise.
         #[serde(default = "one")]
         groups: u32,
         #[serde(default = "yes")]
@@ -27,11 +28,12 @@ pub enum Layer {
         #[serde(default)]
         relu: bool,
     },
-    /// 3×3 convolution, ReLU and 2×2 max pooling in one operation, which costs less memory and time than three layers.
+    /// 3×3 convolution, ReLU and 2×2 max pooling in one operation, which takes less memory and time
+    /// than three layers.
     ConvPool {
         channels: u32,
     },
-    /// Over the whole of what comes, an image flattened.
+    /// Over the whole input, flattened.
     Dense {
         width: u32,
         #[serde(default)]
@@ -40,10 +42,10 @@ pub enum Layer {
     MaxPool {
         #[serde(default = "Sides::two")]
         kernel: Sides,
-        /// The kernel when left out.
+        /// Default: the kernel.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stride: Option<Sides>,
-        /// None when left out; at most half of the kernel.
+        /// Default: none. At most half of the kernel.
         #[serde(default = "Sides::zero")]
         padding: Sides,
     },
@@ -64,17 +66,17 @@ pub enum Layer {
     Activation {
         function: Activation,
     },
-    /// In training a number is 0 with probability `share`, 0 to below 1.
+    /// In training, a number becomes 0 with the probability `share`, 0 to below 1.
     Dropout {
         share: f32,
     },
-    /// Over the last dimension.
+    /// Normalises the last dimension.
     LayerNorm {},
-    /// Each position of an image so many times in either direction.
+    /// Repeats each position of an image `factor` times in both directions.
     Upsample {
         factor: u32,
     },
-    /// Of tokens, a learned row of `width` for each.
+    /// A learned row of `width` numbers for each token.
     Embedding {
         width: u32,
     },
@@ -86,7 +88,7 @@ pub enum Layer {
         #[serde(default = "yes")]
         bias: bool,
     },
-    /// Causal self-attention with its projections; `heads` divide the features.
+    /// Causal self-attention with its projections; `heads` is a divisor of the features.
     Attention {
         heads: u32,
     },
@@ -96,23 +98,24 @@ pub enum Layer {
     Gru {
         hidden: u32,
     },
-    /// To one dimension.
+    /// Any shape to one dimension.
     Flatten {},
     Reshape {
         shape: Vec<u32>,
     },
-    /// Adds what its layers make to what they read, or to what the shortcut makes of that.
+    /// Adds the output of `layers` to the input, or to the output of `shortcut`.
     Residual {
         #[cfg_attr(feature = "schema", schema(no_recursion))]
         layers: Vec<Layer>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "schema", schema(no_recursion))]
         shortcut: Vec<Layer>,
-        /// After the addition.
+        /// ReLU after the addition.
         #[serde(default)]
         relu: bool,
     },
-    /// Branches side by side, joined along the last dimension; one without layers passes its input on.
+    /// Joins the outputs of the branches along the last dimension. An empty branch passes its input
+    /// through.
     Concat {
         #[cfg_attr(feature = "schema", schema(no_recursion))]
         branches: Vec<Vec<Layer>>,
@@ -160,7 +163,8 @@ impl Sides {
         Self::square(3)
     }
 
-    /// The padding that keeps the sides of an image at stride 1, of kernels with odd sides.
+    /// Returns the padding that keeps the sides of an image at stride 1, for kernels with odd
+    /// sides.
     #[must_use]
     pub fn half(self) -> Self {
         Self(self.0.map(|side| side / 2))
@@ -168,7 +172,7 @@ impl Sides {
 }
 
 impl Layer {
-    /// As the document writes its kind.
+    /// Returns the kind as written in the document.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The part of the job document that the built-in engine reads: model, data set, optimizer, batch, seed.
+//! The `engine` part of the job document: model, data set, optimizer, batch, seed.
 
 mod batch_rule;
 mod dataset;
@@ -25,48 +25,52 @@ pub struct Engine {
     pub model: Model,
     pub dataset: Dataset,
     pub optimizer: Optimizer,
-    /// Of the learning rate; constant when left out.
+    /// Course of the learning rate. Default: constant.
     #[serde(default, skip_serializing_if = "Schedule::is_constant")]
     pub schedule: Schedule,
-    /// The mean gradient of a step is scaled down to this Euclidean norm over all parameters where it is longer (Pascanu, Mikolov and
-    /// Bengio, 2013); under `ssp` and `asp`, where a step has no mean, each worker clips the mean gradient of its own part. Above 0.
+    /// Largest Euclidean norm of the mean gradient of a step over all parameters; a longer gradient
+    /// is scaled down (Pascanu, Mikolov and Bengio, 2013). Under `ssp` and `asp` a step has no
+    /// mean, so each worker clips its own mean gradient. Above 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(exclusive_minimum = 0))]
     pub clip_norm: Option<f64>,
-    /// A worker computes its part of a batch in at least so many passes, whose gradients add up before they are sent: memory falls,
-    /// the result stays (but for batch normalisation, whose statistics are those of a pass). 1 to 1,024.
+    /// Smallest number of passes in which a worker computes its part of a batch; their gradients
+    /// add up before they are sent. Memory falls. The result stays the same, except for batch
+    /// normalisation, whose statistics cover one pass. 1 to 1,024.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1024))]
     pub accumulate: Option<u32>,
-    /// Examples per step over all workers together; it stays the same as workers come and go, unless `batch_rule` says otherwise. 1 to
-    /// 65,536.
+    /// Examples per step over all workers together. It does not change with the number of workers,
+    /// unless `batch_rule` says so. 1 to 65,536.
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 65_536))]
     pub batch: u32,
-    /// What becomes of the batch when workers come and go.
+    /// Effect of the number of workers on the batch.
     #[serde(default, skip_serializing_if = "BatchRule::is_constant")]
     pub batch_rule: BatchRule,
-    /// So many threads of the one worker train on the same parameters without locks, each a step of its own at a time (Hogwild, Recht et
-    /// al., 2011); the result depends on timing. On the CPU, by `sgd` without momentum, `all_reduce` and one worker only. 1 to 64.
+    /// Number of threads of the one worker that share parameters without locks, each with its own
+    /// step (Hogwild, Recht et al., 2011). The result depends on timing. Only on the CPU, with
+    /// `sgd` without momentum, `all_reduce` and one worker. 1 to 64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 64))]
     pub hogwild_threads: Option<u32>,
-    /// Of workers on GPUs, all alike; when it is left out, each node's own (`tf32`, unless its administrator says otherwise). CPUs compute in
-    /// f32 whatever it is.
+    /// Precision of all workers on GPUs. Default: the node's setting (`tf32` unless its
+    /// administrator changed it). CPUs always compute in f32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
-    /// Of initial parameters and data order.
+    /// Seed of the initial parameters and of the order of the data.
     #[serde(default)]
     pub seed: u64,
 }
 
 impl Engine {
-    /// Training examples in one epoch, after `train_limit`.
+    /// Returns the training examples of one epoch, after `train_limit`.
     #[must_use]
     pub fn train_examples(&self) -> u32 {
         self.dataset.train_examples()
     }
 
-    /// Of a text its positions, else one: the gradients of all of them add up in an example's.
+    /// Returns the targets of one example: the positions of a text, otherwise 1. Their gradients
+    /// add up.
     #[must_use]
     pub fn targets_per_example(&self) -> u32 {
         match self.dataset.input() {
@@ -75,13 +79,14 @@ impl Engine {
         }
     }
 
-    /// What the sum of a step's gradients is divided by.
+    /// Returns the number by which the sum of a step's gradients is divided.
     #[must_use]
     pub fn targets_per_step(&self) -> u32 {
         self.batch.saturating_mul(self.targets_per_example())
     }
 
-    /// Optimizer steps in one epoch: whole batches only, so that every step has the same batch.
+    /// Returns the optimizer steps of one epoch. Only whole batches count, so every step has the
+    /// same batch.
     #[must_use]
     pub fn steps_per_epoch(&self) -> u64 {
         u64::from(self.train_examples() / self.batch.max(1)).max(1)

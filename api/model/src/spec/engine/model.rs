@@ -1,20 +1,21 @@
-//! Networks: by their name, or as a list of layers.
+//! Networks: by name, or as a list of layers.
 
 use super::layer::Layer;
 use serde::{Deserialize, Serialize};
 
-/// A network by its kind. What goes in and comes out follows from the data set.
+/// A network. The data set determines its input and output.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Model {
-    /// Dense layers with ReLU, then class scores, or the numbers to be said.
+    /// Dense layers with ReLU, then class scores or numbers.
     Mlp {
-        /// Widths, input to output; at most 16, each 1 to 16,384.
+        /// Widths from input to output; at most 16, each 1 to 16,384.
         #[cfg_attr(feature = "schema", schema(max_items = 16))]
         hidden: Vec<u32>,
     },
-    /// Per channel count a 3×3 convolution, ReLU and 2×2 max pooling; then dense layers with ReLU, then class scores.
+    /// Per channel count a 3×3 convolution, ReLU and 2×2 max pooling. Then dense layers with ReLU
+    /// and class scores.
     Cnn {
         /// Output channels; 1 to 8 convolutions, each 1 to 1,024.
         channels: Vec<u32>,
@@ -23,9 +24,9 @@ pub enum Model {
     },
     /// LeCun et al., 1998.
     Lenet5 {},
-    /// Krizhevsky, 2014, of images of at least 63 pixels a side.
+    /// Krizhevsky, 2014, for images of at least 63×63 pixels.
     Alexnet {},
-    /// Simonyan and Zisserman, 2015, of images of at least 32 pixels a side.
+    /// Simonyan and Zisserman, 2015, for images of at least 32×32 pixels.
     Vgg {
         /// 11, 13, 16 or 19.
         depth: u32,
@@ -41,46 +42,47 @@ pub enum Model {
     },
     /// Huang et al., 2017.
     Densenet { variant: DenseNetVariant },
-    /// A convolutional autoencoder of images, which learns to say what it reads.
+    /// A convolutional autoencoder, which learns to reproduce its input image.
     Autoencoder {
-        /// Of the convolutions of stride 2, each 1 to 1,024; 1 to 8. The sides of the image halve evenly at each.
+        /// Channels of the convolutions of stride 2; 1 to 8, each 1 to 1,024. The sides of the
+        /// image halve evenly at each.
         channels: Vec<u32>,
         /// Numbers in the middle, 1 to 16,384.
         code: u32,
     },
-    /// A transformer after GPT-2 (Radford et al., 2019), of text.
+    /// A transformer after GPT-2 (Radford et al., 2019), for texts.
     Gpt {
-        /// 1 to 16,384; `heads` divide it.
+        /// 1 to 16,384; a multiple of `heads`.
         width: u32,
         /// 1 to 128.
         blocks: u32,
         heads: u32,
-        /// Whether the scores are products with the tokens' own table.
+        /// Whether the scores use the embedding's own table.
         #[serde(default = "yes")]
         tied: bool,
         /// 0 to below 1.
         #[serde(default)]
         dropout: f32,
     },
-    /// A language model of long short-term memory (Hochreiter and Schmidhuber, 1997), of text.
+    /// A language model of long short-term memory (Hochreiter and Schmidhuber, 1997), for texts.
     Lstm {
-        /// Of the embedding, 1 to 16,384.
+        /// Width of the embedding, 1 to 16,384.
         width: u32,
-        /// Of each layer, 1 to 16,384; 1 to 16 layers.
+        /// Width of each layer, 1 to 16,384; 1 to 16 layers.
         hidden: Vec<u32>,
     },
-    /// The same of gated recurrent units (Cho et al., 2014).
+    /// A language model of gated recurrent units (Cho et al., 2014), for texts.
     Gru { width: u32, hidden: Vec<u32> },
-    /// Any network: its layers in order, each reading what the one before made.
+    /// Any network: layers in order, each of which reads the output of the one before.
     Layers {
-        /// At most 1,024, those inside others counted too.
+        /// At most 1,024, including nested ones.
         layers: Vec<Layer>,
         #[serde(default)]
         goal: Goal,
     },
 }
 
-/// Which of the published ones.
+/// Published variants of DenseNet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -91,23 +93,24 @@ pub enum DenseNetVariant {
     Bc100,
 }
 
-/// What a list of layers is trained for, which decides its end.
+/// Training goal of a list of layers, which decides its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Goal {
-    /// What the data set has: class scores after the last layer, the next token at every position, or numbers, as many as the last
-    /// layer makes.
+    /// Follows from the data set: class scores after the last layer, the next token at each
+    /// position, or the numbers of the last layer.
     #[default]
     Data,
-    /// To say what it reads: the last layer makes as many numbers as the input has.
+    /// Reproduce the input: the last layer has as many numbers as the input.
     Reconstruct,
-    /// Yes or no: the data set's numbers are 0 or 1 (or between), and the last layer makes a score for each.
+    /// Scores of yes or no: the values of the data set are 0 to 1, and the last layer has one score
+    /// for each.
     Answer,
 }
 
 impl Model {
-    /// As the document writes its kind.
+    /// Returns the kind as written in the document.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {

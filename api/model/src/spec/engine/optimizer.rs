@@ -1,9 +1,9 @@
-//! Update rules and the learning rate's way.
+//! Update rules and learning rate schedules.
 
 use serde::{Deserialize, Serialize};
 
-/// How a gradient changes a parameter. `learning_rate` is above 0 and at most 100; `weight_decay`, 0 to below 1, is an L2 penalty
-/// that is added to the gradient.
+/// Update rule. `learning_rate` is above 0 and at most 100. `weight_decay`, 0 to below 1, is an L2
+/// penalty that is added to the gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -14,7 +14,7 @@ pub enum Optimizer {
         /// 0 to below 1.
         #[serde(default)]
         momentum: f64,
-        /// Looks ahead along the momentum (Sutskever et al., 2013), which must be above 0.
+        /// Nesterov momentum (Sutskever et al., 2013); `momentum` must be above 0.
         #[serde(default, skip_serializing_if = "is_false")]
         nesterov: bool,
         #[serde(default)]
@@ -27,7 +27,7 @@ pub enum Optimizer {
         momentum: f64,
         #[serde(default)]
         weight_decay: f64,
-        /// Share of a tensor's norm that a step may move it by; above 0, at most 1.
+        /// Share of a tensor's norm by which a step may change it; above 0, at most 1.
         #[serde(default = "default_trust")]
         trust: f64,
     },
@@ -42,7 +42,7 @@ pub enum Optimizer {
     /// Tieleman and Hinton, 2012.
     Rmsprop {
         learning_rate: f64,
-        /// Of the mean of squares; 0 to below 1.
+        /// Decay rate of the mean of squares; 0 to below 1.
         #[serde(default = "default_rho")]
         rho: f64,
         #[serde(default = "default_epsilon")]
@@ -63,40 +63,42 @@ pub enum Optimizer {
         epsilon: f64,
         #[serde(default)]
         weight_decay: f64,
-        /// AdamW: parameters decay by themselves, not through the gradient (Loshchilov and Hutter, 2019).
+        /// AdamW: the decay is not part of the gradient (Loshchilov and Hutter, 2019).
         #[serde(default, skip_serializing_if = "is_false")]
         decoupled: bool,
     },
 }
 
-/// Linear warm-up, then decay. Steps count from the job's beginning and are updates of the parameters: under `ssp` and `asp` each
-/// worker's push is one.
+/// Linear warm-up, then decay. Steps are updates of the parameters and count from the start of the
+/// job. Under `ssp` and `asp` each push of a worker is one update.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Schedule {
-    /// Over the first so many steps the rate rises linearly; the last of them has the whole rate (Goyal et al., 2017).
+    /// Steps over which the rate rises linearly; the last of them has the full rate (Goyal et al.,
+    /// 2017).
     pub warmup_steps: u64,
     pub decay: Decay,
 }
 
-/// What follows warm-up. `total_steps` is more than `warmup_steps`.
+/// Course of the rate after warm-up. `total_steps` is larger than `warmup_steps`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Decay {
     #[default]
     Constant,
-    /// Half a cosine down to `floor` of the rate at `total_steps`, and there it stays (Loshchilov and Hutter, 2017).
+    /// Half a cosine down to `floor` times the rate at `total_steps`; constant afterwards
+    /// (Loshchilov and Hutter, 2017).
     Cosine {
         total_steps: u64,
         /// 0 to 1.
         #[serde(default)]
         floor: f64,
     },
-    /// Times `factor`, above 0 and at most 1, every `every_steps`.
+    /// Multiplies the rate by `factor` (above 0, at most 1) every `every_steps` steps.
     Step { every_steps: u64, factor: f64 },
-    /// ((total − done) / total)^power down to 0 at `total_steps`, and there it stays.
+    /// ((total − done) / total)^power times the rate; 0 from `total_steps` on.
     Polynomial {
         total_steps: u64,
         /// Above 0, at most 10; 1 is a straight line.
@@ -106,7 +108,7 @@ pub enum Decay {
 }
 
 impl Optimizer {
-    /// Before the schedule.
+    /// Returns the learning rate before the schedule.
     #[must_use]
     pub fn learning_rate(&self) -> f64 {
         match *self {
@@ -118,7 +120,7 @@ impl Optimizer {
         }
     }
 
-    /// As the document writes its kind.
+    /// Returns the kind as written in the document.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {

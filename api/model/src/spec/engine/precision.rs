@@ -1,15 +1,16 @@
-//! How exact a GPU computes.
+//! Precision on GPUs.
 
 use serde::{Deserialize, Serialize};
 
-/// How exact products are on a GPU, and what values between layers are stored as. Parameters, gradients, statistics and updates are f32 always.
+/// Precision of products on a GPU and storage type of values between layers. Parameters, gradients,
+/// statistics and updates are always f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Precision {
     /// f32 throughout.
     F32,
-    /// f32 values; products look at 10 bits of each factor.
+    /// f32 values; products use 10 mantissa bits of each factor.
     Tf32,
     /// bf16 values and products; sums are f32.
     Bf16,

@@ -1,4 +1,4 @@
-//! What of a command goes together, and which parts of a document are the built-in engine's alone.
+//! Rules of a command, and of document parts that only the built-in engine has.
 
 use super::Errors;
 use crate::spec::{CheckpointPolicy, Command, EvaluationPolicy, Exchange, JobSpec, Stop};
@@ -6,9 +6,11 @@ use crate::spec::{CheckpointPolicy, Command, EvaluationPolicy, Exchange, JobSpec
 const MOST_ARGUMENTS: usize = 256;
 const MOST_VARIABLES: usize = 256;
 const MOST_FILES: usize = 64;
-/// Of arguments, of variables, of files: they travel with every assignment and lie in the job's row.
+/// Maximum size of the arguments, of the variables and of the files, each. They are part of every
+/// assignment and of the job's row.
 const MOST_BYTES: usize = 64 << 10;
-/// The command as JSON, once for each of its processes: a node is told of all its tasks in one message, and that has a limit.
+/// Maximum size of the command as JSON times its processes. One message carries all tasks of a
+/// node, and its size is limited.
 const MOST_BYTES_OF_ALL_PROCESSES: usize = 2 << 20;
 const ONLY_BUILT_IN: &str = "left out: only the built-in engine has it";
 
@@ -173,7 +175,7 @@ fn check_files(errors: &mut Errors, command: &Command) {
             "a relative path of at most 255 bytes, without .. and empty parts",
         );
     }
-    // A file cannot be a folder of another.
+    // A file cannot also be a folder.
     for path in command.files.keys() {
         let below = format!("{path}/");
         let next = command.files.range(below.clone()..).next();

@@ -1,4 +1,4 @@
-//! The settings of codecs, and the optimizer that one of them needs.
+//! Rules of codecs, and of the optimizer that `dgc` requires.
 
 use super::Errors;
 use crate::spec::{Algorithm, CodecConfig, Engine, JobSpec, Optimizer};

@@ -1,4 +1,4 @@
-//! Data sets: what is promised of them, what is done to them.
+//! Rules of data sets: declared contents, normalisation, augmentation.
 
 use super::Errors;
 use crate::spec::{Augmentation, DataFiles, Dataset, Input, KnownDataset, Learn, Normalisation};
@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 const MOST_EXAMPLES: u32 = 100_000_000;
 
 impl Dataset {
-    /// Those that there are, a limit not considered.
+    /// Returns all training examples, without `train_limit`.
     pub(super) fn all_train_examples(&self) -> u32 {
         match self {
             Self::Known(known) => known.name.train_examples(),
@@ -229,7 +229,7 @@ impl Errors {
     }
 }
 
-/// Whether a path of the document cannot leave the folder that it is joined to.
+/// Whether a path of the document cannot leave the folder to which it is joined.
 fn stays_below(path: &str) -> bool {
     (1..=1024).contains(&path.len())
         && !path.contains(['\\', '\0', ':'])

@@ -1,16 +1,16 @@
-//! What the parts of an engine have in common.
+//! Rules that concern several parts of an engine.
 
 use super::Errors;
 use crate::spec::{BatchRule, Compression, Engine, JobSpec, Optimizer, Topology};
 
-/// Of a text in one step.
+/// Maximum number of tokens of a text in one step.
 const MOST_TOKENS: u32 = 1 << 24;
 
 impl JobSpec {
     pub(super) fn check_engine(&self, errors: &mut Errors, engine: &Engine) {
         let before = errors.count();
         errors.dataset(&engine.dataset, engine.batch);
-        // What a network reads must be right before it can be said what becomes of it.
+        // A wrong input would cause further errors in the model.
         if errors.count() == before {
             errors.model(&engine.model, &engine.dataset);
         }
@@ -44,7 +44,8 @@ impl JobSpec {
         );
     }
 
-    /// Threads that share parameters share nothing else: no sum that is waited for, and nothing that a rule keeps of a parameter.
+    /// Threads that share parameters have no sum to wait for, and the optimizer must keep no state
+    /// per parameter.
     fn check_hogwild(&self, errors: &mut Errors, engine: &Engine, threads: u32) {
         let (exchange, workers) = (&self.exchange, self.scale.workers);
         let is_alone = exchange.topology == Topology::AllReduce && exchange.averaging.is_none();
@@ -74,7 +75,8 @@ impl JobSpec {
         }
     }
 
-    /// AdaScale's gain is derived for SGD on the mean of gradients as they are, and wants their noise measured in every update.
+    /// AdaScale's gain is derived for SGD on the plain mean of gradients, and needs their noise
+    /// measured in every update.
     fn check_batch_rule(&self, errors: &mut Errors, engine: &Engine) {
         if engine.batch_rule != BatchRule::AdaScale {
             return;

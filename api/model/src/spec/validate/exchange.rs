@@ -1,4 +1,4 @@
-//! What of an exchange goes together.
+//! Rules on which options of an exchange can be combined.
 
 use super::Errors;
 use crate::spec::{
@@ -125,8 +125,8 @@ impl JobSpec {
     }
 }
 
-/// Gradients that meet on the GPUs are added up and clipped there and nothing else: what else looks at them, or at parameters, between the two
-/// needs the host. Compression takes no algorithm at all.
+/// With NCCL, gradients are summed and clipped on the GPUs. Options that read gradients or
+/// parameters in between need them on the host. Compression accepts no algorithm at all.
 fn check_nccl(errors: &mut Errors, exchange: &Exchange, engine: &Engine) {
     let needs_the_host = [
         ("exchange.averaging", exchange.averaging.is_some()),

@@ -1,23 +1,23 @@
-//! What becomes of an example on its way through a list of layers: its shape after each, and how many parameters there are.
+//! Shapes and parameter counts along a list of layers.
 //!
-//! The engine's builder has the same rules and the last word; here they are so far as a mistake can be shown before a job is
-//! accepted, which takes sums and products only.
+//! The engine's builder has the same rules and decides. Here they cover what sums and products can
+//! show before a job is accepted.
 
 use super::Errors;
 use crate::spec::{Input, Layer, Sides};
 
-/// Numbers in the largest layer output, and in all parameters together.
+/// Maximum numbers in the largest layer output, and in all parameters together.
 const MOST: u64 = 1 << 31;
 const MOST_LAYERS: usize = 1024;
 const DEEPEST: usize = 8;
 
-/// Whether an arena would be too long.
+/// Whether a buffer of this length exceeds the limit.
 pub(super) fn more_than_fit(numbers: u64) -> bool {
     numbers > MOST
 }
 
 impl Input {
-    /// Of one example.
+    /// Returns the numbers of one example.
     pub(super) fn numbers(self) -> u64 {
         let product = |sides: [u32; 3]| sides.into_iter().map(u64::from).product();
         match self {
@@ -32,15 +32,15 @@ impl Input {
     }
 }
 
-/// What comes to a layer.
+/// Input of a layer.
 #[derive(Clone)]
 struct Value {
     shape: Vec<u64>,
-    /// Whether it is the network's input of tokens, which only an embedding reads as such.
+    /// Whether it is the network's token input, which only an embedding accepts.
     tokens: bool,
 }
 
-/// On the way through the layers; the first mistake ends it, for what would follow is not known.
+/// Walk through the layers. It ends at the first mistake, because later shapes are then unknown.
 pub(super) struct Walk<'a> {
     errors: &'a mut Errors,
     input: Input,
@@ -58,7 +58,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The shape of what the last layer makes; `None` after a mistake.
+    /// Returns the output shape of the last layer; `None` after a mistake.
     pub(super) fn all(mut self, layers: &[Layer]) -> Option<Vec<u64>> {
         let shape = match self.input {
             Input::Image {
@@ -313,7 +313,7 @@ impl<'a> Walk<'a> {
         made
     }
 
-    /// Sides of what windows make of an image.
+    /// Returns the sides of an image after a sliding window.
     fn windows(
         &mut self,
         field: &str,

@@ -1,4 +1,5 @@
-//! What a well-formed job document must keep besides its shape. Every rule names the field, the value and what would be right.
+//! Rules of a well-formed job document. Every error names the field, its value and the expected
+//! value.
 
 mod command;
 mod compression;
@@ -17,7 +18,7 @@ use super::{Engine, JobSpec, Metric, Range, Topology};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// One thing that is wrong with a document.
+/// One error of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct FieldError {
@@ -25,7 +26,7 @@ pub struct FieldError {
     pub field: String,
     /// The value found, as JSON.
     pub value: String,
-    /// What would be right.
+    /// The expected value.
     pub expected: String,
 }
 
@@ -39,20 +40,21 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Others that it held would lie idle.
+/// Further GPUs of an engine worker would be idle.
 const ONE_GPU: &str = "1, and more workers (scale.workers) where more GPUs are to compute: a worker of the built-in engine uses one";
 
 const MAX_LABELS: usize = 64;
 const MIB: u64 = 1 << 20;
-/// Of a document of the built-in engine as JSON, once for each task: the daemon of a node keeps it with each task there.
+/// Maximum size of an engine job's document as JSON times its tasks: the daemon of a node keeps one
+/// copy with each task.
 const MAX_BYTES_OF_ALL_TASKS: u64 = 16 * MIB;
 const TIB: u64 = 1 << 40;
 
 impl JobSpec {
-    /// Checks every rule and reports all that are broken, not only the first.
+    /// Checks all rules and reports every broken one.
     ///
     /// # Errors
-    /// The broken rules, in the order of the document.
+    /// One [`FieldError`] per broken rule, in the order of the document.
     pub fn validate(&self) -> Result<(), Vec<FieldError>> {
         let mut errors = Errors::default();
         errors.check(
@@ -177,7 +179,7 @@ impl JobSpec {
         );
     }
 
-    /// Both bounds are sizes that the job may really have.
+    /// Both bounds must be sizes that the job can have.
     fn check_power_of_two(&self, errors: &mut Errors) {
         let Range { min, max } = self.scale.workers;
         for (field, bound) in [("scale.workers.min", min), ("scale.workers.max", max)] {
@@ -316,9 +318,9 @@ impl JobSpec {
     }
 }
 
-/// A value as an error names it: a number of hundreds of digits in its short form, whatever wrote it.
+/// Formats a value for an error. A number of hundreds of digits gets its short form.
 fn shown(value: &dyn fmt::Display) -> String {
-    /// No number that a field takes has so many.
+    /// No valid number has more digits.
     const DIGITS: usize = 40;
     let text = value.to_string();
     let is_digits = text
@@ -330,7 +332,7 @@ fn shown(value: &dyn fmt::Display) -> String {
     }
 }
 
-/// Whether `name` is a DNS label (RFC 1123), the form in which Kubernetes takes names.
+/// Whether `name` is a DNS label (RFC 1123), as Kubernetes requires for names.
 #[must_use]
 pub fn is_dns_label(name: &str) -> bool {
     let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
@@ -340,10 +342,10 @@ pub fn is_dns_label(name: &str) -> bool {
         && !name.ends_with('-')
 }
 
-/// What is said of a name that [`is_id`].
+/// Expectation in the error for a name that [`is_id`].
 pub(crate) const NO_ID: &str = "a name that is no UUID, because an id may be given in its place";
 
-/// Whether a name reads as an id. Commands take either, so such a name would stand for two things.
+/// Whether a name can be parsed as an id. Commands accept both, so such a name would be ambiguous.
 pub(crate) fn is_id(name: &str) -> bool {
     name.parse::<uuid::Uuid>().is_ok()
 }
@@ -376,13 +378,13 @@ impl Errors {
         );
     }
 
-    /// A factor such as a momentum.
+    /// Checks a factor such as a momentum.
     fn share(&mut self, field: &str, value: f64) {
         let right = (0.0..1.0).contains(&value);
         self.check(field, &value, right, "0 to below 1");
     }
 
-    /// Some or all of a whole.
+    /// Checks a share above 0.
     fn part(&mut self, field: &str, value: f64) {
         let right = value > 0.0 && value <= 1.0;
         self.check(field, &value, right, "above 0 and at most 1");

@@ -1,4 +1,5 @@
-//! Networks, as far as the document alone can refute them: the engine has the last word, and names the layer.
+//! Rules of networks, as far as the document alone shows. The engine decides, and its error names
+//! the layer.
 
 use super::Errors;
 use super::layers::{Walk, more_than_fit};
@@ -83,7 +84,7 @@ impl Errors {
         );
     }
 
-    /// The sides of the images that are to be classified; `None` when it is something else, which is an error then.
+    /// Returns the sides of the images to classify. Anything else is an error and gives `None`.
     fn classifier(&mut self, model: &Model, dataset: &Dataset) -> Option<[u32; 2]> {
         let sides = match (dataset.input(), dataset.learn()) {
             (Input::Image { height, width, .. }, Learn::Classes { .. }) => Some([height, width]),

@@ -1,6 +1,7 @@
-//! What a document may say one day, and this release does not carry out: it is refused, for a field without effect is a lie.
+//! Options that this release does not support. They are refused, because a field must not be
+//! without effect.
 //!
-//! One function for each group; whoever carries a variant out takes its line away.
+//! There is one function per group. Remove its line when an option becomes supported.
 
 use super::Errors;
 use crate::spec::{Compression, Exchange, JobSpec};

@@ -1,4 +1,4 @@
-//! Update rules and schedules.
+//! Rules of optimizers and schedules.
 
 use super::Errors;
 use crate::spec::{Decay, Optimizer, Schedule};
@@ -82,7 +82,7 @@ impl Errors {
         }
     }
 
-    /// Smaller ones are 0 in single precision, and 0 / 0 follows wherever a gradient is 0.
+    /// A smaller epsilon is 0 in single precision; a gradient of 0 would then give 0 / 0.
     fn epsilon(&mut self, epsilon: f64) {
         let right = (1e-30..=1.0).contains(&epsilon);
         self.check("engine.optimizer.epsilon", &epsilon, right, "1e-30 to 1");

@@ -1,4 +1,5 @@
-//! What of a job's pods can be told wrong without a cluster: names that Kubernetes has for none of its objects, paths that overlap.
+//! Rules of a job's pods that need no cluster: names that no Kubernetes object can have, and
+//! overlapping paths.
 
 use super::Errors;
 use crate::spec::{Command, Pod, Volume};
@@ -9,7 +10,7 @@ const MOST_VOLUMES: usize = 32;
 const MOST_OF_AN_IMAGE: usize = 512;
 const MOST_OF_A_NAME: usize = 253;
 const MOST_OF_A_PATH: usize = 1024;
-/// Above any disk, and within what Kubernetes counts.
+/// Larger than any disk, and within the range of Kubernetes' quantities.
 const MOST_BYTES: u64 = 1 << 50;
 const NAME: &str = "1 to 253 of a-z, 0-9, '-' and '.', beginning and ending with a letter or digit";
 
@@ -129,7 +130,7 @@ fn check_name(errors: &mut Errors, field: &str, name: &str) {
     errors.check(field, &format!("{name:?}"), is_object_name(name), NAME);
 }
 
-/// Whether Kubernetes lets an object be called so (a DNS subdomain).
+/// Whether a Kubernetes object can have this name (a DNS subdomain).
 #[must_use]
 pub(crate) fn is_object_name(name: &str) -> bool {
     let is_inner = |next: char| next.is_ascii_lowercase() || next.is_ascii_digit();
@@ -141,7 +142,8 @@ pub(crate) fn is_object_name(name: &str) -> bool {
     name.len() <= MOST_OF_A_NAME && name.split('.').all(label)
 }
 
-/// Whether it could be an image: a path of lower case names, a tag, a digest.
+/// Whether the text can be an image: a path, a tag, a digest. Only length and characters are
+/// checked.
 #[must_use]
 pub(crate) fn is_image(image: &str) -> bool {
     let is_right = |next: char| next.is_ascii_alphanumeric() || "._-/:@".contains(next);

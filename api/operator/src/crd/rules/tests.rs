@@ -1,4 +1,5 @@
-//! The rules of the definitions, evaluated as a server does that knows CEL; and beside it what the REST interface says of the same document.
+//! Evaluates the rules of the definitions as a server with CEL does, and compares the result with
+//! the REST interface's.
 
 use crate::crd::all;
 use crate::crd::tests::examples;
@@ -7,19 +8,19 @@ use muster_model::spec::JobSpec;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, HashMap};
 
-/// One object and what becomes wrong, or another right one, when fields of it are set.
+/// A valid object, and changes of it that make it invalid or keep it valid.
 fn objects() -> Value {
     serde_norway::from_str(include_str!("../objects.yaml")).expect("YAML")
 }
 
-/// The schema of a kind's objects.
+/// Schema of the objects of a kind.
 fn schema(kind: &str) -> Value {
     let of_kind = |definition: &Value| definition["spec"]["names"]["kind"] == kind;
     let definition = all().into_iter().find(of_kind).expect("a kind");
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
-/// The object with these fields; one that is null is taken away.
+/// Returns the object with these fields; null removes a field.
 fn with(object: &Value, fields: &Value) -> Value {
     let mut object = object.clone();
     for (path, value) in fields.as_object().expect("fields") {
@@ -38,7 +39,8 @@ fn with(object: &Value, fields: &Value) -> Value {
     object
 }
 
-/// As a server hands it to a rule: what the schema calls a number is one, however it is written.
+/// Converts a value as a server passes it to a rule: the schema decides whether a number is a
+/// float.
 fn to_cel(value: &Value, schema: &Value) -> Cel {
     let field = |name: &str| match schema["properties"].get(name) {
         Some(field) => field.clone(),
@@ -64,7 +66,7 @@ fn to_cel(value: &Value, schema: &Value) -> Cel {
     }
 }
 
-/// The messages of the rules that `new` breaks; as an update of `old`, if there is one.
+/// Returns the messages of the rules that `new` violates, as an update of `old` if there is one.
 fn broken(kind: &str, old: Option<&Value>, new: &Value) -> Vec<String> {
     let mut found = Vec::new();
     judge(&schema(kind), old, new, &mut found);
@@ -103,7 +105,7 @@ fn judge(schema: &Value, old: Option<&Value>, new: &Value, found: &mut Vec<Strin
     }
 }
 
-/// What the REST interface says of the job that the object stands for: nothing, or all that is wrong.
+/// Returns the REST interface's rejection of the object's job, or `None`.
 fn refused(object: &Value) -> Option<String> {
     let mut document = object["spec"].as_object().expect("a spec").clone();
     document.remove("suspend");
@@ -120,7 +122,7 @@ fn refused(object: &Value) -> Option<String> {
 }
 
 #[test]
-fn what_only_a_comparison_finds_is_refused_by_its_field_and_by_the_rest_interface() {
+fn field_comparisons_are_rejected_by_rules_and_rest() {
     let objects = objects();
     let rows = objects["compared"].as_array().expect("a list");
     assert!(rows.len() >= 20);
@@ -137,7 +139,7 @@ fn what_only_a_comparison_finds_is_refused_by_its_field_and_by_the_rest_interfac
         );
         seen.extend(found);
     }
-    // Every rule that compares fields of one object was broken once.
+    // Every rule that compares fields of one object must have been violated once.
     let mut rules = Vec::new();
     messages(&schema("TrainingJob")["properties"]["spec"], &mut rules);
     let never: Vec<&String> = rules.iter().filter(|rule| !seen.contains(*rule)).collect();
@@ -158,7 +160,7 @@ fn messages(schema: &Value, into: &mut Vec<String>) {
 }
 
 #[test]
-fn what_the_rest_interface_takes_breaks_no_rule() {
+fn documents_accepted_by_rest_violate_no_rule() {
     let objects = objects();
     let right = &objects["right"];
     let mut all = vec![right.clone()];
@@ -173,12 +175,13 @@ fn what_the_rest_interface_takes_breaks_no_rule() {
             "{object}"
         );
     }
-    // Whatever is wrong for another reason: no rule finds something that the REST interface would not.
+    // Objects that are invalid for other reasons: no rule finds a violation that the REST interface
+    // accepts.
     for row in objects["wrong"].as_array().expect("a list") {
         let value = row[1].as_str().expect("a value");
         let value: Value = serde_norway::from_str(value).expect("YAML");
         let path = row[0].as_str().expect("a path");
-        // Of these two the REST interface knows nothing.
+        // These two fields do not exist in the REST interface.
         if !["spec", "spec.suspend"].contains(&path) {
             let wrong = with(right, &json!({ path: value }));
             assert!(refused(&wrong).is_some(), "{row}");
@@ -187,7 +190,7 @@ fn what_the_rest_interface_takes_breaks_no_rule() {
 }
 
 #[test]
-fn every_example_breaks_no_rule() {
+fn examples_violate_no_rule() {
     let examples = examples("examples");
     assert!(examples.len() >= 8, "{}", examples.len());
     for (path, spec) in examples {
@@ -198,7 +201,7 @@ fn every_example_breaks_no_rule() {
 }
 
 #[test]
-fn what_was_submitted_cannot_change_but_for_what_can() {
+fn submitted_specs_are_immutable_except_changeable_fields() {
     let right = &objects()["right"];
     let submitted = with(right, &json!({ "status.jobId": "x" }));
     let engine = json!({ "spec.engine.seed": 7 });
@@ -215,7 +218,7 @@ fn what_was_submitted_cannot_change_but_for_what_can() {
         assert_eq!(found.len(), 1, "{fields}: {found:?}");
         let begins = format!("spec.{field}: it cannot change any more");
         assert!(found[0].starts_with(&begins), "{fields}: {found:?}");
-        // Before it was submitted, as one that Muster refused may be corrected.
+        // Before the submission a rejected object may be corrected.
         let found = broken("TrainingJob", Some(right), &with(right, fields));
         assert_eq!(found, Vec::<String>::new(), "{fields}");
     }
@@ -245,7 +248,7 @@ fn what_was_submitted_cannot_change_but_for_what_can() {
 }
 
 #[test]
-fn a_name_is_short_and_has_no_dots() {
+fn long_names_and_names_with_dots_are_rejected() {
     let named = |name: &str| json!({ "metadata": { "name": name }, "spec": {} });
     let long = "a".repeat(56);
     for (kind, name, is_right) in [
@@ -259,9 +262,9 @@ fn a_name_is_short_and_has_no_dots() {
     }
 }
 
-/// A rule over a field that the schema does not know, or gives no type to, has a server refuse the whole definition.
+/// A server rejects a definition with a rule on a field that is not in the schema or has no type.
 #[test]
-fn rules_name_only_fields_that_servers_show_them() {
+fn rules_name_only_typed_fields_of_the_schema() {
     fn check(schema: &Value, at: &str) {
         for rule in schema["x-kubernetes-validations"]
             .as_array()
@@ -269,7 +272,7 @@ fn rules_name_only_fields_that_servers_show_them() {
             .flatten()
         {
             for path in paths(rule["rule"].as_str().expect("a rule")) {
-                // Of the object itself a server shows this of the metadata, whatever the schema says.
+                // Servers show this metadata of the object itself, independently of the schema.
                 if at.is_empty() && path.starts_with("metadata.name") {
                     continue;
                 }
@@ -295,7 +298,7 @@ fn rules_name_only_fields_that_servers_show_them() {
     }
 }
 
-/// What stands behind `self.` and `oldSelf.`, up to what is no name.
+/// Returns the paths after `self.` and `oldSelf.`.
 fn paths(rule: &str) -> Vec<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
     let words = rule.split(|c: char| !is_name(c));

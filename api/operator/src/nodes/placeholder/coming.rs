@@ -1,24 +1,27 @@
-//! Nodes that were found for placeholders, until Muster knows them. Pure.
+//! Nodes that were found for placeholders, until they join Muster. Pure.
 
 use super::pod::There;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// A node that has come up counts as one that is about to join Muster for so long; large images take their time.
+/// Time in which a new node counts as about to join Muster; large images take long to pull.
 const COMING: Duration = Duration::from_secs(15 * 60);
-/// The watch of nodes may lag so far behind the pods that name them: one that it does not show by then was taken away again.
+/// Maximum lag of the node watch behind the pods that name its nodes. A node that the watch does
+/// not show by then was removed.
 const SHOWN: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub struct Coming {
-    /// With their pools.
+    /// First observation of each node, with its pool.
     since: BTreeMap<String, (String, Instant)>,
-    /// Whose time has run out. Placeholders would go there one after the other, as nothing else does.
+    /// Nodes that did not join in time. Without an exclusion, one placeholder after the other would
+    /// be placed there, because nothing else is.
     late: BTreeSet<String>,
 }
 
 impl Coming {
-    /// `is_known`: it has joined. `is_there`: Kubernetes has it.
+    /// Updates the state from the placeholders. `is_known` tells whether the node has joined
+    /// Muster, `is_there` whether Kubernetes has it.
     pub fn look(
         &mut self,
         pods: &[There],
@@ -50,7 +53,7 @@ impl Coming {
         });
     }
 
-    /// How many nodes of each pool are about to join.
+    /// Returns the number of nodes of each pool that are about to join.
     #[must_use]
     pub fn of_pools(&self) -> BTreeMap<String, u32> {
         let mut counted = BTreeMap::new();
@@ -60,7 +63,7 @@ impl Coming {
         counted
     }
 
-    /// Whether placeholders are to keep away from it, though Muster does not know it.
+    /// Whether placeholders must avoid the node although Muster does not know it.
     #[must_use]
     pub fn is_taken(&self, node: &str) -> bool {
         self.late.contains(node) || self.since.contains_key(node)
@@ -89,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_has_not_joined_in_time_is_kept_away_from_until_it_joins_or_is_gone() {
+    fn late_node_is_avoided_until_it_joins_or_is_deleted() {
         let start = clock::monotonic();
         let [no, yes] = [|_: &str| false, |_: &str| true];
         let all = [found("a"), found("b"), found("c")];
@@ -105,7 +108,7 @@ mod tests {
         coming.look(&[], joined, yes, late);
         let taken = |coming: &Coming| ["a", "b", "c"].map(|node| coming.is_taken(node));
         assert_eq!((counted(&coming), taken(&coming)), (0, [true, true, false]));
-        // One that was on its way there starts nothing anew.
+        // A placeholder that was already bound to the node does not restart the time.
         coming.look(&[found("a")], joined, yes, late);
         assert_eq!((counted(&coming), taken(&coming)), (0, [true, true, false]));
 
@@ -115,9 +118,9 @@ mod tests {
         assert_eq!(taken(&coming), [false; 3]);
     }
 
-    /// Its autoscaler or its machine took it away again: another is to be asked for.
+    /// The autoscaler or the provider has removed the node, so another one must be requested.
     #[test]
-    fn a_node_that_is_gone_is_not_coming_once_the_watch_must_have_shown_it() {
+    fn deleted_node_stops_counting_after_the_watch_lag() {
         let start = clock::monotonic();
         let no = |_: &str| false;
         let is_there = |node: &str| node == "b";
@@ -132,7 +135,7 @@ mod tests {
         assert!(!coming.is_taken("a") && coming.is_taken("b"));
         coming.look(&[], no, no, start + COMING);
         assert!(!coming.is_taken("b"), "nor is it remembered as late");
-        // Another of its name is another node.
+        // A new node with the same name counts as another node.
         coming.look(&all, no, no, start + COMING);
         assert_eq!(counted(&coming), 2);
     }

@@ -1,4 +1,5 @@
-//! What waits for nodes: the smallest gangs of jobs that have waited for long enough because the cluster has no room for them.
+//! Demand for nodes: the smallest gangs of jobs that have waited long enough because the cluster
+//! has no capacity for them.
 
 use super::wanted::{Gang, Room};
 use crate::error::Error;
@@ -10,18 +11,19 @@ use muster_model::wait::Wait;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Of each tenant: 5,000 jobs want more nodes than anybody gives. They are the newest, as the interface lists them in no other order.
+/// Maximum number of pages per tenant; 5,000 jobs demand more nodes than any cluster adds. They are
+/// the newest jobs, because the interface has no other order.
 const PAGES: u32 = 10;
 const PAGE: u32 = 500;
 
-/// Who waits for nodes, and since when this is known.
+/// Jobs that wait for nodes, with the time of the first observation.
 #[derive(Debug, Default)]
 pub struct Demand {
     since: BTreeMap<JobId, Instant>,
 }
 
 impl Demand {
-    /// The gangs of those that have waited for `after`; the oldest first.
+    /// Returns the gangs of jobs that have waited for `after`, oldest first.
     pub fn gangs(&mut self, waiting: &[JobView], after: Duration, now: Instant) -> Vec<Gang> {
         let waiting: BTreeMap<JobId, Gang> = waiting
             .iter()
@@ -40,7 +42,8 @@ impl Demand {
     }
 }
 
-/// More nodes would let it start, as far as the newest round has said; not so who waits for its quota, for its turn, or after a failure.
+/// Whether more nodes would let the job start, according to the newest round. This excludes jobs
+/// that wait for quota, for a time slice or in back-off.
 fn needs_nodes(job: &JobView) -> bool {
     let why = job.waiting.as_ref().map(|waiting| &waiting.detail.why);
     job.intent == Intent::Run
@@ -75,10 +78,10 @@ fn gang(job: &JobView) -> Gang {
     }
 }
 
-/// The jobs of all tenants that wait to start.
+/// Lists the queued jobs of all tenants.
 ///
 /// # Errors
-/// When the REST interface does not answer, or refuses the administrator's token.
+/// If the REST interface does not answer, or rejects the administrator's token.
 pub async fn queued(admin: &Client) -> Result<Vec<JobView>, Error> {
     let listed = all_queued(admin).await;
     listed.map_err(Error::muster("the jobs that wait were not listed"))

@@ -1,4 +1,4 @@
-//! Nodes that have joined and hold nothing: what waits is about to have them, or waits for more of them. Pure.
+//! Idle nodes: waiting jobs are about to use them, or need more nodes than these. Pure.
 
 use super::pod::{GROUP, POOL};
 use super::settings::{Pool, Settings};
@@ -10,7 +10,8 @@ use muster_model::node::{Closed, NodeState, Notice};
 use muster_model::view::NodeView;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many nodes of each pool stand idle; `pods` are the executors' and others, which say what node is of which pool.
+/// Returns the number of idle nodes of each pool. `pods` include the executors, which determine the
+/// pool of a node.
 #[must_use]
 pub fn idle(settings: &Settings, pods: &[Pod], views: &[NodeView]) -> BTreeMap<String, u32> {
     let idle: BTreeSet<&str> = views
@@ -18,7 +19,7 @@ pub fn idle(settings: &Settings, pods: &[Pod], views: &[NodeView]) -> BTreeMap<S
         .filter(|view| is_idle(view))
         .map(|view| view.name.as_str())
         .collect();
-    // A machine has two pods of an executor while the one takes the other's place.
+    // A machine has two executor pods while one replaces the other.
     let mut nodes: BTreeSet<(&str, String)> = BTreeSet::new();
     for pod in pods {
         let Some((name, pool)) = pool_of(settings, pod) else {
@@ -39,7 +40,7 @@ pub fn idle(settings: &Settings, pods: &[Pod], views: &[NodeView]) -> BTreeMap<S
     counted
 }
 
-/// It takes new tasks, all of it.
+/// Whether the node accepts new tasks and none of it is in use.
 fn is_idle(view: &NodeView) -> bool {
     let is_open = |notice: &Notice| notice.closed == Closed::Open && notice.taken == 0;
     view.state == NodeState::Up
@@ -47,11 +48,12 @@ fn is_idle(view: &NodeView) -> bool {
         && view.excluded.is_none()
         && view.notice.as_ref().is_none_or(is_open)
         && view.gpus.iter().all(|gpu| gpu.job.is_none())
-        // PS shards hold no GPU, and room all the same. An api of before does not tell.
+        // PS shards use CPU and memory but no GPU. An API server of an older release does not
+        // report tasks.
         && view.tasks.is_none_or(|tasks| tasks == 0)
 }
 
-/// If the pod is an executor of this release.
+/// Returns the pool of an executor pod of this release.
 fn pool_of<'a>(settings: &'a Settings, pod: &Pod) -> Option<(&'a str, &'a Pool)> {
     let labels = pod.labels();
     let (name, pool) = settings.pools.get_key_value(labels.get(POOL)?)?;
@@ -60,7 +62,7 @@ fn pool_of<'a>(settings: &'a Settings, pod: &Pod) -> Option<(&'a str, &'a Pool)>
 }
 
 impl Pool {
-    /// What its executor on the machine is called.
+    /// Returns the name of the pool's executor on the machine.
     fn in_muster(&self, machine: &str) -> String {
         let whole = in_muster(machine);
         if self.part.is_empty() {
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_of_the_pool_whose_executor_is_there() {
+    fn executor_pod_determines_the_pool_of_a_node() {
         let nothing = json!({});
         let views = [
             view("gpu-1-example", &nothing),
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_closed_or_holds_something_is_not_idle() {
+    fn closed_or_used_node_is_not_idle() {
         let is_idle =
             |changed: Value| !of(&[executor("gpu", "a")], &[view("a", &changed)]).is_empty();
         assert!(is_idle(json!({})));

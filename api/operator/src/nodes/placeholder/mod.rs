@@ -1,7 +1,9 @@
-//! Pods that stand for nodes which are missing: autoscalers of clusters make nodes for pods that fit nowhere, and know nothing of Muster's queue.
-//! A placeholder does nothing, gives way to every other pod, and ends as soon as a node was found for it, or nothing waits any more.
+//! Placeholder pods, each of which stands for a node that waiting jobs need. Cluster autoscalers
+//! add nodes for pods that fit on none, and do not know Muster's queue. A placeholder does nothing
+//! and has a lower priority than every other pod. It ends when a node was found for it or no job
+//! needs it.
 //!
-//! Who gets a node is not decided here, nor whether there will be one: that is the scheduler's and the autoscaler's.
+//! The scheduler decides which job uses a node, and the autoscaler whether a node is added.
 
 mod coming;
 mod demand;
@@ -30,16 +32,17 @@ use muster_model::node::NodeState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Between two looks, at least.
+/// Minimum time between two runs.
 const LOOK: Duration = Duration::from_secs(3);
-/// A look takes a fifth of the time at most: all that waits is listed, of all tenants.
+/// Minimum ratio of the pause to the duration of a run, because a run lists the queued jobs of all
+/// tenants.
 const REST: u32 = 4;
 
-/// What is kept between two looks. All of it is found again by the next operator, at the cost of one pod too many for a moment.
+/// State between two runs. A new operator rebuilds it, possibly with one surplus pod for a moment.
 #[derive(Debug)]
 pub struct Placeholders {
     settings: Settings,
-    /// The operator's own pod: when that is deleted, so are they.
+    /// The operator's own pod; when it is deleted, so are the placeholders.
     owner: Option<OwnerReference>,
     demand: Demand,
     coming: Coming,
@@ -72,13 +75,14 @@ impl Placeholders {
         }
     }
 
-    /// Makes what is missing, and ends what is too many.
+    /// Creates missing placeholders and deletes surplus ones.
     ///
     /// # Errors
-    /// When Kubernetes or Muster does not answer; nothing is lost by it.
+    /// If Kubernetes or Muster does not answer; the next run continues.
     pub async fn look(&mut self, follower: &Follower) -> Result<(), Error> {
         let admin = follower.context.tenants.admin()?;
-        // The nodes first: those that a job has got meanwhile would be held already, and the job still be among those that wait.
+        // Nodes are read before jobs. In the other order a job that starts in between would still
+        // count as waiting, while its nodes already count as used.
         let views = follower.known.all(&admin).await?;
         let waiting = demand::queued(&admin).await?;
         let known: BTreeSet<&str> = views
@@ -94,7 +98,7 @@ impl Placeholders {
             follower.context.kubernetes.clone(),
             &self.settings.namespace,
         );
-        // The executors' pods too, which say of which pool a node is.
+        // Executor pods are included, because they determine the pool of a node.
         let pods = api.list(&ListParams::default().labels(POOL)).await;
         let pods = pods.map_err(Error::kubernetes("placeholders were not listed"))?;
         let is_own = |pod: &&Pod| pod.labels().get(GROUP) == Some(&self.settings.group);
@@ -150,7 +154,7 @@ impl Placeholders {
     }
 }
 
-/// After a look that took so long.
+/// Returns the pause after a run with this duration.
 fn rest(took: Duration) -> Duration {
     LOOK.max(took * REST)
 }
@@ -161,13 +165,13 @@ async fn make(api: &Api<Pod>, pod: &Pod) -> Result<(), Error> {
             tracing::info!(pod = pod.name_any(), "a placeholder waits for a node");
             Ok(())
         }
-        // One that was deleted a moment ago may not be gone yet.
+        // A pod that was just deleted may still exist.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
         Err(error) => Err(Error::kubernetes("a placeholder was not made")(error)),
     }
 }
 
-/// At once: it has nothing to say. And no other that has got its name meanwhile.
+/// Deletes the pod without grace period. The uid excludes a new pod with the same name.
 async fn end(api: &Api<Pod>, pod: &There) -> Result<(), Error> {
     let parameters = DeleteParams {
         grace_period_seconds: Some(0),

@@ -1,4 +1,4 @@
-//! The pods that stand for nodes: what is there of them, and how one is made. Pure.
+//! Placeholder pods: their observed state and their construction. Pure.
 
 use super::settings::{Pool, Settings};
 use k8s_openapi::api::core::v1::{
@@ -9,24 +9,24 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReferen
 use kube::ResourceExt as _;
 use std::collections::BTreeSet;
 
-/// The settings' group, on all of them.
+/// Label with the group of the settings, on all placeholders.
 pub const GROUP: &str = "muster.dev/placeholder";
-/// Which pool; the executors' pods have it too, so that no placeholder is taken for somebody else's pod.
+/// Label with the pool. Executor pods have it too, so that neither counts as a pod outside Muster.
 pub const POOL: &str = "muster-pool";
 const HOST: &str = "kubernetes.io/hostname";
 
-/// A placeholder as it is in Kubernetes.
+/// Observed state of a placeholder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct There {
     pub name: String,
     pub uid: Option<String>,
     pub pool: String,
-    /// The node that was found for it.
+    /// Node that was found for it.
     pub node: Option<String>,
-    /// It is being deleted.
+    /// Whether it is being deleted.
     pub is_going: bool,
     pub has_ended: bool,
-    /// The hosts that it keeps away from.
+    /// Hosts that it excludes.
     pub away: BTreeSet<String>,
 }
 
@@ -49,13 +49,15 @@ impl There {
     }
 }
 
-/// Its name; the same number is the same pod, so that one that is made twice is one.
+/// Returns the name of a placeholder. The number determines the name, so that a repeated creation
+/// has no effect.
 #[must_use]
 pub fn name(settings: &Settings, pool: &str, number: u32) -> String {
     format!("{}-placeholder-{pool}-{number}", settings.group)
 }
 
-/// A pod of the pool that fits on none of `hosts`: on those Muster has executors already, and what waits finds no room there, or is about to have them.
+/// Builds a pod of the pool that excludes `hosts`. These are nodes on which Muster already has an
+/// executor and waiting jobs do not fit, or that are about to join.
 #[must_use]
 pub fn placeholder(
     settings: &Settings,
@@ -95,7 +97,7 @@ pub fn placeholder(
             .node_selector_terms
             .push(NodeSelectorTerm::default());
     }
-    // One of the terms is enough for Kubernetes, so it is in each.
+    // Kubernetes requires only one of the terms, so each term needs the exclusion.
     for term in &mut required.node_selector_terms {
         let expressions = term.match_expressions.get_or_insert_default();
         expressions.push(elsewhere.clone());
@@ -103,7 +105,7 @@ pub fn placeholder(
     pod
 }
 
-/// Each stands for a node of its own, however little it asks for.
+/// Anti-affinity between placeholders: each stands for one node, however small its requests are.
 fn from_each_other(settings: &Settings) -> PodAffinityTerm {
     PodAffinityTerm {
         topology_key: HOST.to_owned(),
@@ -123,7 +125,7 @@ fn away(pod: &Pod) -> BTreeSet<String> {
             .required_during_scheduling_ignored_during_execution
             .as_ref()
     });
-    // They are the same in each term.
+    // The exclusion is the same in each term.
     let term = required.and_then(|required| required.node_selector_terms.first());
     let expressions = term.and_then(|term| term.match_expressions.as_ref());
     let hosts = expressions
@@ -134,7 +136,7 @@ fn away(pod: &Pod) -> BTreeSet<String> {
     hosts.cloned().collect()
 }
 
-/// The label is the name on most clusters.
+/// Returns the host label of the node, which equals its name on most clusters.
 pub fn host(node: &Node) -> String {
     let label = node.labels().get(HOST).cloned();
     label.unwrap_or_else(|| node.name_any())

@@ -1,4 +1,5 @@
-//! What the chart says of placeholders: one file, with the pod of each pool of executors. What it does not name is an error.
+//! Settings of placeholders: a file of the chart with the pod of each executor pool. Unknown fields
+//! are an error.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
@@ -8,35 +9,36 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Settings {
-    /// Where the pods are.
+    /// Namespace of the pods.
     pub namespace: String,
-    /// By what they are known among those of other releases.
+    /// Name that distinguishes the pods from those of other releases.
     pub group: String,
-    /// How long a job has waited before its pods are made.
+    /// Time that a job must have waited before placeholders are created for it, in seconds.
     pub after_seconds: u32,
-    /// Pods at once, of all pools together.
+    /// Maximum number of placeholders over all pools.
     pub most: u32,
     pub pools: BTreeMap<String, Pool>,
 }
 
-/// What one node of a pool gives out to tasks, and the pod that stands for it.
+/// Capacity of one node of a pool, and its placeholder pod.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Pool {
-    /// Or CPU slots.
+    /// Number of GPUs or CPU slots.
     pub gpus: u32,
-    /// They are parts of GPUs, of which a task has one.
+    /// Whether the GPUs are parts, of which a task can have only one.
     pub parts: bool,
-    /// Tasks there are pods of their own, as some jobs need.
+    /// Whether tasks run as pods of their own, as some jobs require.
     pub pods: bool,
-    /// What the pool's nodes in Muster have behind the machine's name, where several pools share machines; empty where they do not.
+    /// Suffix of the pool's nodes in Muster after the machine's name, if several pools share
+    /// machines; else empty.
     pub part: String,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
     pub pod: Pod,
 }
 
-/// Why the file is not taken.
+/// Reason why the file is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     #[error("read {path}")]
@@ -65,7 +67,7 @@ pub enum SettingsError {
 
 impl Settings {
     /// # Errors
-    /// When it cannot be read, or says something that cannot be.
+    /// If the file cannot be read or is invalid.
     pub fn read(path: &Path) -> Result<Self, SettingsError> {
         let name = path.display().to_string();
         let text = std::fs::read(path).map_err(|source| SettingsError::Unreadable {

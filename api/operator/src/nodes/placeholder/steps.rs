@@ -1,10 +1,10 @@
-//! Which placeholders are made and which are ended. Pure.
+//! Placeholders to create and to delete. Pure.
 
 use super::pod::{There, name};
 use super::settings::Settings;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is to be done.
+/// Creations and deletions of one run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Steps {
     /// Pool and number of each.
@@ -12,9 +12,10 @@ pub struct Steps {
     pub end: Vec<There>,
 }
 
-/// `wanted` nodes of each pool; `coming` are those that have come up and that Muster does not know yet. A placeholder for which a node was
-/// found has done what it was there for: whatever it holds of that node, tasks are to have. One that does not keep away from all of `hosts` yet gives
-/// way to another that does, or it would go where no room is wanted.
+/// Computes the steps. `wanted` is the number of nodes of each pool; `coming` counts nodes that
+/// exist and have not joined Muster. A placeholder with a node is deleted, because its requests
+/// block capacity for tasks. A placeholder that does not exclude all of `hosts` is replaced,
+/// because it could be placed on a node where no capacity is needed.
 #[must_use]
 pub fn steps(
     settings: &Settings,
@@ -44,7 +45,7 @@ pub fn steps(
         let wanted = count(wanted).saturating_sub(count(coming)) as usize;
         let mut pods = waiting.remove(pool.as_str()).unwrap_or_default();
         pods.sort_unstable_by_key(|pod| (pod.name.len(), pod.name.clone()));
-        // Those that were made last have waited least.
+        // The highest numbers are deleted first; as a rule they were created last.
         steps
             .end
             .extend(pods.iter().skip(wanted).map(|pod| (*pod).clone()));
@@ -53,7 +54,8 @@ pub fn steps(
         let made = free.take(missing).map(|number| (pool.clone(), number));
         steps.make.extend(made);
     }
-    // A node that one of them has found is free for the others as soon as that one has ended.
+    // Placeholders with a node are deleted last; earlier, their nodes would become free for the
+    // others.
     steps.end.sort_by_key(|pod| pod.node.is_some());
     steps
 }

@@ -1,4 +1,5 @@
-//! Who needs nodes, which pods are made for that, and when they end. The rest is in the tests of [`super::wanted`].
+//! Tests of the demand, and of the creation and deletion of placeholders. Tests of packing are in
+//! [`super::wanted`].
 
 use super::demand::Demand;
 use super::pod::{There, host, name, placeholder};
@@ -48,7 +49,7 @@ fn for_gpus() -> Value {
 }
 
 #[test]
-fn who_has_waited_for_nodes_long_enough_needs_its_smallest_gang() {
+fn job_that_waited_long_enough_needs_its_smallest_gang() {
     let start = clock::monotonic();
     let after = Duration::from_secs(60);
     let mut demand = Demand::default();
@@ -67,14 +68,15 @@ fn who_has_waited_for_nodes_long_enough_needs_its_smallest_gang() {
         (gangs[0].ps_shards, shard.gpus, shard.memory_bytes),
         (2, 0, 1 << 40)
     );
-    // It has run in between.
+    // The job has run in between.
     assert_eq!(demand.gangs(&[], after, later), []);
     assert_eq!(demand.gangs(&waiting, after, later + after / 2), []);
 }
 
-/// Whatever it waits for: nodes whose tasks are children of their executor could not run it.
+/// Holds for any reason of waiting: nodes whose tasks are child processes of the executor cannot
+/// run such a job.
 #[test]
-fn a_job_with_an_image_or_a_volume_needs_nodes_whose_tasks_are_pods() {
+fn job_with_image_or_volume_needs_pools_with_pods() {
     let mut settings = settings();
     let mut wanted = |pod: Value, more_are_pods: bool| {
         let mut job = job(1, "queued", "run", &for_gpus());
@@ -95,7 +97,7 @@ fn a_job_with_an_image_or_a_volume_needs_nodes_whose_tasks_are_pods() {
 }
 
 #[test]
-fn who_waits_for_something_else_needs_no_nodes() {
+fn job_with_another_wait_reason_needs_no_nodes() {
     let needs = |phase: &str, intent: &str, why: &Value| {
         let now = clock::monotonic();
         let job = job(1, phase, intent, why);
@@ -123,7 +125,7 @@ fn who_waits_for_something_else_needs_no_nodes() {
 }
 
 #[test]
-fn looks_that_take_long_are_further_apart() {
+fn pause_grows_with_the_duration_of_a_run() {
     let second = Duration::from_secs(1);
     assert_eq!(super::rest(second / 2), 3 * second);
     assert_eq!(super::rest(2 * second), 8 * second);
@@ -148,7 +150,7 @@ fn of(counts: &[(&str, u32)]) -> BTreeMap<String, u32> {
         .collect()
 }
 
-/// Where Muster has no nodes.
+/// Computes the steps without nodes in Muster.
 fn steps(
     settings: &Settings,
     wanted: &BTreeMap<String, u32>,
@@ -169,7 +171,7 @@ fn ended(steps: &Steps) -> Vec<&str> {
 }
 
 #[test]
-fn there_are_as_many_as_are_wanted_and_the_newest_go_first() {
+fn placeholders_match_demand_and_highest_numbers_end_first() {
     let settings = settings();
     let none = of(&[]);
     let begin = steps(&settings, &of(&[("gpu", 2)]), &none, &[]);
@@ -193,7 +195,7 @@ fn there_are_as_many_as_are_wanted_and_the_newest_go_first() {
 }
 
 #[test]
-fn one_that_has_found_a_node_ends_and_none_is_made_in_its_place() {
+fn placeholder_with_a_node_ends_without_replacement() {
     let settings = settings();
     let wanted = of(&[("gpu", 2)]);
     let pods = [there("gpu", 0, Some("new")), there("gpu", 1, None)];
@@ -202,7 +204,7 @@ fn one_that_has_found_a_node_ends_and_none_is_made_in_its_place() {
         (made(&found), ended(&found)),
         (vec![], vec!["muster-placeholder-gpu-0"])
     );
-    // Its node has joined, and the gang waits for the other still.
+    // Its node has joined, and the gang still waits for the other one.
     let gang = Gang {
         workers: 2,
         worker: Room {
@@ -224,7 +226,7 @@ fn one_that_has_found_a_node_ends_and_none_is_made_in_its_place() {
     assert_eq!(joined, Steps::default());
     let both = steps(&settings, &beside(2), &of(&[]), &pods[1..]);
     assert_eq!(ended(&both), ["muster-placeholder-gpu-1"]);
-    // A pool that is no more, one that has failed, and one that is about to go, whose name is not free yet.
+    // A removed pool, a failed pod, and a pod that is being deleted, whose name is not free yet.
     let mut pods = [
         there("old", 0, None),
         there("gpu", 0, None),
@@ -241,7 +243,7 @@ fn one_that_has_found_a_node_ends_and_none_is_made_in_its_place() {
 }
 
 #[test]
-fn those_that_do_not_keep_away_from_a_node_that_has_come_give_way_before_it_is_free() {
+fn placeholders_without_a_required_exclusion_are_replaced() {
     let settings = settings();
     let hosts = |hosts: &[&str]| -> BTreeSet<String> {
         hosts.iter().map(|host| (*host).to_owned()).collect()
@@ -252,7 +254,7 @@ fn those_that_do_not_keep_away_from_a_node_that_has_come_give_way_before_it_is_f
         there("gpu", 2, None),
     ];
     pods[1].away = hosts(&["old"]);
-    // A node that is no more does no harm.
+    // The exclusion of a deleted node does no harm.
     pods[2].away = hosts(&["new", "old", "older"]);
     let now = hosts(&["new", "old"]);
     let found = steps::steps(
@@ -266,7 +268,7 @@ fn those_that_do_not_keep_away_from_a_node_that_has_come_give_way_before_it_is_f
         ended(&found),
         ["muster-placeholder-gpu-1", "muster-placeholder-gpu-0"]
     );
-    // Under a name that is free at once.
+    // The new pod has a name that is free at once.
     assert_eq!(made(&found), [("gpu", 3)]);
 }
 
@@ -285,7 +287,7 @@ fn terms(pod: &Pod) -> Value {
 }
 
 #[test]
-fn each_stands_for_a_node_of_its_own_however_little_it_asks_for() {
+fn placeholders_exclude_each_other_from_nodes() {
     let mut settings = settings();
     let apart = |settings: &Settings| {
         let pool = ("gpu", &settings.pools["gpu"]);
@@ -298,7 +300,7 @@ fn each_stands_for_a_node_of_its_own_however_little_it_asks_for() {
         "labelSelector": { "matchLabels": { "muster.dev/placeholder": "muster" } }, "topologyKey": "kubernetes.io/hostname",
     });
     assert_eq!(apart(&settings), json!([each_other]));
-    // Beside what the pool's pods keep away from.
+    // In addition to the anti-affinity of the pool's pods.
     let others = json!({ "labelSelector": {}, "topologyKey": "zone" });
     let affinity = json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [others] } });
     let pool = settings.pools.get_mut("gpu").expect("a pool");
@@ -308,7 +310,7 @@ fn each_stands_for_a_node_of_its_own_however_little_it_asks_for() {
 }
 
 #[test]
-fn it_fits_on_no_node_that_muster_has() {
+fn placeholder_excludes_all_known_nodes() {
     let mut settings = settings();
     let known = [node("b", Some("host-b")), node("a", None)];
     let known: BTreeSet<String> = known.iter().map(host).collect();
@@ -329,7 +331,7 @@ fn it_fits_on_no_node_that_muster_has() {
     assert_eq!(There::of(&pod).pool, "gpu");
     assert_eq!(There::of(&pod).away, known);
     assert_eq!(terms(&made(&settings, &BTreeSet::new())), Value::Null);
-    // Beside what the pool's pods ask for, in each of its terms.
+    // In addition to the affinity of the pool's pods, in each of its terms.
     let zone = |zone: &str| json!({ "matchExpressions": [{ "key": "zone", "operator": "In", "values": [zone] }] });
     let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [zone("x"), zone("y")] } } });
     let pool = settings.pools.get_mut("gpu").expect("a pool");

@@ -1,20 +1,20 @@
-//! How many nodes of which pool what waits would need. Pure.
+//! Number of nodes of each pool that waiting gangs need. Pure.
 
 use super::settings::Pool;
 use std::collections::BTreeMap;
 
-/// The smallest gang of a job.
+/// Smallest gang of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gang {
     pub workers: u32,
     pub worker: Room,
     pub ps_shards: u32,
     pub ps_shard: Room,
-    /// Its tasks must be pods of their own.
+    /// Whether its tasks must be pods of their own.
     pub pods: bool,
 }
 
-/// What one task needs of one node, or what is left of a node that is thought of or stands idle.
+/// Requirement of one task, or free capacity of an idle or wanted node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     pub gpus: u32,
@@ -22,15 +22,16 @@ pub struct Room {
     pub memory_bytes: u64,
 }
 
-/// Nodes of one pool: first those that stand idle, then those that are wanted.
+/// Nodes of one pool: idle nodes first, followed by wanted ones.
 #[derive(Debug)]
 struct Nodes {
     idle: usize,
     left: Vec<Room>,
 }
 
-/// The nodes of each pool that hold all gangs together, beside those that have joined and stand `idle`; `most` at most. A gang goes to the pool of
-/// which it needs the least; one that no pool can hold needs nothing, since no node would help it.
+/// Returns the number of additional nodes of each pool that hold all gangs, beside the `idle` ones;
+/// at most `most` in total. A gang is assigned to the pool with the lowest cost. A gang that fits
+/// into no pool needs nothing, because no node would help it.
 #[must_use]
 pub fn wanted(
     pools: &BTreeMap<String, Pool>,
@@ -49,7 +50,7 @@ pub fn wanted(
 struct Packing<'a> {
     pools: &'a BTreeMap<String, Pool>,
     nodes: BTreeMap<&'a str, Nodes>,
-    /// So many more may be wanted.
+    /// Number of nodes that may still be wanted.
     left: u32,
 }
 
@@ -67,8 +68,8 @@ impl<'a> Packing<'a> {
         }
     }
 
-    /// Shards may find room on nodes that hold something already, of which nothing is known here. So they want nodes only where all workers have
-    /// some that are there, and the gang waits nevertheless.
+    /// Packs a gang. Shards may fit on partly used nodes, about which nothing is known here. They
+    /// count only if all workers have existing nodes and the gang waits nevertheless.
     fn add(&mut self, gang: &Gang) {
         let Some(pool) = best(self.pools, gang) else {
             return;
@@ -96,7 +97,8 @@ impl<'a> Packing<'a> {
         }
     }
 
-    /// On a node of the pool that has room, or on one more; whether it is an idle one. `None` where there may be no more.
+    /// Places a task on a node of the pool with free capacity, or on an additional node. Returns
+    /// whether the node is idle, or `None` if no further node is permitted.
     fn place(&mut self, pool: &'a str, task: &Room) -> Option<bool> {
         let nodes = self.nodes.get_mut(pool)?;
         if let Some(at) = nodes.left.iter_mut().position(|node| node.takes(task)) {
@@ -119,8 +121,8 @@ impl<'a> Packing<'a> {
     }
 }
 
-/// The pool whose nodes would stand for the fewest GPUs; of those the one that needs the fewest nodes. None where no pool has a node for one of its
-/// shards either.
+/// Returns the pool whose nodes would add the fewest GPUs, and among equal ones the fewest nodes.
+/// Returns `None` if no pool can hold one of the gang's shards.
 fn best<'a>(pools: &'a BTreeMap<String, Pool>, gang: &Gang) -> Option<&'a str> {
     if gang.ps_shards > 0 && !pools.values().any(|pool| pool.holds_a_shard(gang)) {
         return None;
@@ -137,7 +139,8 @@ fn best<'a>(pools: &'a BTreeMap<String, Pool>, gang: &Gang) -> Option<&'a str> {
 }
 
 impl Pool {
-    /// How many workers of the gang an empty node holds; `None` where one task cannot have so many of its GPUs, or must be a pod and is none.
+    /// Returns the number of the gang's workers that an empty node holds. Returns `None` if a task
+    /// cannot have that number of GPUs there, or must be a pod and would not be one.
     fn holds(&self, gang: &Gang) -> Option<u32> {
         let is_apart = self.parts && gang.worker.gpus > 1;
         if is_apart || !self.runs(gang) {
@@ -153,12 +156,12 @@ impl Pool {
         self.runs(gang) && self.room().holds(&gang.ps_shard)
     }
 
-    /// Whether tasks there are what those of the gang must be.
+    /// Whether tasks run in the pool in the form that the gang requires.
     fn runs(&self, gang: &Gang) -> bool {
         self.pods || !gang.pods
     }
 
-    /// Of an empty node.
+    /// Capacity of an empty node.
     fn room(&self) -> Room {
         Room {
             gpus: self.gpus,
@@ -173,7 +176,7 @@ impl Room {
         self.takes(task)
     }
 
-    /// Takes one task in, if there is room.
+    /// Subtracts the task from the capacity, if it fits.
     fn takes(&mut self, task: &Self) -> bool {
         let rest = (
             self.gpus.checked_sub(task.gpus),
@@ -257,12 +260,12 @@ mod tests {
     }
 
     #[test]
-    fn gangs_share_nodes_and_go_where_the_least_is_needed() {
+    fn gangs_share_nodes_and_use_the_cheapest_pool() {
         let both = [("large", pool(8, false)), ("small", pool(1, false))];
         let large = |count| vec![("large".to_owned(), count)];
         assert_eq!(nodes(&both, &[gang(1, 1)], 10), [("small".to_owned(), 1)]);
         assert_eq!(nodes(&both, &[gang(1, 8)], 10), large(1));
-        // As many GPUs on one node as on sixteen.
+        // The same number of GPUs on one node as on sixteen.
         assert_eq!(nodes(&both, &[gang(16, 1)], 10), large(2));
         let two = [gang(1, 4), gang(1, 3), gang(1, 4)];
         assert_eq!(nodes(&both[..1], &two, 10), large(2));
@@ -273,11 +276,11 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_than_may_be_and_none_for_what_no_node_holds() {
+    fn wanted_nodes_are_limited_and_exclude_impossible_gangs() {
         let one = [("large", pool(8, false)), ("parts", pool(7, true))];
         assert_eq!(nodes(&one, &[gang(100, 8)], 3), [("large".to_owned(), 3)]);
         assert_eq!(nodes(&one, &[gang(1, 9)], 3), []);
-        // A process sees one part of a GPU and no more.
+        // A process can use only one part of a GPU.
         assert_eq!(nodes(&one[1..], &[gang(1, 2)], 3), []);
         assert_eq!(
             nodes(&one[1..], &[gang(8, 1)], 3),
@@ -289,23 +292,23 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_have_joined_and_stand_idle_are_not_asked_for_again() {
+    fn idle_nodes_are_not_requested_again() {
         let both = [("large", pool(8, false)), ("small", pool(1, false))];
         let large = |count| vec![("large".to_owned(), count)];
         let wide = [gang(8, 8)];
         assert_eq!(beside(&both, &[("large", 1)], &wide, 10), large(7));
         assert_eq!(beside(&both, &[("large", 7)], &wide, 10), large(1));
         assert_eq!(beside(&both, &[("large", 8)], &wide, 10), []);
-        // Those of another pool do not help it, and what one gang is about to have is not there for the next.
+        // Idle nodes of another pool do not count, and a node serves one gang only.
         assert_eq!(beside(&both, &[("small", 9)], &wide, 10), large(8));
         let two = [gang(2, 8), gang(2, 8)];
         assert_eq!(beside(&both, &[("large", 3)], &two, 10), large(1));
-        // They are none of those that may be asked for at once.
+        // Idle nodes do not count towards the maximum.
         assert_eq!(beside(&both, &[("large", 5)], &wide, 2), large(2));
     }
 
     #[test]
-    fn what_waits_for_a_shard_that_no_node_holds_needs_nothing() {
+    fn gang_with_an_impossible_shard_needs_no_nodes() {
         let both = [("large", pool(8, false)), ("parts", pool(7, true))];
         let mut gang = gang(1, 1);
         gang.ps_shard = shard(600 << 30);
@@ -314,9 +317,9 @@ mod tests {
         assert_eq!(nodes(&both, &[gang], 3), [("parts".to_owned(), 1)]);
     }
 
-    /// Nodes that cannot run it would come, stand idle, be taken away, and come again.
+    /// Nodes that cannot run the gang would be added, stay idle, be removed, and be added again.
     #[test]
-    fn what_must_be_pods_needs_nodes_of_pools_whose_tasks_are_pods_and_no_others() {
+    fn gang_of_pods_needs_pools_with_pods_only() {
         let of_pods = |gpus| Pool {
             pods: true,
             ..pool(gpus, false)
@@ -329,10 +332,10 @@ mod tests {
         );
         gang.pods = true;
         assert_eq!(nodes(std::slice::from_ref(&processes), &[gang], 3), []);
-        // Though a node there stands for more GPUs, and there is none yet.
+        // This pool is chosen although its nodes have more GPUs and none of them exists.
         let both = [processes, ("pods", of_pods(8))];
         assert_eq!(nodes(&both, &[gang], 3), [("pods".to_owned(), 1)]);
-        // Nor do its shards find room on nodes where they could not run.
+        // Its shards do not fit on nodes of other pools either.
         gang.ps_shard = shard(300 << 30);
         assert_eq!(
             beside(&both, &[("pods", 1)], &[gang], 3),
@@ -354,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_need_nodes_once_the_workers_have_theirs() {
+    fn shards_need_nodes_after_their_workers_have_them() {
         let mut small = pool(1, false);
         small.memory_bytes = 4 << 30;
         let both = [("large", pool(8, false)), ("small", small)];
@@ -364,10 +367,10 @@ mod tests {
         let small = |count| vec![("small".to_owned(), count)];
         assert_eq!(nodes(&both, &[gang], 9), small(2));
         assert_eq!(beside(&both, &[("small", 1)], &[gang], 9), small(1));
-        // Two of them are beside the workers.
+        // Two of the shards fit beside the workers.
         assert_eq!(beside(&both, &[("small", 2)], &[gang], 9), small(1));
         assert_eq!(beside(&both, &[("small", 3)], &[gang], 9), []);
-        // On another pool where the workers' own has no such nodes.
+        // Another pool serves the shards if the workers' pool has no suitable nodes.
         gang.ps_shard = shard(300 << 30);
         let large = [("large".to_owned(), 3)];
         assert_eq!(beside(&both, &[("small", 2)], &[gang], 9), large);

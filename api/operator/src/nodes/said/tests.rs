@@ -37,7 +37,7 @@ fn taint(key: &str, effect: &str) -> Value {
 }
 
 #[test]
-fn cordons_and_taints_close_a_node_as_they_would_for_pods() {
+fn cordons_and_taints_close_a_node_as_for_pods() {
     assert_eq!(closed(&json!({})), (Closed::Open, String::new()));
     let cordoned = json!({ "unschedulable": true, "taints": [
         { "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule" },
@@ -50,9 +50,9 @@ fn cordons_and_taints_close_a_node_as_they_would_for_pods() {
         ("maintenance", "NoSchedule", Closed::ToNew),
         ("maintenance", "NoExecute", Closed::ToAll),
         ("maintenance", "PreferNoSchedule", Closed::Open),
-        // The executors are there all the same.
+        // Executors run there nevertheless.
         ("nvidia.com/gpu", "NoSchedule", Closed::Open),
-        // Muster sees that by itself.
+        // Muster detects this itself.
         ("node.kubernetes.io/not-ready", "NoExecute", Closed::Open),
         (
             "ToBeDeletedByClusterAutoscaler",
@@ -87,7 +87,7 @@ fn cordons_and_taints_close_a_node_as_they_would_for_pods() {
 }
 
 #[test]
-fn a_cordon_of_our_own_is_not_heard_as_kubernetes() {
+fn own_cordon_does_not_close_the_node() {
     let metadata = json!({ "name": "a", "annotations": { CORDONED: "here" } });
     let ours = node(&metadata, &json!({ "unschedulable": true }));
     let closed = |settings: &Settings| said(&ours, settings, &Taken::Nothing, None).closed;
@@ -96,7 +96,7 @@ fn a_cordon_of_our_own_is_not_heard_as_kubernetes() {
         ..settings()
     };
     assert_eq!(closed(&cordons), Closed::Open);
-    // Another operator's is anybody's, as is what is left of a setting of before.
+    // The cordon of another operator counts, as does a cordon that remains from earlier settings.
     let another = Settings {
         speaker: "there".to_owned(),
         ..cordons
@@ -106,7 +106,7 @@ fn a_cordon_of_our_own_is_not_heard_as_kubernetes() {
 }
 
 #[test]
-fn labels_say_where_a_node_stands() {
+fn labels_determine_the_rack() {
     let of = |labels: &Value| {
         let metadata = json!({ "name": "a", "labels": labels });
         said(
@@ -127,7 +127,7 @@ fn labels_say_where_a_node_stands() {
 }
 
 #[test]
-fn gpus_of_others_are_told_and_close_a_node_where_nobody_knows_which() {
+fn external_gpu_use_closes_a_node_if_gpus_are_unknown() {
     let free = node(&json!({ "name": "a" }), &json!({}));
     let why = "2 nvidia.com/gpu held by a pod that is not Muster's".to_owned();
     let counted = Taken::Counted {
@@ -151,7 +151,7 @@ fn gpus_of_others_are_told_and_close_a_node_where_nobody_knows_which() {
 }
 
 #[test]
-fn labels_say_what_is_counted() {
+fn labels_describe_counted_gpus() {
     let of = |resource: Option<&str>, labels: &Value| {
         let node = json!({ "metadata": { "name": "a", "labels": labels } });
         let node = serde_json::from_value(node).expect("a node");
@@ -161,7 +161,7 @@ fn labels_say_what_is_counted() {
             .map(|gpus| (gpus.model, gpus.memory_bytes >> 20))
     };
     let is = |model: &str, mib| Some((model.to_owned(), mib));
-    // As the device plugin's strategy `mixed` has them, all on one node.
+    // Labels of the device plugin's strategy `mixed`, all on one node.
     let labels = json!({
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559",
         "nvidia.com/mig-1g.10gb.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "nvidia.com/mig-1g.10gb.memory": "9856",

@@ -1,4 +1,4 @@
-//! The one object that says which checkpoints there are, and which revision may write.
+//! Index object of a job: the list of its checkpoints, and the revision that may write.
 
 use super::JobBucket;
 use crate::checkpoint::CheckpointError;
@@ -12,33 +12,35 @@ use std::time::Duration;
 
 const INDEX: &str = "index.json";
 
-/// At most two revisions write at a time, and one of them is fenced at its next attempt.
+/// Maximum number of attempts of a conditional write. At most two revisions write at a time, and
+/// one of them is fenced at its next attempt.
 const TRIES: u32 = 16;
 
-/// Once more before each further try: a few seconds in all.
+/// Pause before a further attempt, multiplied by the number of attempts so far; a few seconds in
+/// total.
 const PAUSE: Duration = Duration::from_millis(30);
 
-/// The content of `index.json`.
+/// Content of `index.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Index {
     pub format: u32,
-    /// The newest that started: an older one changes nothing any more.
+    /// Newest revision that has started. An older one may not change anything.
     pub revision: u64,
     pub checkpoints: Vec<Listed>,
     /// Names of trained models.
     pub finals: Vec<String>,
-    /// Names of checkpoints that turned out not to be sound; they are left for whoever wants to know why.
+    /// Names of checkpoints that failed their verification. Their objects are kept for analysis.
     pub damaged: Vec<String>,
 }
 
-/// A checkpoint that is there.
+/// Checkpoint in the list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::checkpoint) struct Listed {
     pub name: String,
     pub step: u64,
-    /// Of the writer.
+    /// Revision of the writer.
     pub revision: u64,
     pub loss: Option<f64>,
     pub accuracy: Option<f64>,
@@ -47,7 +49,7 @@ pub(in crate::checkpoint) struct Listed {
 impl Index {
     const FORMAT: u32 = 1;
 
-    /// Before there is one.
+    /// Index of a job that has none yet.
     fn empty() -> Self {
         Self {
             format: Self::FORMAT,
@@ -58,7 +60,7 @@ impl Index {
         }
     }
 
-    /// Whether the objects below this name are to stay.
+    /// Whether the objects below this name must be kept.
     pub fn holds(&self, name: &str) -> bool {
         let mut listed = self.checkpoints.iter();
         let others = self.finals.iter().chain(&self.damaged);
@@ -120,19 +122,21 @@ impl JobBucket {
         Ok((index, Some(version)))
     }
 
-    /// Makes sure that no newer revision has started.
+    /// Checks that no newer revision has started.
     pub(super) fn judge(&self, index: &Index) -> Result<(), CheckpointError> {
-        match index.revision > self.revision {
-            true => Err(CheckpointError::Fenced {
+        if index.revision > self.revision {
+            Err(CheckpointError::Fenced {
                 own: self.revision,
                 newest: index.revision,
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 
-    /// Changes the index unless a newer revision has started. `change` may be called again with what somebody else has made of it,
-    /// and so may find its own work done.
+    /// Changes the index by a conditional write, unless a newer revision has started. After a
+    /// conflict `change` is called again with the index of another writer, so its work may already
+    /// be done.
     pub(super) fn update(&self, change: impl Fn(&mut Index)) -> Result<(), CheckpointError> {
         for attempt in 0..TRIES {
             thread::sleep(PAUSE * attempt);

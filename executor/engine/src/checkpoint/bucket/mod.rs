@@ -1,13 +1,16 @@
 //! Checkpoints in an object store.
 //!
-//! A job's objects lie below `<tenant>/<job>/`: of each checkpoint the same files as in a folder, below the same name, and
+//! The objects of a job lie below `<tenant>/<job>/`. Each checkpoint has the same files as in a
+//! folder, below the same name. In addition there are
 //!
-//! * `index.json`: the checkpoints that there are, and the newest revision that started: the list and the fence in one object. It is
-//!   only replaced by who has read it ([`Index`]), so a stale writer can do nothing: what is not listed is no checkpoint;
-//! * `uploads/<name>.json`: uploads in parts that were begun for a checkpoint, so that somebody else can give them up.
+//! * `index.json`: the list of checkpoints and the newest revision that has started, in one object.
+//!   It is replaced by conditional writes only ([`Index`]), so a stale writer cannot publish a
+//!   checkpoint: what is not listed is not a checkpoint;
+//! * `uploads/<name>.json`: multipart uploads that were started for a checkpoint, so that another
+//!   task can abort them.
 //!
-//! Nothing here is ever renamed, since object stores cannot. A checkpoint is there once it is listed, and gone once it is not; objects
-//! that are not listed are removed by the next revision that starts ([`sweep`]).
+//! Objects are never renamed, because object stores cannot rename. A checkpoint exists while it is
+//! listed. Objects that are not listed are removed by the next revision that starts ([`sweep`]).
 
 mod index;
 mod read;
@@ -26,22 +29,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The checkpoints of one job, as one revision sees them.
+/// Checkpoints of one job, as one revision sees them.
 #[derive(Debug, Clone)]
 pub struct JobBucket {
     objects: Arc<Blocking>,
-    /// Relative to the bucket's prefix.
+    /// Prefix of the job's objects, relative to the bucket's prefix.
     home: String,
     revision: u64,
-    /// What lies in each checkpoint beside the tensors, by name.
+    /// Additional files of each checkpoint, by name.
     beside: Vec<(String, Arc<Vec<u8>>)>,
 }
 
 impl JobBucket {
-    /// Names it; nothing is sent yet.
+    /// Creates the handle; no request is sent yet.
     ///
     /// # Errors
-    /// [`CheckpointError::Objects`] when the environment does not say how to reach the bucket.
+    /// [`CheckpointError::Objects`] if the environment does not contain the access settings of the
+    /// bucket.
     pub fn open(
         address: &BucketAddress,
         tenant: TenantId,
@@ -63,18 +67,18 @@ impl JobBucket {
         self
     }
 
-    /// For errors and logs.
+    /// Address for errors and logs.
     #[must_use]
     pub fn place(&self) -> PathBuf {
         PathBuf::from(self.objects.describe(&self.home))
     }
 
-    /// An object's name in the bucket.
+    /// Name of an object in the bucket.
     fn name(&self, object: &str) -> String {
         format!("{}/{object}", self.home)
     }
 
-    /// An object's address, for errors.
+    /// Address of an object, for errors.
     fn address(&self, object: &str) -> PathBuf {
         PathBuf::from(self.objects.describe(&self.name(object)))
     }
@@ -123,7 +127,7 @@ impl JobBucket {
         if doomed.is_empty() {
             return Ok(Vec::new());
         }
-        // First off the list, so that a half-removed one is never taken for a checkpoint.
+        // Removed from the list first, so that a partly removed checkpoint is never used.
         self.update(|index| doomed.iter().for_each(|doomed| index.remove(&doomed.name)))?;
         for doomed in &doomed {
             self.delete_folder(&doomed.name)?;
@@ -145,12 +149,12 @@ impl JobBucket {
         Ok(known.values().copied().collect())
     }
 
-    /// The checkpoints that there are, in no order.
+    /// All checkpoints, in no particular order.
     pub(super) fn listed(&self) -> Result<Vec<index::Listed>, CheckpointError> {
         Ok(self.index()?.checkpoints)
     }
 
-    /// What is listed now.
+    /// The present index.
     fn index(&self) -> Result<Index, CheckpointError> {
         Ok(self.read_index()?.0)
     }

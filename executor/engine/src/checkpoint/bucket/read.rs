@@ -1,6 +1,8 @@
-//! Loading a checkpoint from objects: ranges go straight into the arenas, several at a time, each checked as it comes.
+//! Loading of a checkpoint from objects: several ranges at a time are fetched directly into the
+//! arenas, and each is verified when it arrives.
 //!
-//! They are not put onto the node's disk before: the state is needed in memory only, and a node's disk may well be smaller.
+//! The objects are not stored on the node's disk, because the state is needed in memory only and
+//! the disk may be smaller.
 
 use super::JobBucket;
 use super::index::Listed;
@@ -11,10 +13,10 @@ use crate::checkpoint::{CheckpointError, FileSum, MANIFEST_FILE, SUMS_FILE};
 use muster_objects::{Blocking, ObjectsError};
 use std::path::{Path, PathBuf};
 
-/// Each waits for the network most of the time.
+/// Number of threads; each waits for the network most of the time.
 const THREADS: usize = 8;
 
-/// A part in the bucket.
+/// Part file in the bucket.
 struct PartObject<'a> {
     objects: &'a Blocking,
     name: String,
@@ -44,7 +46,7 @@ impl JobBucket {
         })
     }
 
-    /// A file of which the length is not known beforehand, and its address.
+    /// Reads a file of unknown length. Returns its address and content.
     fn small(&self, entry: &Entry, file: &str) -> Result<(PathBuf, Vec<u8>), CheckpointError> {
         let object = format!("{}/{file}", entry.name);
         let path = self.address(&object);

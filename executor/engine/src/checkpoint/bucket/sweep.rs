@@ -1,4 +1,5 @@
-//! What killed and stale writers leave behind: uploads that were begun, and objects that are in no list.
+//! Removal of the remains of killed and stale writers: uploads that were started, and objects that
+//! are not listed.
 
 use super::JobBucket;
 use crate::checkpoint::CheckpointError;
@@ -10,7 +11,7 @@ use std::collections::BTreeSet;
 
 const UPLOADS: &str = "uploads";
 
-/// The content of `uploads/<name>.json`.
+/// Content of `uploads/<name>.json`: one entry per started upload.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Begun {
@@ -19,7 +20,7 @@ struct Begun {
 }
 
 impl JobBucket {
-    /// Notes uploads that were begun for the checkpoint `name`.
+    /// Records the uploads that were started for the checkpoint `name`.
     pub(super) fn record(&self, name: &str, uploads: &[&Upload]) -> Result<(), CheckpointError> {
         let of = |upload: &&Upload| Begun {
             object: upload.name.clone(),
@@ -30,12 +31,12 @@ impl JobBucket {
         Ok(self.objects.put(&self.name(&record(name)), text)?)
     }
 
-    /// They are completed.
+    /// Removes the record of completed uploads.
     pub(super) fn forget(&self, name: &str) -> Result<(), CheckpointError> {
         Ok(self.objects.delete(&[self.name(&record(name))])?)
     }
 
-    /// They are not, and nobody goes on with them.
+    /// Aborts uploads that will not be completed and removes their record.
     pub(super) fn give_up(&self, name: &str, uploads: &[&Upload]) -> Result<(), CheckpointError> {
         for upload in uploads {
             self.objects.abort(upload)?;
@@ -43,8 +44,8 @@ impl JobBucket {
         self.forget(name)
     }
 
-    /// Removes what is not listed and was written by this revision or an older one: nobody writes on it any more. It never touches what
-    /// a newer one is writing.
+    /// Removes objects that are not listed and were written by this revision or an older one,
+    /// because no task continues to write them. Objects of a newer revision are not touched.
     pub(super) fn sweep(&self) -> Result<(), CheckpointError> {
         let index = self.index()?;
         let is_ours =
@@ -78,7 +79,7 @@ impl JobBucket {
         else {
             return Ok(());
         };
-        // A record that cannot be read helps nobody.
+        // A record that cannot be read contains no upload to abort.
         let begun: Vec<Begun> = serde_json::from_slice(&text).unwrap_or_default();
         let own = format!("{}/", self.home);
         let uploads: Vec<Upload> = begun

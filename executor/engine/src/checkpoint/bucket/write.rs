@@ -1,4 +1,5 @@
-//! Uploading a checkpoint: large parts first, the manifest last, and then its name in the index, with which it is there.
+//! Upload of a checkpoint: large parts first, the manifest last. The entry in the index then
+//! publishes it.
 
 use super::JobBucket;
 use super::index::Listed;
@@ -57,7 +58,7 @@ impl JobBucket {
         Ok(format!("{}/{}", written.path, manifest.parts()[0].name))
     }
 
-    /// Everything but the index.
+    /// Uploads everything except the index.
     fn send(
         &self,
         name: &str,
@@ -67,12 +68,12 @@ impl JobBucket {
         if !contents.is_finite() {
             return Err(CheckpointError::Diverged);
         }
-        // For a stale writer before all that sending. An earlier attempt of which only the success was not seen is overwritten, so it is
-        // no checkpoint meanwhile.
+        // Fences a stale writer before the upload. An earlier attempt that succeeded without its
+        // acknowledgement is overwritten, so it must not be listed meanwhile.
         self.update(|index| index.remove(name))?;
         let sent = self.send_files(name, manifest, contents);
         if sent.is_err() {
-            // A newer revision gives up what a stale writer is at: then this is the reason.
+            // A newer revision aborts the uploads of a stale writer; then the fence is the reason.
             self.judge(&self.index()?)?;
         }
         sent
@@ -121,14 +122,15 @@ impl JobBucket {
         for part in parts {
             let object = self.name(&format!("{name}/{}", part.name));
             let large = Bucket::needs_parts(part.header().len() + part.data_bytes());
-            uploads.push(match large {
-                true => Some(self.objects.begin(&object)?),
-                false => None,
+            uploads.push(if large {
+                Some(self.objects.begin(&object)?)
+            } else {
+                None
             });
         }
         let begun: Vec<&Upload> = uploads.iter().flatten().collect();
         if !begun.is_empty() {
-            // Until now no byte of them is kept anywhere.
+            // Before the first byte is uploaded.
             self.record(name, &begun)?;
         }
         let sent = parts.iter().zip(&uploads).try_for_each(|(part, upload)| {
@@ -143,7 +145,7 @@ impl JobBucket {
         if !begun.is_empty() {
             match &sent {
                 Ok(()) => self.forget(name)?,
-                // What cannot be given up now stays on record.
+                // An upload that cannot be aborted now stays recorded.
                 Err(_) => drop(self.give_up(name, &begun)),
             }
         }

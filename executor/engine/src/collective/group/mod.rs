@@ -1,9 +1,11 @@
-//! A task among its peers from view to view: a death or a newcomer changes the view, nobody restarts.
+//! Collectives of a task across views: a lost or new member changes the view, and no task restarts.
 //!
-//! When a member dies, every survivor's collective ends with its rank; each asks the coordinator for the next view, connects
-//! anew, and repeats the collective from its gradients, which nothing has touched. A survivor that had completed it before it
-//! heard of the death keeps its sum, and hands it to those that had not: all continue with the same bits. Between two members'
-//! counts there is at most one collective, as nobody completes the next before everyone has entered it. [`views`] is how one view follows another.
+//! When a member is lost, the collective of every survivor ends with its rank. Each survivor asks
+//! the coordinator for the next view, connects again, and repeats the collective from its unchanged
+//! gradients. A survivor that had already completed the collective keeps its sum and sends it to
+//! the others, so that all continue with the same bits. Counts of two members differ by at most one
+//! collective, because no member completes the next one before all have entered it. [`views`]
+//! implements the transition between views.
 
 mod views;
 
@@ -16,62 +18,67 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Views tried for one collective: each means a death or a newcomer, or a member that dies on the way into the next one.
+/// Maximum number of views for one collective. Each further view means a lost or new member, or a
+/// member that is lost during the transition.
 const VIEWS_PER_COLLECTIVE: usize = 64;
 
-/// What became of a collective.
+/// Result of a collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reduced {
-    /// Ranks whose gradients are in the sum; the caller divides by what they have counted.
+    /// Number of ranks whose gradients are in the sum; the caller divides by the counts that it has
+    /// summed.
     pub contributions: usize,
-    /// The view that completed it; [`Group::members_of`] tells whose they are.
+    /// View that completed the sum; [`Group::members_of`] returns its members.
     pub view: u64,
 }
 
-/// Where the last sums lie. They outlive the view that made them.
+/// Location of the last sums. They outlive the view that computed them.
 #[derive(Debug)]
 enum Held {
-    /// With the present view.
+    /// In the present view.
     Present,
     /// In the private plane of the arena.
     Arena,
-    /// In the planes of an earlier view's node, which had so many groups.
+    /// In the planes of an earlier view's node; `groups` is the number of groups in that view.
     Node { node: Node, groups: usize },
 }
 
-/// A member.
+/// A task as a member of a group.
 pub struct Group {
     port: Arc<Port>,
     coordinator: Arc<dyn Coordinator>,
     options: Options,
     between: Choice,
-    /// Of the present view, where the choice depends on it.
+    /// Cost model of the present view, if the choice of the algorithm depends on it.
     model: Option<Model>,
     arena: Arena,
     fabric: Option<Fabric>,
     completed: u64,
-    /// Not welcomed yet: others have parameters, this task has none.
+    /// Whether this task still lacks the parameters that other members have.
     fresh: bool,
     last: Reduced,
-    /// Of the collective under way, or of the last one.
+    /// Range of the present collective, or of the last one.
     range: Range<usize>,
-    /// Of the last one that this task has the sum of.
+    /// Range of the last collective whose sum this task has.
     summed: Range<usize>,
     held: Held,
-    /// Ranks that are not welcomed yet.
+    /// New ranks that still lack the parameters.
     joined: Vec<usize>,
     /// Ranges whose sums a slower member may still lack; see [`Self::fence`].
     unfenced: Vec<Range<usize>>,
-    /// Of the present view and those before it, back to what the caller has forgotten.
+    /// Members of the present view and of earlier views, until [`Self::forget_views`] is called.
     rosters: BTreeMap<u64, Vec<Member>>,
-    /// What [`Self::look`] has seen, for the next collective to act on: it is told once only.
+    /// Error that [`Self::look`] has found, for the next collective: the fabric reports it only
+    /// once.
     seen: Option<FabricError>,
 }
 
 impl Group {
-    /// Reports and waits for the first view with this task in it. `len` floats of gradients; `between` is the algorithm between
-    /// nodes, or between tasks that share no memory; all members give the same. `has_values`: this task can welcome the others;
-    /// newcomers cannot, and when nobody can, all begin alike.
+    /// Reports to the coordinator and waits for the first view with this task. `len` is the number
+    /// of floats of gradients. `between` is the algorithm between nodes, or between tasks without
+    /// shared memory; it must be the same for all members. `has_values` states that this task has
+    /// the parameters for new members. If no member has them, all members initialise in the same
+    /// way.
     ///
     /// # Errors
     /// [`FabricError`].
@@ -109,18 +116,19 @@ impl Group {
         Ok(group)
     }
 
-    /// This task's gradients, to be written between collectives.
+    /// Gradients of this task, to be written between collectives.
     pub fn gradients_mut(&mut self) -> &mut [f32] {
         self.arena.gradients_mut()
     }
 
-    /// The same, to be read.
+    /// Gradients of this task.
     #[must_use]
     pub fn gradients(&self) -> &[f32] {
         self.arena.gradients()
     }
 
-    /// The sums, where the last collective has left them; they stay until this task enters the next one on the same range.
+    /// Sums of the last collective. They are valid until this task enters the next collective on
+    /// the same range.
     #[must_use]
     pub fn sums(&self) -> &[f32] {
         match &self.held {
@@ -137,41 +145,46 @@ impl Group {
         self.fabric().view()
     }
 
-    /// This task's place in it.
+    /// Rank of this task in the present view.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.fabric().rank()
     }
 
-    /// Members of the view of that number, in order of rank, if this task was in it since it last called [`Self::forget_views`].
+    /// Members of the view with that number, in order of rank. Available if this task has been in
+    /// it since the last call of [`Self::forget_views`].
     #[must_use]
     pub fn members_of(&self, view: u64) -> Option<&[Member]> {
         self.rosters.get(&view).map(Vec::as_slice)
     }
 
-    /// Whose gradients are in the last sum, in order of rank: the same on all who have it. Of a death after it one of them may know already, and
-    /// be in another view, and another one not yet. `None` before the first, and when that was before [`Self::forget_views`].
+    /// Members whose gradients are in the last sum, in order of rank: the same on all members that
+    /// have the sum. The present view can differ between them, because one member may already know
+    /// of a later loss and another may not. `None` before the first sum, and if that was before
+    /// [`Self::forget_views`].
     #[must_use]
     pub fn of_last_sum(&self) -> Option<&[Member]> {
         self.members_of(self.last.view)
     }
 
-    /// Forgets the members of every view but the present one: called between steps.
+    /// Forgets the members of all views except the present one. Called between steps.
     pub fn forget_views(&mut self) {
         let present = self.view().number;
         self.rosters.retain(|number, _| *number == present);
     }
 
-    /// Collectives on the arena that this task has completed or, as a newcomer, was told of.
+    /// Number of collectives on the arena that this task has completed; for a new member, the
+    /// number of the others.
     #[must_use]
     pub fn completed(&self) -> u64 {
         self.completed
     }
 
-    /// Sums `range` of all members' gradients; in however many views it takes. All members call this with the same range.
+    /// Sums `range` of the gradients of all members, across as many views as necessary. All members
+    /// must call this with the same range.
     ///
     /// # Errors
-    /// [`FabricError::NoView`] when the coordinator gives up; errors of this task's own.
+    /// [`FabricError::NoView`] if there is no further view; errors of this task.
     pub fn all_reduce(&mut self, range: Range<usize>) -> Result<Reduced, FabricError> {
         self.repeat(range.clone(), |group| {
             group.attempt(range.clone())?;
@@ -180,9 +193,10 @@ impl Group {
         })
     }
 
-    /// As [`Self::all_reduce`], by `attempt`: it is given the links, the view's number and a plane of sums as long as the arena, of which it
-    /// makes `range` the sum. It must not write there before everyone has begun, nor end before its sum is complete; it is called
-    /// again in another view after a death.
+    /// Like [`Self::all_reduce`], with a sum computed by `attempt`. Its arguments are the links,
+    /// the number of the view, and a plane of sums with the length of the arena. It writes the sum
+    /// to `range` of this plane. It must not write before all members have begun, nor return before
+    /// its sum is complete. It is called again in another view after a loss.
     ///
     /// # Errors
     /// As [`Self::all_reduce`].
@@ -201,7 +215,7 @@ impl Group {
         })
     }
 
-    /// Attempts a collective until it is complete, in however many views it takes.
+    /// Repeats a collective until it is complete, across as many views as necessary.
     fn repeat(
         &mut self,
         range: Range<usize>,
@@ -232,7 +246,8 @@ impl Group {
         Err(FabricError::NoView("its members keep dying".to_owned()))
     }
 
-    /// Whether the members of the present view are all there, for a task that waits for them elsewhere. When it is `false` a collective is next.
+    /// Whether all members of the present view are still there, for a task that waits for them
+    /// elsewhere. After `false` the caller must enter a collective.
     pub fn look(&mut self) -> bool {
         if self.seen.is_none() {
             let fabric = self.fabric.as_mut().expect("in a view since `start`");
@@ -241,13 +256,14 @@ impl Group {
         self.seen.is_none()
     }
 
-    /// Lets the next collective take place in another view of whoever is there, so that members who wait for this task elsewhere, and see that it
-    /// lives, hear by [`Self::look`] that it does not come.
+    /// Makes the next collective begin with a new view. Members that wait for this task elsewhere
+    /// and see its heartbeat then detect by [`Self::look`] that it does not come.
     pub fn withdraw(&mut self) {
         self.seen.get_or_insert(FabricError::Regroup);
     }
 
-    /// Whether all members share one memory, so that one may [tell](Self::tell) the others.
+    /// Whether all members share one memory, so that rank 0 can [`tell`](Self::tell) the others a
+    /// result.
     #[must_use]
     pub fn is_of_one_node(&self) -> bool {
         let fabric = self.fabric();
@@ -255,24 +271,27 @@ impl Group {
         shares == fabric.size()
     }
 
-    /// Rank 0 of members that share one memory: makes, once after each collective, what the others [hear](Self::hear); as long as the sums, and
-    /// elsewhere.
+    /// Rank 0 of members that share one memory: computes a result once after each collective, which
+    /// the others receive by [`hear`](Self::hear). It has the length of the sums and a plane of its
+    /// own.
     ///
     /// # Panics
-    /// Of another rank, or where they share none.
+    /// On another rank, or if the members share no memory.
     pub fn tell(&mut self, say: impl FnOnce(&mut [f32])) {
         let fabric = self.fabric.as_mut().expect("in a view since `start`");
         let (mesh, _, node, _) = fabric.parts();
         node.expect("they share memory").tell(mesh, say);
     }
 
-    /// Waits for what rank 0 [tells](Self::tell) after the last collective, as long as there is patience; `None` when that ends first.
+    /// Waits for the result of rank 0's [`tell`](Self::tell) after the last collective while
+    /// `patience` returns `true`; `None` if it ends first.
     ///
     /// # Errors
-    /// [`FabricError`]: a member is lost. It is no collective, so there is none in another view.
+    /// [`FabricError`]: a member is lost. This is not a collective, so it is not repeated in
+    /// another view.
     ///
     /// # Panics
-    /// Where they share no memory.
+    /// If the members share no memory.
     pub fn hear(&mut self, patience: &dyn Fn() -> bool) -> Result<Option<&[f32]>, FabricError> {
         let fabric = self.fabric.as_mut().expect("in a view since `start`");
         let (mesh, _, node, options) = fabric.parts();
@@ -281,8 +300,9 @@ impl Group {
         Ok(heard.then(|| node.totals()))
     }
 
-    /// Gives `range` of this task's gradients to a member that calls this likewise, and takes its own; between two collectives.
-    /// `None` when a death has come between: then neither has the other's, and the present view is another one.
+    /// Exchanges `range` of the gradients with a member that calls this with this task's rank;
+    /// between two collectives. `None` if a member was lost meanwhile: then neither has the other's
+    /// values, and the present view is another one.
     ///
     /// # Errors
     /// As [`Self::all_reduce`].
@@ -317,8 +337,8 @@ impl Group {
         }
     }
 
-    /// Brings `values` from one member to another; between two collectives, called likewise by these two. `false` when a death has come
-    /// between: then the present view is another one.
+    /// Sends `values` from one member to another; both call this between two collectives. `false`
+    /// if a member was lost meanwhile: then the present view is another one.
     ///
     /// # Errors
     /// As [`Self::all_reduce`].
@@ -350,8 +370,8 @@ impl Group {
         }
     }
 
-    /// Called by every member between two steps. Lets in who waits. `true` when there are newcomers: then every member, the
-    /// newcomers first thing, calls [`Self::welcome`].
+    /// Admits waiting tasks. Every member must call this between two steps. Returns `true` if there
+    /// are new members: then every member calls [`Self::welcome`], the new members first of all.
     ///
     /// # Errors
     /// As [`Self::all_reduce`].
@@ -362,7 +382,8 @@ impl Group {
         Ok(self.has_newcomers())
     }
 
-    /// As [`Self::between_steps`], when all members have agreed by other means on the step after which the next view is due.
+    /// Like [`Self::between_steps`], for members that have agreed by other means on the step after
+    /// which the next view begins.
     ///
     /// # Errors
     /// As [`Self::all_reduce`].
@@ -371,22 +392,24 @@ impl Group {
         Ok(self.has_newcomers())
     }
 
-    /// Whether somebody, perhaps this task, waits to be welcomed.
+    /// Whether a member, possibly this task, still lacks the parameters.
     #[must_use]
     pub fn has_newcomers(&self) -> bool {
         !self.joined.is_empty()
     }
 
-    /// Whether the last collective was completed in the present view. Where it was not, or the sum came from another member after a death,
-    /// members disagree on what they know, and nobody may [`Self::carry`] or [`Self::swap`] before the next one: another would take it for
-    /// a part of that.
+    /// Whether the last collective was completed in the present view. If it was not, or the sum
+    /// came from another member after a loss, the members do not have the same knowledge. Then no
+    /// member may [`carry`](Self::carry) or [`swap`](Self::swap) before the next collective,
+    /// because another member would take the data for a part of it.
     #[must_use]
     pub fn is_unbroken(&self) -> bool {
         self.last.view == self.view().number
     }
 
-    /// Gives the newcomers everyone else's `values`, all parts of them: parameters, optimizer state, whatever a step needs. Whether the
-    /// view in which all had them is the present one; where a death came right then, members disagree as in [`Self::is_unbroken`].
+    /// Sends the `values` of the other members to the new members: parameters, optimizer state and
+    /// other data that a step needs. Returns whether the view in which all members received them is
+    /// the present one. After a loss at that moment, members disagree as in [`Self::is_unbroken`].
     ///
     /// # Errors
     /// As [`Self::all_reduce`].
@@ -404,7 +427,7 @@ impl Group {
             let given = values
                 .iter_mut()
                 .try_for_each(|part| broadcast(mesh, root, part));
-            // Nobody goes on to the next step while another may still need the root for this.
+            // No member may begin the next step while another may still need the root for this.
             let all_have = match given {
                 Ok(()) => {
                     self.fresh = false;
@@ -434,8 +457,9 @@ impl Group {
         all_reduce_arena(fabric, &mut self.arena, range, between)
     }
 
-    /// Waits for everyone before sums are overwritten that a slower member may still have to be given. On one node the chunks
-    /// themselves wait for everyone to have entered; links do not. Once a step, as a step's ranges are apart.
+    /// Barrier before sums are overwritten that a slower member may still need. On one node the
+    /// chunks already wait until all members have entered; links do not. At most once per step,
+    /// because the ranges of a step do not overlap.
     fn fence(&mut self, range: &Range<usize>) -> Result<(), FabricError> {
         let fabric = self.fabric.as_mut().expect("in a view since `start`");
         if fabric.groups().len() == 1 {

@@ -1,4 +1,5 @@
-//! From one view to the next: who is left connects anew, and whoever has completed the last collective hands its sum to those who have not.
+//! Transition to the next view: the remaining members connect again, and a member that has
+//! completed the last collective sends its sum to the members that have not.
 
 use super::super::{Choice, Model};
 use super::{Group, Held, Reduced, whole};
@@ -6,7 +7,7 @@ use crate::fabric::{Fabric, FabricError, Flow, How, Piece, Report, Side, Take, V
 use muster_model::id::TaskId;
 
 impl Group {
-    /// Leaves the present view because of `why` and enters the next one whose members all come.
+    /// Leaves the present view because of `why` and enters the next view whose members all connect.
     pub(super) fn next_view(
         &mut self,
         mut why: Option<FabricError>,
@@ -44,7 +45,7 @@ impl Group {
         }
     }
 
-    /// The last sums must survive the view's end.
+    /// Keeps the last sums beyond the end of the view.
     fn hold(&mut self, fabric: &mut Fabric) {
         if matches!(self.held, Held::Present) {
             let groups = fabric.groups().len();
@@ -80,14 +81,15 @@ impl Group {
                 "everyone who had the parameters is gone".to_owned(),
             )),
             None => {
-                // Nobody has anything yet: all initialise alike.
+                // No member has parameters yet: all initialise in the same way.
                 self.fresh = false;
                 Ok(())
             }
         }
     }
 
-    /// Who has completed the last collective hands its sum to those who have not.
+    /// The first member that has completed the last collective sends its sum to the members that
+    /// have not.
     fn catch_up(&mut self, view: &View, top: u64) -> Result<(), FabricError> {
         let completed = |at: usize| view.members[at].completed;
         let source = (0..view.members.len()).find(|&at| completed(at) == Some(top));
@@ -100,7 +102,7 @@ impl Group {
                 let flow = Flow {
                     to: Some(laggard),
                     sends: vec![Piece {
-                        // It may be in the next collective already.
+                        // The source may already be in the next collective with another range.
                         range: self.summed.clone(),
                         from: Side::Input,
                         after: None,
@@ -142,7 +144,7 @@ impl Group {
     }
 }
 
-/// The id of who died, if somebody did.
+/// Id of the member that was lost, if any.
 fn lost_member(error: &FabricError, view: &View) -> Option<TaskId> {
     match error {
         FabricError::Lost { rank } => view.members.get(*rank).map(|member| member.id),
@@ -150,7 +152,8 @@ fn lost_member(error: &FabricError, view: &View) -> Option<TaskId> {
     }
 }
 
-/// Deaths and changes of view are everyday; anything else is this task's own trouble and ends it.
+/// Lost members and changes of the view are expected; any other error is this task's own and ends
+/// it.
 fn own_fault(error: FabricError) -> Result<(), FabricError> {
     match error {
         FabricError::Lost { .. } | FabricError::Regroup => Ok(()),

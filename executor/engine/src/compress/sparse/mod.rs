@@ -1,14 +1,20 @@
-//! Only the largest numbers are sent, with their places; the rest waits in the residual until it is large enough.
+//! Sparse codecs: only the largest values are sent, with their positions; the others accumulate in
+//! the residual until they are large enough.
 //!
-//! The largest are found exactly (Aji and Heafield, "Sparse Communication for Distributed Gradient Descent", EMNLP 2017, by radix on
-//! the magnitudes' bits), by a threshold from a sample, or by a fixed threshold (Strom, "Scalable Distributed DNN Training Using
-//! Commodity GPU Cloud Computing", Interspeech 2015). With momentum, Deep Gradient Compression (Lin et al., ICLR 2018): the worker
-//! applies the momentum before it accumulates (momentum correction), and may clear it for the numbers that it sends (momentum factor
-//! masking); the optimizer that updates the parameters must then have none. Sparsity rises from three quarters in the warm-up.
+//! The largest values are selected exactly (Aji and Heafield, "Sparse Communication for Distributed
+//! Gradient Descent", EMNLP 2017) by radix selection on the bits of the magnitudes, by a threshold
+//! from a sample, or by a fixed threshold (Strom, "Scalable Distributed DNN Training Using
+//! Commodity GPU Cloud Computing", Interspeech 2015). With momentum this is Deep Gradient
+//! Compression (Lin et al., ICLR 2018). The worker applies the momentum before it accumulates
+//! (momentum correction), and may clear the momentum of the values that it sends (momentum factor
+//! masking). The optimizer that updates the parameters must then have no momentum. In the warm-up
+//! the sparsity rises from three quarters.
 //!
-//! A number that is sent after `t` steps has gone `t / (1 - m)` gradients far with its momentum `m` kept, and with it cleared each time
-//! only `(t - m (1 - m^t) / (1 - m)) / (1 - m)` of them: a tenth at `m = 0.9` where it is sent in every step, nine tenths where in
-//! every hundredth. So masking slows down the very numbers that matter most, and more so in the warm-up.
+//! A value that is sent after `t` steps with momentum `m` has moved by `t / (1 - m)` gradients if
+//! the momentum is kept. If it is cleared at each send, it has moved by only
+//! `(t - m (1 - m^t) / (1 - m)) / (1 - m)` gradients. For `m = 0.9` this is a tenth if the value is
+//! sent in every step, and nine tenths if it is sent in every hundredth step. Masking thus slows
+//! down the most important values most, and more so in the warm-up.
 
 mod pass;
 mod select;
@@ -22,29 +28,33 @@ use super::{CHUNK, Codec, DecodeError, Key, Mode, Plane, Prepared, State};
 use pass::{Accumulate, Pass};
 use wire::{Marks, Write};
 
-/// What is sent of a block. Densities are shares of its numbers, above 0 and at most 1.
+/// Selection of the values of a block that are sent. Densities are fractions of its values, above 0
+/// and at most 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Selection {
-    /// The largest `ceil(density · len)`, or as many as are not zero; of equal ones the first.
+    /// The largest `ceil(density · len)` values, or all non-zero ones if there are fewer. Of equal
+    /// values the first ones are sent.
     Exact { density: f64 },
-    /// Those that reach a threshold which a sample of the block puts at `density`, give or take a twentieth.
+    /// Values that reach a threshold, which a sample of the block estimates for `density` with an
+    /// error of about a twentieth.
     Sampled { density: f64 },
-    /// Those of at least this magnitude, above 0.
+    /// Values with at least this magnitude, which is above 0.
     Threshold { magnitude: f32 },
 }
 
-/// Momentum at the worker, and the density of its first steps.
+/// Momentum in the worker, and the density of its first steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Correction {
     /// From 0 to below 1.
     pub momentum: f32,
-    /// In four equal parts of these steps the density is 1/4, 1/16, 1/64 and 1/256, or the final one where that is larger.
+    /// Number of warm-up steps. In its four quarters the density is 1/4, 1/16, 1/64 and 1/256, or
+    /// the final density if that is larger.
     pub warm_up_steps: u64,
-    /// Whether the momentum of what is sent is forgotten.
+    /// Whether the momentum of sent values is cleared.
     pub masking: bool,
 }
 
-/// The codec. It needs the residual, and with a [`Correction`] the velocity.
+/// Sparse codec. It needs the residual, and with a [`Correction`] the velocity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sparse {
     selection: Selection,
@@ -53,7 +63,7 @@ pub struct Sparse {
 }
 
 impl Sparse {
-    /// `None` when a density, magnitude or momentum lies outside its range.
+    /// Creates the codec. `None` if a density, magnitude or momentum is out of range.
     #[must_use]
     pub fn new(selection: Selection, correction: Option<Correction>) -> Option<Self> {
         let selection_right = match selection {
@@ -70,7 +80,7 @@ impl Sparse {
         })
     }
 
-    /// The same in plain Rust, which gives the same bytes.
+    /// The same codec in plain Rust, which produces the same bytes.
     #[must_use]
     pub fn portable(self) -> Self {
         Self {

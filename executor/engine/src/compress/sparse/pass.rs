@@ -1,25 +1,26 @@
-//! The one pass over a chunk: accumulate, and mark what is large enough.
+//! Single pass over a chunk that accumulates gradients and marks the values that are large enough.
 
 use super::super::lanes::{Kernel, Lanes};
 use super::wire::Marks;
 
-/// How gradients get into the residual.
+/// How gradients are added to the residual.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Accumulate {
-    /// They are there already.
+    /// They are already in the residual.
     Done,
     /// `residual += gradient`.
     Plain,
-    /// `velocity = momentum velocity + gradient; residual += velocity` (Deep Gradient Compression's momentum correction).
+    /// `velocity = momentum velocity + gradient; residual += velocity` (momentum correction of Deep
+    /// Gradient Compression).
     Momentum(f32),
 }
 
-/// Marks the numbers of a chunk whose magnitude's bits are at least `threshold`, which must not be 0, and leaves the marks of
-/// numbers past its end unset.
+/// Marks the values of a chunk whose magnitude's bits are at least `threshold`, which must be
+/// positive. Marks beyond the end of the chunk stay unset.
 pub(super) struct Pass<'a> {
     pub(super) accumulate: Accumulate,
     pub(super) threshold: u32,
-    /// Empty when they are accumulated already.
+    /// Empty if the gradients are already accumulated.
     pub(super) gradients: &'a [f32],
     /// Empty without momentum.
     pub(super) velocity: &'a mut [f32],
@@ -36,7 +37,7 @@ impl Kernel for Pass<'_> {
         let (residuals, residual_tail) = self.residual.as_chunks_mut::<64>();
         let (gradients, tail) = self.gradients.as_chunks::<64>();
         let (words, last) = self.marks.split_at_mut(residuals.len());
-        // Filled up with zeros, which no threshold marks.
+        // Padded with zeros, which no threshold marks.
         let mut residual = padded(residual_tail);
         match self.accumulate {
             Accumulate::Done => {
@@ -128,7 +129,8 @@ fn marks<L: Lanes>(l: L, least: L::U, residual: &[f32; 64]) -> u64 {
     word
 }
 
-/// Magnitudes are compared as integers, where what is not a number is larger than all that are: it is sent, not kept for ever.
+/// Compares magnitudes as integers. A NaN is larger than all numbers, so it is sent and does not
+/// stay in the residual.
 #[inline(always)]
 fn large<L: Lanes>(l: L, least: L::U, value: L::F) -> u32 {
     let magnitude = l.and(l.bits(value), l.splat_u(0x7fff_ffff));

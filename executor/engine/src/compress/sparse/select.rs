@@ -1,4 +1,4 @@
-//! Which magnitudes are among the largest: by a sample, by candidates, by radix.
+//! Selection of the largest magnitudes by sample, candidates and radix.
 
 use super::super::Key;
 use super::super::lanes::{Isa, dispatch};
@@ -8,21 +8,24 @@ use super::pass::{Accumulate, Pass};
 use super::wire::{Flatten, MAX_OFFSETS, Marks, for_each_mark};
 use crate::prefetch::{LINE, prefetch};
 
-/// Sampled numbers that should lie above the threshold: its rank is then right to some 5 %.
+/// Number of sampled values that should lie above the threshold; the rank is then accurate to some
+/// 5 %.
 const HITS: f64 = 400.0;
 
-/// Lines of memory asked for before they are read: each misses all caches.
+/// Number of cache lines that are prefetched ahead; each misses all caches.
 const SOON: usize = 12;
 
-/// The most lines of a sample, whatever the density: each may be two or three misses of the cache.
+/// Maximum number of lines of a sample, for any density. Each line can cause two or three cache
+/// misses.
 const MOST_LINES: usize = 1 << 13;
 
-/// Blocks up to this length are not sampled but looked at whole.
+/// Blocks up to this length are inspected completely and not sampled.
 const WHOLE: usize = 1 << 15;
 
 const MAGNITUDE: u32 = 0x7fff_ffff;
 
-/// The bits of a magnitude that about `density` of the numbers, accumulated or not, reach; at least 1, so that zeros do not.
+/// Estimates the bits of a magnitude that about `density` of the values reach after accumulation.
+/// At least 1, so that zeros do not reach it.
 pub(super) fn sampled(
     key: Key,
     accumulate: Accumulate,
@@ -38,8 +41,8 @@ pub(super) fn sampled(
         let hits = (HITS / density / LINE as f64) as usize;
         hits.clamp(WHOLE / LINE, MOST_LINES)
     };
-    // One line of each of `wanted` equal parts, at a place of its own: a fixed stride would meet the same column of a matrix again
-    // and again.
+    // One line from each of `wanted` equal parts, at a random position: a fixed stride would always
+    // hit the same columns of a matrix.
     let starts: Vec<usize> = (0..wanted)
         .map(|index| {
             let (from, to) = (lines * index / wanted, lines * (index + 1) / wanted);
@@ -65,7 +68,7 @@ pub(super) fn sampled(
     nth_largest(&mut sample, rank).0.max(1)
 }
 
-/// The bits of number `i` as it will be when the gradients are accumulated.
+/// Bits of value `i` as it will be after the gradients are accumulated.
 fn accumulated(accumulate: Accumulate, gradients: &[f32], state: &State<'_>, i: usize) -> u32 {
     let value = match accumulate {
         Accumulate::Done => state.residual[i],
@@ -77,8 +80,9 @@ fn accumulated(accumulate: Accumulate, gradients: &[f32], state: &State<'_>, i: 
     value.to_bits()
 }
 
-/// The `rank`th largest (from 1), and how many of that value are among the `rank` largest. Radix, highest bits first; what cannot
-/// be it is dropped after each digit.
+/// Returns the `rank`th largest value (from 1), and how many values equal to it are among the
+/// `rank` largest. Radix selection from the highest bits; values that cannot be the result are
+/// dropped after each digit.
 pub(super) fn nth_largest(bits: &mut Vec<u32>, rank: usize) -> (u32, usize) {
     assert!(
         (1..=bits.len()).contains(&rank),
@@ -103,7 +107,8 @@ pub(super) fn nth_largest(bits: &mut Vec<u32>, rank: usize) -> (u32, usize) {
     (prefix, left)
 }
 
-/// Accumulates a block and returns the indices of its `count` largest magnitudes, ascending; of equal ones the first; never a zero.
+/// Accumulates a block and returns the ascending indices of its `count` largest magnitudes. Of
+/// equal magnitudes the first ones are selected; zeros never are.
 pub(super) fn exact(
     isa: Isa,
     key: Key,
@@ -120,7 +125,8 @@ pub(super) fn exact(
     if count == 0 {
         return Vec::new();
     }
-    // A quarter more than needed, by a sample: the radix then sees these only, and memory is passed over once.
+    // A sample selects a quarter more candidates than needed. The radix selection then sees only
+    // these, and memory is read once.
     let density = (1.25 * count as f64 / len as f64).min(1.0);
     let threshold = sampled(key, accumulate, gradients, state, density);
     let mut found = candidates(isa, accumulate, threshold, gradients, state, count);
@@ -145,10 +151,10 @@ pub(super) fn exact(
     picked
 }
 
-/// Numbers that may be among the largest.
+/// Values that may be among the largest.
 struct Candidates {
     indices: Vec<u32>,
-    /// Of their magnitudes.
+    /// Bits of their magnitudes.
     bits: Vec<u32>,
 }
 
@@ -200,8 +206,8 @@ fn candidates(
     found
 }
 
-/// A threshold that at least `count` numbers reach, if so many are not zero, and few more: the first digit of a radix selection, of
-/// 16 bits, over the whole block.
+/// Threshold that at least `count` values reach, if that many are not zero, and few more: the first
+/// digit (16 bits) of a radix selection over the whole block.
 fn coarse(values: &[f32], count: usize) -> u32 {
     let mut counts = vec![0usize; 1 << 16];
     for value in values {

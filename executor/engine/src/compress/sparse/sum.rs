@@ -1,6 +1,8 @@
-//! Sums of sparse blocks, for a shard or for the rounds of a sparse all-reduce (Renggli et al., "SparCML: High-Performance Sparse
-//! Communication for Machine Learning", SC 2019): places and numbers are merged, never spread out, and written in the codec's own
-//! bytes. As sums fill up, their chunks turn from offsets to bitmaps by themselves, which cost at most 1/32 more than plain numbers.
+//! Sums of sparse blocks, for a shard or for the rounds of a sparse all-reduce (Renggli et al.,
+//! "SparCML: High-Performance Sparse Communication for Machine Learning", SC 2019). Positions and
+//! values are merged without a dense vector and are written in the codec's format. As sums become
+//! denser, their chunks change from offsets to bitmaps, which cost at most 1/32 more than dense
+//! values.
 
 use super::super::lanes::{Isa, dispatch};
 use super::super::{CHUNK, DecodeError};
@@ -8,7 +10,7 @@ use super::wire::{self, Marks, Write};
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// A vector of `len` numbers of which few are not zero.
+/// Vector of `len` values of which few are not zero.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SparseSum {
     len: usize,
@@ -18,10 +20,10 @@ pub struct SparseSum {
 }
 
 impl SparseSum {
-    /// Zeros.
+    /// Creates a vector of zeros.
     ///
     /// # Panics
-    /// When `len` is 2^32 or more.
+    /// If `len` is 2^32 or more.
     #[must_use]
     pub fn new(len: usize) -> Self {
         assert!(
@@ -34,10 +36,11 @@ impl SparseSum {
         }
     }
 
-    /// Reads a block of `len` numbers as [`super::Sparse`] or [`Self::encode`] wrote it. Memory is bounded by the bytes.
+    /// Reads a block of `len` values in the format of [`super::Sparse`] and [`Self::encode`].
+    /// Memory is limited by the number of bytes.
     ///
     /// # Errors
-    /// [`DecodeError`] when the bytes are no such block.
+    /// [`DecodeError`] if the bytes do not encode such a block.
     pub fn decode(mut bytes: &[u8], len: usize) -> Result<Self, DecodeError> {
         let mut sum = Self::new(len);
         for start in (0..len).step_by(CHUNK) {
@@ -61,22 +64,22 @@ impl SparseSum {
         self.len
     }
 
-    /// Whether no number is held, not whether the vector has none.
+    /// Whether no value is stored; the length of the vector does not matter.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.indices.is_empty()
     }
 
-    /// Places and numbers, ascending.
+    /// Positions and values, ascending.
     pub fn entries(&self) -> impl Iterator<Item = (usize, f32)> {
         let indices = self.indices.iter().map(|index| *index as usize);
         indices.zip(self.values.iter().copied())
     }
 
-    /// Adds another vector; equal orders of addition give equal bits, and `a + b` is `b + a`.
+    /// Adds another vector. Equal orders of addition give equal bits, and `a + b` equals `b + a`.
     ///
     /// # Panics
-    /// When the lengths differ.
+    /// If the lengths differ.
     pub fn add(&mut self, other: &Self) {
         assert_eq!(self.len, other.len, "vectors of one length");
         let mut indices = Vec::with_capacity(self.indices.len() + other.indices.len());
@@ -109,10 +112,11 @@ impl SparseSum {
         self.values = values;
     }
 
-    /// The part of the vector that a rank owns in a reduce-scatter, with places counted from its start.
+    /// Part of the vector that a rank owns in a reduce-scatter; positions are relative to its
+    /// start.
     ///
     /// # Panics
-    /// When the range leaves the vector.
+    /// If the range exceeds the vector.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len, "a part");
@@ -128,10 +132,10 @@ impl SparseSum {
         }
     }
 
-    /// Adds the numbers to plain ones.
+    /// Adds the values to a dense vector.
     ///
     /// # Panics
-    /// When the lengths differ.
+    /// If the lengths differ.
     pub fn add_to(&self, out: &mut [f32]) {
         assert_eq!(self.len, out.len(), "vectors of one length");
         for (index, value) in self.entries() {
@@ -139,18 +143,19 @@ impl SparseSum {
         }
     }
 
-    /// The most bytes that [`Self::encode`] writes.
+    /// Maximum number of bytes that [`Self::encode`] writes.
     #[must_use]
     pub fn max_bytes(&self) -> usize {
         let chunks = self.len.div_ceil(CHUNK);
-        // The bitmap of a chunk is used only where it is shorter than offsets.
+        // A chunk uses a bitmap only if it is shorter than offsets.
         4 * chunks + 6 * self.indices.len()
     }
 
-    /// Writes it to the front of `out`; a decoder of [`super::Sparse`] reads it. Returns the bytes.
+    /// Encodes the vector to the beginning of `out`, in the format of [`super::Sparse`], and
+    /// returns the number of bytes.
     ///
     /// # Panics
-    /// When `out` is shorter than [`Self::max_bytes`].
+    /// If `out` is shorter than [`Self::max_bytes`].
     pub fn encode(&self, out: &mut [u8]) -> usize {
         let mut dense = vec![0.0; CHUNK.min(self.len)];
         let (mut written, mut next) = (0, 0);

@@ -1,25 +1,26 @@
-//! The bytes of a sparse chunk: a word with the count and, in its top bit, the form; then where the numbers are, as offsets of 16
-//! bits or as one bit for each number of the chunk, whichever is shorter; then the numbers, `f32`, in order.
+//! Format of a sparse chunk: a word with the count and, in its top bit, the form; the positions, as
+//! offsets of 16 bits or as one bit per value of the chunk, whichever is shorter; then the values
+//! (`f32`), in order.
 
 use super::super::lanes::{Kernel, Lanes};
 use super::super::{CHUNK, DecodeError, front};
 use std::mem::take;
 
-/// One bit for each number of a chunk, lowest first.
+/// One bit per value of a chunk, lowest first.
 pub(super) type Marks = [u64; CHUNK / 64];
 
 const HEADER: usize = 4;
 
 const BITMAP: u32 = 1 << 31;
 
-/// Above one number in 16 a bit for each is shorter than offsets.
+/// Above one value in 16, one bit per value is shorter than offsets.
 pub(super) const MAX_OFFSETS: usize = CHUNK / 16;
 
 fn is_bitmap(count: usize, len: usize) -> bool {
     2 * count > len.div_ceil(8)
 }
 
-/// Where a chunk's numbers are, as it stands in the bytes.
+/// Encoded positions of a chunk's values.
 enum Places<'a> {
     Offsets(&'a [[u8; 2]]),
     Bitmap(&'a [u8]),
@@ -29,12 +30,12 @@ pub(super) fn max_bytes(len: usize) -> usize {
     HEADER + len.div_ceil(8) + 4 * len
 }
 
-/// Moves the marked numbers of `values` to the bytes, leaving zeros, and returns how many bytes. A kernel for its population
-/// counts.
+/// Moves the marked values to the output, leaves zeros in their place, and returns the number of
+/// bytes. It is a kernel for its population counts.
 pub(super) struct Write<'a> {
     pub(super) marks: &'a Marks,
     pub(super) values: &'a mut [f32],
-    /// Zeroed at the same places, unless it is empty.
+    /// Zeroed at the same positions, unless it is empty.
     pub(super) also: &'a mut [f32],
     pub(super) out: &'a mut [u8],
 }
@@ -88,7 +89,8 @@ fn write(marks: &Marks, values: &mut [f32], also: &mut [f32], out: &mut [u8]) ->
     HEADER + 6 * count
 }
 
-/// Writes the offsets of the marks, and returns how many they are: `None`, and nothing written, when they are more than fit.
+/// Writes the offsets of the marks and returns their number; `None`, and nothing written, if there
+/// are more than fit.
 pub(super) struct Flatten<'a> {
     pub(super) words: &'a [u64],
     pub(super) offsets: &'a mut [u16; MAX_OFFSETS + 4],
@@ -108,8 +110,8 @@ impl Kernel for Flatten<'_> {
     }
 }
 
-/// The offsets of the marks. Writes four a word whether or not it has them, and looks only then whether it has more: at a few
-/// marks a word a branch for each would be guessed wrong half of the time.
+/// Writes the offsets of the marks. Always writes four per word and only then checks for more: with
+/// few marks per word, a branch for each would often be mispredicted.
 #[inline(always)]
 fn flatten(words: &[u64], offsets: &mut [u16; MAX_OFFSETS + 4]) -> usize {
     let mut count = 0;
@@ -119,7 +121,7 @@ fn flatten(words: &[u64], offsets: &mut [u16; MAX_OFFSETS + 4]) -> usize {
         let marks = rest.count_ones() as usize;
         let four = &mut offsets[count..count + 4];
         for to in &mut *four {
-            // Past the last mark this is 64, and is overwritten by the next word.
+            // After the last mark this is an offset of 64, which the next word overwrites.
             *to = base.wrapping_add(rest.trailing_zeros() as u16);
             rest &= rest.wrapping_sub(1);
         }
@@ -144,7 +146,8 @@ pub(super) fn for_each_mark(words: &[u64], mut visit: impl FnMut(usize)) {
     }
 }
 
-/// Gives each number of a chunk of `len` with its offset to `visit`, in order, and returns the bytes read.
+/// Calls `visit` with each value of a chunk of `len` values and its offset, in order, and returns
+/// the number of bytes read.
 pub(super) fn read(
     bytes: &[u8],
     len: usize,
@@ -154,7 +157,8 @@ pub(super) fn read(
     let header = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
     let count = (header & !BITMAP) as usize;
     let bitmap = header & BITMAP != 0;
-    // One form for each count, so that equal chunks have equal bytes, and what is announced is bounded before it is looked at.
+    // Each count has only one valid form, so that equal chunks have equal bytes. The announced
+    // count is checked before it is used.
     if count > len || bitmap != is_bitmap(count, len) {
         return Err(DecodeError::Count { got: count, len });
     }

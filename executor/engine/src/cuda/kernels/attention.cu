@@ -1,18 +1,21 @@
-// Attention of bf16 values whose scores are never written out: tiles of 64 queries meet tiles of 64 keys, and the backward pass makes the
-// shares again from one number per query (FlashAttention-2, Dao, 2023). Heads of 32 or 64 numbers.
+// Fused attention of bf16 values, which never writes scores to memory. Tiles of 64 queries are
+// combined with tiles of 64 keys, and the backward pass recomputes the softmax from one number per
+// query (FlashAttention-2, Dao, 2023). Heads have width 32 or 64.
 //
-// A block is four warps; a warp has sixteen rows of its block's tile in registers, as the tensor cores want them, and meets the other
-// side's tiles in shared memory. Logarithms are to base 2, since exp2f is the GPU's own. Rows are as the layers before and after have
-// them: per position queries, keys and values, each head after head.
+// A block has four warps. A warp keeps sixteen rows of its block's tile in registers, in the layout
+// of the tensor cores. It reads the tiles of the other side from shared memory. Logarithms are to
+// base 2, because the GPU computes exp2f directly. Rows have the layout of the adjacent layers: per
+// position queries, keys and values, each head after head.
 
 enum { TILE = 64, WARPS = 4 };
 
-// Tiles in words of two values: neighbours in a row, or in a column. The padding puts what a warp reads at once into 32 banks.
+// Tiles in words of two values, which are adjacent in a row or in a column. The padding spreads the
+// words that a warp reads at once over 32 banks.
 template <int HEAD> struct by_rows { unsigned word[TILE][HEAD / 2 + 4]; };
 template <int HEAD> struct by_columns { unsigned word[TILE / 2][HEAD + 8]; };
 
-// Where a block's tile lies among all, and a thread's rows in it: `row` and `row` + 8, of which it has the columns 2 · `lane`, + 1, + 8 and + 9
-// of each 16.
+// Position of a block's tile and of a thread's rows in it: `row` and `row` + 8. Of each 16 columns
+// the thread has 2 · `lane`, + 1, + 8 and + 9.
 struct seat { int tile, tiles, group, warp, row, lane; i64 example; int head; };
 
 static __device__ __forceinline__ seat take_seat(int positions, int heads, bool is_last_first) {
@@ -20,7 +23,7 @@ static __device__ __forceinline__ seat take_seat(int positions, int heads, bool 
     s.tiles = (positions + TILE - 1) / TILE;
     int pairs = gridDim.x / s.tiles;
     s.tile = blockIdx.x / pairs;
-    // Those with the most to do begin first.
+    // Tiles with the most work start first.
     if (is_last_first) s.tile = s.tiles - 1 - s.tile;
     s.example = blockIdx.x % pairs / heads;
     s.head = blockIdx.x % pairs % heads;
@@ -36,7 +39,8 @@ static __device__ __forceinline__ wide row_part(const val* row, bool is_in) {
     return is_in ? *(const wide*)row : part;
 }
 
-// `rows` of a tile from `from` on; what lies behind them counts as zeros. Either layout may be left out.
+// Loads `rows` of a tile from `from` on and fills the rest with zeros. Either layout may be
+// omitted.
 template <int HEAD>
 static __device__ __forceinline__ void bring(const val* from, i64 stride, i64 rows, by_rows<HEAD>* along, by_columns<HEAD>* across) {
     const int parts = HEAD / 8;
@@ -62,7 +66,8 @@ static __device__ __forceinline__ void bring(const val* from, i64 stride, i64 ro
     }
 }
 
-// A warp's sixteen rows, as the left side of products; `x` is the tile's first head.
+// Loads a warp's sixteen rows as the left side of products; `x` is the head of the tile's first
+// row.
 template <int HEAD>
 static __device__ __forceinline__ void hold(const val* x, i64 stride, const seat& s, int positions, unsigned (*rows)[4]) {
 #pragma unroll
@@ -74,7 +79,7 @@ static __device__ __forceinline__ void hold(const val* x, i64 stride, const seat
         }
 }
 
-// `sum` += `rows` · the tile's transpose: scores of a warp's rows with all of the tile's.
+// `sum` += `rows` · transposed tile: scores of a warp's rows and the rows of the tile.
 template <int HEAD>
 static __device__ __forceinline__ void meet(float (*sum)[4], const unsigned (*rows)[4], const by_rows<HEAD>& tile, const seat& s) {
 #pragma unroll
@@ -86,7 +91,7 @@ static __device__ __forceinline__ void meet(float (*sum)[4], const unsigned (*ro
         }
 }
 
-// `sum` += `shares` · the tile, where shares are as sums come out: a warp's rows by the tile's rows.
+// `sum` += `shares` · tile. Shares have the layout of sums: a warp's rows by the tile's rows.
 template <int HEAD>
 static __device__ __forceinline__ void gather_shares(float (*sum)[4], const float (*shares)[4], const by_columns<HEAD>& tile, const seat& s) {
 #pragma unroll
@@ -103,7 +108,7 @@ static __device__ __forceinline__ void gather_shares(float (*sum)[4], const floa
     }
 }
 
-// A warp's rows times `factor`, of each its own, to `x`.
+// Writes a warp's rows to `x`, each multiplied by its own `factor`.
 template <int HEAD>
 static __device__ __forceinline__ void leave(val* x, i64 stride, const seat& s, int positions, const float (*rows)[4], const float* factor) {
 #pragma unroll
@@ -116,7 +121,7 @@ static __device__ __forceinline__ void leave(val* x, i64 stride, const seat& s, 
         }
 }
 
-// Over the four threads that share a row.
+// Sum over the four threads that share a row.
 static __device__ __forceinline__ float row_sum(float x) {
     x += __shfl_xor_sync(0xffffffffu, x, 1);
     return x + __shfl_xor_sync(0xffffffffu, x, 2);
@@ -130,7 +135,8 @@ static __device__ __forceinline__ float row_max(float x) {
     return x;
 }
 
-// `logs` takes of each query the logarithm of the sum of its exponentials, by example, head and position. `scale` has log2(e) in it.
+// Forward pass. `logs` receives the logarithm of the sum of exponentials of each query, by example,
+// head and position. `scale` includes log2(e).
 template <int HEAD>
 static __device__ __forceinline__ void attend(const val* qkv, val* output, float* logs, int positions, int heads, float scale) {
     __shared__ by_rows<HEAD> keys;
@@ -190,8 +196,8 @@ static __device__ __forceinline__ void attend(const val* qkv, val* output, float
     leave<HEAD>(output + s.example * positions * width + s.head * HEAD, width, s, positions, sum, inverse);
 }
 
-// Gradients of queries; `alongs` takes of each query its output times its gradient, which the other kernel wants too. `factor` is the scores'
-// own scale, without the logarithm's.
+// Gradients of queries. `alongs` receives the dot product of each query's output and its gradient,
+// which the kernel of keys also reads. `factor` is the scale of the scores without log2(e).
 template <int HEAD>
 static __device__ __forceinline__ void d_queries(const val* qkv, const val* output, const val* d_output, const float* logs, float* alongs, val* d_qkv, int positions, int heads, float scale, float factor) {
     __shared__ by_rows<HEAD> keys, values;
@@ -239,7 +245,7 @@ static __device__ __forceinline__ void d_queries(const val* qkv, const val* outp
     leave<HEAD>(d_qkv + rows * stride + s.head * HEAD, stride, s, positions, sum, factors);
 }
 
-// Gradients of keys and values: rows are keys here, and columns queries.
+// Gradients of keys and values. Here rows are keys and columns are queries.
 template <int HEAD>
 static __device__ __forceinline__ void d_keys(const val* qkv, const val* d_output, const float* logs, const float* alongs, val* d_qkv, int positions, int heads, float scale, float factor) {
     __shared__ by_rows<HEAD> queries, d_outs;

@@ -1,17 +1,17 @@
-// Sums over rows, per column: gradients of biases and tables, and what normalisation needs.
+// Sums over rows, per column: gradients of biases and tables, and sums of normalisation.
 //
-// In two kernels: blocks sum a chunk of rows each into `partial` (chunks × columns), then the chunks are put together. A block has 8
-// threads of 8 columns each beside one another and 32 rows of them, or 32 threads of a column each and 8 rows. All orders depend on
-// shapes alone.
+// There are two kernels: blocks sum one chunk of rows each into `partial` (chunks × columns), then
+// the chunks are combined. A block has 8 threads of 8 adjacent columns each and 32 rows of threads,
+// or 32 threads of one column each and 8 rows. All orders of addition depend on shapes alone.
 
-// A thread's columns and rows: the first of `N` columns, and every `ROWS`th row from `row` on.
+// Columns and rows of a thread: the first of `N` columns, and every `ROWS`th row from `row` on.
 template <int N>
 struct place {
     enum { GROUPS = N == 1 ? 32 : 8, ROWS = 256 / GROUPS, COLUMNS = GROUPS * N };
     int chunk, column;
     i64 row, begin, end;
     bool is_in;
-    // The column of the block that the thread leaves sums of.
+    // Column of the block whose sum the thread writes.
     int left;
     bool leaves;
 };
@@ -33,7 +33,7 @@ static __device__ __forceinline__ place<N> own_place(i64 rows, int columns, int 
     return at;
 }
 
-// Over a block's rows: the sum of the block's column t for thread t.
+// Sums over the rows of a block; thread t returns the sum of the block's column t.
 template <int N>
 static __device__ float sum_rows(const pack<N>& x) {
     typedef place<N> here;
@@ -51,7 +51,7 @@ static __device__ float sum_rows(const pack<N>& x) {
     return sum;
 }
 
-// Numbers that all rows have in common, from anywhere.
+// Loads values that are common to all rows, from any alignment.
 template <int N>
 static __device__ __forceinline__ pack<N> constants(const float* x) {
     if (N > 1 && is_aligned(x)) return load<N>(x);
@@ -82,8 +82,9 @@ extern "C" __global__ void sum_columns(const val* x, i64 stride, i64 rows, int c
     else sum_columns_by<1>(x, stride, rows, columns, rows_per_chunk, partial);
 }
 
-// The first `split` columns go to `sum`, the others to `rest`. Few chunks are added up by a thread per column, many by a block for
-// eight columns, each of whose threads takes every 32nd chunk.
+// Combines the chunks. The first `split` columns are written to `sum`, the others to `rest`. Few
+// chunks are added by one thread per column. Many chunks are added by one block per eight columns,
+// whose threads take every 32nd chunk.
 extern "C" __global__ void finish_columns(const float* partial, int chunks, i64 columns, i64 split, float* sum, float* rest, int add, int are_few) {
     __shared__ float sums[256];
     int thread = (int)threadIdx.x;
@@ -107,8 +108,8 @@ extern "C" __global__ void finish_columns(const float* partial, int chunks, i64 
     *to = add ? *to + total : total;
 }
 
-// Mean and sum of squares around it of each chunk's columns. Numbers are taken from the chunk's first row, so that the squares lose
-// nothing by cancellation.
+// Mean and sum of squared deviations of the columns of each chunk. Values are taken relative to the
+// chunk's first row, which avoids cancellation in the squares.
 template <int N>
 static __device__ __forceinline__ void column_moments_by(const val* x, i64 rows, int columns, int rows_per_chunk, float* means, float* spreads) {
     place<N> at = own_place<N>(rows, columns, rows_per_chunk);
@@ -142,7 +143,7 @@ extern "C" __global__ void column_moments(const val* x, i64 rows, int columns, i
 
 struct moments { float count, mean, spread; };
 
-// Of two sets of numbers together (Chan, Golub and LeVeque, 1979); either may be empty.
+// Combines two sets of values (Chan, Golub and LeVeque, 1979); either may be empty.
 static __device__ __forceinline__ moments together(moments a, moments b) {
     moments sum;
     sum.count = a.count + b.count;
@@ -152,8 +153,8 @@ static __device__ __forceinline__ moments together(moments a, moments b) {
     return sum;
 }
 
-// Puts chunks together, a block for eight columns: each thread takes every 32nd, then threads by a tree. Leaves mean, 1 / deviation and
-// biased variance, a row of each.
+// Combines chunks, one block per eight columns: each thread takes every 32nd chunk, then threads
+// are combined by a tree. Writes one row each of mean, 1 / deviation and biased variance.
 extern "C" __global__ void finish_moments(const float* means, const float* spreads, int chunks, int rows_per_chunk, i64 rows, int columns, float* statistics) {
     __shared__ moments parts[256];
     int thread = (int)threadIdx.x, column = (int)blockIdx.x * 8 + thread % 8;

@@ -1,5 +1,6 @@
-// One number at a time: casts, activations, sums of two values, dropout, what brings rows and columns elsewhere. And how any kernel
-// moves many of them: eight per thread, which are sixteen bytes of bf16 and twice as many of f32.
+// Elementwise kernels: casts, activations, sums of two values, dropout, moves of rows and columns.
+// Also the wide loads and stores of all kernels: eight elements per thread, which are 16 bytes of
+// bf16 or 32 bytes of f32.
 
 enum { PACK = 8 };
 
@@ -12,7 +13,7 @@ static __device__ __forceinline__ void put(val* y, float x) { *y = as_val(x); }
 #endif
 static __device__ __forceinline__ void put(float* y, float x) { *y = x; }
 
-// Sixteen bytes at a time.
+// Loads and stores of 16 bytes at a time.
 static __device__ __forceinline__ pack<PACK> load_wide(const float* x) {
     const wide words[2] = {((const wide*)x)[0], ((const wide*)x)[1]};
     pack<PACK> numbers;
@@ -52,7 +53,7 @@ static __device__ __forceinline__ void store_wide(val* y, const pack<PACK>& numb
 }
 #endif
 
-// Eight numbers from where sixteen bytes may be read, or one.
+// Loads eight elements from an address aligned to 16 bytes, or one element.
 template <int N, typename T>
 static __device__ __forceinline__ pack<N> load(const T* x) {
     if constexpr (N == PACK) {
@@ -75,10 +76,10 @@ static __device__ __forceinline__ void store(T* y, const pack<N>& numbers) {
 
 static __device__ __forceinline__ bool is_aligned(const void* at) { return (u64)at % 16 == 0; }
 
-// A thread's part of `count` numbers: eight, or what is left of them.
+// Part of `count` elements that a thread processes: eight, or the rest.
 struct portion { i64 first; int count; bool is_wide; };
 
-// The `index`th, of arrays that are read and written there, null ones among them.
+// Returns portion `index`. `arrays` are the arrays that are accessed there; some may be null.
 template <typename... T>
 static __device__ __forceinline__ portion portion_at(i64 index, i64 count, T*... arrays) {
     portion own;
@@ -94,7 +95,7 @@ static __device__ __forceinline__ portion own_portion(i64 count, T*... arrays) {
     return portion_at(global_index(), count, arrays...);
 }
 
-// What is past the end is 0.
+// Loads a portion; elements past the end are 0.
 template <typename T>
 static __device__ __forceinline__ pack<PACK> take(const T* x, const portion& own) {
     if (own.is_wide) return load_wide(x + own.first);
@@ -122,7 +123,8 @@ extern "C" __global__ void copy_numbers(const float* x, float* y, i64 count) {
     leave(y, own, take(x, own));
 }
 
-// In place, after a product that has not done it itself. Without a bias `bias` is null.
+// Applies bias and ReLU in place after a product without them. `bias` is null for a layer without
+// bias.
 extern "C" __global__ void bias_relu(val* x, const val* bias, i64 count, int columns, i64 stride, int relu) {
     i64 i = global_index();
     if (i >= count) return;
@@ -151,20 +153,21 @@ extern "C" __global__ void add_to(val* sum, const val* part, i64 count) {
     leave(sum, own, numbers);
 }
 
-// What is left of a gradient past a ReLU that gave `y`.
+// Backward pass of a ReLU with output `y`.
 static __device__ __forceinline__ pack<PACK> masked(pack<PACK> d, const pack<PACK>& y) {
 #pragma unroll
     for (int k = 0; k < PACK; k++) d.at[k] = y.at[k] > 0.0f ? d.at[k] : 0.0f;
     return d;
 }
 
-// Back through a ReLU, in place.
+// Backward pass of a ReLU, in place.
 extern "C" __global__ void mask(val* d, const val* y, i64 count) {
     portion own = own_portion(count, d, y);
     leave(d, own, masked(take(d, own), take(y, own)));
 }
 
-// Back through a sum of two and its ReLU, if it has one: `y` is null without. So are those of the two that want no gradient.
+// Backward pass of a sum of two inputs with an optional ReLU. `y` is null without ReLU; `d_a` or
+// `d_b` is null if its gradient is not needed.
 extern "C" __global__ void d_sum_two(const val* d, const val* y, val* d_a, val* d_b, i64 count) {
     portion own = own_portion(count, d, y, d_a, d_b);
     pack<PACK> numbers = take(d, own);
@@ -173,7 +176,7 @@ extern "C" __global__ void d_sum_two(const val* d, const val* y, val* d_a, val* 
     if (d_b) leave(d_b, own, numbers);
 }
 
-// The same row of `len` numbers is added to each.
+// Adds the same row of `len` elements to each row.
 extern "C" __global__ void add_row(const val* x, const float* row, val* y, i64 count, i64 len) {
     portion own = own_portion(count, x, y);
     if (own.count == 0) return;
@@ -199,7 +202,7 @@ static __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f +
 
 static __device__ __forceinline__ float normal(float x) { return 0.5f + 0.5f * erff(x * 0.70710678f); }
 
-// (1 + tanh z) / 2 of GELU's approximation is a sigmoid of 2 z.
+// (1 + tanh z) / 2 in the approximation of GELU equals sigmoid(2 z).
 static __device__ __forceinline__ float bent(float x) { return sigmoid(1.5957691f * (x + 0.044715f * x * x * x)); }
 
 template <int FUNCTION>
@@ -223,7 +226,7 @@ static __device__ __forceinline__ float d_activation(float slope, float x) {
         case GELU: return normal(x) + x * (0.5f * 0.7978846f * expf(-0.5f * x * x));
         case GELU_TANH: {
             float s = bent(x), incline = s * (1.0f - s);
-            // Where the sigmoid's slope is 0 its argument's may be infinite.
+            // Where the slope of the sigmoid is 0, the slope of its argument may be infinite.
             float bend = incline == 0.0f ? 0.0f : x * incline * 1.5957691f * (1.0f + 3.0f * 0.044715f * x * x);
             return s + bend;
         }
@@ -275,7 +278,7 @@ extern "C" __global__ void d_activate(const val* x, const val* d_y, val* d_x, i6
     leave(d_x, own, d);
 }
 
-// `columns` columns of rows of one stride to rows of another.
+// Copies `columns` columns of rows with one stride to rows with another.
 extern "C" __global__ void copy_columns(const val* from, i64 from_stride, val* to, i64 to_stride, i64 columns, i64 count) {
     i64 i = global_index();
     if (i < count) to[i / columns * to_stride + i % columns] = from[i / columns * from_stride + i % columns];
@@ -288,7 +291,8 @@ static __device__ u64 mix(u64 x) {
     return x ^ (x >> 31);
 }
 
-// The draws of the CPU's dropout. `draw` holds the step's key and the first example's place in the batch of all workers.
+// Draws the same numbers as the CPU's dropout. `draw` holds the step's key and the first example's
+// place in the global batch.
 extern "C" __global__ void dropout(const val* x, val* y, i64 count, i64 numbers, const u64* draw, u64 operation, u64 limit, float factor) {
     portion own = own_portion(count, x, y);
     if (own.count == 0) return;

@@ -1,10 +1,13 @@
-// What all kernels share: the type of values, reading and writing it, sums over a warp and a block.
+// Common code of all kernels: the type of values, its loads and stores, sums over a warp and a
+// block.
 //
-// Values between operations are `val`: f32, or bf16 when BF16 is defined. Parameters as stored, their gradients and statistics are
-// f32. All arithmetic is f32. Nothing here uses atomics: sums have one order, so the same input gives the same bits.
+// Values between operations are `val`: f32, or bf16 if BF16 is defined. Stored parameters, their
+// gradients and statistics are f32. All arithmetic is f32. Kernels use no atomics: sums have one
+// order, so the same input gives the same bits.
 //
-// The source is also compiled by the machine's own C++ compiler, where tests run it thread by thread (emulator.hpp): keep to what
-// both understand, or give that compiler its own words. Blocks have a whole number of warps, and grids one dimension.
+// The machine's C++ compiler also compiles this source, for tests that run it thread by thread
+// (emulator.hpp). Use only constructs that both compilers support, or provide a variant for each.
+// Blocks have a whole number of warps, and grids have one dimension.
 
 typedef long long i64;
 typedef unsigned long long u64;
@@ -12,7 +15,7 @@ typedef unsigned long long u64;
 #ifdef BF16
 struct val { unsigned short bits; };
 static __device__ __forceinline__ float get(val x) { return __uint_as_float((unsigned)x.bits << 16); }
-// To the nearest, ties to even; a NaN stays one.
+// Rounds to nearest, ties to even; a NaN stays a NaN.
 static __device__ __forceinline__ val as_val(float x) {
     val y;
 #ifdef __CUDACC__
@@ -24,7 +27,7 @@ static __device__ __forceinline__ val as_val(float x) {
     return y;
 }
 
-// Two values in a word, the first in the lower half, as they lie in memory.
+// Packs two values into a word, the first in the lower half, as in memory.
 static __device__ __forceinline__ unsigned as_pair(float first, float second) {
 #ifdef __CUDACC__
     unsigned pair;
@@ -38,7 +41,8 @@ static __device__ __forceinline__ float first_of(unsigned pair) { return __uint_
 static __device__ __forceinline__ float second_of(unsigned pair) { return __uint_as_float(pair & 0xffff0000u); }
 
 #ifdef __CUDACC__
-// A warp's 16 × 8 `sum` += 16 × 16 `left` · 16 × 8 right on tensor cores, each thread with its part, as PTX lays out mma.m16n8k16.
+// A warp's 16 × 8 `sum` += 16 × 16 `left` · 16 × 8 right on tensor cores. Each thread has its part
+// in PTX's layout of mma.m16n8k16.
 static __device__ __forceinline__ void multiply_tiles(float* sum, const unsigned* left, unsigned right0, unsigned right1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
@@ -51,12 +55,12 @@ static __device__ __forceinline__ float get(val x) { return x; }
 static __device__ __forceinline__ val as_val(float x) { return x; }
 #endif
 
-// Sixteen bytes of values, moved at once where channels allow it.
+// Sixteen bytes of values, moved at once if the number of channels allows it.
 struct alignas(16) wide { unsigned int word[4]; };
 
 static __device__ __forceinline__ i64 global_index() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
 
-// A NaN passes, so that a diverged network shows in the loss; fmaxf would hide it.
+// The comparison propagates a NaN, so that divergence shows in the loss; fmaxf would hide it.
 static __device__ __forceinline__ float rectify(float x) { return x < 0.0f ? 0.0f : x; }
 
 static __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
@@ -74,7 +78,7 @@ static __device__ __forceinline__ float warp_max(float x) {
     return x;
 }
 
-// The sum over a block, for all of its threads.
+// Sum over a block, returned to all of its threads.
 static __device__ float block_sum(float x) {
     __shared__ float sums[32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -87,7 +91,7 @@ static __device__ float block_sum(float x) {
     return sum;
 }
 
-// The largest of a block's numbers, for all of its threads; a NaN counts as none.
+// Largest value of a block, returned to all of its threads; a NaN is ignored.
 static __device__ float block_max(float x) {
     __shared__ float most[32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;

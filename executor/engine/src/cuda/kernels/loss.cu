@@ -1,18 +1,21 @@
-// Losses. Each block leaves its part of the sum and of what was right; `total` adds them in order.
+// Losses. Each block writes its part of the sum and of the number of correct targets; `total` adds
+// the parts in order.
 
-// A block per row of `classes` scores, rows `stride` apart; what lies between two rows becomes 0 in `d`, which is null in evaluation.
+// Cross-entropy with one block per row of `classes` scores. Rows are `stride` apart; the padding
+// between two rows becomes 0 in `d`, which is null in evaluation.
 //
-// A row is looked at twice: for the largest score and the sum of exponentials around it together, and to leave the gradient. Its eights
-// begin where sixteen bytes may be moved; the few before them and after them go to a thread each.
+// A row is read twice: once for the largest score and the sum of exponentials, and once for the
+// gradient. Groups of eight begin at addresses aligned to 16 bytes; single threads process the
+// elements before and after them.
 extern "C" __global__ void cross_entropy(const val* scores, const unsigned* labels, int classes, i64 stride, val* d, double* losses, double* rights) {
     const val* row = scores + blockIdx.x * stride;
     val* to = d ? d + blockIdx.x * stride : d;
     int label = (int)labels[blockIdx.x], thread = (int)threadIdx.x, threads = (int)blockDim.x;
     int past = (int)((u64)row % 16 / sizeof(val)), head = past ? 16 / (int)sizeof(val) - past : 0;
-    // Without a common beginning, or of short rows, every number counts as before the eights.
+    // If alignments differ or rows are short, every element is processed singly.
     if (classes <= threads || (d && ((u64)row ^ (u64)to) % 16) || head > classes) head = classes;
     int packs = (classes - head) / PACK, tail = head + packs * PACK;
-    // The largest of a thread's scores and where it was first, and the sum of exponentials around it.
+    // Largest score of a thread and its first index, and the sum of exponentials relative to it.
     float most = minus_infinity(), sum = 0.0f;
     int place = classes;
     for (int i = thread; i < head; i += threads) {
@@ -33,7 +36,7 @@ extern "C" __global__ void cross_entropy(const val* scores, const unsigned* labe
         if (more > most) {
             sum *= expf(most - more);
             most = more;
-            // From the last to the first, so that the first of equals stays.
+            // From last to first, so that the first of equal scores is kept.
 #pragma unroll
             for (int k = PACK - 1; k >= 0; k--)
                 if (few.at[k] == more) place = head + i * PACK + k;
@@ -53,7 +56,7 @@ extern "C" __global__ void cross_entropy(const val* scores, const unsigned* labe
     }
     float all = block_max(most);
     sum = block_sum(sum * expf(most - all));
-    // Ties go to the lower class.
+    // A tie selects the lower class.
     float beaten = block_sum(most == all && place < label ? 1.0f : 0.0f), own = get(row[label]);
     if (thread == 0) {
         losses[blockIdx.x] = log((double)sum) - (double)(own - all);
@@ -73,7 +76,7 @@ extern "C" __global__ void cross_entropy(const val* scores, const unsigned* labe
     for (i64 i = classes + thread; i < stride; i += threads) to[i] = as_val(0.0f);
 }
 
-// Sums of a block's numbers by a tree in one fixed order.
+// Sums the values of a block by a tree in a fixed order.
 static __device__ void leave_sums(double loss, double right, double* losses, double* rights) {
     __shared__ double sums[2][256];
     sums[0][threadIdx.x] = loss;
@@ -115,7 +118,7 @@ extern "C" __global__ void binary(const val* scores, const float* targets, i64 c
     leave_sums(loss, right, losses, rights);
 }
 
-// One block. When `adds`, to what is there already.
+// Runs as one block. If `adds`, the totals are added to the previous ones.
 extern "C" __global__ void total(const double* losses, const double* rights, i64 count, double* sums, int adds) {
     bool is_more = adds && threadIdx.x == 0;
     double loss = is_more ? sums[0] : 0.0, right = is_more ? sums[1] : 0.0;

@@ -1,6 +1,6 @@
 // Batch and layer normalisation.
 
-// For evaluation: mean and 1 / deviation of the running statistics.
+// Evaluation: mean and 1 / deviation of the running statistics.
 extern "C" __global__ void running_statistics(const float* mean, const float* variance, int channels, float* statistics) {
     int channel = (int)global_index();
     if (channel >= channels) return;
@@ -8,10 +8,10 @@ extern "C" __global__ void running_statistics(const float* mean, const float* va
     statistics[channels + channel] = 1.0f / sqrtf(fmaxf(variance[channel], 0.0f) + 1e-5f);
 }
 
-// In one operation, so that the way back finds the very same number.
+// A single operation, so that the backward pass computes exactly the same number.
 static __device__ __forceinline__ float normalise(float x, float mean, float factor, float shift) { return fmaf(x - mean, factor, shift); }
 
-// Whether a number is more than 0 once it is a value: the smallest ones of f32 become 0 in bf16.
+// Whether a number is positive after conversion to a value: the smallest f32 become 0 in bf16.
 static __device__ __forceinline__ bool is_positive(float x) {
 #ifdef BF16
     return x > __uint_as_float(0x8000u);
@@ -20,7 +20,7 @@ static __device__ __forceinline__ bool is_positive(float x) {
 #endif
 }
 
-// What a thread knows of its channels.
+// Constants of a thread's channels.
 template <int N>
 struct channel_constants { pack<N> mean, factor, shift; };
 
@@ -36,7 +36,8 @@ static __device__ __forceinline__ channel_constants<N> of_channels(const float* 
     return of;
 }
 
-// Rows that a thread has under way at once, which wait as they were read, since bf16 takes half of f32's registers.
+// Number of rows that a thread processes at once. Rows wait unconverted, because bf16 takes half
+// the registers of f32.
 enum { BATCH = 4 };
 
 template <int N>
@@ -80,8 +81,8 @@ extern "C" __global__ void batch_norm(const val* x, val* y, const float* statist
     else batch_norm_by<1>(x, y, statistics, scale, shift, rows, channels, rows_per_block, relu);
 }
 
-// Of each chunk the sums of the gradient and, after those of all channels, of its product with the normalised input. What ReLU has cut
-// off is made out once more from the input.
+// Sums of each chunk: of the gradient, and, after those of all channels, of its product with the
+// normalised input. The mask of the ReLU is recomputed from the input.
 template <int N>
 static __device__ __forceinline__ void batch_norm_sums_by(const val* x, const val* d_y, const float* statistics, const float* scale, const float* shift, i64 rows, int channels, int rows_per_chunk, int relu, float* partial) {
     place<N> at = own_place<N>(rows, channels, rows_per_chunk);
@@ -113,8 +114,9 @@ extern "C" __global__ void batch_norm_sums(const val* x, const val* d_y, const f
     else batch_norm_sums_by<1>(x, d_y, statistics, scale, shift, rows, channels, rows_per_chunk, relu, partial);
 }
 
-// d_x = scale / deviation · (d_y − mean of d_y − normalised x · mean of d_y · normalised x), which is a channel's factor · (d_y
-// + incline · (x − mean) + offset). `sums` are d_shift and d_scale.
+// d_x = scale / deviation · (d_y − mean of d_y − normalised x · mean of (d_y · normalised x)). This
+// equals a channel's factor · (d_y + incline · (x − mean) + offset). `sums` are d_shift and
+// d_scale.
 template <int N>
 static __device__ __forceinline__ void d_batch_norm_by(const val* x, const val* d_y, val* d_x, const float* statistics, const float* scale, const float* shift, const float* sums, i64 rows, int channels, int rows_per_block, float share, int relu) {
     enum { AT_ONCE = BATCH / 2 };
@@ -158,7 +160,8 @@ extern "C" __global__ void d_batch_norm(const val* x, const val* d_y, val* d_x, 
     else d_batch_norm_by<1>(x, d_y, d_x, statistics, scale, shift, sums, rows, channels, rows_per_block, share, relu);
 }
 
-// Gradients of the four blocks of parameters: those of running statistics are what a step moves them by, times the examples.
+// Gradients of the four parameter blocks. The gradients of running statistics are the change of one
+// step, times the number of examples.
 extern "C" __global__ void batch_norm_grads(const float* statistics, const float* d_shift, const float* d_scale, const float* running_mean, const float* running_variance, int channels, float examples, float unbiased, float* grad_scale, float* grad_shift, float* grad_mean, float* grad_variance, int add) {
     int c = (int)global_index();
     if (c >= channels) return;
@@ -170,7 +173,8 @@ extern "C" __global__ void batch_norm_grads(const float* statistics, const float
     grad_variance[c] = add ? grad_variance[c] + variance : variance;
 }
 
-// A warp per row, whose second and third look at it find it in the first-level cache. `kept` takes each row's mean and 1 / deviation.
+// One warp per row; its second and third reads hit the first-level cache. `kept` receives the mean
+// and 1 / deviation of each row.
 template <int N>
 static __device__ __forceinline__ void layer_norm_by(const val* x, val* y, const float* scale, const float* shift, int width, float* kept) {
     int first = threadIdx.x % 32 * N;
@@ -241,7 +245,7 @@ extern "C" __global__ void d_layer_norm(const val* x, const val* d_y, val* d_x, 
     else d_layer_norm_by<1>(x + first, d_y + first, d_x + first, scale, width, mean, inverse);
 }
 
-// Of each chunk of rows the sums for the shift, then those for the scale.
+// Sums of each chunk of rows for the shift, followed by those for the scale.
 template <int N>
 static __device__ __forceinline__ void layer_norm_sums_by(const val* x, const val* d_y, const float* kept, i64 rows, int width, int rows_per_chunk, float* partial) {
     place<N> at = own_place<N>(rows, width, rows_per_chunk);

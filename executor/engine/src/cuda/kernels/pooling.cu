@@ -1,7 +1,7 @@
-// Max and average pooling of images (NHWC). A block belongs to a line of an image, so that little is left to divide, and a thread to eight
-// channels of a position, or to one.
+// Max and average pooling of images (NHWC). A block processes one line of an image, which saves
+// most divisions. A thread processes eight channels of a position, or one.
 
-// Where a thread's first channel lies.
+// Position of a thread's first channel.
 struct spot {
     i64 example;
     int row, column, channel;
@@ -21,14 +21,14 @@ static __device__ __forceinline__ spot own_spot(int rows, int columns, int chann
     return own;
 }
 
-// Of a row and column, of images of so many of them.
+// Index of a row and column in images with this number of rows and columns.
 static __device__ __forceinline__ i64 place_of(const spot& own, int rows, int columns, int row, int column, int channels) {
     return ((own.example * rows + row) * columns + column) * channels + own.channel;
 }
 
 struct alignas(8) eight { unsigned word[2]; };
 
-// Which positions of windows have won: a byte each.
+// Winning positions of windows, one byte each.
 template <int N>
 struct taps { int at[N]; };
 
@@ -57,7 +57,8 @@ static __device__ __forceinline__ void store_taps(unsigned char* winners, const 
     }
 }
 
-// Positions in the padding never win; ties go to the first in reading order, and a NaN wins. `winners` takes the tap.
+// Positions in the padding never win. A tie selects the first position in reading order, and a NaN
+// wins. `winners` receives the tap.
 template <int N>
 static __device__ __forceinline__ void max_pool_by(const val* x, val* y, unsigned char* winners, const window& w, int channels) {
     spot own = own_spot<N>(w.output[0], w.output[1], channels);
@@ -97,7 +98,8 @@ extern "C" __global__ void max_pool(const val* x, val* y, unsigned char* winners
     else max_pool_by<1>(x, y, winners, w, channels);
 }
 
-// First and last window that hold a place, along one side. So a global pool costs one step and not the whole image.
+// First and last window that contain a position, along one side. With this range a global pool
+// costs one step instead of a scan of the image.
 struct range { int first, last; };
 
 static __device__ __forceinline__ range windows_of(const window& w, int side, int place) {
@@ -132,7 +134,7 @@ extern "C" __global__ void d_max_pool(const val* d_y, const unsigned char* winne
     else d_max_pool_by<1>(d_y, winners, d_x, w, channels);
 }
 
-// How many positions of window `index` lie on the image, along one side.
+// Number of positions of window `index` that are on the image, along one side.
 static __device__ __forceinline__ int covered(const window& w, int side, int index) {
     int begin = index * w.stride[side] - w.padding[side], end = begin + w.kernel[side];
     return (end < w.image[side] ? end : w.image[side]) - (begin > 0 ? begin : 0);

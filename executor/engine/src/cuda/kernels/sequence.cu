@@ -6,7 +6,8 @@ extern "C" __global__ void embed(const float* tokens, const float* table, val* y
     if (i < count) y[i] = as_val(table[(i64)tokens[i / width] * width + i % width]);
 }
 
-// A block per row of the table looks at all tokens, 1,024 at a time, and adds the gradients of its own in their order.
+// One block per row of the table. It scans all tokens, 1,024 at a time, and adds the gradients of
+// its own token in order.
 extern "C" __global__ void d_embed(const float* tokens, i64 count, const val* d_y, float* d_table, int width, int add) {
     __shared__ int found[1024], of_warp[8];
     float row = (float)blockIdx.x;
@@ -15,7 +16,7 @@ extern "C" __global__ void d_embed(const float* tokens, i64 count, const val* d_
     if (!add)
         for (int i = threadIdx.x; i < width; i += 256) sum[i] = 0.0f;
     for (i64 first = 0; first < count; first += 1024) {
-        // A warp looks at 128 in a row, so that what it finds stays in order.
+        // A warp scans 128 consecutive tokens, so that the found ones stay in order.
         bool is_mine[4];
         unsigned here[4];
         int mine = 0;
@@ -48,7 +49,8 @@ extern "C" __global__ void d_embed(const float* tokens, i64 count, const val* d_
     }
 }
 
-// Position t of all examples: gates i, f, g, o (as sums without bias) become their values; a thread per example and unit.
+// Computes position t of all examples, with one thread per example and unit. The gates i, f, g, o
+// (sums without bias) are replaced by their values.
 extern "C" __global__ void lstm_step(val* gates, float* cells, const float* bias, val* output, i64 t, i64 positions, int hidden, i64 count) {
     i64 index = global_index();
     if (index >= count) return;
@@ -69,7 +71,8 @@ extern "C" __global__ void lstm_step(val* gates, float* cells, const float* bias
     gate[3 * hidden] = as_val(o);
 }
 
-// Gates become the gradients with respect to what goes into them. `d_h` is the part that comes from the next position.
+// Replaces the gates by the gradients with respect to their sums. `d_h` is the part from the next
+// position.
 extern "C" __global__ void d_lstm_step(val* gates, const float* cells, const val* d_output, const float* d_h, float* d_c, i64 t, i64 positions, int hidden, i64 count) {
     i64 index = global_index();
     if (index >= count) return;
@@ -89,7 +92,8 @@ extern "C" __global__ void d_lstm_step(val* gates, const float* cells, const val
     gate[3 * hidden] = as_val(d_out * squashed * (o * (1.0f - o)));
 }
 
-// As lstm_step, of the sums of r, z, the recurrent part of n, and the input's part of n. `bias` is the input's, then the recurrent one.
+// Counterpart of lstm_step for the sums of r, z, the recurrent part of n, and the input's part of
+// n. `bias` is the input's, `recurrent` the recurrent one.
 extern "C" __global__ void gru_step(val* gates, const float* bias, const float* recurrent, val* output, i64 t, i64 positions, int hidden, i64 count) {
     i64 index = global_index();
     if (index >= count) return;
@@ -108,7 +112,8 @@ extern "C" __global__ void gru_step(val* gates, const float* bias, const float* 
     gate[3 * hidden] = as_val(n);
 }
 
-// Leaves in `d_h` what goes to the state before past the gates; the product adds what goes through them.
+// Leaves in `d_h` the gradient that reaches the previous state without passing the gates; the
+// product adds the rest.
 extern "C" __global__ void d_gru_step(val* gates, const val* output, const val* d_output, float* d_h, i64 t, i64 positions, int hidden, i64 count) {
     i64 index = global_index();
     if (index >= count) return;
@@ -126,13 +131,14 @@ extern "C" __global__ void d_gru_step(val* gates, const val* output, const val* 
     gate[3 * hidden] = as_val(d_n);
 }
 
-// Clears each sequence's first row.
+// Clears the first row of each sequence.
 extern "C" __global__ void forget_first(val* rows, i64 positions, i64 width, i64 count) {
     i64 i = global_index();
     if (i < count) rows[i / width * positions * width + i % width] = as_val(0.0f);
 }
 
-// From positions × (parts · heads · head) per example to parts × examples × heads × positions × head, or back.
+// Converts positions × (parts · heads · head) per example to parts × examples × heads × positions ×
+// head, or back.
 extern "C" __global__ void split_heads(const val* rows, val* heads_first, i64 positions, int parts, int heads, int head, i64 examples, i64 count, int back) {
     i64 i = global_index();
     if (i >= count) return;
@@ -148,7 +154,8 @@ extern "C" __global__ void split_heads(const val* rows, val* heads_first, i64 po
     else heads_first[to] = rows[i];
 }
 
-// A block per row of scores: of row r of a head, softmax of scale · the first r + 1; what later ones would say becomes 0.
+// One block per row of scores. For row r of a head computes the softmax of scale · the first r + 1
+// scores; the scores of later positions become 0.
 extern "C" __global__ void causal_softmax(val* scores, i64 positions, float scale) {
     val* row = scores + (i64)blockIdx.x * positions;
     i64 seen = blockIdx.x % positions + 1;
@@ -164,7 +171,7 @@ extern "C" __global__ void causal_softmax(val* scores, i64 positions, float scal
         row[i] = as_val(i < seen ? expf((get(row[i]) - most) * scale) * inverse : 0.0f);
 }
 
-// `d` is the gradient with respect to the shares and becomes the one with respect to the scores.
+// Turns `d` from the gradient of the softmax into the gradient of the scores.
 extern "C" __global__ void d_causal_softmax(const val* shares, val* d, i64 positions, float scale) {
     i64 first = (i64)blockIdx.x * positions, seen = blockIdx.x % positions + 1;
     float along = 0.0f;

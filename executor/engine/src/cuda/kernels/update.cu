@@ -1,13 +1,13 @@
-// Update rules, as the CPU's: f32 parameters, gradients as sums over examples. `f` is what the host says of the step, so that a
-// recorded step can be done again with other numbers.
+// Update rules, equivalent to the CPU's. Parameters are f32, gradients are sums over examples. `f`
+// holds the factors of the step, so that a recorded step can be replayed with other factors.
 
 struct told {
     float lr, momentum, weight_decay, grad_scale, eps, rho, new_square, beta1, beta2, new1, new2, keep;
-    // What gradients are multiplied by: grad_scale, or what clipping leaves of it.
+    // Factor of the gradients: grad_scale, reduced by clipping.
     float clipped;
 };
 
-// Statistics move by what the step says of them; they are no gradients, and not clipped.
+// Updates running statistics, whose gradients are the change of a step and are not clipped.
 extern "C" __global__ void follow(float* p, const float* g, i64 count, const told* f) {
     portion own = own_portion(count, p, g);
     pack<PACK> at = take(p, own), d = take(g, own);
@@ -16,7 +16,8 @@ extern "C" __global__ void follow(float* p, const float* g, i64 count, const tol
     leave(p, own, at);
 }
 
-// The others leave the new parameters as values too, where the next step's products read them (`w`).
+// The other kernels also write the new parameters as values to `w`, which products of the next step
+// read.
 
 extern "C" __global__ void sgd(float* p, const float* g, val* w, i64 count, const told* f, const float* trust) {
     portion own = own_portion(count, p, g, w);
@@ -70,7 +71,7 @@ extern "C" __global__ void adagrad(float* p, const float* g, float* s, val* w, i
     leave(w, own, at);
 }
 
-// Without momentum `v` is null.
+// `v` is null without momentum.
 extern "C" __global__ void rmsprop(float* p, const float* g, float* s, float* v, val* w, i64 count, const told* f) {
     portion own = own_portion(count, p, g, s, v, w);
     pack<PACK> at = take(p, own), d = take(g, own), seen = take(s, own), speed = {};
@@ -89,7 +90,7 @@ extern "C" __global__ void rmsprop(float* p, const float* g, float* s, float* v,
     leave(w, own, at);
 }
 
-// Bias corrections are folded into the rate and into epsilon by the host.
+// The host folds the bias corrections into the rate and into epsilon.
 extern "C" __global__ void adam(float* p, const float* g, float* m, float* v, val* w, i64 count, const told* f) {
     portion own = own_portion(count, p, g, m, v, w);
     pack<PACK> at = take(p, own), d = take(g, own), mean = take(m, own), square = take(v, own);
@@ -106,7 +107,7 @@ extern "C" __global__ void adam(float* p, const float* g, float* m, float* v, va
     leave(w, own, at);
 }
 
-// Of a tensor and its gradient, each block's sums of squares; `p` may be null.
+// Sums of squares of a tensor and of its gradient, per block; `p` may be null.
 extern "C" __global__ void squares(const float* p, const float* g, i64 count, double* of_p, double* of_g) {
     double a = 0.0, b = 0.0;
     for (i64 i = global_index(); i * PACK < count; i += (i64)gridDim.x * blockDim.x) {
@@ -122,7 +123,7 @@ extern "C" __global__ void squares(const float* p, const float* g, i64 count, do
     leave_sums(a, b, of_p, of_g);
 }
 
-// One block: LARS' trust from the sums over blocks.
+// Runs as one block: computes LARS' trust from the sums over blocks.
 extern "C" __global__ void trust(const double* sums, const told* f, double coefficient, float* ratio) {
     if (threadIdx.x > 0) return;
     double norm = sqrt(sums[0]), grad_norm = (double)f->clipped * sqrt(sums[1]);
@@ -130,8 +131,8 @@ extern "C" __global__ void trust(const double* sums, const told* f, double coeff
     *ratio = is_none ? 1.0f : (float)(coefficient * norm / (grad_norm + (double)f->weight_decay * norm));
 }
 
-// One block: what clipping to `limit` leaves of grad_scale, from the sum of the gradients' squares, as the CPU's `clip_factor` has it. A
-// norm that is no number stays one.
+// Runs as one block: clips grad_scale to `limit` from the sum of the gradients' squares, like the
+// CPU's `clip_factor`. A NaN norm yields NaN.
 extern "C" __global__ void clip(const double* square, told* f, double limit) {
     if (threadIdx.x > 0) return;
     double scale = (double)f->grad_scale;

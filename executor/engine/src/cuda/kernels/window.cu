@@ -1,11 +1,14 @@
-// Windows on images (NHWC): patches for convolutions as matrix products and the way back, depthwise convolution.
+// Windows on images (NHWC): patches for convolutions as matrix products and their transpose,
+// depthwise convolution.
 
-// As the host's struct of ten ints: image, kernel, stride, padding and output, each height then width.
+// Layout of the host's ten ints: image, kernel, stride, padding and output, each as height and
+// width.
 struct window {
     int image[2], kernel[2], stride[2], padding[2], output[2];
 };
 
-// Patches of `T`, of `count` channels from `first` on of `all`: a row per output position, in the order of the weight.
+// Patches of `count` channels from `first` on, out of `all` channels of type `T`. There is one row
+// per output position, in the order of the weight.
 template <typename T>
 static __device__ void gather_patches(const T* x, T* patches, window w, int all, int first, int count, i64 total) {
     i64 i = global_index();
@@ -31,12 +34,13 @@ extern "C" __global__ void gather(const val* x, val* patches, window w, int all,
     gather_patches<val>(x, patches, w, all, first, count, total);
 }
 
-// Channels are counted in sixteen bytes.
+// Channels are counted in units of 16 bytes.
 extern "C" __global__ void gather_wide(const wide* x, wide* patches, window w, int all, int first, int count, i64 total) {
     gather_patches<wide>(x, patches, w, all, first, count, total);
 }
 
-// The transpose: each of the image's numbers sums what the patches hold of it, so that no two threads write to one place.
+// Transpose of gather: each element of the image sums its occurrences in the patches, so that no
+// two threads write to one address.
 extern "C" __global__ void scatter(const val* patches, val* x, window w, int all, int first, int count, i64 total) {
     i64 i = global_index();
     if (i >= total) return;
@@ -60,8 +64,9 @@ extern "C" __global__ void scatter(const val* patches, val* x, window w, int all
     x[((example * w.image[0] + row) * w.image[1] + column) * all + first + c] = as_val(sum);
 }
 
-// A weight of `rows` × `columns`, (taps × channels in) × channels out, with each output channel's numbers together. A block takes 32 × 32
-// numbers through shared memory, so that lines are read and written whole.
+// Transposes a weight of `rows` × `columns`, (taps × input channels) × output channels, so that the
+// elements of each output channel are adjacent. A block moves 32 × 32 elements through shared
+// memory, so that whole cache lines are read and written.
 extern "C" __global__ void weight_by_output(const val* weight, val* by_output, int rows, int columns) {
     __shared__ val tile[32][33];
     int across = (columns + 31) / 32;
@@ -74,7 +79,7 @@ extern "C" __global__ void weight_by_output(const val* weight, val* by_output, i
         if (column + line < columns && row + lane < rows) by_output[(i64)(column + line) * rows + row + lane] = tile[lane][line];
 }
 
-// The way back for the gradient, which is written or added.
+// Transposes the gradient back, which is written or added.
 extern "C" __global__ void d_weight_by_output(const val* by_output, float* d_weight, int rows, int columns, int add) {
     __shared__ float tile[32][33];
     int across = (columns + 31) / 32;
@@ -90,7 +95,7 @@ extern "C" __global__ void d_weight_by_output(const val* by_output, float* d_wei
         }
 }
 
-// One channel per group. `weight` is taps × channels; without a bias `bias` is null.
+// Depthwise convolution. `weight` is taps × channels; `bias` is null for a layer without bias.
 extern "C" __global__ void depthwise(const val* x, const val* weight, const float* bias, val* y, window w, int channels, i64 total, int relu) {
     i64 i = global_index();
     if (i >= total) return;
@@ -135,7 +140,7 @@ extern "C" __global__ void d_depthwise_input(const val* d_y, const val* weight, 
     d_x[i] = as_val(sum);
 }
 
-// A thread per chunk of rows of output positions (over all examples), tap and channel.
+// One thread per chunk of rows of output positions (over all examples), tap and channel.
 extern "C" __global__ void d_depthwise_weight(const val* x, const val* d_y, window w, int channels, i64 rows, int rows_per_chunk, float* partial, i64 total) {
     i64 i = global_index();
     if (i >= total) return;
@@ -161,7 +166,8 @@ extern "C" __global__ void d_depthwise_weight(const val* x, const val* d_y, wind
     partial[i] = sum;
 }
 
-// Bias, ReLU and 2×2 max pooling of a convolution's raw output; `winners` takes which of the four won, or 4 where ReLU cut it off.
+// Bias, ReLU and 2×2 max pooling of the raw output of a convolution. `winners` receives the index
+// of the largest of the four values, or 4 where ReLU cut it off.
 extern "C" __global__ void relu_pool(const val* raw, const float* bias, val* y, unsigned char* winners, int height, int width, int channels, i64 total) {
     i64 i = global_index();
     if (i >= total) return;

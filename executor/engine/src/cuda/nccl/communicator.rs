@@ -1,4 +1,5 @@
-//! The ranks that sum together. It never waits without looking: a rank that has died would hold up all others for ever.
+//! Communicator: the ranks that compute sums together. No wait is unconditional, because a dead
+//! rank would block all others for ever.
 
 use super::{Answer, Config, FLOATS, IN_PROGRESS, INVALID, Id, Nccl, Raw, SUCCESS, SUM};
 use crate::cuda::queue::Address;
@@ -7,31 +8,32 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// How often whoever waits asks: long beside a question, short beside a step.
+/// Poll interval of a waiting thread: long compared with a query, short compared with a step.
 const EVERY: Duration = Duration::from_micros(20);
 
-/// Says, whenever it is asked, whether whoever waits may go on waiting; it is asked very often.
+/// Poll callback, which returns whether the caller may continue to wait. It is called very often.
 pub(crate) type Look<'a> = &'a mut (dyn FnMut() -> bool + Send);
 
-/// Why there are no sums.
+/// Reason why there are no sums.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SumError {
-    /// Whoever looked says that somebody will not come.
+    /// The poll callback reports that a rank will not arrive.
     #[error("not all of the others came")]
     GivenUp,
     #[error("NCCL could not {action}: {cause}")]
     Refused { action: &'static str, cause: String },
 }
 
-/// One rank of a communicator.
+/// Rank of a communicator.
 pub(crate) struct Communicator {
     nccl: Arc<Nccl>,
     raw: Raw,
-    /// The first thing that went wrong; nothing more is asked of it then.
+    /// First error; NCCL is not called any more after it.
     failed: Option<SumError>,
 }
 
-// SAFETY: a communicator belongs to a device and not to a thread; it is used by one thread at a time, as all methods need it exclusively.
+// SAFETY: a communicator belongs to a device and not to a thread. All methods need exclusive
+// access, so only one thread uses it at a time.
 unsafe impl Send for Communicator {}
 
 impl std::fmt::Debug for Communicator {
@@ -43,10 +45,11 @@ impl std::fmt::Debug for Communicator {
 }
 
 impl Communicator {
-    /// Waits until all `ranks` have called this with the same id. The device is the calling thread's.
+    /// Waits until all `ranks` have called this with the same id. The device must be bound to the
+    /// calling thread.
     ///
     /// # Errors
-    /// [`SumError`]; nothing is left of it then.
+    /// [`SumError`]; the communicator is destroyed then.
     pub(crate) fn form(
         nccl: &Arc<Nccl>,
         id: Id,
@@ -54,7 +57,7 @@ impl Communicator {
         look: Look<'_>,
     ) -> Result<Self, SumError> {
         let (mut raw, mut config) = (std::ptr::null_mut(), Config::without_blocking());
-        // SAFETY: the pointers are of these variables, and read and written before the call returns.
+        // SAFETY: the pointers refer to these variables and are used only before the call returns.
         let answer = unsafe {
             (nccl.init)(
                 &raw mut raw,
@@ -73,11 +76,13 @@ impl Communicator {
         formed.failed.clone().map_or(Ok(formed), Err)
     }
 
-    /// Starts the sum over all ranks of so many floats on the device, in place, after what the stream has to do. Returns once NCCL has written it
-    /// down there; [`Self::failed`] tells whether it has.
+    /// Starts the sum of `numbers` floats on the device over all ranks, in place, after the
+    /// previous work of the stream. Returns once NCCL has enqueued it; [`Self::failed`] reports
+    /// whether it has.
     ///
     /// # Safety
-    /// The floats are memory of the communicator's device, and nobody uses them before the stream is done; the stream is the device's.
+    /// The floats must be memory of the communicator's device that is not used before the stream is
+    /// done. The stream must belong to the device.
     pub(crate) unsafe fn sum(
         &mut self,
         at: Address,
@@ -89,14 +94,14 @@ impl Communicator {
             return;
         }
         let at = at as *mut c_void;
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let answer = unsafe {
             (self.nccl.all_reduce)(at.cast_const(), at, numbers, FLOATS, SUM, self.raw, stream)
         };
         self.settle("sum", answer, look);
     }
 
-    /// What went wrong, now or before; also while a sum is under way.
+    /// Returns the first error so far, also while a sum is running.
     pub(crate) fn failed(&mut self) -> Option<SumError> {
         if self.failed.is_none() {
             match self.state() {
@@ -107,7 +112,7 @@ impl Communicator {
         self.failed.clone()
     }
 
-    /// Waits until it is not busy any more with what it has answered so.
+    /// Waits until the operation that returned `answer` is no longer in progress.
     fn settle(&mut self, action: &'static str, mut answer: Answer, look: Look<'_>) {
         while answer == IN_PROGRESS {
             answer = self.state();
@@ -130,7 +135,7 @@ impl Communicator {
             return INVALID;
         }
         let mut state = SUCCESS;
-        // SAFETY: it is a communicator that has not been aborted.
+        // SAFETY: the communicator has not been aborted.
         match unsafe { (self.nccl.async_error)(self.raw, &raw mut state) } {
             SUCCESS => state,
             answer => answer,
@@ -139,10 +144,10 @@ impl Communicator {
 }
 
 impl Drop for Communicator {
-    /// Also where nothing went wrong: it asks nothing of the other ranks, and whatever is still under way ends.
+    /// Aborts, also without an error. Aborting needs no other rank and ends all running operations.
     fn drop(&mut self) {
         if !self.raw.is_null() {
-            // SAFETY: it is a communicator, aborted once. What the answer might be changes nothing.
+            // SAFETY: the communicator is aborted only here. The result does not matter.
             let _ = unsafe { (self.nccl.abort)(self.raw) };
         }
     }

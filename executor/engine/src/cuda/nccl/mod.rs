@@ -1,9 +1,12 @@
-//! NCCL, NVIDIA's library of sums over several GPUs: loaded when a task asks for it, and called by the few functions that are needed.
+//! NCCL, NVIDIA's library of sums over several GPUs: loaded on demand, with the few functions that
+//! are needed.
 //!
-//! `cudarc` has bindings of it, but one library for the whole process, and a panic for each symbol that is missing. Here a library is a value, so
-//! that tests can hold this side of the contract to a stand-in, and whatever is wrong with the real one is an error with words.
+//! The bindings of `cudarc` use one library per process and panic for each missing symbol. Here a
+//! library is a value, so that tests can replace it by a stand-in, and a problem with the real
+//! library is a readable error.
 //!
-//! It knows no job and no worker: ranks, an id that all of them were given, and numbers on a device.
+//! The module is independent of jobs and workers. Its inputs are ranks, an id that all of them
+//! share, and device memory.
 
 mod communicator;
 
@@ -14,12 +17,13 @@ use super::library::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
 
-/// `NCCL_VERSION(2, 22, 3)`: the header that these declarations were held to, and the first in which a communicator connects when it is used,
-/// so that forming one that does not block needs no stream.
+/// `NCCL_VERSION(2, 22, 3)`: the header with which these declarations were compared. It is the
+/// first version in which a communicator connects lazily, so that creating one without blocking
+/// needs no stream.
 const OLDEST: c_int = 22_203;
 const OLDEST_TEXT: &str = "2.22.3";
 
-/// Bytes of what makes ranks find each other.
+/// Size of the id by which ranks find each other, in bytes.
 pub(crate) const ID_BYTES: usize = 128;
 
 /// `ncclUniqueId`.
@@ -27,7 +31,8 @@ pub(crate) const ID_BYTES: usize = 128;
 #[derive(Clone, Copy)]
 pub(crate) struct Id(pub(crate) [u8; ID_BYTES]);
 
-/// `ncclConfig_t` of 2.22; a newer library reads from `size` that the rest is as it likes.
+/// `ncclConfig_t` of 2.22; a newer library recognises by `size` that later fields are absent and
+/// uses their defaults.
 #[repr(C)]
 struct Config {
     size: usize,
@@ -42,7 +47,7 @@ struct Config {
 }
 
 impl Config {
-    /// Calls return at once, so that whoever waits can look at whether the others live.
+    /// Calls return at once, so that a waiting caller can check whether the other ranks are alive.
     fn without_blocking() -> Self {
         /// `NCCL_CONFIG_UNDEF_INT`.
         const LEFT_OUT: c_int = c_int::MIN;
@@ -62,7 +67,7 @@ impl Config {
 
 /// `ncclComm_t`.
 type Raw = *mut c_void;
-/// `ncclResult_t`, which newer libraries have more of.
+/// `ncclResult_t`; newer libraries have more values.
 type Answer = c_uint;
 
 const SUCCESS: Answer = 0;
@@ -73,7 +78,7 @@ const IN_PROGRESS: Answer = 7;
 const FLOATS: c_int = 7;
 const SUM: c_int = 0;
 
-/// The library with its functions.
+/// NCCL with its functions.
 pub(crate) struct Nccl {
     get_unique_id: unsafe extern "C" fn(*mut Id) -> Answer,
     init: unsafe extern "C" fn(*mut Raw, c_int, Id, c_int, *mut Config) -> Answer,
@@ -91,7 +96,7 @@ pub(crate) struct Nccl {
     error_string: unsafe extern "C" fn(Answer) -> *const c_char,
     last_error: unsafe extern "C" fn(Raw) -> *const c_char,
     version: c_int,
-    /// What the functions are of.
+    /// Library that contains the functions.
     _library: libloading::Library,
 }
 
@@ -102,18 +107,19 @@ impl std::fmt::Debug for Nccl {
 }
 
 impl Nccl {
-    /// The machine's.
+    /// Opens the NCCL of the machine.
     ///
     /// # Errors
-    /// When it is nowhere, too old, or not what it says.
+    /// If it is missing, too old, or lacks a symbol.
     pub(crate) fn find() -> Result<Arc<Self>, DeviceError> {
         Self::of(Library::sums()?)
     }
 
     /// # Errors
-    /// As [`Self::find`].
+    /// See [`Self::find`].
     pub(crate) fn of(library: libloading::Library) -> Result<Arc<Self>, DeviceError> {
-        // SAFETY: each function is of the type that `nccl.h` declares for its name; they go with the library, which the value keeps.
+        // SAFETY: each function has the type that `nccl.h` declares for its name. The value keeps
+        // the library, so the functions stay valid.
         unsafe {
             let get_version: unsafe extern "C" fn(*mut c_int) -> Answer =
                 symbol(&library, "ncclGetVersion")?;
@@ -138,18 +144,19 @@ impl Nccl {
         }
     }
 
-    /// As people write it.
+    /// Version in its usual notation.
     pub(crate) fn version(&self) -> String {
         text(self.version)
     }
 
-    /// A new one, for one communicator. The process that has made it must live until all ranks are in.
+    /// Creates an id for one communicator. The process that has created it must live until all
+    /// ranks have joined.
     ///
     /// # Errors
-    /// In NCCL's words.
+    /// Errors of NCCL.
     pub(crate) fn id(&self) -> Result<Id, SumError> {
         let mut id = Id([0; ID_BYTES]);
-        // SAFETY: it writes as many bytes as the type has.
+        // SAFETY: NCCL writes exactly the bytes of the type.
         let answer = unsafe { (self.get_unique_id)(&raw mut id) };
         match answer {
             SUCCESS => Ok(id),
@@ -158,12 +165,15 @@ impl Nccl {
     }
 
     fn refused(&self, action: &'static str, answer: Answer, raw: Raw) -> SumError {
-        // SAFETY: both give strings that end and that nobody frees; the communicator, if it is one, has not been aborted.
+        // SAFETY: both functions return static, terminated strings; the communicator, if there is
+        // one, has not been aborted.
         let [kind, detail] = unsafe { [(self.error_string)(answer), (self.last_error)(raw)] };
-        let words = |at: *const c_char| match at.is_null() {
-            true => String::new(),
+        let words = |at: *const c_char| {
+            if at.is_null() {
+                return String::new();
+            }
             // SAFETY: as above.
-            false => unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned(),
+            unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned()
         };
         let (kind, detail) = (words(kind), words(detail));
         let cause = match detail.trim() {
@@ -175,19 +185,19 @@ impl Nccl {
 }
 
 /// # Safety
-/// The symbol must be of that type, and be used no longer than the library.
+/// The symbol must have that type, and must not be used after the library is closed.
 unsafe fn symbol<F: Copy>(
     library: &libloading::Library,
     symbol: &'static str,
 ) -> Result<F, DeviceError> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let found = unsafe { library.get::<F>(symbol.as_bytes()) };
     found
         .map(|found| *found)
         .map_err(|_| DeviceError::Symbol { symbol })
 }
 
-/// From 2.9 on a version is major · 10,000 + minor · 100 + patch.
+/// Since 2.9 a version is major · 10,000 + minor · 100 + patch.
 fn text(version: c_int) -> String {
     let [major, minor, patch] = [version / 10_000, version / 100 % 100, version % 100];
     format!("{major}.{minor}.{patch}")

@@ -1,6 +1,7 @@
-//! Multi-head causal self-attention. In bf16, heads of 32 and 64 numbers have kernels that never write scores out. Otherwise those of some
-//! examples at a time are written out as a matrix per head. The backward pass makes the shares again rather than keep the square of the
-//! context's length.
+//! Multi-head causal self-attention. In bf16, heads of width 32 and 64 have fused kernels that
+//! never write scores to memory. Otherwise the scores of several examples at a time are written as
+//! one matrix per head. The backward pass recomputes the softmax instead of keeping the square of
+//! the context's length.
 
 use super::DeviceKernel;
 use super::pass::{Pass, areas_len};
@@ -8,18 +9,18 @@ use crate::cuda::product::{Kind, Operand, Product};
 use crate::cuda::queue::{Address, Argument, int};
 use crate::layer::attention::Attention;
 
-/// Bytes of scores at a time, about.
+/// Approximate size of the scores of a chunk in bytes.
 const SCORES: usize = 512 << 20;
 
-/// Queries, or keys, of a block of the kernels that write no scores out, and its threads.
+/// Queries or keys per block of the fused kernels, and threads per block.
 const TILE: usize = 64;
 const TILE_THREADS: usize = 128;
 
-/// Forward, gradients of queries, gradients of keys and values.
+/// Forward pass, gradients of queries, gradients of keys and values.
 const TILED_32: [&str; 3] = ["attend_32", "d_queries_32", "d_keys_32"];
 const TILED_64: [&str; 3] = ["attend_64", "d_queries_64", "d_keys_64"];
 
-/// Where a chunk of examples' parts lie, each heads after heads.
+/// Addresses of the operands of a chunk of examples, each head after head.
 struct Room {
     qkv: Address,
     scores: Address,
@@ -29,7 +30,7 @@ struct Room {
 }
 
 impl DeviceKernel for Attention {
-    /// A logarithm per query where no scores are written out.
+    /// One logarithm per query for the fused kernels.
     fn kept(&self, examples: usize, size: usize) -> usize {
         match self.tiled(size) {
             Some(_) => 4 * self.queries(examples),
@@ -112,7 +113,7 @@ impl DeviceKernel for Attention {
 }
 
 impl Attention {
-    /// The kernels that write no scores out, where there are some for such heads and values of `size` bytes.
+    /// Returns the fused kernels, if there are some for this head width and values of `size` bytes.
     fn tiled(&self, size: usize) -> Option<[&'static str; 3]> {
         match (size == Kind::Bf16.size(), self.head) {
             (true, 32) => Some(TILED_32),
@@ -121,7 +122,7 @@ impl Attention {
         }
     }
 
-    /// Of all heads.
+    /// Number of queries of all heads.
     fn queries(&self, examples: usize) -> usize {
         examples * self.heads * self.positions
     }
@@ -130,7 +131,7 @@ impl Attention {
         self.positions.div_ceil(TILE) * examples * self.heads
     }
 
-    /// Positions, heads, and the scores' factor for exponentials to base 2.
+    /// Positions, heads, and the factor of the scores for exponentials to base 2.
     fn shape(&self) -> [Argument; 3] {
         let factor = self.factor() * std::f32::consts::LOG2_E;
         [int(self.positions), int(self.heads), factor.into()]
@@ -159,7 +160,7 @@ impl Attention {
         pass.queue.launch(d_keys, blocks, TILE_THREADS, &arguments);
     }
 
-    /// Numbers per example.
+    /// Number of output elements per example.
     fn output_len(&self) -> usize {
         self.positions * self.heads * self.head
     }
@@ -168,7 +169,7 @@ impl Attention {
         1.0 / (self.head as f32).sqrt()
     }
 
-    /// Threads that share a row of scores.
+    /// Number of threads that share a row of scores.
     fn threads(&self) -> usize {
         self.positions.div_ceil(32).next_power_of_two().min(8) * 32
     }
@@ -185,19 +186,20 @@ impl Attention {
             .map(move |first| (first, chunk.min(examples - first)))
     }
 
-    /// Of a chunk: queries, keys and values; scores; the output or its gradient; the gradients of scores, and of the first.
+    /// Sizes of the areas of a chunk: queries, keys and values; scores; the output or its gradient;
+    /// the gradients of scores; the gradients of queries, keys and values.
     fn rooms(&self, examples: usize, size: usize) -> [usize; 5] {
         let rows = examples * self.output_len() * size;
         let scores = examples * self.heads * self.positions * self.positions * size;
         [3 * rows, scores, rows, scores, 3 * rows]
     }
 
-    /// Of each head positions × head.
+    /// For each head positions × head.
     fn operand(&self, pass: &Pass<'_>, at: Address) -> Operand {
         pass.values(at, self.head).apart(self.positions * self.head)
     }
 
-    /// Of each head positions × positions.
+    /// For each head positions × positions.
     fn square(&self, pass: &Pass<'_>, at: Address) -> Operand {
         let apart = self.positions * self.positions;
         pass.values(at, self.positions).apart(apart)
@@ -215,7 +217,7 @@ impl Attention {
         pass.queue.multiply(&Product { batch, ..product });
     }
 
-    /// From rows of positions to heads after heads, of `parts` parts, or back.
+    /// Converts `parts` parts from rows of positions to head after head, or back.
     fn arrange(
         &self,
         pass: &mut Pass<'_>,
@@ -239,7 +241,7 @@ impl Attention {
         pass.each("split_heads", count, &arguments);
     }
 
-    /// Leaves queries, keys and values, and each query's shares.
+    /// Computes queries, keys and values of a chunk, and the softmax of each query.
     fn share_out(&self, pass: &mut Pass<'_>, first: usize, count: usize) -> Room {
         let size = pass.kind.size();
         let areas = self.rooms(self.chunk(pass.examples, size), size);

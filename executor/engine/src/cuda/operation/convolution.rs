@@ -1,5 +1,6 @@
-//! Convolutions: by the queue itself where it can, else as matrix products on patches, so many examples at a time that the patches fit a
-//! bounded room. One channel per group has kernels of its own, as on the CPU.
+//! Convolutions. The queue computes them if it supports them; otherwise they are matrix products on
+//! patches, in chunks of examples whose patches fit a bounded area. Depthwise convolutions have
+//! kernels of their own, as on the CPU.
 
 use super::DeviceKernel;
 use super::pass::{Pass, areas_len, chunks, partial_len};
@@ -11,16 +12,17 @@ use crate::layer::conv::Conv;
 use crate::layer::matrix::Write;
 use crate::layer::window::Window;
 
-/// Bytes of patches at a time, about: large enough to fill a large GPU with one product.
+/// Approximate size of the patches of a chunk in bytes: large enough to fill a large GPU with one
+/// product.
 const PATCHES: usize = 256 << 20;
 
-/// A convolution without what comes after it.
+/// Convolution without bias and ReLU.
 struct Shape {
     filters: Filters,
     weight: usize,
 }
 
-/// What the products of one group in one chunk of examples work on.
+/// Operands of the products of one group in one chunk of examples.
 struct Part {
     positions: usize,
     patches: Operand,
@@ -33,7 +35,7 @@ impl Shape {
         height * width
     }
 
-    /// The input is its own patches.
+    /// Whether the input serves as the matrix of patches.
     fn is_direct(&self) -> bool {
         self.filters.window.is_pointwise() && self.filters.groups == 1
     }
@@ -43,40 +45,44 @@ impl Shape {
         height * width * self.filters.channels_in
     }
 
-    /// Whether the queue does it by itself.
+    /// Whether the queue supports the convolution.
     fn is_queues(&self, queue: &mut dyn Queue, wanted: Wanted, examples: usize) -> bool {
         !self.is_direct() && queue.can_convolve(&self.filters, wanted, examples)
     }
 
-    /// Bytes of the room that passes need: for patches, or for the weight in the order that the queue wants.
+    /// Size in bytes of the area that passes need: for patches, or for the weight in the queue's
+    /// order.
     fn room_len(&self, queue: &mut dyn Queue, examples: usize) -> usize {
         let size = self.filters.kind.size();
-        let lens = Wanted::ALL.map(|wanted| match self.is_queues(queue, wanted, examples) {
-            true => self.filters.weight_len() * size,
-            false => self.patches_len(examples, size),
+        let lens = Wanted::ALL.map(|wanted| {
+            if self.is_queues(queue, wanted, examples) {
+                self.filters.weight_len() * size
+            } else {
+                self.patches_len(examples, size)
+            }
         });
         lens.into_iter().max().unwrap_or(0)
     }
 
-    /// Examples whose patches are made at a time.
+    /// Number of examples whose patches are gathered at a time.
     fn chunk(&self, examples: usize, size: usize) -> usize {
         let one = self.positions() * self.filters.patch_len() * size;
-        match self.is_direct() {
-            true => examples,
-            false => (PATCHES / one).clamp(1, examples.max(1)),
+        if self.is_direct() {
+            examples
+        } else {
+            (PATCHES / one).clamp(1, examples.max(1))
         }
     }
 
     fn patches_len(&self, examples: usize, size: usize) -> usize {
-        match self.is_direct() {
-            true => 0,
-            false => {
-                self.chunk(examples, size) * self.positions() * self.filters.patch_len() * size
-            }
+        if self.is_direct() {
+            0
+        } else {
+            self.chunk(examples, size) * self.positions() * self.filters.patch_len() * size
         }
     }
 
-    /// Chunks as first example and number of them.
+    /// Chunks as first example and number of examples.
     fn chunks(&self, pass: &Pass<'_>) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (examples, chunk) = (pass.examples, self.chunk(pass.examples, pass.kind.size()));
         (0..examples)
@@ -84,7 +90,7 @@ impl Shape {
             .map(move |first| (first, chunk.min(examples - first)))
     }
 
-    /// Patches of a group's channels of `count` examples from `first` on.
+    /// Gathers the patches of a group's channels, of `count` examples from `first` on.
     fn gather(
         &self,
         pass: &mut Pass<'_>,
@@ -105,9 +111,10 @@ impl Shape {
         }
         let at_once = 16 / pass.kind.size();
         let is_wide = self.filters.group_in().is_multiple_of(at_once);
-        let (kernel, unit) = match is_wide {
-            true => ("gather_wide", at_once),
-            false => ("gather", 1),
+        let (kernel, unit) = if is_wide {
+            ("gather_wide", at_once)
+        } else {
+            ("gather", 1)
         };
         let channels = self.filters.group_in() / unit;
         let total = positions * self.filters.patch_len() / unit;
@@ -129,13 +136,13 @@ impl Shape {
         }
     }
 
-    /// The columns of the weight that make a group's output.
+    /// Returns the columns of the weight that produce a group's output.
     fn weight(&self, pass: &Pass<'_>, column: usize) -> Operand {
         let at = pass.weight(self.weight) + pass.bytes(column);
         pass.values(at, self.filters.channels_out)
     }
 
-    /// To `output`; `bias` is 0 without one.
+    /// Writes `output`; `bias` is 0 for a convolution without bias.
     fn forward(
         &self,
         pass: &mut Pass<'_>,
@@ -178,7 +185,7 @@ impl Shape {
         }
     }
 
-    /// From the gradient with respect to the output.
+    /// Backward pass from the gradient with respect to the output.
     fn backward(&self, pass: &mut Pass<'_>, room: Address, d_output: Address) {
         self.weight_gradient(pass, room, d_output);
         if let Some(d_input) = pass.d_inputs[0] {
@@ -241,14 +248,14 @@ impl Shape {
         }
     }
 
-    /// A group's columns of what is stored as the output is, from an example on.
+    /// Returns a group's columns of a value in the output's layout, from an example on.
     fn output_of(&self, pass: &Pass<'_>, first: usize, column: usize, output: Address) -> Operand {
         let channels = self.filters.channels_out;
         let at = first * self.positions() * channels + column;
         pass.values(output + pass.bytes(at), channels)
     }
 
-    /// By the queue, of all examples.
+    /// Requests the convolution of all examples from the queue.
     fn convolve(&self, pass: &mut Pass<'_>, wanted: Wanted, [image, weight, output]: [Address; 3]) {
         pass.queue.convolve(&Convolution {
             filters: self.filters,
@@ -260,7 +267,7 @@ impl Shape {
         });
     }
 
-    /// The weight in the order that the queue wants, to `room`.
+    /// Writes the weight to `room` in the queue's order.
     fn weight_by_output(&self, pass: &mut Pass<'_>, room: Address) {
         let [rows, columns] = [self.filters.patch_len(), self.filters.channels_out];
         let weight = pass.weight(self.weight);
@@ -270,7 +277,7 @@ impl Shape {
             .launch("weight_by_output", blocks, THREADS, &arguments);
     }
 
-    /// The gradient with respect to a group's channels of `count` examples.
+    /// Computes the gradient with respect to a group's channels of `count` examples.
     fn pass_back(
         &self,
         pass: &mut Pass<'_>,
@@ -317,9 +324,10 @@ impl DeviceKernel for Conv {
         }
         let areas = self.rooms(pass.queue, pass.examples, pass.kind);
         let [room, _] = Pass::areas(pass.scratch, areas);
-        let bias = match self.bias.is_empty() {
-            true => 0,
-            false => pass.weight(self.bias.start),
+        let bias = if self.bias.is_empty() {
+            0
+        } else {
+            pass.weight(self.bias.start)
         };
         self.shape(pass.kind)
             .forward(pass, room, pass.output, (bias, self.relu));
@@ -338,9 +346,10 @@ impl DeviceKernel for Conv {
             let (d, shape) = (pass.d_output, [rows, self.channels_out]);
             pass.sum_columns(d, self.channels_out, shape, partial, sum, write);
         }
-        match self.is_depthwise() {
-            true => self.backward_depthwise(pass, partial),
-            false => self.shape(pass.kind).backward(pass, room, pass.d_output),
+        if self.is_depthwise() {
+            self.backward_depthwise(pass, partial)
+        } else {
+            self.shape(pass.kind).backward(pass, room, pass.d_output)
         }
     }
 }
@@ -359,23 +368,26 @@ impl Conv {
         }
     }
 
-    /// What the convolution needs, and partial sums of the bias's gradient or of a depthwise weight's.
+    /// Sizes of the areas: for the convolution, and for partial sums of the bias's gradient or of a
+    /// depthwise weight's.
     fn rooms(&self, queue: &mut dyn Queue, examples: usize, kind: Kind) -> [usize; 2] {
-        match self.is_depthwise() {
-            true => [0, partial_len(self.weight.len().max(self.bias.len()))],
-            false => [
+        if self.is_depthwise() {
+            [0, partial_len(self.weight.len().max(self.bias.len()))]
+        } else {
+            [
                 self.shape(kind).room_len(queue, examples),
                 partial_len(self.bias.len()),
-            ],
+            ]
         }
     }
 
     fn forward_depthwise(&self, pass: &mut Pass<'_>) {
         let [height, width] = self.window.output();
         let total = pass.examples * height * width * self.channels_out;
-        let bias = match self.bias.is_empty() {
-            true => 0,
-            false => pass.parameter(self.bias.start),
+        let bias = if self.bias.is_empty() {
+            0
+        } else {
+            pass.parameter(self.bias.start)
         };
         let arguments = [
             pass.inputs[0].into(),
@@ -423,7 +435,7 @@ impl Conv {
 }
 
 impl DeviceKernel for ConvPool {
-    /// Which value of each window was the largest.
+    /// Index of the largest value of each window.
     fn kept(&self, examples: usize, _size: usize) -> usize {
         examples * self.output_len()
     }
@@ -492,7 +504,8 @@ impl ConvPool {
         }
     }
 
-    /// What the convolution needs, its raw output or the gradient of that, partial sums of the bias's.
+    /// Sizes of the areas: for the convolution, its raw output or the gradient of it, and partial
+    /// sums of the bias's gradient.
     fn rooms(&self, queue: &mut dyn Queue, examples: usize, kind: Kind) -> [usize; 3] {
         let raw = examples * self.height * self.width * self.channels_out * kind.size();
         [

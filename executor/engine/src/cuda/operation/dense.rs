@@ -25,9 +25,10 @@ impl DeviceKernel for Dense {
     fn forward(&self, pass: &mut Pass<'_>) {
         let rows = pass.rows(self.inputs);
         let weight = pass.weight(self.weight.start);
-        let weight = match self.tied {
-            false => pass.values(weight, self.outputs),
-            true => pass.values(weight, self.inputs).transposed(),
+        let weight = if self.tied {
+            pass.values(weight, self.inputs).transposed()
+        } else {
+            pass.values(weight, self.outputs)
         };
         let product = Product::new(
             [rows, self.columns(pass), self.inputs],
@@ -35,9 +36,10 @@ impl DeviceKernel for Dense {
             weight,
             pass.values(pass.output, self.stride(pass)),
         );
-        let bias = match self.bias.is_empty() {
-            true => 0,
-            false => pass.weight(self.bias.start),
+        let bias = if self.bias.is_empty() {
+            0
+        } else {
+            pass.weight(self.bias.start)
         };
         pass.queue.multiply(&Product {
             bias,
@@ -60,23 +62,21 @@ impl DeviceKernel for Dense {
         let d_output = pass.values(pass.d_output, self.stride(pass));
         let input = pass.values(pass.inputs[0], self.inputs);
         let d_weight = pass.gradient(self.weight.start);
-        match self.tied {
-            false => {
-                let shape = [self.inputs, self.outputs, rows];
-                let (out, write) = ((d_weight, self.outputs), pass.write);
-                pass.multiply_gradient(shape, input.transposed(), d_output, out, write);
-            }
-            true => {
-                let shape = [self.outputs, self.inputs, rows];
-                let (out, write) = ((d_weight, self.inputs), pass.write_shared);
-                pass.multiply_gradient(shape, d_output.transposed(), input, out, write);
-            }
+        if self.tied {
+            let shape = [self.outputs, self.inputs, rows];
+            let (out, write) = ((d_weight, self.inputs), pass.write_shared);
+            pass.multiply_gradient(shape, d_output.transposed(), input, out, write);
+        } else {
+            let shape = [self.inputs, self.outputs, rows];
+            let (out, write) = ((d_weight, self.outputs), pass.write);
+            pass.multiply_gradient(shape, input.transposed(), d_output, out, write);
         }
         if let Some(d_input) = pass.d_inputs[0] {
             let weight = pass.weight(self.weight.start);
-            let weight = match self.tied {
-                false => pass.values(weight, self.outputs).transposed(),
-                true => pass.values(weight, self.inputs),
+            let weight = if self.tied {
+                pass.values(weight, self.inputs)
+            } else {
+                pass.values(weight, self.outputs).transposed()
             };
             let out = pass.values(d_input, self.inputs);
             let shape = [rows, self.inputs, self.columns(pass)];
@@ -87,16 +87,18 @@ impl DeviceKernel for Dense {
 }
 
 impl Dense {
-    /// Whether the weight has a row for each output, and nothing else a number for each.
+    /// Whether the weight has one row per output, and no other parameter has a value per output.
     fn has_rows(&self) -> bool {
         self.tied && self.bias.is_empty()
     }
 
-    /// Of the output in products. Zeros behind the weight make zeros behind the scores, and the loss leaves zeros behind their gradients.
+    /// Number of columns of the output in products, with padding. Zeros after the weight produce
+    /// zeros after the scores, and the loss leaves zeros after their gradients.
     fn columns(&self, pass: &Pass<'_>) -> usize {
-        match self.has_rows() {
-            true => self.stride(pass),
-            false => self.outputs,
+        if self.has_rows() {
+            self.stride(pass)
+        } else {
+            self.outputs
         }
     }
 
@@ -133,7 +135,7 @@ impl DeviceKernel for Embedding {
 }
 
 impl DeviceKernel for Positions {
-    /// Partial sums: rows are examples, which make few chunks.
+    /// Partial sums: the rows are examples, which form few chunks.
     fn scratch(&self, examples: usize, _size: usize) -> usize {
         chunks(examples).0 * self.table.len() * 4
     }

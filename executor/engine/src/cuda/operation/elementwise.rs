@@ -1,4 +1,4 @@
-//! Operations that look at each number by itself, or only bring it elsewhere.
+//! Elementwise operations and operations that only move elements.
 
 use super::DeviceKernel;
 use super::pass::Pass;
@@ -11,7 +11,7 @@ use crate::layer::reshape::Reshape;
 use crate::layer::residual::Residual;
 use crate::layer::upsample::Upsample;
 
-/// The number that kernels know a function by, and its slope.
+/// Returns the number by which kernels identify a function, and its slope.
 fn function(activation: Activation) -> [Argument; 2] {
     let (number, slope) = match activation {
         Activation::Relu => (0, 0.0),

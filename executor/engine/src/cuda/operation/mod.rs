@@ -1,4 +1,5 @@
-//! What a device does with each operation. The CPU's in [`crate::layer`] is the definition; tests hold these to it.
+//! Device implementation of each operation. The CPU's implementation in [`crate::layer`] is the
+//! definition, with which tests compare these.
 
 mod attention;
 mod convolution;
@@ -15,45 +16,48 @@ use super::product::Kind;
 use super::queue::Queue;
 use crate::layer::Op;
 
-/// A row of an output.
+/// Row of an output.
 pub(super) struct Row {
     pub(super) numbers: usize,
-    /// Of the weight, if it has a row for each of them: its place, and numbers of a row. Zeros then follow it, as many as make up whole rows
-    /// for [`Pass::output_stride`].
+    /// Place and row length of the weight, if it has one row per element of the output row. Zeros
+    /// that pad the number of rows to [`Pass::output_stride`] follow it.
     pub(super) by_rows: Option<(usize, usize)>,
 }
 
-/// One operation on a device.
+/// Operation on a device.
 pub(super) trait DeviceKernel {
-    /// Bytes between the forward and the backward pass of so many examples, of values of `size` bytes.
+    /// Bytes to keep from the forward to the backward pass of `examples` examples, for values of
+    /// `size` bytes.
     fn kept(&self, _examples: usize, _size: usize) -> usize {
         0
     }
 
-    /// Bytes that a pass needs while it runs.
+    /// Bytes of scratch memory during a pass.
     fn scratch(&self, _examples: usize, _size: usize) -> usize {
         0
     }
 
-    /// The same on this queue, where it may do by itself what others need room for.
+    /// Bytes of scratch memory on this queue. It may compute itself what needs scratch memory on
+    /// other queues.
     fn scratch_on(&self, _queue: &mut dyn Queue, examples: usize, kind: Kind) -> usize {
         self.scratch(examples, kind.size())
     }
 
-    /// What a row of the output is, where rows may lie further apart than that ([`Pass::output_stride`]).
+    /// Returns the row of the output, if rows may be padded ([`Pass::output_stride`]).
     fn row(&self) -> Option<Row> {
         None
     }
 
-    /// Writes the whole output, and what is kept.
+    /// Writes the whole output and the kept values.
     fn forward(&self, pass: &mut Pass<'_>);
 
-    /// Writes the gradients with respect to the inputs that want one, and writes or adds those of the parameters.
+    /// Writes the gradients with respect to the inputs that need one, and writes or adds those of
+    /// the parameters.
     fn backward(&self, pass: &mut Pass<'_>);
 }
 
 impl Op {
-    /// What a device does.
+    /// Returns the device implementation.
     pub(super) fn on_device(&self) -> &dyn DeviceKernel {
         match self {
             Self::Activate(op) => op,

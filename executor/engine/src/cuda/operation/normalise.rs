@@ -22,44 +22,41 @@ impl DeviceKernel for BatchNorm {
         let (x, channels) = (pass.inputs[0], self.channels);
         let shape = [pass.rows(channels), channels];
         let ([rows, columns], wide) = (shape.map(int), is_wide(channels, &[x, pass.output]));
-        let statistics = match pass.is_training {
-            true => {
-                let (number, per_chunk) = chunks(shape[0]);
-                let (means, spreads, per_chunk) = (means.into(), spreads.into(), int(per_chunk));
-                let arguments = [
-                    x.into(),
-                    rows,
-                    columns,
-                    per_chunk,
-                    means,
-                    spreads,
-                    wide.into(),
-                ];
-                pass.tiles("column_moments", shape, wide, &arguments);
-                let arguments = [
-                    means,
-                    spreads,
-                    int(number),
-                    per_chunk,
-                    rows,
-                    columns,
-                    pass.kept.into(),
-                ];
-                let blocks = channels.div_ceil(8);
-                pass.queue
-                    .launch("finish_moments", blocks, THREADS, &arguments);
-                pass.kept
-            }
-            false => {
-                let arguments = [
-                    pass.parameter(self.mean.start).into(),
-                    pass.parameter(self.variance.start).into(),
-                    columns,
-                    statistics.into(),
-                ];
-                pass.each("running_statistics", channels, &arguments);
-                statistics
-            }
+        let statistics = if pass.is_training {
+            let (number, per_chunk) = chunks(shape[0]);
+            let (means, spreads, per_chunk) = (means.into(), spreads.into(), int(per_chunk));
+            let arguments = [
+                x.into(),
+                rows,
+                columns,
+                per_chunk,
+                means,
+                spreads,
+                wide.into(),
+            ];
+            pass.tiles("column_moments", shape, wide, &arguments);
+            let arguments = [
+                means,
+                spreads,
+                int(number),
+                per_chunk,
+                rows,
+                columns,
+                pass.kept.into(),
+            ];
+            let blocks = channels.div_ceil(8);
+            pass.queue
+                .launch("finish_moments", blocks, THREADS, &arguments);
+            pass.kept
+        } else {
+            let arguments = [
+                pass.parameter(self.mean.start).into(),
+                pass.parameter(self.variance.start).into(),
+                columns,
+                statistics.into(),
+            ];
+            pass.each("running_statistics", channels, &arguments);
+            statistics
         };
         let (blocks, per_block) = row_blocks(shape, wide);
         let arguments = [
@@ -129,7 +126,8 @@ impl DeviceKernel for BatchNorm {
 }
 
 impl BatchNorm {
-    /// Two quantities per chunk, which the way back puts into one area; evaluation's statistics; two sums per channel.
+    /// Sizes of the areas: two quantities per chunk, which the backward pass stores in one area;
+    /// statistics of evaluation; two sums per channel.
     fn rooms(&self) -> [usize; 4] {
         let partial = partial_len(self.channels);
         [partial, partial, 12 * self.channels, 8 * self.channels]
@@ -157,12 +155,12 @@ impl BatchNorm {
 }
 
 impl DeviceKernel for LayerNorm {
-    /// Each row's mean and 1 / deviation.
+    /// Mean and 1 / deviation of each row.
     fn kept(&self, examples: usize, _size: usize) -> usize {
         examples * self.rows * 8
     }
 
-    /// Of each chunk two quantities.
+    /// Two quantities per chunk.
     fn scratch(&self, _examples: usize, _size: usize) -> usize {
         partial_len(2 * self.width)
     }

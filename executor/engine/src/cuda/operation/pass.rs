@@ -1,21 +1,24 @@
-//! What an operation's pass on a device is given, and the steps that several operations take.
+//! Operands of an operation's pass on a device, and steps that several operations use.
 
 use crate::cuda::arenas::Arenas;
 use crate::cuda::product::{Kind, Operand, Product};
 use crate::cuda::queue::{Address, Argument, Queue, THREADS, int};
 use crate::layer::matrix::Write;
 
-/// Chunks that a sum over rows is made of at most, and rows of one at least: enough blocks for a large GPU, and few to add up.
+/// Maximum number of chunks of a sum over rows: enough blocks for a large GPU, and few partial sums
+/// to add.
 const CHUNKS: usize = 512;
+/// Minimum number of rows of a chunk.
 const MIN_ROWS: usize = 64;
 
-/// Numbers that one thread takes of many (`PACK` of the kernels).
+/// Elements that one thread processes (`PACK` of the kernels).
 pub(super) const PACK: usize = 8;
 
-/// Columns of a block of the kernels that keep to columns, without and with wide moves.
+/// Columns of a block of the column kernels, without and with vector loads.
 const TILES: [usize; 2] = [32, 64];
 
-/// Up to so many chunks are added up by one thread per column; more by a block for every eight columns.
+/// Maximum number of chunks that are added by one thread per column; more are added by one block
+/// per eight columns.
 const FEW_CHUNKS: usize = 8;
 
 /// Operands of a pass over one operation.
@@ -24,19 +27,20 @@ pub(in crate::cuda) struct Pass<'a> {
     pub(in crate::cuda) arenas: &'a Arenas,
     pub(in crate::cuda) examples: usize,
     pub(in crate::cuda) is_training: bool,
-    /// Of values.
+    /// Kind of values.
     pub(in crate::cuda) kind: Kind,
-    /// The step's key and the first example's place, as two whole numbers of 64 bits.
+    /// Key of the step and place of the first example, as two 64-bit integers.
     pub(in crate::cuda) draw: Address,
     pub(in crate::cuda) inputs: &'a [Address],
-    /// Numbers per example of each input.
+    /// Number of elements per example of each input.
     pub(in crate::cuda) input_lens: &'a [usize],
     pub(in crate::cuda) output: Address,
-    /// Numbers from one row of the output, and of its gradient, to the next, where that is more than a row has.
+    /// Number of elements from one row of the output, and of its gradient, to the next, if rows are
+    /// padded.
     pub(in crate::cuda) output_stride: Option<usize>,
-    /// May be changed in place; nobody reads it afterwards. 0 in a forward pass.
+    /// May be changed in place, because it is not read afterwards. 0 in a forward pass.
     pub(in crate::cuda) d_output: Address,
-    /// By position; `None` where no gradient is wanted.
+    /// Addresses by position of the input; `None` where no gradient is needed.
     pub(in crate::cuda) d_inputs: &'a [Option<Address>],
     pub(in crate::cuda) write: Write,
     pub(in crate::cuda) write_shared: Write,
@@ -44,42 +48,44 @@ pub(in crate::cuda) struct Pass<'a> {
     pub(in crate::cuda) scratch: Address,
 }
 
-/// Blocks of kernels that move `count` numbers, [`PACK`] per thread.
+/// Number of blocks of kernels that move `count` elements, [`PACK`] per thread.
 pub(in crate::cuda) fn pack_blocks(count: usize) -> usize {
     count.div_ceil(PACK).div_ceil(THREADS)
 }
 
-/// Bytes of areas one after another, each on its own 256 bytes.
+/// Size in bytes of adjacent areas, each aligned to 256 bytes.
 pub(in crate::cuda) fn areas_len(lens: &[usize]) -> usize {
     lens.iter().map(|len| len.next_multiple_of(256)).sum()
 }
 
-/// Most bytes for the partial sums of one quantity over any number of rows.
+/// Maximum size in bytes of the partial sums of one quantity over any number of rows.
 pub(super) fn partial_len(columns: usize) -> usize {
     CHUNKS * columns * 4
 }
 
-/// Whether rows of `width` values from these addresses on can be moved [`PACK`] at a time.
+/// Whether rows of `width` values at these addresses can be moved [`PACK`] elements at a time.
 pub(super) fn is_wide(width: usize, rows: &[Address]) -> bool {
     width.is_multiple_of(PACK) && rows.iter().all(|at| at.is_multiple_of(16))
 }
 
-/// Blocks that change rows one by one while each thread keeps to its columns, and rows of each.
+/// Number of blocks of row kernels whose threads keep to their columns, and number of rows of each
+/// block.
 pub(super) fn row_blocks([rows, columns]: [usize; 2], is_wide: bool) -> (usize, usize) {
-    // Enough blocks for a large GPU, of rows enough to make up for what threads first read of their columns.
+    // Enough blocks for a large GPU, and enough rows per block to amortise each thread's reads of
+    // its column parameters.
     let tiles = columns.div_ceil(TILES[usize::from(is_wide)]);
     let per_block = (rows * tiles / 2048).next_multiple_of(128).clamp(128, 1024);
     (rows.div_ceil(per_block) * tiles, per_block)
 }
 
-/// Chunks, and rows per chunk.
+/// Number of chunks, and of rows per chunk.
 pub(super) fn chunks(rows: usize) -> (usize, usize) {
     let per_chunk = rows.div_ceil(CHUNKS).max(MIN_ROWS);
     (rows.div_ceil(per_chunk), per_chunk)
 }
 
 impl Pass<'_> {
-    /// The beginnings of areas of these lengths in `from`, as [`areas_len`] counts them.
+    /// Returns the addresses of areas of these lengths in `from`, in the layout of [`areas_len`].
     pub(super) fn areas<const N: usize>(mut from: Address, lens: [usize; N]) -> [Address; N] {
         lens.map(|len| {
             let at = from;
@@ -88,32 +94,32 @@ impl Pass<'_> {
         })
     }
 
-    /// Numbers of an input.
+    /// Number of elements of an input.
     pub(super) fn input_len(&self, index: usize) -> usize {
         self.examples * self.input_lens[index]
     }
 
-    /// Rows of `width` numbers in the first input.
+    /// Number of rows of `width` elements in the first input.
     pub(super) fn rows(&self, width: usize) -> usize {
         self.input_len(0) / width
     }
 
-    /// Bytes of so many values.
+    /// Size of `values` values in bytes.
     pub(super) fn bytes(&self, values: usize) -> u64 {
         (values * self.kind.size()) as u64
     }
 
-    /// Of the parameter at `place` of the arena, as f32.
+    /// Address of the parameter at `place` of the arena, as f32.
     pub(super) fn parameter(&self, place: usize) -> Address {
         self.arenas.parameter(place)
     }
 
-    /// As values, aligned for products.
+    /// Address of the same parameter in the kind of values, aligned for products.
     pub(super) fn weight(&self, place: usize) -> Address {
         self.arenas.weight(place)
     }
 
-    /// Of its gradient, f32.
+    /// Address of its gradient, f32.
     pub(super) fn gradient(&self, place: usize) -> Address {
         self.arenas.gradient(place)
     }
@@ -122,24 +128,24 @@ impl Pass<'_> {
         Operand::new(at, self.kind, stride)
     }
 
-    /// A thread for each of `count`.
+    /// Launches one thread for each of `count` items.
     pub(super) fn each(&mut self, kernel: &'static str, count: usize, arguments: &[Argument]) {
         self.queue
             .launch(kernel, count.div_ceil(THREADS), THREADS, arguments);
     }
 
-    /// A thread for every [`PACK`] of `count` numbers.
+    /// Launches one thread for every [`PACK`] of `count` elements.
     pub(super) fn packs(&mut self, kernel: &'static str, count: usize, arguments: &[Argument]) {
         self.queue
             .launch(kernel, pack_blocks(count), THREADS, arguments);
     }
 
-    /// A warp for each of `rows`.
+    /// Launches one warp for each of `rows`.
     pub(super) fn warps(&mut self, kernel: &'static str, rows: usize, arguments: &[Argument]) {
         self.each(kernel, rows * 32, arguments);
     }
 
-    /// Blocks of columns for each chunk of rows.
+    /// Launches blocks of columns for each chunk of rows.
     pub(super) fn tiles(
         &mut self,
         kernel: &'static str,
@@ -151,7 +157,7 @@ impl Pass<'_> {
         self.queue.launch(kernel, blocks, THREADS, arguments);
     }
 
-    /// Adds up partial sums of `rows` rows.
+    /// Adds the partial sums of `rows` rows.
     pub(super) fn finish_columns(
         &mut self,
         partial: Address,
@@ -163,7 +169,8 @@ impl Pass<'_> {
         self.finish_two(partial, rows, [columns, 0], [sum, 0], write);
     }
 
-    /// Adds up partial sums of `rows` rows, in each chunk those of a first quantity's columns before those of a second one's.
+    /// Adds the partial sums of `rows` rows of two quantities. In each chunk the columns of the
+    /// first quantity precede those of the second.
     pub(super) fn finish_two(
         &mut self,
         partial: Address,
@@ -189,8 +196,8 @@ impl Pass<'_> {
             .launch("finish_columns", blocks, THREADS, &arguments);
     }
 
-    /// The sums over `rows` rows of `stride` values from `x` on, of the first `columns`, to a gradient. `partial` has room for
-    /// [`partial_len`].
+    /// Sums the first `columns` of `rows` rows of `stride` values from `x` on into a gradient.
+    /// `partial` has the size of [`partial_len`].
     pub(super) fn sum_columns(
         &mut self,
         x: Address,
@@ -214,13 +221,13 @@ impl Pass<'_> {
         self.finish_columns(partial, rows, columns, sum, write);
     }
 
-    /// In place back through a ReLU.
+    /// Backward pass of a ReLU, in place.
     pub(super) fn mask(&mut self, count: usize) {
         let arguments = [self.d_output.into(), self.output.into(), int(count)];
         self.packs("mask", count, &arguments);
     }
 
-    /// A product that overwrites or adds to a gradient of parameters.
+    /// Computes a product that overwrites a gradient of parameters or adds to it.
     pub(super) fn multiply_gradient(
         &mut self,
         shape: [usize; 3],

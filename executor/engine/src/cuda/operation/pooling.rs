@@ -7,8 +7,8 @@ use crate::layer::average_pool::AveragePool;
 use crate::layer::max_pool::MaxPool;
 use crate::layer::window::Window;
 
-/// Blocks for each line of images of `[lines, columns]`, a thread for every position's [`PACK`] channels or for each of them; `places`
-/// are what a kernel reads and writes by channels.
+/// Launches blocks for each line of images of `[lines, columns]`. A thread processes [`PACK`]
+/// channels of a position, or one. `places` are the addresses that a kernel accesses by channels.
 fn lines(
     pass: &mut Pass<'_>,
     kernel: &'static str,
@@ -26,7 +26,7 @@ fn lines(
 }
 
 impl DeviceKernel for MaxPool {
-    /// Which position of each window was the largest.
+    /// Index of the largest position of each window.
     fn kept(&self, examples: usize, _size: usize) -> usize {
         let [height, width] = self.window.output();
         examples * height * width * self.channels

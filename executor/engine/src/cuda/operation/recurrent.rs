@@ -1,5 +1,5 @@
-//! LSTM and GRU: the input's part of all gates at all positions is one product, as is each weight's gradient; what is left goes step by
-//! step, a product and a kernel each.
+//! LSTM and GRU. The input's part of all gates at all positions is one product, and so is each
+//! weight's gradient. The rest runs step by step, with one product and one kernel each.
 
 use super::DeviceKernel;
 use super::pass::{Pass, areas_len, partial_len};
@@ -10,7 +10,7 @@ use crate::layer::lstm::Lstm;
 use crate::layer::matrix::Write;
 
 impl DeviceKernel for Lstm {
-    /// Gates as values and cells as f32, of each position.
+    /// Gates as values and cells as f32, for each position.
     fn kept(&self, examples: usize, size: usize) -> usize {
         areas_len(&self.kept_areas(examples, size))
     }
@@ -109,12 +109,12 @@ impl Lstm {
 }
 
 impl DeviceKernel for Gru {
-    /// Of each position r, z, the recurrent part of n, and n.
+    /// For each position r, z, the recurrent part of n, and n.
     fn kept(&self, examples: usize, size: usize) -> usize {
         examples * self.positions * 4 * self.hidden * size
     }
 
-    /// Partial sums of the biases' gradients; the gradient of the hidden state.
+    /// Partial sums of the biases' gradients; gradient of the hidden state.
     fn scratch(&self, examples: usize, _size: usize) -> usize {
         areas_len(&self.rooms(examples))
     }
@@ -122,7 +122,7 @@ impl DeviceKernel for Gru {
     fn forward(&self, pass: &mut Pass<'_>) {
         let (hidden, positions, examples) = (self.hidden, self.positions, pass.examples);
         let (gates, rows) = (pass.kept, examples * positions);
-        // The product of each step adds to the recurrent part of n as it does to r and z.
+        // The product of each step adds to the recurrent part of n, as to r and z.
         let bytes = pass.bytes(rows * 4 * hidden) as usize;
         pass.queue.zero(gates, bytes);
         let input = pass.values(pass.inputs[0], self.inputs);
@@ -216,8 +216,8 @@ impl Gru {
     }
 }
 
-/// The gradients of the input's weight and of the input. `parts` are the gates' gradients, how many columns, and the first of the weight's
-/// columns that made them.
+/// Computes the gradients of the input weight and of the input. `parts` are the gates' gradients,
+/// the number of columns, and the first of the weight's columns that produced them.
 fn input_gradients(
     pass: &mut Pass<'_>,
     inputs: usize,
@@ -243,8 +243,8 @@ fn input_gradients(
     }
 }
 
-/// The gradient of the recurrent weight: hidden states, each with the gates' gradients one position later. Of `stored` gates per position
-/// the first `gates` count.
+/// Computes the gradient of the recurrent weight from the hidden states and the gates' gradients of
+/// the next position. Only the first `gates` of the `stored` gates per position are used.
 fn recurrent_gradient(
     pass: &mut Pass<'_>,
     rows: Address,
@@ -253,7 +253,8 @@ fn recurrent_gradient(
 ) {
     let (width, write) = (stored * hidden, pass.write);
     let count = pass.examples * width;
-    // Rows one after the other may then be paired across the border between sequences, where there is no state before.
+    // Consecutive rows can then be multiplied across the boundary between sequences, where there is
+    // no previous state.
     let arguments = [rows.into(), int(positions), int(width), int(count)];
     pass.each("forget_first", count, &arguments);
     let pairs = pass.examples * positions - 1;

@@ -1,5 +1,6 @@
-// Runs the kernels' source on the CPU, one thread after another. A thread that waits for its block or warp gives way to the next; threads
-// of a block that wait in different places for ever are reported, as a GPU would hang.
+// Runs the kernels' source on the CPU, one thread after another. A thread that waits for its block
+// or warp yields to the next. Threads of a block that wait at different barriers are reported,
+// because a GPU would hang.
 
 #include <cmath>
 #include <cstdint>
@@ -67,7 +68,7 @@ static void resume(unsigned index) {
     setcontext(&f.start);
 }
 
-// Lets those go on who wait for `why` with all living ones of their group.
+// Resumes the threads that wait for `why`, once all live threads of their group do.
 static bool release(unsigned from, unsigned to, state why) {
     bool is_any = false;
     bool has_left = false;
@@ -133,7 +134,7 @@ static void launch(const char* name, void (*function)(void**), unsigned blocks, 
         fibers.back().stack.resize(32768);
     }
     for (unsigned i = 0; i < blocks; i++) {
-        // No block may count on another having run before.
+        // No block may depend on another block having run before.
         blockIdx = {backwards ? blocks - 1 - i : i, 0, 0};
         if (cooperative) {
             run_block(threads);
@@ -181,7 +182,8 @@ static inline unsigned __ballot_sync(unsigned, bool is_so) {
     return all;
 }
 
-// As PTX defines mma.m16n8k16 with bf16: each thread holds two columns of rows `group` and `group` + 8.
+// Definition of mma.m16n8k16 with bf16 in PTX: each thread holds two columns of rows `group` and
+// `group` + 8.
 static inline void multiply_tiles(float* sum, const unsigned* left, unsigned right0, unsigned right1) {
     using namespace emulator;
     unsigned own = current, warp = own / 32 * 32, group = own % 32 / 4, column = own % 4 * 2;

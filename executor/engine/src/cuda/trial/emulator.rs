@@ -1,5 +1,6 @@
-//! A queue that carries everything out on the CPU at once: the kernels' own source, compiled by the machine's C++ compiler, and matrix
-//! products and convolutions by their definition. Addresses are those of host memory.
+//! Queue that executes every request on the CPU at once. Kernels are compiled from their own source
+//! by the machine's C++ compiler; matrix products and convolutions follow their definition.
+//! Addresses are those of host memory.
 
 use crate::cuda::convolution::{Convolution, Filters, Wanted};
 use crate::cuda::error::DeviceError;
@@ -13,10 +14,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// The kernels' state is global.
+/// The state of the kernels is global.
 static RUNNING: Mutex<()> = Mutex::new(());
 
-/// Those whose threads wait for one another.
+/// Kernels whose threads synchronise with each other.
 const COOPERATIVE: &[&str] = &[
     "sum_columns",
     "finish_columns",
@@ -46,24 +47,24 @@ const COOPERATIVE: &[&str] = &[
 
 type Launch = unsafe extern "C" fn(u32, u32, u32, *mut *mut c_void, bool, bool);
 
-/// The kernels for values of one kind.
+/// Kernels for values of one kind.
 struct Kernels {
     launch: Launch,
     names: Vec<&'static str>,
 }
 
-/// Everything at once, on this thread.
+/// Executes every request at once, on the calling thread.
 pub(crate) struct Emulator {
     kernels: &'static Kernels,
     launches: usize,
     blocks: Vec<Box<[u64]>>,
-    /// Products leave what follows them to a kernel of its own, as a queue may have to.
+    /// Whether products leave bias and ReLU to a separate kernel, as a queue may have to.
     pub(crate) is_plain: bool,
-    /// What it convolves by itself, as a queue with cuDNN does; one may refuse some of it.
+    /// Convolutions that the queue supports, as with cuDNN, which may reject some of them.
     pub(crate) convolves: &'static [Wanted],
-    /// Whose GPU it is, where there are several.
+    /// Emulated GPU of this queue, if there are several.
     pub(super) ranked: Option<Arc<super::Ranked>>,
-    /// The stream of sums, as the stand-in for NCCL knows one: how many are under way.
+    /// Stream of sums for the stand-in for NCCL: the number of running sums.
     sums: Box<AtomicU64>,
 }
 
@@ -82,9 +83,10 @@ impl Emulator {
         }
     }
 
-    /// All bits set: numbers that are none, so that whatever reads what nobody has written shows.
+    /// Allocates memory with all bits set, which is NaN, so that reads of uninitialised memory
+    /// show.
     fn take(&mut self, bytes: usize) -> Address {
-        // A multiple of 32 more words than asked for, for the alignment that devices promise.
+        // 32 additional words for the alignment that devices guarantee.
         self.blocks
             .push(vec![u64::MAX; bytes.div_ceil(8) + 32].into());
         let block = self.blocks.last().expect("just pushed");
@@ -104,29 +106,29 @@ impl Queue for Emulator {
 
     fn pin(&mut self, bytes: usize) -> Result<&'static mut [u8], DeviceError> {
         let at = self.take(bytes);
-        // SAFETY: just taken, so large, and kept until the emulator goes.
+        // SAFETY: just allocated with this size, and kept as long as the emulator.
         Ok(unsafe { std::slice::from_raw_parts_mut(at as *mut u8, bytes) })
     }
 
     fn upload(&mut self, from: &[u8], to: Address) {
-        // SAFETY: callers name memory of this queue.
+        // SAFETY: callers pass memory of this queue.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, from.len()) };
     }
 
     fn download(&mut self, from: Address, to: &mut [u8]) {
-        // SAFETY: callers name memory of this queue.
+        // SAFETY: callers pass memory of this queue.
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to.as_mut_ptr(), to.len()) };
     }
 
     fn wait(&mut self, _number: usize) {}
 
     fn copy(&mut self, from: Address, to: Address, bytes: usize) {
-        // SAFETY: callers name memory of this queue.
+        // SAFETY: callers pass memory of this queue.
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
     }
 
     fn zero(&mut self, at: Address, bytes: usize) {
-        // SAFETY: callers name memory of this queue.
+        // SAFETY: callers pass memory of this queue.
         unsafe { std::ptr::write_bytes(at as *mut u8, 0, bytes) };
     }
 
@@ -149,13 +151,13 @@ impl Queue for Emulator {
             .iter_mut()
             .map(|argument| argument.0.as_mut_ptr().cast())
             .collect();
-        // Reading one argument too many then shows.
+        // Null pointers reveal a kernel that reads too many arguments.
         pointers.extend([std::ptr::null_mut(); 4]);
         self.launches += 1;
         let backwards = self.launches.is_multiple_of(2);
         let cooperative = COOPERATIVE.contains(&kernel);
         let _alone = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the arguments outlive the call; what they point to is the callers' affair.
+        // SAFETY: the arguments outlive the call; callers guarantee their pointers.
         unsafe {
             (self.kernels.launch)(
                 index as u32,
@@ -170,7 +172,8 @@ impl Queue for Emulator {
             && kernel == "adam"
             && ranked.has_strayed()
         {
-            // SAFETY: the first argument is the address of parameters, which are memory of this queue.
+            // SAFETY: the first argument is the address of parameters, which are memory of this
+            // queue.
             unsafe { *(arguments[0].0[0] as *mut f32) += 1.0 };
         }
     }
@@ -194,7 +197,7 @@ impl Queue for Emulator {
                     if product.add {
                         sum += load(by_columns.d.kind, at);
                     }
-                    // The bias is a number per row of what is stored by columns.
+                    // The bias has one value per row of the column-major matrix.
                     if product.bias != 0 && !is_plain {
                         let size = by_columns.d.kind.size();
                         let bias = product.bias + (row * size) as u64;
@@ -223,12 +226,13 @@ impl Queue for Emulator {
         let ([rows, columns], [height, width]) = (window.output(), window.image);
         let image = convolution.examples * height * width * filters.channels_in;
         let output = convolution.examples * rows * columns * filters.channels_out;
-        // What is wanted is overwritten, whatever is there.
+        // The wanted operand is overwritten.
         let operand = |at: Address, len: usize, is_wanted: bool| -> Vec<f32> {
             let number = |index: usize| load(kind, at + (index * kind.size()) as u64);
-            match is_wanted {
-                true => vec![0.0; len],
-                false => (0..len).map(number).collect(),
+            if is_wanted {
+                vec![0.0; len]
+            } else {
+                (0..len).map(number).collect()
             }
         };
         let mut x = operand(convolution.image, image, wanted == Wanted::Image);
@@ -245,7 +249,7 @@ impl Queue for Emulator {
                 let (channel, tap) = (at % group_in, at / group_in);
                 let (tap_row, tap_column) = (tap / kernel_columns, tap % kernel_columns);
                 assert!(tap_row < kernel_rows);
-                // Of the image with its padding.
+                // Position on the image with its padding.
                 let row = row * window.stride[0] + tap_row;
                 let column = column * window.stride[1] + tap_column;
                 let place =
@@ -280,7 +284,7 @@ impl Queue for Emulator {
         if let Some(ranked) = &self.ranked {
             ranked.count();
         }
-        // SAFETY: callers name memory of this queue and leave it alone until `has_summed`.
+        // SAFETY: callers pass memory of this queue and do not use it until `has_summed`.
         unsafe {
             ranks.sum(
                 at,
@@ -301,18 +305,20 @@ impl Queue for Emulator {
 }
 
 fn check(stored: &Stored, [rows, columns]: [usize; 2]) {
-    let used = match stored.transposed {
-        false => [stored.rows, stored.columns],
-        true => [stored.columns, stored.rows],
+    let used = if stored.transposed {
+        [stored.columns, stored.rows]
+    } else {
+        [stored.rows, stored.columns]
     };
     assert_eq!(used, [rows, columns], "the shape of {stored:?}");
     assert!(stored.stride >= stored.rows, "{stored:?} overlaps itself");
 }
 
 fn place(stored: &Stored, index: usize, [row, column]: [usize; 2]) -> Address {
-    let [row, column] = match stored.transposed {
-        false => [row, column],
-        true => [column, row],
+    let [row, column] = if stored.transposed {
+        [column, row]
+    } else {
+        [row, column]
     };
     let number = index * stored.apart + row + column * stored.stride;
     stored.at + (number * stored.kind.size()) as u64
@@ -323,7 +329,7 @@ fn read(stored: &Stored, index: usize, at: [usize; 2]) -> f32 {
 }
 
 fn load(kind: Kind, at: Address) -> f32 {
-    // SAFETY: callers name memory of the emulator.
+    // SAFETY: callers pass memory of the emulator.
     unsafe {
         match kind {
             Kind::F32 => *(at as *const f32),
@@ -335,7 +341,7 @@ fn load(kind: Kind, at: Address) -> f32 {
 fn store(kind: Kind, at: Address, value: f32) {
     let bits = value.to_bits();
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-    // SAFETY: callers name memory of the emulator.
+    // SAFETY: callers pass memory of the emulator.
     unsafe {
         match kind {
             Kind::F32 => *(at as *mut f32) = value,
@@ -344,7 +350,7 @@ fn store(kind: Kind, at: Address, value: f32) {
     }
 }
 
-/// By the machine's C++ compiler.
+/// Compiles the kernels with the machine's C++ compiler.
 fn compile(kind: Kind) -> Kernels {
     let folder = tempfile::tempdir().expect("a folder");
     let (source, library) = (
@@ -365,7 +371,7 @@ fn compile(kind: Kind) -> Kernels {
     );
     std::fs::write(&source, text).expect("the source is written");
     build(&source, &library);
-    // SAFETY: the library is what was just compiled; it is never closed, and its function is of this type.
+    // SAFETY: the library was just compiled and is never closed; the function has this type.
     let launch = unsafe {
         let library = libloading::Library::new(&library).expect("the kernels load");
         let library: &'static libloading::Library = Box::leak(Box::new(library));

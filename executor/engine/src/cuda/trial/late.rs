@@ -1,6 +1,7 @@
-//! A queue in front of the emulator that does what it is asked as late as a GPU may, and writes down as one does. An upload reads the host's
-//! memory when somebody waits for it at last, so whoever rewrites that memory too early sends something else; what is written down keeps addresses, of
-//! the host's memory too, and is all that is done when it is repeated.
+//! Queue in front of the emulator that executes requests as late as a GPU may, and records as a GPU
+//! does. An upload reads host memory only at the next wait, so a test fails if that memory is
+//! rewritten too early. A recording keeps addresses, also of host memory, and a replay executes
+//! only the recording.
 
 use super::emulator::Emulator;
 use crate::cuda::convolution::{Convolution, Filters, Wanted};
@@ -11,7 +12,7 @@ use crate::cuda::queue::{Address, Argument, Queue};
 use std::collections::HashSet;
 use std::mem;
 
-/// What was asked for. Addresses of the host's memory are those of bytes that [`Emulator::pin`] has given, and live as long.
+/// Request. Addresses of host memory refer to [`Emulator::pin`] and live as long as the emulator.
 #[derive(Clone)]
 enum Asked {
     Upload {
@@ -36,14 +37,14 @@ enum Asked {
     Convolve(Convolution),
 }
 
-/// Does everything at the last moment, on this thread.
+/// Executes requests at the last moment, on the calling thread.
 pub(crate) struct Late {
     queue: Emulator,
     asked: Vec<Asked>,
-    /// What is being written down.
+    /// Recording in progress.
     written: Option<Vec<Asked>>,
     graphs: Vec<Vec<Asked>>,
-    /// Kernels, and shapes of products, that were asked for before anything was written down.
+    /// Kernels and shapes of products that were requested before a recording.
     met: HashSet<String>,
 }
 
@@ -84,7 +85,7 @@ impl Late {
         }
     }
 
-    /// Does all that was asked for.
+    /// Executes all pending requests.
     fn catch_up(&mut self) {
         assert!(self.written.is_none(), "a recording waits for nothing");
         for asked in mem::take(&mut self.asked) {
@@ -96,14 +97,14 @@ impl Late {
         let queue = &mut self.queue;
         match asked {
             Asked::Upload { from, to, bytes } => {
-                // SAFETY: pinned memory of the emulator, which lives as long as this.
+                // SAFETY: pinned memory of the emulator, which lives as long as this queue.
                 queue.upload(
                     unsafe { std::slice::from_raw_parts(from as *const u8, bytes) },
                     to,
                 );
             }
             Asked::Download { from, to, bytes } => {
-                // SAFETY: as above; the host reads it only once it has waited.
+                // SAFETY: as above; the host reads it only after waiting.
                 queue.download(from, unsafe {
                     std::slice::from_raw_parts_mut(to as *mut u8, bytes)
                 });
@@ -129,7 +130,7 @@ impl Queue for Late {
     }
 
     fn free(&mut self, at: Address) {
-        // Of what has failed nothing is to be done any more.
+        // After a failure pending requests are not executed.
         if !std::thread::panicking() {
             self.catch_up();
         }
@@ -195,7 +196,7 @@ impl Queue for Late {
     }
 
     fn sum(&mut self, ranks: &mut Communicator, at: Address, numbers: usize, look: Look<'_>) {
-        // A sum begins after what was asked for before it.
+        // A sum begins after earlier requests.
         self.catch_up();
         self.queue.sum(ranks, at, numbers, look);
     }

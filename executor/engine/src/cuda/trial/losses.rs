@@ -1,4 +1,5 @@
-//! Cross-entropy by itself: rows that begin anywhere and lie apart, equal scores, and who is right.
+//! Tests of the cross-entropy kernel: unaligned and padded rows, equal scores, and the number of
+//! correct labels.
 
 use super::emulator::Emulator;
 use crate::cuda::product::Kind;
@@ -6,7 +7,7 @@ use crate::cuda::queue::{Address, Queue, int};
 
 const ROWS: usize = 9;
 
-/// Numbers that bf16 holds too.
+/// Bytes of numbers that bf16 represents exactly.
 fn bytes(kind: Kind, numbers: &[f32]) -> Vec<u8> {
     let each = numbers.iter().map(|x| x.to_bits().to_le_bytes());
     each.flat_map(|bytes| bytes[4 - kind.size()..].to_vec())
@@ -22,13 +23,13 @@ fn numbers(kind: Kind, bytes: &[u8]) -> Vec<f32> {
     each.collect()
 }
 
-/// A row's scores, of which the largest is there twice in every other row, and the label.
+/// Scores of a row and its label. In every other row the largest score occurs twice.
 fn row(row: usize, classes: usize) -> (Vec<f32>, usize) {
     let mut scores: Vec<f32> = (0..classes)
         .map(|i| ((row * 7 + i * 13) % 29) as f32 / 8.0)
         .collect();
     let first = (row * 37 + 3) % classes;
-    // Side by side, or far apart.
+    // Adjacent, or far apart.
     let second = match row % 4 {
         3 => (first + 1).min(classes - 1),
         _ => (row * 53 + classes / 2) % classes,
@@ -99,7 +100,7 @@ fn check(kind: Kind, classes: usize, stride: usize, threads: usize) {
 }
 
 #[test]
-fn cross_entropy_is_right_wherever_rows_begin() {
+fn cross_entropy_handles_any_row_alignment() {
     for kind in [Kind::F32, Kind::Bf16] {
         for (classes, stride) in [(5, 5), (5, 8), (43, 43), (43, 48), (301, 301), (1100, 1101)] {
             for threads in [32, 256] {

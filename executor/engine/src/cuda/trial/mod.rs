@@ -1,4 +1,5 @@
-//! Holds the device's passes to the CPU's without a device: every kernel, product, address and shape is carried out by [`emulator`].
+//! Compares the device's passes with the CPU's without a device: [`emulator`] executes every
+//! kernel, product, address and shape.
 
 #[path = "../../../tests/devices/mod.rs"]
 mod devices;
@@ -19,7 +20,8 @@ pub(crate) use emulator::Emulator;
 pub(crate) use late::Late;
 pub(crate) use ranked::{Ranked, StandIn};
 
-/// How a case is tried: what values are, how many examples there are at a time, and what the queue convolves by itself.
+/// Configuration of a case: kind of values, maximum number of examples, and convolutions that the
+/// queue supports.
 #[derive(Debug, Clone, Copy)]
 struct How {
     kind: Kind,
@@ -35,18 +37,18 @@ fn session(network: &Network, how: How) -> Session {
     } = how;
     let mut queue = Box::new(Emulator::new(kind));
     queue.convolves = convolves;
-    // Small parts try what cuBLASLt may leave to a kernel.
+    // Small parts also cover products whose bias and ReLU are left to a kernel.
     queue.is_plain = max_batch < devices::EXAMPLES;
     Session::new(network, queue, kind, (max_batch, max_batch), 0).expect("the machine has room")
 }
 
-/// Nothing may have been written between the regions.
+/// Fails if bytes between the regions were written.
 fn assert_gaps(session: &Session) {
     let base = session.base.expect("memory");
     for gap in session.regions.gaps() {
         for byte in 0..gap.bytes {
             let at = base + (gap.offset + byte) as u64;
-            // SAFETY: gaps lie within the session's memory.
+            // SAFETY: gaps are within the session's memory.
             let byte_there = unsafe { *(at as *const u8) };
             assert_eq!(byte_there, 0xff, "byte {byte} after {}", gap.offset);
         }
@@ -57,7 +59,8 @@ fn norm(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.map(|x| x * x).sum::<f64>().sqrt()
 }
 
-/// How far a block's gradient is off, over its size; of a block that is small beside the others, over a quarter of theirs.
+/// Distance of a block's gradients relative to their norm. For a block that is small beside the
+/// others it is relative to a quarter of the whole norm.
 fn distance(expected: &[f32], actual: &[f32], whole: f64) -> f64 {
     let pairs = expected.iter().zip(actual);
     let apart = norm(pairs.map(|(e, a)| f64::from(*e) - f64::from(*a)));
@@ -66,12 +69,13 @@ fn distance(expected: &[f32], actual: &[f32], whole: f64) -> f64 {
     apart / size.max(0.25 * whole).max(1e-6)
 }
 
-/// Holds loss and every block's gradient against the CPU's.
+/// Compares the loss and every block's gradient with the CPU's.
 fn compare(what: &str, network: &Network, batch: &Batch<'_>, how: How) {
     let How {
         kind, max_batch, ..
     } = how;
-    // In bf16, ReLU and pooling may choose otherwise where two numbers are close; a wrong index is off by about 1.
+    // In bf16, ReLU and pooling may select differently where two values are close; a wrong index
+    // gives a distance of about 1.
     let [tolerance, loss_tolerance] = match kind {
         Kind::F32 => [2e-5, 2e-5],
         Kind::Bf16 => [0.2, 0.03],

@@ -1,4 +1,4 @@
-//! What is asked of NCCL, against the stand-in; and what it is called by, against the real library where there is one.
+//! Tests of the calls to NCCL against the stand-in, and of the symbols against the real library.
 
 use super::StandIn;
 use crate::cuda::nccl::{Communicator, ID_BYTES, Nccl, SumError};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// A stream of the stand-in.
+/// Stream of the stand-in.
 #[derive(Default)]
 struct Stream(Box<AtomicU64>);
 
@@ -54,9 +54,9 @@ fn ranks_sum_in_place() {
     assert!(ranks.iter_mut().all(|rank| rank.failed().is_none()));
 }
 
-/// Neither in forming nor in a sum is anybody held up by who does not come.
+/// A missing rank blocks neither the creation of a communicator nor a sum.
 #[test]
-fn who_waits_may_give_up() {
+fn missing_rank_does_not_block_the_others() {
     let nccl = StandIn::Usual.open().unwrap();
     let mut looks = 0;
     let alone = Communicator::form(&nccl, nccl.id().unwrap(), (0, 2), &mut || {
@@ -76,7 +76,7 @@ fn who_waits_may_give_up() {
 }
 
 #[test]
-fn what_the_library_refuses_is_told_in_its_words() {
+fn nccl_errors_contain_the_library_text() {
     let nccl = StandIn::Refuses.open().unwrap();
     let refused = Communicator::form(&nccl, nccl.id().unwrap(), (0, 1), &mut || true);
     let error = refused.unwrap_err().to_string();
@@ -91,11 +91,11 @@ fn what_the_library_refuses_is_told_in_its_words() {
     );
 }
 
-/// The real library, which needs no GPU for this much: its functions are there, and it makes ids. It is looked for as tasks look for it; PyPI's
-/// `nvidia-nccl-cu13` is 300 MB, so this is done by hand.
+/// Covers the symbols and the creation of ids, which need no GPU. The library is searched as tasks
+/// search it. PyPI's `nvidia-nccl-cu13` is large, so this test is run by hand.
 #[test]
 #[ignore = "needs NCCL: set MUSTER_CUDA_LIBRARIES to the folder of libnccl.so.2"]
-fn the_real_library_has_what_it_is_asked_for() {
+fn real_library_has_the_required_symbols() {
     let nccl = Nccl::find().expect("libnccl");
     let [a, b] = [(); 2].map(|()| nccl.id().unwrap().0);
     assert_ne!(a, b, "NCCL {}", nccl.version());

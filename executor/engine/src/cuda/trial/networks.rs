@@ -1,4 +1,4 @@
-//! Every operation against the CPU's.
+//! Compares every operation with the CPU's.
 
 use super::devices::{self, Case, EXAMPLES, Examples};
 use super::{How, compare};
@@ -9,7 +9,8 @@ fn check(cases: Vec<Case>) {
     check_on(&cases, &[]);
 }
 
-/// On a queue that convolves so much by itself; examples in one part and in parts of three.
+/// Checks on a queue that supports the convolutions `convolves`; examples in one part and in parts
+/// of three.
 fn check_on(cases: &[Case], convolves: &'static [Wanted]) {
     for (what, network) in cases {
         let examples = Examples::new(network);
@@ -28,27 +29,27 @@ fn check_on(cases: &[Case], convolves: &'static [Wanted]) {
 }
 
 #[test]
-fn dense_layers_and_losses_are_the_cpus() {
+fn dense_layers_and_losses_equal_cpu() {
     check(devices::dense_layers_and_losses());
 }
 
 #[test]
-fn activations_are_the_cpus() {
+fn activations_equal_cpu() {
     check(devices::activations());
 }
 
 #[test]
-fn convolutions_as_products_are_the_cpus() {
+fn convolutions_as_products_equal_cpu() {
     check(devices::convolutions());
 }
 
 #[test]
-fn convolutions_by_the_queue_are_the_cpus() {
+fn convolutions_by_the_queue_equal_cpu() {
     check_on(&devices::convolutions(), &Wanted::ALL);
 }
 
 #[test]
-fn convolutions_that_the_queue_does_in_part_are_the_cpus() {
+fn convolutions_partly_by_the_queue_equal_cpu() {
     let cases = devices::convolutions();
     for convolves in [&[Wanted::Output], &[Wanted::Image], &[Wanted::Weight]] {
         check_on(&cases, convolves);
@@ -56,11 +57,11 @@ fn convolutions_that_the_queue_does_in_part_are_the_cpus() {
 }
 
 #[test]
-fn pooling_and_what_changes_images_are_the_cpus() {
+fn pooling_and_image_operations_equal_cpu() {
     check(devices::pooling_and_what_changes_images());
 }
 
 #[test]
-fn sequences_are_the_cpus() {
+fn sequences_equal_cpu() {
     check(devices::sequences());
 }

@@ -1,4 +1,5 @@
-//! An emulated GPU that sums with others by a stand-in for NCCL (`stand_in_nccl.cpp`), which proves this side of the contract only.
+//! Emulated GPU that sums with others through a stand-in for NCCL (`stand_in_nccl.cpp`). It tests
+//! only the engine's side of the interface.
 
 use super::emulator::{Emulator, build};
 use super::late::Late;
@@ -8,32 +9,32 @@ use crate::cuda::product::Kind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One worker's.
+/// Emulated GPU of one worker.
 #[derive(Debug)]
 pub struct Ranked {
     means: Result<Means, String>,
-    /// Sums that this device has been asked for.
+    /// Number of sums that this device was asked for.
     sums: AtomicU64,
-    /// The one in whose stead its process dies; 0: none.
+    /// Number of the sum in which the process dies; 0 for none.
     dies_in: u64,
     updates: AtomicU64,
-    /// The update by Adam after which one of its parameters is not what it should be; 0: none.
+    /// Number of the Adam update after which one parameter is wrong; 0 for none.
     strays_in: u64,
 }
 
-/// What is compiled into the stand-in.
+/// Behaviour that is compiled into the stand-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StandIn {
     Usual,
-    /// Of another version.
+    /// Another version.
     Newer,
-    /// Older than any that is used.
+    /// Older than the oldest supported version.
     Ancient,
-    /// No communicator comes about.
+    /// Communicators cannot be created.
     Refuses,
-    /// Communicators stand, and every sum fails.
+    /// Communicators work, and every sum fails.
     Fails,
-    /// The same at all ranks but the first, which waits.
+    /// Every sum fails at all ranks but the first, which waits.
     FailsAtOthers,
 }
 
@@ -59,13 +60,13 @@ impl StandIn {
         }
         let found = built.iter().find(|(which, _)| *which == self);
         let path = found.expect("just built").1.path().join("libnccl.so.2");
-        // SAFETY: the library is what was just compiled.
+        // SAFETY: the library was just compiled.
         Nccl::of(unsafe { libloading::Library::new(path) }.expect("the stand-in loads"))
     }
 }
 
 impl Ranked {
-    /// The GPU of that number, of one kind with all others.
+    /// GPU with this number; all have the same model.
     pub(crate) fn new(number: usize, stand_in: StandIn) -> Self {
         let means = stand_in.open().map(|nccl| Means {
             nccl,
@@ -85,17 +86,18 @@ impl Ranked {
         }
     }
 
-    /// Its process dies, by a panic, when it is asked for the sum of that number, counted from 1.
+    /// The process dies by a panic when it is asked for the sum with this number, counted from 1.
     pub(crate) fn dying_in(self, dies_in: u64) -> Self {
         Self { dies_in, ..self }
     }
 
-    /// One of its parameters is another after the update of that number, counted from 1, as by broken memory.
+    /// One parameter is wrong after the update with this number, counted from 1, as after a memory
+    /// error.
     pub(crate) fn straying_in(self, strays_in: u64) -> Self {
         Self { strays_in, ..self }
     }
 
-    /// Where there is no library.
+    /// GPU on a machine without NCCL.
     pub(crate) fn without_library() -> Self {
         Self::of(Err("the CUDA library libnccl was not found".to_owned()))
     }
@@ -104,7 +106,7 @@ impl Ranked {
         self.means.clone()
     }
 
-    /// Sums that it was asked for.
+    /// Number of sums that it was asked for.
     pub(crate) fn sums(&self) -> u64 {
         self.sums.load(Ordering::SeqCst)
     }
@@ -115,7 +117,7 @@ impl Ranked {
         Late::new(queue)
     }
 
-    /// Whether the update that was just made went astray.
+    /// Whether the last update corrupted a parameter.
     pub(super) fn has_strayed(&self) -> bool {
         1 + self.updates.fetch_add(1, Ordering::SeqCst) == self.strays_in
     }

@@ -1,8 +1,10 @@
-// A stand-in for NCCL in one process: ranks are threads, devices are host memory, a stream is a count of what is under way on it.
+// Stand-in for NCCL in one process: ranks are threads, devices are host memory, a stream is the
+// number of operations running on it.
 //
-// It proves this side of the contract only: what is asked of the library, in which order, and what happens here when it answers so. Where the
-// real one would hang it hangs (a rank that never comes), and it is as strict as nccl.h: an id is good for one communicator, a rank for one
-// caller, and a communicator that does not block answers ncclInProgress.
+// It tests only the engine's side of the interface: the calls, their order, and the reaction to the
+// results. It blocks where NCCL would block, such as for a missing rank. It is as strict as nccl.h:
+// an id is valid for one communicator, a rank for one caller, and a non-blocking communicator
+// returns ncclInProgress.
 
 #include <atomic>
 #include <climits>
@@ -32,14 +34,14 @@ struct id {
     char bytes[128];
 };
 
-// What all ranks of one communicator share.
+// State shared by all ranks of one communicator.
 struct world {
     std::mutex lock;
     std::condition_variable changed;
     int ranks = 0;
     std::vector<bool> joined;
     int present = 0;
-    // Of each sum by its number what each rank has brought.
+    // Contributions of the ranks to each sum, by the sum's number.
     std::map<uint64_t, std::vector<std::vector<float>>> sums;
 };
 
@@ -55,7 +57,7 @@ struct comm {
     int rank;
     uint64_t next = 0;
     bool has_summed = false;
-    // Asked about so often since something was begun.
+    // Number of queries since the last operation started.
     int asked = 0;
     bool aborted = false;
     std::deque<sum> waiting;
@@ -139,7 +141,7 @@ int ncclCommGetAsyncError(comm* self, int* state) {
 #ifdef REFUSES
     *state = system_error;
 #else
-    // The first sum takes a moment to be begun.
+    // The first sum takes a moment to start.
 #ifdef FAILS
     if (self->has_summed && self->rank >= FAILS) {
         *state = system_error;
@@ -166,7 +168,7 @@ int ncclAllReduce(const void* from, void* to, size_t count, int type, int op, co
     return in_progress;
 }
 
-// Says nothing to the other ranks, who wait on.
+// Does not notify the other ranks, which continue to wait.
 int ncclCommAbort(comm* self) {
     {
         std::lock_guard<std::mutex> held(self->all->lock);

@@ -1,4 +1,5 @@
-//! Training that stays on a device, against the CPU's passes and update rules. The queue is late in everything and writes down.
+//! Compares resident training with the CPU's passes and update rules. The queue executes as late as
+//! possible and records.
 
 use super::devices::Examples;
 use super::emulator::Emulator;
@@ -13,7 +14,8 @@ use crate::model::zoo::{Goal, Layer, layers};
 use crate::model::{Batch, Conv, InputShape, Network, Role, Windows};
 use crate::optimizer::{Decay, Optimizer, Rule, Schedule, clip_factor, square_norm};
 
-/// Weights, biases and statistics, some with gaps between them where they are aligned and some without.
+/// Weights, biases and statistics, some of them with gaps between them in the aligned arenas and
+/// some without.
 fn network() -> Network {
     let input = InputShape {
         height: 5,
@@ -21,7 +23,7 @@ fn network() -> Network {
         channels: 2,
     };
     let list = [
-        // Before a batch norm a bias has no gradient but noise.
+        // A bias before a batch normalisation has only noise as gradient.
         Layer::Conv(Conv::new(6, Windows::square(3).same()).without_bias()),
         Layer::BatchNorm { relu: true },
         Layer::Dense {
@@ -73,7 +75,7 @@ fn rules() -> Vec<Rule> {
     rules
 }
 
-/// In how many examples at once a step's seven go through the network, and to what the mean gradient is clipped.
+/// Number of a step's seven examples per pass, and the clipping limit.
 #[derive(Debug, Clone, Copy)]
 struct How {
     at_once: usize,
@@ -82,7 +84,8 @@ struct How {
 
 const STEPS: u64 = 7;
 
-/// Steps on the CPU, tensor by tensor: parameters, and the state's planes; and in how many of them there was something to clip.
+/// Trains on the CPU, tensor by tensor. Returns parameters, planes of the state, and the number of
+/// steps that were clipped.
 fn train(
     network: &Network,
     optimizer: &Optimizer,
@@ -108,7 +111,7 @@ fn train(
             let (params, grads) = (&mut params[block.range()], &grads[block.range()]);
             match (block.role, optimizer.rule) {
                 (Role::Statistic, _) => crate::optimizer::follow(params, grads, scale),
-                // LARS leaves biases and scales their rate.
+                // Under LARS, biases and scales keep the plain learning rate.
                 (Role::Bias, Rule::Lars { .. }) => {
                     let half = params.len().min(state.len());
                     let (first, second) = state.split_at_mut(half);
@@ -127,7 +130,7 @@ fn train(
     (params, planes, clipped)
 }
 
-/// What gradients, but for statistics, are multiplied with.
+/// Factor of all gradients except statistics.
 fn clip(network: &Network, grads: &[f32], scale: f32, norm: Option<f64>) -> f32 {
     let Some(limit) = norm else { return scale };
     let blocks = network.blocks().iter();
@@ -147,9 +150,10 @@ fn resident(network: &Network, optimizer: &Optimizer, params: &[f32], how: How) 
     resident.clipping(how.clip_norm)
 }
 
-/// Whole or in parts of which the last is smaller, each written down once; clipped or not.
+/// Steps in one part and in several with a smaller last one, each recorded once; with and without
+/// clipping.
 #[test]
-fn every_update_rule_is_the_cpus_and_outlives_giving_memory_back() {
+fn update_rules_equal_cpu_across_suspend() {
     let network = network();
     let schedule = Schedule {
         warmup_steps: 2,
@@ -189,7 +193,7 @@ fn is_the_cpus(network: &Network, optimizer: &Optimizer, how: How, written_down:
         }
         resident.lay(&examples.batch());
         resident.begin(scale);
-        // Something else is laid meanwhile.
+        // Another batch is copied during the step.
         resident.lay(&Batch {
             inputs: &other,
             ..examples.batch()
@@ -225,9 +229,9 @@ fn is_the_cpus(network: &Network, optimizer: &Optimizer, how: How, written_down:
     }
 }
 
-/// As on the host: a norm that is none makes no parameters that look sound.
+/// As on the host, a NaN norm must not give plausible parameters.
 #[test]
-fn what_clipping_leaves_is_what_the_cpus_does() {
+fn clip_kernel_equals_cpu_factor() {
     let mut queue = Emulator::new(Kind::F32);
     let squares = [0.0, 1e-12, 0.5, 16.0, 1e30, f64::INFINITY, f64::NAN];
     for (square, limit, scale) in squares
@@ -253,9 +257,10 @@ fn what_clipping_leaves_is_what_the_cpus_does() {
     }
 }
 
-/// By fewer blocks than there are eights, with and without a second tensor, from where sixteen bytes may be moved and from elsewhere.
+/// Fewer blocks than groups of eight, with and without a second tensor, at aligned and unaligned
+/// addresses.
 #[test]
-fn squares_are_summed_wherever_they_begin() {
+fn squares_are_summed_at_any_alignment() {
     const BLOCKS: usize = 2;
     let mut queue = Emulator::new(Kind::F32);
     let values: Vec<f32> = (0..9_001)
@@ -290,10 +295,10 @@ fn squares_are_summed_wherever_they_begin() {
     }
 }
 
-/// What is read, on the device or while its memory is given back, is what another goes on from to the same bits; and evaluating between two
-/// steps changes none.
+/// A training that continues from a state read on the device, or while memory is released, has the
+/// same bits. An evaluation between two steps does not change them.
 #[test]
-fn a_state_is_read_and_gone_on_from() {
+fn training_continues_from_a_read_state() {
     let network = network();
     let examples = Examples::new(&network);
     let scale = 1.0 / 7.0;

@@ -1,4 +1,5 @@
-//! Matrix products by the crate `gemm`, with what it likes less laid out anew before: the one place that calls it.
+//! Matrix products by the crate `gemm`. Transposes operands that `gemm` packs slowly. This module
+//! is the only caller of the crate.
 
 use super::super::math;
 use super::{Matrix, Write, at_least, transpose};
@@ -6,11 +7,13 @@ use gemm::{Parallelism, gemm};
 use std::cell::Cell;
 
 thread_local! {
-    /// Room for a transposed copy of a right-hand side. Grows to the largest that the thread has met.
+    /// Buffer for a transposed copy of a right-hand side. Grows to the largest copy that the thread
+    /// has needed.
     static TRANSPOSED: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
-/// As [`super::multiply_columns`]; nothing is empty, and the shapes fit together.
+/// Equivalent of [`super::multiply_columns`] for operands that are not empty and whose shapes
+/// match.
 pub(super) fn multiply(
     out: &mut [f32],
     [stride, first]: [usize; 2],
@@ -21,17 +24,17 @@ pub(super) fn multiply(
 ) {
     let (m, n, k) = (lhs.rows, rhs.cols, lhs.cols);
     if rhs.col_stride != 1 && n > 1 && m > 1 {
-        // `gemm` packs a transposed right-hand side number by number, in 3 ns each; moving whole registers takes a tenth.
+        // `gemm` packs a transposed right-hand side element by element; a transposition by
+        // registers is much faster.
         let mut room = TRANSPOSED.take();
         let is_worth_turning = m >= LEAST_TURNED && m * (k + 2 * n) < k * n;
-        match is_worth_turning {
-            true => multiply_turned(out, [stride, first], write, lhs, rhs, threads, &mut room),
-            false => {
-                let copy = at_least(&mut room, k * n);
-                transpose(rhs.data, rhs.col_stride, n, k, copy);
-                let rhs = Matrix::new(copy, k, n);
-                multiply(out, [stride, first], write, lhs, rhs, threads);
-            }
+        if is_worth_turning {
+            multiply_turned(out, [stride, first], write, lhs, rhs, threads, &mut room)
+        } else {
+            let copy = at_least(&mut room, k * n);
+            transpose(rhs.data, rhs.col_stride, n, k, copy);
+            let rhs = Matrix::new(copy, k, n);
+            multiply(out, [stride, first], write, lhs, rhs, threads);
         }
         TRANSPOSED.set(room);
         return;
@@ -54,17 +57,21 @@ pub(super) fn multiply(
     }
 }
 
-/// Rows of a left-hand side that are few: what `gemm` copies of the right-hand side for them is not read often.
+/// Maximum number of rows of a left-hand side for which `gemm`'s packed copy of the right-hand side
+/// is hardly reused.
 const FEW_ROWS: usize = 256;
 
-/// Numbers of a sum that are multiplied at a time where `gemm` copies much for little, or a transposed left-hand side: what it copies then
-/// stays in the second-level cache, which it would leave by its reckoning with the third-level one. A tenth of the time of a product.
+/// Depth of a partial product where `gemm` packs much for little work, or packs a transposed
+/// left-hand side. The packed copy then stays in the second-level cache; `gemm` sizes it for the
+/// third-level one.
 const DEPTH: usize = 256;
 
-/// Rows of a transposed left-hand side that are multiplied at a time, as [`DEPTH`].
+/// Number of rows of a transposed left-hand side that are multiplied at a time, for the reason of
+/// [`DEPTH`].
 const HEIGHT: usize = 512;
 
-/// As [`multiply`], by one call of `gemm`; nothing is empty, and columns of `rhs` are side by side or few.
+/// Equivalent of [`multiply`] by one call of `gemm`. The operands are not empty, and columns of
+/// `rhs` are adjacent or few.
 fn multiply_part(
     out: &mut [f32],
     [stride, first]: [usize; 2],
@@ -79,8 +86,8 @@ fn multiply_part(
     } else {
         Parallelism::None
     };
-    // SAFETY: each `Matrix` holds numbers and strides that stay within them (`new`, `columns`, `part`, `transposed`); `out` was
-    // checked and, as an exclusive borrow, overlaps neither.
+    // SAFETY: each `Matrix` has strides that stay within its data (`new`, `columns`, `part`,
+    // `transposed`). `out` was checked and, as an exclusive borrow, overlaps neither operand.
     unsafe {
         gemm(
             m,
@@ -106,11 +113,13 @@ fn multiply_part(
     }
 }
 
-/// Rows of a result that fill enough of a micro-kernel's registers when they are its columns.
+/// Minimum number of rows of a result that fill a micro-kernel's registers when they become its
+/// columns.
 const LEAST_TURNED: usize = 32;
 
-/// As [`multiply`] of a transposed right-hand side that is larger than the other two matrices: its transpose, which lies as `gemm`
-/// likes it, times the left-hand side's is the result's. `room` is for the small matrices, turned.
+/// Equivalent of [`multiply`] for a transposed right-hand side that is larger than the two other
+/// matrices together. Computes the transposed result: the transposed right-hand side, which `gemm`
+/// packs fast, times the transposed left-hand side. `room` holds the two small transposed matrices.
 fn multiply_turned(
     out: &mut [f32],
     [stride, first]: [usize; 2],
@@ -124,7 +133,7 @@ fn multiply_turned(
     let room = at_least(room, m * (k + 2 * n));
     let (turned, room) = room.split_at_mut(m * k);
     let (product, result) = room.split_at_mut(m * n);
-    // Rows of `lhs` may lie far apart, or its columns may be rows already.
+    // Rows of `lhs` may be strided, or its columns may already be contiguous.
     if lhs.row_stride == 1 {
         for (row, line) in turned.chunks_exact_mut(m).enumerate() {
             line.copy_from_slice(&lhs.data[row * lhs.col_stride..][..m]);
@@ -156,14 +165,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_product_in_pieces_is_the_definition() {
+    fn product_in_pieces_equals_definition() {
         for (m, is_turned) in [(HEIGHT + 3, true), (5, false)] {
             let (n, k) = (7, 2 * DEPTH + 9);
             let a: Vec<f32> = (0..m * k).map(|i| (i * 37 % 11) as f32 - 5.0).collect();
             let b: Vec<f32> = (0..k * n).map(|i| (i * 53 % 13) as f32 - 6.0).collect();
-            let (lhs, strides) = match is_turned {
-                true => (Matrix::new(&a, k, m).transposed(), [1, m]),
-                false => (Matrix::new(&a, m, k), [k, 1]),
+            let (lhs, strides) = if is_turned {
+                (Matrix::new(&a, k, m).transposed(), [1, m])
+            } else {
+                (Matrix::new(&a, m, k), [k, 1])
             };
             let mut out = vec![4.0; m * n];
             let rhs = Matrix::new(&b, k, n);
@@ -179,8 +189,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_transposed_right_hand_side_is_the_definition_in_whole_and_in_columns() {
-        // So that it is larger than the other two.
+    fn wide_transposed_right_hand_side_equals_definition() {
+        // The right-hand side must be larger than the two other matrices.
         let (m, n, k) = (LEAST_TURNED + 3, 300, 203);
         assert!(m * (k + 2 * n) < n * k);
         let a: Vec<f32> = (0..m * k).map(|i| (i * 37 % 11) as f32 - 5.0).collect();

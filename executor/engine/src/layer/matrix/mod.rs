@@ -1,4 +1,5 @@
-//! Matrix products on slices: whoever asks for one does not know by which of two ways it goes, [`tiles`] or [`library`].
+//! Matrix products on slices. The implementation, [`tiles`] or [`library`], is chosen by processor
+//! and shape and is invisible to the caller.
 
 mod library;
 mod target;
@@ -11,7 +12,7 @@ use std::ops::Range;
 use target::Target;
 use tiles::Tiles;
 
-/// A matrix in row-major storage without gaps, or the transpose of one.
+/// View of a matrix in row-major storage, or of its transpose.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Matrix<'a> {
     data: &'a [f32],
@@ -21,7 +22,7 @@ pub(crate) struct Matrix<'a> {
     col_stride: usize,
 }
 
-/// What happens to what the destination held.
+/// Whether a result replaces the previous content of its destination or is added to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Write {
     Overwrite,
@@ -30,7 +31,7 @@ pub(crate) enum Write {
 
 impl<'a> Matrix<'a> {
     /// # Panics
-    /// When `data` is not exactly `rows` × `cols`.
+    /// If the length of `data` is not `rows` × `cols`.
     pub(crate) fn new(data: &'a [f32], rows: usize, cols: usize) -> Self {
         assert_eq!(data.len(), rows * cols, "a {rows}×{cols} matrix");
         Self {
@@ -42,10 +43,11 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Columns `first..first + cols` of a row-major matrix whose rows are `stride` long; `data` holds whole rows.
+    /// Returns the columns `first..first + cols` of a row-major matrix with rows of length
+    /// `stride`. `data` holds whole rows.
     ///
     /// # Panics
-    /// When rows do not fill `data` or have no such columns.
+    /// If `data` is not a whole number of rows or the rows have no such columns.
     pub(crate) fn columns(data: &'a [f32], stride: usize, first: usize, cols: usize) -> Self {
         check_columns(data.len(), stride, first, cols);
         Self {
@@ -57,7 +59,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Some of its rows and columns; nothing is moved.
+    /// Returns a submatrix without copying.
     fn part(self, rows: Range<usize>, cols: Range<usize>) -> Self {
         let first = rows.start * self.row_stride + cols.start * self.col_stride;
         Self {
@@ -68,7 +70,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// The same numbers with rows and columns exchanged; nothing is moved.
+    /// Returns the transpose without copying.
     pub(crate) fn transposed(self) -> Self {
         Self {
             data: self.data,
@@ -88,11 +90,12 @@ fn check_columns(len: usize, stride: usize, first: usize, cols: usize) {
     );
 }
 
-/// `out = lhs · rhs`, or `out += lhs · rhs`; `out` is row-major without gaps. With more than one thread it runs on the current rayon
-/// pool; threads divide rows and columns of `out`, never a sum, so the bits stay the same.
+/// Computes `out = lhs · rhs` or `out += lhs · rhs`; `out` is row-major without gaps. With more
+/// than one thread it runs on the current rayon pool. Threads divide rows and columns of `out` and
+/// never a sum, so the bits do not depend on their number.
 ///
 /// # Panics
-/// When the shapes do not fit together.
+/// If the shapes do not match.
 pub(crate) fn multiply(
     out: &mut [f32],
     write: Write,
@@ -107,10 +110,11 @@ pub(crate) fn multiply(
     }
 }
 
-/// As [`multiply`], into the columns from `first` on of the rows of `stride` numbers that fill `out`; its other columns stay.
+/// Equivalent of [`multiply`] that writes to the columns from `first` on. `out` consists of rows of
+/// length `stride`; its other columns are unchanged.
 ///
 /// # Panics
-/// When the shapes do not fit together.
+/// If the shapes do not match.
 pub(crate) fn multiply_columns(
     out: &mut [f32],
     [stride, first]: [usize; 2],
@@ -142,29 +146,30 @@ pub(crate) fn multiply_columns(
     }
 }
 
-/// A right-hand side that many products have, cut into strips of columns, each without gaps: into panels where products go by tiles. Else in a wide
-/// matrix every row of the few columns that `gemm` works on lies in a page, and in the same lines of the first-level cache, as the others.
+/// Right-hand side of many products, cut into strips of columns without gaps; the strips are panels
+/// where [`tiles`] is used. For `gemm` the strips avoid cache conflicts. In a wide matrix, rows of
+/// the columns that `gemm` reads at a time share pages and lines of the first-level cache.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Strips<'a> {
     data: &'a [f32],
     rows: usize,
     cols: usize,
-    /// Columns of a strip; the last may have fewer.
+    /// Number of columns of a strip; the last strip may have fewer.
     width: usize,
 }
 
 impl<'a> Strips<'a> {
-    /// Columns of a strip for `gemm`.
+    /// Number of columns of a strip for `gemm`.
     const WIDE: usize = 192;
 
     fn width() -> usize {
         Tiles::find().map_or(Self::WIDE, |_| tiles::COLUMNS)
     }
 
-    /// Of a row-major matrix without gaps, which `room` takes a copy of.
+    /// Copies a row-major matrix without gaps into `room`.
     ///
     /// # Panics
-    /// When either has another length.
+    /// If either slice has another length than `rows` × `cols`.
     pub(crate) fn of(data: &[f32], rows: usize, cols: usize, room: &'a mut [f32]) -> Self {
         assert_eq!((data.len(), room.len()), (rows * cols, rows * cols));
         let width = Self::width();
@@ -184,10 +189,11 @@ impl<'a> Strips<'a> {
         }
     }
 
-    /// Of the transpose of a row-major matrix without gaps: its rows become columns.
+    /// Copies the transpose of a row-major matrix without gaps into `room`; its rows become
+    /// columns.
     ///
     /// # Panics
-    /// As [`Self::of`].
+    /// If either slice has another length than `rows` × `cols`.
     pub(crate) fn transposed(data: &[f32], rows: usize, cols: usize, room: &'a mut [f32]) -> Self {
         assert_eq!((data.len(), room.len()), (rows * cols, rows * cols));
         let width = Self::width();
@@ -206,10 +212,10 @@ impl<'a> Strips<'a> {
     }
 }
 
-/// As [`multiply_columns`], on one thread.
+/// Equivalent of [`multiply_columns`] on one thread.
 ///
 /// # Panics
-/// As there.
+/// If the shapes do not match.
 pub(crate) fn multiply_strips(
     out: &mut [f32],
     [stride, first]: [usize; 2],
@@ -254,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn product_of_every_orientation_is_the_definition() {
+    fn product_of_every_orientation_equals_definition() {
         let (m, n, k) = (5, 7, 3);
         let a: Vec<f32> = (0..m * k).map(|i| i as f32 - 6.0).collect();
         let b: Vec<f32> = (0..k * n).map(|i| 3.0 - i as f32).collect();
@@ -281,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_of_columns_leaves_the_others() {
+    fn product_of_columns_keeps_other_columns() {
         // Columns 1 and 2 of 2×4 times columns 0 and 1 of 2×3, into columns 1 and 2 of 2×3.
         let a: Vec<f32> = (0..8).map(|i| i as f32).collect();
         let b: Vec<f32> = (0..6).map(|i| i as f32 - 2.0).collect();
@@ -307,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn strips_are_the_whole_matrix_and_its_transpose() {
+    fn strips_equal_the_matrix_and_its_transpose() {
         let (m, rows, cols) = (5, 23, 2 * Strips::WIDE + 41);
         let data: Vec<f32> = (0..rows * cols)
             .map(|i| (i * 37 % 11) as f32 - 5.0)
@@ -315,12 +321,13 @@ mod tests {
         let mut room = vec![0.0; rows * cols];
         for is_turned in [false, true] {
             let matrix = Matrix::new(&data, rows, cols);
-            let (matrix, strips) = match is_turned {
-                false => (matrix, Strips::of(&data, rows, cols, &mut room)),
-                true => (
+            let (matrix, strips) = if is_turned {
+                (
                     matrix.transposed(),
                     Strips::transposed(&data, rows, cols, &mut room),
-                ),
+                )
+            } else {
+                (matrix, Strips::of(&data, rows, cols, &mut room))
             };
             let (k, n) = (matrix.rows, matrix.cols);
             let lhs: Vec<f32> = (0..m * k).map(|i| (i * 53 % 13) as f32 - 6.0).collect();
@@ -337,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_do_not_change_a_bit() {
+    fn product_bits_do_not_depend_on_threads() {
         let (m, n, k) = (97, 130, 1100);
         let a: Vec<f32> = (0..m * k)
             .map(|i| ((i * 37 % 101) as f32 - 50.0) / 77.0)
@@ -360,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_sum_is_zero() {
+    fn empty_sum_is_zero() {
         let mut out = vec![4.0; 6];
         multiply(
             &mut out,

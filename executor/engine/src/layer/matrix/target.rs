@@ -1,9 +1,10 @@
-//! Where a product goes: some rows and columns of a row-major matrix, which can be divided among threads.
+//! Destination of a product: a block of rows and columns of a row-major matrix that can be divided
+//! among threads.
 
 use super::check_columns;
 use std::marker::PhantomData;
 
-/// The only borrow of these numbers, though not of the slice that they are spread over.
+/// Exclusive borrow of the elements of the block, but not of the slice that contains them.
 #[derive(Debug)]
 pub(super) struct Target<'a> {
     data: *mut f32,
@@ -13,14 +14,15 @@ pub(super) struct Target<'a> {
     of: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: as `&mut [f32]`: no other target or slice has the same numbers.
+// SAFETY: equivalent to `&mut [f32]`: no other target or slice has the same elements.
 unsafe impl Send for Target<'_> {}
 
 impl<'a> Target<'a> {
-    /// Columns `first..first + cols` of rows of `stride` numbers that fill `out`.
+    /// Returns the columns `first..first + cols` of `out`, which consists of rows of length
+    /// `stride`.
     ///
     /// # Panics
-    /// When rows do not fill `out` or have no such columns.
+    /// If `out` is not a whole number of rows or the rows have no such columns.
     pub(super) fn new(out: &'a mut [f32], [stride, first]: [usize; 2], cols: usize) -> Self {
         check_columns(out.len(), stride, first, cols);
         let (rows, first) = (out.len() / stride, first.min(out.len()));
@@ -33,7 +35,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Rows before `at` and the others.
+    /// Splits into the rows before `at` and the others.
     pub(super) fn split_rows(self, at: usize) -> (Self, Self) {
         assert!(at < self.rows, "row {at} of {}", self.rows);
         let data = self.data.wrapping_add(at * self.stride);
@@ -42,7 +44,7 @@ impl<'a> Target<'a> {
         (Self { rows: at, ..self }, below)
     }
 
-    /// Columns before `at` and the others.
+    /// Splits into the columns before `at` and the others.
     pub(super) fn split_columns(self, at: usize) -> (Self, Self) {
         assert!(at < self.cols, "column {at} of {}", self.cols);
         let data = self.data.wrapping_add(at);
@@ -51,12 +53,12 @@ impl<'a> Target<'a> {
         (Self { cols: at, ..self }, right)
     }
 
-    /// Up to `most` numbers of a row from this column on, fewer at its end.
+    /// Returns up to `most` elements of a row from `column` on, fewer at the end of the row.
     #[inline]
     pub(super) fn line(&mut self, row: usize, column: usize, most: usize) -> &mut [f32] {
         assert!(row < self.rows && column < self.cols);
         let len = most.min(self.cols - column);
-        // SAFETY: these numbers are this target's, which is borrowed exclusively.
+        // SAFETY: these elements belong to this target, which is borrowed exclusively.
         unsafe {
             let at = self.data.add(row * self.stride + column);
             std::slice::from_raw_parts_mut(at, len)
@@ -69,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_have_the_numbers_of_the_whole_once_and_no_others() {
+    fn split_targets_cover_each_element_once() {
         let mut out = [0.0; 4 * 7];
         let whole = Target::new(&mut out, [7, 1], 5);
         let (above, below) = whole.split_rows(1);

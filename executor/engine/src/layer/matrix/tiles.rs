@@ -1,26 +1,30 @@
-//! Matrix products by AVX2, a tile of the result in registers at a time.
+//! Matrix products with AVX2. The sums of one tile of the result are in registers at a time.
 //!
-//! The crate `gemm` copies a right-hand side anew for every product, which for few rows costs as much as the product, and turns transposed
-//! ones number by number. Here a matrix that many products have is cut into panels once ([`super::Strips`]), and what is copied on the
-//! way is turned by registers. The order is Goto and van de Geijn's (2008): a panel of the right-hand side stays in the first-level cache
-//! while the left-hand side's pass it, which stay in the second-level one.
+//! The crate `gemm` packs the right-hand side for every product, which costs as much as a product
+//! with few rows, and packs transposed operands element by element. Here the right-hand side of
+//! many products is cut into panels once ([`super::Strips`]), and other operands are transposed by
+//! registers while they are packed. The loop order is Goto and van de Geijn's (2008). A panel of
+//! the right-hand side stays in the first-level cache. It is multiplied by panels of the left-hand
+//! side, which stay in the second-level cache.
 //!
-//! Each number of the result is one chain of fused multiply-adds over each 256 of the sum, first to last, wherever it lies in a
-//! tile: the bits depend on no shape but the sum's length, and on no number of threads.
+//! Each element of the result is a chain of fused multiply-adds over each 256 terms of the sum,
+//! first to last, wherever it is in a tile. The bits depend on the length of the sum alone and not
+//! on other shapes or the number of threads.
 
 use super::{Matrix, Target, Write};
 
-/// Columns of a tile and of a panel: two registers.
+/// Number of columns of a tile and of a panel: two registers.
 pub(super) const COLUMNS: usize = 16;
 
-/// Says that this processor has AVX2 and fused multiply-adds, and nothing wider: `gemm` makes better use of AVX-512.
+/// Proof that this processor has AVX2 and fused multiply-adds but not AVX-512, for which `gemm` is
+/// faster.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tiles(Processor);
 
 #[cfg(target_arch = "x86_64")]
 use avx2::Processor;
 
-/// There is none.
+/// No processor of other architectures qualifies.
 #[cfg(not(target_arch = "x86_64"))]
 #[derive(Debug, Clone, Copy)]
 enum Processor {}
@@ -36,22 +40,23 @@ impl Processor {
     }
 }
 
-/// A right-hand side.
+/// Right-hand side of a product.
 #[derive(Debug, Clone, Copy)]
 enum Right<'a> {
     Plain(Matrix<'a>),
-    /// Whole panels: 16 columns each, row after row.
+    /// Whole panels of 16 columns each, row after row.
     Panels(&'a [f32]),
 }
 
-/// Fewer columns than this are not worth copying the left-hand side for, nor such short sums.
+/// Minimum number of columns for which packing the left-hand side pays off.
 const LEAST_COLUMNS: usize = 96;
+/// Minimum length of the sums for which packing pays off.
 const LEAST_DEPTH: usize = 32;
 
-/// Fewer rows than this are not worth copying the right-hand side for.
+/// Minimum number of rows for which packing the right-hand side pays off.
 const LEAST_ROWS: usize = 8;
 
-/// Multiplications of a part that is worth another thread's time.
+/// Minimum number of multiplications in the part of an additional thread.
 const LEAST_PART: usize = 1 << 18;
 
 impl Tiles {
@@ -59,12 +64,13 @@ impl Tiles {
         Processor::find().map(Self)
     }
 
-    /// Whether a product of `m` rows, `n` columns and sums of `k` is faster here than by `gemm`.
+    /// Returns whether this implementation is faster than `gemm` for `m` rows, `n` columns and sums
+    /// of length `k`.
     pub(super) fn suit(self, [m, n, k]: [usize; 3]) -> bool {
         m >= LEAST_ROWS && n >= LEAST_COLUMNS && k >= LEAST_DEPTH
     }
 
-    /// `out = lhs · rhs`, or `out += lhs · rhs`, of shapes that fit together.
+    /// Computes `out = lhs · rhs` or `out += lhs · rhs`. The shapes must match.
     pub(super) fn multiply(
         self,
         out: Target<'_>,
@@ -99,7 +105,8 @@ impl Tiles {
         }
     }
 
-    /// As [`Self::multiply`], of a right-hand side in whole panels of [`COLUMNS`] columns without gaps.
+    /// Equivalent of [`Self::multiply`] for a right-hand side in whole panels of [`COLUMNS`]
+    /// columns without gaps.
     pub(super) fn multiply_panels(
         self,
         out: Target<'_>,
@@ -124,23 +131,27 @@ mod avx2 {
     use std::ops::Range;
 
     thread_local! {
-        /// Room for panels of both sides. Grows to the largest that the thread has met, 2.5 MiB at most.
+        /// Buffer for the panels of both sides. Grows to the largest size that the thread has
+        /// needed, at most 2.5 MiB.
         static PANELS: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
     }
 
-    /// Numbers of a register.
+    /// Number of `f32` in a register.
     const LANES: usize = 8;
 
-    /// Most rows of a tile: twelve registers of sums, two of a panel's row, one of a number of the left-hand side.
+    /// Maximum number of rows of a tile. It uses twelve registers of sums, two of a panel's row and
+    /// one of an element of the left-hand side.
     const ROWS: usize = 6;
 
-    /// Numbers of a sum at a time: 16 KiB of a panel of the right-hand side, half of the first-level cache.
+    /// Number of terms of a sum at a time: 16 KiB of a panel of the right-hand side, half of the
+    /// first-level cache.
     pub(super) const DEPTH: usize = 256;
 
-    /// Rows at a time: 240 KiB of the left-hand side, half of a second-level cache.
+    /// Number of rows at a time: 240 KiB of the left-hand side, half of a second-level cache.
     const HEIGHT: usize = 240;
 
-    /// Columns at a time where more rows than that pass: 2 MiB of the right-hand side, some of a third-level cache.
+    /// Number of columns at a time where there are more than [`HEIGHT`] rows: 2 MiB of the
+    /// right-hand side, a part of the third-level cache.
     const WIDTH: usize = 2048;
 
     #[derive(Debug, Clone, Copy)]
@@ -165,7 +176,7 @@ mod avx2 {
             rhs: Right<'_>,
         ) {
             let mut room = PANELS.take();
-            // SAFETY: there is a `Processor` only where `find` has seen that it has AVX2 and FMA.
+            // SAFETY: a `Processor` exists only where `find` has detected AVX2 and FMA.
             unsafe { multiply(out, write, lhs, rhs, &mut room) };
             PANELS.set(room);
         }
@@ -181,14 +192,15 @@ mod avx2 {
     ) {
         let (m, n, k) = (lhs.rows, out.cols, lhs.cols);
         let (height, depth) = (m.min(HEIGHT + ROWS), k.min(DEPTH));
-        // A panel at a time where every row passes it at once; else each of them has to be there again for other rows.
+        // If all rows fit at once, one panel is packed at a time. Otherwise every panel is needed
+        // again for the next rows.
         let is_flat = m <= HEIGHT;
         let width = match rhs {
             Right::Panels(_) => 0,
             Right::Plain(_) if is_flat => COLUMNS,
             Right::Plain(_) => n.min(WIDTH).next_multiple_of(COLUMNS),
         };
-        // The last turned group of a left-hand panel writes a register beyond it.
+        // The last transposed group of a left-hand panel writes up to a register beyond the panel.
         let left = height * depth + LANES;
         let (left, right) = at_least(room, left + width * depth).split_at_mut(left);
         for columns in ranges(n, WIDTH) {
@@ -228,13 +240,15 @@ mod avx2 {
         (0..len).step_by(step).map(move |at| at..len.min(at + step))
     }
 
-    /// Ranges of nearly the same length, of `most` or fewer: none is left with a row or two, which would fill few registers.
+    /// Ranges of nearly equal length, at most `most` each. No range has only one or two rows, which
+    /// would leave registers empty.
     fn evenly(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> + Clone {
         let parts = len.div_ceil(most);
         (0..parts).map(move |part| part * len / parts..(part + 1) * len / parts)
     }
 
-    /// All rows of `left` by one panel of the right-hand side, into the tiles from this row and column on.
+    /// Multiplies all rows of `left` by one panel of the right-hand side and writes the tiles from
+    /// this row and column on.
     #[target_feature(enable = "avx2,fma")]
     fn pass(
         out: &mut Target<'_>,
@@ -269,7 +283,7 @@ mod avx2 {
         lhs: &[f32],
         panel: &[f32],
     ) {
-        // They are needed when the sums are there.
+        // Prefetch the destination, which is needed when the sums are complete.
         for i in 0..R {
             let line = out.line(row + i, column, COLUMNS);
             let ends = [line.first(), line.last()];
@@ -302,7 +316,7 @@ mod avx2 {
         }
     }
 
-    /// As panels of so many rows as [`pass`] takes at a time, a number of each row after the other.
+    /// Packs into panels of as many rows as [`pass`] takes at a time, interleaved by row.
     #[target_feature(enable = "avx2,fma")]
     fn copy_left(lhs: Matrix<'_>, mut left: &mut [f32]) {
         for rows in evenly(lhs.rows, ROWS) {
@@ -312,7 +326,8 @@ mod avx2 {
         }
     }
 
-    /// As panels of [`COLUMNS`] columns, row after row. What lies beyond the last column is anything.
+    /// Packs into panels of [`COLUMNS`] columns, row after row. The content beyond the last column
+    /// is undefined.
     #[target_feature(enable = "avx2,fma")]
     fn copy_right(rhs: Matrix<'_>, right: &mut [f32]) {
         let panels = right.chunks_exact_mut(rhs.rows * COLUMNS);
@@ -321,7 +336,8 @@ mod avx2 {
         }
     }
 
-    /// The first number of each of up to `width` lines, then the second ones, and so on, each time `width` apart.
+    /// Interleaves up to `width` lines: the first element of each line, then the second ones, and
+    /// so on, each time `width` apart.
     #[target_feature(enable = "avx2,fma")]
     fn copy(lines: Matrix<'_>, panel: &mut [f32], width: usize) {
         match (lines.row_stride, lines.rows) {
@@ -341,7 +357,7 @@ mod avx2 {
         }
     }
 
-    /// Numbers of `N` lines that lie side by side already.
+    /// Copies `N` lines whose elements are already adjacent.
     #[target_feature(enable = "avx2,fma")]
     fn runs<const N: usize>(lines: Matrix<'_>, panel: &mut [f32], width: usize) {
         for at in 0..lines.cols {
@@ -350,8 +366,8 @@ mod avx2 {
         }
     }
 
-    /// Lines from the `first` on, as many as a register has lanes. Where fewer are left, more is written, which what comes next overwrites, or
-    /// nobody reads.
+    /// Transposes one register's number of lines from line `first` on. Where fewer lines are left,
+    /// it writes more; the following lines overwrite the excess, or it is never read.
     #[target_feature(enable = "avx2,fma")]
     fn turned(lines: Matrix<'_>, first: usize, panel: &mut [f32], width: usize) {
         let last = lines.rows - 1;
@@ -374,7 +390,7 @@ mod avx2 {
         }
     }
 
-    /// Rows become columns.
+    /// Transposes eight registers.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
     fn turn(x: [__m256; LANES]) -> [__m256; LANES] {
@@ -410,12 +426,12 @@ mod avx2 {
         store(to, sums);
     }
 
-    /// The first numbers.
+    /// Loads the first eight elements.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
     fn load(from: &[f32]) -> __m256 {
         let from = from[..LANES].as_ptr();
-        // SAFETY: there are as many numbers as a register takes, and they may lie anywhere.
+        // SAFETY: the slice has as many elements as a register, and the load needs no alignment.
         unsafe { _mm256_loadu_ps(from) }
     }
 
@@ -438,7 +454,7 @@ mod avx2 {
 mod tests {
     use super::*;
 
-    /// Also where `gemm` is faster.
+    /// Ignores whether `gemm` would be faster on this processor.
     fn tiles() -> Tiles {
         Tiles(Processor::narrow_or_wide().expect("AVX2 and FMA, which every such test machine has"))
     }
@@ -460,7 +476,8 @@ mod tests {
             .collect()
     }
 
-    /// Every count of a tile's rows, ends of panels, sums and blocks, more columns than pass at a time for many rows.
+    /// All heights of a tile, partial panels, sums and blocks, and, for many rows, more columns
+    /// than are processed at a time.
     const SHAPES: [[usize; 3]; 8] = [
         [1, 1, 1],
         [2, 17, 7],
@@ -473,7 +490,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_shape_and_orientation_is_the_definition_and_leaves_other_columns() {
+    fn every_shape_equals_definition_and_keeps_other_columns() {
         for [m, n, k] in SHAPES {
             let (a, b) = (whole(m * k, 37), whole(k * n, 53));
             let (a_turned, b_turned) = (turned(&a, m, k), turned(&b, k, n));
@@ -513,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn panels_are_the_plain_product_to_the_bit() {
+    fn panels_equal_the_plain_product_bitwise() {
         let (m, n, k) = (29, 80, 600);
         let (a, b) = (fractions(m * k, 37), fractions(k * n, 53));
         let lhs = Matrix::new(&a, m, k);
@@ -533,9 +550,9 @@ mod tests {
         assert!(plain == cut);
     }
 
-    /// So that it does not matter with which others an example goes.
+    /// The bits of an example do not depend on the examples that share its pass.
     #[test]
-    fn a_row_has_the_same_bits_among_any_others() {
+    fn row_bits_do_not_depend_on_other_rows() {
         let (m, n, k) = (251, 100, 600);
         let (a, b) = (fractions(m * k, 37), fractions(k * n, 53));
         let product = |rows: std::ops::Range<usize>, threads| {

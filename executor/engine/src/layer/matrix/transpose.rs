@@ -1,13 +1,15 @@
-//! Turning a matrix, by blocks that fit into registers.
+//! Transposition of a matrix by blocks that fit into registers.
 
 use super::super::simd::vectorised;
 
-/// Rows and columns of what [`transpose`] turns at a time: 16 KiB, half of the first-level cache.
+/// Number of rows and columns that [`transpose`] moves at a time: 16 KiB, half of the first-level
+/// cache.
 const TILE: usize = 64;
 
 vectorised! {
-    /// `out` is columns × rows; row `i` of `data` begins at `i · stride`. By blocks that fit into registers, and tiles of them without gaps,
-    /// as lines of a matrix that is as wide as a power of two would drive each other out of the cache.
+    /// Writes `out` as columns × rows; row `i` of `data` begins at `i · stride`. Blocks fit into
+    /// registers and are collected in tiles without gaps. Without tiles, the lines of a matrix
+    /// whose width is a power of two would evict each other from the cache.
     pub(crate) fn transpose(data: &[f32], stride: usize, rows: usize, columns: usize, out: &mut [f32]) {
         const SIDE: usize = 8;
         let mut tile = [0.0; TILE * TILE];
@@ -54,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn transposing_moves_every_number() {
+    fn transpose_moves_every_element() {
         for (rows, columns, stride) in [
             (1, 1, 1),
             (8, 8, 8),

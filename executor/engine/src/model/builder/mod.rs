@@ -1,4 +1,4 @@
-//! Lays a network out, operation by operation.
+//! Construction of a network, operation by operation.
 
 mod sequence;
 mod vision;
@@ -13,24 +13,26 @@ use crate::model::input::Input;
 use crate::model::network::{Network, Node};
 use std::ops::Range;
 
-/// A network while it is laid out. Values are per example; every method that adds an operation gives the value it makes.
+/// Network under construction. Shapes are per example. Every method that adds an operation returns
+/// the value that the operation computes.
 #[derive(Debug)]
 pub struct Builder {
     input: Input,
     nodes: Vec<Node>,
     blocks: Vec<Block>,
-    /// Of each value, the network's input first: height × width × channels of an image, positions × features of a sequence.
+    /// Shape of each value; the network's input is first. Height × width × channels for an image,
+    /// positions × features for a sequence.
     shapes: Vec<Vec<usize>>,
     len: usize,
 }
 
-/// A value: the network's input or what an operation makes.
+/// Value: the network's input or the output of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValueId(usize);
 
 impl Builder {
     /// # Errors
-    /// When an example would be empty or too large.
+    /// If an example would be empty or too large.
     pub fn new(input: Input) -> Result<Self, BuildError> {
         let shape = match input {
             Input::Image(image) => {
@@ -58,23 +60,24 @@ impl Builder {
         })
     }
 
-    /// What the network reads.
+    /// Returns the network's input.
     #[must_use]
     pub fn input(&self) -> ValueId {
         ValueId(0)
     }
 
-    /// Shape of one example of `value`.
+    /// Returns the shape of one example of `value`.
     #[must_use]
     pub fn shape(&self, value: ValueId) -> &[usize] {
         &self.shapes[value.0]
     }
 
-    /// A dense layer over the whole of `x`, an image flattened as height × width × channels. Drawn after He et al. before a ReLU,
-    /// else after Glorot and Bengio.
+    /// Adds a dense layer over all elements of `x`; an image is flattened as height × width ×
+    /// channels. Weights are initialised after He et al. before a ReLU, else after Glorot and
+    /// Bengio.
     ///
     /// # Errors
-    /// When it has no outputs or would be too large.
+    /// If it has no outputs or would be too large.
     pub fn dense(
         &mut self,
         name: &str,
@@ -83,9 +86,10 @@ impl Builder {
         relu: bool,
     ) -> Result<ValueId, BuildError> {
         let inputs = self.numbers(x);
-        let fill = match relu {
-            true => Fill::he(inputs),
-            false => Fill::glorot(inputs, outputs),
+        let fill = if relu {
+            Fill::he(inputs)
+        } else {
+            Fill::glorot(inputs, outputs)
         };
         let weight = self.block(name, "weight", &[inputs, outputs], Role::Weight, fill)?;
         let bias = self.bias(name, outputs)?;
@@ -100,10 +104,11 @@ impl Builder {
         self.push(name, Op::Dense(op), &[x], vec![outputs])
     }
 
-    /// 3×3 convolution with padding 1, bias, ReLU and 2×2 max pooling in one operation, which costs less memory and time than three.
+    /// Adds 3×3 convolution with padding 1, bias, ReLU and 2×2 max pooling as one operation, which
+    /// takes less memory and time than three.
     ///
     /// # Errors
-    /// When `x` is no image of at least 2×2, or the layer would be too large.
+    /// If `x` is not an image of at least 2×2, or the layer would be too large.
     pub fn conv_pool(
         &mut self,
         name: &str,
@@ -144,13 +149,14 @@ impl Builder {
         )
     }
 
-    /// Ends with a softmax over the last dimension of `scores`, whose other dimensions count as positions.
+    /// Completes a classifier with a softmax over the last dimension of `scores`. The other
+    /// dimensions count as positions.
     ///
     /// # Errors
-    /// When there are too few or too many classes.
+    /// If there are too few or too many classes.
     ///
     /// # Panics
-    /// When `scores` is not what was made last.
+    /// If `scores` is not the last value.
     pub fn classify(self, scores: ValueId) -> Result<Network, BuildError> {
         let classes = *self.shape(scores).last().expect("a value has a dimension");
         if !(2..=1 << 24).contains(&classes) {
@@ -159,21 +165,22 @@ impl Builder {
         Ok(self.end(scores, Loss::CrossEntropy { classes }))
     }
 
-    /// Ends with `output`, which is to come close to an example's targets: their mean squared distance is made small. Of an
-    /// autoencoder, the targets are its inputs.
+    /// Completes a network whose loss is the mean squared error between `output` and the targets.
+    /// For an autoencoder the targets are its inputs.
     ///
     /// # Panics
-    /// When `output` is not what was made last.
+    /// If `output` is not the last value.
     #[must_use]
     pub fn regress(self, output: ValueId) -> Network {
         let outputs = self.numbers(output);
         self.end(output, Loss::Squared { outputs })
     }
 
-    /// Ends with `scores` of yes-or-no questions, each with a target from 0 to 1: the cross-entropy of their sigmoids is made small.
+    /// Completes a network of binary `scores`, each with a target from 0 to 1. The loss is the
+    /// cross-entropy of their sigmoids.
     ///
     /// # Panics
-    /// When `scores` is not what was made last.
+    /// If `scores` is not the last value.
     #[must_use]
     pub fn binary(self, scores: ValueId) -> Network {
         let outputs = self.numbers(scores);
@@ -194,12 +201,12 @@ impl Builder {
         Network::new(self.input, self.nodes, lens, self.blocks, loss)
     }
 
-    /// Numbers per example of `x`.
+    /// Returns the number of elements per example of `x`.
     fn numbers(&self, x: ValueId) -> usize {
         self.shape(x).iter().product()
     }
 
-    /// `x` as height × width × channels.
+    /// Returns the shape of `x` as height × width × channels.
     fn image(&self, layer: &str, x: ValueId) -> Result<[usize; 3], BuildError> {
         <[usize; 3]>::try_from(self.shape(x)).map_err(|_| BuildError::Shape {
             layer: layer.to_owned(),

@@ -14,10 +14,11 @@ use crate::model::error::{BuildError, product};
 use crate::model::input::Input;
 
 impl Builder {
-    /// A row of a learned table for each token: positions × `width`.
+    /// Adds an embedding, a learned row for each token: positions × `width`.
     ///
     /// # Errors
-    /// When the network reads no tokens, `x` is not its input, or the table would be empty or too large.
+    /// If the network reads no tokens, `x` is not its input, or the table would be empty or too
+    /// large.
     pub fn embedding(
         &mut self,
         name: &str,
@@ -31,7 +32,7 @@ impl Builder {
         if x != self.input() {
             return Err(self.unfit(name, "tokens", x));
         }
-        // Beyond, not every whole number is an `f32`.
+        // Beyond 2^24 not every whole number is an `f32`.
         if !(1..=1 << 24).contains(&vocabulary) {
             return Err(BuildError::Classes(vocabulary));
         }
@@ -47,7 +48,7 @@ impl Builder {
     /// Adds a learned row to each position.
     ///
     /// # Errors
-    /// When `x` is no sequence.
+    /// If `x` is not a sequence.
     pub fn positions(&mut self, name: &str, x: ValueId, fill: Fill) -> Result<ValueId, BuildError> {
         let shape = self.sequence(name, x)?;
         let table = self.block(name, "weight", &shape, Role::Weight, fill)?;
@@ -59,10 +60,10 @@ impl Builder {
         )
     }
 
-    /// A dense layer over the last dimension, the same at each position.
+    /// Adds a dense layer over the last dimension, with the same weight at each position.
     ///
     /// # Errors
-    /// When it has no outputs or would be too large.
+    /// If it has no outputs or would be too large.
     pub fn project(
         &mut self,
         name: &str,
@@ -74,9 +75,10 @@ impl Builder {
         let mut shape = self.shape(x).to_vec();
         let inputs = std::mem::replace(shape.last_mut().expect("a value has a dimension"), outputs);
         let weight = self.block(name, "weight", &[inputs, outputs], Role::Weight, fill)?;
-        let bias = match bias {
-            true => self.bias(name, outputs)?,
-            false => weight.end..weight.end,
+        let bias = if bias {
+            self.bias(name, outputs)?
+        } else {
+            weight.end..weight.end
         };
         let op = Dense {
             inputs,
@@ -89,11 +91,11 @@ impl Builder {
         self.push(name, Op::Dense(op), &[x], shape)
     }
 
-    /// As [`Self::project`] to the vocabulary, without bias, with the table of `embedding` as its transposed weight (Press and Wolf,
-    /// 2017).
+    /// Adds a projection to the vocabulary without bias, whose weight is the transposed table of
+    /// `embedding` (Press and Wolf, 2017).
     ///
     /// # Errors
-    /// When `embedding` is none, or of another width than `x`.
+    /// If `embedding` is not an embedding, or its width differs from that of `x`.
     pub fn project_tied(
         &mut self,
         name: &str,
@@ -126,10 +128,10 @@ impl Builder {
         self.push(name, Op::Dense(op), &[x], shape)
     }
 
-    /// Layer normalisation over the last dimension, ε 10^−5.
+    /// Adds layer normalisation over the last dimension, with ε = 10^−5.
     ///
     /// # Errors
-    /// When it would be too large.
+    /// If it would be too large.
     pub fn layer_norm(&mut self, name: &str, x: ValueId) -> Result<ValueId, BuildError> {
         let shape = self.shape(x).to_vec();
         let width = *shape.last().expect("a value has a dimension");
@@ -144,10 +146,11 @@ impl Builder {
         self.push(name, Op::LayerNorm(op), &[x], shape)
     }
 
-    /// In training a number is 0 with probability `share`, else divided by 1 − `share`.
+    /// Adds dropout. In training an element becomes 0 with probability `share`, else it is divided
+    /// by 1 − `share`.
     ///
     /// # Errors
-    /// When `share` is not from 0 to less than 1.
+    /// If `share` is not in the range from 0 (inclusive) to 1 (exclusive).
     pub fn dropout(&mut self, name: &str, x: ValueId, share: f32) -> Result<ValueId, BuildError> {
         if !(0.0..1.0).contains(&share) {
             return Err(BuildError::Dropout {
@@ -164,11 +167,12 @@ impl Builder {
         self.push(name, Op::Dropout(op), &[x], shape)
     }
 
-    /// Multi-head causal self-attention of positions × 3 · width, which hold queries, keys and values, each of them head after head.
-    /// Scores are divided by the root of a head's width.
+    /// Adds multi-head causal self-attention of positions × 3 · width, which hold queries, keys and
+    /// values, each of them head after head. Scores are divided by the square root of a head's
+    /// width.
     ///
     /// # Errors
-    /// When `qkv` is no such sequence, or heads do not divide the width.
+    /// If `qkv` is not such a sequence, or the number of heads does not divide the width.
     pub fn attention(
         &mut self,
         name: &str,
@@ -195,11 +199,11 @@ impl Builder {
         self.push(name, Op::Attention(op), &[qkv], vec![positions, width])
     }
 
-    /// One layer of long short-term memory (Hochreiter and Schmidhuber, 1997; PyTorch's gates i, f, g, o, one bias) from state 0: the
-    /// hidden state at each position.
+    /// Adds one LSTM layer (Hochreiter and Schmidhuber, 1997; PyTorch's gates i, f, g, o, one bias)
+    /// that starts from state 0. Its output is the hidden state at each position.
     ///
     /// # Errors
-    /// When `x` is no sequence, or the layer would be empty or too large.
+    /// If `x` is not a sequence, or the layer would be empty or too large.
     pub fn lstm(&mut self, name: &str, x: ValueId, hidden: usize) -> Result<ValueId, BuildError> {
         let [positions, inputs] = self.sequence(name, x)?;
         let [input_weight, recurrent_weight] = self.recurrent(name, inputs, hidden, 4)?;
@@ -217,11 +221,11 @@ impl Builder {
         self.push(name, Op::Lstm(op), &[x], vec![positions, hidden])
     }
 
-    /// One layer of gated recurrent units (Cho et al., 2014; PyTorch's gates r, z, n, whose reset follows the product) from state 0:
-    /// the hidden state at each position.
+    /// Adds one GRU layer (Cho et al., 2014; PyTorch's gates r, z, n, with the reset gate after the
+    /// product) that starts from state 0. Its output is the hidden state at each position.
     ///
     /// # Errors
-    /// As [`Self::lstm`].
+    /// If `x` is not a sequence, or the layer would be empty or too large.
     pub fn gru(&mut self, name: &str, x: ValueId, hidden: usize) -> Result<ValueId, BuildError> {
         let [positions, inputs] = self.sequence(name, x)?;
         let [input_weight, recurrent_weight] = self.recurrent(name, inputs, hidden, 3)?;
@@ -262,7 +266,7 @@ impl Builder {
         Ok([input, recurrent])
     }
 
-    /// `x` as positions × features.
+    /// Returns the shape of `x` as positions × features.
     fn sequence(&self, layer: &str, x: ValueId) -> Result<[usize; 2], BuildError> {
         let shape = <[usize; 2]>::try_from(self.shape(x));
         shape.map_err(|_| self.unfit(layer, "a sequence (positions × features)", x))
@@ -277,7 +281,7 @@ impl Builder {
     }
 }
 
-/// As PyTorch draws recurrent layers: uniform within 1 / √hidden.
+/// PyTorch's initialisation of recurrent layers: uniform within ±1 / √hidden.
 fn fill_of(hidden: usize) -> Fill {
     let variance = 1.0 / (3.0 * hidden as f64);
     Fill::Uniform { variance }

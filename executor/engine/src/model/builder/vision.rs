@@ -14,35 +14,36 @@ use crate::layer::{Activation, Op, conv};
 use crate::model::block::{Fill, Role};
 use crate::model::error::{BuildError, product};
 
-/// Windows that slide over an image. Sides are height, then width.
+/// Sliding windows over an image. Arrays hold height, then width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Windows {
     pub kernel: [usize; 2],
     pub stride: [usize; 2],
-    /// Rows (columns) before the first and after the last one.
+    /// Rows (columns) of padding on each side.
     pub padding: [usize; 2],
 }
 
-/// A convolution to be added.
+/// Parameters of a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conv {
-    /// Channels that it makes.
+    /// Number of output channels.
     pub channels: usize,
     pub windows: Windows,
-    /// Each group of output channels reads one group of input channels; with as many as channels it is a depthwise convolution.
+    /// Number of groups. Each group of output channels reads one group of input channels. With as
+    /// many groups as channels the convolution is depthwise.
     pub groups: usize,
     pub bias: bool,
     pub relu: bool,
 }
 
 impl Windows {
-    /// At every position, without padding.
+    /// Square windows at every position, without padding.
     #[must_use]
     pub fn square(side: usize) -> Self {
         Self::oblong(side, side)
     }
 
-    /// As [`Self::square`].
+    /// Windows of this height and width at every position, without padding.
     #[must_use]
     pub fn oblong(height: usize, width: usize) -> Self {
         Self {
@@ -64,7 +65,8 @@ impl Windows {
         Self { padding, ..self }
     }
 
-    /// The padding that keeps the sides of an image at stride 1, of kernels with odd sides.
+    /// Sets the padding that preserves the sides of an image at stride 1; for kernels with odd
+    /// sides.
     #[must_use]
     pub fn same(self) -> Self {
         let padding = self.kernel.map(|side| side / 2);
@@ -73,7 +75,7 @@ impl Windows {
 }
 
 impl Conv {
-    /// With bias, without ReLU, in one group.
+    /// Convolution with bias, without ReLU, in one group.
     #[must_use]
     pub fn new(channels: usize, windows: Windows) -> Self {
         Self {
@@ -90,7 +92,7 @@ impl Conv {
         Self { groups, ..self }
     }
 
-    /// Before a batch normalisation, which would take the bias away again.
+    /// Removes the bias; for use before a batch normalisation, which would cancel it.
     #[must_use]
     pub fn without_bias(self) -> Self {
         let bias = false;
@@ -105,10 +107,12 @@ impl Conv {
 }
 
 impl Builder {
-    /// A convolution. Drawn after He et al., which suits the ReLU that follows most of them, in the same operation or a later one.
+    /// Adds a convolution. Weights are initialised after He et al., because a ReLU usually follows,
+    /// in the same operation or a later one.
     ///
     /// # Errors
-    /// When `x` is no image or smaller than the kernel, when the groups do not divide the channels, or the layer would be too large.
+    /// If `x` is not an image or is smaller than the kernel, if the groups do not divide the
+    /// channels, or if the layer would be too large.
     pub fn conv(&mut self, name: &str, x: ValueId, conv: Conv) -> Result<ValueId, BuildError> {
         let [height, width, channels_in] = self.image(name, x)?;
         let (groups, channels_out) = (conv.groups, conv.channels);
@@ -132,9 +136,10 @@ impl Builder {
         ];
         let inputs = product(&format!("{name}.weight"), &shape[..3])?;
         let weight = self.block(name, "weight", &shape, Role::Weight, Fill::he(inputs))?;
-        let bias = match conv.bias {
-            true => self.bias(name, channels_out)?,
-            false => weight.end..weight.end,
+        let bias = if conv.bias {
+            self.bias(name, channels_out)?
+        } else {
+            weight.end..weight.end
         };
         let op = conv::Conv {
             window,
@@ -150,10 +155,11 @@ impl Builder {
         self.push(name, Op::Conv(op), &[x], shape)
     }
 
-    /// The largest number in each window; positions in the padding never win.
+    /// Adds max pooling; positions in the padding never win.
     ///
     /// # Errors
-    /// When `x` is no image or smaller than the window, the window has more than 256 positions, or padding is more than half of it.
+    /// If `x` is not an image or is smaller than the window, the window has more than 256
+    /// positions, or the padding is more than half of it.
     pub fn max_pool(
         &mut self,
         name: &str,
@@ -175,10 +181,11 @@ impl Builder {
         self.push(name, op, &[x], vec![height, width, channels])
     }
 
-    /// The mean of each window's positions; those in the padding do not count.
+    /// Adds average pooling; positions in the padding do not count.
     ///
     /// # Errors
-    /// When `x` is no image or smaller than the window, or padding is more than half of it.
+    /// If `x` is not an image or is smaller than the window, or the padding is more than half of
+    /// it.
     pub fn average_pool(
         &mut self,
         name: &str,
@@ -191,10 +198,10 @@ impl Builder {
         self.push(name, op, &[x], vec![height, width, channels])
     }
 
-    /// The mean over all positions: a row of channels.
+    /// Adds the mean over all positions; the output has one element per channel.
     ///
     /// # Errors
-    /// When `x` is no image.
+    /// If `x` is not an image.
     pub fn global_average_pool(&mut self, name: &str, x: ValueId) -> Result<ValueId, BuildError> {
         let [height, width, _] = self.image(name, x)?;
         let (window, channels) = self.pool(name, x, Windows::oblong(height, width))?;
@@ -202,11 +209,11 @@ impl Builder {
         self.push(name, op, &[x], vec![channels])
     }
 
-    /// Batch normalisation over examples and all dimensions but the last, then ReLU where asked for. Statistics are those of the
-    /// examples that a worker has at once.
+    /// Adds batch normalisation over examples and all dimensions but the last, followed by an
+    /// optional ReLU. The statistics cover the examples that a worker processes in one pass.
     ///
     /// # Errors
-    /// When the network would be too large.
+    /// If the network would be too large.
     pub fn batch_norm(
         &mut self,
         name: &str,
@@ -228,10 +235,10 @@ impl Builder {
         self.push(name, Op::BatchNorm(op), &[x], shape)
     }
 
-    /// `a + b`, then ReLU where asked for.
+    /// Adds `a + b`, followed by an optional ReLU.
     ///
     /// # Errors
-    /// When their shapes differ.
+    /// If their shapes differ.
     pub fn add(
         &mut self,
         name: &str,
@@ -252,10 +259,10 @@ impl Builder {
         )
     }
 
-    /// Values next to one another along their last dimension.
+    /// Adds a concatenation along the last dimension.
     ///
     /// # Errors
-    /// When there are none, or other dimensions differ.
+    /// If there are no parts, or their other dimensions differ.
     pub fn concat(&mut self, name: &str, parts: &[ValueId]) -> Result<ValueId, BuildError> {
         let Some((&first, others)) = parts.split_first() else {
             let layer = name.to_owned();
@@ -273,10 +280,11 @@ impl Builder {
         self.push(name, Op::Concat(Concat { parts: columns }), parts, shape)
     }
 
-    /// An activation function by itself; [`Self::dense`], [`Self::conv`], [`Self::batch_norm`] and [`Self::add`] have a ReLU in them.
+    /// Adds an activation function as a separate operation; [`Self::dense`], [`Self::conv`],
+    /// [`Self::batch_norm`] and [`Self::add`] include an optional ReLU.
     ///
     /// # Errors
-    /// When the network would be too large.
+    /// If the network would be too large.
     pub fn activate(
         &mut self,
         name: &str,
@@ -288,10 +296,10 @@ impl Builder {
         self.push(name, op, &[x], shape)
     }
 
-    /// Each position of an image `factor` times in either direction.
+    /// Adds an upsampling that repeats each position of an image `factor` times in both directions.
     ///
     /// # Errors
-    /// When `x` is no image, `factor` is 0, or the image would be too large.
+    /// If `x` is not an image, `factor` is 0, or the image would be too large.
     pub fn upsample(
         &mut self,
         name: &str,
@@ -310,10 +318,10 @@ impl Builder {
         self.push(name, Op::Upsample(op), &[x], shape)
     }
 
-    /// The same numbers in the same order under another shape.
+    /// Adds a reshape; the elements keep their order.
     ///
     /// # Errors
-    /// When that has another number of them.
+    /// If the new shape has another number of elements.
     pub fn reshape(
         &mut self,
         name: &str,
@@ -355,7 +363,7 @@ impl Builder {
     }
 }
 
-/// Windows on an image that holds at least one.
+/// Returns the windows on an image, of which there must be at least one.
 fn window(layer: &str, image: [usize; 2], windows: Windows) -> Result<Window, BuildError> {
     let Windows {
         kernel,
@@ -383,11 +391,12 @@ fn window(layer: &str, image: [usize; 2], windows: Windows) -> Result<Window, Bu
 }
 
 fn at_least_one(layer: &str, what: &'static str, numbers: &[usize]) -> Result<(), BuildError> {
-    match numbers.contains(&0) {
-        true => Err(BuildError::Empty {
+    if numbers.contains(&0) {
+        Err(BuildError::Empty {
             layer: layer.to_owned(),
             what,
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }

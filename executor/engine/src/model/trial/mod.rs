@@ -1,7 +1,7 @@
-//! Runs one operation by itself, against an independent definition in f64 and against PyTorch.
+//! Tests of single operations against an independent definition in f64 and against PyTorch.
 
 #[path = "../../../tests/fixtures/mod.rs"]
-#[allow(unused_imports, reason = "curves are for whole networks")]
+#[allow(unused_imports, reason = "only tests of whole networks use curves")]
 mod fixtures;
 mod sequence;
 mod vision;
@@ -16,7 +16,7 @@ use crate::loss::Loss;
 
 const TRAIN: Mode = Mode::Train { key: 7, first: 0 };
 
-/// The last operation of a network, with what goes in.
+/// Last operation of a network, with its operands.
 struct Trial {
     network: Network,
     examples: usize,
@@ -41,7 +41,7 @@ fn image([height, width, channels]: [usize; 3]) -> Input {
     .into()
 }
 
-/// A network that ends with what `last` adds to its input.
+/// Network whose last operation is added by `last`.
 fn network(
     input: Input,
     last: impl FnOnce(&mut Builder, ValueId) -> Result<ValueId, BuildError>,
@@ -52,7 +52,7 @@ fn network(
     builder.end(last, Loss::CrossEntropy { classes: 2 })
 }
 
-/// Numbers in [-1, 1) that repeat on every run.
+/// Numbers in [-1, 1) that are the same in every run.
 fn numbers(seed: u64, len: usize) -> Vec<f32> {
     let stream = fixtures::Stream::new(&format!("trial {seed}"));
     stream.values(len, 0.0, 1.0)
@@ -74,7 +74,7 @@ impl Trial {
         }
     }
 
-    /// On dirty memory; with `Write::Add`, gradients are added to 1.
+    /// Runs both passes on memory with old values. With `Write::Add`, gradients are added to 1.
     fn run(&self, threads: usize, mode: Mode, write: Write) -> Outcome {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
         pool.build()
@@ -86,7 +86,7 @@ impl Trial {
         let node = self.network.nodes.last().expect("an operation");
         let kernel = node.op.kernel();
         let lens = &self.network.lens;
-        // Inputs by position in place of those by value.
+        // Inputs by position instead of by value.
         let lens: Vec<usize> = std::iter::once(0)
             .chain(node.inputs.iter().map(|&value| lens[value]))
             .collect();
@@ -150,8 +150,9 @@ impl Trial {
         }
     }
 
-    /// Holds the operation against `definition`, which is given the inputs and all parameters: outputs, every gradient of inputs and
-    /// of parameters by difference quotients, the same bits on any number of threads, and adding to gradients.
+    /// Compares the operation with `definition`, a function of the inputs and all parameters.
+    /// Checks outputs, gradients of inputs and of parameters against difference quotients, equal
+    /// bits for several numbers of threads, and addition to gradients.
     fn check(&self, what: &str, definition: impl Fn(&[Vec<f64>], &[f64]) -> Vec<f64>) -> Outcome {
         let outcome = self.run(1, TRAIN, Write::Overwrite);
         for threads in [2, 3] {
@@ -169,7 +170,7 @@ impl Trial {
             products.map(|(y, d)| y * f64::from(*d)).sum()
         };
         const H: f64 = 1e-6;
-        // Every definition is evaluated whole for each probe.
+        // Each probe evaluates the whole definition.
         let probes = if inputs[0].len() > 10_000 { 20 } else { 100 };
         for index in 0..inputs.len() {
             let probed = |i: usize, by: f64, inputs: &mut [Vec<f64>]| {
@@ -237,7 +238,8 @@ impl Trial {
         outcome
     }
 
-    /// Holds the operation against a fixture, whose tensors `names` are the inputs by position.
+    /// Compares the operation with a fixture. `names` are the fixture's tensors of the inputs, by
+    /// position.
     fn compare(&self, case: &fixtures::Case, names: &[&str]) -> Outcome {
         let outcome = self.run(2, TRAIN, Write::Overwrite);
         case.assert_close("output", &outcome.output);

@@ -1,4 +1,5 @@
-//! Embeddings, positions, dense layers over positions, layer normalisation, dropout, recurrent layers and attention.
+//! Tests of embeddings, positions, dense layers over positions, layer normalisation, dropout,
+//! recurrent layers and attention.
 
 use super::fixtures::{Case, cases};
 use super::{TRAIN, Trial, assert_close, network};
@@ -9,7 +10,8 @@ use crate::model::{Builder, Fill, Input, Network, ValueId};
 
 const FILL: Fill = Fill::Constant(0.0);
 
-/// A network whose last operation reads positions × features: an embedding makes them, since no input is of this shape.
+/// Network whose last operation reads positions × features. They come from an embedding, because no
+/// input has this shape.
 fn sequence(
     [positions, width]: [usize; 2],
     last: impl FnOnce(&mut Builder, ValueId) -> ValueId,
@@ -34,7 +36,7 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// `x · W + b` of each row, one number at a time.
+/// `x · W + b` of each row, element by element.
 fn dense(x: &[f64], weight: &[f64], bias: &[f64]) -> Vec<f64> {
     let (outputs, inputs) = (bias.len(), weight.len() / bias.len());
     let number = |row: &[f64], o: usize| {
@@ -50,7 +52,7 @@ fn dense(x: &[f64], weight: &[f64], bias: &[f64]) -> Vec<f64> {
 }
 
 #[test]
-fn dense_over_positions() {
+fn dense_over_positions_equals_definition() {
     for (shape, bias) in [([3, 5], true), ([7, 16], false)] {
         let network = sequence(shape, |b, x| b.project("p", x, 6, bias, FILL).unwrap());
         Trial::new(network.clone(), 4, 3).check("project", |inputs, params| {
@@ -61,7 +63,7 @@ fn dense_over_positions() {
 }
 
 #[test]
-fn embedding_takes_rows_and_gives_gradients_back_to_them() {
+fn embedding_adds_gradients_to_the_rows_it_read() {
     for case in cases("embedding") {
         let (tokens, shape) = case.whole("tokens");
         let (table, sides) = case.tensor("table");
@@ -83,7 +85,7 @@ fn embedding_takes_rows_and_gives_gradients_back_to_them() {
 
 #[test]
 #[should_panic(expected = "token 9 of a vocabulary of 9")]
-fn a_token_beyond_the_vocabulary_is_refused() {
+fn token_outside_the_vocabulary_panics() {
     let input = Input::Tokens {
         length: 1,
         vocabulary: 9,
@@ -105,7 +107,7 @@ fn positions_are_added() {
 }
 
 #[test]
-fn layer_norm() {
+fn layer_norm_equals_definition_and_pytorch() {
     for (shape, examples) in [([3, 5], 4), ([2, 40], 3), ([64, 520], 5)] {
         let network = sequence(shape, |b, x| b.layer_norm("n", x).unwrap());
         let width = shape[1];
@@ -134,7 +136,7 @@ fn layer_norm() {
     }
 }
 
-/// The last operation's parameters, in order, are the case's `tensors`.
+/// Compares the last operation, whose parameters are the case's `tensors` in order.
 fn compare(case: &Case, network: Network, input: &[f32], tensors: &[&str]) {
     let examples = input.len() / network.lens[network.nodes.len() - 1];
     let parameters = network.nodes.last().unwrap().op.kernel().parameters();
@@ -153,7 +155,7 @@ fn compare(case: &Case, network: Network, input: &[f32], tensors: &[&str]) {
 }
 
 #[test]
-fn dropout_draws_the_same_on_any_number_of_workers() {
+fn dropout_draws_do_not_depend_on_workers() {
     let network = sequence([16, 300], |b, x| b.dropout("d", x, 0.3).unwrap());
     let mut trial = Trial::new(network.clone(), 8, 6);
     trial.inputs[0].fill(1.0);
@@ -196,7 +198,7 @@ fn dropout_draws_the_same_on_any_number_of_workers() {
 }
 
 #[test]
-fn two_dropouts_of_a_network_draw_differently() {
+fn dropouts_of_one_network_draw_differently() {
     let network = sequence([4, 50], |b, x| {
         let x = b.dropout("d1", x, 0.5).unwrap();
         b.dropout("d2", x, 0.5).unwrap()
@@ -210,7 +212,7 @@ fn two_dropouts_of_a_network_draw_differently() {
     assert_ne!(of(first), of(network));
 }
 
-/// Position after position, example after example.
+/// Runs `step` position after position, example after example.
 fn unroll(
     x: &[f64],
     [positions, inputs, hidden]: [usize; 3],
@@ -228,8 +230,8 @@ fn unroll(
 }
 
 #[test]
-fn lstm() {
-    // The second has two groups of examples.
+fn lstm_equals_definition_and_pytorch() {
+    // The second case has two groups of examples.
     for ([positions, inputs, hidden], examples) in
         [([5, 4, 6], 3), ([3, 2, 17], 35), ([1, 3, 2], 2)]
     {
@@ -253,7 +255,7 @@ fn lstm() {
 }
 
 #[test]
-fn gru() {
+fn gru_equals_definition_and_pytorch() {
     for ([positions, inputs, hidden], examples) in
         [([5, 4, 6], 3), ([3, 2, 17], 35), ([1, 3, 2], 2)]
     {
@@ -278,7 +280,7 @@ fn gru() {
     recurrent_cases("gru", &tensors);
 }
 
-/// PyTorch's, which lie position after position, and whose sequences begin at 0.
+/// PyTorch's cases with initial state 0, converted from position-major order.
 fn recurrent_cases(kind: &str, tensors: &[&str]) {
     let mut compared = 0;
     for case in cases(kind).into_iter().filter(|case| !case.has("hidden")) {
@@ -322,7 +324,7 @@ fn recurrent_cases(kind: &str, tensors: &[&str]) {
     assert_eq!(compared, 3);
 }
 
-/// One number at a time.
+/// Attention, element by element.
 fn attend(x: &[f64], [positions, width, heads]: [usize; 3]) -> Vec<f64> {
     let head = width / heads;
     let mut out = vec![0.0; x.len() / 3];
@@ -349,7 +351,7 @@ fn attend(x: &[f64], [positions, width, heads]: [usize; 3]) -> Vec<f64> {
 }
 
 #[test]
-fn attention() {
+fn attention_equals_definition() {
     for (shape @ [positions, width, heads], examples) in [
         ([5, 8, 2], 3),
         ([1, 4, 4], 2),
@@ -364,9 +366,9 @@ fn attention() {
     }
 }
 
-/// The whole of PyTorch's: projections before and after.
+/// PyTorch's layer includes the projections before and after.
 #[test]
-fn attention_with_its_projections_is_that_of_pytorch() {
+fn attention_with_projections_equals_pytorch() {
     for case in cases("attention") {
         let (input, shape) = case.tensor("input");
         let &[examples, positions, width] = shape else {
@@ -383,7 +385,7 @@ fn attention_with_its_projections_is_that_of_pytorch() {
         });
         let mut trial = Trial::new(network, examples, 0);
         trial.inputs = vec![qkv.iter().map(|x| *x as f32).collect()];
-        // Back through the output's projection: d · Wᵀ.
+        // Backward pass of the output projection: d · Wᵀ.
         let weight = tensor("output_weight");
         let turned: Vec<f64> = (0..width * width)
             .map(|i| weight[i % width * width + i / width])
@@ -394,7 +396,7 @@ fn attention_with_its_projections_is_that_of_pytorch() {
         let mixed: Vec<f64> = outcome.output.iter().map(|x| f64::from(*x)).collect();
         let output = dense(&mixed, &weight, &tensor("output_bias"));
         assert_close(case.tensor("output").0, &output, &case.name);
-        // The gradient of qkv's bias is the sum of the rows of the operation's own.
+        // The gradient of the bias of qkv is the sum of the rows of the operation's input gradient.
         let mut d_bias = vec![0.0; 3 * width];
         for row in outcome.d_inputs[0].chunks(3 * width) {
             d_bias
@@ -407,9 +409,10 @@ fn attention_with_its_projections_is_that_of_pytorch() {
     }
 }
 
-/// A table that is read twice has the sum of both gradients, and its gradient is told once, when it is whole.
+/// A table with two readers receives the sum of both gradients, and its gradient is reported once,
+/// when it is final.
 #[test]
-fn a_tied_table_gets_both_gradients() {
+fn tied_table_receives_both_gradients() {
     let tokens = Input::Tokens {
         length: 4,
         vocabulary: 5,
@@ -419,22 +422,23 @@ fn a_tied_table_gets_both_gradients() {
         let x = b.input();
         let e = b.embedding("e", x, 3, Fill::deviation(1.0)).unwrap();
         let y = b.layer_norm("n", e).unwrap();
-        let y = match tied {
-            true => b.project_tied("h", y, e).unwrap(),
-            false => b.project("h", y, 5, false, Fill::deviation(1.0)).unwrap(),
+        let y = if tied {
+            b.project_tied("h", y, e).unwrap()
+        } else {
+            b.project("h", y, 5, false, Fill::deviation(1.0)).unwrap()
         };
         b.end(y, Loss::CrossEntropy { classes: 5 })
     };
     let (tied, apart) = (build(true), build(false));
     let params = tied.init(3);
-    // 5 × 3 to 3 × 5.
+    // Transposes 5 × 3 to 3 × 5.
     let mut more = params.clone();
     more.extend((0..15).map(|i| params[i % 5 * 3 + i / 5]));
     let inputs: Vec<f32> = (0..12).map(|i| (i * 7 % 5) as f32).collect();
     let classes: Vec<u32> = (0..12).map(|i| i * 3 % 5).collect();
     let batch = crate::model::Batch::classes(&inputs, &classes);
     let (mut grads, mut other) = (vec![f32::NAN; 21], vec![0.0; 36]);
-    // In parts, so that later ones are added.
+    // Several parts, so that later gradients are added.
     let mut told = Vec::new();
     let loss = tied.loss_and_grad_telling(
         &mut tied.workspace(2, 1),
@@ -466,7 +470,7 @@ fn a_tied_table_gets_both_gradients() {
 }
 
 #[test]
-fn what_cannot_be_is_named() {
+fn invalid_layers_are_named() {
     let mut b = Builder::new(Input::Row { columns: 6 }).unwrap();
     let x = b.input();
     let said = [

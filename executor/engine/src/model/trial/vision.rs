@@ -1,4 +1,4 @@
-//! Convolutions, pooling, batch normalisation, activations and what joins values.
+//! Tests of convolutions, pooling, batch normalisation, activations and joins of values.
 
 use super::fixtures::{Case, cases};
 use super::{TRAIN, Trial, assert_close, image, network};
@@ -7,7 +7,7 @@ use crate::layer::{Activation, Mode};
 use crate::loss::Loss;
 use crate::model::{Builder, Conv, Input, Targets, ValueId, Windows};
 
-/// Places on the image of a window's taps, with the tap's place: (tap, position).
+/// Taps of a window that are on the image, as (tap, position).
 fn taps(windows: Windows, image: [usize; 2], at: [usize; 2]) -> Vec<(usize, usize)> {
     let mut taps = Vec::new();
     for tap in 0..windows.kernel[0] * windows.kernel[1] {
@@ -34,7 +34,7 @@ fn positions([height, width]: [usize; 2]) -> impl Iterator<Item = [usize; 2]> {
     (0..height * width).map(move |i| [i / width, i % width])
 }
 
-/// One number at a time. Parameters are weight and bias.
+/// Convolution, element by element. Parameters are weight and bias.
 fn convolve(
     conv: Conv,
     [height, width, channels]: [usize; 3],
@@ -68,7 +68,7 @@ fn conv(shape: [usize; 3], conv: Conv, examples: usize, seed: u64) -> Trial {
 }
 
 #[test]
-fn convolution_is_its_definition() {
+fn convolution_equals_definition() {
     let oblong = Windows {
         kernel: [2, 5],
         stride: [2, 3],
@@ -105,7 +105,7 @@ fn convolution_is_its_definition() {
         ([1, 1, 2], Conv::new(3, Windows::square(5).same())),
     ];
     for (seed, (shape, what)) in cases.into_iter().enumerate() {
-        // More than one turn's 16 examples.
+        // More examples than one group holds.
         let trial = conv(shape, what, 19, seed as u64);
         trial.check(&format!("{what:?}"), |inputs, params| {
             convolve(what, shape, &inputs[0], params)
@@ -113,9 +113,9 @@ fn convolution_is_its_definition() {
     }
 }
 
-/// Several tiles of rows per image, and turns of one example.
+/// Several tiles of rows per image, and groups of one example.
 #[test]
-fn a_large_image_is_convolved_in_tiles() {
+fn large_image_is_convolved_in_tiles() {
     let (shape, what) = (
         [70, 61, 3],
         Conv::new(2, Windows::square(5).padding(1)).relu(),
@@ -131,7 +131,7 @@ fn hyper(case: &Case, name: &str) -> usize {
 }
 
 #[test]
-fn convolution_is_pytorchs() {
+fn convolution_equals_pytorch() {
     for case in cases("conv2d") {
         let (input, shape) = case.tensor("input");
         let (weight, kernel) = case.tensor("weight");
@@ -189,7 +189,7 @@ fn pool(shape: [usize; 3], windows: Windows, pool: Pool, examples: usize, seed: 
 }
 
 #[test]
-fn pooling_is_its_definition() {
+fn pooling_equals_definition() {
     let oblong = Windows {
         kernel: [3, 4],
         stride: [1, 3],
@@ -222,12 +222,12 @@ fn pooling_is_its_definition() {
 }
 
 #[test]
-fn pooling_is_pytorchs() {
+fn pooling_equals_pytorch() {
     let mut compared = 0;
     for (operation, kind) in [("max_pool", Pool::Max), ("average_pool", Pool::Average)] {
         for case in cases(operation) {
             let padding = hyper(&case, "padding");
-            // Ours does not count the padding, which is PyTorch's choice when asked for.
+            // The engine never counts the padding, which is optional in PyTorch.
             if case.hyper["count_include_pad"] == true && padding > 0 {
                 continue;
             }
@@ -257,7 +257,7 @@ fn pooling_is_pytorchs() {
 }
 
 #[test]
-fn what_diverged_wins_in_a_pool() {
+fn nan_wins_in_a_max_pool() {
     let mut trial = pool([2, 2, 1], Windows::square(2), Pool::Max, 1, 0);
     for at in 0..4 {
         trial.inputs[0] = vec![1.0; 4];
@@ -266,7 +266,7 @@ fn what_diverged_wins_in_a_pool() {
     }
 }
 
-/// Parameters are scale, shift, mean and variance.
+/// Batch normalisation. Parameters are scale, shift, mean and variance.
 fn normalised(channels: usize, relu: bool, x: &[f64], params: &[f64]) -> Vec<f64> {
     let rows = x.len() / channels;
     let (mean, variance) = moments(channels, x);
@@ -293,8 +293,8 @@ fn moments(channels: usize, x: &[f64]) -> (Vec<f64>, Vec<f64>) {
 }
 
 #[test]
-fn batch_norm_is_its_definition() {
-    // The last has several chunks.
+fn batch_norm_equals_definition() {
+    // The last case has several chunks.
     for (shape, relu, examples) in [
         ([3, 4, 5], false, 7),
         ([2, 3, 9], true, 11),
@@ -309,7 +309,8 @@ fn batch_norm_is_its_definition() {
         let outcome = trial.check("batch_norm", |inputs, params| {
             normalised(channels, relu, &inputs[0], params)
         });
-        // A step with the statistics' gradients moves them by a tenth to the batch's, the unbiased variance.
+        // A step with the gradients of the statistics moves them by a tenth towards the batch's
+        // mean and unbiased variance.
         let exact: Vec<f64> = trial.inputs[0].iter().map(|x| f64::from(*x)).collect();
         let rows = (exact.len() / channels) as f64;
         let (mean, variance) = moments(channels, &exact);
@@ -325,7 +326,7 @@ fn batch_norm_is_its_definition() {
 }
 
 #[test]
-fn batch_norm_is_pytorchs() {
+fn batch_norm_equals_pytorch() {
     for case in cases("batch_norm") {
         let (input, shape) = case.tensor("input");
         let channels = *shape.last().unwrap();
@@ -394,7 +395,7 @@ const FUNCTIONS: [(&str, Activation); 6] = [
 ];
 
 #[test]
-fn activations_are_their_definitions() {
+fn activations_equal_definitions() {
     let leaky = ("leaky_relu", Activation::LeakyRelu { slope: 0.1 });
     for (name, function) in FUNCTIONS.into_iter().chain([leaky]) {
         let network = network(Input::Row { columns: 37 }, |builder, x| {
@@ -415,7 +416,7 @@ fn activations_are_their_definitions() {
 }
 
 #[test]
-fn activations_are_pytorchs() {
+fn activations_equal_pytorch() {
     let cases = cases("activation");
     assert_eq!(cases.len(), FUNCTIONS.len());
     for case in cases {
@@ -436,7 +437,7 @@ fn activations_are_pytorchs() {
     }
 }
 
-/// Two or three different values of these channels, made from an image.
+/// Different values with these numbers of channels, computed from one image.
 fn branches(builder: &mut Builder, x: ValueId, channels: &[usize]) -> Vec<ValueId> {
     let conv = |(index, &channels): (usize, &usize)| {
         let conv = Conv::new(channels, Windows::square(1));
@@ -446,7 +447,7 @@ fn branches(builder: &mut Builder, x: ValueId, channels: &[usize]) -> Vec<ValueI
 }
 
 #[test]
-fn a_residual_is_a_sum() {
+fn residual_is_a_sum() {
     for relu in [false, true] {
         let network = network(image([13, 6, 2]), |builder, x| {
             let parts = branches(builder, x, &[5, 5]);
@@ -461,7 +462,7 @@ fn a_residual_is_a_sum() {
 }
 
 #[test]
-fn concatenation_puts_channels_side_by_side() {
+fn concatenation_joins_channels() {
     let channels = [3, 1, 4];
     let network = network(image([3, 2, 2]), |builder, x| {
         let parts = branches(builder, x, &channels);
@@ -493,7 +494,7 @@ fn upsampling_repeats_positions() {
 }
 
 #[test]
-fn reshaping_moves_no_number() {
+fn reshape_keeps_the_order_of_elements() {
     let network = network(Input::Row { columns: 12 }, |builder, x| {
         let x = builder.reshape("image", x, &[2, 3, 2])?;
         assert_eq!(builder.shape(x), [2, 3, 2]);
@@ -503,7 +504,7 @@ fn reshaping_moves_no_number() {
 }
 
 #[test]
-fn losses_are_pytorchs() {
+fn losses_equal_pytorch() {
     let mut compared = 0;
     for (operation, given) in [
         ("mse", "predicted"),
@@ -530,7 +531,8 @@ fn losses_are_pytorchs() {
                     shape[0],
                 ),
             };
-            // PyTorch's means are over all targets; ours is a sum over examples of means over an example's targets.
+            // PyTorch averages over all targets; the engine sums over examples the means over an
+            // example's targets.
             let per_example = means / shape[0];
             let factor = match case.hyper["reduction"].as_str() {
                 Some("mean") => 1.0 / shape[0] as f32,

@@ -1,14 +1,17 @@
-//! Networks written as a list of layers.
+//! Networks from a list of layers.
 //!
-//! A list maps to operations one to one and in order; each layer reads what the one before made, the first the network's input. A layer's
-//! parameters carry its place as their name, such as `layers[3].residual.layers[1].weight`, and errors name the same place. What a
-//! job's description calls its layers is another module's; it turns them into these.
+//! A list maps to operations one to one and in order. Each layer reads the output of the previous
+//! one, the first layer the network's input. The names of a layer's parameters contain its place,
+//! such as `layers[3].residual.layers[1].weight`, and errors name the same place. Another module
+//! converts the layers of a job document to these.
 //!
-//! - `flatten` is a [`Layer::Reshape`] to one dimension, and may be left out before [`Layer::Dense`], which reads the whole of what comes.
-//! - A residual adds what its layers make to what they read, or to what its `shortcut` makes of that.
-//! - A concatenation gives each branch the same input, and puts what they make next to one another along the last dimension. A branch
-//!   without layers passes its input on, as in DenseNet.
-//! - The [`Goal`] ends the network: class scores are a dense layer named `logits` after the last layer.
+//! - `flatten` is a [`Layer::Reshape`] to one dimension. It may be omitted before [`Layer::Dense`],
+//!   which reads all elements of its input.
+//! - A residual adds the output of its layers to its input, or to the output of its `shortcut`.
+//! - A concatenation passes the same input to each branch and joins the outputs along the last
+//!   dimension. A branch without layers passes its input through, as in DenseNet.
+//! - The [`Goal`] completes the network: class scores are a dense layer named `logits` after the
+//!   last layer.
 
 use crate::model::Activation;
 use crate::model::block::Fill;
@@ -17,18 +20,20 @@ use crate::model::error::BuildError;
 use crate::model::input::Input;
 use crate::model::network::Network;
 
-/// Standard deviation that weights of sequences begin with (Radford et al., 2019).
+/// Standard deviation of the initial weights of sequence layers (Radford et al., 2019).
 const DEVIATION: f64 = 0.02;
 
-/// One layer.
+/// Layer of a network.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Layer {
     Conv(Conv),
-    /// 3×3 convolution with padding 1, ReLU and 2×2 max pooling in one operation, which costs less memory and time than three layers.
+    /// 3×3 convolution with padding 1, ReLU and 2×2 max pooling as one operation, which takes less
+    /// memory and time than three layers.
     ConvPool {
         channels: usize,
     },
-    /// Over the whole of what comes, an image flattened as height × width × channels.
+    /// Dense layer over all elements of its input; an image is flattened as height × width ×
+    /// channels.
     Dense {
         width: usize,
         relu: bool,
@@ -40,27 +45,29 @@ pub enum Layer {
         relu: bool,
     },
     Activation(Activation),
-    /// In training a number is 0 with probability `share`, else divided by 1 − `share`.
+    /// Dropout: in training an element becomes 0 with probability `share`, else it is divided by
+    /// 1 − `share`.
     Dropout {
         share: f32,
     },
-    /// Over the last dimension.
+    /// Layer normalisation over the last dimension.
     LayerNorm,
     Upsample {
         factor: usize,
     },
-    /// Of tokens, a learned row of `width` for each.
+    /// Learned row of `width` for each token.
     Embedding {
         width: usize,
     },
     /// Adds a learned row to each position.
     Positions,
-    /// A dense layer over the last dimension, the same at each position.
+    /// Dense layer over the last dimension, with the same weight at each position.
     Project {
         width: usize,
         bias: bool,
     },
-    /// Causal self-attention with its projections to queries, keys and values and back to the width of what comes.
+    /// Causal self-attention with projections to queries, keys and values and back to the width of
+    /// its input.
     Attention {
         heads: usize,
     },
@@ -70,16 +77,16 @@ pub enum Layer {
     Gru {
         hidden: usize,
     },
-    /// To one dimension.
+    /// Reshape to one dimension.
     Flatten,
     Reshape {
         shape: Vec<usize>,
     },
     Residual {
         layers: Vec<Layer>,
-        /// What its input goes through before it is added; nothing when empty.
+        /// Layers applied to the input before the addition; empty for the identity.
         shortcut: Vec<Layer>,
-        /// After the addition.
+        /// Whether a ReLU follows the addition.
         relu: bool,
     },
     Concat {
@@ -87,24 +94,24 @@ pub enum Layer {
     },
 }
 
-/// What a network is trained for, which decides its end.
+/// Training goal, which determines the end of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
     /// One class per example.
     Classify { classes: usize },
-    /// One of so many tokens at each position, scored by a projection of that position.
+    /// One token of the vocabulary at each position, scored by a projection of that position.
     Predict { vocabulary: usize },
-    /// Numbers close to the targets, which are as many as the last layer makes: the mean squared distance is made small. Of an
-    /// autoencoder the targets are its inputs.
+    /// Regression: the mean squared error between the last layer's output and as many targets. For
+    /// an autoencoder the targets are its inputs.
     Regress,
-    /// Yes or no, as many answers as the last layer makes scores.
+    /// Binary classification, with one target per output of the last layer.
     Answer,
 }
 
-/// The network of these layers.
+/// Builds the network of these layers.
 ///
 /// # Errors
-/// Names the layer that cannot be by its place in the list.
+/// Names the invalid layer by its place in the list.
 pub fn layers(
     input: impl Into<Input>,
     layers: &[Layer],
@@ -271,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_becomes_its_network() {
+    fn layer_list_becomes_its_network() {
         let network = layers(IMAGE, &every_layer(), Goal::Classify { classes: 3 }).unwrap();
         let blocks = network.blocks().iter();
         let names: Vec<_> = blocks.map(|block| block.name.as_str()).collect();
@@ -326,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_may_read_tokens() {
+    fn layer_list_reads_tokens() {
         let tokens = Input::Tokens {
             length: 5,
             vocabulary: 11,
@@ -374,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_place() {
+    fn error_names_the_place_of_the_layer() {
         let refused = |list: Vec<Layer>| {
             let goal = Goal::Classify { classes: 3 };
             layers(IMAGE, &list, goal).unwrap_err().to_string()

@@ -1,4 +1,4 @@
-//! Networks that are asked for by name.
+//! Networks with a name.
 
 mod layers;
 mod sequence;
@@ -16,10 +16,11 @@ use crate::model::error::BuildError;
 use crate::model::input::Input;
 use crate::model::network::Network;
 
-/// Dense layers with ReLU of these widths, then the class scores. Without any it is a linear classifier.
+/// Multi-layer perceptron: dense layers with ReLU of these widths and the class scores. Without
+/// hidden layers it is a linear classifier.
 ///
 /// # Errors
-/// Names the layer that cannot be.
+/// Names the invalid layer.
 pub fn mlp(
     input: impl Into<Input>,
     hidden: &[usize],
@@ -30,10 +31,11 @@ pub fn mlp(
     head(builder, x, "hidden", hidden, classes)
 }
 
-/// 3×3 convolutions with these output channels, each with ReLU and 2×2 max pooling; then dense layers with ReLU and the class scores.
+/// Convolutional network: 3×3 convolutions with these output channels, each with ReLU and 2×2 max
+/// pooling, then dense layers with ReLU and the class scores.
 ///
 /// # Errors
-/// Names the layer that cannot be.
+/// Names the invalid layer.
 pub fn cnn(
     input: impl Into<Input>,
     channels: &[usize],

@@ -1,4 +1,4 @@
-//! Networks that read sequences of tokens and say at each position what comes next.
+//! Networks that read sequences of tokens and predict the next token at each position.
 
 use super::super::block::Fill;
 use super::super::builder::{Builder, ValueId};
@@ -10,24 +10,26 @@ use crate::layer::Activation;
 /// Standard deviation of GPT-2's initial weights.
 const GPT_DEVIATION: f64 = 0.02;
 
-/// A transformer after GPT-2 (Radford et al., 2019): learned positions, layer normalisation before each part and at the end, GELU by tanh.
+/// Transformer after GPT-2 (Radford et al., 2019): learned positions, layer normalisation before
+/// each part and at the end, tanh approximation of GELU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gpt {
     /// Tokens per example.
     pub length: usize,
-    /// 256 for bytes.
+    /// Number of different tokens; 256 for bytes.
     pub vocabulary: usize,
     pub width: usize,
     pub blocks: usize,
     pub heads: usize,
-    /// Whether the scores are products with the tokens' own table; else they have a weight of their own. Neither has a bias.
+    /// Whether the scores use the transposed embedding table; else they have a weight of their own.
+    /// There is no bias in either case.
     pub tied: bool,
-    /// Share that dropout takes of the embedding and of what each block adds; 0 for none.
+    /// Dropout probability after the embedding and after each part of a block; 0 for none.
     pub dropout: f32,
 }
 
 impl Gpt {
-    /// The smallest of the published GPT-2, 124,439,808 parameters.
+    /// Smallest published GPT-2, 124,439,808 parameters.
     #[must_use]
     pub fn gpt2_small() -> Self {
         Self {
@@ -43,7 +45,7 @@ impl Gpt {
 }
 
 /// # Errors
-/// Names the layer that cannot be.
+/// Names the invalid layer.
 pub fn gpt(gpt: Gpt) -> Result<Network, BuildError> {
     let mut builder = tokens(gpt.length, gpt.vocabulary)?;
     let b = &mut builder;
@@ -56,9 +58,10 @@ pub fn gpt(gpt: Gpt) -> Result<Network, BuildError> {
         x = block_of(b, &gpt, &format!("block{block}"), x)?;
     }
     x = b.layer_norm("norm", x)?;
-    let scores = match gpt.tied {
-        true => b.project_tied("head", x, embedding)?,
-        false => b.project("head", x, gpt.vocabulary, false, small)?,
+    let scores = if gpt.tied {
+        b.project_tied("head", x, embedding)?
+    } else {
+        b.project("head", x, gpt.vocabulary, false, small)?
     };
     builder.classify(scores)
 }
@@ -66,7 +69,7 @@ pub fn gpt(gpt: Gpt) -> Result<Network, BuildError> {
 fn block_of(b: &mut Builder, gpt: &Gpt, name: &str, x: ValueId) -> Result<ValueId, BuildError> {
     let named = |part: &str| format!("{name}.{part}");
     let small = Fill::deviation(GPT_DEVIATION);
-    // What residuals add up does not grow with their number.
+    // Keeps the variance of the residual sum independent of the number of blocks.
     let smaller = Fill::deviation(GPT_DEVIATION / (2.0 * gpt.blocks as f64).sqrt());
     let normal = b.layer_norm(&named("norm1"), x)?;
     let qkv = b.project(&named("qkv"), normal, 3 * gpt.width, true, small)?;
@@ -82,10 +85,11 @@ fn block_of(b: &mut Builder, gpt: &Gpt, name: &str, x: ValueId) -> Result<ValueI
     b.add(&named("add2"), x, down, false)
 }
 
-/// Embedding of `width`, LSTM layers of these widths, scores at each position.
+/// Language model of an embedding of `width`, LSTM layers of these widths and scores at each
+/// position.
 ///
 /// # Errors
-/// Names the layer that cannot be.
+/// Names the invalid layer.
 pub fn lstm_language_model(
     length: usize,
     vocabulary: usize,
@@ -95,10 +99,11 @@ pub fn lstm_language_model(
     recurrent(length, vocabulary, width, hidden, "lstm", Builder::lstm)
 }
 
-/// The same with GRU layers.
+/// Language model of an embedding of `width`, GRU layers of these widths and scores at each
+/// position.
 ///
 /// # Errors
-/// Names the layer that cannot be.
+/// Names the invalid layer.
 pub fn gru_language_model(
     length: usize,
     vocabulary: usize,

@@ -4,7 +4,7 @@ use crate::wire::{Connection, Header, Kind, WireError};
 use proptest::prelude::*;
 use std::thread;
 
-/// Two ends as they are after a greeting, and the memory between them.
+/// Two connected ends after a handshake with shared memory.
 fn pair() -> (Connection, Connection) {
     let (here, there) = UnixStream::pair().unwrap();
     let (mut here, pipe) = Connection::offering(here).unwrap();
@@ -18,7 +18,7 @@ fn pair() -> (Connection, Connection) {
     (here, there)
 }
 
-/// The bare two ends of a pipe.
+/// Two connected ends of a pipe without frames.
 fn pipes() -> (Pipe, Pipe) {
     let memory = Shared::create(PIPE_BYTES).unwrap();
     let again = Shared::open(memory.file().try_clone_to_owned().unwrap(), PIPE_BYTES).unwrap();
@@ -64,7 +64,7 @@ fn receive_all(connection: &mut Connection, sizes: &[(usize, usize)], salt: u64)
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn frames_of_any_size_arrive_exact_and_in_order_both_ways_at_once(
+    fn frames_arrive_intact_and_in_order_in_both_directions(
         there in prop::collection::vec((0usize..300, prop_oneof![0usize..40, 0usize..700_000]), 1..12),
         back in prop::collection::vec((0usize..300, prop_oneof![0usize..40, 0usize..700_000]), 1..12),
     ) {
@@ -79,9 +79,9 @@ proptest! {
     }
 }
 
-/// A wake-up that is missed hangs here: each side sleeps before nearly every frame.
+/// Hangs if a wake-up is lost: each side sleeps before nearly every frame.
 #[test]
-fn who_sleeps_is_woken_each_time() {
+fn sleeping_reader_is_woken_by_each_frame() {
     let (mut a, mut b) = pair();
     const ROUNDS: u64 = 20_000;
     thread::scope(|scope| {
@@ -99,7 +99,7 @@ fn who_sleeps_is_woken_each_time() {
     });
 }
 
-/// The same where the ring is full all the time, with a reader that comes in pieces of its own.
+/// The ring is full most of the time, and the reader takes pieces of varying lengths.
 #[test]
 fn a_writer_that_waits_for_room_is_woken_each_time() {
     let (a, b) = pipes();
@@ -119,7 +119,7 @@ fn a_writer_that_waits_for_room_is_woken_each_time() {
 }
 
 #[test]
-fn what_was_said_whole_before_a_death_is_read_and_then_the_end() {
+fn frames_sent_before_the_peer_ends_are_still_read() {
     let (mut a, mut b) = pair();
     let mut twin = b.twin().unwrap();
     a.send(Kind::Pull, 7, &[], &[]).unwrap();
@@ -135,7 +135,7 @@ fn what_was_said_whole_before_a_death_is_read_and_then_the_end() {
 }
 
 #[test]
-fn a_death_wakes_who_waits_for_something_and_who_waits_for_room() {
+fn end_of_the_peer_wakes_reader_and_writer() {
     let (a, mut b) = pair();
     let mut twin = b.twin().unwrap();
     thread::scope(|scope| {
@@ -150,7 +150,7 @@ fn a_death_wakes_who_waits_for_something_and_who_waits_for_room() {
 }
 
 #[test]
-fn half_a_frame_before_a_death_is_an_end_and_no_frame() {
+fn partial_frame_before_the_end_is_an_error() {
     let (a, b) = pipes();
     let header = Header {
         kind: Kind::Push,
@@ -167,12 +167,12 @@ fn half_a_frame_before_a_death_is_an_end_and_no_frame() {
 }
 
 #[test]
-fn positions_that_make_no_sense_are_errors() {
+fn invalid_ring_positions_are_errors() {
     for base in [0, RING_BYTES] {
         for side in [0, 128] {
             let (a, b) = pipes();
             let place = a.memory.at(base + side, 8).cast::<u64>();
-            // SAFETY: mapped and aligned, and nobody else is at it.
+            // SAFETY: the address is mapped and aligned, and no other thread accesses it.
             unsafe { place.write(1 << 62) };
             let mut got = [0; 4];
             let broken = |done: io::Result<()>| {
@@ -197,7 +197,7 @@ fn positions_that_make_no_sense_are_errors() {
 }
 
 #[test]
-fn a_wait_ends_when_its_time_is_over_or_something_is_there() {
+fn wait_ends_at_its_limit_or_when_data_arrives() {
     let (mut a, mut b) = pair();
     let began = clock::now();
     assert!(!b.wait_readable(Duration::from_millis(30)).unwrap());
@@ -211,7 +211,7 @@ fn a_wait_ends_when_its_time_is_over_or_something_is_there() {
 }
 
 #[test]
-fn a_peer_that_takes_nothing_for_too_long_is_given_up_and_a_slow_one_is_not() {
+fn send_times_out_for_a_stopped_peer_but_not_for_a_slow_one() {
     let (mut a, b) = pair();
     a.give_up_sending(Duration::from_millis(300)).unwrap();
     let much = numbers(CAPACITY, 1);
@@ -238,9 +238,10 @@ fn a_peer_that_takes_nothing_for_too_long_is_given_up_and_a_slow_one_is_not() {
     });
 }
 
-/// As over TCP, where the reason must not be lost with what the peer was sending.
+/// The reason must not be lost with the data that the peer was sending; the TCP path has the same
+/// property.
 #[test]
-fn a_refusal_is_heard_by_who_was_still_sending() {
+fn refusal_reaches_a_peer_that_is_still_sending() {
     let (mut a, b) = pair();
     let refusing = thread::spawn(move || b.refuse("not you"));
     a.send(Kind::Push, 0, &[], &[&numbers(CAPACITY, 1)])
@@ -254,7 +255,7 @@ fn a_refusal_is_heard_by_who_was_still_sending() {
 }
 
 #[test]
-fn a_greeting_that_brings_no_memory_or_other_files_maps_nothing() {
+fn handshake_without_valid_memory_maps_nothing() {
     let (here, there) = UnixStream::pair().unwrap();
     let mut here = Connection::local(here);
     let mut there = Connection::local(there);

@@ -1,6 +1,7 @@
 //! Before the policy: resumes or starts jobs that have waited long enough, or reserves their free
 //! GPUs.
 
+use super::fair::{Shares, defers};
 use super::turning::{loan_ms, shortest_ms};
 use super::{
     CONSIDERED, Gpus, could_run, count, go_on, home, needs, overlaps, queued, quota_has_room,
@@ -14,6 +15,7 @@ use crate::live::standing::Standing;
 use crate::live::world::{LiveJob, World};
 use crate::policy::Slicing;
 use muster_model::job::{Intent, RequeueCause};
+use std::collections::BTreeSet;
 
 /// Resumes suspended jobs that precede all queued jobs. Starts queued jobs for which the policy has
 /// had no room for a quantum. Reserves free GPUs of the first job in line that cannot be served.
@@ -24,6 +26,9 @@ pub(crate) fn before(world: &mut World<'_>) {
         line.extend(queued(world, slicing));
     }
     line.sort_unstable();
+    if let Some(shares) = Shares::of(world) {
+        shares.order(world, &mut line);
+    }
     let quantum_ms = world.policy.slicing.map(|slicing| slicing.quantum_ms);
     let quantum_ms = quantum_ms.map_or(i64::MAX, |ms| i64::try_from(ms).unwrap_or(i64::MAX));
     let slicing = world.policy.slicing;
@@ -35,7 +40,10 @@ pub(crate) fn before(world: &mut World<'_>) {
     };
     let urgent = urgent(world);
     let mut looked = 0;
-    for waiter in line {
+    // Tenants whose queued jobs leave the free GPUs to the policy.
+    let mut deferring = BTreeSet::new();
+    let mut newcomer_ahead = false;
+    for waiter in line.iter().copied() {
         let waited_ms = world.now_ms.saturating_sub(waiter.since_ms);
         // A job that waits for its tenant's quota does not delay others.
         if !quota_has_room(world, waiter.index, needs(world, waiter.index)) {
@@ -48,8 +56,23 @@ pub(crate) fn before(world: &mut World<'_>) {
         {
             continue;
         }
-        if looked == CONSIDERED || !(waiter.stands || waited_ms >= quantum_ms) {
+        if looked == CONSIDERED {
             break;
+        }
+        let tenant = world.jobs[waiter.index].tenant;
+        if waiter.stands {
+            // The policy gives the free GPUs to that newcomer.
+            if newcomer_ahead {
+                continue;
+            }
+        } else if waited_ms < quantum_ms {
+            newcomer_ahead = true;
+            continue;
+        } else if deferring.contains(&tenant) {
+            continue;
+        } else if defers(world, &line, waiter.index) {
+            deferring.insert(tenant);
+            continue;
         }
         looked += 1;
         let served = if waiter.stands {

@@ -12,6 +12,7 @@
 
 pub(crate) mod ahead;
 mod before;
+mod fair;
 mod turning;
 
 use super::free::{FreeNode, bits};

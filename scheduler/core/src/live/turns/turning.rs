@@ -1,5 +1,6 @@
 //! After the policy: jobs whose time slice has expired make room for waiting jobs.
 
+use super::fair::Shares;
 use super::{
     CONSIDERED, Gpus, Waiter, could_run, each, home, needs, overlaps, queued, standing_by_gpu,
     standing_still, takes_turns, vacate,
@@ -62,6 +63,9 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         line.retain(|waiter| !self.is_served(waiter.index));
         line.extend(standing_still(self.world));
         line.sort_unstable();
+        if let Some(shares) = Shares::of(self.world) {
+            shares.order(self.world, &mut line);
+        }
         let mut running = self.over();
         let lent = self.lent(&running);
         let yielding: Vec<usize> = lent.iter().chain(&running).copied().collect();

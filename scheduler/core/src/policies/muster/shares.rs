@@ -5,6 +5,7 @@ use super::Muster;
 use super::choose::Choice;
 use super::menu::{Dish, Menu};
 use crate::policies::quota::Quota;
+use crate::policies::tenant_share;
 use crate::problem::{Job, Problem};
 use std::cmp::Reverse;
 
@@ -65,7 +66,8 @@ pub(super) fn owed(
     classes: &Classes,
     chosen: &[Choice],
 ) -> Option<Classes> {
-    let shares = shares(problem)?;
+    let jobs = problem.jobs.iter().map(|job| job.tenant);
+    let shares = tenant_share::of(&problem.tenants, jobs, problem.gpus())?;
     let mut used = vec![0.0; problem.tenants.len()];
     for (job, choice) in chosen.iter().enumerate() {
         let of = &problem.jobs[job];
@@ -125,41 +127,4 @@ fn is_due(problem: &Problem, job: &Job, dish: Dish, share: f64) -> bool {
     );
     let in_share_s = (job.outlook.work_done + work) / speed * width;
     job.age_s(problem.now_s) + work / speed >= in_share_s
-}
-
-/// Returns the GPUs that each tenant with jobs may count on. Returns `None` if only one tenant has
-/// jobs.
-fn shares(problem: &Problem) -> Option<Vec<f64>> {
-    let tenants = &problem.tenants;
-    let first = problem.jobs.first()?.tenant;
-    if problem.jobs.iter().all(|job| job.tenant == first) {
-        return None;
-    }
-    let mut active = vec![false; tenants.len()];
-    for job in &problem.jobs {
-        lineage(problem, job.tenant).for_each(|of| active[of] = true);
-    }
-    // Sums of the weights of active children: by parent, and last those without a parent.
-    let mut of_children = vec![0.0; tenants.len() + 1];
-    let parent = |of: usize| {
-        tenants[of]
-            .parent
-            .map_or(tenants.len(), |parent| parent as usize)
-    };
-    for of in (0..tenants.len()).filter(|&of| active[of]) {
-        of_children[parent(of)] += tenants[of].weight;
-    }
-    let part = |of: usize| tenants[of].weight / of_children[parent(of)].max(1e-12);
-    let gpus = f64::from(problem.gpus());
-    let share = |of: u32| lineage(problem, of).map(part).product::<f64>() * gpus;
-    Some((0..).take(tenants.len()).map(share).collect())
-}
-
-/// Returns the tenant and its ancestors.
-fn lineage(problem: &Problem, tenant: u32) -> impl Iterator<Item = usize> {
-    let parent = |of: &u32| problem.tenants[*of as usize].parent;
-    // `take` bounds the iteration if the parents form a cycle.
-    std::iter::successors(Some(tenant), parent)
-        .take(problem.tenants.len())
-        .map(|of| of as usize)
 }

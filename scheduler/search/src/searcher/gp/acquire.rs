@@ -1,4 +1,4 @@
-//! The point of largest expected improvement: many candidates, and the best of them climbed from.
+//! Maximises the expected improvement: many candidates, then a local search from the best ones.
 
 use super::place;
 use super::process::Process;
@@ -8,11 +8,11 @@ use crate::random::Draw;
 use crate::study::Record;
 use muster_model::study::{Point, Space};
 
-/// Spread over the space.
+/// Candidates over the whole space.
 const WIDE: usize = 700;
-/// Around each of the best trials.
+/// Candidates around each of the best trials.
 const NEAR: usize = 60;
-/// Climbed from.
+/// Starting points of the local search.
 const STARTS: usize = 6;
 const ROUNDS: usize = 3;
 
@@ -30,7 +30,7 @@ pub(super) fn most_promising(record: &Record, process: &Process, draw: &mut Draw
         candidates.push((score(&candidate), candidate));
     }
     candidates.sort_by(|a, b| b.0.total_cmp(&a.0));
-    // The best, and others by lot, so that one hill does not take all climbers.
+    // The best candidates and random ones, so that the searches do not all start at one maximum.
     let mut starts: Vec<Vec<f64>> = candidates.iter().take(2).map(|c| c.1.clone()).collect();
     while starts.len() < STARTS && candidates.len() > 2 {
         let rank = (draw.unit().powi(3) * candidates.len() as f64) as usize;
@@ -99,7 +99,7 @@ fn draw_candidates(record: &Record, process: &Process, draw: &mut Draw) -> Vec<P
     points
 }
 
-/// Draws what the point must have and lacks, and takes away what it must not have.
+/// Draws missing active parameters and removes inactive ones.
 fn fill(space: &Space, point: &mut Point, draw: &mut Draw) {
     for (d, dimension) in space.dimensions.iter().enumerate() {
         let unit = draw.unit();
@@ -111,7 +111,7 @@ fn fill(space: &Space, point: &mut Point, draw: &mut Draw) {
     }
 }
 
-/// The nearest point of the space; parameters that the place lacks stay out.
+/// Nearest point of the space. Parameters that the place lacks stay absent.
 fn point(space: &Space, place: &[f64]) -> Point {
     let pairs = space.dimensions.iter().zip(place);
     pairs
@@ -128,7 +128,7 @@ fn point(space: &Space, place: &[f64]) -> Point {
         .collect()
 }
 
-/// Up the slope in all parameters that are numbers of (almost) any value.
+/// Gradient ascent in all ordered parameters with many values.
 fn climb(space: &Space, process: &Process, start: Vec<f64>, least: f64) -> Vec<f64> {
     let many = |d: &usize| {
         let domain = &space.dimensions[*d].domain;
@@ -165,7 +165,7 @@ fn climb(space: &Space, process: &Process, start: Vec<f64>, least: f64) -> Vec<f
     place
 }
 
-/// Tries the other values of each parameter that has few, one after the other.
+/// Tries the other values of each parameter with few values, one parameter after the other.
 fn switch(space: &Space, start: Vec<f64>, score: &impl Fn(&[f64]) -> f64) -> Vec<f64> {
     let mut here = start;
     let mut most = score(&place(space, &point(space, &here)));

@@ -1,5 +1,5 @@
-//! Gaussian-process search: a process is fitted to what trials measured, and the point of largest expected improvement is next
-//! (Jones et al. 1998; its logarithm after Ament et al. 2023).
+//! Gaussian-process search: fits a process to the results and proposes the point with the largest
+//! expected improvement (Jones et al. 1998; its logarithm after Ament et al. 2023).
 
 mod acquire;
 mod process;
@@ -13,13 +13,13 @@ use muster_model::study::{Point, Space};
 use process::{Hyper, Process};
 use serde::{Deserialize, Serialize};
 
-/// What the last fit found, from which the next begins.
+/// Hyperparameters of the last fit, from which the next one starts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Memory {
     hyper: Option<Hyper>,
 }
 
-/// A process on more observations would take seconds.
+/// Maximum number of observations; a process with more would take seconds.
 const MOST_ROWS: usize = 300;
 
 impl Memory {
@@ -39,7 +39,7 @@ impl Memory {
             return anywhere(record, draw);
         };
         self.hyper = Some(process.hyper.clone());
-        // Whoever still runs is believed to measure what is expected of it, so that others look elsewhere.
+        // A running trial counts with its expected value, so that other trials explore elsewhere.
         let running = record
             .trials
             .iter()
@@ -51,7 +51,8 @@ impl Memory {
     }
 }
 
-/// Each value on its 0 to 1, a choice by its index; NaN where the point lacks the parameter.
+/// Each value on its scale from 0 to 1, a choice by its index; NaN if the point lacks the
+/// parameter.
 fn place(space: &Space, point: &[Option<f64>]) -> Vec<f64> {
     let pairs = space.dimensions.iter().zip(point);
     pairs
@@ -63,8 +64,8 @@ fn place(space: &Space, point: &[Option<f64>]) -> Vec<f64> {
         .collect()
 }
 
-/// The trials of one budget, the largest at which enough have a result (as BOHB chooses, Falkner et al. 2018); of too many the best
-/// half and the newest.
+/// Trials of one budget: the largest with enough results (as in BOHB, Falkner et al. 2018). Above
+/// the limit, the best half and the newest.
 fn comparable(record: &Record) -> Vec<&Trial> {
     let judged: Vec<&Trial> = record
         .trials

@@ -1,4 +1,5 @@
-//! The process itself: Matérn 5/2 with a length scale for each parameter, fitted by its marginal likelihood under weak priors.
+//! Gaussian process: Matérn 5/2 kernel with one length scale per parameter, fitted by its marginal
+//! likelihood under weak priors.
 
 use crate::minimise::minimise;
 use muster_model::study::Space;
@@ -9,11 +10,11 @@ use serde::{Deserialize, Serialize};
 pub(super) enum Kind {
     /// Distances are differences.
     Number,
-    /// Equal or not.
+    /// Equal or different.
     Choice,
 }
 
-/// Logarithms of inverse squared length scales, scale and noise variance.
+/// Logarithms of inverse squared length scales, of the scale and of the noise variance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Hyper {
     logs: Vec<f64>,
@@ -25,7 +26,7 @@ pub(super) struct Process {
     places: Vec<Vec<f64>>,
     targets: Vec<f64>,
     factor: Cholesky<f64, Dyn>,
-    /// The inverse covariance times the targets.
+    /// Inverse covariance times the targets.
     alpha: DVector<f64>,
 }
 
@@ -37,8 +38,7 @@ pub(super) fn kinds(space: &Space) -> Vec<Kind> {
     domains.map(|d| kind(d.domain.is_ordered())).collect()
 }
 
-/// The squared distance in one parameter: two points that both lack it do not differ in it, one that has it is far from one that
-/// has not.
+/// Squared distance in one parameter: 0 if both points lack it, 1 if only one has it.
 fn square(kind: Kind, a: f64, b: f64) -> f64 {
     match (a.is_nan(), b.is_nan()) {
         (true, true) => 0.0,
@@ -48,7 +48,7 @@ fn square(kind: Kind, a: f64, b: f64) -> f64 {
     }
 }
 
-/// Matérn 5/2 of a squared distance, and its derivative by that.
+/// Matérn 5/2 of a squared distance, and its derivative by the squared distance.
 fn matern(squared: f64) -> (f64, f64) {
     let r = (5.0 * squared).sqrt();
     let e = (-r).exp();
@@ -77,7 +77,8 @@ impl Hyper {
 }
 
 impl Process {
-    /// The likeliest process, from the last one's parameters and from plain ones; `None` where no covariance is positive.
+    /// Fits the most likely process, from the last hyperparameters and from default ones. `None` if
+    /// no covariance is positive definite.
     pub(super) fn fit(
         kinds: &[Kind],
         places: Vec<Vec<f64>>,
@@ -130,7 +131,7 @@ impl Process {
         })
     }
 
-    /// Adds an observation of what is expected at `place`.
+    /// Adds an observation with the expected value at `place`.
     pub(super) fn believe(&mut self, place: Vec<f64>) {
         let (mean, _) = self.at(&place);
         let mut places = self.places.clone();
@@ -142,12 +143,12 @@ impl Process {
         }
     }
 
-    /// The least target.
+    /// Smallest target.
     pub(super) fn least(&self) -> f64 {
         self.targets.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// The observed places, the best first.
+    /// Observed places, best first.
     pub(super) fn best_places(&self, count: usize) -> Vec<Vec<f64>> {
         let mut order: Vec<usize> = (0..self.targets.len()).collect();
         order.sort_by(|a, b| self.targets[*a].total_cmp(&self.targets[*b]));
@@ -158,7 +159,7 @@ impl Process {
             .collect()
     }
 
-    /// The length scales of the parameters.
+    /// Length scales of the parameters.
     pub(super) fn lengths(&self) -> Vec<f64> {
         let inverse = self.hyper.inverse_squares();
         inverse.iter().map(|w| 1.0 / w.sqrt()).collect()
@@ -177,7 +178,7 @@ impl Process {
         (mean, (scale - explained).max(1e-14 * scale))
     }
 
-    /// Mean, variance, and the gradients of both by the parameters that are numbers (0 elsewhere).
+    /// Mean, variance, and the gradients of both by the ordered parameters (0 elsewhere).
     pub(super) fn slope(&self, place: &[f64]) -> (f64, f64, Vec<f64>, Vec<f64>) {
         let inverse = self.hyper.inverse_squares();
         let scale = self.hyper.scale();
@@ -221,7 +222,7 @@ impl Process {
     }
 }
 
-/// The squared distances of all pairs, one matrix a parameter.
+/// Squared distances of all pairs, one matrix per parameter.
 fn squares(kinds: &[Kind], places: &[Vec<f64>]) -> Vec<DMatrix<f64>> {
     let n = places.len();
     let matrix =
@@ -229,8 +230,8 @@ fn squares(kinds: &[Kind], places: &[Vec<f64>]) -> Vec<DMatrix<f64>> {
     (0..kinds.len()).map(matrix).collect()
 }
 
-/// The negative logarithm of likelihood times priors, with its gradient. The priors are those of Optuna's GP sampler: lengths
-/// are neither tiny nor endless, the scale is about 1, noise is small.
+/// Negative logarithm of likelihood times priors, with its gradient. The priors are those of
+/// Optuna's GP sampler: moderate lengths, a scale of about 1, small noise.
 fn unlikelihood(
     squares: &[DMatrix<f64>],
     y: &DVector<f64>,
@@ -259,7 +260,8 @@ fn unlikelihood(
     let alpha = factor.solve(y);
     let log_determinant: f64 = (0..n).map(|i| factor.l_dirty()[(i, i)].ln()).sum();
     let mut value = 0.5 * y.dot(&alpha) + log_determinant;
-    // Half of (inverse - alpha alpha'), which times a derivative of the covariance and summed is the gradient.
+    // Half of (inverse - alpha alpha'). Its sum with a derivative of the covariance is the
+    // gradient.
     let mut weight = factor.inverse();
     for j in 0..n {
         for i in 0..n {
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_likelihoods_gradient_is_its_finite_difference() {
+    fn likelihood_gradient_equals_finite_difference() {
         let (kinds, places, targets) = rows();
         let squares = squares(&kinds, &places);
         let y = DVector::from_column_slice(&targets);
@@ -330,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_posteriors_gradient_is_its_finite_difference() {
+    fn posterior_gradient_equals_finite_difference() {
         let (kinds, places, targets) = rows();
         let process = Process::fit(&kinds, places, targets, None).expect("positive");
         let place = [0.31, 0.42, 1.0];

@@ -1,13 +1,16 @@
-//! Losses as a Gaussian process likes them: centred, of deviation 1, and without the long tail that bad trials make.
+//! Transforms losses for a Gaussian process: centred, with deviation 1, and without a long tail of
+//! bad trials.
 
-/// Yeo and Johnson's power transform (2000) at its likeliest power, of standardised losses; the order stays.
+/// Power transform of Yeo and Johnson (2000) at its most likely power, of standardised losses. The
+/// order is kept.
 pub(super) fn targets(losses: &[f64]) -> Vec<f64> {
     let mut sorted = losses.to_vec();
     sorted.sort_by(f64::total_cmp);
     let median = sorted[sorted.len() / 2];
-    // How bad bad trials are says nothing of where good ones lie, and where training diverges it is a cliff that no smooth process follows.
+    // The size of bad losses does not locate good ones. Where training diverges it forms a cliff
+    // that no smooth process fits.
     let width = sorted[sorted.len() * 3 / 4] - sorted[sorted.len() / 4];
-    // Where most are equal, whoever is worse is not made equal too.
+    // If most losses are equal, a worse one must not become equal too.
     let most = if width > 0.0 {
         median + width
     } else {
@@ -65,9 +68,9 @@ fn likelihood(scaled: &[f64], power: f64) -> f64 {
 mod tests {
     use super::targets;
 
-    /// Where learning rates diverge is a cliff: its height must not make what lies at its foot look alike.
+    /// Diverging learning rates form a cliff. Its height must not make the good losses look equal.
     #[test]
-    fn how_bad_bad_trials_are_takes_nothing_from_the_good_ones() {
+    fn size_of_bad_losses_does_not_change_targets() {
         let with = |bad: f64| {
             let mut losses: Vec<f64> = (0..12).map(|i| 0.20 + 0.01 * f64::from(i)).collect();
             losses.extend([bad; 3]);

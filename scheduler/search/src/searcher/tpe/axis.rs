@@ -1,4 +1,5 @@
-//! One parameter's kernels: a normal one around each trial where distances mean something, else its choice and a little of the others.
+//! Kernels of one parameter: a normal kernel around each trial if the parameter is ordered,
+//! otherwise its choice with a small weight on the others.
 
 use super::near::Near;
 use super::points::Points;
@@ -6,7 +7,7 @@ use crate::numeric::log_between;
 use crate::random::Draw;
 use muster_model::study::Domain;
 
-/// A value among the kernels of its axis.
+/// Value in the form that the kernels of its axis use.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Place {
     /// Between 0 and 1.
@@ -14,10 +15,10 @@ pub(super) enum Place {
     Choice(usize),
 }
 
-/// Kernels of a mixture along one parameter, one a trial and the prior's last.
+/// Kernels of a mixture along one parameter: one per trial, the prior's last.
 pub(super) enum Axis {
     Ordered(Normals),
-    /// A choice and all others.
+    /// Kernels of an unordered choice.
     Choice {
         chosen: Vec<Option<usize>>,
         log_same: f64,
@@ -26,23 +27,24 @@ pub(super) enum Axis {
     },
 }
 
-/// Normal kernels, cut off at 0 and 1. One of infinite deviation is uniform: that of a trial without the parameter. A list for each of
-/// their numbers, because every candidate runs through all kernels.
+/// Normal kernels, truncated at 0 and 1. The kernel of a trial without the parameter has infinite
+/// deviation and is uniform. Struct of arrays, because every candidate evaluates all kernels.
 pub(super) struct Normals {
     means: Vec<f64>,
     deviations: Vec<f64>,
-    /// One over the deviation.
+    /// Inverse of the deviation.
     sharpness: Vec<f64>,
-    /// The logarithm of what is left between 0 and 1, times the deviation.
+    /// Logarithm of the mass between 0 and 1, times the deviation.
     log_scales: Vec<f64>,
-    /// The greatest log density of any of them.
+    /// Maximum log density over all kernels.
     peak: f64,
-    /// The newest deviation and its logarithm: of many trials most kernels are as narrow as may be.
+    /// Last deviation with its logarithm. With many trials most kernels have the smallest
+    /// deviation, so this avoids logarithms.
     newest: (f64, f64),
 }
 
 impl Axis {
-    /// Around the values at place `d` of the points, one a trial.
+    /// Kernels around the values of dimension `d`, one per point.
     pub(super) fn of(domain: &Domain, d: usize, points: &Points, least: f64) -> Self {
         let kernels = points.len() as f64 + 1.0;
         if let Domain::Categorical {
@@ -66,7 +68,8 @@ impl Axis {
         let mut normals = Normals::room_for(points.len() + 1);
         let deviations = deviations(&units, least);
         for ((value, mean), deviation) in points.column(d).zip(units).zip(deviations) {
-            // Narrower than half a value's part a kernel would be denser than its value can be likely.
+            // A kernel narrower than half a value's cell would be denser than its value can be
+            // likely.
             let least = value.map_or(0.0, |v| line.cell(v) / 2.0);
             match mean {
                 Some(mean) => normals.push(mean, deviation.max(least)),
@@ -87,7 +90,7 @@ impl Axis {
                 let Some(choice) = chosen[kernel] else {
                     return uniform;
                 };
-                // What is left besides the choice's own part is spread over the others.
+                // The probability besides the choice's own part is spread over the other choices.
                 if draw.unit() < log_same.exp() {
                     return choice as f64;
                 }
@@ -101,7 +104,7 @@ impl Axis {
         }
     }
 
-    /// Where the value lies among the kernels.
+    /// Converts a value to the form of the kernels.
     pub(super) fn place(&self, value: f64, domain: &Domain) -> Place {
         match self {
             Self::Ordered(_) => Place::Unit(domain.unit(value)),
@@ -109,7 +112,7 @@ impl Axis {
         }
     }
 
-    /// The greatest log density of any kernel anywhere.
+    /// Maximum log density of any kernel at any place.
     pub(super) fn peak(&self) -> f64 {
         match self {
             Self::Ordered(normals) => normals.peak,
@@ -171,7 +174,8 @@ impl Normals {
 
     fn push(&mut self, mean: f64, deviation: f64) {
         let (below, above) = (mean / deviation, (1.0 - mean) / deviation);
-        // Beyond seven deviations lies less than a rounding: of many trials most kernels are as narrow as that.
+        // The mass beyond seven deviations is below the rounding error. With many trials most
+        // kernels are that narrow.
         let whole = below > 7.0 && above > 7.0;
         let inside = if whole {
             0.0
@@ -216,7 +220,7 @@ impl Normals {
         -(0.5 * z * z + self.log_scales[kernel])
     }
 
-    /// Of all kernels, so that a processor takes several at once.
+    /// Same for all kernels, in a form that the compiler vectorises.
     fn add_log_densities(&self, unit: f64, terms: &mut [f64]) {
         let kernels = self.means.iter().zip(&self.sharpness).zip(&self.log_scales);
         for (term, ((mean, sharpness), log_scale)) in terms.iter_mut().zip(kernels) {
@@ -226,8 +230,9 @@ impl Normals {
     }
 }
 
-/// Each kernel reaches to its further neighbour, but is never narrower than `least`. Who has neighbours that near on both sides need not
-/// know which: so values are thrown into cells half as wide, and only the ends of each cell are compared.
+/// Deviation of each kernel: the distance to the farther neighbour, at least `least`. A value with
+/// two neighbours within `least` does not need the exact ones. Values are therefore sorted into
+/// cells of half that width, and only the ends of each cell are compared.
 fn deviations(values: &[Option<f64>], least: f64) -> Vec<f64> {
     let cells = (2.0 / least).ceil();
     let cell_of = |value: f64| (value * cells) as usize;
@@ -257,14 +262,15 @@ fn deviations(values: &[Option<f64>], least: f64) -> Vec<f64> {
             deviations[here.first.1] = reach.clamp(least, 1.0);
             continue;
         }
-        // On their other sides is somebody of their own cell.
+        // The neighbour on the other side is in the same cell.
         deviations[here.first.1] = below.unwrap_or(0.0).clamp(least, 1.0);
         deviations[here.last.1] = above.unwrap_or(0.0).clamp(least, 1.0);
     }
     deviations
 }
 
-/// The least and the greatest value of a cell, each with its place in the list. Of equal ones the first in the list comes first.
+/// Smallest and largest value of a cell with their indices. Among equal values the first in the
+/// list counts as smaller.
 #[derive(Clone)]
 struct Ends {
     first: (f64, usize),
@@ -279,7 +285,7 @@ impl Ends {
         }
     }
 
-    /// `place` is beyond all before.
+    /// `place` is above all earlier indices.
     fn widen(&mut self, value: f64, place: usize) {
         if value < self.first.0 {
             self.first = (value, place);
@@ -295,7 +301,7 @@ mod tests {
     use super::deviations;
     use proptest::prelude::*;
 
-    /// The definition, by sorting.
+    /// Reference implementation by sorting.
     fn sorted(values: &[Option<f64>], least: f64) -> Vec<f64> {
         let mut order: Vec<usize> = (0..values.len()).filter(|i| values[*i].is_some()).collect();
         let value = |i: usize| values[i].unwrap_or(0.0);
@@ -317,7 +323,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn kernels_reach_as_far_as_when_their_places_are_sorted(
+        fn deviations_equal_those_of_sorted_values(
             least in 0.01f64..0.5,
             values in prop::collection::vec(
                 prop::option::weighted(0.9, prop_oneof![0.0f64..=1.0, prop::sample::select(vec![0.0, 0.25, 0.5, 1.0])]), 0..300),

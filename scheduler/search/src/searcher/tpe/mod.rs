@@ -1,11 +1,11 @@
-//! Tree-structured Parzen estimators (Bergstra et al. 2011), over all parameters together (Falkner et al. 2018): of points drawn where
-//! good trials lie, the one that is likeliest among them and unlikeliest among the others.
+//! Tree-structured Parzen estimators (Bergstra et al. 2011) over all parameters jointly (Falkner et
+//! al. 2018). Of points drawn near good trials, the one with the largest ratio of densities between
+//! good and other trials is proposed.
 //!
-//! The mixture is one of whole trials, so that dependences between parameters are kept. In a conditional space a trial that lacks a
-//! parameter says nothing about it: where a drawn point has it, that factor is uniform.
+//! The mixture consists of whole trials, so that dependences between parameters are kept. In a
+//! conditional space a trial without a parameter is uniform in it.
 //!
-//! Nothing is kept from one proposal to the next. Each costs a few passes over the trials and sorts none of them, which with 10,000
-//! trials is less than what carries the proposal to whoever asked.
+//! No state is kept between proposals. A proposal needs a few passes over the trials and no sort.
 
 mod axis;
 mod near;
@@ -20,16 +20,17 @@ use muster_model::study::{Point, Space};
 use near::Near;
 use points::Points;
 
-/// The newest so many trials count in full; before them weights fall linearly with age.
+/// Number of newest trials with full weight; older weights fall linearly with age.
 const FLAT: usize = 25;
-/// At most so many trials are good.
+/// Maximum number of good trials.
 const MOST_GOOD: usize = 25;
-/// A kernel that is `e` to this power below the densest adds nothing that a float could hold, and neither do a million of them.
+/// Log distance to the densest kernel below which a kernel contributes nothing to a float, even a
+/// million times.
 const NEGLIGIBLE: f64 = -60.0;
-/// More than the logarithms of a term can be wrong by.
+/// Upper bound of the rounding error of a log term.
 const ROUNDING: f64 = 1.0;
 
-/// A point of the space; `None` if its constraints allow none.
+/// Proposes a point of the space; `None` if its constraints allow none.
 pub(super) fn suggest(record: &Record, candidates: usize, draw: &mut Draw) -> Option<Point> {
     let judged = record.trials.iter().filter(|t| t.outcome.is_some());
     let judged = judged.count();
@@ -41,11 +42,11 @@ pub(super) fn suggest(record: &Record, candidates: usize, draw: &mut Draw) -> Op
         if is_good {
             good.push(&trial.point);
         } else if trial.outcome.is_some() || trial.holds_slot() {
-            // Whoever still runs may be bad: others need not try the same.
+            // A running trial counts as bad, so that other trials do not repeat it.
             bad.push(&trial.point);
         }
     }
-    // Good trials are few, yet the more is known in all, the closer to them the next may be sought.
+    // The number of good trials is limited, so their kernels narrow with the number of all results.
     let narrow = least_deviation(good.len() + judged / 2);
     let good = Mixture::of(&record.space, &good, narrow);
     let bad = Mixture::of(&record.space, &bad, least_deviation(bad.len()));
@@ -70,8 +71,8 @@ pub(super) fn suggest(record: &Record, candidates: usize, draw: &mut Draw) -> Op
         .or_else(|| anywhere(record, draw))
 }
 
-/// Of each trial whether it is among the `count` best: those that trained to the end come before those that were stopped or wait, and
-/// of these the further trained before the others.
+/// For each trial, whether it is among the `count` best. Completed trials precede stopped and
+/// waiting ones; among those, further trained trials precede others.
 fn best(record: &Record, mut count: usize) -> Vec<bool> {
     let mut is_best = vec![false; record.trials.len()];
     let judged = record.trials.iter().filter(|t| t.outcome.is_some());
@@ -92,7 +93,8 @@ fn best(record: &Record, mut count: usize) -> Vec<bool> {
     }
 }
 
-/// The numbers of the `count` trials of least loss; with several objectives by rank and crowding.
+/// Numbers of the `count` trials with the smallest loss; by rank and crowding with several
+/// objectives.
 fn least(trials: Vec<&Trial>, count: usize) -> Vec<usize> {
     fn losses(trial: &Trial) -> &[f64] {
         let outcome = trial.outcome.as_ref();
@@ -114,17 +116,18 @@ fn least(trials: Vec<&Trial>, count: usize) -> Vec<usize> {
         .collect()
 }
 
-/// A weighted sum of products of kernels, one a trial, and the prior.
+/// Weighted sum of products of kernels: one per trial, and the prior.
 struct Mixture<'a> {
     space: &'a Space,
-    /// Of each trial, the prior's last.
+    /// Weight per trial; the prior's is last.
     weights: Vec<f64>,
     log_weights: Vec<f64>,
     axes: Vec<Axis>,
 }
 
 impl<'a> Mixture<'a> {
-    /// `points` are by their trials' age, the oldest first; `least` is the narrowest that a kernel may be.
+    /// `points` are ordered by age, the oldest first. `least` is the smallest deviation of a
+    /// kernel.
     fn of(space: &'a Space, points: &Points, least: f64) -> Self {
         let count = points.len();
         let ramp = count.saturating_sub(FLAT);
@@ -163,9 +166,9 @@ impl<'a> Mixture<'a> {
         point
     }
 
-    /// One over all kernels' terms of a point, whose greatest counts alone where others are far below it. The prior has a term of its own, so
-    /// whoever cannot come near that any more on the axes that are left is not followed: of 10,000 narrow kernels few are within reach of
-    /// a point on their first axis, and hardly any on their second.
+    /// Logarithm of the density at a point. Terms far below the largest one are negligible. The
+    /// prior has its own term, so kernels that cannot come near it on the remaining axes are
+    /// dropped. After the first axis few narrow kernels remain.
     fn log_density(&self, point: &[Option<f64>], near: &mut Near) -> f64 {
         let places: Vec<(&Axis, Place)> = (self.axes.iter().zip(point))
             .zip(&self.space.dimensions)
@@ -192,7 +195,7 @@ impl<'a> Mixture<'a> {
     }
 }
 
-/// In eight strands, which a processor follows at once.
+/// Maximum in eight lanes, which the compiler vectorises.
 fn most(values: &[f64]) -> f64 {
     let mut strands = [f64::MIN; 8];
     let (chunks, rest) = values.as_chunks::<8>();
@@ -229,7 +232,7 @@ mod tests {
         spec.space().expect("a space")
     }
 
-    /// The definition: every kernel's term, on every axis.
+    /// Reference implementation with every kernel on every axis.
     fn dense(mixture: &Mixture<'_>, point: &[Option<f64>]) -> f64 {
         let mut terms = mixture.log_weights.clone();
         for (d, axis) in mixture.axes.iter().enumerate() {
@@ -258,9 +261,9 @@ mod tests {
     }
 
     proptest! {
-        /// To the bit: a search that is made anew from its events must propose what it proposed.
+        /// Equal to the bit: a search that is rebuilt from its events must propose the same points.
         #[test]
-        fn who_is_not_followed_would_have_added_nothing(
+        fn density_without_dropped_kernels_is_bit_equal(
             trials in prop::collection::vec(point(), 1..400),
             points in prop::collection::vec(point(), 1..20),
         ) {

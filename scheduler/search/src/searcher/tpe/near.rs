@@ -1,16 +1,16 @@
-//! The kernels that may still count at a point, with the logarithms of what they are worth there so far.
+//! Kernels that can still contribute at a point, with their log terms so far.
 
-/// Room to work in, kept from one point to the next.
+/// Reusable buffers.
 #[derive(Default)]
 pub(super) struct Near {
-    /// By number, ascending.
+    /// Kernel numbers, ascending.
     pub kernels: Vec<u32>,
-    /// One a kernel, in the same order.
+    /// One term per kernel, in the same order.
     pub terms: Vec<f64>,
 }
 
 impl Near {
-    /// All kernels, each with its first term.
+    /// Starts with all kernels and their first terms.
     pub fn all(&mut self, terms: &[f64]) {
         self.terms.clear();
         self.terms.extend_from_slice(terms);
@@ -18,7 +18,8 @@ impl Near {
         self.kernels.extend(0..terms.len() as u32);
     }
 
-    /// Leaves out who is below. Without a branch for each, which would go one way as often as the other.
+    /// Removes kernels with a term below `least`. Branch-free, because the branch would be
+    /// unpredictable.
     pub fn keep_above(&mut self, least: f64) {
         let mut kept = 0;
         for i in 0..self.terms.len() {

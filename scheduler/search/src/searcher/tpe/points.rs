@@ -1,10 +1,10 @@
-//! Points of many trials side by side, so that one axis after the other is run through without looking for each trial again.
+//! Points of many trials in one array, so that each axis is read in one pass.
 
-/// So many numbers a point, one after the other.
+/// `width` numbers per point, point after point.
 pub(super) struct Points {
     width: usize,
     count: usize,
-    /// A value that a point lacks is no number.
+    /// NaN if the point lacks the parameter.
     values: Vec<f64>,
 }
 
@@ -27,7 +27,7 @@ impl Points {
         self.count
     }
 
-    /// The value of each point at place `d`.
+    /// Value of each point in dimension `d`.
     pub(super) fn column(&self, d: usize) -> impl Iterator<Item = Option<f64>> + '_ {
         let column = self.values.iter().skip(d).step_by(self.width);
         column.map(|value| (!value.is_nan()).then_some(*value))

@@ -1,4 +1,4 @@
-//! Networks that give back what they read.
+//! Autoencoders.
 
 use super::Line;
 use crate::model::builder::{Conv, Windows};
@@ -6,11 +6,13 @@ use crate::model::error::BuildError;
 use crate::model::input::Input;
 use crate::model::network::Network;
 
-/// A convolutional autoencoder: a 3×3 convolution of stride 2 with ReLU to each of these channels, a dense layer to `code` numbers, and the
-/// way back with nearest upsampling before each convolution. The targets are the inputs, numbers of any size, under squared error.
+/// Convolutional autoencoder: a 3×3 convolution of stride 2 with ReLU to each of these channels and
+/// a dense layer to `code` elements. The decoder mirrors it with nearest-neighbour upsampling
+/// before each convolution. The targets are the inputs, which may have any range; the loss is the
+/// squared error.
 ///
 /// # Errors
-/// When the sides do not halve evenly; names the layer that cannot be.
+/// If the sides cannot be halved evenly; else names the invalid layer.
 pub fn autoencoder(
     input: impl Into<Input>,
     channels: &[usize],

@@ -1,4 +1,4 @@
-//! Networks in which every layer reads what all layers before it in its block made.
+//! Networks in which every layer reads the outputs of all earlier layers of its block.
 
 use super::Line;
 use crate::model::builder::{Conv, Windows};
@@ -9,7 +9,7 @@ use crate::model::network::Network;
 /// DenseNet-121 (Huang et al., 2017): growth 32, blocks of 6, 12, 24 and 16 layers.
 ///
 /// # Errors
-/// Names the layer that cannot be.
+/// Names the invalid layer.
 pub fn densenet_121(input: impl Into<Input>, classes: usize) -> Result<Network, BuildError> {
     let mut line = Line::new(input)?;
     let conv = Conv::new(64, Windows::square(7).stride(2).same());
@@ -19,10 +19,11 @@ pub fn densenet_121(input: impl Into<Input>, classes: usize) -> Result<Network, 
     blocks(line, &[6, 12, 24, 16], 32, classes)
 }
 
-/// DenseNet-BC of 100 layers and growth 12, the paper's small one for CIFAR: three blocks of 16 layers.
+/// DenseNet-BC with 100 layers and growth 12, the paper's small network for CIFAR: three blocks of
+/// 16 layers.
 ///
 /// # Errors
-/// Names the layer that cannot be.
+/// Names the invalid layer.
 pub fn densenet_small(input: impl Into<Input>, classes: usize) -> Result<Network, BuildError> {
     let mut line = Line::new(input)?;
     let conv = Conv::new(24, Windows::square(3).same()).without_bias();
@@ -30,8 +31,9 @@ pub fn densenet_small(input: impl Into<Input>, classes: usize) -> Result<Network
     blocks(line, &[16, 16, 16], 12, classes)
 }
 
-/// Layers are 1×1 convolutions to 4 × `growth` channels and 3×3 ones to `growth`, each after normalisation and ReLU; between blocks
-/// channels and sides are halved.
+/// Adds the blocks and the classifier. A layer is a 1×1 convolution to 4 × `growth` channels and a
+/// 3×3 convolution to `growth`, each after normalisation and ReLU. Between blocks channels and
+/// sides are halved.
 fn blocks(
     mut line: Line,
     blocks: &[usize],

@@ -1,4 +1,4 @@
-//! Layers of several branches side by side.
+//! Networks whose layers have several parallel branches.
 
 use super::Line;
 use crate::model::builder::{Conv, Windows};
@@ -6,7 +6,8 @@ use crate::model::error::BuildError;
 use crate::model::input::Input;
 use crate::model::network::Network;
 
-/// Channels of an inception layer: the 1×1 branch; before and in the 3×3 branch; before and in the second one; after the pooling.
+/// Channels of an inception layer: 1×1 branch; reduction and 3×3 of the second branch; reduction
+/// and 3×3 of the third branch; projection after the pooling.
 type Branches = [usize; 6];
 
 const STAGES: [&[Branches]; 3] = [
@@ -21,11 +22,11 @@ const STAGES: [&[Branches]; 3] = [
     &[[256, 160, 320, 32, 128, 128], [384, 192, 384, 48, 128, 128]],
 ];
 
-/// GoogLeNet (Szegedy et al., 2015) as torchvision has it: with batch normalisation, without the classifiers on the way, and 3×3
-/// where the paper has 5×5.
+/// GoogLeNet (Szegedy et al., 2015) as in torchvision: with batch normalisation, without auxiliary
+/// classifiers, and with 3×3 instead of the paper's 5×5 convolutions.
 ///
 /// # Errors
-/// Names the layer that cannot be.
+/// Names the invalid layer.
 pub fn googlenet(input: impl Into<Input>, classes: usize) -> Result<Network, BuildError> {
     let mut line = Line::new(input)?;
     let halve = |line: &mut Line, name: &str| {

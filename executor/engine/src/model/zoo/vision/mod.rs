@@ -1,7 +1,8 @@
 //! Networks that read images.
 //!
-//! They are the published ones, with as many parameters as the papers or torchvision give them; running statistics are not counted there.
-//! Where an input is smaller than the published one, dense layers after it read fewer numbers.
+//! They are the published networks, with the numbers of parameters that the papers or torchvision
+//! state; those numbers exclude running statistics. For inputs smaller than the published ones,
+//! later dense layers read fewer elements.
 
 mod autoencoder;
 mod densenet;
@@ -19,10 +20,11 @@ use crate::model::builder::{Builder, Conv, ValueId};
 use crate::model::error::BuildError;
 use crate::model::network::Network;
 
-/// The least sides of which images are made smaller by four at once, as photographs are; of smaller ones nothing would be left.
+/// Minimum side of images that the stem reduces to a quarter, as for photographs. Smaller images
+/// would become too small for the later layers.
 const PHOTOGRAPH: usize = 64;
 
-/// A network while it is written down: the builder and what came last.
+/// Network under construction: the builder and the last value.
 struct Line {
     builder: Builder,
     x: ValueId,
@@ -35,7 +37,7 @@ impl Line {
         Ok(Self { builder, x })
     }
 
-    /// Goes on from what `add` makes of what came last.
+    /// Appends the operation that `add` adds to the last value.
     fn then(
         &mut self,
         add: impl FnOnce(&mut Builder, ValueId) -> Result<ValueId, BuildError>,
@@ -44,21 +46,23 @@ impl Line {
         Ok(self.x)
     }
 
-    /// A convolution without bias, batch normalisation and, where asked for, ReLU: `name.conv` and `name.norm`.
+    /// Appends a convolution without bias, batch normalisation and an optional ReLU: `name.conv`
+    /// and `name.norm`.
     fn conv_norm(&mut self, name: &str, conv: Conv, relu: bool) -> Result<ValueId, BuildError> {
         let conv = conv.without_bias();
         self.then(|builder, x| builder.conv(&format!("{name}.conv"), x, conv))?;
         self.then(|builder, x| builder.batch_norm(&format!("{name}.norm"), x, relu))
     }
 
-    /// Batch normalisation, ReLU and a convolution without bias: `name.norm` and `name.conv`.
+    /// Appends batch normalisation, ReLU and a convolution without bias: `name.norm` and
+    /// `name.conv`.
     fn norm_conv(&mut self, name: &str, conv: Conv) -> Result<ValueId, BuildError> {
         let conv = conv.without_bias();
         self.then(|builder, x| builder.batch_norm(&format!("{name}.norm"), x, true))?;
         self.then(|builder, x| builder.conv(&format!("{name}.conv"), x, conv))
     }
 
-    /// Whether the input has the sides of a photograph.
+    /// Whether the input is at least as large as a photograph.
     fn is_photograph(&self) -> bool {
         let shape = self.builder.shape(self.builder.input());
         shape.iter().take(2).all(|&side| side >= PHOTOGRAPH)
@@ -94,10 +98,11 @@ mod tests {
         trained.map(|block| block.len).sum()
     }
 
-    /// LeNet's from the layers of the 1998 paper, with pooling that has no parameters; DenseNet-BC's from the authors' table (0.8 M)
-    /// and their code; the others' as torchvision states them for its 1000 classes.
+    /// The numbers of LeNet follow from the layers of the 1998 paper, with pooling that has no
+    /// parameters. Those of DenseNet-BC are in the authors' table (0.8 M) and code. torchvision
+    /// states the others, for its 1000 classes.
     #[test]
-    fn parameters_are_as_many_as_published() {
+    fn parameter_counts_equal_the_published_ones() {
         let large = image(224, 3);
         let mut counts = vec![
             ("LeNet-5", trained(lenet5(image(28, 1), 10)), 61_706),
@@ -162,7 +167,7 @@ mod tests {
             }
         }
 
-        /// Examples of a classifier, or of an autoencoder.
+        /// Examples of a classifier or of an autoencoder.
         fn batch(&self, network: &Network, examples: Range<usize>) -> Batch<'_> {
             let len = network.input().len();
             let inputs = &self.inputs[examples.start * len..examples.end * len];
@@ -174,19 +179,20 @@ mod tests {
                 draw,
                 ..Batch::classes(inputs, &self.classes[examples])
             };
-            match network.wants_classes() {
-                true => batch,
-                false => Batch {
+            if network.wants_classes() {
+                batch
+            } else {
+                Batch {
                     targets: Targets::Values(inputs),
                     ..batch
-                },
+                }
             }
         }
     }
 
-    /// Every network's passes run, and its loss falls along the gradient.
+    /// The passes of every network run, and its loss falls along the gradient.
     #[test]
-    fn a_step_along_the_gradient_makes_the_loss_smaller() {
+    fn step_along_the_gradient_reduces_the_loss() {
         let networks = [
             ("lenet5", lenet5(image(28, 1), 10)),
             ("alexnet", alexnet(image(63, 3), 3)),
@@ -213,7 +219,7 @@ mod tests {
                 grads.map(|g| f64::from(*g).powi(2)).sum::<f64>()
             };
             let norm: f64 = ranges.iter().map(square).sum();
-            // A step that would lower the loss by 1 in a hundred if the loss were linear.
+            // A step that would lower the loss by 1 % if the loss were linear.
             let rate = (0.01 * before.loss_sum / norm) as f32;
             for i in ranges.into_iter().flatten() {
                 params[i] -= rate * grads[i];
@@ -227,9 +233,9 @@ mod tests {
         }
     }
 
-    /// Without batch normalisation, whose statistics are a worker's own.
+    /// Without batch normalisation, whose statistics depend on the slice.
     #[test]
-    fn slices_add_up_to_the_batch() {
+    fn gradients_of_slices_add_up_to_the_batch() {
         for network in [
             lenet5(image(28, 1), 10),
             vgg(image(32, 3), 11, false, 4),
@@ -259,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_networks_are_rejected() {
         let refused = |network: Result<Network, BuildError>| network.unwrap_err().to_string();
         assert_eq!(
             refused(resnet(image(32, 3), 20, 10)),

@@ -1,4 +1,4 @@
-//! One layer after another: LeNet-5, AlexNet, VGG.
+//! Sequential networks: LeNet-5, AlexNet, VGG.
 
 use super::Line;
 use crate::model::Activation;
@@ -7,12 +7,13 @@ use crate::model::error::BuildError;
 use crate::model::input::Input;
 use crate::model::network::Network;
 
-/// LeNet-5 (LeCun et al., 1998): two 5×5 convolutions with tanh and average pooling, dense layers of 120 and 84. Images of less than 32
-/// pixels a side are padded by 2, as the paper did with digits of 28. Its pooling has no weights and its second convolution reads
-/// all channels, as in every later version.
+/// LeNet-5 (LeCun et al., 1998): two 5×5 convolutions with tanh and average pooling, dense layers
+/// of 120 and 84. Images with a height below 32 are padded by 2, as the paper did with digits of 28
+/// pixels. As in every later version, pooling has no weights and the second convolution reads all
+/// channels.
 ///
 /// # Errors
-/// Names the layer that cannot be.
+/// Names the invalid layer.
 pub fn lenet5(input: impl Into<Input>, classes: usize) -> Result<Network, BuildError> {
     let mut line = Line::new(input)?;
     let small = line.builder.shape(line.x)[0] < 32;
@@ -33,10 +34,10 @@ pub fn lenet5(input: impl Into<Input>, classes: usize) -> Result<Network, BuildE
     line.classify(classes)
 }
 
-/// AlexNet as torchvision has it (Krizhevsky, 2014, on one device), of at least 63 pixels a side.
+/// AlexNet as in torchvision (Krizhevsky, 2014, on one device), for sides of at least 63 pixels.
 ///
 /// # Errors
-/// Names the layer that cannot be.
+/// Names the invalid layer.
 pub fn alexnet(input: impl Into<Input>, classes: usize) -> Result<Network, BuildError> {
     let mut line = Line::new(input)?;
     let convs = [
@@ -64,11 +65,11 @@ pub fn alexnet(input: impl Into<Input>, classes: usize) -> Result<Network, Build
     line.classify(classes)
 }
 
-/// VGG of 11, 13, 16 or 19 layers (Simonyan and Zisserman, 2015), of at least 32 pixels a side; with batch normalisation, convolutions
-/// keep their bias, as torchvision has it.
+/// VGG with 11, 13, 16 or 19 layers (Simonyan and Zisserman, 2015), for sides of at least 32
+/// pixels. With batch normalisation, convolutions keep their bias, as in torchvision.
 ///
 /// # Errors
-/// Names the layer that cannot be.
+/// Names the invalid layer.
 pub fn vgg(
     input: impl Into<Input>,
     depth: usize,

@@ -6,12 +6,13 @@ use crate::model::error::BuildError;
 use crate::model::input::Input;
 use crate::model::network::Network;
 
-/// ResNet of 18, 34, 50, 101 or 152 layers (He et al., 2016) with strides in the 3×3 convolutions, as torchvision has it. Images of
-/// at least 64 pixels a side go through a 7×7 convolution and pooling that make them four times smaller; smaller ones, such as
-/// CIFAR's, through a 3×3 convolution that keeps them.
+/// ResNet with 18, 34, 50, 101 or 152 layers (He et al., 2016) and strides in the 3×3 convolutions,
+/// as in torchvision. For images with sides of at least 64 pixels the stem is a 7×7 convolution and
+/// pooling, which reduce the sides to a quarter. For smaller images, such as CIFAR's, it is a 3×3
+/// convolution that keeps the sides.
 ///
 /// # Errors
-/// Names the layer that cannot be.
+/// Names the invalid layer.
 pub fn resnet(
     input: impl Into<Input>,
     depth: usize,
@@ -51,8 +52,9 @@ pub fn resnet(
     line.classify(classes)
 }
 
-/// Two 3×3 convolutions, or a 3×3 one between 1×1 ones that make the channels fewer and four times as many, around which the input
-/// is added; through a 1×1 convolution where the shape changes.
+/// Appends two 3×3 convolutions, or a 3×3 convolution between 1×1 convolutions that reduce the
+/// channels and expand them fourfold. The input is added to the result, through a 1×1 convolution
+/// where the shape changes.
 fn residual_block(
     line: &mut Line,
     name: &str,
@@ -63,16 +65,17 @@ fn residual_block(
     let input = line.x;
     let channels_in = line.builder.shape(input)[2];
     let wide = Windows::square(3).same();
-    let convs = match bottleneck {
-        true => vec![
+    let convs = if bottleneck {
+        vec![
             Conv::new(channels, Windows::square(1)),
             Conv::new(channels, wide.stride(stride)),
             Conv::new(4 * channels, Windows::square(1)),
-        ],
-        false => vec![
+        ]
+    } else {
+        vec![
             Conv::new(channels, wide.stride(stride)),
             Conv::new(channels, wide),
-        ],
+        ]
     };
     let channels_out = convs[convs.len() - 1].channels;
     let shortcut = if stride > 1 || channels_in != channels_out {

@@ -1,0 +1,80 @@
+//! Fair shares of tenants: the GPUs that each tenant may count on while it has jobs.
+
+use crate::problem::Tenant;
+
+/// Returns the share of each tenant in GPUs: `gpus` divided by weight among the tenants that have
+/// jobs, level by level of the tree. Returns `None` if fewer than two tenants have jobs.
+///
+/// `of_jobs` are the tenants of the jobs, with repetitions.
+pub(crate) fn of(
+    tenants: &[Tenant],
+    of_jobs: impl IntoIterator<Item = u32>,
+    gpus: u32,
+) -> Option<Vec<f64>> {
+    let mut with_jobs: Vec<u32> = of_jobs.into_iter().collect();
+    with_jobs.sort_unstable();
+    with_jobs.dedup();
+    if with_jobs.len() < 2 {
+        return None;
+    }
+    let mut active = vec![false; tenants.len()];
+    for tenant in with_jobs {
+        lineage(tenants, tenant).for_each(|of| active[of] = true);
+    }
+    // Sums of the weights of active children: by parent, and last those without a parent.
+    let mut of_children = vec![0.0; tenants.len() + 1];
+    let parent = |of: usize| {
+        tenants[of]
+            .parent
+            .map_or(tenants.len(), |parent| parent as usize)
+    };
+    for of in (0..tenants.len()).filter(|&of| active[of]) {
+        of_children[parent(of)] += tenants[of].weight;
+    }
+    let part = |of: usize| tenants[of].weight / of_children[parent(of)].max(1e-12);
+    let share = |of: u32| lineage(tenants, of).map(part).product::<f64>() * f64::from(gpus);
+    Some((0..).take(tenants.len()).map(share).collect())
+}
+
+/// Returns the tenant and its ancestors.
+fn lineage(tenants: &[Tenant], tenant: u32) -> impl Iterator<Item = usize> {
+    let parent = |of: &u32| tenants[*of as usize].parent;
+    // `take` bounds the iteration if the parents form a cycle.
+    std::iter::successors(Some(tenant), parent)
+        .take(tenants.len())
+        .map(|of| of as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Tenant, of};
+
+    fn tenant(weight: f64, parent: Option<u32>) -> Tenant {
+        Tenant {
+            weight,
+            gpu_quota: None,
+            parent,
+        }
+    }
+
+    #[test]
+    fn one_tenant_has_no_share() {
+        let tenants = [tenant(1.0, None), tenant(1.0, None)];
+        assert_eq!(of(&tenants, [], 8), None);
+        assert_eq!(of(&tenants, [1, 1], 8), None);
+    }
+
+    #[test]
+    fn tenants_with_jobs_share_by_weight_and_level() {
+        // Two children of tenant 0, and tenants without a parent, of which the last has no jobs.
+        let tenants = [
+            tenant(1.0, None),
+            tenant(3.0, Some(0)),
+            tenant(1.0, Some(0)),
+            tenant(1.0, None),
+            tenant(5.0, None),
+        ];
+        let shares = of(&tenants, [1, 2, 3, 1], 8).expect("three have jobs");
+        assert_eq!(shares[1..4], [3.0, 1.0, 4.0]);
+    }
+}
