@@ -98,7 +98,7 @@ pub enum Remote {
     Tenants(tenants::Tenants),
     /// List tokens; create or revoke one
     Tokens(tenants::Tokens),
-    /// Plan past rounds again: the result must be identical, or differs under another policy
+    /// Replay past rounds: check that results are identical, or show decisions of another policy
     Replay(replay::Replay),
     /// Print the history of all jobs as a job trace (CSV) for simulations
     ExportTrace(export_trace::ExportTrace),
